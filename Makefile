@@ -3,7 +3,6 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PROJECT ?= demo
 
 .PHONY: demo app test test-fast check bench chaos chaos-study fuzz attack prove mutants audit setup system frontend clean
@@ -42,11 +41,11 @@ chaos-study: $(STAMP) system
 fuzz: $(STAMP)
 	$(BIN)/python -m tests.pipeline.slides.fuzz --seed $(SEED) --cases $(CASES)
 
-# Every attack at its whole length (`make test` runs them shortened), about twenty minutes.
+# Every attack at its whole length (`make test` runs them shortened), about forty minutes.
 attack: $(STAMP) system
 	$(BIN)/python -m tests.attacks --seed $(SEED)
 
-# Everything that `make test` shortens, and its result in docs/proof.md; most of an hour on two cores. `.ci/prove.py --only WORD`: a part.
+# Everything that `make test` shortens, and its result in docs/reference/proof.md; about an hour on two cores. `.ci/prove.py --only WORD`: a part.
 prove: $(STAMP)
 	.ci/system-packages --for-proof
 	$(BIN)/python .ci/prove.py --seed $(SEED) --cases $(CASES)
@@ -62,16 +61,13 @@ audit: $(STAMP)
 
 setup: $(STAMP)
 
-# The locks are exact and complete: --no-deps keeps pip from looking further. Only torch may bring what they do not name
-# (its builds for CUDA do), so it comes second, when all else that it needs is there.
+# By uv, which .ci/install.py gets at its locked version; by pip where there is none.
 $(STAMP): requirements.lock requirements-torch.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Python 3.11 or newer is needed, $(PYTHON) is older: make PYTHON=/path/to/python3.11 ..."; exit 1; }
-	@echo "installing into $(VENV): about 3 GB, a few minutes, once"
+	@echo "installing into $(VENV): about 3 GB, a minute or a few, once"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) --no-deps --require-hashes -r requirements.lock
-	$(PIP) -r requirements-torch.lock
-	$(PIP) --no-deps --no-build-isolation --editable .
+	$(BIN)/python .ci/install.py
 	$(BIN)/python -m pip check
 	touch $@
 

@@ -1,10 +1,10 @@
-"""The licence of every locked package, as a table; exit code 1 where one may not be shipped in an Apache-2.0 product.
+"""Table of the licences of all locked packages; exit code 1 if one may not be shipped in an Apache-2.0 product.
 
     make audit
 
-A licence is what the installed package says of itself: its SPDX expression, else its field `License`, else its
-classifiers. Where two of these are understood, both must pass. What is not understood fails, until a person has read it
-and written it into REVIEWED, with the reason.
+A licence is taken from the installed package's metadata: its SPDX expression, otherwise its field `License`, otherwise
+its classifiers. If two of these are understood, both must pass. A licence that is not understood fails until a person
+has read it and entered it into REVIEWED, with the reason.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ REVIEWED: dict[str, tuple[str, str]] = {
         "their own, and are used where a document names a language and asks for hyphens: ours asks for none",
     ),
 }
-"""By package: the licence as read by a person, and why the metadata do not do."""
+"""Licence of a package as read by a person, and the reason why its metadata are insufficient."""
 
 PERMITTED = frozenset({
     "0BSD", "Apache-2.0", "BSD-1-Clause", "BSD-2-Clause", "BSD-3-Clause", "BSD-4.3TAHOE", "BSL-1.0", "CC0-1.0", "HPND",
     "IJG", "ISC", "libpng-2.0", "LicenseRef-Public-Domain", "libtiff", "MIT", "MIT-0", "MIT-CMU", "NCSA", "OFL-1.1",
     "PSF-2.0", "Python-2.0", "Unlicense", "Zlib", "blessing",
-    # Copyleft that ends at the library, or at its files.
+    # Copyleft limited to the library or its files.
     "LGPL-2.0-or-later", "LGPL-2.1-only", "LGPL-2.1-or-later", "LGPL-3.0-only", "LGPL-3.0-or-later", "MPL-1.1",
     "MPL-2.0",
 })  # fmt: skip
 LINKING_EXCEPTIONS = frozenset({"Classpath-exception-2.0", "GCC-exception-2.0", "GCC-exception-3.1", "LLVM-exception"})
-"""With one of these, a program that uses the library is free."""
+"""Exceptions that exempt a program that uses the library."""
 
 SPELLINGS = {
     "3-clause bsd license": "BSD-3-Clause",
@@ -73,13 +73,13 @@ SPELLINGS = {
     "mozilla public license 2.0 (mpl 2.0)": "MPL-2.0",
     "python software foundation license": "PSF-2.0",
 }
-"""What packages write in place of an SPDX name, in lower case."""
+"""Spellings that packages use in place of an SPDX name, in lower case."""
 SAYS_NOTHING = frozenset({"DFSG approved", "OSI Approved", "License"})
-"""Ends of classifiers that name no licence."""
+"""Endings of classifiers that name no licence."""
 
 
 def why_not(expression: str) -> str | None:
-    """Why a licence may not be shipped; None where it may. Of alternatives, one that may is enough.
+    """Reason why a licence may not be shipped, or None if it may. One permitted alternative is enough.
 
     Args:
         expression: in SPDX's syntax: names, AND, OR, WITH, parentheses.
@@ -130,20 +130,20 @@ def _why_not_one(name: str, exception: str) -> str | None:
 
 
 def licence_of(name: str, metadata: Message) -> str:
-    """What a package says of itself, as one expression; empty where it says nothing that is understood."""
+    """Licence that a package declares, as one expression; empty if it declares none that is understood."""
     if name in REVIEWED:
         return REVIEWED[name][0]
     if metadata.get("License-Expression"):
         return str(metadata["License-Expression"])
-    said = [_spelled(text) for text in _claims(metadata)]
-    return " AND ".join(dict.fromkeys(f"({text})" if " " in text else text for text in said))
+    spelled = [_spelled(text) for text in _claims(metadata)]
+    return " AND ".join(dict.fromkeys(f"({text})" if " " in text else text for text in spelled))
 
 
 def _claims(metadata: Message) -> Iterator[str]:
     text = str(metadata.get("License") or "").strip()
     classifiers = [str(c).split(" :: ")[-1] for c in metadata.get_all("Classifier", []) if c.startswith("License ::")]
-    telling = [each for each in classifiers if each not in SAYS_NOTHING]
-    # A whole licence text, or a word such as UNKNOWN, says less than the classifiers beside it.
+    telling = [classifier for classifier in classifiers if classifier not in SAYS_NOTHING]
+    # A whole licence text, or a word such as UNKNOWN, is less informative than the classifiers.
     if text and (not telling or text.lower() in SPELLINGS or why_not(text) is None or "GPL" in text[:60].upper()):
         yield text if len(text) < 100 else text.splitlines()[0]
     yield from telling
@@ -156,12 +156,12 @@ def _spelled(text: str) -> str:
 def locked() -> list[str]:
     """Normalised names of the locked packages."""
     lines = [line for lock in LOCKS for line in (ROOT / lock).read_text(encoding="utf-8").splitlines()]
-    found = (re.match(r"([A-Za-z0-9][\w.-]*)==", line) for line in lines)
-    return sorted(re.sub(r"[-_.]+", "-", match[1]).lower() for match in found if match)
+    matches = (re.match(r"([A-Za-z0-9][\w.-]*)==", line) for line in lines)
+    return sorted(re.sub(r"[-_.]+", "-", match[1]).lower() for match in matches if match)
 
 
 def audit(names: Sequence[str]) -> tuple[list[tuple[str, str, str]], list[str]]:
-    """Rows of (package, version, licence), and one sentence for each package that may not be shipped."""
+    """Rows of (package, version, licence), and one sentence per package that may not be shipped."""
     rows, failures = [], []
     for name in names:
         try:

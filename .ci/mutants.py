@@ -1,10 +1,10 @@
-"""Plants the faults of tests/training/engine/mutants.toml one by one, and says which of them the tests notice.
+"""Plant the faults of tests/training/engine/mutants.toml one by one, and report which of them the tests notice.
 
     make mutants [ONLY=transport]
 
-Each fault is one changed line of training/engine, in a copy of the project; the tests named beside it, nearest first,
-must then fail, or run into the time limit. Before the first fault all named tests must pass. Ends with 1 where fewer
-than 95 in 100 faults are noticed, one survives without an explanation, or one that is explained is noticed.
+A fault is one changed line of training/engine, in a copy of the project; the tests named with it, nearest first, must
+then fail, or exceed the time limit. Before the first fault all named tests must pass. The exit code is 1 if fewer than
+95 in 100 faults are noticed, one survives without an explanation, or an explained one is noticed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Mutant:
     new: str
     tests: tuple[str, ...]
     survives: str = ""
-    """Why nobody can notice it."""
+    """Reason why no test can detect it."""
 
     @property
     def name(self) -> str:
@@ -67,7 +67,7 @@ def read_list() -> list[Mutant]:
     """All faults of the list.
 
     Raises:
-        SystemExit: a line that is to change is not there, or there twice.
+        SystemExit: a line to change is missing or occurs twice.
     """
     mutants = [Mutant(**{**one, "tests": tuple(one["tests"])}) for one in tomllib.loads(LIST.read_text())["mutant"]]
     for mutant in mutants:
@@ -113,8 +113,8 @@ def _is_noticed(copies: Queue[Path], mutant: Mutant) -> bool:
 
 
 def _run(copy: Path, tests: Sequence[str], *, limit_s: float, arguments: Sequence[str] = ("-x",)) -> int | None:
-    """Exit code of the tests; None where they took too long."""
-    # No bytecode: a file that changes twice in a second would be read from it.
+    """Exit code of the tests; None if they took too long."""
+    # No bytecode, which would be stale for a file that changes twice in a second.
     environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not prove", *arguments, *tests]
     with subprocess.Popen(
@@ -123,7 +123,7 @@ def _run(copy: Path, tests: Sequence[str], *, limit_s: float, arguments: Sequenc
         try:
             return process.wait(limit_s)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)  # with the ranks that it started
+            os.killpg(process.pid, signal.SIGKILL)  # together with the ranks that it started
             return None
 
 

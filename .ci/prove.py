@@ -1,9 +1,9 @@
-"""Runs everything that `make test` shortens, and writes the result into docs/proof.md.
+"""Run everything that `make test` shortens, and write the result into docs/reference/proof.md.
 
     make prove
 
-The tests come first, on two workers; the other parts then run two at a time. Every part runs, also after one that
-failed. The page has a row for each part: the last run of it that held, with the commit that it proves.
+The tests come first, on two workers; the other parts then run two at a time. Every part runs, even after a failure. The
+page has a row per part: its last successful run, with the commit that it proves.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs/proof.md"
+PAGE = ROOT / "docs/reference/proof.md"
 DATA_VARIABLE = "GEMSLIDE_TEST_DATA"
 
 
@@ -32,7 +32,7 @@ class Part:
 
     what: str
     arguments: tuple[str, ...]
-    """After `python`."""
+    """Arguments of `python`."""
 
     @property
     def command(self) -> str:
@@ -41,7 +41,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a part ended."""
+    """Result of a part of the proof."""
 
     part: Part
     code: int
@@ -50,10 +50,13 @@ class Outcome:
 
 
 FILES = (
-    "killed_writers", "rival_writers", "hostile_names", "hostile_packages", "hostile_tables", "damaged_projects",
-    "bit_rot", "leaks",
+    "killed_writers", "rival_writers", "hostile_names", "hostile_packages", "hostile_tables", "wrong_slides",
+    "foreign_files", "damaged_projects", "bit_rot", "lying_colours", "leaks", "audited_studies", "named_messages",
 )  # fmt: skip
-WEB = ("web_strangers", "web_insiders", "web_projects", "web_slow", "web_many")
+WEB = (
+    "web_strangers", "web_insiders", "blinded_readers", "web_projects", "web_slow", "web_many", "web_geometry",
+    "web_leavers", "web_sockets",
+)  # fmt: skip
 
 
 def parts(seed: int, cases: int) -> list[Part]:
@@ -71,7 +74,7 @@ def parts(seed: int, cases: int) -> list[Part]:
 
 
 def run(part: Part) -> Outcome:
-    """Run a part, showing what it says under its name."""
+    """Run a part, and print its output under its name."""
     print(f"== {part.what}: {part.command}", flush=True)
     start, last_line = time.perf_counter(), ""
     with subprocess.Popen(
@@ -85,7 +88,7 @@ def run(part: Part) -> Outcome:
 
 
 def prove(wanted: Sequence[Part], page: Path, *, commit: str | None) -> int:
-    """Run all parts and write the page, unless one failed or there is no commit to name. Returns the exit code."""
+    """Run all parts and write the page, unless one failed or there is no commit to name. Return the exit code."""
     tests, others = wanted[:1], wanted[1:]
     outcomes = [run(part) for part in tests]
     with ThreadPoolExecutor(2) as pool:
@@ -96,20 +99,22 @@ def prove(wanted: Sequence[Part], page: Path, *, commit: str | None) -> int:
     if commit is None:
         print(f"\n{page} is left as it was: files differ from the last commit, which it would name.")
     else:
-        page.write_text(proof_page(page, [each for each in outcomes if not each.code], commit), encoding="utf-8")
+        page.write_text(proof_page(page, [passed for passed in outcomes if not passed.code], commit), encoding="utf-8")
     print(f"\n{len(outcomes) - len(failed)} of {len(outcomes)} parts held: {page}")
     return 1 if failed else 0
 
 
 def proof_page(page: Path, held: Sequence[Outcome], commit: str) -> str:
-    """The page with the rows of parts that held just now; the others keep what they say of an earlier commit."""
+    """Page with new rows for the parts that held just now; the others keep their rows of an earlier commit."""
     rows = dict.fromkeys([part.what for part in parts(0, 0)], "")
     text = page.read_text(encoding="utf-8") if page.exists() else ""
     written = (line for line in text.splitlines() if line.startswith("| "))
     rows.update({line.split(" | ")[0].removeprefix("| "): line for line in written})
     for outcome in held:
-        said = f"{outcome.seconds:.0f} | {outcome.last_line}"
-        rows[outcome.part.what] = f"| {outcome.part.what} | {commit} | {now()} | `{outcome.part.command}` | {said} |"
+        result_text = f"{outcome.seconds:.0f} | {outcome.last_line}"
+        rows[outcome.part.what] = (
+            f"| {outcome.part.what} | {commit} | {now()} | `{outcome.part.command}` | {result_text} |"
+        )
     lines = "\n".join(line for what, line in rows.items() if line and what != "part")
     return f"""# The last proof
 
@@ -135,7 +140,7 @@ def machine() -> str:
 
 
 def commit_of(root: Path, page: Path) -> str | None:
-    """The commit that the files are, the page apart; None where they differ from it."""
+    """Commit of the current files, apart from the page; None if they differ from it."""
     changed = git(root, "status", "--porcelain", "--", ".", f":(exclude){page.relative_to(root)}")
     return None if changed else git(root, "rev-parse", "--short=12", "HEAD")
 

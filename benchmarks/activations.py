@@ -2,7 +2,7 @@
 
     .venv/bin/python -m benchmarks.activations
 
-Counted from shapes (fp32, distinct storages autograd keeps), so it needs neither the memory nor the time. Prints one
+Counted from shapes (fp32, distinct storages kept by autograd), so it takes neither the memory nor the time. Prints one
 JSON line per cut; the committed ones are in benchmarks/results/activations.jsonl.
 """
 

@@ -1,10 +1,10 @@
-"""What the checksum of each chunk costs: reading and ingest with it beside the same without.
+"""Cost of the checksum of each chunk: reading and ingest with and without it.
 
     .venv/bin/python -m benchmarks.checksum_cost [--folder DIR] [--side-px 20000] [--rounds 15] [--ingests 7]
 
 A slide is made by `benchmarks.make_slide` and ingested; a second store has the same streams without checksums. Both are
 read at the same random positions of level 0, on one thread, region by region in turns that change their order. The
-figures are medians over rounds of ratios within a round, of processor time and of time on the clock. Prints a JSON line
+figures are medians over rounds of ratios within a round, of processor time and of wall-clock time. Prints a JSON line
 per figure; the committed ones are in benchmarks/results/checksum_cost.jsonl.
 """
 
@@ -27,24 +27,24 @@ import numpy as np
 
 from benchmarks.machine import circumstances
 from benchmarks.make_slide import make_slide
-from pipeline.config import IngestConfig
 from pipeline.ingest import routes as plan
 from pipeline.ingest import shards
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.project import Project
-from pipeline.store.array_reader import ArrayReader
-from pipeline.store.layout import ArraySpec
-from pipeline.store.metadata import write_json
-from pipeline.store.reader import StoreReader
-from pipeline.store.shard import write_shard
+from pipeline.settings.config import IngestConfig
+from pipeline.store.format.layout import ArraySpec
+from pipeline.store.format.metadata import write_json
+from pipeline.store.format.shard import write_shard
+from pipeline.store.reading.array_reader import ArrayReader
+from pipeline.store.reading.reader import StoreReader
 
 REGIONS = {512: 192, 1024: 64}
 """Regions per round by their side in pixels."""
 CHUNKS, RUN = 4000, 50
-"""Chunks per round, and in one turn."""
+"""Chunks per round and per turn."""
 Work = Callable[[], object]
 Seconds = tuple[float, float]
-"""Of the processor, and on the clock."""
+"""Processor time and wall-clock time."""
 
 
 def main() -> None:
@@ -54,7 +54,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--ingests", type=int, default=7)
     given = parser.parse_args()
-    about = circumstances("benchmarks.checksum_cost")
+    conditions = circumstances("benchmarks.checksum_cost")
     for colour in ("rgb", "ycbcr"):
         slide, store, bare = prepare(given.folder, given.side_px, colour)
         figures = {
@@ -62,11 +62,14 @@ def main() -> None:
             "ingest, with checksums ÷ without": ingesting(slide, given.folder, given.ingests),
         }
         for name, figure in figures.items():
-            print(json.dumps({"figure": name, **figure, "slide": slide.name, **about}, ensure_ascii=False), flush=True)
+            print(
+                json.dumps({"figure": name, **figure, "slide": slide.name, **conditions}, ensure_ascii=False),
+                flush=True,
+            )
 
 
 def prepare(folder: Path, side_px: int, colour: str) -> tuple[Path, Path, Path]:
-    """The slide, its store, and a store of the same streams without checksums."""
+    """Make the slide, its store, and a store of the same streams without checksums."""
     folder.mkdir(parents=True, exist_ok=True)
     slide = folder / f"{colour}-{side_px}.svs"
     if not slide.exists():
@@ -95,18 +98,18 @@ def strip(array: ArrayReader, folder: Path) -> None:
 
 
 def reading(store: Path, bare: Path, num_rounds: int) -> dict[str, dict[str, object]]:
-    """Regions, and chunks as the viewer sends them."""
+    """Measure reading of regions, and of chunks as the viewer sends them."""
     readers = StoreReader(store), StoreReader(bare)
     spec = readers[0].levels[0].array.spec
     random = np.random.default_rng(0)
 
     def regions(side_px: int, count: int) -> list[list[Work]]:
         corners = random.integers(0, (spec.width_px - side_px, spec.height_px - side_px), (count, 2)).tolist()
-        return [[partial(each.read_region, 0, x, y, side_px, side_px) for each in readers] for x, y in corners]
+        return [[partial(reader.read_region, 0, x, y, side_px, side_px) for reader in readers] for x, y in corners]
 
     def chunks() -> list[list[Work]]:
         runs = random.integers(0, (spec.rows, spec.columns), (CHUNKS // RUN, RUN, 2)).tolist()
-        return [[partial(read_chunks, each, run) for each in readers] for run in runs]
+        return [[partial(read_chunks, array, run) for array in readers] for run in runs]
 
     figures = {}
     for side_px, count in REGIONS.items():
@@ -139,7 +142,7 @@ def ingesting(slide: Path, folder: Path, num_rounds: int) -> dict[str, object]:
 
 
 def in_turns(pairs: list[list[Work]], first: int = 0) -> list[Seconds]:
-    """Seconds of the first and of the second of all pairs, one right after the other, in changing order."""
+    """Seconds of the first and second of all pairs, run one right after the other in alternating order."""
     seconds = [(0.0, 0.0), (0.0, 0.0)]
     for number, pair in enumerate(pairs, first):
         for index in (0, 1) if number % 2 else (1, 0):
@@ -152,15 +155,15 @@ def in_turns(pairs: list[list[Work]], first: int = 0) -> list[Seconds]:
 
 def ratios(rounds: list[list[Seconds]], count: int) -> dict[str, object]:
     """Medians over rounds, and the microseconds of one item with checksums and without."""
-    found: dict[str, object] = {}
+    results: dict[str, object] = {}
     for clock, name in enumerate(("processor", "clock")):
-        each = sorted(ours[clock] / without[clock] for ours, without in rounds)
-        found[name] = {
-            "ratio": round(statistics.median(each), 4),
-            "ratios": [round(ratio, 4) for ratio in each],
+        sorted_ratios = sorted(ours[clock] / without[clock] for ours, without in rounds)
+        results[name] = {
+            "ratio": round(statistics.median(sorted_ratios), 4),
+            "ratios": [round(ratio, 4) for ratio in sorted_ratios],
             "us_each": [round(statistics.median(r[which][clock] for r in rounds) / count * 1e6, 1) for which in (0, 1)],
         }
-    return found
+    return results
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""How long `gemslide cohort check` takes for a manifest of 10,000 rows.
+"""Time of `gemslide cohort check` for a manifest of 10,000 rows.
 
     .venv/bin/python -m benchmarks.cohort_check --rounds 3
 
-Every row names a file of its own (hard links of one small JPEG pyramid of two levels), so that each is opened. Prints
-one JSON line; the committed ones are in benchmarks/results/cohort_check.jsonl. It takes all cores: run it when they are
-idle.
+Every row names a separate file (hard links to one small JPEG pyramid of two levels), so that every file is opened.
+Prints one JSON line; the committed ones are in benchmarks/results/cohort_check.jsonl. Uses all cores: run it when they
+are idle.
 """
 
 from __future__ import annotations

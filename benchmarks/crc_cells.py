@@ -1,8 +1,8 @@
 """Tile sets of labelled colorectal tissue: the mosaics of crc-mosaic, and the published tiles laid out as slides.
 
 Cells of 112 µm; a cell counts where nine tenths of it have one class. Training cells share half with their neighbours.
-The validation slide has 30 of each class of the published training tiles that are in no mosaic. Test tiles come from
-other slides than training tiles.
+The validation slide has 30 tiles per class, from the published training tiles that are in no mosaic. Test tiles and
+training tiles come from different slides.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from pathlib import Path
 
 from benchmarks.crc_slides import LabelledTile, jpegs_of, lay_out, tiles_in
 from pipeline.cohort.manifest import Cohort
-from pipeline.config import TileConfig
 from pipeline.project import Project
+from pipeline.settings.config import TileConfig
 from tests.crc_project import make_tile_set
 
 CELL_UM = 112.0
 CLASSES = ("AC", "H", "S", "T", "V")
 VAL_TILES = 30
-"""Of each class."""
+"""Number of validation tiles per class."""
 TEST_SLIDES = ("test_10", "test_12", "labelled_test")
 TESTED = ("mosaics", "labelled")
 """Names of the tile sets that have test cells."""
@@ -29,11 +29,11 @@ LABELLED = "Flagy+Colorectal_Carcinoma_Classifier/images"
 def make_tile_sets(
     project: Project, data: Path, tile_px: int, *, train: str = "train", with_published: bool = False
 ) -> dict[str, Cohort]:
-    """Ingest the mosaics and the published tiles' slides, and cut them; the manifest of each tile set, by its name.
+    """Ingest and tile the mosaics and the published tiles' slides; return the manifest of each tile set by name.
 
     Args:
-        train: name of the tile set that is trained on.
-        with_published: train on the published training tiles that are in no mosaic, too, but for those that validate.
+        train: name of the training tile set.
+        with_published: also train on the published training tiles that are in no mosaic, except the validation tiles.
     """
     project.root.mkdir(parents=True, exist_ok=True)
     mosaics = sorted((data / "crc-mosaic").glob("*.tiff"))
@@ -52,7 +52,7 @@ def make_tile_sets(
 
 
 def cells_of(tile_px: int, shared_px: int) -> TileConfig:
-    """How slides are cut into cells of so many pixels, of which neighbours share some."""
+    """Settings that cut slides into cells of this many pixels, with overlap between neighbours."""
     return TileConfig(
         tile_px=tile_px, mpp=CELL_UM / tile_px, overlap_px=shared_px, min_label_fraction=0.9, classes=CLASSES
     )
@@ -65,7 +65,7 @@ def _split(slide_id: str) -> str:
 def _published_slides(
     folder: Path, published: Path, train_mosaics: list[Path], names: Sequence[str]
 ) -> dict[str, Path]:
-    """Slides of published tiles: for training and validating, of those that are in no mosaic; for testing, of all."""
+    """Slides of published tiles: for training and validation those that are in no mosaic, for testing all."""
     slides = {name: folder / f"labelled_{name}.tiff" for name in names}
     missing = [name for name, path in slides.items() if not path.exists()]
     if missing:

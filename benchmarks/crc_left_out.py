@@ -1,11 +1,11 @@
-"""What a recipe for colorectal tissue makes of looks that it was not trained on: the darkest tiles, and the lightest.
+"""Accuracy of a recipe for colorectal tissue on an appearance missing from training: the darkest or lightest tiles.
 
     GEMSLIDE_TEST_DATA=… .venv/bin/python -m benchmarks.crc_left_out [--recipe crc_mosaic.toml] [--epochs 6]
         [--change weight_decay=5e-3 …]
 
-Of the published training tiles a quarter of each class, its darkest tiles or its lightest, is left out and validates;
-the others are trained on. A network that has seen all slides is judged too well by tiles of the same slides, and the
-test tiles may choose nothing. Prints a JSON line; none is committed yet.
+A quarter of each class of the published training tiles, the darkest or the lightest, is held out for validation; the
+others are used for training. Other tiles of the same slides would flatter a network that has seen all slides, and the
+test tiles must not influence any choice. Prints a JSON line; none is committed yet.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from benchmarks.crc_cells import CLASSES, LABELLED, cells_of
 from benchmarks.crc_recipe import TILE_PX, changed, latest_training
 from benchmarks.crc_slides import LabelledTile, lay_out, tiles_in
 from benchmarks.machine import circumstances
-from pipeline.launch import train
+from pipeline.models.launch import train
 from pipeline.project import Project
 from tests.crc_project import make_tile_set
-from training.config import find_recipe, load_recipe
+from training.foundation.recipe_file import find_recipe
+from training.recipe.config import load_recipe
 
 LEFT_OUT = {"darkest": 0, "lightest": 3}
-"""Which quarter of each class by lightness."""
+"""Held-out quarter of each class by lightness."""
 
 
 def main() -> None:
@@ -53,7 +54,7 @@ def main() -> None:
 
 
 def balanced_accuracy(recipe_text: str, tiles: Sequence[LabelledTile], look: str) -> float:
-    """Of the network after its last epoch, on the tiles of a look, when it was trained on the others."""
+    """Balanced accuracy after the last epoch on the held-out tiles of a look, after training on the others."""
     with tempfile.TemporaryDirectory(prefix="gemslide-bench-") as folder:
         project = Project(Path(folder))
         recipe = project.root / "left_out.toml"
@@ -64,20 +65,20 @@ def balanced_accuracy(recipe_text: str, tiles: Sequence[LabelledTile], look: str
             lay_out(slides[name], chosen)
         make_tile_set(project, loaded.data.tile_set, list(slides.values()), str, cells_of(TILE_PX, TILE_PX // 2))
         train(recipe, project.root, loaded.parallel.data_parallel)
-        found: dict[str, Any] = latest_training(project)["epochs"][-1]
-        return round(found["balanced_accuracy"], 3)
+        epoch: dict[str, Any] = latest_training(project)["epochs"][-1]
+        return round(epoch["balanced_accuracy"], 3)
 
 
 def apart(tiles: Sequence[LabelledTile], look: str) -> dict[str, list[LabelledTile]]:
-    """Tiles to train on, and those of a look."""
-    found: dict[str, list[LabelledTile]] = {"train": [], "val": []}
+    """Training tiles, and held-out tiles of a look."""
+    split: dict[str, list[LabelledTile]] = {"train": [], "val": []}
     for name in CLASSES:
         of_class = sorted((tile for tile in tiles if tile.class_name == name), key=_lightness)
         quarter = len(of_class) // 4
         begin = LEFT_OUT[look] * quarter
-        found["val"] += of_class[begin : begin + quarter]
-        found["train"] += of_class[:begin] + of_class[begin + quarter :]
-    return found
+        split["val"] += of_class[begin : begin + quarter]
+        split["train"] += of_class[:begin] + of_class[begin + quarter :]
+    return split
 
 
 def _lightness(tile: LabelledTile) -> float:

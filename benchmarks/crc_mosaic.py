@@ -1,14 +1,14 @@
-"""The whole road on labelled colorectal tissue, beside a method without a network that sees the same tiles.
+"""The whole workflow on labelled colorectal tissue, compared with a method without a network on the same tiles.
 
     GEMSLIDE_TEST_DATA=… .venv/bin/python -m benchmarks.crc_mosaic [--epochs 30] [--tile-px 56] [--folder DIR]
 
 A ResNet-v2 is trained on slides `train_0` to `train_2` of crc-mosaic: five classes, in cells of 112 µm
 (`benchmarks.crc_cells`). The epoch is chosen on the validation slide; nothing is chosen on tiles of the test slides.
-Two things are predicted:
+Two test sets are predicted:
 
 - `mosaics`: the cells of `test_10` and `test_12`, by cell and by lesion (FROC);
-- `labelled`: the 500 published test tiles, 100 of each class, laid out as a slide, so that its levels and JPEG
-  change them as they changed what was trained on.
+- `labelled`: the 500 published test tiles, 100 of each class, laid out as a slide, so that levels and JPEG
+  change them in the same way as the training tiles.
 
 The other method: colour means and deviations and local binary patterns (scikit-image) of each cell, a standard scale,
 and logistic regression, fitted on the cells of the same three slides. Prints a JSON line; the committed ones are in
@@ -37,14 +37,14 @@ from sklearn.preprocessing import StandardScaler
 from benchmarks.crc_cells import TEST_SLIDES, TESTED, make_tile_sets
 from benchmarks.machine import circumstances
 from pipeline.cohort.manifest import Cohort
-from pipeline.config import EvaluateConfig, InferConfig
 from pipeline.evaluation.evaluate import THE_MODEL, evaluate_model
-from pipeline.evaluation.froc import FALSE_POSITIVES_PER_SLIDE, Froc
 from pipeline.evaluation.result import Evaluation
+from pipeline.evaluation.statistics.froc import FALSE_POSITIVES_PER_SLIDE, Froc
 from pipeline.inference.infer import infer_slide
 from pipeline.inference.predictor import Predictor, run_on_of
-from pipeline.launch import train
+from pipeline.models.launch import train
 from pipeline.project import Project
+from pipeline.settings.config import EvaluateConfig, InferConfig
 from pipeline.tiles.dataset import TileDataset
 
 LESIONS = ("AC", "S", "T", "V")
@@ -98,7 +98,7 @@ def main() -> None:
 
 
 def measure(project: Project, data: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """Train, predict, evaluate; and the same for the method without a network."""
+    """Train, predict and evaluate; do the same for the method without a network."""
     cohorts = make_tile_sets(project, data, options.tile_px)
     recipe = project.root / "crc.toml"
     recipe.write_text(RECIPE.format(**vars(options)))
@@ -111,23 +111,22 @@ def measure(project: Project, data: Path, options: argparse.Namespace) -> dict[s
         "benchmark": "crc_mosaic",
         "model": trained.best,
         "training_s": round(training_s),
-        "network": {name: rounded(found.by_method[THE_MODEL]) for name, found in evaluations.items()},
+        "network": {name: rounded(evaluation.by_method[THE_MODEL]) for name, evaluation in evaluations.items()},
         "colour, texture, logistic regression": {name: accuracies(project, name, without) for name in TESTED},
-        "froc": {found.class_name: _sensitivities(found) for found in evaluations["mosaics"].froc},
+        "froc": {froc.class_name: _sensitivities(froc) for froc in evaluations["mosaics"].froc},
         "settings": {key: value for key, value in vars(options).items() if key != "folder"},
     }
 
 
 def tested(project: Project, model_id: str, cohorts: dict[str, Cohort], views: str) -> dict[str, Evaluation]:
-    """Predict the test slides with a model; its evaluation on each tile set that has test cells, by name."""
+    """Predict the test slides with a model; return its evaluation on each tile set with test cells, by name."""
     how = InferConfig.model_validate({"views": views})
     predictor = Predictor.load(project.models_dir / model_id, run_on_of("cpu", how))
     for slide_id in TEST_SLIDES:
         infer_slide(slide_id, predictor, project, how)
     config = EvaluateConfig(lesion_classes=LESIONS)
     return {
-        name: evaluate_model(project, model_id, name, config, with_baselines=False, cohort=cohorts[name])
-        for name in TESTED
+        name: evaluate_model(project, model_id, name, config, baselines=None, cohort=cohorts[name]) for name in TESTED
     }
 
 
@@ -140,13 +139,13 @@ def fitted_without_network(project: Project, tile_set: str = "mosaics") -> Pipel
 
 
 def accuracies(project: Project, tile_set: str, model: Pipeline) -> dict[str, float]:
-    """Of the method without a network, on a tile set's test cells."""
+    """Accuracies of the method without a network, on a tile set's test cells."""
     features, labels = _cells(TileDataset(project.root, tile_set), "test")
     return scored(labels, model.predict(features))
 
 
 def scored(labels: ArrayLike, predicted: ArrayLike) -> dict[str, float]:
-    """How often predicted labels are right."""
+    """Accuracy of predicted labels."""
     return {
         "tiles": len(np.asarray(labels)),
         "accuracy": round(float(accuracy_score(labels, predicted)), 3),
@@ -170,9 +169,9 @@ def _features(tile: NDArray[np.uint8]) -> NDArray[np.float64]:
     return np.concatenate(parts)
 
 
-def _sensitivities(found: Froc) -> dict[str, Any]:
-    by_rate = zip(map(str, FALSE_POSITIVES_PER_SLIDE), (each.value for each in found.sensitivities), strict=True)
-    return {"score": found.score.value, "sensitivity": dict(by_rate), "lesions": found.lesions}
+def _sensitivities(froc: Froc) -> dict[str, Any]:
+    by_rate = zip(map(str, FALSE_POSITIVES_PER_SLIDE), (estimate.value for estimate in froc.sensitivities), strict=True)
+    return {"score": froc.score.value, "sensitivity": dict(by_rate), "lesions": froc.lesions}
 
 
 def rounded(values: dict[str, float | None]) -> dict[str, float | None]:

@@ -1,14 +1,14 @@
-"""The shipped recipe for colorectal tissue: how long it trains, when nothing more comes of it, and how good it is.
+"""The shipped recipe for colorectal tissue: training time, start of the plateau, and accuracy.
 
     GEMSLIDE_TEST_DATA=… .venv/bin/python -m benchmarks.crc_recipe [--folder DIR] [--recipe NAME.toml] [--seed N]
 
 Trained on slides `train_0` to `train_2` of crc-mosaic and on the published training tiles that are in none of them,
 laid out as a slide (`benchmarks.crc_cells`). The 500 published test tiles and the mosaics of test tiles come from other
-slides. They choose nothing: no epoch, no setting. The network that is tested is that of the last epoch, whatever
-validation says of it; tiles are looked at once, and in their eight turns and flips (`[infer] views = "all"`).
+slides. They influence no choice of epoch or setting. The tested network is that of the last epoch, whatever its
+validation accuracy; tiles are predicted once, and in their eight rotations and flips (`[infer] views = "all"`).
 
-Beside it colour, texture and logistic regression, fitted on the same cells. Prints a JSON line; the committed ones are
-in benchmarks/results/crc_recipe.jsonl.
+Compared with logistic regression on colour and texture, fitted on the same cells. Prints a JSON line; the committed
+ones are in benchmarks/results/crc_recipe.jsonl.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ from benchmarks.crc_cells import TESTED, make_tile_sets
 from benchmarks.crc_mosaic import accuracies, fitted_without_network, rounded, tested
 from benchmarks.machine import circumstances
 from pipeline.evaluation.evaluate import THE_MODEL
-from pipeline.launch import train
+from pipeline.models.launch import train
 from pipeline.project import Project
-from training.config import find_recipe, load_recipe
+from training.foundation.recipe_file import find_recipe
+from training.recipe.config import load_recipe
 
 GEMSLIDE = Path(sys.executable).parent / "gemslide"
 TILE_PX = 56
 NO_MORE = 0.01
-"""Of validation accuracy, below the mean of the last tenth of the epochs: from there on it is a plateau."""
+"""Tolerance of validation accuracy below the mean of the last tenth of the epochs, which defines the plateau."""
 
 
 def main() -> None:
@@ -52,7 +53,7 @@ def main() -> None:
 
 
 def measure(project: Project, data: Path, shipped: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """Train, predict, evaluate; and the same for the method without a network."""
+    """Train, predict and evaluate; do the same for the method without a network."""
     project.root.mkdir(parents=True, exist_ok=True)
     recipe = project.root / shipped.name
     recipe.write_text(changed(shipped.read_text(), {"seed": str(options.seed)}))
@@ -75,7 +76,9 @@ def measure(project: Project, data: Path, shipped: Path, options: argparse.Names
         "training_s": round(record["seconds"]["total"]),
         **_course(record),
         "network": {
-            f"views = {views}": {name: rounded(found.by_method[THE_MODEL]) for name, found in evaluations.items()}
+            f"views = {views}": {
+                name: rounded(evaluation.by_method[THE_MODEL]) for name, evaluation in evaluations.items()
+            }
             for views, evaluations in by_views.items()
         },
         "colour, texture, logistic regression": {name: accuracies(project, name, without) for name in TESTED},
@@ -83,33 +86,33 @@ def measure(project: Project, data: Path, shipped: Path, options: argparse.Names
 
 
 def changed(recipe: str, changes: dict[str, str]) -> str:
-    """A recipe's text with other values.
+    """Text of a recipe with other values.
 
     Raises:
-        SystemExit: it has no such key.
+        SystemExit: the recipe has no such key.
     """
     for key, value in changes.items():
-        recipe, found = re.subn(rf"^{re.escape(key)} = .*$", f"{key} = {value}", recipe, flags=re.MULTILINE)
-        if found != 1:
-            raise SystemExit(f"{key} = {value}: the recipe has {found} lines `{key} = …`")
+        recipe, num_lines = re.subn(rf"^{re.escape(key)} = .*$", f"{key} = {value}", recipe, flags=re.MULTILINE)
+        if num_lines != 1:
+            raise SystemExit(f"{key} = {value}: the recipe has {num_lines} lines `{key} = …`")
     return recipe
 
 
 def latest_training(project: Project) -> dict[str, Any]:
-    """The run record of the latest training."""
+    """Run record of the latest training run."""
     records = (json.loads(path.read_text()) for path in sorted(project.runs_dir.glob("*.json"), reverse=True))
-    found: dict[str, Any] = next(record for record in records if record["verb"] == "train")
-    return found
+    record_found: dict[str, Any] = next(record for record in records if record["verb"] == "train")
+    return record_found
 
 
 def _course(record: dict[str, Any]) -> dict[str, Any]:
-    """Of a training: validation by epoch, and where the plateau begins."""
+    """Validation accuracy of a training run by epoch, and the start of its plateau."""
     accuracy = [epoch["accuracy"] for epoch in record["epochs"]]
     last = accuracy[-max(len(accuracy) // 10, 1) :]
     level = sum(last) / len(last) - NO_MORE
-    first = next(index for index, found in enumerate(accuracy, 1) if found >= level)
+    first = next(index for index, value in enumerate(accuracy, 1) if value >= level)
     return {
-        "val_accuracy": [round(found, 3) for found in accuracy],
+        "val_accuracy": [round(value, 3) for value in accuracy],
         "plateau from epoch": first,
         "plateau after s": round(record["seconds"]["total"] * first / len(accuracy)),
     }

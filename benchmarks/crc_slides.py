@@ -1,4 +1,4 @@
-"""Labelled tiles laid out as a slide, so that they take the road that every slide takes: levels, JPEG, store, tiles."""
+"""Labelled tiles laid out as a slide, so that they go through the usual workflow: levels, JPEG, store, tiles."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from numpy.typing import NDArray
 
 SIDE_PX0, MPP0 = 224, 0.5
 LEVELS, JPEG_QUALITY = 4, 85
-"""As the mosaics of crc-mosaic were written."""
+"""Parameters with which the mosaics of crc-mosaic were written."""
 GLASS = 255
 
 
 class LabelledTile(NamedTuple):
-    """A tile as it was published."""
+    """A tile as published."""
 
     jpeg: bytes
     class_name: str
 
 
 def tiles_in(folder: Path) -> list[LabelledTile]:
-    """Those of a folder that has a folder for each class."""
+    """Tiles of a folder with one sub-folder per class."""
     return [LabelledTile(path.read_bytes(), path.parent.name) for path in sorted(folder.glob("*/*.jpg"))]
 
 
 def jpegs_of(slide: Path) -> set[bytes]:
-    """What the tiles of a TIFF's first level hold."""
+    """JPEG streams of the tiles in a TIFF's first level."""
     with tifffile.TiffFile(slide) as tiff:
         page = tiff.pages[0]
         where = zip(page.dataoffsets, page.databytecounts, strict=True)
@@ -42,8 +42,8 @@ def jpegs_of(slide: Path) -> set[bytes]:
 
 def _bytes_at(tiff: tifffile.TiffFile, offset: int, length: int) -> bytes:
     tiff.filehandle.seek(offset)
-    found: bytes = tiff.filehandle.read(length)
-    return found
+    content: bytes = tiff.filehandle.read(length)
+    return content
 
 
 def lay_out(path: Path, tiles: Sequence[LabelledTile]) -> None:
@@ -79,7 +79,7 @@ def _tags(level: int) -> dict[str, Any]:
     per_cm = 10_000 / (MPP0 * 2**level)
     return {
         "tile": (SIDE_PX0, SIDE_PX0),
-        "photometric": "rgb",  # of what is written; tifffile makes it YCbCr with halved colours, and says so
+        "photometric": "rgb",  # of the input; tifffile converts it to YCbCr with subsampled chroma, and declares that
         "compression": "jpeg",
         "subfiletype": 1 if level else 0,
         "resolution": (per_cm, per_cm),

@@ -1,9 +1,9 @@
-"""What `[ingest] damaged = "mask"` costs and finds: `python -m benchmarks.damaged_tiles DATA`.
+"""Cost and yield of `[ingest] damaged = "mask"`: `python -m benchmarks.damaged_tiles DATA`.
 
 DATA is the folder of real slides. Three parts, a JSON line each into results/damaged_tiles.jsonl:
 
-- how much reduced levels of whole tissue differ from level 0 in a cell, by the way in which they were made;
-- of tiles damaged by a few bytes, how many libjpeg's warnings tell, and how many the comparison of levels;
+- difference of reduced levels of intact tissue from level 0 in a cell, by the way in which they were made;
+- share of tiles damaged by a few bytes that libjpeg's warnings find, and that the comparison of levels finds;
 - processor time and seconds of ingest with and without the search, whole slide, warm page cache.
 """
 
@@ -25,12 +25,12 @@ from pipeline.box import Box
 from pipeline.codecs.images import decode_jpeg
 from pipeline.codecs.strict import eighth_of_jpeg
 from pipeline.codecs.types import DecodeError, Pixels
-from pipeline.config import IngestConfig
+from pipeline.ingest.damage.comparison import CELL_PX, MAX_DIFFERENCE
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
-from pipeline.ingest.level_comparison import CELL_PX, MAX_DIFFERENCE
 from pipeline.project import Project
+from pipeline.settings.config import IngestConfig
+from pipeline.slides.common.slide import NotCopied, one_stream
 from pipeline.slides.registry import open_slide
-from pipeline.slides.slide import NotCopied, one_stream
 
 WHOLE = "kangyeolk+colorectal-cancer-segmentation/P2_0039_section1.tiff"
 SLIDES = (WHOLE, "crc-mosaic/test_10.tiff", "Dana-Farber-AIOS+pathml/tests/testdata/small_HE.svs")
@@ -50,7 +50,7 @@ RESULTS = Path(__file__).parent / "results" / "damaged_tiles.jsonl"
 
 
 def sample(path: Path, side_px: int) -> Pixels:
-    """A part from the middle of a slide's level 0."""
+    """Region from the middle of a slide's level 0."""
     with open_slide(path) as slide:
         size = slide.info.levels[0]
         wide, high = min(side_px, size.width_px), min(side_px, size.height_px)
@@ -58,7 +58,7 @@ def sample(path: Path, side_px: int) -> Pixels:
 
 
 def reduced(pixels: Pixels, ratio: int, way: str) -> Pixels:
-    """A reduced copy as a scanner's program may make it."""
+    """Reduced copy as a scanner's program may make it."""
     width, height = pixels.shape[1] // ratio, pixels.shape[0] // ratio
     pixels = pixels[: height * ratio, : width * ratio]
     if way in ("nearest", "middle pixel"):
@@ -75,45 +75,45 @@ def reduced(pixels: Pixels, ratio: int, way: str) -> Pixels:
 
 
 def differences(pixels: Pixels, copy: Pixels, ratio: int) -> np.ndarray:
-    """Of the cells' means, as `level_comparison` takes them."""
+    """Differences of the cells' means, as computed by `level_comparison`."""
     columns, rows = copy.shape[1] // CELL_PX, copy.shape[0] // CELL_PX
     fine = pixels[: rows * CELL_PX * ratio, : columns * CELL_PX * ratio]
     coarse = copy[: rows * CELL_PX, : columns * CELL_PX]
-    means = [cv2.resize(each, (columns, rows), interpolation=cv2.INTER_AREA).astype(int) for each in (fine, coarse)]
+    means = [cv2.resize(image, (columns, rows), interpolation=cv2.INTER_AREA).astype(int) for image in (fine, coarse)]
     return np.abs(means[0] - means[1]).max(-1)
 
 
 def by_way(data: Path) -> dict[str, object]:
-    """The largest difference in any cell of the three slides, by way and ratio."""
+    """Largest difference in any cell of the three slides, by way and ratio."""
     parts = [sample(data / name, 4096) for name in SLIDES]
-    found = {
+    largest = {
         way: {
             ratio: max(int(differences(p, reduced(p, ratio, way), ratio).max()) for p in parts if min(p.shape[:2]) >= 1)
             for ratio in RATIOS
         }
         for way in WAYS
     }
-    return {"part": "whole tissue", "largest_difference": found, "threshold": MAX_DIFFERENCE}
+    return {"part": "whole tissue", "largest_difference": largest, "threshold": MAX_DIFFERENCE}
 
 
 def by_damage(data: Path) -> dict[str, object]:
-    """Of damaged tiles that look other than before: shares told by the decoder, else by the levels, and by nobody."""
+    """Shares of visibly damaged tiles found by the decoder, otherwise by the levels, or by neither."""
     random = np.random.default_rng(0)
     with open_slide(data / WHOLE) as slide:
         encoded = slide.encoded_level(0)
         assert not isinstance(encoded, NotCopied)
         largest = np.argsort(encoded.byte_counts().ravel())[-TILES:]
         streams = [one_stream(encoded, *divmod(int(at), encoded.columns)) or b"" for at in largest]
-    found = {}
+    shares_by_name = {}
     for name in DAMAGES:
-        told = [how for stream in streams for _ in range(TRIES) if (how := _told(stream, name, random))]
-        shares = {how: round(told.count(how) / len(told), 3) for how in ("decoder", "levels", "nobody")}
-        found[name] = {"tiles": len(told), **shares}
-    return {"part": "damage", "tiles": TILES, "tries": TRIES, "found": found}
+        verdicts = [how for stream in streams for _ in range(TRIES) if (how := _told(stream, name, random))]
+        shares = {how: round(verdicts.count(how) / len(verdicts), 3) for how in ("decoder", "levels", "nobody")}
+        shares_by_name[name] = {"tiles": len(verdicts), **shares}
+    return {"part": "damage", "tiles": TILES, "tries": TRIES, "found": shares_by_name}
 
 
 def _told(stream: bytes, name: str, random: np.random.Generator) -> str | None:
-    """Who tells that a stream is damaged once it is: "decoder", "levels" or "nobody"; None where no pixel changed."""
+    """Damage a stream; name the check that finds it: "decoder", "levels" or "nobody"; None if no pixel changed."""
     damaged, before = _damaged(stream, name, random), decode_jpeg(stream).astype(np.float32)
     try:
         after = decode_jpeg(damaged).astype(np.float32)
@@ -123,7 +123,7 @@ def _told(stream: bytes, name: str, random: np.random.Generator) -> str | None:
     except DecodeError:
         return "decoder"
     # Cells under a level four times as coarse.
-    means = [cv2.resize(each, None, fx=1 / 64, fy=1 / 64, interpolation=cv2.INTER_AREA) for each in (before, after)]
+    means = [cv2.resize(image, None, fx=1 / 64, fy=1 / 64, interpolation=cv2.INTER_AREA) for image in (before, after)]
     return "levels" if np.abs(means[0] - means[1]).max() > MAX_DIFFERENCE else "nobody"
 
 
@@ -138,7 +138,7 @@ def _damaged(stream: bytes, name: str, random: np.random.Generator) -> bytes:
 
 
 def cost(data: Path) -> dict[str, object]:
-    """Ingest of the whole slide, three times in turn; the fastest of each."""
+    """Ingest the whole slide three times in turn; return the fastest times."""
     best: dict[str, tuple[float, float]] = {}
     for _ in range(3):
         for how in ("refuse", "mask"):

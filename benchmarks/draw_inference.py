@@ -1,4 +1,4 @@
-"""The pictures of docs/inference.md: what inference of the demonstration left.
+"""Figures of docs/reference/inference.md, from the results of the demonstration's inference.
 
     make demo; .venv/bin/python -m benchmarks.draw_inference demo
 
@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def keep(image: Image.Image, name: str) -> None:
-    """As a page shows it: no wider than its text."""
+    """Save an image at the width at which a page shows it: no wider than its text."""
     image = image.convert("RGB")
     if image.width > MAX_WIDTH_PX:
         image = image.resize((MAX_WIDTH_PX, round(image.height * MAX_WIDTH_PX / image.width)), Image.Resampling.LANCZOS)

@@ -1,4 +1,4 @@
-"""The images of docs/quality.md, from scikit-image's bundled photograph: planted faults, and stains made alike.
+"""Figures of docs/reference/quality.md, from scikit-image's photograph: planted faults, and normalised stains.
 
     .venv/bin/python -m benchmarks.draw_quality
 
@@ -19,11 +19,11 @@ from matplotlib import pyplot as plt
 from PIL import Image
 from skimage import data
 
-from pipeline.config import IngestConfig, QualityConfig
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.project import Project
 from pipeline.qc.check import check_quality
 from pipeline.qc.stain import fit_macenko, fit_reinhard
+from pipeline.settings.config import IngestConfig, QualityConfig
 from pipeline.stain import (
     LIGHT,
     MACENKO_REFERENCE,
@@ -44,7 +44,7 @@ MAX_WIDTH_PX = 1100
 
 
 def draw_faults(out: Path) -> None:
-    """One slide with every kind of fault, as `gemslide qc` draws it."""
+    """Draw one slide with every kind of fault, as `gemslide qc` does."""
     pixels = planted.real_tissue(4200, 3000, margin_px=300)
     planted.blur(pixels, (500, 500, 1500, 1300), 3 / MPP0)
     for number, ink in enumerate(("blue", "green", "red", "black")):
@@ -63,7 +63,7 @@ def draw_faults(out: Path) -> None:
 
 
 def draw_stains(out: Path) -> None:
-    """Two copies of one tile with other amounts of stain, and what normalisation makes of them."""
+    """Draw two copies of one tile with different amounts of stain, and their normalised versions."""
     tile = np.ascontiguousarray(data.immunohistochemistry()[100:356, 60:400])
     copies = [_restained(tile, 1.35, 0.8), _restained(tile, 0.75, 1.25)]
     figure, grid = plt.subplots(2, 3, figsize=(9, 5), dpi=110, layout="constrained")

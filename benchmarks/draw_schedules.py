@@ -1,9 +1,9 @@
-"""The drawings of docs/images/engine: each strategy with four equal stages, four micro-batches, backward = 2 forwards.
+"""Drawings of docs/images/engine: each strategy with four equal stages, four micro-batches, backward = 2 forwards.
 
     .venv/bin/python -m benchmarks.draw_schedules
 
 All are drawn to one scale, so that a shorter drawing is a shorter step. Memory is counted in micro-batches of one
-stage. A test (tests/docs/test_engine_drawings.py) holds the committed files against this code.
+stage. A test (tests/docs/test_engine_drawings.py) compares the committed files with this code.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from training.engine.draw import draw_svg
-from training.engine.schedule import build_schedule
 from training.engine.simulate import BACKWARD_PER_FORWARD, StageCost, simulate
+from training.engine.strategies import STRATEGIES, build_schedule
 
 FOLDER = Path(__file__).parents[1] / "docs/images/engine"
-STRATEGIES = ("mp-basic", "master", "gpipe", "1f1b", "chimera")
 NUM_STAGES, NUM_MICROBATCHES = 4, 4
 EQUAL = StageCost(forward_s=1.0, backward_s=BACKWARD_PER_FORWARD, kept_bytes=1)
 
@@ -23,17 +22,17 @@ EQUAL = StageCost(forward_s=1.0, backward_s=BACKWARD_PER_FORWARD, kept_bytes=1)
 def drawings() -> dict[str, str]:
     """SVG documents by file name."""
     longest_s = NUM_STAGES * NUM_MICROBATCHES * (EQUAL.forward_s + EQUAL.backward_s)
-    found = {}
-    for strategy in STRATEGIES:
+    documents = {}
+    for strategy in (name for name in STRATEGIES if name != "single"):
         schedule = build_schedule(strategy, num_stages=NUM_STAGES, num_microbatches=NUM_MICROBATCHES)
-        found[f"{strategy}.svg"] = draw_svg(
+        documents[f"{strategy}.svg"] = draw_svg(
             simulate(schedule, [EQUAL] * NUM_STAGES),
             schedule,
             title=f"{strategy}: S = {NUM_STAGES} stages, N = {NUM_MICROBATCHES} micro-batches",
             full_s=longest_s,
             amount=lambda count: f"{count} micro-batch{'' if count == 1 else 'es'}",
         )
-    return found
+    return documents
 
 
 def main() -> None:

@@ -1,19 +1,19 @@
-"""Steps of every strategy on two real ranks, beside torch's own pipelining and beside the simulator.
+"""Steps of every strategy on two real ranks, compared with torch's own pipelining and with the simulator.
 
     .venv/bin/python -m benchmarks.engine
 
 Two gloo processes, one thread and one core each, ResNet-20-v2 on 256 px tiles, 8 micro-batches of one tile, fp32, the
 same cuts for all (not channels_last: torch's schedules cannot send such boundaries over gloo). Times are medians of
-ratios within rounds (rounds.py says which rounds count); those beside torch also for 160 px, where what a micro-batch
-costs whatever its size counts for more. A simulation knows what stages cost. From the costs in mp-basic's step, where
-one rank computes at a time, and with messages that take no time, it says how much faster than mp-basic a strategy would
-be. From the costs in the strategy's own step, where both ranks share the memory, it says how long that step would take:
-with messages for nothing, and at what a message of that length took by itself, just before.
+ratios within rounds (rounds.py defines the rounds that count); those against torch also for 160 px, where the fixed
+costs of a micro-batch weigh more. A simulation takes the costs of stages. From the costs in mp-basic's step, where one
+rank computes at a time, and with free messages, it predicts how much faster than mp-basic a strategy would be. From the
+costs in the strategy's own step, where both ranks share the memory, it predicts the time of that step: with free
+messages, and with the time that a message of that length took by itself just before.
 
-For memory each contender runs in two fresh processes: how far the resident set grows above what it was before the
-first step, and the bytes that the engine predicts and counts. Torch is used as its documentation says: static shapes,
-the loss scaled by the caller, plain SGD. Prints JSON lines; the committed ones are in benchmarks/results/engine.jsonl.
-On a quiet machine some thirty minutes; `--only times` for a part.
+For memory each contender runs in two fresh processes: growth of the resident set above its size before the first step,
+and the bytes that the engine predicts and counts. Torch is used as documented: static shapes, the loss scaled by the
+caller, plain SGD. Prints JSON lines; the committed ones are in benchmarks/results/engine.jsonl. Takes about thirty
+minutes on an idle machine; `--only times` runs a part.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGP
 from benchmarks.machine import circumstances
 from benchmarks.rounds import BUSY, Compute, Turn, ratio, run_rounds
 from training.engine import Engine, TensorBatch, make_plan
-from training.engine.allocator import keep_freed_memory
 from training.engine.partition import block_costs, stage_ranges
 from training.engine.plan import Plan
 from training.engine.predict import predict_memory
 from training.engine.ranks import Ranks, connect_ranks
 from training.engine.recompute import Recompute
-from training.engine.schedule import build_schedule
 from training.engine.simulate import StageCost, simulate
 from training.engine.stage import StageCopy
+from training.engine.strategies import build_schedule
 from training.engine.transport import GroupWire
+from training.machine.allocator import keep_for_training
 from training.models.resnet_v2 import resnet_v2_blocks
-from training.optimisation import cross_entropy
+from training.recipe.optimisation import cross_entropy
 
 DEPTH, SIDE_PX, SMALL_PX, NUM_STAGES, NUM_MICROBATCHES, MANY = 20, 256, 160, 2, 8, 64
 RACE_ROUNDS = 21
-"""Two contenders differ by about a hundredth, and one round from the next by as much."""
+"""Many rounds, as two contenders differ by about 1 %, and successive rounds by as much."""
 OURS = ("mp-basic", "master", "gpipe", "1f1b", "chimera")
 THEIRS = {"torch gpipe": ScheduleGPipe, "torch 1f1b": Schedule1F1B}
 BESIDE_TORCH = (("mp-basic", "gpipe", "torch gpipe"), ("mp-basic", "1f1b", "torch 1f1b"))
@@ -70,7 +70,7 @@ Work = Callable[[], Any]
 
 
 def main() -> None:
-    about = {
+    conditions = {
         "network": f"ResNet-{DEPTH}-v2, fp32, {NUM_STAGES} ranks",
         **circumstances("benchmarks.engine"),
     }
@@ -80,7 +80,7 @@ def main() -> None:
     only = parser.parse_args().only
     for part in [parts[only]] if only else parts.values():
         for line in part():
-            print(json.dumps({"benchmark": "engine", "side px": SIDE_PX, **line, **about}), flush=True)
+            print(json.dumps({"benchmark": "engine", "side px": SIDE_PX, **line, **conditions}), flush=True)
 
 
 # --- time ------------------------------------------------------------------------------------------
@@ -89,8 +89,8 @@ def main() -> None:
 def _times() -> Iterator[dict[str, Any]]:
     for side_px, races in RACES.items():
         for names in races:
-            found = on_two_ranks(_race, names, side_px)
-            for line in _race_lines(names, [rounds for rounds, _ in found], found[0][1]):
+            results = on_two_ranks(_race, names, side_px)
+            for line in _race_lines(names, [rounds for rounds, _ in results], results[0][1]):
                 yield {"side px": side_px, **line}
 
 
@@ -100,9 +100,9 @@ def _race_lines(
     rounds = by_rank[0]
     seconds = {name: [turns[name].seconds for turns in rounds] for name in names}
     turns = list(zip(*by_rank, strict=True))
-    # From what stages cost where one rank computes at a time, and where they did in the same strategy's step.
+    # From the costs of stages when one rank computes at a time, and in the same strategy's step.
     simulated = {
-        name: [_simulated(name, each, costs_of="mp-basic") for each in turns] for name in names if name in OURS
+        name: [_simulated(name, turn, costs_of="mp-basic") for turn in turns] for name in names if name in OURS
     }
     for name, times in seconds.items():
         line: dict[str, Any] = {"contender": name, "micro-batches": NUM_MICROBATCHES, "good rounds": len(rounds)}
@@ -113,8 +113,8 @@ def _race_lines(
             rows = zip(simulated[name], seconds["mp-basic"], simulated["mp-basic"], strict=True)
             line["time / its simulation"] = ratio(times, [own * step / basic for own, step, basic in rows])
             price = message_s["both ways" if name == "chimera" else "one way"]
-            from_own = [_simulated(name, each, costs_of=name) for each in turns]
-            with_messages = [_simulated(name, each, costs_of=name, message_s=price) for each in turns]
+            from_own = [_simulated(name, turn, costs_of=name) for turn in turns]
+            with_messages = [_simulated(name, turn, costs_of=name, message_s=price) for turn in turns]
             line["seconds / simulated from its own stages"] = ratio(times, from_own)
             line["seconds / simulated from its own stages and messages"] = ratio(times, with_messages)
             line["message ms"] = round(1000 * price, 2)
@@ -124,13 +124,13 @@ def _race_lines(
 
 
 def _simulated(strategy: str, turns: Sequence[dict[str, Turn]], *, costs_of: str, message_s: float = 0.0) -> float:
-    """Seconds, from what forward and backward of each stage took in this round's step of some strategy."""
-    found: dict[tuple[str, int], list[float]] = {}
+    """Simulated seconds, from the times of each stage's forward and backward in this round's step of a strategy."""
+    times: dict[tuple[str, int], list[float]] = {}
     for turn in turns:
         for key, parts in turn[costs_of].compute.parts.items():
-            found.setdefault(key, []).extend(parts)
+            times.setdefault(key, []).extend(parts)
     costs = [
-        StageCost(*(statistics.mean(found[name, stage]) for name in ("forward", "backward")))
+        StageCost(*(statistics.mean(times[name, stage]) for name in ("forward", "backward")))
         for stage in range(NUM_STAGES)
     ]
     schedule = build_schedule(strategy, num_stages=NUM_STAGES, num_microbatches=NUM_MICROBATCHES)
@@ -138,7 +138,7 @@ def _simulated(strategy: str, turns: Sequence[dict[str, Turn]], *, costs_of: str
 
 
 def _race(ranks: Ranks, names: Sequence[str], side_px: int) -> tuple[list[dict[str, Turn]], dict[str, float]]:
-    keep_freed_memory()
+    keep_for_training()
     message_s = _message_s(ranks, side_px)
     compute = Compute()
     for name in ("forward", "backward"):
@@ -149,9 +149,9 @@ def _race(ranks: Ranks, names: Sequence[str], side_px: int) -> tuple[list[dict[s
 
 
 def _message_s(ranks: Ranks, side_px: int) -> dict[str, float]:
-    """Seconds of one boundary between ranks that do nothing else, one after the other and both at once.
+    """Seconds of one boundary between otherwise idle ranks, one after the other and both at once (medians).
 
-    Of the cache, the last thing that was written is the boundary, as after a stage's computation. Medians of many.
+    The boundary is the last data written to the cache, as after a stage's computation.
     """
     blocks = _blocks()
     (cut,) = _plan("mp-basic", NUM_MICROBATCHES).cuts
@@ -164,10 +164,10 @@ def _message_s(ranks: Ranks, side_px: int) -> dict[str, float]:
             for work in works:
                 work.wait()
 
-    found: dict[str, list[float]] = {"one way": [], "both ways": []}
+    times_by_way: dict[str, list[float]] = {"one way": [], "both ways": []}
     first = ranks.rank == 0
     for _ in range(30):
-        for way, seconds in found.items():
+        for way, seconds in times_by_way.items():
             elsewhere.add_(1)
             row.add_(1)
             dist.barrier()
@@ -178,7 +178,7 @@ def _message_s(ranks: Ranks, side_px: int) -> dict[str, float]:
                 meet(first, not first)
                 meet(not first, first)
             seconds.append((time.perf_counter() - start) / (1 if way == "both ways" else 2))
-    return {way: statistics.median(seconds) for way, seconds in found.items()}
+    return {way: statistics.median(seconds) for way, seconds in times_by_way.items()}
 
 
 # --- memory ----------------------------------------------------------------------------------------
@@ -199,12 +199,12 @@ def _resident() -> Iterator[dict[str, Any]]:
 
 
 def _grown(ranks: Ranks, name: str, num_microbatches: int) -> int:
-    """By how many bytes the resident set grows in three steps, at the most; a first network warms the libraries."""
+    """Largest growth of the resident set in three steps, in bytes; a first network warms up the libraries."""
     _step_of("mp-basic", ranks, 2)()
     gc.collect()
     before = _status_bytes("VmRSS")
     step = _step_of(name, ranks, num_microbatches)
-    Path("/proc/self/clear_refs").write_text("5")  # the kernel forgets the peak so far
+    Path("/proc/self/clear_refs").write_text("5")  # resets the kernel's peak
     for _ in range(3):
         step()
     return _status_bytes("VmHWM") - before
@@ -240,7 +240,7 @@ def _live_bytes(ranks: Ranks, strategy: str, recompute: Recompute) -> int:
 
 
 def on_two_ranks(task: Callable[..., Any], *args: Any) -> list[Any]:
-    """What `task(ranks, *args)` gives on each of two pinned processes."""
+    """Results of `task(ranks, *args)` on each of two pinned processes."""
     with tempfile.TemporaryDirectory() as folder:
         torch.multiprocessing.spawn(_rank, (folder, task, args), nprocs=NUM_STAGES)
         return [pickle.loads((Path(folder) / f"rank{rank}").read_bytes()) for rank in range(NUM_STAGES)]
@@ -316,7 +316,7 @@ def _plan(strategy: str, num_microbatches: int, recompute: Recompute | None = No
         num_stages=NUM_STAGES,
         num_microbatches=num_microbatches,
         recompute=recompute,
-        # As torch's: plain SGD.
+        # Plain SGD, as for torch.
         make_optimizer=lambda named: torch.optim.SGD([weight for _, weight in named], lr=0.01),
     )
 

@@ -1,19 +1,19 @@
-"""One process on one core: what the engine costs beside a plain loop, and what its memory and precision settings bring.
+"""One process on one core: cost of the engine against a plain loop, and gains from its memory and precision settings.
 
     .venv/bin/python -m benchmarks.engine_alone
 
 Four parts, `--only` one of them:
 
-- `loop`: one stage through the engine beside a plain PyTorch loop (ResNet-20-v2, 8 tiles of 256 and of 160 px).
-- `times`: ResNet-110-v2 on one tile of 512 px: kept as it is, norms computed again, every second block recomputed, and
-  bf16 in channels_last. (Of 1024 px a step keeps 19.5 GB and takes a minute of a core: too much for rounds.)
-- `limits`: the same network's floating-point operations, and how long they take at the best rate of the core's matrix
+- `loop`: one stage through the engine against a plain PyTorch loop (ResNet-20-v2, 8 tiles of 256 and of 160 px).
+- `times`: ResNet-110-v2 on one tile of 512 px: everything kept, norms recomputed, every second block recomputed, and
+  bf16 in channels_last. (At 1024 px a step keeps 19.5 GB and takes a minute of a core: too much for rounds.)
+- `limits`: the same network's floating-point operations, and their time at the best rate of the core's matrix
   products, in fp32 and in bf16: no step can be faster.
-- `bytes`: the same on one tile of 1024 px, a step each in a process of its own: the engine's own count, beside what it
-  predicts. Takes 22 GB of memory.
+- `bytes`: the same settings on one tile of 1024 px, one step per process: the engine's own count, against its
+  prediction. Takes 22 GB of memory.
 
-Times are medians of ratios within rounds (rounds.py says which rounds count). Prints JSON lines; the committed ones are
-in benchmarks/results/engine_alone.jsonl. Half an hour on a quiet machine.
+Times are medians of ratios within rounds (rounds.py defines the rounds that count). Prints JSON lines; the committed
+ones are in benchmarks/results/engine_alone.jsonl. Takes half an hour on an idle machine.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from benchmarks.machine import circumstances
 from benchmarks.roofline import count_work, rates_of
 from benchmarks.rounds import BUSY, Compute, ratio, run_rounds
 from training.engine import Engine, TensorBatch, make_plan
-from training.engine.allocator import keep_freed_memory
 from training.engine.partition import block_costs
 from training.engine.plan import Plan
 from training.engine.predict import predict_memory
 from training.engine.recompute import Recompute
 from training.engine.stage import Precision
+from training.machine.allocator import keep_for_training
 from training.models.resnet_v2 import resnet_v2_blocks
-from training.optimisation import cross_entropy
-from training.parallel_plan import EmptyBatch
+from training.recipe.optimisation import cross_entropy
+from training.recipe.plan import EmptyBatch
 
 SMALL_DEPTH, SMALL_SIDES_PX, NUM_MICROBATCHES = 20, (256, 160), 8
 DEPTH, TIMED_PX, COUNTED_PX = 110, 512, 1024
@@ -61,16 +61,16 @@ def main() -> None:
     parser.add_argument("--only", choices=list(parts))
     only = parser.parse_args().only
     _make_ready()
-    about = circumstances("benchmarks.engine_alone")
+    conditions = circumstances("benchmarks.engine_alone")
     for part in [parts[only]] if only else parts.values():
         for line in part():
-            print(json.dumps({"benchmark": "engine_alone", **line, **about}), flush=True)
+            print(json.dumps({"benchmark": "engine_alone", **line, **conditions}), flush=True)
 
 
 def _make_ready() -> None:
     os.sched_setaffinity(0, {(os.cpu_count() or 1) - 1})
     torch.set_num_threads(1)
-    keep_freed_memory()
+    keep_for_training()
 
 
 def _beside_a_loop() -> Iterator[dict[str, Any]]:
@@ -157,7 +157,7 @@ def _counted(name: str) -> int:
 
 
 def _race(steps: Mapping[str, Callable[[], Any]], **limits: int) -> tuple[dict[str, list[float]], int]:
-    """Seconds of each contender in the good rounds, and how many those are."""
+    """Seconds of each contender in the good rounds, and the number of good rounds."""
     compute = Compute()
 
     def timed(step: Callable[[], Any]) -> Callable[[], Any]:

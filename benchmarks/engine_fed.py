@@ -1,12 +1,13 @@
-"""A training step fed from a slide store beside the same step from tensors in memory, on two real ranks.
+"""A training step fed from a slide store against the same step from tensors in memory, on two real ranks.
 
     .venv/bin/python -m benchmarks.engine_fed
 
 Two gloo processes, one thread and one core each, ResNet-20-v2 on 512 px tiles, 8 micro-batches of one tile, fp32. The
 store is made from scikit-image's bundled tissue (make_slide.py): JPEG tiles as a scanner writes them, read, decoded and
-augmented by the product's own batches, two ahead, in threads that share the rank's core. In memory lie the same images,
-ready for the network. Times are medians of ratios within rounds (rounds.py; the steps from memory say which rounds
-count). Prints JSON lines; the committed ones are in benchmarks/results/engine_fed.jsonl. Some fifteen minutes.
+augmented by the product's own batches, two ahead, in threads that share the rank's core. The same images are held in
+memory, ready for the network. Times are medians of ratios within rounds (rounds.py; the steps from memory decide which
+rounds count). Prints JSON lines; the committed ones are in benchmarks/results/engine_fed.jsonl. Takes about fifteen
+minutes.
 """
 
 from __future__ import annotations
@@ -29,18 +30,18 @@ from benchmarks.machine import circumstances
 from benchmarks.rounds import BUSY, Compute, Turn, ratio, run_rounds
 from pipeline.box import Box
 from pipeline.project import Project
-from pipeline.store.reader import StoreReader
-from training.augment import normalised
-from training.config import AugmentConfig
+from pipeline.store.reading.reader import StoreReader
+from training.data.augment import normalised
+from training.data.tile_batch import TileBatch
+from training.data.tile_dataset import Tiles
 from training.engine import Engine, Ranks, TensorBatch, make_plan
-from training.engine.allocator import keep_freed_memory
 from training.engine.partition import block_costs
 from training.engine.stage import StageCopy
+from training.machine.allocator import keep_for_training
 from training.models.resnet_v2 import resnet_v2_blocks
-from training.optimisation import cross_entropy
-from training.parallel_plan import PREFETCH
-from training.tile_batch import TileBatch
-from training.tile_dataset import Tiles
+from training.recipe.config import AugmentConfig
+from training.recipe.optimisation import cross_entropy
+from training.recipe.plan import PREFETCH
 
 DEPTH, TILE_PX, NUM_MICROBATCHES, SLIDE_PX = 20, 512, 8, 8192
 STRATEGIES = ("1f1b", "master")
@@ -66,7 +67,7 @@ class _Grid:
 
 
 def main() -> None:
-    about = {
+    conditions = {
         "network": f"ResNet-{DEPTH}-v2, {TILE_PX} px, {NUM_MICROBATCHES} micro-batches, fp32, 2 ranks",
         **circumstances("benchmarks.engine_fed"),
     }
@@ -74,7 +75,7 @@ def main() -> None:
         project = slide_of(Path(folder), SLIDE_PX)
         for strategy in STRATEGIES:
             rounds = on_two_ranks(_race, project, strategy)[0]
-            print(json.dumps({"benchmark": "engine_fed", **_line(strategy, rounds), **about}), flush=True)
+            print(json.dumps({"benchmark": "engine_fed", **_line(strategy, rounds), **conditions}), flush=True)
 
 
 def _line(strategy: str, rounds: list[dict[str, Turn]]) -> dict[str, Any]:
@@ -88,7 +89,7 @@ def _line(strategy: str, rounds: list[dict[str, Turn]]) -> dict[str, Any]:
 
 
 def _race(ranks: Ranks, project: Project, strategy: str) -> list[dict[str, Turn]]:
-    keep_freed_memory()
+    keep_for_training()
     compute = Compute()
     for name in ("forward", "backward"):
         compute.wrap(StageCopy, name, lambda copy: copy.stage)
@@ -99,7 +100,7 @@ def _race(ranks: Ranks, project: Project, strategy: str) -> list[dict[str, Turn]
 
 
 class _FromStore:
-    """Steps on other tiles each time, the next one announced, as the product's loop does."""
+    """Steps on new tiles every time, with the next batch announced, as in the product's loop."""
 
     def __init__(self, source: _Grid, engine: Engine):
         self._source, self._engine = source, engine

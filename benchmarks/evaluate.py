@@ -1,11 +1,11 @@
-"""What intervals by patient cost: all measures of one class over 100,000 tiles of 200 patients, 1,000 resamples.
+"""Cost of intervals by patient: all measures of one class over 100,000 tiles of 200 patients, 1,000 resamples.
 
     .venv/bin/python -m benchmarks.evaluate [--tiles 100000] [--patients 200] [--resamples 1000] [--rounds 5]
 
-Scores are half-precision, as predictions are stored. A round computes everything that a report says of the class: ROC
-and precision-recall curves with bands, sensitivities, calibration, net benefit, and all intervals. Figures are medians
-of the rounds, of processor time. The naive way beside it, scikit-learn's AUROC of the drawn tiles, is timed for twenty
-resamples and scaled. Prints a JSON line; the committed ones are in benchmarks/results/evaluate.jsonl.
+Scores are half-precision, as predictions are stored. A round computes everything that a report states for the class:
+ROC and precision-recall curves with bands, sensitivities, calibration, net benefit, and all intervals. Figures are
+medians of processor time over the rounds. The naive way, scikit-learn's AUROC of the drawn tiles, is timed for twenty
+resamples and scaled for comparison. Prints a JSON line; the committed ones are in benchmarks/results/evaluate.jsonl.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
 from benchmarks.machine import circumstances
-from pipeline.evaluation.bootstrap import Resamples
-from pipeline.evaluation.one_class import Cutoffs, auroc_resampled, class_result
+from pipeline.evaluation.statistics.bootstrap import Resamples
+from pipeline.evaluation.statistics.one_class import Cutoffs, auroc_resampled, class_result
 
 NAIVE_RESAMPLES = 20
 
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def tiles(number: int, patients: int) -> tuple[NDArray[np.bool_], NDArray[np.float16], NDArray[np.str_]]:
-    """Truth, scores and patients; patients differ."""
+    """Truth, scores and patients of tiles, with differences between patients."""
     random = np.random.default_rng(0)
     patient = random.integers(0, patients, number)
     truth = random.uniform(size=number) < random.beta(1, 3, patients)[patient]
@@ -64,14 +64,14 @@ def tiles(number: int, patients: int) -> tuple[NDArray[np.bool_], NDArray[np.flo
 
 
 def naive(truth: NDArray[np.bool_], scores: NDArray[np.float16], resamples: Resamples) -> None:
-    """AUROC of the tiles that each of a few resamples draws."""
+    """AUROC of the tiles drawn in a few resamples."""
     for counts in resamples.counts_rp[:NAIVE_RESAMPLES]:
         drawn = np.repeat(np.arange(len(truth)), counts[resamples.patient_of].astype(int))
         roc_auc_score(truth[drawn], scores[drawn])
 
 
 def median_s(work: Callable[[], object], rounds: int) -> float:
-    """Processor seconds of this process, which a loaded machine does not stretch as it does time on the clock."""
+    """Median processor seconds of this process, which a loaded machine stretches less than wall-clock time."""
     seconds = []
     for _ in range(rounds):
         start = time.process_time()

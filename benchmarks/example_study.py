@@ -3,12 +3,12 @@
     GEMSLIDE_TEST_DATA=… .venv/bin/python -m benchmarks.example_study [--folder DIR] [--epochs 8]
 
 A small ResNet-v2 is trained on the mosaics `train_0` to `train_2`. The study's slides are blocks of 6 × 5 cells cut
-from `test_10` and `test_12`, with the mosaics' outlines; beside them a file that is no slide, one of bare glass, and
-one to be excluded. A block is labelled AC (adenocarcinoma) where a tenth of it is, else by what covers most of it. The
-two readers are simulated: they see the label with errors drawn at random, fewer with assistance. Nothing here is
-clinical evidence, and the report says so at its head.
+from `test_10` and `test_12`, with the mosaics' outlines; in addition a file that is no slide, a slide of bare glass,
+and one to be excluded. A block is labelled AC (adenocarcinoma) if a tenth of it is AC, otherwise by its most frequent
+class. The two readers are simulated: they see the label with random errors, fewer with assistance. Nothing here is
+clinical evidence, and the report says so at the top.
 
-Prints where everything lies, and the results as a JSON line.
+Prints the paths of all outputs, and the results as a JSON line.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ from shapely.geometry import box, mapping, shape
 
 from benchmarks.machine import circumstances
 from pipeline.cohort.manifest import load_cohort
-from pipeline.config import TileConfig
-from pipeline.launch import train
+from pipeline.ledger import open_ledger
+from pipeline.models.launch import train
 from pipeline.project import Project
+from pipeline.settings.config import TileConfig
 from pipeline.study import (
     Meaning,
     Readings,
@@ -43,10 +44,9 @@ from pipeline.study import (
     make_anchor,
     new_key,
     open_key,
-    open_ledger,
     sign_report,
 )
-from pipeline.study.reading_order import lay_out
+from pipeline.study.reading.order import lay_out
 from pipeline.tiles.tile import make_tile_table
 from tests.crc_project import make_tile_set
 from tests.pipeline.make import halved, write_jpeg_pyramid
@@ -149,7 +149,7 @@ def main() -> None:
 
 
 def carry_out(folder: Path, data: Path, epochs: int) -> dict[str, Any]:
-    """The study from its model to its export."""
+    """Carry out the study from its model to its export."""
     project = Project(folder / "project")
     manifest = cut_blocks(folder / "slides", data)
     model_id = trained(project, data, epochs)
@@ -158,7 +158,7 @@ def carry_out(folder: Path, data: Path, epochs: int) -> dict[str, Any]:
              "--question", "Does the model tell blocks with adenocarcinoma from the others?")  # fmt: skip
     protocol = project.root / "studies" / STUDY / "study.toml"
     protocol.write_text(completed(protocol.read_text(), model_id))
-    gemslide("study", "run", STUDY, "--project", project.root, may_fail=True)  # one file is no slide
+    gemslide("study", "run", STUDY, "--project", project.root, may_fail=True)  # one file is not a slide
     make_tile_table(project, "blocks", blocks_config(), cohort=load_cohort(manifest.with_name("outlined.csv")))
     with open_ledger(project) as ledger:
         study = begun_study(project, STUDY, ledger)
@@ -179,13 +179,13 @@ def carry_out(folder: Path, data: Path, epochs: int) -> dict[str, Any]:
 
 
 def completed(text: str, model_id: str) -> str:
-    """The protocol that `init` wrote, with what the study asks; sections of ours take the place of its own."""
+    """Complete the protocol written by `init` with the study's questions; our sections replace its own."""
     kept = text.partition("[infer]")[0] if "[infer]" in text else text
     return kept + PROTOCOL.format(model=model_id)
 
 
 def gemslide(*arguments: object, may_fail: bool = False) -> str:
-    """A command as a person types it. Returns its output."""
+    """Run a command as typed by a user. Return its output."""
     command = [sys.executable, "-c", "from pipeline.cli import main; main()", *map(str, arguments)]
     print(f"gemslide {' '.join(map(str, arguments))}", file=sys.stderr)
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=not may_fail)
@@ -194,12 +194,12 @@ def gemslide(*arguments: object, may_fail: bool = False) -> str:
 
 
 def status(project: Project) -> dict[str, int]:
-    found = json.loads(gemslide("study", "status", STUDY, "--project", project.root, "--json"))
-    return {state: number for state, number in found["slides"].items() if number}
+    status_json = json.loads(gemslide("study", "status", STUDY, "--project", project.root, "--json"))
+    return {state: number for state, number in status_json["slides"].items() if number}
 
 
 def trained(project: Project, data: Path, epochs: int) -> str:
-    """A model of the training mosaics; `train_2` chooses the epoch. One that is there is used again. Returns its id."""
+    """Train a model on the mosaics, with the epoch chosen on `train_2`, or reuse an existing one. Return its id."""
     if project.models_dir.is_dir():
         return sorted(path.name for path in project.models_dir.iterdir() if path.name[0] != ".")[0]
     mosaics = sorted(data.glob("train_*.tiff"))
@@ -215,7 +215,7 @@ def blocks_config() -> TileConfig:
 
 
 def cut_blocks(folder: Path, data: Path) -> Path:
-    """Slides of blocks of cells, each with its outlines and its label. Returns the manifest."""
+    """Cut slides of blocks of cells, each with its outlines and its label. Return the manifest."""
     folder.mkdir(parents=True, exist_ok=True)
     rows = ["path,slide_id,patient_id,site,scanner,annotations,label,exclude"]
     for scanner, mosaic in enumerate(MOSAICS, start=1):
@@ -246,7 +246,7 @@ def corners(rgb: NDArray[np.uint8]) -> list[tuple[int, int]]:
 
 
 def write_block(path: Path, rgb: NDArray[np.uint8], outlines: list[dict[str, Any]], x_px0: int, y_px0: int) -> str:
-    """A block as a slide, with the part of the outlines that lies in it. Returns its label."""
+    """Write a block as a slide, with the part of the outlines inside it. Return its label."""
     width, height = COLUMNS * CELL_PX, ROWS * CELL_PX
     write_jpeg_pyramid(path, halved(rgb[y_px0 : y_px0 + height, x_px0 : x_px0 + width], 1))
     frame = box(x_px0, y_px0, x_px0 + width, y_px0 + height)
@@ -265,7 +265,7 @@ def write_block(path: Path, rgb: NDArray[np.uint8], outlines: list[dict[str, Any
 
 
 def read(study: Study) -> None:
-    """Two simulated readers read every slide that is done, with and without assistance."""
+    """Let two simulated readers read every slide that is done, with and without assistance."""
     config = study.protocol.reading
     assert config is not None
     readings = Readings(study.ledger, STUDY, config)
@@ -288,7 +288,7 @@ def read(study: Study) -> None:
 
 
 def sign(study: Study, report: Path, keys: Path) -> None:
-    """Two people sign the report, and an anchor of the log."""
+    """Sign the report with two people, and make an anchor of the log."""
     keys.mkdir(parents=True, exist_ok=True)
     ada, bob = (_key(keys / name) for name in ("ada", "bob"))
     meanings: list[tuple[SigningKey, Meaning, str]] = [

@@ -1,17 +1,17 @@
-"""Everything about the engine that only a GPU can tell, in less than ten minutes.
+"""Everything about the engine that only a GPU can show, in less than ten minutes.
 
     .venv/bin/python -m benchmarks.gpu_check [--only WORD ...]
 
-    nccl       where there are several GPUs, `master` over two of them first, with a limit of a minute, then every
-               strategy beside one process. On one GPU: NCCL's groups in a world of one rank, beside no group at all
-    equality   ranks that share one GPU over gloo: every strategy and policy beside one process, bit for bit
-    bytes      ResNet-110-v2: live bytes as predicted and counted, beside what the allocator gave out, by policy
+    nccl       with several GPUs, `master` over two of them first, with a limit of a minute, then every strategy
+               against one process. On one GPU: NCCL's groups in a world of one rank, against no group at all
+    equality   ranks that share one GPU over gloo: every strategy and policy against one process, bit for bit
+    bytes      ResNet-110-v2: live bytes as predicted and counted, against the allocator's figures, by policy
     speed      ResNet-110-v2, one tile at a time: fp32, bf16, channels_last, compiled blocks, CUDA graphs, and the share
                of the roofline (roofline.py)
     side       the largest square tile that trains in half of the GPU's memory per rank, by strategy: predicted, and run
 
-Each part runs in processes of its own and ends by itself. Prints JSON lines; exit code 1 where something that is
-promised does not hold. `--device cpu --depth 20 --side-px 64` tries the program itself where there is no GPU.
+Every part runs in its own processes and ends by itself. Prints JSON lines; the exit code is 1 if a promise does not
+hold. `--device cpu --depth 20 --side-px 64` tries the program itself without a GPU.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def main() -> None:
     setting = Setting(options.device, options.depth, options.side_px)
     if setting.device.type == "cuda" and not torch.cuda.is_available():
         raise SystemExit("torch finds no GPU here: nothing was measured")
-    about = {"device": setting.name(), **circumstances("benchmarks.gpu_check")}
+    conditions = {"device": setting.name(), **circumstances("benchmarks.gpu_check")}
     held = True
     for name, part in PARTS.items():
         if options.only and name not in options.only:
@@ -52,7 +52,7 @@ def main() -> None:
         for line in _lines(name, part, setting):
             held = held and line.get("holds", True)
             line["seconds of the part so far"] = round(time.perf_counter() - start, 1)
-            print(json.dumps({"benchmark": "gpu_check", "part": name, **line, **about}), flush=True)
+            print(json.dumps({"benchmark": "gpu_check", "part": name, **line, **conditions}), flush=True)
     sys.exit(0 if held else 1)
 
 
@@ -66,7 +66,7 @@ def _options() -> argparse.Namespace:
 
 
 def _lines(name: str, part: Callable[[Setting], Iterator[Line]], setting: Setting) -> Iterator[Line]:
-    """A part that fails says so, and the others still run."""
+    """Run the parts; one that fails is reported, and the others still run."""
     try:
         yield from part(setting)
     except (RuntimeError, ValueError, TimeoutError, ProcessException) as error:
@@ -82,15 +82,15 @@ def _nccl(setting: Setting) -> Iterator[Line]:
         yield {"case": "a world of one rank over NCCL", "holds": alone == in_group}
         return
     wanted = gpu_work.run(1, gpu_work.digest_of, setting, "single", 1, 2, "keep", limit_s=PART_LIMIT_S)[0]
-    found = gpu_work.run(
+    digests = gpu_work.run(
         2, gpu_work.digest_of, setting, "master", 2, 2, "keep", backend="nccl", limit_s=NCCL_LIMIT_S
     )  # fmt: skip
-    yield {"case": "master over NCCL, S = 2, N = 2", "holds": set(found) == {wanted}}
+    yield {"case": "master over NCCL, S = 2, N = 2", "holds": set(digests) == {wanted}}
     yield from _equality(setting, backend="nccl")
 
 
 def _equality(setting: Setting, backend: str = "gloo") -> Iterator[Line]:
-    """Two steps of a small network with dropout; weights, statistics and momentum in one digest."""
+    """Compare two steps of a small network with dropout; weights, statistics and momentum in one digest."""
     cases = [(strategy, 2, policy) for strategy in gpu_work.STRATEGIES for policy in gpu_work.POLICIES]
     wanted = gpu_work.run(1, gpu_work.digest_of, setting, "single", 1, 4, "keep", limit_s=PART_LIMIT_S)[0]
     by_rank = gpu_work.run(2, gpu_work.digests_of, setting, cases, 4, backend=backend, limit_s=PART_LIMIT_S)
@@ -103,14 +103,14 @@ def _bytes(setting: Setting) -> Iterator[Line]:
     cases = [(precision, policy) for precision in ("fp32", "bf16") for policy in gpu_work.POLICIES]
     by_case = gpu_work.run(1, gpu_work.bytes_of_all, setting, cases, limit_s=PART_LIMIT_S)[0]
     predictions = _in_parallel(gpu_work.predicted_bytes, [(setting, *case) for case in cases])
-    for (precision, policy), found, predicted in zip(cases, by_case, predictions, strict=True):
+    for (precision, policy), measured, predicted in zip(cases, by_case, predictions, strict=True):
         yield {
             "network": setting.network,
             "precision": precision,
             "policy": policy,
-            **found,
-            "predicted / counted": round(predicted / found["live bytes"], 6),
-            "holds": predicted == found["live bytes"],
+            **measured,
+            "predicted / counted": round(predicted / measured["live bytes"], 6),
+            "holds": predicted == measured["live bytes"],
         }
 
 
@@ -119,17 +119,17 @@ def _speed(setting: Setting) -> Iterator[Line]:
 
 
 def _side(setting: Setting) -> Iterator[Line]:
-    """A tile that is one step larger than what fits is not tried: how much is left over is printed."""
-    asked = [
+    """Find the largest tile. The next larger size is not tried: the remaining memory is printed."""
+    requests = [
         (setting, "bf16", policy, strategy, 2 * gpu_work.num_ranks_of(strategy)) for strategy, policy in gpu_work.SIDES
     ]
-    predictions = _in_parallel(gpu_work.predicted_bytes, asked)
+    predictions = _in_parallel(gpu_work.predicted_bytes, requests)
     for (strategy, policy), peak in zip(gpu_work.SIDES, predictions, strict=True):
         yield gpu_work.largest_side(setting, strategy, policy, peak, limit_s=PART_LIMIT_S)
 
 
 def _in_parallel(task: Callable[..., int], arguments: Sequence[tuple[Any, ...]]) -> list[int]:
-    """On as many cores as there are."""
+    """Run on all cores."""
     workers = min(len(arguments), os.cpu_count() or 1)
     with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
         return list(pool.map(task, *zip(*arguments, strict=True)))

@@ -2,8 +2,8 @@
 
     .venv/bin/python -m benchmarks.gpu_infer [--rounds 7] [--only WORD …]
 
-Ends with a message where torch finds no GPU. Prints a JSON line per network, as `benchmarks.infer` does. It was not run
-yet: there is no file of results.
+Ends with a message if torch finds no GPU. Prints a JSON line per network, as `benchmarks.infer` does. Not run yet:
+there is no file of results.
 """
 
 from __future__ import annotations

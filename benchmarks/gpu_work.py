@@ -1,4 +1,4 @@
-"""What the processes of `benchmarks.gpu_check` do."""
+"""Work of the processes of `benchmarks.gpu_check`."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from training.engine.plan import Plan
 from training.engine.predict import predict_memory
 from training.engine.stage import Precision
 from training.models.resnet_v2 import resnet_v2_blocks
-from training.optimisation import cross_entropy
-from training.parallel_plan import EmptyBatch
+from training.recipe.optimisation import cross_entropy
+from training.recipe.plan import EmptyBatch
 
 STRATEGIES = ("mp-basic", "master", "gpipe", "1f1b", "chimera")
 POLICIES = {
@@ -41,14 +41,14 @@ SIDES = (
 )  # fmt: skip
 SMALL_DEPTH, SMALL_PX = 20, 64
 SHARE_OF_MEMORY = 0.5
-"""Of the GPU, for each rank: two of them share it."""
+"""Share of the GPU's memory per rank: two ranks share it."""
 STEP_PX = 64
 ROUNDS = 7
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What is checked, and on what."""
+    """Device and network to check."""
 
     device: torch.device
     depth: int
@@ -64,7 +64,7 @@ class Setting:
         return f"{torch.cuda.device_count()} x {torch.cuda.get_device_name(0)}"
 
     def memory_bytes(self) -> int:
-        """Of one rank; without a GPU a small number that makes the program end soon."""
+        """Memory per rank; without a GPU a small number that ends the program soon."""
         if self.device.type != "cuda":
             return 200 * 2**20
         return int(SHARE_OF_MEMORY * torch.cuda.get_device_properties(0).total_memory)
@@ -81,11 +81,11 @@ def run(
     limit_s: float,
     backend: Literal["gloo", "nccl"] = "gloo",
 ) -> list[Any]:
-    """What `task(ranks, setting, *args)` gives on each of some fresh processes.
+    """Results of `task(ranks, setting, *args)` on each of some fresh processes.
 
     Raises:
-        TimeoutError: they took longer than the limit; they are ended.
-        RuntimeError: one of them failed.
+        TimeoutError: the processes took longer than the limit, and were killed.
+        RuntimeError: a process failed.
     """
     with tempfile.TemporaryDirectory() as folder:
         context = torch.multiprocessing.spawn(
@@ -128,7 +128,7 @@ def _rank(
 
 
 class _DroppingBlock(nn.Module):
-    """A block of whose output a part is left out at random."""
+    """A block with dropout on its output."""
 
     def __init__(self, block: nn.Module):
         super().__init__()
@@ -176,7 +176,7 @@ def digest_of(
 def digests_of(
     ranks: Ranks, setting: Setting, cases: Sequence[tuple[str, int, str]], num_microbatches: int
 ) -> list[str]:
-    """One after the other, in the same processes."""
+    """Digests of several cases, one after the other in the same processes."""
     return [digest_of(ranks, setting, name, stages, num_microbatches, policy) for name, stages, policy in cases]
 
 
@@ -184,12 +184,12 @@ def digests_of(
 
 
 def bytes_of_all(ranks: Ranks, setting: Setting, cases: Sequence[tuple[Precision, str]]) -> list[dict[str, Any]]:
-    """One after the other, in the same process."""
+    """Bytes of all policies, one after the other in the same process."""
     return [_bytes_of(setting, precision, policy) for precision, policy in cases]
 
 
 def _bytes_of(setting: Setting, precision: Precision, policy: str) -> dict[str, Any]:
-    """Live bytes of a step, and by how much what the allocator gave out grew at the most."""
+    """Live bytes of a step, and the largest growth of the allocator's memory."""
     engine = Engine(_blocks(setting), _plan(setting, precision, policy), count_bytes=True)
     batch = _batch(setting)
     engine.train_step(batch, cross_entropy)
@@ -220,7 +220,7 @@ def num_ranks_of(strategy: str) -> int:
 
 
 def speeds(_: Ranks, setting: Setting) -> list[dict[str, Any]]:
-    """Tiles per second of one forward and backward after the other, with the share of the roofline."""
+    """Tiles per second of successive forwards and backwards, with the share of the roofline."""
     settings: dict[str, dict[str, Any]] = {
         "fp32": {},
         "fp32, faster kernels": {"deterministic": False},
@@ -242,7 +242,7 @@ def speeds(_: Ranks, setting: Setting) -> list[dict[str, Any]]:
 
 
 def _graphs(setting: Setting) -> list[dict[str, Any]]:
-    """What CUDA graphs of whole forwards and backwards would bring: a plain loop in bf16, with and without."""
+    """Gain from CUDA graphs of whole forwards and backwards: a plain loop in bf16, with and without them."""
     image = torch.randn(1, 3, setting.side_px, setting.side_px, device=setting.device)
     label = torch.tensor([1], device=setting.device)
     lines = []
@@ -279,24 +279,24 @@ def _speed_line(setting: Setting, name: str, precision: Precision, seconds: floa
 
 
 def _median_s(work: Callable[[], Any], device: torch.device) -> float:
-    found = []
+    times = []
     for index in range(ROUNDS + 2):
         synchronize(device)
         start = time.perf_counter()
         work()
         synchronize(device)
         if index >= 2:
-            found.append(time.perf_counter() - start)
-    return statistics.median(found)
+            times.append(time.perf_counter() - start)
+    return statistics.median(times)
 
 
 # --- the largest tile ------------------------------------------------------------------------------
 
 
 def largest_side(setting: Setting, strategy: str, policy: str, peak: int, *, limit_s: float) -> dict[str, Any]:
-    """From the live bytes that are predicted for tiles of `setting`; then a step of that size, on as many ranks."""
+    """Largest tile from the live bytes predicted for `setting`; then a step of that size on as many ranks."""
     num_ranks, budget = num_ranks_of(strategy), setting.memory_bytes()
-    # What is not counted, a convolution's workspace and what flows between operations, gets a tenth.
+    # A tenth is reserved for uncounted memory: convolution workspaces and temporaries between operations.
     side_px = int(math.sqrt(0.9 * budget / peak) * setting.side_px) // STEP_PX * STEP_PX
     line = {"strategy": strategy, "policy": policy, "precision": "bf16", "ranks": num_ranks}
     line |= {"GB for each rank": round(budget / 1e9, 1), "predicted largest side px": side_px}
@@ -309,7 +309,7 @@ def largest_side(setting: Setting, strategy: str, policy: str, peak: int, *, lim
 
 
 def _fits(ranks: Ranks, setting: Setting, strategy: str, policy: str, side_px: int) -> dict[str, Any]:
-    """One step; a rank that runs out of memory is a lost peer for the other."""
+    """Whether one step fits; a rank that runs out of memory is a lost peer for the other."""
     if setting.device.type == "cuda":
         torch.cuda.set_per_process_memory_fraction(SHARE_OF_MEMORY, setting.device)
     large = Setting(setting.device, setting.depth, side_px)

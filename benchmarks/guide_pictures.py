@@ -1,9 +1,9 @@
-"""The pictures of docs/guide.md: the app on the demonstration's slides, used as the guide tells it, in real Chromium.
+"""Figures of docs/how_to/read_slides.md: the app on the demonstration's slides, in real Chromium.
 
     make demo
     .venv/bin/python -m benchmarks.guide_pictures [--project demo] [--only WORD …]
 
-Writes docs/images/guide/*.jpg. The project is copied first: what is drawn and signed for the pictures stays out of it.
+Writes docs/images/guide/*.jpg. The project is copied first, to keep drawings and signatures for the figures out.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ VIEWER, COMPARE = "window.__gemslide", "window.__gemslideCompare"
 def worklist(page: Page, app: StartedApp) -> None:
     page.goto(app.url)
     page.get_by_role("link", name=SLIDE).first.wait_for()
-    page.wait_for_load_state("networkidle")
+    pictures = '[...document.querySelectorAll(\'img[src*="/thumbnails/"], img[src*="/heatmaps/"]\')]'
+    wait_for(page, f"{pictures}.length > 4 && {pictures}.every((each) => each.complete && each.naturalWidth)")
 
 
 def slide(page: Page, app: StartedApp) -> None:

@@ -1,14 +1,13 @@
-"""Inference of a whole slide beside the network alone, in turns; and what a slide costs beyond its tiles.
+"""Inference of a whole slide against the network alone, in turns; and the cost of a slide beyond its tiles.
 
     .venv/bin/python -m benchmarks.infer [--only WORD …] [--rounds 7]
 
 `road` is `infer_slide` from the opened project to published results, all formats of the default; `predicting` is its
 part from the first tile to the last probability. `alone` is the same network with the same batches on the same device,
 with normalised tiles in memory. Both run in turns of a quarter second (`benchmarks.slices`); figures are medians over
-rounds, each of which is the slide once.
-`reader` compares the tiles that the reader hands to one consumer from two threads with two threads that only decode
-the same chunks into memory with libjpeg-turbo. Prints a JSON line per measure; the committed ones are in
-benchmarks/results/infer.jsonl.
+rounds of one slide each. `reader` compares the tiles that the reader's two threads deliver to one consumer with two
+threads that only decode the same chunks into memory with libjpeg-turbo. Prints a JSON line per measure; the committed
+ones are in benchmarks/results/infer.jsonl.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ from pipeline.grid import TileGrid
 from pipeline.inference.blocks import BLOCK_BYTES, TileSource, plan_slide
 from pipeline.inference.reading import TileFeed
 from pipeline.project import Project
-from pipeline.store.reader import StoreReader
+from pipeline.store.reading.reader import StoreReader
 
 READER_SLIDE_PX = 12_288
 PASSES = 9
-"""Over the slide in each round, in turns: they take a fifth of a second each."""
+"""Passes over the slide per round, in turns of a fifth of a second each."""
 WORKS = (
     Work("ResNet-18, 224 px", resnet18, 224, 12_288),
     Work("ResNet-18, 224 px, bf16", resnet18, 224, 12_288, "bf16"),
@@ -67,7 +66,7 @@ def say(line: dict[str, Any]) -> None:
 
 
 def measure_reader(project: Project, tile_px: int, num_rounds: int) -> dict[str, Any]:
-    """The reader against two threads that decode each chunk of the slide once, and do nothing with it."""
+    """Compare the reader with two threads that decode each chunk of the slide once and discard it."""
     reader = StoreReader(project.store_path("S-1"))
     turns = {
         "reader": lambda: _read_all(reader, tile_px),
@@ -81,14 +80,14 @@ def measure_reader(project: Project, tile_px: int, num_rounds: int) -> dict[str,
             for name in list(turns)[number % 3 :] + list(turns)[: number % 3]:
                 seconds[name] += 1 / turns[name]()
         rounds.append({name: 1 / spent for name, spent in seconds.items()})
-    ratios = sorted(round(found["reader"] / found["bare"], 3) for found in rounds[1:])  # the first warms
+    ratios = sorted(round(rates["reader"] / rates["bare"], 3) for rates in rounds[1:])  # the first warms up
     return {
         "benchmark": "infer",
         "work": f"reader, tiles of {tile_px} px",
         "pixels/s, reader / two bare libjpeg threads": statistics.median(ratios),
         "all rounds": ratios,
         "reader / two threads that never leave the cache": median(
-            found["reader"] / found["in cache"] for found in rounds[1:]
+            rates["reader"] / rates["in cache"] for rates in rounds[1:]
         ),
         "rounds": num_rounds,
     }
@@ -114,11 +113,11 @@ def _read_all(reader: StoreReader, tile_px: int) -> float:
 
 
 def _decode_all(reader: StoreReader, *, in_cache: bool) -> float:
-    """Pixels per second of bare decoding; streams lie in memory.
+    """Pixels per second of bare decoding from streams in memory.
 
     Args:
-        in_cache: every chunk over the last one, so that pixels never leave the processor's cache; else side by side
-            in as much memory as a block of tiles has.
+        in_cache: decode every chunk over the last one, so that pixels never leave the processor's cache; otherwise
+            side by side in as much memory as a block of tiles.
     """
     array = reader.levels[0].array
     rows, columns, side = array.spec.rows, array.spec.columns, array.spec.chunk_px

@@ -1,14 +1,14 @@
-"""What inference of 100,000 × 100,000 pixels costs beyond its tiles: seconds, memory, and after a kill at 95 %.
+"""Cost of inference of 100,000 × 100,000 pixels beyond its tiles: seconds, memory, and after a kill at 95 %.
 
     .venv/bin/python -m benchmarks.infer_large [--side-px 100000] [--tile-px 224 1024]
 
-The network is the mean of a tile's channels, so that memory and seconds are those of everything around it; the slide
-is `benchmarks.make_slide`'s, about two thirds of which are tissue. Each run is a process of its own, with every format
-that a TIFF source has. `overhead` is all but the time between the first tile and the last probability: opening,
-finding tissue, planning, writing. `peak` is beyond what the process had when the model and one batch had been through
-it. `resume` is a run after a process that was killed (-9) when 95 % of its tiles had been predicted: what it takes
-more than an unbroken run takes for the tiles that were left, and for its overhead. Prints a JSON line per tile size;
-the committed ones are in benchmarks/results/infer_large.jsonl.
+The network is the mean of a tile's channels, so that memory and seconds are those of everything else; the slide comes
+from `benchmarks.make_slide`, and about two thirds of it are tissue. Each run is a separate process, with every format
+for a TIFF source. `overhead` is everything except the time between the first tile and the last probability: opening,
+finding tissue, planning, writing. `peak` is the memory beyond that of the process after the model was loaded and one
+batch was run. `resume` is a run after a process that was killed (-9) with 95 % of its tiles predicted: its extra time
+over the share of an unbroken run for the remaining tiles and the overhead. Prints a JSON line per tile size; the
+committed ones are in benchmarks/results/infer_large.jsonl.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ import psutil
 
 from benchmarks.infer_work import Clock, Mean, Work, forget, opened, slide_of
 from benchmarks.machine import circumstances, peak_bytes
-from pipeline.config import InferConfig
 from pipeline.inference.infer import infer_slide
 from pipeline.project import Project
-from pipeline.store.overlays import read_predictions
+from pipeline.settings.config import InferConfig
+from pipeline.store.layers.overlays import read_predictions
 
 FORMATS = InferConfig(
     formats=("csv", "parquet", "geojson", "contours", "heatmap", "ome-tiff", "report"),
@@ -41,7 +41,7 @@ KILLED_AT = 0.95
 
 
 class KillingClock(Clock):
-    """Ends the process, as a power cut would, when a share of the tiles was predicted."""
+    """Clock that kills the process, like a power cut, once a share of the tiles has been predicted."""
 
     def __init__(self) -> None:
         super().__init__(time.perf_counter)
@@ -70,7 +70,7 @@ def main() -> None:
 
 
 def measure(project: Project, tile_px: int) -> dict[str, Any]:
-    """An unbroken run, one that is killed, and the one that goes on from there."""
+    """Measure an unbroken run, a run that is killed, and the run that resumes it."""
     unbroken = _in_process(project, tile_px, "whole")
     assert unbroken
     stored = _stored(project)
@@ -103,18 +103,18 @@ def _stored(project: Project) -> Any:
 
 
 def _in_process(project: Project, tile_px: int, how: str) -> dict[str, Any] | None:
-    """What the run says; None when its process was killed."""
+    """Figures of the run; None if its process was killed."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_run, args=(theirs, project.root, tile_px, how))
     process.start()
     theirs.close()
     try:
-        found: dict[str, Any] | None = ours.recv()
+        figures_sent: dict[str, Any] | None = ours.recv()
     except EOFError:
-        found = None
+        figures_sent = None
     process.join()
-    return found
+    return figures_sent
 
 
 def _run(parent: Connection, root: Path, tile_px: int, how: str) -> None:
@@ -125,13 +125,13 @@ def _run(parent: Connection, root: Path, tile_px: int, how: str) -> None:
     clock = KillingClock() if how == "killed" else Clock(time.perf_counter)
     start = time.perf_counter()
     report = infer_slide("S-1", predictor, project, FORMATS, advance=clock)
-    road_s, predicting_s = time.perf_counter() - start, clock.last_s - clock.first_s
+    total_s, predicting_s = time.perf_counter() - start, clock.last_s - clock.first_s
     parent.send(
         {
             "tiles": report.num_tiles,
-            "road_s": round(road_s, 2),
+            "road_s": round(total_s, 2),
             "predicting_s": round(predicting_s, 2),
-            "overhead_s": round(road_s - predicting_s, 2),
+            "overhead_s": round(total_s - predicting_s, 2),
             "peak_mib": (peak_bytes() - before) // 2**20,
             "seconds": report.seconds,
             "files_mib": round(sum(path.stat().st_size for path in report.result_dir.iterdir()) / 2**20, 1),

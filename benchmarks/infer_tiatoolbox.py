@@ -1,20 +1,20 @@
-"""A slide predicted by us and by TIAToolbox's PatchPredictor, end to end, on the CPU, in turns.
+"""Prediction of a slide by us and by TIAToolbox's PatchPredictor, end to end, on the CPU, in turns.
 
-    .venv/bin/python -m benchmarks.others              # once: TIAToolbox, in an environment of its own
+    .venv/bin/python -m benchmarks.others              # once: TIAToolbox, in its own environment
     .venv/bin/python -m benchmarks.infer_tiatoolbox [--rounds 7] [--slide-px 12288] [--workers N …]
 
-The same ResNet-18 with the same weights looks at all tiles of 224 px of the same slide file, 32 at a time. Each round
-runs TIAToolbox, us in fp32 and us in bf16, each in a fresh process, in an order that changes; a ratio is the median of
-its rounds' ratios of tiles per second. Their time is from the slide file to probabilities on disk (others_predict.py).
-Ours is `infer_slide`, from a store to published results; "with ingest" adds the slide file's ingest, since TIAToolbox
-reads the file itself. Importing and building the network are left out on both sides, and told. TIAToolbox has no bf16.
-It runs with as many loader workers as are fastest for it here, of those tried first.
+The same ResNet-18 with the same weights predicts all tiles of 224 px of the same slide file, 32 at a time. Each round
+runs TIAToolbox, us in fp32 and us in bf16 in fresh processes and varying order; a ratio is the median over rounds of
+the ratios of tiles per second. Their time is from the slide file to probabilities on disk (others_predict.py). Ours is
+`infer_slide`, from a store to published results; "with ingest" adds the slide file's ingest, since TIAToolbox reads the
+file itself. Importing and building the network are excluded on both sides, and reported. TIAToolbox has no bf16. It
+runs with the number of loader workers that was fastest in a first trial.
 
-The network has random weights, with the statistics of normalisation that the slide's tiles give, as training would
-leave them, and a head along the direction in which the tiles' features differ most. Probabilities are compared tile by
-tile, as float32 before we store them with 16 bits. The line says on how many tiles both decoded the same pixels; only
-those are compared. TIAToolbox also predicts tiles that reach over the slide's edge; they count for its tiles per
-second, and are not compared.
+The network has random weights, normalisation statistics from the slide's tiles, as after training, and a head along the
+direction in which the tiles' features differ most. Probabilities are compared tile by tile, as float32 before we store
+them with 16 bits. The line gives the number of tiles on which both decoded the same pixels; only those are compared.
+TIAToolbox also predicts tiles that reach over the slide's edge; they count for its tiles per second, and are not
+compared.
 
 Prints one JSON line; the committed ones are in benchmarks/results/infer_tiatoolbox.jsonl.
 """
@@ -43,18 +43,18 @@ from benchmarks.ingest import settle
 from benchmarks.machine import circumstances
 from benchmarks.networks import MEAN, STD, resnet18, torchvision_name
 from pipeline.grid import tile_grid
-from pipeline.store.reader import StoreReader
-from training.augment import to_input
+from pipeline.store.reading.reader import StoreReader
+from training.data.augment import to_input
 
 TILE_PX, CLASSES = 224, 2
 SEED, SEEN_TILES, SPREAD = 0, 192, 2.0
-"""Tiles that give the network its statistics; standard deviation of the difference of its two logits."""
+"""Seed; tiles for the network's statistics; standard deviation of the difference of its two logits."""
 WORKERS = (0, 1, 2)
 OURS = ("fp32", "bf16")
 THEIRS = "TIAToolbox"
 ROOT = Path(__file__).parents[1]
 BF16_FLAGS = ("avx512_bf16", "amx_bf16", "avx_ne_convert", "bf16")
-"""As Linux names what a processor has for it; the last on ARM."""
+"""Linux's names of processor features for bf16; the last one is for ARM."""
 
 
 def main() -> None:
@@ -85,7 +85,7 @@ def main() -> None:
 
 
 class Work:
-    """A slide, a network, and who predicts it."""
+    """A slide, a network, and its contenders."""
 
     def __init__(self, folder: Path, slide_px: int, others_folder: Path) -> None:
         self._folder, self._others = folder, others_folder
@@ -101,17 +101,17 @@ class Work:
         self._same_pixels: NDArray[np.bool_] | None = None
 
     def by_workers(self, candidates: list[int]) -> dict[int, list[float]]:
-        """TIAToolbox's seconds with each number of loader workers, twice if there is a choice. The first run warms."""
+        """TIAToolbox's seconds per number of loader workers, twice if there is a choice. The first run is a warm-up."""
         self._theirs(candidates[-1], pixels=True)
         self._same_pixels = self._compare_pixels()
         turns = [candidates, candidates[::-1]] if len(candidates) > 1 else [candidates]
-        found: dict[int, list[float]] = {number: [] for number in candidates}
+        seconds: dict[int, list[float]] = {number: [] for number in candidates}
         for number in (number for turn in turns for number in turn):
-            found[number].append(self._theirs(number)["seconds"])
-        return found
+            seconds[number].append(self._theirs(number)["seconds"])
+        return seconds
 
     def round(self, number: int, workers: int) -> dict[str, dict[str, Any]]:
-        """What each of the three said, by its name; results are compared."""
+        """Figures of the three contenders by name; compares their results."""
         turns: dict[str, Callable[[], dict[str, Any]]] = {
             THEIRS: lambda: self._theirs(workers),
             "fp32": lambda: self._ours("fp32"),
@@ -119,18 +119,18 @@ class Work:
         }
         names = list(turns)
         order = names[number % 3 :] + names[: number % 3]
-        found = {name: turns[name]() for name in (order if number % 2 == 0 else order[::-1])}
+        results = {name: turns[name]() for name in (order if number % 2 == 0 else order[::-1])}
         theirs = self._load(THEIRS)
         for precision in OURS:
             apart = np.abs(self._load(precision) - theirs)[self._same_pixels]
             self._furthest[precision] = max(float(apart.max()), self._furthest.get(precision, 0.0))
         self._probabilities = theirs[:, 1]
-        seconds = {name: said["seconds"] for name, said in found.items()}
+        seconds = {name: result["seconds"] for name, result in results.items()}
         print(f"round {number + 1}: seconds {seconds}", file=sys.stderr, flush=True)
-        return found
+        return results
 
     def agreement(self) -> dict[str, Any]:
-        """How far probabilities are apart, in the worst round."""
+        """Differences between probabilities, in the worst round."""
         assert self._probabilities is not None
         assert self._same_pixels is not None
         apart = {name: float(f"{furthest:.3g}") for name, furthest in self._furthest.items()}
@@ -145,12 +145,12 @@ class Work:
     def _theirs(self, workers: int, *, pixels: bool = False) -> dict[str, Any]:
         settle()
         out = self._file(THEIRS)
-        said = others.predict(
+        result = others.predict(
             self._slide, self._weights, out, loader_workers=workers, pixels=pixels, folder=self._others
         )
-        if isinstance(said, str):
-            raise SystemExit(f"TIAToolbox: {said}")
-        return said
+        if isinstance(result, str):
+            raise SystemExit(f"TIAToolbox: {result}")
+        return result
 
     def _ours(self, precision: str) -> dict[str, Any]:
         settle()
@@ -165,21 +165,21 @@ class Work:
         ]
         command = [sys.executable, "-m", "benchmarks.infer_tiatoolbox_worker", *map(str, words)]
         run = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
-        said: dict[str, Any] = json.loads(run.stdout.strip().splitlines()[-1])
-        return said
+        result: dict[str, Any] = json.loads(run.stdout.strip().splitlines()[-1])
+        return result
 
     def _file(self, name: str) -> Path:
         return self._folder / f"{name}.npz"
 
     def _load(self, name: str, key: str = "probabilities") -> NDArray[Any]:
-        """What someone found for our tiles, in the order of the grid.
+        """Results of one contender for our tiles, in the order of the grid.
 
         Raises:
-            SystemExit: a tile is missing, or there is one that is neither ours nor at the edge.
+            SystemExit: a tile is missing, or a tile is neither ours nor at the edge.
         """
-        with np.load(self._file(name)) as found:
-            at = {(int(x), int(y)): index for index, (x, y) in enumerate(found["corners_xy"])}
-            values = found[key]
+        with np.load(self._file(name)) as stored:
+            at = {(int(x), int(y)): index for index, (x, y) in enumerate(stored["corners_xy"])}
+            values = stored[key]
         ours = [(int(x), int(y)) for x, y in self._corners_xy]
         width, height = self._reader.size_wh_px0
         more = [xy for xy in at.keys() - set(ours) if xy[0] + TILE_PX <= width and xy[1] + TILE_PX <= height]
@@ -199,7 +199,7 @@ class Work:
 
 
 def network_of(tiles_nchw: torch.Tensor) -> nn.Sequential:
-    """A ResNet-18 that tells these tiles apart: its probabilities lie anywhere between 0 and 1."""
+    """ResNet-18 that tells these tiles apart, with probabilities spread between 0 and 1."""
     torch.manual_seed(SEED)
     network = resnet18(CLASSES)
     norms = [module for module in network.modules() if isinstance(module, nn.BatchNorm2d)]
@@ -225,16 +225,16 @@ def network_of(tiles_nchw: torch.Tensor) -> nn.Sequential:
 
 
 def figures(rounds: list[dict[str, dict[str, Any]]]) -> dict[str, Any]:
-    """Medians over rounds, and what each round gave."""
+    """Medians over rounds, and the values of each round."""
     ratios: dict[str, list[float]] = {}
     speeds: dict[str, list[float]] = {}
-    for found in rounds:
-        theirs = found[THEIRS]["tiles"] / found[THEIRS]["seconds"]
+    for round_results in rounds:
+        theirs = round_results[THEIRS]["tiles"] / round_results[THEIRS]["seconds"]
         speeds.setdefault(THEIRS, []).append(theirs)
         for precision in OURS:
-            said = found[precision]
-            for more, seconds in (("", 0.0), (" with ingest", said["ingest_seconds"])):
-                speed = said["tiles"] / (said["seconds"] + seconds)
+            ours = round_results[precision]
+            for more, seconds in (("", 0.0), (" with ingest", ours["ingest_seconds"])):
+                speed = ours["tiles"] / (ours["seconds"] + seconds)
                 speeds.setdefault(precision + more, []).append(speed)
                 ratios.setdefault(f"ours in {precision}{more} / TIAToolbox", []).append(speed / theirs)
     names = (THEIRS, *OURS)
@@ -255,11 +255,11 @@ def figures(rounds: list[dict[str, dict[str, Any]]]) -> dict[str, Any]:
 
 
 def _medians(rounds: list[dict[str, dict[str, Any]]], names: tuple[str, ...], key: str) -> dict[str, float]:
-    return {name: round(statistics.median(found[name][key] for found in rounds), 2) for name in names}
+    return {name: round(statistics.median(round_results[name][key] for round_results in rounds), 2) for name in names}
 
 
 def bf16_flags() -> list[str]:
-    """What this processor has for bf16."""
+    """Processor flags for bf16 of this machine."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -1,11 +1,11 @@
-"""A slide from its file to published predictions, timed, in a process of its own: our part of `infer_tiatoolbox`.
+"""A slide from its file to published predictions, timed, in a separate process: our part of `infer_tiatoolbox`.
 
     .venv/bin/python -m benchmarks.infer_tiatoolbox_worker SLIDE WEIGHTS.pt OUT.npz --mpp MPP [--precision fp32|bf16]
 
-`ingest_seconds` is the slide file into a store that no one wrote before, `seconds` is `infer_slide` on that store, all
-tiles whatever is on them, to the published results in all formats of the default. `import_seconds` and `build_seconds`
-(the network with its weights, ready to predict) come before them. Published probabilities have 16 bits; those in
-OUT.npz are as the network gave them, float32, with their tiles' `corners_xy`. Prints one JSON line.
+`ingest_seconds` is the ingest of the slide file into a new store, `seconds` is `infer_slide` on that store, all tiles
+whatever their content, to the published results in all default formats. `import_seconds` and `build_seconds` (the
+network with its weights, ready to predict) come before them. Published probabilities have 16 bits; those in OUT.npz are
+as the network gave them, float32, with their tiles' `corners_xy`. Prints one JSON line.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def main() -> None:
         clock.append(time.perf_counter())
         report = infer(recorder, project)
         clock.append(time.perf_counter())
-    np.savez(options.out, **recorder.found())
+    np.savez(options.out, **recorder.predictions())
     imported, built, ingested, inferred = (round(end - start, 3) for start, end in pairwise(clock))
     line = {
         "tiles": report.num_tiles,
@@ -71,7 +71,7 @@ def main() -> None:
 
 
 class Recorder:
-    """Devices, of which all results are remembered."""
+    """Devices whose results are all recorded."""
 
     def __init__(self, devices: Devices) -> None:
         self._devices, self.turn = devices, threading.Lock()
@@ -87,7 +87,7 @@ class Recorder:
         return self._devices.seconds
 
     def results(self, blocks: Iterator[Block]) -> Iterator[BatchResult]:
-        """What the devices give."""
+        """Results from the devices."""
         for result in self._devices.results(self._seen(blocks)):
             self._probabilities[result.number] = result.probabilities_nk
             yield result
@@ -98,8 +98,8 @@ class Recorder:
                 self._corners[number] = block.corners_xy0[block.tiles_of(index)]
             yield block
 
-    def found(self) -> dict[str, Any]:
-        """Corners and probabilities of every tile once; a few of glass are predicted a second time, as a check."""
+    def predictions(self) -> dict[str, Any]:
+        """Corners and probabilities of every tile once; a few glass tiles are predicted twice, as a check."""
         numbers = sorted(self._probabilities)
         corners_xy = np.concatenate([self._corners[number] for number in numbers])
         probabilities = np.concatenate([self._probabilities[number] for number in numbers])
@@ -108,7 +108,7 @@ class Recorder:
 
 
 def import_all() -> None:
-    """What the functions below import, and what the writing of results does, so that none of it is in their time."""
+    """Import everything that the functions below and the writing of results use, to exclude it from their time."""
     for name in IMPORTED:
         import_module(name)
 
@@ -120,7 +120,7 @@ def build(weights: Path, mpp: float, precision: Any) -> Recorder:
     from benchmarks.networks import predictor_of, resnet18, torchvision_name
     from pipeline.inference.devices import OneDevice
     from training.inference import RunOn
-    from training.numerics import Numerics
+    from training.predict.numerics import Numerics
 
     network, stored = resnet18(2), torch.load(weights)
     network.load_state_dict({key: stored[torchvision_name(key)] for key in network.state_dict()})
@@ -129,10 +129,10 @@ def build(weights: Path, mpp: float, precision: Any) -> Recorder:
 
 
 def ingest(slide: Path, folder: Path) -> Project:
-    """A project with the slide."""
-    from pipeline.config import IngestConfig
+    """Make a project with the slide."""
     from pipeline.ingest.ingest import IngestRequest, ingest_slide
     from pipeline.project import Project
+    from pipeline.settings.config import IngestConfig
 
     project = Project(folder)
     ingest_slide(IngestRequest(slide, "S-1"), project, IngestConfig())
@@ -140,9 +140,9 @@ def ingest(slide: Path, folder: Path) -> Project:
 
 
 def infer(recorder: Recorder, project: Project) -> InferReport:
-    """Every tile of the slide predicted, and the results published."""
-    from pipeline.config import InferConfig
+    """Predict every tile of the slide, and publish the results."""
     from pipeline.inference.infer import infer_slide
+    from pipeline.settings.config import InferConfig
 
     config = InferConfig(min_tissue=0.0, precision=recorder.predictor.run_on.numerics.precision)
     return infer_slide("S-1", recorder.predictor, project, config, devices=recorder)

@@ -1,4 +1,4 @@
-"""One network on one slide: the road of inference beside the network alone."""
+"""One network on one slide: the inference workflow against the network alone."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from benchmarks.machine import peak_bytes
 from benchmarks.make_slide import make_slide
 from benchmarks.networks import predictor_of
 from benchmarks.slices import Turns, in_turns
-from pipeline.config import InferConfig, IngestConfig
 from pipeline.inference.infer import infer_slide, slide_grid
 from pipeline.inference.predictor import Predictor
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
-from pipeline.progress import Advance
 from pipeline.project import Project
-from pipeline.store.reader import StoreReader
-from training.allocator import keep_freed_memory
-from training.augment import to_input
+from pipeline.settings.config import InferConfig, IngestConfig
+from pipeline.store.reading.reader import StoreReader
+from training.data.augment import to_input
+from training.foundation.progress import Advance
 from training.inference import RunOn
-from training.numerics import Numerics, Precision
+from training.machine.allocator import keep_for_prediction
+from training.predict.numerics import Numerics, Precision
 
 CLASSES = 2
 
@@ -46,12 +46,12 @@ class Work:
 
 
 def every_tile(predictor: Predictor) -> InferConfig:
-    """Settings that leave no tile out."""
+    """Settings that include every tile."""
     return InferConfig(min_tissue=0.0, precision=predictor.run_on.numerics.precision)
 
 
 def slide_of(folder: Path, side_px: int) -> Project:
-    """A project with one slide of this size, made once."""
+    """Project with one slide of this size, made once."""
     project = Project(folder / str(side_px))
     if not project.root.exists():
         project.root.mkdir(parents=True)
@@ -62,16 +62,16 @@ def slide_of(folder: Path, side_px: int) -> Project:
 
 
 def measure(work: Work, project: Project, num_rounds: int) -> dict[str, Any]:
-    """Tiles per second of the road, of its predicting, and of the network alone, one after the other."""
+    """Tiles per second of the workflow, of its prediction part, and of the network alone, one after the other."""
     reader, predictor = opened(work, project)
     batches = _batches(reader, predictor, work.precision)
-    alone(predictor, batches)  # warm
+    alone(predictor, batches)  # warm-up
     rounds = [_round(project, predictor, batches, swap=bool(number % 2)) for number in range(num_rounds)]
     return _line(work, rounds, predictor.usual_batch_size)
 
 
 def opened(work: Work, project: Project, network: nn.Module | None = None) -> tuple[StoreReader, Predictor]:
-    keep_freed_memory()
+    keep_for_prediction()
     torch.manual_seed(0)
     reader = StoreReader(project.store_path("S-1"))
     predictor = predictor_of(
@@ -90,11 +90,11 @@ def _line(work: Work, rounds: list[dict[str, Any]], batch_size: int) -> dict[str
         "benchmark": "infer",
         "work": work.name,
         "device": work.device,
-        "road / alone": median(found["road"] / found["alone"] for found in rounds),
-        "predicting / alone": median(found["predicting"] / found["alone"] for found in rounds),
-        "road / alone, all rounds": sorted(round(found["road"] / found["alone"], 3) for found in rounds),
-        "predicting / alone, all rounds": sorted(round(found["predicting"] / found["alone"], 3) for found in rounds),
-        "alone tiles/s": median(found["alone"] for found in rounds),
+        "road / alone": median(rates["road"] / rates["alone"] for rates in rounds),
+        "predicting / alone": median(rates["predicting"] / rates["alone"] for rates in rounds),
+        "road / alone, all rounds": sorted(round(rates["road"] / rates["alone"], 3) for rates in rounds),
+        "predicting / alone, all rounds": sorted(round(rates["predicting"] / rates["alone"], 3) for rates in rounds),
+        "alone tiles/s": median(rates["alone"] for rates in rounds),
         "tiles": rounds[0]["tiles"],
         "batch": batch_size,
         "seconds of the last round": rounds[-1]["seconds"],
@@ -108,23 +108,23 @@ def median(values: Iterable[float]) -> float:
 
 
 def _batches(reader: StoreReader, predictor: Predictor, precision: Precision) -> list[torch.Tensor]:
-    """Normalised tiles in memory, as many as the area of 12 batches of 32 tiles of 224 px, two batches at least."""
+    """Normalised tiles in memory with the area of 12 batches of 32 tiles of 224 px, at least two batches."""
     size, mean, std = predictor.usual_batch_size, predictor._classifier.mean, predictor._classifier.std
     count = 12 if predictor.tile_px < 1000 else 6
     corners = slide_grid(reader, predictor).corners_xy0[: size * count]
-    found = []
+    batches = []
     for start in range(0, len(corners), size):
         tiles = [
             reader.read_square(0, int(x), int(y), predictor.tile_px, predictor.tile_px)
             for x, y in corners[start : start + size]
         ]
         images = to_input(np.stack(tiles), mean, std).to(predictor.run_on.device)
-        found.append(images.to(torch.bfloat16) if precision == "bf16" else images)
-    return [images for images in found if len(images) == size]
+        batches.append(images.to(torch.bfloat16) if precision == "bf16" else images)
+    return [images for images in batches if len(images) == size]
 
 
 def alone(predictor: Predictor, batches: list[torch.Tensor]) -> float:
-    """Tiles per second of nothing but the network."""
+    """Tiles per second of the network alone."""
     network, is_gpu = predictor._classifier.forward_only.network, predictor.run_on.device.startswith("cuda")
     with torch.inference_mode():
         start = time.perf_counter()
@@ -137,17 +137,17 @@ def alone(predictor: Predictor, batches: list[torch.Tensor]) -> float:
 
 
 def _round(project: Project, predictor: Predictor, batches: list[torch.Tensor], *, swap: bool) -> dict[str, Any]:
-    """Half of the batches alone before and half after, so that a slow spell of the machine meets both."""
+    """Run half of the batches alone before and half after, so that a slow spell of the machine affects both."""
     half = len(batches) // 2
     before = alone(predictor, batches[:half] if not swap else batches)
     forget(project)
     start = time.perf_counter()
     report = infer_slide("S-1", predictor, project, every_tile(predictor))
-    road_s = time.perf_counter() - start
+    total_s = time.perf_counter() - start
     after = alone(predictor, batches[half:] if not swap else batches)
     return {
         "alone": 2 / (1 / before + 1 / after),
-        "road": report.num_tiles / road_s,
+        "road": report.num_tiles / total_s,
         "predicting": report.num_tiles / report.seconds["predict"],
         "tiles": report.num_tiles,
         "seconds": report.seconds,
@@ -155,24 +155,24 @@ def _round(project: Project, predictor: Predictor, batches: list[torch.Tensor], 
 
 
 def measure_in_turns(work: Work, project: Project, num_rounds: int) -> dict[str, Any]:
-    """As `measure`, on a CPU: the road and the network alone run in turns of a quarter second (`benchmarks.slices`)."""
-    rounds, alone_log = in_turns(_road_in_turns, _alone_in_turns, work, project.root, num_rounds)
-    for found in rounds:
-        inside = [(now_s, tiles) for at_s, now_s, tiles in alone_log if found["began_at"] <= at_s <= found["ended_at"]]
-        found["alone"] = sum(tiles for _, tiles in inside[1:]) / (inside[-1][0] - inside[0][0])
+    """Measure on a CPU: the workflow and the network alone run in turns of a quarter second (`benchmarks.slices`)."""
+    rounds, alone_log = in_turns(_workflow_in_turns, _alone_in_turns, work, project.root, num_rounds)
+    for rates in rounds:
+        inside = [(now_s, tiles) for at_s, now_s, tiles in alone_log if rates["began_at"] <= at_s <= rates["ended_at"]]
+        rates["alone"] = sum(tiles for _, tiles in inside[1:]) / (inside[-1][0] - inside[0][0])
     _, predictor = opened(work, project, Mean())
     return _line(work, rounds, predictor.usual_batch_size)
 
 
 class Mean(nn.Module):
-    """Hardly a network: the road is tried out with it first."""
+    """Trivial network for a first trial of the workflow."""
 
     def forward(self, images_nchw: Tensor) -> Tensor:
         return images_nchw.float().mean((2, 3))[:, :CLASSES]
 
 
 class Clock(Advance):
-    """Between which moments a slide was predicted."""
+    """Clock for the start and end of a slide's prediction."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         super().__init__()
@@ -185,7 +185,7 @@ class Clock(Advance):
         self.last_s = self._now()
 
 
-def _road_in_turns(turns: Turns, work: Work, root: Path, num_rounds: int) -> list[dict[str, Any]]:
+def _workflow_in_turns(turns: Turns, work: Work, root: Path, num_rounds: int) -> list[dict[str, Any]]:
     project, rounds = Project(root), []
     _, trial = opened(work, project, Mean())
     _, predictor = opened(work, project)
@@ -211,7 +211,7 @@ def _road_in_turns(turns: Turns, work: Work, root: Path, num_rounds: int) -> lis
 
 
 def _alone_in_turns(turns: Turns, work: Work, root: Path, _: int) -> list[tuple[float, float, int]]:
-    """When each batch was done, on the machine's clock and on this process's own, and its tiles."""
+    """Completion time of each batch, on the machine's clock and on this process's own, and its tiles."""
     log = []
     reader, predictor = opened(work, Project(root))
     batches = _batches(reader, predictor, work.precision)

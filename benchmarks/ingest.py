@@ -1,13 +1,13 @@
-"""Ingest of a 100,000 × 100,000 px slide beside a plain copy of its file, and the decode route beside plain libraries.
+"""Ingest of a 100,000 × 100,000 px slide compared with a plain file copy, and the decode route with plain libraries.
 
     .venv/bin/python -m benchmarks.ingest [--folder DIR] [--side-px 100000] [--rounds 5] [--skip-pixels]
 
 Slides are made by `benchmarks.make_slide` and kept in the folder. In every round `cp` of the file with an fsync, and
-`gemslide ingest` as a person types it (start, tissue mask, gate, SHA-256 and metadata included) take turns; the file is
+`gemslide ingest` as typed by a user (start, tissue mask, gate, SHA-256 and metadata included) take turns; the file is
 in the page cache for both. The figure is the median over rounds of their ratio; memory is the process's peak. Then
 every chunk of every passed level is decoded and compared with tifffile's own decode of the same tile. The decode route
-(JPEG tiles of a slide into lossless zstd) is compared with tifffile and zarr-python doing the same, shard by shard,
-on a smaller slide. Prints a JSON line per figure; the committed ones are in benchmarks/results/ingest.jsonl.
+(JPEG tiles of a slide into lossless zstd) is compared with tifffile and zarr-python doing the same, shard by shard, on
+a smaller slide. Prints a JSON line per figure; the committed ones are in benchmarks/results/ingest.jsonl.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from zarr.codecs import ZstdCodec
 from benchmarks import others
 from benchmarks.machine import circumstances
 from benchmarks.make_slide import make_slide
-from pipeline.config import IngestConfig
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.project import Project
-from pipeline.store.layout import ZSTD_LEVEL
-from pipeline.store.reader import LevelArray, StoreReader
+from pipeline.settings.config import IngestConfig
+from pipeline.store.format.layout import ZSTD_LEVEL
+from pipeline.store.reading.reader import LevelArray, StoreReader
 
 DECODE_SIDE_PX = 12_288
 SHARD_PX, CHUNK_PX = IngestConfig().decode_shard_px, IngestConfig().decode_chunk_px
@@ -51,17 +51,22 @@ def main() -> None:
     parser.add_argument("--skip-pixels", action="store_true", help="Leave out the comparison of all pixels.")
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
-    about = circumstances("benchmarks.ingest")
+    conditions = circumstances("benchmarks.ingest")
     for colour in ("rgb", "ycbcr"):
         slide = made(given.folder, colour, given.side_px)
         figure = beside_copy(slide, given.folder, given.rounds)
         if not given.skip_pixels:
             figure["compared_with_tifffile"] = compare_pixels(slide, store_of(given.folder, slide))
-        print(json.dumps({"figure": "ingest ÷ cp + fsync", **figure, **about}, ensure_ascii=False), flush=True)
+        print(json.dumps({"figure": "ingest ÷ cp + fsync", **figure, **conditions}, ensure_ascii=False), flush=True)
     rgb = made(given.folder, "rgb", given.side_px)
-    print(json.dumps({"figure": "beside wsidicomizer", **beside_wsidicomizer(rgb, given.folder), **about}), flush=True)
+    print(
+        json.dumps({"figure": "beside wsidicomizer", **beside_wsidicomizer(rgb, given.folder), **conditions}),
+        flush=True,
+    )
     figure = decode_route(made(given.folder, "ycbcr", min(DECODE_SIDE_PX, given.side_px)), given.folder, given.rounds)
-    print(json.dumps({"figure": "decode route ÷ tifffile + zarr", **figure, **about}, ensure_ascii=False), flush=True)
+    print(
+        json.dumps({"figure": "decode route ÷ tifffile + zarr", **figure, **conditions}, ensure_ascii=False), flush=True
+    )
 
 
 def made(folder: Path, colour: str, side_px: int) -> Path:
@@ -101,7 +106,7 @@ def beside_copy(slide: Path, folder: Path, rounds: int) -> dict[str, object]:
 
 
 def beside_wsidicomizer(slide: Path, folder: Path) -> dict[str, object]:
-    """The same slide into DICOM by wsidicomizer, tiles copied: it computes no hash, no mask and compares no pixels."""
+    """Convert the same slide to DICOM by wsidicomizer, copying tiles: no hash, no mask, no comparison of pixels."""
     target = folder / "dicom"
     shutil.rmtree(target, ignore_errors=True)
     copied = copy_seconds(slide, folder / "copy.bin")
@@ -114,10 +119,10 @@ def beside_wsidicomizer(slide: Path, folder: Path) -> dict[str, object]:
 
 
 def settle() -> None:
-    """Let the disk and the memory come to rest, so that both contenders start alike.
+    """Let the disk and the memory settle, so that both contenders start under equal conditions.
 
-    A virtual machine gives memory that was freed back to its host within seconds, and who takes it next pays for it:
-    the one that starts right after something large was deleted would be several times as quick.
+    A virtual machine returns freed memory to its host within seconds, and the next process to take it pays for that:
+    one that starts right after a large deletion would be several times as fast.
     """
     os.sync()
     time.sleep(4)
@@ -157,18 +162,18 @@ def ingest_seconds(slide: Path, project: Path) -> tuple[float, float]:
 
 
 def compare_pixels(slide: Path, store: Path) -> dict[str, int]:
-    """Decode every tile of every passed level from the file and from the store; how many, and how many differ."""
+    """Decode every tile of every passed level from file and store; return the number of tiles and of differences."""
     reader, counts = StoreReader(store), {"tiles": 0, "different": 0}
     with tifffile.TiffFile(slide) as tiff, ThreadPoolExecutor(os.cpu_count()) as pool:
         pages = [page for page in tiff.pages if page.is_tiled]
-        for level, about in zip(reader.levels, reader.attributes.levels, strict=True):
-            if about.route != "pass-through":
+        for level, attributes in zip(reader.levels, reader.attributes.levels, strict=True):
+            if attributes.route != "pass-through":
                 continue
             page = pages[level.level].aspage()
             grid = [(row, column) for row in range(level.rows) for column in range(level.columns)]
-            found = list(pool.map(partial(same_pixels, tiff, page, level), grid))
-            counts["tiles"] += len(found)
-            counts["different"] += found.count(False)
+            matches = list(pool.map(partial(same_pixels, tiff, page, level), grid))
+            counts["tiles"] += len(matches)
+            counts["different"] += matches.count(False)
     return counts
 
 
@@ -177,8 +182,8 @@ def same_pixels(tiff: tifffile.TiffFile, page: tifffile.TiffPage, level: LevelAr
     index = row * level.columns + column
     raw = os.pread(tiff.filehandle.fileno(), page.databytecounts[index], page.dataoffsets[index])
     expected = page.decode(raw, index, jpegtables=page.jpegtables)[0][0]
-    found = level.array.decoded_chunk(row, column)
-    return np.array_equal(found[: expected.shape[0], : expected.shape[1]], expected)
+    chunk = level.array.decoded_chunk(row, column)
+    return np.array_equal(chunk[: expected.shape[0], : expected.shape[1]], expected)
 
 
 def decode_route(slide: Path, folder: Path, rounds: int) -> dict[str, object]:
@@ -205,7 +210,7 @@ def decode_route(slide: Path, folder: Path, rounds: int) -> dict[str, object]:
 
 
 def with_plain_libraries(slide: Path, target: Path) -> None:
-    """Every level, read through tifffile's zarr store and written with zarr-python: the same shards and codec."""
+    """Read every level through tifffile's zarr store and write it with zarr-python: the same shards and codec."""
     with tifffile.TiffFile(slide) as tiff:
         for level, page in enumerate(page for page in tiff.pages if page.is_tiled):
             source = zarr.open(page.aszarr(), mode="r")

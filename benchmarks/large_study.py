@@ -1,4 +1,4 @@
-"""A study of as many slides as one likes in which every slide has ended, as its ledger has it; no slide exists."""
+"""The ledger of a finished study with any number of slides, none of which exists."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from sqlalchemy import bindparam, update
 
 from pipeline.cohort.manifest import load_cohort
 from pipeline.files import sha256_of
+from pipeline.ledger import Ledger
+from pipeline.ledger.chain import canonical
+from pipeline.ledger.tables import slide, task
 from pipeline.project import Project
-from pipeline.study import Ledger, Study
-from pipeline.study.chain import canonical
+from pipeline.study import Study
 from pipeline.study.protocol import Protocol, study_dir
-from pipeline.study.study import slides_of
-from pipeline.study.tables import slide, task
+from pipeline.study.work.study import slides_of
 
 STUDY, MODEL = "s", "model-00000000"
 SITES, SCANNERS = 12, 5
@@ -23,7 +24,7 @@ _ENDPOINT = {"model": MODEL, "class_name": "tumour"}
 PROTOCOL = Protocol.model_validate(
     {
         "study": {"title": "A large study", "question": "How long does its report take?", "cohort": "cohort.csv"},
-        "models": [{"id": MODEL, "sha256": "0" * 64}],
+        "models": [{"id": MODEL, "sha256": "0" * 64, "config_sha256": "0" * 64}],
         "endpoints": [
             {"name": "area by slide", "measure": "auc", "level": "slide", **_ENDPOINT},
             {"name": "area by patient", "measure": "auc", "level": "patient", **_ENDPOINT},
@@ -32,7 +33,7 @@ PROTOCOL = Protocol.model_validate(
         ],
     }
 )
-"""With every default: 2,000 resamples of patients for each interval, over all cases and by site and by scanner."""
+"""Protocol with all defaults: 2,000 resamples of patients per interval, over all cases and by site and scanner."""
 
 
 def begin(ledger: Ledger, folder: Path, slides: int) -> Study:
@@ -53,7 +54,7 @@ def begin(ledger: Ledger, folder: Path, slides: int) -> Study:
 
 
 def end_all(ledger: Ledger, slides: int, *, unreadable_in: int = 50) -> None:
-    """Let every slide have ended, one in so many as unreadable. Written by SQL, past the log: it does not verify."""
+    """End every slide, a share of them as unreadable. Written by SQL past the log, which does not verify."""
     drawn = random.Random(1)
     ended = {"state": "unreadable", "code": "corrupt_tile", "message": "tile (3, 4) of level 0 cannot be decoded."}
     with ledger.database.write() as connection:
@@ -74,7 +75,7 @@ def _label(number: int) -> str:
 
 
 def _scores(number: int, drawn: random.Random) -> dict[str, object]:
-    """As `pipeline/study/measures.py` has them."""
+    """Scores as stored by `pipeline/study/stages/`."""
     tumour = round(min(1.0, max(0.0, drawn.gauss(0.6 if _label(number) == "tumour" else 0.4, 0.2))), 6)
     values = [round(1 - tumour, 6), tumour]
     return {"classes": ["none", "tumour"], "scores": {"max": values, "mean": values, "top_decile": values}, "cells": 99}

@@ -1,4 +1,4 @@
-"""What every result line says about where it was measured."""
+"""Circumstances of a measurement, recorded in every result line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LIBRARIES = ("gemslide", "numpy", "tifffile", "imagecodecs", "zarr", "openslide-
 
 
 def circumstances(module: str) -> dict[str, object]:
-    """Machine, versions, time and the command that was typed."""
+    """Machine, versions, time and command line."""
     return {
         "utc": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
         "command": shlex.join(["python", "-m", module, *sys.argv[1:]]),
@@ -24,7 +24,7 @@ def circumstances(module: str) -> dict[str, object]:
 
 
 def peak_bytes() -> int:
-    """Most memory that this process had in use. Not ru_maxrss, which begins at what its parent had."""
+    """Peak memory of this process. Not ru_maxrss, which starts at the parent's value."""
     with open("/proc/self/status") as status:
         return next(1024 * int(line.split()[1]) for line in status if line.startswith("VmHWM"))
 

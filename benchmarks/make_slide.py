@@ -1,12 +1,12 @@
-"""A large Aperio-like slide from real tissue pixels, for the measurements of ingest and of reading.
+"""A large Aperio-like slide of real tissue pixels, for benchmarks of ingest and reading.
 
     .venv/bin/python -m benchmarks.make_slide OUT.svs [--side-px N] [--colour rgb|ycbcr] [--quality Q] [--single-level]
 
 The image is scikit-image's bundled immunohistochemistry, mirrored and tinted into `CELLS` different cells of 1024 px,
 laid over glass in islands of tissue. Levels 4, 16 and 64 times smaller are area means of the level before, so that the
-pyramid is true. `rgb` tiles are R, G, B without a colour marker under 289 bytes of shared tables, `ycbcr` tiles are
-4:2:2 under 574 bytes, as two generations of scanners write them. Encoded cells are written over and over:
-100,000 × 100,000 px take seconds.
+pyramid is consistent. `rgb` tiles are R, G, B without a colour marker under 289 bytes of shared tables, `ycbcr` tiles
+are 4:2:2 under 574 bytes, as two generations of scanners write them. Encoded cells are written repeatedly: 100,000 ×
+100,000 px take seconds.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ JPEG_TABLES = 347
 PHOTOMETRIC = 262
 PHOTOMETRICS = {"rgb": 2, "ycbcr": 6}
 DEFAULT_QUALITY = {"rgb": 14, "ycbcr": 66}
-"""Give about 1.5 GB at 100,000 px."""
+"""Default JPEG quality by colour, for about 1.5 GB at 100,000 px."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Encoder:
 def make_slide(
     path: Path, *, side_px: int = 100_000, colour: str = "rgb", quality: int | None = None, single_level: bool = False
 ) -> None:
-    """Write the slide; the file appears under its name when it is whole."""
+    """Write the slide; the file gets its name once it is complete."""
     encoder = Encoder(colour, quality or DEFAULT_QUALITY[colour])
     cells = _cells()
     layout = _layout(-(-side_px // CELL_PX))
@@ -90,7 +90,7 @@ def make_slide(
 
 
 def _cells() -> list[Pixels]:
-    """Cell 0 is glass; the others are one periodic piece of tissue, each tinted in its middle, so without seams."""
+    """Cells: 0 is glass; the others are one periodic piece of tissue, tinted in the middle and so without seams."""
     random = np.random.default_rng(0)
     tissue = data.immunohistochemistry()
     both = np.concatenate([tissue, tissue[:, ::-1]], axis=1)
@@ -104,7 +104,7 @@ def _cells() -> list[Pixels]:
 
 
 def _layout(num_cells: int) -> NDArray[np.int64]:
-    """Which cell lies where: islands of tissue on about two thirds of the glass."""
+    """Kind of cell at each position: islands of tissue on about two thirds of the glass."""
     random = np.random.default_rng(1)
     islands = cv2.resize(
         random.random((7, 7)).astype(np.float32), (num_cells, num_cells), interpolation=cv2.INTER_CUBIC

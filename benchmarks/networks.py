@@ -1,4 +1,4 @@
-"""Networks that other programs have, for benchmarks: ours is in training/models."""
+"""Networks of other programs, for benchmarks; ours is in training/models."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import torch
 from torch import Tensor, nn
 
 from pipeline.inference.predictor import Predictor
-from training.forward_only import ForwardOnly
 from training.inference import Classifier, RunOn
 from training.models.build import probabilities
 from training.models.resnet_v2 import resnet_v2
-from training.numerics import ready_to_predict
+from training.predict.forward_only import ForwardOnly
+from training.predict.numerics import ready_to_predict
 
 MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 
 
 class BasicBlock(nn.Module):
-    """Two 3x3 convolutions and a shortcut; names as torchvision's, so that its weights fit."""
+    """Two 3x3 convolutions and a shortcut; names as in torchvision, so that its weights fit."""
 
     def __init__(self, channels_in: int, channels: int, stride: int) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ def resnet18(num_classes: int) -> nn.Sequential:
 
 
 def torchvision_name(key: str) -> str:
-    """What torchvision calls this entry of `resnet18`'s state."""
+    """Name in torchvision of this entry of `resnet18`'s state."""
     block, rest = key.split(".", 1)
     if block == "0":
         return {"0": "conv1", "1": "bn1"}[rest[0]] + rest[1:]
@@ -64,7 +64,7 @@ def resnet110(num_classes: int) -> nn.Sequential:
 def predictor_of(
     network: nn.Module, name: str, *, tile_px: int, mpp: float, num_classes: int, run_on: RunOn
 ) -> Predictor:
-    """A network as the pipeline runs a trained one."""
+    """Predictor of a network, as the pipeline runs a trained one."""
     devices = [torch.device(part) for part in run_on.device.split("+")]
     ready = ready_to_predict(network, devices, run_on.numerics, input_shape=(1, 3, tile_px, tile_px))
     return Predictor(
@@ -128,7 +128,7 @@ def resnet50(num_classes: int) -> nn.Sequential:
 
 
 class Patches(nn.Module):
-    """Patches of 16 px as tokens, behind a class token, with positions (Dosovitskiy et al., ICLR 2021)."""
+    """Patches of 16 px as tokens after a class token, with positions (Dosovitskiy et al., ICLR 2021)."""
 
     def __init__(self, width: int, side_px: int) -> None:
         super().__init__()
@@ -143,7 +143,7 @@ class Patches(nn.Module):
 
 
 class FirstToken(nn.Module):
-    """What the class token became."""
+    """Output of the class token."""
 
     def forward(self, tokens_ntd: Tensor) -> Tensor:
         return tokens_ntd[:, 0]

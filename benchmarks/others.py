@@ -1,15 +1,15 @@
-"""Other projects' readers beside ours: each in an environment of its own, with exact versions.
+"""Other projects' readers for comparison: each in its own environment, with exact versions.
 
     .venv/bin/python -m benchmarks.others [--folder /tmp/gemslide-others]
 
 TIAToolbox declares 41 packages, among them jupyterlab, bokeh and umap; its reader, PatchPredictor and tile server
-import a part of them. So others_tiatoolbox.txt names those, and torch is linked in from our environment instead of
-being fetched a second time (ours may be newer than TIAToolbox's bound; both sides of a comparison then compute with the
-same one). wsidicomizer is installed whole; it needs the system's libturbojpeg, which is unpacked into the folder on
-Debian where it is missing, without root. 1.9 GB and five minutes, once.
+import only some of them. So others_tiatoolbox.txt lists those, and torch is linked in from our environment instead of
+being downloaded again (ours may be newer than TIAToolbox's bound; both sides of a comparison then compute with the same
+version). wsidicomizer is installed completely; it needs the system's libturbojpeg, which on Debian is unpacked into the
+folder if missing, without root. Takes 1.9 GB and five minutes, once.
 
-What was installed, or why not (command and last line of error), is in FOLDER/others.json. Benchmarks call `read`,
-`predict`, `convert` and `tile_server`; each gives the JSON line of a run, or the reason why there is none.
+FOLDER/others.json records the installed packages, or the failed command and its last error line. Benchmarks call
+`read`, `predict`, `convert` and `tile_server`, which return the JSON line of a run, or the reason why there is none.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ HOMES = {
     "wsidicomizer": "wsidicomizer",
     "wsidicom": "wsidicomizer",
 }
-"""Which environment a reader of others_read.py lives in."""
+"""Environment of each reader of others_read.py."""
 CHECKS = {
     "tiatoolbox": (
         ("-c", "import tiatoolbox.wsicore.wsireader"),
@@ -45,12 +45,12 @@ CHECKS = {
     ),
     "wsidicomizer": (("-c", "import wsidicomizer"),),
 }
-"""What a finished environment's Python must run."""
+"""Commands that a finished environment's Python must run."""
 TORCH_FOLDERS = ("torch", "torchgen", "functorch", "nvidia", "triton")
 
 
 class InstallError(RuntimeError):
-    """A command failed: the command and the last line that it said."""
+    """A command failed: the command and its last line of output."""
 
 
 def read(
@@ -62,7 +62,7 @@ def read(
     folder: Path = FOLDER,
     cores: int | None = None,
 ) -> dict[str, Any] | str:
-    """Time `reader` on squares of a slide, or of a DICOM folder for "wsidicom"; a reason where it cannot."""
+    """Time `reader` on squares of a slide, or of a DICOM folder for "wsidicom"; a reason if it cannot."""
     with tempfile.NamedTemporaryFile("w", suffix=".json") as positions:
         json.dump([[int(x), int(y)] for x, y in corners_xy_px0], positions)
         positions.flush()
@@ -80,7 +80,7 @@ def predict(
 
 @contextmanager
 def tile_server(slide: Path, *, folder: Path = FOLDER) -> Iterator[dict[str, Any] | str]:
-    """TIAToolbox's tile server of a slide, for as long as the block lasts: {port, levels}; a reason where it cannot."""
+    """Run TIAToolbox's tile server of a slide during the block: {port, levels}; a reason if it cannot."""
     command = _python("tiatoolbox", folder)
     if isinstance(command, str):
         yield command
@@ -88,20 +88,20 @@ def tile_server(slide: Path, *, folder: Path = FOLDER) -> Iterator[dict[str, Any
     python, environment = command
     arguments = [python, "-I", str(HERE / "others_tileserver.py"), str(slide)]
     with (
-        tempfile.TemporaryFile("w+") as said,
-        subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=said, text=True, env=environment) as process,
+        tempfile.TemporaryFile("w+") as stderr,
+        subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=stderr, text=True, env=environment) as process,
     ):
         try:
             assert process.stdout
             line = process.stdout.readline()
-            said.seek(0)
-            yield json.loads(line) if line else f"failed: {_last_line(said.read())}"
+            stderr.seek(0)
+            yield json.loads(line) if line else f"failed: {_last_line(stderr.read())}"
         finally:
             process.terminate()
 
 
 def convert(slide: Path, output: Path, *, folder: Path = FOLDER, workers: int = 2) -> dict[str, Any] | str:
-    """Time wsidicomizer from slide to DICOM folder `output`, which must not exist; a reason where it cannot."""
+    """Time wsidicomizer from slide to DICOM folder `output`, which must not exist; a reason if it cannot."""
     return _run("others_ingest.py", "wsidicomizer", [str(slide), str(output), "--workers", str(workers)], folder)
 
 
@@ -117,11 +117,11 @@ def main() -> None:
 
 
 def _run(script: str, home: str, arguments: list[str], folder: Path) -> dict[str, Any] | str:
-    found = _python(home, folder)
-    if isinstance(found, str):
-        return found
-    python, environment = found
-    # -I: neither our folder nor PYTHONPATH may reach into the other environment.
+    environment_python = _python(home, folder)
+    if isinstance(environment_python, str):
+        return environment_python
+    python, environment = environment_python
+    # -I keeps our folder and PYTHONPATH out of the other environment.
     command = [python, "-I", str(HERE / script), *arguments]
     run = subprocess.run(command, capture_output=True, text=True, env=environment)
     if run.returncode:
@@ -131,7 +131,7 @@ def _run(script: str, home: str, arguments: list[str], folder: Path) -> dict[str
 
 
 def _python(home: str, folder: Path) -> tuple[str, dict[str, str]] | str:
-    """Python of an environment and the variables it is run with; a reason where it is not there."""
+    """Python of an environment and its environment variables; a reason if it is missing."""
     state_file = folder / "others.json"
     if not state_file.exists():
         return f"not installed: no {state_file} (python -m benchmarks.others --folder {folder})"
@@ -148,7 +148,7 @@ def _install(name: str, folder: Path) -> dict[str, Any]:
     try:
         _command(sys.executable, "-m", "venv", str(folder / name))
         pip = (str(python), "-m", "pip", "--disable-pip-version-check", "install", "--quiet")
-        # The list is complete: --no-deps keeps pip from adding what only the rest of the package needs.
+        # The list is complete: --no-deps keeps pip from adding dependencies of the rest of the package.
         _command(*pip, "--no-deps", "-r", str(HERE / f"others_{name}.txt"))
         if name == "tiatoolbox":
             _link_torch(folder / name)
@@ -162,11 +162,11 @@ def _install(name: str, folder: Path) -> dict[str, Any]:
 
 
 def _link_torch(home: Path) -> None:
-    """Our torch, and nothing else of our environment, seen from the other one."""
-    found = importlib.util.find_spec("torch")
-    if found is None or found.origin is None:
+    """Link our torch, and nothing else of our environment, into the other one."""
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
         raise InstallError("import torch: not found in our environment; TIAToolbox's reader imports it")
-    ours = Path(found.origin).parents[1]
+    ours = Path(spec.origin).parents[1]
     theirs = next((home / "lib").glob("python*/site-packages"))
     for name in (*TORCH_FOLDERS, f"torch-{version('torch')}.dist-info"):
         link = theirs / name
@@ -175,7 +175,7 @@ def _link_torch(home: Path) -> None:
 
 
 def _turbojpeg(folder: Path) -> dict[str, str]:
-    """Environment in which opentile finds libturbojpeg; unpacked from Debian's package where the system has none."""
+    """Environment in which opentile finds libturbojpeg; unpacked from Debian's package if the system has none."""
     if find_library("turbojpeg"):
         return {}
     folder.mkdir(exist_ok=True)
@@ -196,8 +196,8 @@ def _command(*words: str, cwd: Path | None = None, environment: dict[str, str] |
         raise InstallError(f"{shown}: {_last_line(run.stderr or run.stdout)}")
 
 
-def _last_line(said: str) -> str:
-    lines = [line for line in said.splitlines() if line.strip()]
+def _last_line(output: str) -> str:
+    lines = [line for line in output.splitlines() if line.strip()]
     return lines[-1].strip() if lines else "it said nothing"
 
 

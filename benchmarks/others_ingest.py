@@ -2,10 +2,10 @@
 
     FOLDER/wsidicomizer/bin/python -I benchmarks/others_ingest.py SLIDE OUT_FOLDER [--workers N]
 
-All levels, JPEG tiles copied without decoding, as its default is; thumbnail, label and macro left out, as ours are. It
-takes no checksum, compares no pixels and finds no tissue. It does not fsync either: that is done here and counted
-apart, so that `seconds` (conversion and fsync) stands beside an ingest that is safe on disk. opentile 0.22, which
-wsidicomizer 0.26.1 asks for, marks the JPEG of every Aperio slide as RGB; of one in YCbCr the copy has false colours.
+All levels, with JPEG tiles copied without decoding, as by default; without thumbnail, label and macro, like ours. It
+computes no checksum, compares no pixels and detects no tissue. It does not fsync either: that is done here and timed
+separately, so that `seconds` (conversion and fsync) compares with an ingest that is safe on disk. opentile 0.22, which
+wsidicomizer 0.26.1 requires, marks the JPEG of every Aperio slide as RGB; a copy of one in YCbCr has false colours.
 
 Prints one JSON line: `name`, `version`, `seconds`, `convert_seconds`, `source_bytes`, `output_bytes`, `levels` (width,
 height, transfer syntax), `peak_bytes`.

@@ -2,17 +2,17 @@
 
     FOLDER/tiatoolbox/bin/python -I benchmarks/others_predict.py SLIDE WEIGHTS.pt OUT.npz [--workers N] [--pixels]
 
-WEIGHTS.pt is the state dict of torchvision's ResNet-18 with two classes. It is put into TIAToolbox's own class for such
-networks; tiles are normalised by the mean and spread that ImageNet's networks expect, as torchvision's transforms do
-it. The slide is predicted at its full resolution, in tiles of 224 px that do not overlap, without a mask, on the CPU;
-TIAToolbox computes in float32 whatever the model is cast to. The clock of `seconds` starts before the slide is opened
-and stops when the results, probabilities among them, are on disk as zarr, which is the least that TIAToolbox writes for
-a slide. `import_seconds` and `build_seconds` (the network with its weights) come before it.
+WEIGHTS.pt is the state dict of torchvision's ResNet-18 with two classes. It is loaded into TIAToolbox's own class for
+such networks; tiles are normalised by the mean and standard deviation of ImageNet, as by torchvision's transforms. The
+slide is predicted at its full resolution, in tiles of 224 px that do not overlap, without a mask, on the CPU;
+TIAToolbox computes in float32 whatever the model is cast to. `seconds` starts before the slide is opened and ends when
+the results, including probabilities, are on disk as zarr, the minimum that TIAToolbox writes for a slide.
+`import_seconds` and `build_seconds` (the network with its weights) come before it.
 
-TIAToolbox also predicts tiles that reach over the right and bottom edge, filled up with white.
+TIAToolbox also predicts tiles that extend beyond the right and bottom edge, padded with white.
 
-No torchvision is built for torch 2.13 without CUDA, so that its compiled operators are missing here. Importing it asks
-for one of them, `nms`, by name; it is declared, without code, since nothing of this ever calls it.
+No torchvision is built for torch 2.13 without CUDA, so its compiled operators are missing here. Importing it looks up
+one of them, `nms`, by name; it is declared without code, since nothing here ever calls it.
 
 Writes `corners_xy` (level 0) and `probabilities` of all tiles into OUT.npz, with --pixels also a `crc32` of each tile's
 pixels. Prints one JSON line: `name`, `version`, `tiles`, `seconds`, `import_seconds`, `build_seconds`, `workers`.
@@ -36,7 +36,7 @@ import numpy as np
 
 TILE_PX, BATCH_SIZE, CLASSES = 224, 32, 2
 DECLARED: list[Any] = []
-"""torch forgets an operator with the library that declared it."""
+"""Declared operators, which torch drops together with the library that declared them."""
 MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 PACKAGES = ("tiatoolbox", "torch", "torchvision", "openslide-python", "openslide-bin", "numpy", "zarr", "dask")
 
@@ -54,15 +54,15 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         results = predict(engine, options.slide, Path(folder) / "results")
         clock.append(time.perf_counter())
-        found = read_results(results)
+        results_read = read_results(results)
     if options.pixels:
-        found["crc32"] = checksums(engine)
-    np.savez(options.out, **found)
+        results_read["crc32"] = checksums(engine)
+    np.savez(options.out, **results_read)
     seconds = [round(end - start, 3) for start, end in pairwise(clock)]
     line = {
         "name": "tiatoolbox",
         "version": version("tiatoolbox"),
-        "tiles": len(found["probabilities"]),
+        "tiles": len(results_read["probabilities"]),
         "seconds": seconds[2],
         "import_seconds": seconds[0],
         "build_seconds": seconds[1],
@@ -76,7 +76,7 @@ def main() -> None:
 
 
 def import_engine() -> None:
-    """Everything that is needed, so that no later step imports anything large."""
+    """Import everything that is needed, so that no later step imports anything large."""
     import torch
 
     operators: Any = torch.library
@@ -89,7 +89,7 @@ def import_engine() -> None:
 
 
 def build(weights: Path, workers: int) -> Any:
-    """The engine with the network in it."""
+    """Build the engine with the network."""
     import torch
     import torchvision
     from tiatoolbox.models.architecture.vanilla import CNNModel
@@ -107,7 +107,7 @@ def build(weights: Path, workers: int) -> Any:
 
 
 def predict(engine: Any, slide: Path, folder: Path) -> Path:
-    """Where the slide's results are."""
+    """Predict a slide; return the path of its results."""
     from tiatoolbox.models.engine.io_config import IOPatchPredictorConfig
 
     ioconfig = IOPatchPredictorConfig(
@@ -143,7 +143,7 @@ def checksums(engine: Any) -> Any:
 
 
 def peak_mib() -> int | None:
-    """Of this process alone, without its loader workers. Not ru_maxrss, which starts at what the parent had."""
+    """Peak memory of this process without its loader workers. Not ru_maxrss, which starts at the parent's value."""
     try:
         lines = Path("/proc/self/status").read_text().splitlines()
     except OSError:

@@ -2,10 +2,10 @@
 
     FOLDER/tiatoolbox/bin/python -I benchmarks/others_read.py SLIDE POSITIONS.json SIDE_PX [--reader NAME] [--cores N]
 
-POSITIONS.json is a list of `[x, y]`: top left corners at level 0 of squares that lie inside the slide. Two other places
-are read first and not counted. Each region becomes a numpy array (y, x, 3) of uint8; only the reading is timed, not the
-checksum. `--cores` binds the process to as many cores: some readers use threads of their own. Readers keep the caches
-that they have by default, so positions should not repeat.
+POSITIONS.json is a list of `[x, y]`: top left corners at level 0 of squares inside the slide. Two other positions are
+read first and not counted. Each region becomes a numpy array (y, x, 3) of uint8; only the reading is timed, not the
+checksum. `--cores` limits the process to that many cores: some readers use their own threads. Readers keep their
+default caches, so positions should not repeat.
 
 Prints one JSON line: `name`, `version`, `regions`, `seconds`, and the `crc32` of all pixels in the order read.
 """
@@ -30,7 +30,7 @@ Read = Callable[[int, int, int], Any]
 
 
 def tiatoolbox(slide: str) -> Read:
-    """What TIAToolbox chooses by itself: its OpenSlide reader for a slide that OpenSlide knows."""
+    """TIAToolbox's default: its OpenSlide reader for a slide that OpenSlide supports."""
     from tiatoolbox.wsicore.wsireader import WSIReader
 
     reader = WSIReader.open(slide, post_proc=None)
@@ -38,7 +38,7 @@ def tiatoolbox(slide: str) -> Read:
 
 
 def tiatoolbox_tiff(slide: str) -> Read:
-    """Its TIFF reader (tifffile and zarr, threads, a cache of decoded tiles), which has to be named."""
+    """TIAToolbox's TIFF reader (tifffile and zarr, threads, a cache of decoded tiles), which has to be named."""
     from tiatoolbox.wsicore.wsireader import TIFFWSIReader
 
     reader = TIFFWSIReader(slide, post_proc=None)
@@ -46,7 +46,7 @@ def tiatoolbox_tiff(slide: str) -> Read:
 
 
 def wsidicomizer(slide: str) -> Read:
-    """The slide file as it is, seen as DICOM. 0.26.1 takes every Aperio JPEG for RGB, so that YCbCr comes out false."""
+    """The slide file itself, seen as DICOM. 0.26.1 treats every Aperio JPEG as RGB, so YCbCr has false colours."""
     from wsidicomizer import WsiDicomizer
 
     wsi = WsiDicomizer.open(slide)
@@ -67,7 +67,7 @@ READERS = {
     "wsidicomizer": (wsidicomizer, ("wsidicomizer", "opentile", "wsidicom", "pillow")),
     "wsidicom": (wsidicom, ("wsidicom", "pydicom", "pillow")),
 }
-"""How to open, and the packages that matter; the first gives the version."""
+"""Function to open with, and relevant packages; the first one gives the version."""
 
 
 def main() -> None:
@@ -91,7 +91,7 @@ def main() -> None:
 
 
 def _between(corners: list[list[int]]) -> list[list[int]]:
-    """Places half way from each corner to the next: inside the slide without asking for its size."""
+    """Positions half-way between successive corners: inside the slide without knowing its size."""
     return [[(x + next_x) // 2, (y + next_y) // 2] for (x, y), (next_x, next_y) in pairwise(corners)]
 
 

@@ -2,8 +2,8 @@
 
     FOLDER/tiatoolbox/bin/python -I benchmarks/others_tileserver.py SLIDE.svs | --check
 
-As its command line starts it: Flask with a thread for each connection, which it does not keep. Prints a JSON line with
-its port and how many levels it has, then serves until it is ended.
+Started as by its command line: Flask with a thread per connection, without keep-alive. Prints a JSON line with its port
+and number of levels, then serves until it is stopped.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 from typing import Any
 
 DECLARED: list[Any] = []
-"""torch forgets an operator with the library that declared it."""
+"""Declared operators, which torch drops together with the library that declared them."""
 
 
 def main() -> None:
@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def declare_nms() -> None:
-    """The one operator that importing torchvision asks for; see others_predict.py."""
+    """Declare the only operator that importing torchvision needs; see others_predict.py."""
     import torch
 
     operators: Any = torch.library

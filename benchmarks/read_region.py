@@ -1,14 +1,14 @@
-"""How fast a slide is read: our reader beside libjpeg-turbo alone, OpenSlide, tifffile with zarr-python, TIAToolbox.
+"""Speed of reading a slide: our reader, libjpeg-turbo alone, OpenSlide, tifffile with zarr-python, TIAToolbox.
 
     .venv/bin/python -m benchmarks.read_region [--folder DIR] [--side-px 100000] [--colour rgb|ycbcr] [--rounds 7]
 
 A slide is made by `benchmarks.make_slide` and ingested (both kept in the folder). Regions of 1024 × 1024 px at level 0,
-at random places that no contender has read before in its process, are read as y,x,c arrays. Contenders take turns
-within each round, so that all meet the same noise; figures are medians over rounds of ratios within a round.
-"libjpeg" decodes the very chunks that the regions touch, out of memory, one call per chunk, and keeps a region's pixels
-until all are there; "libjpeg, thrown away" drops each at once, so that they never leave the cache. TIAToolbox's readers
-and wsidicomizer's run in processes of their own where `python -m benchmarks.others` has installed them, on one core,
-ours on the same places right before and after. Prints a JSON line per figure; the committed ones are in
+at random positions that no contender has read before in its process, are read as y,x,c arrays. Contenders take turns
+within each round, so that all meet the same noise; figures are medians over rounds of ratios within a round. "libjpeg"
+decodes the same chunks that the regions touch, from memory, one call per chunk, and keeps a region's pixels until all
+are decoded; "libjpeg, thrown away" drops them at once, so that they never leave the cache. TIAToolbox's readers and
+wsidicomizer's run in separate processes if `python -m benchmarks.others` has installed them, on one core, with ours on
+the same positions right before and after. Prints a JSON line per figure; the committed ones are in
 benchmarks/results/read_region.jsonl.
 """
 
@@ -37,10 +37,10 @@ from benchmarks import others
 from benchmarks.machine import circumstances
 from benchmarks.make_slide import make_slide
 from pipeline.box import Box
-from pipeline.config import IngestConfig
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.project import Project
-from pipeline.store.reader import StoreReader
+from pipeline.settings.config import IngestConfig
+from pipeline.store.reading.reader import StoreReader
 
 SIDE_PX = 1024
 REGIONS, FEWER = 64, 4
@@ -58,17 +58,17 @@ def main() -> None:
     given = parser.parse_args()
     slide, store = prepare(given.folder, given.side_px, given.colour)
     rounds = Rounds(slide, store, given.side_px)
-    about = circumstances("benchmarks.read_region")
+    conditions = circumstances("benchmarks.read_region")
     for name, figure in rounds.measure(given.rounds).items():
-        print(json.dumps({"figure": name, **figure, "slide": slide.name, **about}, ensure_ascii=False), flush=True)
+        print(json.dumps({"figure": name, **figure, "slide": slide.name, **conditions}, ensure_ascii=False), flush=True)
     for name in others.HOMES:
-        if name != "wsidicom":  # it reads DICOM only
+        if name != "wsidicom":  # reads DICOM only
             figure = beside(name, slide, store, given.side_px)
-            print(json.dumps({**figure, "slide": slide.name, **about}, ensure_ascii=False), flush=True)
+            print(json.dumps({**figure, "slide": slide.name, **conditions}, ensure_ascii=False), flush=True)
 
 
 def prepare(folder: Path, side_px: int, colour: str) -> tuple[Path, Path]:
-    """The slide and its store, made where they are not there yet."""
+    """Make the slide and its store unless they exist."""
     folder.mkdir(parents=True, exist_ok=True)
     slide = folder / f"{colour}-{side_px}.svs"
     if not slide.exists():
@@ -78,7 +78,7 @@ def prepare(folder: Path, side_px: int, colour: str) -> tuple[Path, Path]:
 
 
 class Rounds:
-    """Contenders that read the same places in turns."""
+    """Contenders that read the same positions in turns."""
 
     def __init__(self, slide: Path, store: Path, side_px: int) -> None:
         self._slide, self._store, self._side_px = slide, store, side_px
@@ -101,7 +101,7 @@ class Rounds:
         return self._figures(seconds, mpix)
 
     def _contenders(self, corners: Corners, streams: list[list[bytes]]) -> dict[str, Callable[[], float | None]]:
-        """What is timed; a contender that does less, or starts its clock itself, returns its seconds for the whole."""
+        """Contenders to time; one that does less, or starts its clock itself, returns its seconds for the whole."""
         few = corners[: REGIONS // FEWER]
         return {
             "libjpeg": lambda: decode_regions(streams),
@@ -151,8 +151,8 @@ class Rounds:
     def _streams(self, corner: tuple[int, int]) -> list[bytes]:
         t, (x, y) = self._array.spec.chunk_px, corner
         rows, columns = range(y // t, -(-(y + SIDE_PX) // t)), range(x // t, -(-(x + SIDE_PX) // t))
-        found = (self._array.chunk(row, column) for row in rows for column in columns)
-        return [stream for stream in found if stream]
+        streams = (self._array.chunk(row, column) for row in rows for column in columns)
+        return [stream for stream in streams if stream]
 
     def _ours(self, corners: Corners, threads: int = 1) -> None:
         for x, y in corners:
@@ -179,7 +179,7 @@ def decode_and_drop(streams: Sequence[Sequence[bytes]]) -> None:
 
 
 def in_two(work: Callable[[Sequence], None], items: Sequence) -> None:
-    """Half of the items on each of two threads."""
+    """Process half of the items on each of two threads."""
     threads = [threading.Thread(target=work, args=(items[half::2],)) for half in (0, 1)]
     for thread in threads:
         thread.start()
@@ -189,12 +189,12 @@ def in_two(work: Callable[[Sequence], None], items: Sequence) -> None:
 
 def timed(run: Callable[[], float | None]) -> float:
     start = time.perf_counter()
-    said = run()
-    return time.perf_counter() - start if said is None else said
+    own_seconds = run()
+    return time.perf_counter() - start if own_seconds is None else own_seconds
 
 
 class Regions(Dataset):
-    """Tiles for training, a batch at a time, read into the memory that torch's loader shares between its processes."""
+    """Training tiles, a batch at a time, read into the memory that torch's loader shares between its processes."""
 
     def __init__(self, store: Path, corners: Corners) -> None:
         self._array, self._corners = StoreReader(store).levels[0].array, corners
@@ -204,7 +204,7 @@ class Regions(Dataset):
 
     def __getitems__(self, indices: list[int]) -> torch.Tensor:
         shape = (len(indices), SIDE_PX, SIDE_PX, 3)
-        storage = torch.UntypedStorage._new_shared(math.prod(shape))  # as torch's own collating does
+        storage = torch.UntypedStorage._new_shared(math.prod(shape))  # as in torch's own collate function
         batch = torch.empty(0, dtype=torch.uint8).set_(storage, 0, shape)
         for tile, index in zip(batch.numpy(), indices, strict=True):
             x, y = self._corners[index]
@@ -217,9 +217,9 @@ def as_it_is(batch: torch.Tensor) -> torch.Tensor:
 
 
 def read_by_loader(store: Path, corners: Corners) -> float:
-    """Seconds for all tiles once both workers deliver: starting processes is not reading.
+    """Seconds for all tiles once both workers deliver, to exclude the start of processes.
 
-    What they had ready before the clock started is not counted as read.
+    Tiles that were ready before the clock started do not count.
     """
     tiles = corners * LOADER_TIMES
     loader = DataLoader(
@@ -235,7 +235,7 @@ def read_by_loader(store: Path, corners: Corners) -> float:
 
 
 def beside(name: str, slide: Path, store: Path, side_px: int) -> dict[str, object]:
-    """Regions per second of another project's reader and of ours, on the same places, one core each."""
+    """Regions per second of another project's reader and of ours, on the same positions, one core each."""
     places = np.random.default_rng(1).integers(0, side_px - SIDE_PX, (REGIONS // 2, 2)).tolist()
     figure = f"ours ÷ {name}, regions per second"
     before = seconds_of_ours(store, places)

@@ -27,8 +27,8 @@ def main() -> None:
     PAGE.write_text(page, encoding="utf-8")
 
 
-def _row(measure: str, asked: str, value: float, shown: str = "", more: str = "") -> str:
-    return f"| {measure} | {asked} | {shown or f'{value:.3g}'} | {reached(asked, value)} | {more} |"
+def _row(measure: str, target: str, value: float, shown: str = "", more: str = "") -> str:
+    return f"| {measure} | {target} | {shown or f'{value:.3g}'} | {reached(target, value)} | {more} |"
 
 
 def _spread(value: float, rounds: list[float]) -> str:
@@ -39,20 +39,20 @@ def _speed() -> list[str]:
     rows = []
     for line in lines_of("infer.jsonl"):
         if ROAD in line:
-            asked = "" if line["work"].endswith("bf16") else ROAD_ASKED
+            target = "" if line["work"].endswith("bf16") else ROAD_ASKED
             shown = _spread(line[ROAD], line[f"{ROAD}, all rounds"])
             measure = f"{line['work']}: tiles/s of the road ÷ the network's alone"
-            rows.append(_row(measure, asked, line[ROAD], shown, f"alone {line['alone tiles/s']:.3g} tiles/s"))
+            rows.append(_row(measure, target, line[ROAD], shown, f"alone {line['alone tiles/s']:.3g} tiles/s"))
         elif READER in line:
             shown = _spread(line[READER], line["all rounds"])
             rows.append(_row(f"{line['work']} ÷ two libjpeg threads", READER_ASKED, line[READER], shown))
     for line in lines_of("infer_tiatoolbox.jsonl"):
-        for precision, (asked, _) in OF_TIATOOLBOX.items():
+        for precision, (target, _) in OF_TIATOOLBOX.items():
             for how in ("", " with ingest"):
                 name = f"ours in {precision}{how} / TIAToolbox"
                 shown = _spread(line[name], line["ratios, all rounds"][name])
                 speeds = f"{line['tiles/s'][precision + how]} and {line['tiles/s']['TIAToolbox']} tiles/s"
-                rows.append(_row(f"{name.replace(' / ', ' ÷ ')}, {line['work']}", asked, line[name], shown, speeds))
+                rows.append(_row(f"{name.replace(' / ', ' ÷ ')}, {line['work']}", target, line[name], shown, speeds))
         for precision, (_, most) in OF_TIATOOLBOX.items():
             apart = line["largest difference of probabilities"][precision]
             more = f"{line['tiles compared']} tiles"
@@ -95,21 +95,23 @@ def _tissue() -> list[str]:
     for line in lines_of("crc_mean.jsonl"):
         name = f"mean of the {len(line['models'])} networks that look at 56 px"
         rows.append(_accuracies(name, HONEST_BASELINE, line["network"]))
-    return rows + [_accuracies(f"{WITHOUT_NETWORK}: {side} px", "", found) for side, found in by_side.items()]
+    return rows + [
+        _accuracies(f"{WITHOUT_NETWORK}: {side} px", "", figures_of_side) for side, figures_of_side in by_side.items()
+    ]
 
 
-def _accuracies(name: str, asked: str, found: dict[str, Any]) -> str:
-    tiles, cells = (found[tile_set]["accuracy"] for tile_set in ("labelled", "mosaics"))
-    return f"| {name} | {asked} | {tiles:.3f} | {reached(asked, tiles)} | {cells:.3f} |"
+def _accuracies(name: str, target: str, accuracies: dict[str, Any]) -> str:
+    tiles, cells = (accuracies[tile_set]["accuracy"] for tile_set in ("labelled", "mosaics"))
+    return f"| {name} | {target} | {tiles:.3f} | {reached(target, tiles)} | {cells:.3f} |"
 
 
 def _lesions() -> list[str]:
-    """Of the run whose network was best on the mosaics' cells."""
-    found = max(lines_of("crc_mosaic.jsonl"), key=lambda line: line["network"]["mosaics"]["accuracy"])["froc"]
-    rates = list(next(iter(found.values()))["sensitivity"])
+    """Lesion results of the run whose network was best on the mosaics' cells."""
+    lesions = max(lines_of("crc_mosaic.jsonl"), key=lambda line: line["network"]["mosaics"]["accuracy"])["froc"]
+    rates = list(next(iter(lesions.values()))["sensitivity"])
     rows = [f"| class | lesions | score | {' | '.join(f'{rate} per slide' for rate in rates)} |"]
     rows.append("|" + "---|" * (3 + len(rates)))
-    for name, of_class in found.items():
+    for name, of_class in lesions.items():
         values = " | ".join(f"{of_class['sensitivity'][rate]:.2f}" for rate in rates)
         rows.append(f"| {name} | {of_class['lesions']} | {of_class['score']:.3f} | {values} |")
     return rows

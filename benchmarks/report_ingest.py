@@ -78,9 +78,9 @@ def _reading_table(lines: list[dict[str, Any]]) -> list[str]:
             rows.append(f"| {line['figure']} | {slide} | | {line['reason']} | | |")
             continue
         differs = "; other pixels than the scanner's" if line.get("same_pixels") is False else ""
-        asked, ratio = ASKED.get(line["figure"], ""), line["ratio"]
+        target, ratio = ASKED.get(line["figure"], ""), line["ratio"]
         rows.append(
-            f"| {line['figure']} | {slide} | {asked} | {_spread(line)}{differs} | {reached(asked, ratio)} "
+            f"| {line['figure']} | {slide} | {target} | {_spread(line)}{differs} | {reached(target, ratio)} "
             f"| {line['regions_per_s']:.0f} |"
         )
     return rows

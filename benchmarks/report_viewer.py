@@ -19,7 +19,7 @@ PAGE = ROOT / "docs/benchmarks/viewer.md"
 PLOT = ROOT / "docs/images/viewer-waits.png"
 HEAD = ["| measure | asked | measured | reached | |", "|---|---|---|---|---|"]
 QUIET = 0.1
-"""Share of the cores that others may have had for a figure to count."""
+"""Largest share of the cores used by other processes for a figure to count."""
 WHERES = {"own level": "a level of the scanner's", "between two levels": "a level between two"}
 WORKLIST = {
     "first page": "the first row in an empty browser",
@@ -32,7 +32,7 @@ FIELDS = ("40x", "20x", "10x", "5x")
 
 
 def main() -> None:
-    lines = {line["measure"]: line for line in lines_of("viewer.jsonl")}  # the last one of each counts
+    lines = {line["measure"]: line for line in lines_of("viewer.jsonl")}  # the last result of each kind counts
     rows = [row for name, make in ROWS.items() if name in lines for row in make(lines[name])]
     page = between(PAGE.read_text(encoding="utf-8"), "table", [*HEAD, *rows])
     PAGE.write_text(page, encoding="utf-8")
@@ -40,42 +40,44 @@ def main() -> None:
         _plot(lines["field"])
 
 
-def _row(line: dict[str, Any], measure: str, asked: str, value: float, more: str = "") -> str:
+def _row(line: dict[str, Any], measure: str, target: str, value: float, more: str = "") -> str:
     busy = "" if line["busy"] <= QUIET else f"machine busy ({line['busy']:.0%})"
-    return f"| {measure} | {asked} | {value:.3g} | {reached(asked, value)} | {', '.join(filter(None, (more, busy)))} |"
+    return (
+        f"| {measure} | {target} | {value:.3g} | {reached(target, value)} | {', '.join(filter(None, (more, busy)))} |"
+    )
 
 
 def _tile(line: dict[str, Any]) -> Iterator[str]:
     for where, words in WHERES.items():
-        for who, found in line[where].items():
-            asked = ("≤ 3", "≤ 10") if who == "gemslide" else ("", "")
-            first = f"the first time {found['first']['p50_ms']:.3g}"
-            yield _row(line, f"tile at {words}, {who}: ms again, p50", asked[0], found["again_p50_ms"], first)
-            yield _row(line, f"tile at {words}, {who}: ms again, p95", asked[1], found["again_p95_ms"])
+        for who, times in line[where].items():
+            targets = ("≤ 3", "≤ 10") if who == "gemslide" else ("", "")
+            first = f"the first time {times['first']['p50_ms']:.3g}"
+            yield _row(line, f"tile at {words}, {who}: ms again, p50", targets[0], times["again_p50_ms"], first)
+            yield _row(line, f"tile at {words}, {who}: ms again, p95", targets[1], times["again_p95_ms"])
 
 
 def _readers(line: dict[str, Any]) -> Iterator[str]:
     for where, words in WHERES.items():
         for state, of_all in line[where].items():
-            for who, found in of_all.items():
-                if not isinstance(found, dict):
+            for who, rates in of_all.items():
+                if not isinstance(rates, dict):
                     continue
                 is_asked = who == "gemslide" and state != "idle app"
                 measure = f"six readers at {words}, {state}, {who}"
-                yield _row(line, f"{measure}: tiles/s", "≥ 300" if is_asked else "", found["tiles_per_s"])
-                yield _row(line, f"{measure}: ms, p95", "≤ 40" if is_asked else "", found["p95_ms"])
+                yield _row(line, f"{measure}: tiles/s", "≥ 300" if is_asked else "", rates["tiles_per_s"])
+                yield _row(line, f"{measure}: ms, p95", "≤ 40" if is_asked else "", rates["p95_ms"])
 
 
 def _field(line: dict[str, Any]) -> Iterator[str]:
     for name in FIELDS:
-        found = line[name]
-        yield _row(line, f"next field of view at {name}: ms, p50", "≤ 80", found["p50_ms"])
-        yield _row(line, f"next field of view at {name}: ms, p95", "≤ 120", found["p95_ms"])
+        times = line[name]
+        yield _row(line, f"next field of view at {name}: ms, p50", "≤ 80", times["p50_ms"])
+        yield _row(line, f"next field of view at {name}: ms, p95", "≤ 120", times["p95_ms"])
 
 
-def _one(measure: str, asked: str, key: str) -> Callable[[dict[str, Any]], Iterator[str]]:
+def _one(measure: str, target: str, key: str) -> Callable[[dict[str, Any]], Iterator[str]]:
     def rows(line: dict[str, Any]) -> Iterator[str]:
-        yield _row(line, measure, asked, line[key])
+        yield _row(line, measure, target, line[key])
 
     return rows
 
@@ -93,11 +95,11 @@ def _annotations(line: dict[str, Any]) -> Iterator[str]:
 def _worklist(line: dict[str, Any]) -> Iterator[str]:
     slides = f"worklist of {line['slides']:,} slides"
     yield _row(line, f"{slides}, still being read: ms to the first row", "", line["while_read_ms"])
-    asked = {"first page": "≤ 1000", "another look": "≤ 1000", "filter": "≤ 1000"}
+    targets = {"first page": "≤ 1000", "another look": "≤ 1000", "filter": "≤ 1000"}
     for name, words in WORKLIST.items():
-        found = line[name]
+        times = line[name]
         yield _row(
-            line, f"{slides}: ms to {words}, p50", asked.get(name, ""), found["p50_ms"], f"p95 {found['p95_ms']:.3g}"
+            line, f"{slides}: ms to {words}, p50", targets.get(name, ""), times["p50_ms"], f"p95 {times['p95_ms']:.3g}"
         )
 
 
@@ -125,7 +127,7 @@ ROWS: dict[str, Callable[[dict[str, Any]], Iterator[str]]] = {
 
 
 def _plot(line: dict[str, Any]) -> None:
-    """Waits for the next field of view, beside what pathologists asked for."""
+    """Plot of waits for the next field of view, with the pathologists' targets."""
     figure, axes = plt.subplots(figsize=(7, 2.6), layout="constrained")
     for at, name in enumerate(FIELDS):
         axes.plot([line[name]["p50_ms"], line[name]["p95_ms"]], [at, at], color="#0072b2", lw=5, solid_capstyle="round")

@@ -1,13 +1,13 @@
-"""Seconds and memory of every format that a slide's results are written as, at 100,000 and 200,000 tiles.
+"""Seconds and memory of every output format of a slide's results, at 100,000 and 200,000 tiles.
 
     .venv/bin/python -m benchmarks.results_formats [--folder DIR] [--side-px 100000] [--cells 100000 200000]
 
 A slide is made by `benchmarks.make_slide` and ingested. Predictions of two classes on a square grid over all of it, in
-smooth islands of high probability, are made and not predicted. Every format is written by a process of its own, as
-`gemslide infer` writes it: seconds of the writing alone, on the clock and of the processor (medians of the rounds), and
-how much more memory the process had at its height than before. "all" are all formats but the DICOM ones, together.
-DICOM objects are made on attributes of a source of the same size, without reading its file. Prints a JSON line per
-format and number; the committed ones are in benchmarks/results/results_formats.jsonl.
+smooth islands of high probability, are synthetic. Every format is written by a separate process, as `gemslide infer`
+writes it: seconds of the writing alone, in wall-clock and processor time (medians of the rounds), and the process's
+peak memory above its memory before. "all" means all formats except DICOM, together. DICOM objects are made from
+attributes of a source of the same size, without reading its file. Prints a JSON line per format and number; the
+committed ones are in benchmarks/results/results_formats.jsonl.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ import numpy as np
 
 from benchmarks.machine import circumstances
 from benchmarks.make_slide import make_slide
-from pipeline.config import InferConfig, IngestConfig, ResultFormat
 from pipeline.export.dicom.kinds import DICOM_KINDS
-from pipeline.inference.results import write_results
+from pipeline.inference.results.files import write_results
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.project import Project
-from pipeline.store.overlays import Predictions
-from pipeline.store.reader import StoreReader
+from pipeline.settings.config import InferConfig, IngestConfig, ResultFormat
+from pipeline.store.layers.overlays import Predictions
+from pipeline.store.reading.reader import StoreReader
 
 SLIDE_ID = "bench"
 ALL = tuple(name for name in get_args(ResultFormat) if name not in DICOM_KINDS)
@@ -55,7 +55,7 @@ def main() -> None:
     if given.one:
         print(json.dumps(measure(store, given.one, given.cells[0])))
         return
-    about = circumstances("benchmarks.results_formats")
+    conditions = circumstances("benchmarks.results_formats")
     for cells in given.cells:
         for name in (*get_args(ResultFormat), "all"):
             runs = [in_a_process(given, name, cells) for _ in range(given.rounds)]
@@ -72,11 +72,11 @@ def main() -> None:
                 "file_mib": round(runs[0]["file_bytes"] / 2**20, 2),
                 "load_1min": round(os.getloadavg()[0], 1),
             }
-            print(json.dumps(line | about), flush=True)
+            print(json.dumps(line | conditions), flush=True)
 
 
 def prepare(folder: Path, side_px: int) -> Path:
-    """The store, made once."""
+    """Make the store once."""
     project = Project(folder / f"formats-{side_px}")
     store = project.store_path(SLIDE_ID)
     if not store.exists():
@@ -96,7 +96,7 @@ def in_a_process(given: argparse.Namespace, name: str, cells: int) -> dict[str, 
 
 
 def made_predictions(reader: StoreReader, cells: int) -> Predictions:
-    """At least so many cells on a square grid, all predicted; islands of the second class on a third of them."""
+    """Predictions of at least this many cells on a square grid, with islands of the second class on a third of them."""
     side = math.isqrt(cells - 1) + 1
     random = np.random.default_rng(0)
     islands = cv2.resize(random.random((24, 24)).astype(np.float32), (side, side), interpolation=cv2.INTER_CUBIC)

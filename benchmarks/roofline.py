@@ -1,9 +1,9 @@
-"""The least time that a device could take for a forward and backward, by what each operation computes and moves.
+"""Minimum time of a forward and backward on a device, from the arithmetic and memory traffic of each operation.
 
-Each operation takes at least as long as its arithmetic at the device's best rate, and as its tensors at the memory's;
-the sum over all operations is what a perfect eager run would take (fused operations could take less). Both rates are
-measured on the device in the same run, with a large matrix product and a large copy. Nothing is run for the count: it
-is made on fake tensors.
+An operation takes at least as long as its arithmetic at the device's best rate, and as its tensors at the memory's
+rate; the sum over all operations is the time of a perfect eager run (fused operations could take less). Both rates are
+measured on the device in the same run, with a large matrix product and a large copy. The operations are counted on fake
+tensors, without running them.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-from training.engine.partition import fake_tensors, without_memory
+from training.engine.partition import fake_tensors, on_device, without_memory
 from training.engine.stage import AUTOCAST, Precision
-from training.optimisation import cross_entropy
+from training.recipe.optimisation import cross_entropy
 
 
 @dataclass(frozen=True)
 class Rates:
-    """What a device does in a second."""
+    """Peak rates of a device, per second."""
 
     flops: float
-    """Floating-point operations (2 per multiply-add) of a matrix product."""
+    """Floating-point operations (2 per multiply-add) in a matrix product."""
     bytes: float
-    """Read and written by a copy."""
+    """Bytes read and written by a copy."""
 
 
 @dataclass
@@ -50,7 +50,7 @@ class Work:
 
 
 def rates_of(device: torch.device, precision: Precision, *, side: int = 8192) -> Rates:
-    """Measured; full fp32, as the engine computes it where it promises bits."""
+    """Measured rates; full fp32, as in the engine's bit-exact mode."""
     dtype = AUTOCAST.get(precision, torch.float32)
     a, b = (torch.randn(side, side, device=device).to(dtype) for _ in range(2))
     multiply_s = _best_s(lambda: a @ b, device)
@@ -60,11 +60,11 @@ def rates_of(device: torch.device, precision: Precision, *, side: int = 8192) ->
 
 
 def count_work(blocks: Sequence[nn.Module], shape: tuple[int, ...], precision: Precision, device: torch.device) -> Work:
-    """Of one micro-batch."""
+    """Count the work of one micro-batch."""
     shells = without_memory(blocks)
     work = Work(parts=[])
     with fake_tensors():
-        network = nn.Sequential(*shells.to_empty(device=device).train())
+        network = nn.Sequential(*on_device(shells, device).train())
         images = torch.empty(shape, device=device)
         labels = torch.zeros(shape[0], dtype=torch.int64, device=device)
         dtype = AUTOCAST.get(precision, torch.float32)
@@ -76,7 +76,7 @@ def count_work(blocks: Sequence[nn.Module], shape: tuple[int, ...], precision: P
 
 
 class _Count(TorchDispatchMode):
-    """Adds up what operations compute, read and write; views and fresh memory cost nothing."""
+    """Counter of the arithmetic, reads and writes of operations; views and allocations are free."""
 
     def __init__(self, work: Work):
         super().__init__()
@@ -101,17 +101,17 @@ def _is_tensor(leaf: Any) -> bool:
 
 
 def _best_s(work: Callable[[], Any], device: torch.device, times: int = 5) -> float:
-    found = []
+    seconds = []
     for _ in range(times):
         synchronize(device)
         start = time.perf_counter()
         work()
         synchronize(device)
-        found.append(time.perf_counter() - start)
-    return min(found)
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)
 
 
 def synchronize(device: torch.device) -> None:
-    """Wait until the device has done what it was given."""
+    """Wait until the device has finished its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)

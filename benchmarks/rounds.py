@@ -1,7 +1,7 @@
-"""Rounds of contenders that meet the same noise, and which of them count.
+"""Rounds of contenders under the same noise, and the choice of those that count.
 
 In a round every contender does its work once. While it computes, its thread's CPU time is compared with the wall clock:
-where they differ, somebody else had the core, and the round does not count.
+where they differ, another process had the core, and the round does not count.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 
 LEAST_SHARE = 0.97
-"""Of the wall clock that a computation must have had a core for."""
+"""Minimum share of wall-clock time for which a computation must have had a core."""
 LEAST_ROUNDS, MOST_ROUNDS, WARM_UP = 9, 45, 2
 BUSY = "machine busy"
 
@@ -29,7 +29,7 @@ class Compute:
     wall_s: float = 0.0
     cpu_s: float = 0.0
     parts: dict[Any, list[float]] = field(default_factory=dict)
-    """Wall seconds of each call, by what was computed."""
+    """Wall seconds of each call, by computation."""
 
     @contextmanager
     def timed(self, key: Any) -> Iterator[None]:
@@ -40,7 +40,7 @@ class Compute:
         self.parts.setdefault(key, []).append(seconds)
 
     def wrap(self, owner: Any, name: str, key: Callable[[Any], Any]) -> None:
-        """Time every call of a method from now on."""
+        """Time every further call of a method."""
         method = getattr(owner, name)
 
         def timed(*args: Any, **kwargs: Any) -> Any:
@@ -50,7 +50,7 @@ class Compute:
         setattr(owner, name, timed)
 
     def take(self) -> Compute:
-        """What was counted so far; counting begins anew."""
+        """Return the counts so far and start counting again."""
         taken = Compute(self.wall_s, self.cpu_s, self.parts)
         self.wall_s, self.cpu_s, self.parts = 0.0, 0.0, {}
         return taken
@@ -72,13 +72,13 @@ def run_rounds(
     most: int = MOST_ROUNDS,
     judged: Sequence[str] = (),
 ) -> list[dict[str, Turn]]:
-    """Good rounds, each contender's turns by name; every rank calls it and keeps the same rounds.
+    """Run rounds; return the good ones, with contenders' turns by name. Every rank calls it and keeps the same rounds.
 
-    The order goes round, so that nobody always follows the same neighbour.
+    The order rotates, so that no contender always follows the same neighbour.
 
     Args:
-        judged: contenders that decide whether a round is good, where others share their core with threads of their
-            own; all of them if left out.
+        judged: contenders that decide whether a round is good, if the others share their core with their own threads;
+            by default all of them.
     """
     names, good = list(contenders), []
     for index in range(WARM_UP + most):
@@ -116,7 +116,7 @@ def _least_of_all(value: float) -> float:
 
 
 def ratio(upper: Sequence[float], lower: Sequence[float], *, least: int = 7) -> float | str:
-    """Median of the ratios of each round; a word where too few rounds counted."""
+    """Median of the ratios of each round; a word if too few rounds counted."""
     if len(upper) < least:
         return BUSY
     return round(statistics.median(a / b for a, b in zip(upper, lower, strict=True)), 3)

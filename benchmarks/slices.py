@@ -1,8 +1,8 @@
-"""Two pieces of work under the same conditions: each in a process of its own, which run in turns of a quarter second.
+"""Two pieces of work under the same conditions, in separate processes that run in turns of a quarter second.
 
-A virtual machine's cores are at times half as fast for seconds on end. Measured one after the other, two pieces of
-work meet different spells; in turns they share each one. A process that has no turn is stopped (SIGSTOP), all its
-threads with it, and its clock stands still.
+A virtual machine's cores are at times half as fast for several seconds. Measured one after the other, two pieces of
+work meet different slow spells; in turns they share them. A process that is not on turn is stopped (SIGSTOP) with all
+its threads, and its clock stands still.
 """
 
 from __future__ import annotations
@@ -24,36 +24,36 @@ _SPAWN = multiprocessing.get_context("spawn")
 
 @dataclass
 class Turns:
-    """What a piece of work knows of its turns."""
+    """Turns of a piece of work, from its own point of view."""
 
     _stopped_s: Synchronized[float]
     _is_over: Synchronized[int]
     _parent: Connection
 
     def now(self) -> float:
-        """Seconds that this process had so far, from some moment on."""
+        """Seconds of this process's turns so far, from an arbitrary origin."""
         return time.perf_counter() - self._stopped_s.value
 
     def ready(self) -> None:
-        """Everything is loaded and warm; waits until the other piece of work is so as well."""
+        """Report that everything is loaded and warm; wait for the other piece of work."""
         self._parent.send("ready")
         self._parent.recv()
 
     @property
     def is_over(self) -> bool:
-        """Whether the first piece of work has ended; the second goes on until then."""
+        """Whether the first piece of work has ended; the second one continues until then."""
         return bool(self._is_over.value)
 
 
 Work = Callable[..., Any]
-"""Called with Turns, then with the arguments; a function of a module. What it returns is sent back."""
+"""Module-level function called with Turns, then with the arguments. Its result is sent back."""
 
 
 def in_turns(first: Work, second: Work, *arguments: Any) -> tuple[Any, Any]:
-    """What two pieces of work give that run in turns until the first has ended.
+    """Run two pieces of work in turns until the first has ended, and return their results.
 
     Args:
-        arguments: of both.
+        arguments: arguments of both.
     """
     processes = [_Process(work, arguments) for work in (first, second)]
     try:
@@ -64,10 +64,10 @@ def in_turns(first: Work, second: Work, *arguments: Any) -> tuple[Any, Any]:
         while not processes[0].connection.poll():
             for process in processes:
                 process.have_a_turn()
-        found = processes[0].connection.recv()
+        first_result = processes[0].connection.recv()
         processes[1].is_over.value = 1
         processes[1].go_on()
-        return found, processes[1].connection.recv()
+        return first_result, processes[1].connection.recv()
     finally:
         for process in processes:
             process.end()

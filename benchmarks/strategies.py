@@ -18,11 +18,11 @@ from training.engine.partition import block_costs
 from training.engine.plan import make_plan
 from training.engine.predict import predict_memory
 from training.engine.recompute import Recompute
-from training.engine.schedule import build_schedule
 from training.engine.simulate import simulate, stage_costs
+from training.engine.strategies import build_schedule
 from training.models.resnet_v2 import resnet_v2_blocks
-from training.optimisation import cross_entropy
-from training.parallel_plan import EmptyBatch
+from training.recipe.optimisation import cross_entropy
+from training.recipe.plan import EmptyBatch
 
 DEPTH, SIDE_PX, RANKS, TILES = 110, 1024, 4, 8
 POLICIES = {"none": Recompute(), "norm": Recompute(rest="norm"), "every 2": Recompute(2)}

@@ -1,12 +1,12 @@
-"""The ledger of studies: what it costs per task, how many it gives out, how long 100,000 slides take to look at.
+"""The ledger of studies: cost per task, tasks per second, and time to view 100,000 slides.
 
     .venv/bin/python -m benchmarks.study [--only WORD …] [--rounds 7]
 
-Stages do nothing here. `overhead`: one worker takes and ends tasks; milliseconds for each, median of rounds, in SQLite
-and in a PostgreSQL of Debian's package, in turns. `throughput`: eight worker processes at once; tasks a second, and how
-many were lost or done twice. `large`: a study of 100,000 slides with a million entries in its log; seconds for what
-`status` and a page of the web app ask, for all tables of a report, and for `verify`. Prints a JSON line per measure;
-the committed ones are in benchmarks/results/study.jsonl, beside those of benchmarks/study_pool.py.
+Stages do nothing here. `overhead`: one worker takes and ends tasks; milliseconds per task, median of rounds, in SQLite
+and in Debian's PostgreSQL, in turns. `throughput`: eight worker processes at once; tasks per second, and the number
+lost or done twice. `large`: a study of 100,000 slides with a million entries in its log; seconds for the queries of
+`status` and a page of the web app, for all tables of a report, and for `verify`. Prints a JSON line per measure; the
+committed ones are in benchmarks/results/study.jsonl, beside those of benchmarks/study_pool.py.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from sqlalchemy import func, select
 
 from benchmarks.large_study import begin, end_all
 from benchmarks.machine import circumstances
-from pipeline.study.chain import Change, append
-from pipeline.study.database import Database
-from pipeline.study.failures import failures_of
-from pipeline.study.leases import Ended, Leases
-from pipeline.study.ledger import Ledger, NewSlide
-from pipeline.study.limits import Limits
-from pipeline.study.owner import this_process
-from pipeline.study.progress import progress_of
+from pipeline.ledger.chain import Change, append
+from pipeline.ledger.database import Database
+from pipeline.ledger.ledger import Ledger, NewSlide
+from pipeline.ledger.tables import audit
+from pipeline.study.outcomes.failures import failures_of
+from pipeline.study.outcomes.progress import progress_of
+from pipeline.study.outcomes.search import SlideSearch, find_slides
+from pipeline.study.proof.verify import verify_log
 from pipeline.study.report.compose import sections_of
 from pipeline.study.report.facts import gather
-from pipeline.study.search import SlideSearch, find_slides
-from pipeline.study.study import Study
-from pipeline.study.tables import audit
-from pipeline.study.verify import verify_log
+from pipeline.study.work.leases import Ended, Leases
+from pipeline.study.work.limits import Limits
+from pipeline.study.work.owner import this_process
+from pipeline.study.work.study import Study
 from tests.postgres import Postgres
 
 STAGES = ("ingest", "qc", "infer")
@@ -93,34 +93,34 @@ def overhead(server: Postgres, folder: Path, rounds: int) -> dict[str, Any]:
     for ledger in ledgers.values():
         ledger.database.close()
     return {
-        f"{kind}, ms per task": {"median": _ms(statistics.median(each)), "all rounds": sorted(map(_ms, each))}
-        for kind, each in seconds.items()
+        f"{kind}, ms per task": {"median": _ms(statistics.median(rounds_s)), "all rounds": sorted(map(_ms, rounds_s))}
+        for kind, rounds_s in seconds.items()
     }
 
 
 def throughput(server: Postgres, folder: Path) -> dict[str, Any]:
-    found = {}
+    rates = {}
     for kind, url in databases(server, folder, "throughput").items():
         with Ledger(Database(url)) as ledger:
             _begin(ledger, "s", SLIDES_FOR_WORKERS)
         with multiprocessing.get_context("spawn").Pool(WORKERS) as pool:
-            pool.map(_nothing, range(4 * WORKERS), chunksize=1)  # all have started before the clock does
+            pool.map(_nothing, range(4 * WORKERS), chunksize=1)  # all have started before the clock
             start = time.perf_counter()
             done = sum(pool.map(_one_worker, [url] * WORKERS, chunksize=1), Counter())
             elapsed = time.perf_counter() - start
         wanted = SLIDES_FOR_WORKERS * len(STAGES)
         twice = sum(count - 1 for count in done.values())
-        found[kind] = {
+        rates[kind] = {
             "tasks per s": round(wanted / elapsed, 1),
             "lost": wanted - len(done),
             "done twice": twice,
             "workers": WORKERS,
         }
-    return found
+    return rates
 
 
 def large(server: Postgres, folder: Path) -> dict[str, Any]:
-    found = {}
+    times = {}
     for kind, url in databases(server, folder, "large").items():
         with Ledger(Database(url)) as ledger:
             start = time.perf_counter()
@@ -129,7 +129,7 @@ def large(server: Postgres, folder: Path) -> dict[str, Any]:
             _fill_log(ledger)
             verify_s = _timed(lambda ledger=ledger: _verified(ledger))
             end_all(ledger, LARGE)
-            found[kind] = {
+            times[kind] = {
                 "begin, s": round(begin_s, 3),
                 "status, s": _timed(lambda ledger=ledger: (progress_of(ledger, "s"), failures_of(ledger, "s"))),
                 **{f"page of slides, {of}, s": _timed(page) for of, page in _pages(ledger).items()},
@@ -138,11 +138,11 @@ def large(server: Postgres, folder: Path) -> dict[str, Any]:
                 "slides": LARGE,
                 "entries": _entries(ledger),
             }
-    return found
+    return times
 
 
 def _pages(ledger: Ledger) -> dict[str, Callable[[], object]]:
-    """What the web app asks for a page of its list: which slides, and how many there are in all."""
+    """Queries of the web app for a page of its list: the slides on it, and their total number."""
     middle = LARGE // 2
     searches = {
         "first": (SlideSearch(), 0),
@@ -157,7 +157,7 @@ def _pages(ledger: Ledger) -> dict[str, Callable[[], object]]:
 
 
 def _tables(study: Study) -> None:
-    """Everything of a report but its page, and the verification of the log that comes first."""
+    """Everything in a report except its page, and the preceding verification of the log."""
     for section in sections_of(gather(study), verified=""):
         for table in section.tables:
             table.as_csv()
@@ -169,7 +169,7 @@ def _begin(ledger: Ledger, study_id: str, slides: int) -> None:
 
 
 def _work_off(ledger: Ledger, study_id: str) -> Counter[tuple[str, str]]:
-    """Take and end every task that there is; how often each was done."""
+    """Take and end all tasks; return how often each was done."""
     leases = Leases(ledger, this_process(), Limits(), actor="worker")
     done: Counter[tuple[str, str]] = Counter()
     lease = leases.take(study_id)

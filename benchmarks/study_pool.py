@@ -1,14 +1,14 @@
-"""What a study's local pool makes of the machine: eight mosaics through all stages, against each slide alone.
+"""Speed-up of a study's local pool over the machine's cores: eight mosaics through all stages, against single slides.
 
     GEMSLIDE_TEST_DATA=… .venv/bin/python -m benchmarks.study_pool [--rounds 3]
 
 The five mosaics of `crc-mosaic` and three of them mirrored are studied with a small network (trained here for one
-epoch; what it predicts does not matter): ingested, checked, predicted. A round does that by `gemslide study run` with
-as many workers as there are cores, then slide by slide, each as a study of its own with one worker on one core. The
-figure is (sum of the single runs ÷ cores) ÷ the pool's time on the clock; every run counts from its start to its end,
-with the imports of its processes. Because single runs pay for their start eight times, the figure is also given with
-the stages' own seconds of the single runs in place of their time on the clock. Prints a JSON line; the committed ones
-are in benchmarks/results/study.jsonl.
+epoch; its predictions do not matter): ingested, checked, predicted. A round runs `gemslide study run` with as many
+workers as there are cores, then slide by slide, each as a separate study with one worker on one core. The figure is
+(sum of the single runs ÷ cores) ÷ the pool's wall-clock time; every run counts from its start to its end, with the
+imports of its processes. Because single runs pay for their start eight times, the figure is also given with the stages'
+own seconds of the single runs in place of their wall-clock time. Prints a JSON line; the committed ones are in
+benchmarks/results/study.jsonl.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ import tifffile
 
 from benchmarks.example_study import trained
 from benchmarks.machine import circumstances
+from pipeline.ledger import Ledger, open_ledger
 from pipeline.project import Project
-from pipeline.study import AboutStudy, Ledger, new_protocol, open_ledger
+from pipeline.study import AboutStudy, new_protocol
 from tests.pipeline.make import halved, write_jpeg_pyramid
 
 SLIDES, MIRRORED = 8, 3
@@ -49,39 +50,41 @@ def main() -> None:
         project = Project(folder / "model")
         model_id = trained(project, data, epochs=1)
         slides = mosaics(folder / "slides", data)
-        found = [one_round(folder, project.models_dir, model_id, slides) for _ in range(rounds)]
+        rounds_done = [one_round(folder, project.models_dir, model_id, slides) for _ in range(rounds)]
     line = {
         "benchmark": "study",
         "measure": "local pool",
         "slides": len(slides),
         "workers": len(os.sched_getaffinity(0)),
-        **{name: round(statistics.median(each[name] for each in found), 3) for name in found[0]},
-        "all rounds": found,
+        **{
+            name: round(statistics.median(round_done[name] for round_done in rounds_done), 3) for name in rounds_done[0]
+        },
+        "all rounds": rounds_done,
     }
     print(json.dumps({**line, **circumstances("benchmarks.study_pool")}))
 
 
 def mosaics(folder: Path, data: Path) -> list[Path]:
-    """The mosaics as they are, and some mirrored."""
+    """The mosaics, and some mirrored copies."""
     folder.mkdir()
-    found = sorted(data.glob("*.tiff"))
-    for source in found[:MIRRORED]:
+    originals = sorted(data.glob("*.tiff"))
+    for source in originals[:MIRRORED]:
         level0 = tifffile.imread(source, key=0)[:, ::-1]
         write_jpeg_pyramid(folder / f"mirrored_{source.name}", halved(level0, 3))
-    slides = [*found, *sorted(folder.glob("*.tiff"))]
+    slides = [*originals, *sorted(folder.glob("*.tiff"))]
     assert len(slides) == SLIDES, slides
     return slides
 
 
 def one_round(folder: Path, models: Path, model_id: str, slides: Sequence[Path]) -> dict[str, float]:
-    """The pool, then each slide alone on one core."""
+    """Run the pool, then each slide alone on one core."""
     cores = sorted(os.sched_getaffinity(0))
     pool_s, _ = run_study(folder / "together", models, model_id, slides, workers=len(cores), cores=cores)
     alone = [
         run_study(folder / "alone", models, model_id, [slide], workers=1, cores=[cores[number % len(cores)]])
         for number, slide in enumerate(slides)
     ]
-    clock_s, stages_s = (sum(each) for each in zip(*alone, strict=True))
+    clock_s, stages_s = (sum(values) for values in zip(*alone, strict=True))
     return {
         "single runs / cores / pool": round(clock_s / len(cores) / pool_s, 3),
         "stages of single runs / cores / pool": round(stages_s / len(cores) / pool_s, 3),
@@ -93,14 +96,14 @@ def one_round(folder: Path, models: Path, model_id: str, slides: Sequence[Path])
 def run_study(
     folder: Path, models: Path, model_id: str, slides: Sequence[Path], *, workers: int, cores: Sequence[int]
 ) -> tuple[float, float]:
-    """Seconds on the clock of a study from its start to its end, and those of its stages."""
+    """Wall-clock seconds of a study from start to end, and seconds of its stages."""
     shutil.rmtree(folder, ignore_errors=True)
     project = Project(folder)
     shutil.copytree(models, project.models_dir)
     manifest = folder / "cohort.csv"
     manifest.write_text("\n".join(["path,slide_id", *(f"{path},{path.stem}" for path in slides)]) + "\n")
-    about = AboutStudy(title="", question="", cohort=str(manifest))
-    protocol = new_protocol(project, "s", about, [model_id])
+    description = AboutStudy(title="", question="How good is it?", cohort=str(manifest))
+    protocol = new_protocol(project, "s", description, [model_id])
     protocol.write_text(protocol.read_text().partition("[infer]")[0] + INFER)
     command = [*PROGRAM, "study", "run", "s", "--workers", str(workers), "--project", str(project.root)]
     start = time.perf_counter()
@@ -119,7 +122,7 @@ def stages_s(ledger: Ledger, slide_ids: Sequence[str]) -> float:
 
 
 def _environment() -> dict[str, str]:
-    """Without what would set the number of threads: the pool does that."""
+    """Environment without settings for the number of threads, which the pool sets."""
     return {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "MKL_"))}
 
 

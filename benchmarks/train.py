@@ -1,17 +1,18 @@
-"""What training costs besides its steps: checkpoints, starting, going on, reading.
+"""Cost of training besides its steps: checkpoints, starting, resuming, reading.
 
     .venv/bin/python -m benchmarks.train [--folder DIR] [--times 5]
 
-On the demonstration's slides and recipe (two ranks), each figure the median of some runs:
+On the demonstration's slides and recipe (two ranks), each figure the median of several runs:
 
-- `checkpoint share`: of the time of training, validation and checkpoints together, with a checkpoint after each epoch.
+- `checkpoint share`: share of checkpoints in the time of training, validation and checkpoints, with one after each
+  epoch.
 - `start`: seconds from `gemslide train` to the end of the first step, less those of an interpreter that imports torch
-  and ends, which takes its turn before each.
-- `resume`: the same of a run that was killed and goes on at a checkpoint.
-- `decoded / needed`: bytes of the chunks that all ranks decode in the first epoch, by those that its tiles take when
-  each is read once. What is decoded twice, or on a rank that does not need it, makes it more than 1.
+  and exits, run before each start.
+- `resume`: the same for a run that was killed and resumes from a checkpoint.
+- `decoded / needed`: bytes of the chunks that all ranks decode in the first epoch, divided by those of its tiles when
+  each is read once. Chunks decoded twice, or on a rank that does not need them, make it more than 1.
 
-Prints JSON lines; the committed ones are in benchmarks/results/train.jsonl. Ten minutes.
+Prints JSON lines; the committed ones are in benchmarks/results/train.jsonl. Takes ten minutes.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ import psutil
 
 from benchmarks.machine import circumstances
 from pipeline.cohort.manifest import load_cohort
-from pipeline.config import IngestConfig
 from pipeline.demo.demo import NUM_RANKS, RECIPE, TILE_SET, TILES
 from pipeline.demo.make_slides import make_demo_cohort
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.project import Project
+from pipeline.settings.config import IngestConfig
 from pipeline.tiles.tile import make_tile_table
-from training.config import RECIPES_DIR
+from training.foundation.recipe_file import RECIPES_DIR
 
 GEMSLIDE = Path(sys.executable).parent / "gemslide"
 POLL_S = 0.005
@@ -65,7 +66,7 @@ def _make_ready(project: Project) -> None:
 
 
 def _recipe(project: Project, more: str = "") -> Path:
-    """The demonstration's, with further tables."""
+    """The demonstration's recipe, with further tables."""
     text = (RECIPES_DIR / RECIPE).read_text() + more
     path = project.root / RECIPE
     path.write_text(text)
@@ -100,7 +101,7 @@ def _import_torch() -> float:
 
 
 def _until_step(project: Project, recipe: Path) -> float:
-    """Seconds until a new checkpoint is there, which the step after its start writes; then all of it is killed."""
+    """Seconds until the first step's checkpoint exists; then the whole run is killed."""
     had = _checkpoints_in(project)
     start = time.perf_counter()
     process = subprocess.Popen(

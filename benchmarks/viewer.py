@@ -1,29 +1,30 @@
-"""The viewer in a real browser on a slide of 100,000 × 100,000 px: how long a pathologist waits.
+"""Waiting times in the viewer, in a real browser on a slide of 100,000 × 100,000 px.
 
     .venv/bin/python -m benchmarks.viewer [--only WORD …] [--folder DIR] [--side-px N] [--moves 40]
 
 The slide is an Aperio-like one of real tissue (`benchmarks/make_slide.py`: 256 px tiles, levels 4, 16 and 64 times
 smaller), with predictions of 1,000 × 1,000 cells.
 
-tile     one tile over HTTP on a kept connection, the first time it is asked for and again, at a level of the scanner's
-         and at one between two, and through nginx; beside it OpenSlide's DeepZoom of the same file behind the same
-         server (tiles of 512 px, too), and TIAToolbox's tile server (256 px) where `benchmarks.others` has installed it
-readers  tiles a second for six clients at once, idle and while the script of the slide's page runs over and over; also
-         through nginx with two tile processes, and beside the same others
+tile     one tile over HTTP on a keep-alive connection, requested for the first time and again, at a scanner's level
+         and at one between two levels, and through nginx; compared with OpenSlide's DeepZoom of the same file behind
+         the same server (also tiles of 512 px), and with TIAToolbox's tile server (256 px) if `benchmarks.others` has
+         installed it
+readers  tiles per second for six clients at once, idle and while the script of the slide's page runs repeatedly; also
+         through nginx with two tile processes, and compared with the same others
 memory   of an app while slides are switched: a page's script, thumbnail, overlay and two fields of tiles each time
-field    from the key that leads to the next field of view until it is drawn whole, in Chromium at 1920 × 1080 with the
-         2-d canvas that a machine without GPU gets, at 40x, 20x, 10x and 5x
-switch   from a click in the worklist to the first whole picture
-page     from an empty browser to a picture that can be moved
+field    from the key press for the next field of view until it is fully drawn, in Chromium at 1920 × 1080 with the
+         2-d canvas of a machine without GPU, at 40x, 20x, 10x and 5x
+switch   from a click in the worklist to the first complete image
+page     from an empty browser to an image that can be moved
 repaint  from a threshold to the coloured overlay
 worklist of 100,000 slides: from an empty browser to the first row, while slides are still being read and after; another
-         page, a filter typed, a heading that sorts, the gallery
-pan      frames a second while the slide glides under its overlay
-annotations   a slide with 100,000 outlines: from the first question about them until all that is seen of them is drawn,
-         asked for the first time since the app began and again; frames a second while it glides under them
+         page, a typed filter, sorting by a heading, the gallery
+pan      frames per second while the slide pans under its overlay
+annotations   a slide with 100,000 outlines: from the first request until all visible ones are drawn, for the first time
+         since the app started and again; frames per second while the slide pans under them
 
 Milliseconds are medians and 95th percentiles. Prints a JSON line for each; `busy` is the share of the machine's cores
-that others had meanwhile: above 0.1, the figures are worth little. The committed lines are in
+used by other processes: above 0.1, the figures are worth little. The committed lines are in
 benchmarks/results/viewer.jsonl.
 """
 
@@ -104,8 +105,8 @@ def main() -> None:
             for name, measure in measures.items():
                 if not options.only or any(word in name for word in options.only):
                     with others() as busy:
-                        found = measure(app, project, options.moves)
-                    line = {"benchmark": "viewer", "measure": name, "side_px": options.side_px, **found, **busy}
+                        results = measure(app, project, options.moves)
+                    line = {"benchmark": "viewer", "measure": name, "side_px": options.side_px, **results, **busy}
                     print(json.dumps({**line, **circumstances("benchmarks.viewer")}), flush=True)
 
 
@@ -131,8 +132,8 @@ def _opened(app: StartedApp, query: str = "slide=slide") -> Iterator[Page]:
 
 
 def field(app: StartedApp, project: Project, moves: int) -> dict[str, Any]:
-    """Forwards along a row of fields that nobody has seen, at each magnification."""
-    found = {}
+    """Measure steps along a row of unseen fields of view, at each magnification."""
+    times_by_name = {}
     for key, name in (("6", "40x"), ("5", "20x"), ("4", "10x"), ("3", "5x")):
         with _opened(app) as page:
             page.evaluate(SETTLED, {"key": key})
@@ -141,13 +142,13 @@ def field(app: StartedApp, project: Project, moves: int) -> dict[str, Any]:
             times = []
             for turn in turns:
                 times.append(page.evaluate(SETTLED, {"key": turn, "shiftKey": True}))
-                page.wait_for_timeout(400)  # one looks at a field before going on
-            found[name] = milliseconds(times)
-    return found
+                page.wait_for_timeout(400)  # a viewer looks at a field before moving on
+            times_by_name[name] = milliseconds(times)
+    return times_by_name
 
 
 def switch(app: StartedApp, project: Project, moves: int) -> dict[str, Any]:
-    """By the link of another slide, within the app, as from the worklist."""
+    """Measure a switch by the link of another slide within the app, as from the worklist."""
     with _page() as (_, page):
         times = []
         for index in range(max(6, moves // 4)):
@@ -165,7 +166,7 @@ def switch(app: StartedApp, project: Project, moves: int) -> dict[str, Any]:
 
 
 def first_page(app: StartedApp, project: Project, moves: int) -> dict[str, Any]:
-    """A browser that has never been here."""
+    """Measure the first page in a browser without a cache."""
     times = []
     for _ in range(max(5, moves // 8)):
         with _page() as (_, page):
@@ -178,7 +179,7 @@ def first_page(app: StartedApp, project: Project, moves: int) -> dict[str, Any]:
 
 
 def repaint(app: StartedApp, project: Project, moves: int) -> dict[str, Any]:
-    """The threshold of an overlay of a million cells."""
+    """Measure a change of the threshold of an overlay of a million cells."""
     with _opened(app) as page:
         wait_for(page, "window.__gemslide.hasOverlay()")
         times = [page.evaluate(REPAINT, str(round(0.2 + 0.6 * (i % 7) / 7, 2))) for i in range(moves)]
@@ -186,7 +187,7 @@ def repaint(app: StartedApp, project: Project, moves: int) -> dict[str, Any]:
 
 
 def pan(app: StartedApp, project: Project, moves: int) -> dict[str, Any]:
-    """Frames of the browser, whose most are 60 a second."""
+    """Measure frames of the browser, at most 60 per second."""
     with _opened(app) as page:
         page.evaluate(SETTLED, {"key": "5"})
         page.wait_for_timeout(2000)
@@ -202,7 +203,7 @@ FIRST_PAINT = """async () => {
 
 
 def annotations(app: StartedApp, project: Project, moves: int) -> dict[str, Any]:
-    """The app that is running has not read them yet, if nobody has looked at that slide."""
+    """Measure annotations, which the running app has not read before the slide is first viewed."""
     query = f"slide={annotated(project)}"
     paints = []
     for _ in range(max(3, moves // 8)):
@@ -210,14 +211,14 @@ def annotations(app: StartedApp, project: Project, moves: int) -> dict[str, Any]
             page.goto(f"{app.url}/?{query}")
             page.wait_for_selector(".gemslide-viewer")
             paints.append(page.evaluate(FIRST_PAINT))
-    found: dict[str, Any] = {"first_ms": round(paints[0]), "again": milliseconds(paints[1:])}
+    figures: dict[str, Any] = {"first_ms": round(paints[0]), "again": milliseconds(paints[1:])}
     with _opened(app, query) as page:
         count = page.evaluate("window.__gemslide.annotations.total()")
         for key, name in (("0", "whole"), ("2", "2.5x"), ("4", "10x"), ("6", "40x")):
             page.evaluate(SETTLED, {"key": key})
             page.wait_for_timeout(2000)
-            found[f"frames_per_s, {name}"] = round(statistics.median(page.evaluate(PAN, 4) for _ in range(3)), 1)
-    return {"annotations": count, **found}
+            figures[f"frames_per_s, {name}"] = round(statistics.median(page.evaluate(PAN, 4) for _ in range(3)), 1)
+    return {"annotations": count, **figures}
 
 
 if __name__ == "__main__":

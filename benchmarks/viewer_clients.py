@@ -1,4 +1,4 @@
-"""Who asks the viewer's server: readers on kept connections, and pages whose scripts run one after the other."""
+"""Clients of the viewer's server: readers on keep-alive connections, and pages whose scripts run in succession."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ READERS = 6
 
 @dataclass(frozen=True)
 class Level:
-    """A level as a server offers it: how many tiles it has, and their links with {column} and {row}."""
+    """A level as a server offers it: its number of tiles, and their links with {column} and {row}."""
 
     url: str
     link: str
@@ -38,17 +38,17 @@ class Level:
 
 
 class KeptConnection:
-    """A connection that is kept, with next to no time spent on this side."""
+    """A keep-alive connection with almost no time spent on the client."""
 
     def __init__(self, url: str) -> None:
         place = urlsplit(url)
         self._connection = http.client.HTTPConnection(place.hostname or "", place.port)
 
     def milliseconds(self, link: str) -> float:
-        """From the request to the last byte.
+        """Milliseconds from the request to the last byte.
 
         Raises:
-            RuntimeError: another answer than 200.
+            RuntimeError: the status is not 200.
         """
         start_s = time.perf_counter()
         self._connection.request("GET", link)
@@ -66,14 +66,14 @@ def milliseconds(times_ms: Sequence[float]) -> dict[str, float]:
 
 
 def first_and_again(levels: dict[str, Level], count: int, seed: int) -> dict[str, dict[str, Any]]:
-    """Each server's time for a tile that is asked for the first time and the second; the servers take turns."""
+    """Time per server for the first and second request of a tile; the servers take turns."""
     connections = {who: KeptConnection(level.url) for who, level in levels.items()}
     links = {who: level.links(count, seed) for who, level in levels.items()}
     times: dict[str, tuple[list[float], list[float]]] = {who: ([], []) for who in levels}
     for index in range(count):
         for who, connection in connections.items():
-            for each in times[who]:
-                each.append(connection.milliseconds(links[who][index]))
+            for times_ms in times[who]:
+                times_ms.append(connection.milliseconds(links[who][index]))
     return {
         who: {"first": milliseconds(first), **{f"again_{key}": value for key, value in milliseconds(again).items()}}
         for who, (first, again) in times.items()
@@ -81,22 +81,22 @@ def first_and_again(levels: dict[str, Level], count: int, seed: int) -> dict[str
 
 
 def six_readers(level: Level, seconds: float, seed: int) -> dict[str, float]:
-    """Tiles a second that six readers get who look at other places each, and how long one takes.
+    """Tiles per second for six readers at different positions, and milliseconds per tile.
 
     Args:
-        seed: another one, other tiles.
+        seed: chooses the tiles.
     """
-    here, there = multiprocessing.get_context("fork").Pipe()
-    process = multiprocessing.get_context("fork").Process(target=_read, args=(level, seconds, seed, there))
+    here, sending_end = multiprocessing.get_context("fork").Pipe()
+    process = multiprocessing.get_context("fork").Process(target=_read, args=(level, seconds, seed, sending_end))
     process.start()
-    there.close()  # a reader that fails ends the process, and this end is told
+    sending_end.close()  # a reader that fails ends the process, which this end notices
     times_ms: list[float] = here.recv()
     process.join()
     return {"tiles_per_s": round(len(times_ms) / seconds), **milliseconds(times_ms)}
 
 
 def _read(level: Level, seconds: float, seed: int, result: Connection) -> None:
-    """In a process of its own: the lock of the one that measures is not theirs."""
+    """Read in a separate process, which does not share the measuring process's lock."""
     times_ms: list[list[float]] = [[] for _ in range(READERS)]
     ends_s = time.perf_counter() + seconds
 
@@ -110,12 +110,12 @@ def _read(level: Level, seconds: float, seed: int, result: Connection) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    result.send([each for of_one in times_ms for each in of_one])
+    result.send([time_ms for of_one in times_ms for time_ms in of_one])
 
 
 @dataclass
 class OpenPage:
-    """A page of the app without a browser: its script runs here as it would behind one."""
+    """A page of the app without a browser: its script runs here as it would behind a browser."""
 
     connection: ClientConnection
     runs: int = field(default=0)
@@ -124,9 +124,9 @@ class OpenPage:
         """Run the script once, from its start to its end."""
         self.connection.send(_rerun(query))
         while True:
-            said = self.connection.recv()
+            content = self.connection.recv()
             message = ForwardMsg()
-            message.ParseFromString(said if isinstance(said, bytes) else said.encode())
+            message.ParseFromString(content if isinstance(content, bytes) else content.encode())
             if message.WhichOneof("type") == "script_finished":
                 self.runs += 1
                 return
@@ -141,14 +141,14 @@ def _rerun(query: str) -> bytes:
 
 @contextmanager
 def open_page(url: str) -> Iterator[OpenPage]:
-    """A page of the app at `url`."""
+    """Open a page of the app at `url`."""
     with connect(f"ws{url[4:]}/_stcore/stream", origin=url, subprotocols=["streamlit"], max_size=None) as connection:  # type: ignore[arg-type]
         yield OpenPage(connection)
 
 
 @contextmanager
 def scripts_running(url: str, query: str) -> Iterator[Callable[[], int]]:
-    """A page whose script begins again as soon as it has ended; gives how often it has run."""
+    """Run a page's script again as soon as it has ended; yield a function that returns the number of runs."""
     stop = threading.Event()
     with open_page(url) as page:
         page.run(query)

@@ -1,24 +1,24 @@
-"""napari on a slide of 100,000 × 100,000 px, as `gemslide view` opens it: how long a pathologist waits.
+"""Waiting times in napari, on a slide of 100,000 × 100,000 px as opened by `gemslide view`.
 
     xvfb-run -a -s "-screen 0 1920x1080x24" .venv/bin/python -m benchmarks.viewer_napari [--folder DIR] [--side-px N]
         [--moves 200]
 
-The slide is that of `benchmarks/viewer.py`, with predictions of 1,000 × 1,000 cells. Under xvfb, a processor draws
-(llvmpipe), as on a machine without GPU: half of a frame's time and more is its drawing, which grows with the window.
+The slide is that of `benchmarks/viewer.py`, with predictions of 1,000 × 1,000 cells. Under xvfb, the CPU draws
+(llvmpipe), as on a machine without GPU: at least half of a frame's time is drawing, which grows with the window.
 
-open       from opening the store to the first frame drawn; `import_s`: of the libraries before, which a program that
-           is open already does not load again
-pan        a frame of level 0 (40x), moved by 48 px each time, with the prediction over it, until it is drawn; in a
-           window of 1920 × 1080 px, and in one of 1400 × 900 px
+open       from opening the store to the first frame drawn; `import_s`: loading of the libraries before that, which a
+           running program does not repeat
+pan        until a frame of level 0 (40x), moved by 48 px each time, is drawn with the prediction over it; in a window
+           of 1920 × 1080 px, and in one of 1400 × 900 px
 colours    the same with an ICC profile applied
 threshold  from a threshold to the frame in its colours
 as_scanned from the switch to the frame in the scanner's colours
 
-`ours_ms` is the time of a frame that the main thread spends on the processor, drawing in other threads left out.
+`ours_ms` is the processor time of the main thread per frame, without drawing in other threads.
 
-Milliseconds are medians and 95th percentiles. Each measure is a process of its own. Prints a JSON line for each; `busy`
-is the share of the machine's cores that others had meanwhile: above 0.1, the figures are worth little. The committed
-lines are in benchmarks/results/viewer.jsonl.
+Milliseconds are medians and 95th percentiles. Each measure runs in a separate process. Prints a JSON line for each;
+`busy` is the share of the machine's cores used by other processes: above 0.1, the figures are worth little. The
+committed lines are in benchmarks/results/viewer.jsonl.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from pipeline.project import Project
 
 STEP_PX, FORTY_TIMES = 48, 4.0
 LARGE_PX, SMALL_PX = (1920, 1080), (1400, 900)
-"""A window on a screen of its own, and on a laptop."""
+"""Window sizes for a separate screen and for a laptop."""
 
 
 class Opened:
-    """A window that has been drawn, and how long that took."""
+    """A drawn window, and the time it took."""
 
     def __init__(self, store: Path, window_px: tuple[int, int] = LARGE_PX) -> None:
         start = time.perf_counter()
@@ -84,18 +84,18 @@ class Opened:
         return 1000 * (time.perf_counter() - start)
 
     def settle(self) -> None:
-        """Until the rings are there, too."""
+        """Wait until the rings are drawn, too."""
         ends = time.perf_counter() + 2
         while time.perf_counter() < ends:
             self.app.processEvents()
             time.sleep(0.01)
 
     def move_to(self, moves: int) -> None:
-        self.viewer.camera.center = (10_000 + 6 * moves / 4, 10_000 + moves * STEP_PX / FORTY_TIMES)
+        self.viewer.scene.camera.center = (10_000 + 6 * moves / 4, 10_000 + moves * STEP_PX / FORTY_TIMES)
 
 
 def _load_late_libraries() -> None:
-    """What napari loads when a window is opened, as `import_s` counts it."""
+    """Load the modules that napari loads when it opens a window, as counted in `import_s`."""
     from napari.utils.transforms._units import get_units_from_name
 
     get_units_from_name("micrometer")
@@ -108,7 +108,7 @@ def open_(store: Path, moves: int) -> dict[str, Any]:
 
 def pan(store: Path, moves: int, window_px: tuple[int, int] = LARGE_PX) -> dict[str, Any]:
     opened = Opened(store, window_px)
-    opened.viewer.camera.zoom = FORTY_TIMES
+    opened.viewer.scene.camera.zoom = FORTY_TIMES
     opened.until_drawn(lambda: opened.move_to(0), frames=2)
     start = time.thread_time()
     times = [opened.until_drawn(lambda i=i: opened.move_to(i)) for i in range(1, moves)]
@@ -130,7 +130,7 @@ def threshold(store: Path, moves: int) -> dict[str, Any]:
 
 def as_scanned(store: Path, moves: int) -> dict[str, Any]:
     opened = Opened(store)
-    opened.viewer.camera.zoom = FORTY_TIMES
+    opened.viewer.scene.camera.zoom = FORTY_TIMES
     opened.until_drawn(lambda: opened.move_to(0), frames=2)
     times = []
     for i in range(max(6, moves // 20)):
@@ -178,12 +178,12 @@ def main() -> None:
                     arguments = ["--moves", str(options.moves), "--measure", name, str(store)]
                     done = subprocess.run([*command, *arguments], stdout=subprocess.PIPE, check=True)
                 line = {"benchmark": "viewer", "measure": f"napari {name}", "side_px": options.side_px}
-                found = json.loads(done.stdout.splitlines()[-1])
-                print(json.dumps({**line, **found, **busy, **circumstances("benchmarks.viewer_napari")}), flush=True)
+                results = json.loads(done.stdout.splitlines()[-1])
+                print(json.dumps({**line, **results, **busy, **circumstances("benchmarks.viewer_napari")}), flush=True)
 
 
 def profiled(project: Project) -> Path:
-    """The second slide, with sRGB's own profile as its scanner's: as much work as any of its kind."""
+    """Second slide, with sRGB's profile as its scanner's: as much work as any profile of its kind."""
     store = project.store_path("profiled")
     if not store.exists():
         shutil.copytree(project.store_path("other"), store, copy_function=os.link)
@@ -194,7 +194,7 @@ def profiled(project: Project) -> Path:
             "slide_id": store.name.split(".")[0],
             "icc": base64.b64encode(profile).decode(),
         }
-        root.unlink()  # it is the other's, too
+        root.unlink()  # the other slide shares it
         root.write_text(json.dumps(content))
     return store
 

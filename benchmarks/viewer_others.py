@@ -29,13 +29,13 @@ ZOOMIFY_TILE_PX = 256
 
 @dataclass(frozen=True)
 class DeepZoomServer:
-    """Tiles of 512 px."""
+    """DeepZoom server with tiles of 512 px."""
 
     url: str
     slide: DeepZoomGenerator
 
     def level(self, index: int) -> Level:
-        """A level, the finest first; those of its tiles that are whole."""
+        """A level, counted from the finest, with its complete tiles."""
         level = self.slide.level_count - 1 - index
         width_px, height_px = self.slide.level_dimensions[level]
         link = f"/{level}/{{column}}_{{row}}.jpg"
@@ -44,14 +44,14 @@ class DeepZoomServer:
 
 @dataclass(frozen=True)
 class ZoomifyServer:
-    """TIAToolbox's, with tiles of 256 px as its own page asks for them."""
+    """TIAToolbox's server, with tiles of 256 px as its own page requests them."""
 
     url: str
     levels: int
     size_wh_px0: tuple[int, int]
 
     def level(self, index: int) -> Level:
-        """As of `DeepZoomServer`."""
+        """A level, as in `DeepZoomServer`."""
         link = f"/tileserver/layer/slide/default/zoomify/TileGroup0/{self.levels - 1 - index}-{{column}}-{{row}}@1x.jpg"
         columns, rows = (side_px // 2**index // ZOOMIFY_TILE_PX for side_px in self.size_wh_px0)
         return Level(self.url, link, columns, rows)
@@ -59,7 +59,7 @@ class ZoomifyServer:
 
 @contextmanager
 def zoomify_server(path: Path) -> Iterator[ZoomifyServer | str]:
-    """Serve the file with TIAToolbox; a reason where it cannot."""
+    """Serve the file with TIAToolbox; a reason if it cannot."""
     with tile_server(path) as served:
         if isinstance(served, str):
             yield served
@@ -69,7 +69,7 @@ def zoomify_server(path: Path) -> Iterator[ZoomifyServer | str]:
 
 @contextmanager
 def deepzoom_server(path: Path) -> Iterator[DeepZoomServer]:
-    """Serve the file from a process of its own; tiles of 512 px without overlap, JPEG of quality 85."""
+    """Serve the file from a separate process; tiles of 512 px without overlap, JPEG of quality 85."""
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.bind(("127.0.0.1", 0))
     listening.listen()

@@ -1,4 +1,4 @@
-"""Where the viewer is measured: a project with a large slide twice, and what others did with the machine meanwhile."""
+"""Setting of the viewer's benchmarks: a project with a large slide twice, and the load from other processes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from shapely.geometry import Polygon
 
 from benchmarks.make_slide import make_slide
 from pipeline.annotations import AnnotationFile, AnnotationObject
-from pipeline.config import IngestConfig
 from pipeline.ingest import IngestRequest, ingest_slide
+from pipeline.ledger import open_ledger
 from pipeline.project import Project, slide_id_of
 from pipeline.review import annotations_of, import_file
+from pipeline.settings.config import IngestConfig
 from pipeline.store import Predictions, StoreReader
-from pipeline.store.overlays import write_predictions
-from pipeline.study import open_ledger
+from pipeline.store.layers.overlays import write_predictions
 
 CELLS = 1_000
 MODEL_ID = "bench-00000000"
@@ -39,30 +39,30 @@ def folder_for(kept: Path | None) -> Iterator[Path]:
 
 @contextmanager
 def others() -> Iterator[dict[str, float]]:
-    """What share of the machine's cores processes had that are not this one's, and other machines of the same host."""
-    found: dict[str, float] = {}
+    """Measure the share of the machine's cores used by other processes, and by other machines on the same host."""
+    load: dict[str, float] = {}
     start, stolen_before = time.perf_counter(), _stolen_s()
     known = {pid: seconds for (pid, _), seconds in _seconds_of_others().items()}
-    yield found
+    yield load
     seconds = time.perf_counter() - start
-    # New and nobody's child is what a browser leaves behind.
+    # New orphan processes are left behind by the browser.
     after = {pid: now for (pid, parent), now in _seconds_of_others().items() if parent != 1 or pid in known}
     foreign = sum(now - known.get(pid, 0.0) for pid, now in after.items())
     foreign += _stolen_s() - stolen_before
-    found["busy"] = round(max(0.0, foreign / seconds / (psutil.cpu_count() or 1)), 2)
+    load["busy"] = round(max(0.0, foreign / seconds / (psutil.cpu_count() or 1)), 2)
 
 
 def _seconds_of_others() -> dict[tuple[int, int], float]:
-    """Processor time of each process that is not ours (its number and its parent's)."""
+    """Processor time of each foreign process, by its pid and its parent's."""
     me = psutil.Process()
     ours = {me.pid, *(child.pid for child in me.children(recursive=True))}
-    found = {}
-    for each in psutil.process_iter():
+    seconds = {}
+    for process in psutil.process_iter():
         with suppress(psutil.NoSuchProcess):
-            if each.pid not in ours:
-                times = each.cpu_times()
-                found[each.pid, each.ppid()] = times.user + times.system
-    return found
+            if process.pid not in ours:
+                times = process.cpu_times()
+                seconds[process.pid, process.ppid()] = times.user + times.system
+    return seconds
 
 
 def _stolen_s() -> float:
@@ -70,7 +70,7 @@ def _stolen_s() -> float:
 
 
 def made(folder: Path, side_px: int) -> Project:
-    """A project of two such slides; the second one's store is the first one's, under another name."""
+    """Project of two such slides; the second one's store is the first one's, under another name."""
     project, source = Project(folder / "project"), folder / "slide.svs"
     if project.store_path("slide").exists():
         return project
@@ -87,7 +87,7 @@ def made(folder: Path, side_px: int) -> Project:
 
 
 def linked_slide(store: Path, other: Path) -> None:
-    """The same slide under another name, without more room on disk; nothing where it is there."""
+    """Add the same slide under another name without using more disk space; does nothing if it exists."""
     if other.exists():
         return
     shutil.copytree(store, other, copy_function=_linked)
@@ -98,7 +98,7 @@ def linked_slide(store: Path, other: Path) -> None:
 
 
 def annotated(project: Project, *, count: int = 100_000) -> str:
-    """The same slide once more, with outlines of 16 corners of four classes all over it. Returns its name."""
+    """Add the same slide once more, covered with outlines of 16 corners in four classes. Return its name."""
     name = "annotated"
     store = project.store_path(name)
     linked_slide(project.store_path("slide"), store)

@@ -1,4 +1,4 @@
-"""Tiles over HTTP: how long one takes, how many six readers get, and how much memory the app has after many slides."""
+"""Tiles over HTTP: time per tile, throughput for six readers, and the app's memory after many slides."""
 
 from __future__ import annotations
 
@@ -24,42 +24,42 @@ OWN, BETWEEN = 0, 1
 TILE_PROCESSES = 2
 SLIDES, SWITCHES, FIELD = 100, 1_000, 12
 SETTLED_AFTER = 200
-"""Switches: by then what is kept is full, and every slide was open."""
+"""Number of switches by which caches are full and every slide has been open."""
 
 
 def tile(app: StartedApp, project: Project, moves: int) -> dict[str, Any]:
-    """Tiles anywhere, in turns with those of the others."""
-    found: dict[str, Any] = {}
+    """Measure tiles at random positions, in turns with those of other servers."""
+    results: dict[str, Any] = {}
     with _behind_nginx(app, project) as through, _others(project) as (servers, missing):
         for name, index in (("own level", OWN), ("between two levels", BETWEEN)):
             levels = {"gemslide": _level(app.url, project, index)}
             if through is not None:
                 levels["gemslide through nginx"] = _level(through, project, index)
             levels |= {who: server.level(index) for who, server in servers.items()}
-            found[name] = first_and_again(levels, 10 * moves, index)
-    return {**found, **missing}
+            results[name] = first_and_again(levels, 10 * moves, index)
+    return {**results, **missing}
 
 
 def readers(app: StartedApp, project: Project, moves: int) -> dict[str, Any]:
-    """Tiles that nobody has asked for before, with gemslide at both kinds of level."""
+    """Measure tiles that were not requested before; for gemslide at both kinds of level."""
     seconds, seeds = max(5.0, moves / 4), count(1)
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     with _behind_nginx(app, project) as through, _others(project) as (servers, missing):
         for name, index in (("own level", OWN), ("between two levels", BETWEEN)):
             urls = {"gemslide": app.url, "gemslide through nginx": through}
             ours = {who: _level(url, project, index) for who, url in urls.items() if url is not None}
             idle = {who: six_readers(level, seconds, next(seeds)) for who, level in ours.items()}
-            idle |= {who: six_readers(each.level(index), seconds, next(seeds)) for who, each in servers.items()}
+            idle |= {who: six_readers(server.level(index), seconds, next(seeds)) for who, server in servers.items()}
             with scripts_running(app.url, "slide=slide") as runs:
                 before = runs()
                 busy = {who: six_readers(level, seconds, next(seeds)) for who, level in ours.items()}
                 per_s = (runs() - before) / (seconds * len(ours))
-            found[name] = {"idle app": idle, "while a page's script runs": {**busy, "scripts_per_s": round(per_s, 1)}}
-    return {**found, **missing}
+            results[name] = {"idle app": idle, "while a page's script runs": {**busy, "scripts_per_s": round(per_s, 1)}}
+    return {**results, **missing}
 
 
 def memory(_: StartedApp, project: Project, moves: int) -> dict[str, Any]:
-    """What a server of its own does at a switch; slides take turns, more of them than it keeps open."""
+    """Measure memory of a separate server after many switches among more slides than it keeps open."""
     folder = project.root.parent / "switched"
     many = Project(folder / "project")
     names = [f"slide-{index:03}" for index in range(SLIDES)]
@@ -104,13 +104,13 @@ def _behind_nginx(app: StartedApp, project: Project) -> Iterator[str | None]:
             stack.enter_context(started_app(project.root, folder / f"tiles-{index}.log", command=command))
             for index in range(TILE_PROCESSES)
         ]
-        ports = [each.port for each in processes]
+        ports = [process.port for process in processes]
         yield stack.enter_context(started_nginx(folder, listening, app.port, ports, says_who_asks=False)).url
 
 
 @contextmanager
 def _others(project: Project) -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
-    """Servers of others by name, and why one is missing."""
+    """Servers of other projects by name, or the reason why one is missing."""
     source: Path = project.root.parent / "slide.svs"
     with deepzoom_server(source) as deepzoom, zoomify_server(source) as zoomify:
         if isinstance(zoomify, str):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SLIDES = 100_000
 LINKS_PER_FILE = 30_000
-"""File systems allow 65,000 (ext4)."""
+"""Hard links per file; file systems allow 65,000 (ext4)."""
 READ_S = 3_000
 SCREEN = {"width": 1920, "height": 1080}
 _WATCH = """new MutationObserver((_, observer) => {
@@ -35,7 +35,7 @@ _FIRST_ROW_MS = """() => new Promise((done) => {
 
 
 def worklist(_: StartedApp, project: Project, moves: int) -> dict[str, Any]:
-    """First look in an empty browser while slides are still being read, then all else when they are."""
+    """Measure the first view in an empty browser while slides are still being read, and the rest afterwards."""
     from playwright.sync_api import sync_playwright
 
     root = made_worklist(project.root.parent / "worklist", SLIDES)
@@ -55,7 +55,7 @@ def worklist(_: StartedApp, project: Project, moves: int) -> dict[str, Any]:
                 times["another look"].append(_opened(fresh, f"{app.url}/?page={index + 2}"))
                 _look_around(fresh, app.url, index, times)
         browser.close()
-    measured = {name: milliseconds(each) for name, each in times.items()}
+    measured = {name: milliseconds(times_ms) for name, times_ms in times.items()}
     return {"slides": SLIDES, "while_read_ms": round(while_read_ms), "read_s": round(read_s), **measured}
 
 
@@ -85,14 +85,14 @@ def _watched(context: BrowserContext) -> Page:
 
 
 def _opened(page: Page, url: str) -> float:
-    """Milliseconds from the browser's leaving for an address until a frame with the first row, by the page's clock."""
+    """Milliseconds from the start of navigation until a frame with the first row, by the page's clock."""
     page.goto(url)
     return float(page.evaluate(_FIRST_ROW_MS))
 
 
 def made_worklist(root: Path, count: int) -> Path:
-    """A project of `count` small slides, every tenth with predictions. Only what a list reads is in their stores; of
-    the first few also the pixels of a thumbnail."""
+    """Project of `count` small slides, every tenth with predictions. Their stores have only the parts a list reads;
+    the first few also have the pixels of a thumbnail."""
     if (root / "made").exists():
         return root
     shutil.rmtree(root, ignore_errors=True)
@@ -127,7 +127,7 @@ _LISTED = [
     Path(part, "zarr.json")
     for part in ("", "0", "0/0", "0/1", "0/labels/tissue", "predictions", f"predictions/{MODEL_ID}")
 ]
-"""What a list reads of a store."""
+"""Files of a store that a list reads."""
 
 
 def _name(index: int) -> str:

@@ -1,1 +1,1 @@
-"""What people look at: the web viewer and the napari plug-in. No image arithmetic, no torch."""
+"""The web viewer and the napari plug-in, which people look at. No image arithmetic, no torch."""

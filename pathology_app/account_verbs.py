@@ -1,4 +1,4 @@
-"""What `gemslide account …` does to the file of accounts."""
+"""Work of `gemslide account …` on the file of accounts."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 
 import typer
 
-from pathology_app.access.account_file import Account, AccountError, account_path, changing_accounts, read_accounts
-from pathology_app.access.passwords import MAX_LENGTH, hash_password
-from pathology_app.commands import plain_errors
-from pipeline.errors import BadRecipeError
+from pathology_app.people.account_file import Account, AccountError, account_path, changing_accounts, read_accounts
+from pathology_app.people.passwords import MAX_LENGTH, hash_password
+from pathology_app.serving.command_errors import plain_errors
 from pipeline.project import open_project
+from training.foundation.errors import BadRecipeError
 from training.foundation.settings import parse_section
 
 

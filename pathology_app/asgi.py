@@ -15,17 +15,19 @@ from starlette.routing import BaseRoute, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 from streamlit import config
 
-from pathology_app.access.environment import SCRIPT, access_by_environment
 from pathology_app.access.guard import Access, Guard
 from pathology_app.access.sign_in_routes import sign_in_routes
 from pathology_app.annotating.routes import annotation_routes
-from pathology_app.interpreter import share_with_tiles
-from pathology_app.jobs.offers import check_slide_folders
-from pathology_app.log_routes import log_routes
-from pathology_app.slide_index.index import close_slide_indexes, current_index
-from pathology_app.streamlit_files import streamlit_file_routes
-from pathology_app.study_ledger import close_study_ledgers, current_study_ledger
-from pathology_app.tiles.cache import current_cache
+from pathology_app.app_pages.log.routes import log_routes
+from pathology_app.project.ledger import close_study_ledgers, current_study_ledger
+from pathology_app.project.served import served_project
+from pathology_app.routes.declared import only_declared, openings_of
+from pathology_app.serving.environment import SCRIPT, access_by_environment
+from pathology_app.serving.installation import check_installation, confine
+from pathology_app.serving.interpreter import share_with_tiles
+from pathology_app.serving.streamlit_files import streamlit_file_routes
+from pathology_app.slides.cache import current_cache
+from pathology_app.slides.index.index import close_slide_indexes, current_index
 from pathology_app.tiles.exports import export_routes
 from pathology_app.tiles.review_routes import review_routes
 from pathology_app.tiles.routes import viewer_routes
@@ -51,7 +53,7 @@ OPTIONS = {
     "theme.dark.secondaryBackgroundColor": "#1d212b",
     "theme.dark.textColor": "#eceef4",
 }
-"""How Streamlit runs here. Its variables in the environment count only under `streamlit run`."""
+"""Options of Streamlit here. Its variables in the environment count only under `streamlit run`."""
 
 
 def create_app(access: Access | None = None) -> ASGIApp:
@@ -67,8 +69,9 @@ def create_app(access: Access | None = None) -> ASGIApp:
             provider's file, cannot be used.
     """
     if access is None:
-        check_slide_folders()
+        check_installation(served_project())
         access = access_by_environment()
+        confine(served_project())
     provider = access.sign_in.provider
     for name, value in OPTIONS.items():
         config.set_option(name, value)
@@ -78,10 +81,15 @@ def create_app(access: Access | None = None) -> ASGIApp:
     # Never the secrets of the folder that the app happens to be started in.
     secrets = {"auth": {}} if provider is None else provider.secrets()
     pages = st.App(SCRIPT, lifespan=_lifespan_of(access), secrets=secrets)
-    routes = [*viewer_routes(current_cache()), *annotation_routes(current_cache(), current_study_ledger())]
-    routes += [*review_routes(current_cache()), *export_routes(current_cache()), *sign_in_routes(), *log_routes()]
-    routes += streamlit_file_routes()
-    return Guard(_before(pages, routes), access, SCRIPT)
+    routes = only_declared(app_routes())
+    return Guard(_before(pages, routes), access, SCRIPT, openings_of(routes))
+
+
+def app_routes() -> list[BaseRoute]:
+    """All routes beside Streamlit's own, each with what it shows (`routes/declared.py`)."""
+    cache = current_cache()
+    routes = [*viewer_routes(cache), *annotation_routes(cache, current_study_ledger()), *review_routes(cache)]
+    return [*routes, *export_routes(cache), *sign_in_routes(), *log_routes(), *streamlit_file_routes()]
 
 
 def _before(pages: st.App, routes: Sequence[BaseRoute]) -> ASGIApp:

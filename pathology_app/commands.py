@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from pathology_app.desktop.display import check_display
-from pipeline.errors import GemslideError
+from pathology_app.serving.command_errors import plain_errors
 from pipeline.project import open_project
-
-OUR_PACKAGES = ("pathology_app", "pipeline", "training")
 
 
 def app(
@@ -79,24 +75,6 @@ def view(
     with plain_errors(extra="desktop"):
         check_display()
         from pathology_app.desktop.window import show_store
-        from pipeline.slide_names import find_store
+        from pipeline.naming.slides import find_store
 
         show_store(find_store(store, open_project(project)))
-
-
-@contextmanager
-def plain_errors(*, extra: str) -> Iterator[None]:
-    """One line on stderr and exit code 1 in place of a traceback."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] in OUR_PACKAGES:
-            raise
-        typer.echo(
-            f"gemslide: {error.name} is not installed. This verb needs an extra: pip install 'gemslide[{extra}]'",
-            err=True,
-        )
-        raise typer.Exit(1) from error
-    except GemslideError as error:
-        typer.echo(f"gemslide: {error}", err=True)
-        raise typer.Exit(1) from error

@@ -6,15 +6,20 @@ from urllib.parse import parse_qsl
 
 import streamlit as st
 
-from pathology_app.access.people import SignedOutError, current_person
-from pathology_app.app_pages import access_log, calibration, compare, runs, signing_in, slide, studies, who, worklist
-from pathology_app.html_style import STYLE
-from pathology_app.interpreter import first_page_is_drawn
-from pathology_app.log_link import LOG
-from pathology_app.run_link import PAGE as RUNS
-from pathology_app.text import as_text
+from pathology_app.app_pages import signing_in, who
+from pathology_app.app_pages.calibration import TITLE as CHECK_SCREEN
+from pathology_app.app_pages.declared import begin_page, draw_page, find_page, watch_visibility
+from pathology_app.html.style import STYLE
+from pathology_app.html.text import READ_ERRORS, as_markdown, as_text, message_of
+from pathology_app.links.log import LOG
+from pathology_app.links.runs import PAGE as RUNS
+from pathology_app.page_table import PAGES, SLIDE_PATH
+from pathology_app.people.person import SignedOutError
+from pathology_app.people.visitor import current_person
+from pathology_app.project.served import served_project
+from pathology_app.serving.interpreter import first_page_is_drawn
 from pathology_app.viewer.component import follow_links
-from pipeline.errors import GemslideError
+from training.foundation.errors import GemslideError
 
 # The slide gets the height Streamlit would leave empty. Captions can be read (4.5 : 1). What is still on its way says
 # so, in place of a grey bar.
@@ -40,8 +45,16 @@ def go(query: str) -> None:
     st.query_params.from_dict(dict(parse_qsl(query.removeprefix("?"), keep_blank_values=True)))
 
 
-WORKLIST = st.Page(worklist.page, title="Worklist", url_path="worklist", default=True)
-SLIDE = st.Page(lambda: slide.page(WORKLIST), title="Slide", url_path="slide")
+TITLES = {"compare": "Side by side", LOG: "Log", "study": "Studies", "check": CHECK_SCREEN}
+"""By the word in the link that names the page."""
+
+
+def _nothing() -> None:
+    """Pages are drawn by `_draw`, which asks first what may be shown."""
+
+
+WORKLIST = st.Page(_nothing, title="Worklist", url_path="worklist", default=True)
+SLIDE = st.Page(lambda: _nothing(), title="Slide", url_path=SLIDE_PATH)
 
 
 def _title() -> str:
@@ -50,8 +63,7 @@ def _title() -> str:
     name = query.get("slide") or query.get("study_slide") or (query.get("study") and f"Study {query['study']}")
     if not name and query.get("page") == RUNS:
         name = f"Run {query['run']}" if query.get("run") else "Runs"
-    others = {"compare": "Side by side", LOG: "Log", "study": "Studies", "check": calibration.TITLE}
-    other = next((title for page, title in others.items() if page in query), "Worklist")
+    other = next((title for page, title in TITLES.items() if page in query), "Worklist")
     return f"{as_text(name or other)[:80]} · gemslide"
 
 
@@ -68,27 +80,29 @@ def main() -> None:
     except GemslideError:
         st.error("Who may see this cannot be known now. Ask who runs this app, and reload the page.")
         return
-    _draw(page)
+    _draw(page is SLIDE)
     follow_links(go)
     first_page_is_drawn()
 
 
-def _draw(page: st.Page) -> None:
-    """What the link names."""
-    if page is WORKLIST and "slide" in st.query_params:
-        slide.page(WORKLIST)
-    elif page is WORKLIST and "compare" in st.query_params:
-        compare.page(WORKLIST)
-    elif page is WORKLIST and LOG in st.query_params:
-        access_log.page(WORKLIST)
-    elif page is WORKLIST and "study" in st.query_params:
-        studies.page(WORKLIST)
-    elif page is WORKLIST and "check" in st.query_params:
-        calibration.page(WORKLIST)
-    elif page is WORKLIST and st.query_params.get("page") == RUNS:
-        runs.page(WORKLIST)
-    else:
-        page.run()
+def _draw(is_slide: bool) -> None:
+    """Draw the page that the link names; nothing, where it cannot be known what may be shown.
+
+    Args:
+        is_slide: the link's path names the page of a slide.
+    """
+    query = {**st.query_params.to_dict(), **({SLIDE_PATH: st.query_params.get("slide", "")} if is_slide else {})}
+    try:
+        visibility = begin_page()
+    except READ_ERRORS as error:
+        st.header(TITLES.get(find_page(PAGES, query).name, "Worklist"), anchor=False)
+        st.error(as_markdown(message_of(error, served_project().root)))
+        watch_visibility(None)
+        return
+    is_drawn = draw_page(PAGES, query, visibility, WORKLIST)
+    if not is_drawn and st.button("Worklist", icon=":material/arrow_back:", type="tertiary", key="to_worklist"):
+        st.switch_page(WORKLIST, query_params={})
+    watch_visibility(visibility)
 
 
 main()

@@ -12,16 +12,17 @@ import typer
 import uvicorn
 from starlette.types import ASGIApp
 
-from pathology_app.access.environment import sign_in_here
 from pathology_app.access.guard import Access
-from pathology_app.access.names import Names, bracketed, is_loopback, parse_names
-from pathology_app.access.sign_in import SignIn
-from pathology_app.access.timeouts import Timeouts, protocol_with
-from pathology_app.jobs.offers import check_slide_folders
-from pathology_app.tiles.cache import PROJECT_VARIABLE
-from pipeline.config import load_settings
-from pipeline.errors import GemslideError
+from pathology_app.callers.host_names import Names, bracketed, is_loopback, parse_names
+from pathology_app.people.sign_in import SignIn
+from pathology_app.project.served import PROJECT_VARIABLE
+from pathology_app.serving.environment import sign_in_here
+from pathology_app.serving.installation import confine
+from pathology_app.serving.timeouts import Timeouts, protocol_with
 from pipeline.project import open_project
+from pipeline.settings.config import load_settings
+from pipeline.settings.site import trusted_proxies
+from training.foundation.errors import GemslideError
 
 
 class NobodySignsInError(GemslideError):
@@ -73,7 +74,7 @@ def serve(
     settings = load_settings(open_project(project).settings_path).app
     given = Names(parse_names(names))
     os.environ[PROJECT_VARIABLE] = str(project.resolve())
-    check_slide_folders()
+    confine(open_project(project))
     ports = [settings.port, 0] if port is None else [port]
     listening = listen(host or settings.host, ports)
     app = create(_access(project, listening, given, login=login, tiles_only=tiles_only))
@@ -86,6 +87,7 @@ def serve(
         timeout_keep_alive=timeouts.idle_s,
         timeout_graceful_shutdown=2,
         server_header=False,
+        proxy_headers=False,  # else uvicorn believes any process of this computer
         log_level="warning",
         access_log=False,
     )
@@ -93,7 +95,7 @@ def serve(
 
 
 def _factory(tiles_only: bool) -> Callable[[Access], ASGIApp]:
-    """What makes the app; Streamlit is loaded for the pages only."""
+    """Factory of the app; Streamlit is loaded for the pages only."""
     if tiles_only:
         from pathology_app.tile_asgi import create_tile_app
 
@@ -104,7 +106,7 @@ def _factory(tiles_only: bool) -> Callable[[Access], ASGIApp]:
 
 
 def _access(project: Path, listening: socket.socket, given: Names, *, login: bool, tiles_only: bool) -> Access:
-    """Who may come in through a socket; says on the terminal where the app is."""
+    """Set who may come in through a socket, and print on the terminal where the app is."""
     address, number = listening.getsockname()[:2]
     everybody_logs_in = login or given.are_public or not is_loopback(address)
     sign_in = sign_in_here(None if tiles_only else lambda token: announce(token))
@@ -112,7 +114,8 @@ def _access(project: Path, listening: socket.socket, given: Names, *, login: boo
         listening.close()
         raise NobodySignsInError(
             f"host {address}: other computers reach it, and nobody has to sign in. Say who may (`gemslide account add "
-            "NAME --role reader`, or a provider in GEMSLIDE_OIDC; docs/web_app.md), or add --login: then everybody who "
+            "NAME --role reader`, or a provider in GEMSLIDE_OIDC; docs/reference/web_app.md), or add --login: then "
+            "everybody who "
             "was handed a link from this terminal comes in and may do all."
         )
     names = given
@@ -130,8 +133,10 @@ def _access(project: Path, listening: socket.socket, given: Names, *, login: boo
     elif everybody_logs_in:
         sign_in.links.offer()
     if not is_loopback(address):
-        typer.echo("What goes over the network is not encrypted; docs/web_app.md shows how a proxy does that.")
-    return Access(sign_in, names, everybody_logs_in)
+        typer.echo(
+            "What goes over the network is not encrypted; docs/reference/web_app.md shows how a proxy does that."
+        )
+    return Access(sign_in, names, everybody_logs_in, trusted_proxies())
 
 
 def _who_may_sign_in(sign_in: SignIn) -> str:
@@ -143,7 +148,7 @@ def _who_may_sign_in(sign_in: SignIn) -> str:
 
 
 def shown_name(address: str, port: int, names: Names) -> str:
-    """What to type into a browser; a name before an address that means all of them."""
+    """Host and port to type into a browser; a name rather than an address that means all of them."""
     is_unspecified = ipaddress.ip_address(address).is_unspecified
     name = names.given[0] if names.given and (is_unspecified or names.are_public) else bracketed(address)
     has_port = ":" in name.rpartition("]")[2]

@@ -13,13 +13,13 @@ from contextlib import asynccontextmanager
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from pathology_app.access.environment import SCRIPT, access_by_environment
 from pathology_app.access.guard import Access, Guard
-from pathology_app.study_ledger import close_study_ledgers
-from pathology_app.tiles.cache import current_cache
+from pathology_app.project.ledger import close_study_ledgers
+from pathology_app.routes.declared import only_declared, openings_of, plain
+from pathology_app.serving.environment import SCRIPT, access_by_environment
+from pathology_app.slides.cache import current_cache
 from pathology_app.tiles.routes import viewer_routes
 
 
@@ -40,8 +40,8 @@ def create_tile_app(access: Access | None = None) -> ASGIApp:
         access.sign_in.close()
         close_study_ledgers()
 
-    routes = [*viewer_routes(current_cache()), Route("/{rest:path}", _tiles_only)]
-    return Guard(Starlette(routes=routes, lifespan=lifespan), access, SCRIPT)
+    routes = only_declared([*viewer_routes(current_cache()), plain("/{rest:path}", _tiles_only)])
+    return Guard(Starlette(routes=routes, lifespan=lifespan), access, SCRIPT, openings_of(routes))
 
 
 async def _tiles_only(request: Request) -> Response:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from training.foundation.errors import UnreadableError
+
 
 class Box(NamedTuple):
     """A rectangle in the pixels of one frame: a level's own, or level 0's where a name ends in `_px0`.
@@ -55,3 +57,16 @@ class Box(NamedTuple):
         width_px, height_px = (side_px, side_px) if isinstance(side_px, int) else side_px
         rows = range(self.y_px // height_px, -(-self.bottom_px // height_px))
         return rows, range(self.x_px // width_px, -(-self.right_px // width_px))
+
+
+def check_region(level: int, num_levels: int, box: Box, name: str) -> None:
+    """Whether a region can be asked for. It may lie outside the slide, and is white there.
+
+    Raises:
+        UnreadableError: no such level, or a size below zero.
+    """
+    if not 0 <= level < num_levels:
+        levels = f"levels 0 to {num_levels - 1}" if num_levels > 1 else "level 0 alone"
+        raise UnreadableError(f"{name}: has no level {level}; it has {levels}.")
+    if box.width_px < 0 or box.height_px < 0:
+        raise UnreadableError(f"{name}: a region of {box.width_px}×{box.height_px} px cannot be read.")

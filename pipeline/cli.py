@@ -13,7 +13,8 @@ from pipeline.verbs.annotations_cli import annotations_cli
 from pipeline.verbs.log_cli import log_cli
 from pipeline.verbs.model_cli import model_cli
 from pipeline.verbs.options import HERE, JsonOption, ProjectOption
-from pipeline.verbs.study_cli import study_cli
+from pipeline.verbs.study.cli import study_cli
+from pipeline.verbs.tissue_cli import tissue
 
 cli = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=RESEARCH_USE)
 cohort_cli = typer.Typer(no_args_is_help=True, help="Cohort manifests: which slides belong together.")
@@ -28,12 +29,12 @@ SlidesArgument = Annotated[
     list[str] | None,
     typer.Argument(metavar=SLIDES, help="Slide ids or stores, or one manifest.", show_default="all slides"),
 ]
-SeriesOption = Annotated[str | None, typer.Option(help="Which slide of a folder with several (DICOM, OME-Zarr).")]
+SeriesOption = Annotated[str | None, typer.Option(help="Which slide of a file or folder with several.")]
 
 
 @cli.command()
 def doctor(project: ProjectOption = HERE, as_json: JsonOption = False) -> None:
-    """What is installed, what works, what is missing and how to get it."""
+    """Check the installation: versions, what works, what is missing and how to get it."""
     from pipeline.verbs.doctor import run_doctor
 
     run_doctor(project, as_json=as_json)
@@ -46,7 +47,7 @@ def info(
     series: SeriesOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """What a slide or a store says about itself."""
+    """Show what a slide or a store says about itself."""
     from pipeline.verbs.info import run_info
 
     run_info(slide, project, series=series, as_json=as_json)
@@ -115,18 +116,10 @@ def ingest(
     as_json: JsonOption = False,
 ) -> None:
     """Turn slides into stores. Finished slides are skipped; labels and macros are dropped unless asked for."""
-    from pipeline.verbs.ingest import run_ingest
+    from pipeline.verbs.ingest import Given, run_ingest
 
-    run_ingest(
-        sources,
-        project,
-        slide_id=slide_id,
-        mpp=mpp,
-        series=series,
-        keep=("label",) if keep_label else (),
-        workers=workers,
-        as_json=as_json,
-    )
+    keep = ("label",) if keep_label else ()
+    run_ingest(sources, project, Given(slide_id, mpp, series), keep=keep, workers=workers, as_json=as_json)
 
 
 @cli.command()
@@ -138,23 +131,18 @@ def verify(
     sample_chunks: Annotated[
         str, typer.Option(metavar="N|all", help="Chunks per level decoded and compared; `all` decodes every one.")
     ] = "64",
-    add_checksums: Annotated[
-        bool,
-        typer.Option("--add-checksums", help="Give stores of earlier versions a checksum per chunk."),
-    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Check that stores are as they were written: structure, checksums, decoding, and pixels against the source."""
     from pipeline.verbs.verify import run_verify
 
-    run_verify(
-        slides or [], project, source=source, series=series, chunks=sample_chunks, with_checksums=add_checksums,
-        as_json=as_json,
-    )  # fmt: skip
+    run_verify(slides or [], project, source=source, series=series, chunks=sample_chunks, as_json=as_json)
+
+
+cli.command("tissue")(tissue)
 
 
 @cli.command("qc")
-@cli.command("quality", hidden=True)  # its name before version 0.2
 def qc(slides: SlidesArgument = None, project: ProjectOption = HERE, as_json: JsonOption = False) -> None:
     """Score focus, pen marks, folds and bubbles over each slide's tissue, and fit its stain."""
     from pipeline.verbs.qc import run_qc
@@ -178,15 +166,11 @@ def tile(
     tile_mpp: Annotated[
         float | None, typer.Option(help="Microns per tile pixel.", show_default="gemslide.toml, 0.5")
     ] = None,
-    mpp: Annotated[float | None, typer.Option(hidden=True)] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Cut stores into a table of tiles with labels and splits."""
     from pipeline.verbs.tile import run_tile
 
-    if tile_mpp is not None and mpp is not None:
-        raise typer.BadParameter("--mpp is the earlier name of --tile-mpp. Give one of them.")
-    tile_mpp = mpp if tile_mpp is None else tile_mpp
     run_tile(slides or [], project, tile_set=tile_set, tile_px=tile_px, tile_mpp=tile_mpp, as_json=as_json)
 
 
@@ -200,7 +184,7 @@ def plan(
     draw: Annotated[Path | None, typer.Option(help="SVG file to draw the order of work into.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """What a recipe will do, without training: who does what when, memory per rank, other strategies."""
+    """Show what a recipe will do, without training: order of work, memory per rank, other strategies."""
     from pipeline.verbs.plan import run_plan
 
     run_plan(recipe, project, tile_px=tile_px, draw=draw, as_json=as_json)
@@ -210,12 +194,15 @@ def plan(
 def train(
     recipe: Annotated[Path, typer.Argument(help="Recipe (TOML), or the name of a shipped one.")],
     project: ProjectOption = HERE,
-    nproc: Annotated[int, typer.Option(min=1, help="Ranks to start on this machine.")] = 1,
+    nproc: Annotated[
+        int | None,
+        typer.Option(min=1, help="Ranks to start on this machine.", show_default="as many as the recipe asks for"),
+    ] = None,
     threads: Annotated[
         int | None,
         typer.Option(min=1, help="Threads of each rank; part of the result's bits.", show_default="the recipe's"),
     ] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew, whatever checkpoints there are.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start from scratch; ignore checkpoints of this run.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Train a recipe on its tile set; several ranks share one model. A run that died goes on at its last checkpoint."""
@@ -281,12 +268,10 @@ def evaluate(
     as_json: JsonOption = False,
 ) -> None:
     """Compare stored predictions with labels of tiles, slides and lesions; writes HTML, JSON and CSV with intervals."""
-    from pipeline.verbs.evaluate import run_evaluate
+    from pipeline.verbs.evaluate import Labelled, run_evaluate
 
-    run_evaluate(
-        model, project, manifest=manifest, tile_set=tile_set, split=split, against=against, baselines=baselines,
-        as_json=as_json,
-    )  # fmt: skip
+    labelled = Labelled(tile_set, split, manifest)
+    run_evaluate(model, project, labelled, against=against, baselines=baselines, as_json=as_json)
 
 
 @cli.command()
@@ -296,7 +281,7 @@ def compare(
     project: ProjectOption = HERE,
     as_json: JsonOption = False,
 ) -> None:
-    """What differs between two models or runs, and whether that explains other weights."""
+    """Show how two models or runs differ, and whether that explains different weights."""
     from pipeline.verbs.compare import run_compare
 
     run_compare(a, b, project, as_json=as_json)
@@ -323,11 +308,9 @@ def export(
     as_json: JsonOption = False,
 ) -> None:
     """Write a copy of a slide, or predictions as DICOM, for programs without gemslide."""
-    from pipeline.verbs.export import run_export
+    from pipeline.verbs.export import Asked, run_export
 
-    run_export(
-        slide, out, project, to=to, quality=quality, associated=associated, model=model, source=source, as_json=as_json
-    )
+    run_export(slide, project, Asked(out, to, quality, associated, model, source), as_json=as_json)
 
 
 @cli.command()

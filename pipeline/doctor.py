@@ -1,4 +1,4 @@
-"""What is installed, what works, what is missing and how to get it."""
+"""Check of what is installed, what works, what is missing and how to get it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ZARR_CODECS = ("imagecodecs_jpeg", "imagecodecs_jpeg2k")
 LOW_DISK_BYTES = 5 * 2**30
 FORMATS = (
     "Aperio SVS, generic, Philips and OME-TIFF, DICOM (a file, or a folder of series), OME-Zarr 0.4 and 0.5; "
-    "NDPI, MRXS, SCN, BIF, VMS and others by OpenSlide"
+    "NDPI, MRXS, SCN, BIF, CZI, VMS and others by OpenSlide"
 )
 
 
@@ -76,9 +76,15 @@ def _readers() -> list[Finding]:
         return [Finding("readers", False, f"{type(error).__name__}: {error}", "see the libraries above")]
     remedy = "install the package that brings it again, or remove it; other formats are read without it"
     broken = load_plugins().broken.items()
-    return [Finding(f"reader {reader.name}", True, f"priority {reader.priority}") for reader in readers()] + [
+    return [Finding(f"reader {reader.name}", True, _says(reader)) for reader in readers()] + [
         Finding(f"reader {name}", False, why, remedy, is_required=False) for name, why in broken
     ]
+
+
+def _says(reader: object) -> str:
+    """A reader's place among the others, and the suffixes that it declares."""
+    suffixes = ", ".join(getattr(reader, "suffixes", ())) or "declares no suffixes"
+    return f"priority {getattr(reader, 'priority', 0)}: {suffixes}"
 
 
 def _opencv() -> str:

@@ -1,25 +1,125 @@
-"""Errors a person reads, as the pipeline raises them; defined in `training.foundation.errors`."""
+"""Errors of slides, stores, cohorts and studies, one class per code; `training.foundation.errors` has the base.
 
-from training.foundation.errors import AmbiguousSeriesError as AmbiguousSeriesError
-from training.foundation.errors import BadAnnotationError as BadAnnotationError
-from training.foundation.errors import BadManifestError as BadManifestError
-from training.foundation.errors import BadRecipeError as BadRecipeError
-from training.foundation.errors import ChangedSourceError as ChangedSourceError
-from training.foundation.errors import CorruptTileError as CorruptTileError
-from training.foundation.errors import DamagedStoreError as DamagedStoreError
-from training.foundation.errors import DecompressionBombError as DecompressionBombError
-from training.foundation.errors import DiskFullError as DiskFullError
-from training.foundation.errors import EmptyTableError as EmptyTableError
-from training.foundation.errors import GemslideError as GemslideError
-from training.foundation.errors import ImplausibleOutputError as ImplausibleOutputError
-from training.foundation.errors import LeakageError as LeakageError
-from training.foundation.errors import LockedError as LockedError
-from training.foundation.errors import MissingMppError as MissingMppError
-from training.foundation.errors import NoSlidesError as NoSlidesError
-from training.foundation.errors import NotBrightfieldRgbError as NotBrightfieldRgbError
-from training.foundation.errors import NoTissueError as NoTissueError
-from training.foundation.errors import ProcessFailedError as ProcessFailedError
-from training.foundation.errors import QcFailedError as QcFailedError
-from training.foundation.errors import UnreadableError as UnreadableError
-from training.foundation.errors import WrongSlideError as WrongSlideError
-from training.foundation.errors import WrongWorldSizeError as WrongWorldSizeError
+Plain subclasses with one message argument, so that they cross process pools (docs/store.md, "Run record").
+"""
+
+from training.foundation.errors import BY_CODE as OF_EVERY_PACKAGE
+from training.foundation.errors import GemslideError
+
+
+class MissingMppError(GemslideError):
+    """The slide does not say how large a pixel is, and nobody else does."""
+
+    code = "missing_mpp"
+
+
+class NoSlidesError(GemslideError):
+    """The project has no slides."""
+
+    code = "no_slides"
+
+
+class AmbiguousSeriesError(GemslideError):
+    """A folder holds several slides, and the one that is meant was not named, or is none of them."""
+
+    code = "which_series"
+
+
+class CorruptTileError(GemslideError):
+    """A tile of the slide cannot be decoded."""
+
+    code = "corrupt_tile"
+
+
+class NotBrightfieldRgbError(GemslideError):
+    """The image is not 8-bit brightfield RGB."""
+
+    code = "not_brightfield_rgb"
+
+
+class DamagedStoreError(GemslideError):
+    """A store is not as ingest wrote it."""
+
+    code = "damaged_store"
+
+
+class ChangedSourceError(GemslideError):
+    """The same slide_id stands for other bytes than before."""
+
+    code = "changed_source"
+
+
+class BadManifestError(GemslideError):
+    """The cohort manifest (or another table of the user's) does not hold together."""
+
+    code = "bad_manifest"
+
+
+class BadAnnotationError(GemslideError):
+    """An annotation cannot be used as it is."""
+
+    code = "bad_annotation"
+
+
+class WrongSlideError(GemslideError):
+    """A store or a prediction is that of another slide than its name says."""
+
+    code = "wrong_slide"
+
+
+class LeakageError(GemslideError):
+    """A patient would stand on both sides of a split."""
+
+    code = "leakage"
+
+
+class NoTissueError(GemslideError):
+    """No tissue was found on the slide."""
+
+    code = "no_tissue"
+
+
+class QcFailedError(GemslideError):
+    """Quality control did not find the slide good, or never looked at it, and the settings ask for that."""
+
+    code = "qc_failed"
+
+
+class ReliedOnError(GemslideError):
+    """A study relies on an output that would be replaced by another."""
+
+    code = "relied_on"
+
+
+class OutsideFoldersError(GemslideError):
+    """A file or a link leads out of the project, or of the folders that are allowed."""
+
+    code = "outside_folders"
+
+
+class ProcessFailedError(GemslideError):
+    """A process that gemslide started ended without an answer: it crashed, or was ended."""
+
+    code = "failed_process"
+
+
+OF_SLIDES: tuple[type[GemslideError], ...] = (
+    MissingMppError,
+    NoSlidesError,
+    AmbiguousSeriesError,
+    CorruptTileError,
+    NotBrightfieldRgbError,
+    DamagedStoreError,
+    ChangedSourceError,
+    BadManifestError,
+    BadAnnotationError,
+    WrongSlideError,
+    LeakageError,
+    NoTissueError,
+    QcFailedError,
+    ReliedOnError,
+    OutsideFoldersError,
+    ProcessFailedError,
+)
+BY_CODE: dict[str, type[GemslideError]] = OF_EVERY_PACKAGE | {kind.code: kind for kind in OF_SLIDES}
+"""Error class to raise for the code with which a process has answered."""

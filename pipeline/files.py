@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import threading
+import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,8 +16,23 @@ from training.foundation.publish import fsync_dir as fsync_dir
 from training.foundation.publish import new_folder as new_folder
 from training.foundation.publish import replace_file as replace_file
 from training.foundation.publish import write_bytes_atomic as write_bytes_atomic
+from training.foundation.publish import write_new_text as write_new_text
 from training.foundation.publish import write_text_atomic as write_text_atomic
 from training.foundation.reading import open_regular
+
+
+def in_form_on_disk(folder: Path, relative: str) -> Path:
+    """A path below a folder in the Unicode form that its names have on the disk; as it is, where none is there.
+
+    A table written on one computer may have "Müller" in six characters and the disk of another in seven.
+    """
+    if relative.isascii():
+        return folder / relative
+    at = folder
+    for part in Path(relative).parts:
+        forms = (part, *(unicodedata.normalize(form, part) for form in ("NFC", "NFD")))
+        at = next((at / form for form in forms if "\0" not in form and os.path.lexists(at / form)), at / part)
+    return at
 
 
 def sha256_of(path: Path, stop: threading.Event | None = None) -> str:

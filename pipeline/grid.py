@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.errors import BadRecipeError
+from training.foundation.errors import BadRecipeError
 
 FINER_THAN_SCAN = 0.99
 """A tile may ask for at most 1 % finer pixels than were scanned."""

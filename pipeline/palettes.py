@@ -1,8 +1,8 @@
 """The colours of probabilities and of classes: one definition for the browser, for pictures and for napari.
 
-`pathology_app/viewer/frontend/src/palettes.ts` has the same stops; tests/contracts compares them. Viridis and Cividis
-are matplotlib's (CC0), Turbo is Google's (Apache-2.0). "Signal" goes from blue over cyan to yellow-green, which neither
-haematoxylin and eosin nor DAB have: Turbo's red end cannot be told from brown stain.
+`pathology_app/viewer/frontend/src/layers/palettes.ts` has the same stops; tests/contracts compares them. Viridis and
+Cividis are matplotlib's (CC0), Turbo is Google's (Apache-2.0). "Signal" goes from blue over cyan to yellow-green, which
+neither haematoxylin and eosin nor DAB have: Turbo's red end cannot be told from brown stain.
 """
 
 from __future__ import annotations

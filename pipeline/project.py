@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.errors import BadManifestError
+from pipeline.errors import BadManifestError, OutsideFoldersError
+from pipeline.settings.site import LINKS_VARIABLE, is_confined, is_within, link_folders
 from training.foundation.leftovers import recover_files, recover_folder
-from training.foundation.names import ALLOWED, is_name
+from training.foundation.words.names import ALLOWED, is_name
 
 STORE_SUFFIX = ".ome.zarr"
 _RUN_RECORD = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{6}\.json")
@@ -43,10 +44,32 @@ def slide_id_of(store: Path) -> str:
 class Project:
     """Paths inside one project folder. Nothing is created until something is written.
 
-    Here and in `pipeline.store.overlays` names become paths, and are checked: BadManifestError.
+    Here and in `pipeline.store.layers.overlays` names become paths, and are checked: BadManifestError; in the web app
+    and its runs also OutsideFoldersError, where a link leads out.
     """
 
     root: Path
+
+    def inside(self, path: Path) -> Path:
+        """A path in the project, as it is given.
+
+        Raises:
+            OutsideFoldersError: a link leads it out of the project, and not to where the installation lets it lead.
+        """
+        if not is_within(path, (self.root,)) and not is_within(path, link_folders(self.root)):
+            raise OutsideFoldersError(
+                f"{path}: a link leads out of the project {self.root}. A project that somebody sent could so reach "
+                "what is not its own. Where you have put it there yourself, name the folder that it leads to in "
+                f"{LINKS_VARIABLE} or in the site file (docs/how_to/operating.md)."
+            )
+        return path
+
+    def _own(self, path: Path) -> Path:
+        """The path; in the web app and its runs, where others than the operator act, only one that leads nowhere else.
+
+        At a terminal it is the operator's own affair where they keep their slides.
+        """
+        return self.inside(path) if is_confined() else path
 
     @property
     def slides_dir(self) -> Path:
@@ -62,7 +85,7 @@ class Project:
 
     @property
     def checkpoints_dir(self) -> Path:
-        """What trainings that died go on from: written and read by training alone."""
+        """Checkpoints from which interrupted trainings go on: written and read by training alone."""
         return self.root / "checkpoints"
 
     @property
@@ -80,7 +103,7 @@ class Project:
 
     @property
     def cache_dir(self) -> Path:
-        """What can be made again from the rest at any time, and may be deleted."""
+        """Files that can be made again from the rest at any time, and may be deleted."""
         return self.root / "cache"
 
     @property
@@ -88,26 +111,26 @@ class Project:
         return self.root / "gemslide.toml"
 
     def store_path(self, slide_id: str) -> Path:
-        return self.slides_dir / f"{check_name(slide_id, what='slide')}{STORE_SUFFIX}"
+        return self._own(self.slides_dir / f"{check_name(slide_id, what='slide')}{STORE_SUFFIX}")
 
     def tile_table_path(self, tile_set: str) -> Path:
-        return self.tiles_dir / f"{check_name(tile_set, what='tile set')}.parquet"
+        return self._own(self.tiles_dir / f"{check_name(tile_set, what='tile set')}.parquet")
 
     def model_path(self, model_id: str) -> Path:
         """Folder of a model package."""
-        return self.models_dir / check_name(model_id, what="model")
+        return self._own(self.models_dir / check_name(model_id, what="model"))
 
     def model_results_dir(self, model_id: str) -> Path:
         """Folder of one model's results: a folder for each slide, and the evaluations."""
-        return self.results_dir / check_name(model_id, what="model")
+        return self._own(self.results_dir / check_name(model_id, what="model"))
 
     def result_dir(self, slide_id: str, model_id: str) -> Path:
         """Folder of one model's files (CSV, GeoJSON, hotspots, PNG) for one slide."""
-        return self.model_results_dir(model_id) / check_name(slide_id, what="slide")
+        return self._own(self.model_results_dir(model_id) / check_name(slide_id, what="slide"))
 
     def quality_dir(self, slide_id: str) -> Path:
         """Folder of the image that `gemslide qc` makes of one slide."""
-        return self.results_dir / "quality" / check_name(slide_id, what="slide")
+        return self._own(self.results_dir / "quality" / check_name(slide_id, what="slide"))
 
     def slide_ids(self) -> list[str]:
         """Slides whose store is complete, in name order. Partial stores start with a dot.
@@ -141,7 +164,7 @@ class Project:
         for model_results in _folders_in(self.results_dir):
             folders += [model_results, *_folders_in(model_results)]
         for store in _folders_in(self.slides_dir):
-            folders += [store, store / "predictions"]
+            folders += [store, store / "predictions", store / "0" / "labels"]
         return recover_files(self.root) + [line for folder in folders for line in recover_folder(folder)]
 
     @property

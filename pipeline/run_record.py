@@ -1,18 +1,18 @@
-"""What a run over slides did: one JSON file per run, one line per slide."""
+"""Record of a run over slides: one JSON file per run, one line per slide."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from pipeline.errors import GemslideError
 from training.foundation import run_record as foundation
+from training.foundation.errors import GemslideError
 from training.foundation.run_record import recorded as recorded
 from training.foundation.run_record import versions_of
 
 Status = Literal["done", "skipped", "no_tissue", "qc_failed", "refused", "unreadable", "failed"]
-"""How a slide ended, each in exactly one. Refused: as it is, it cannot be done with these settings or this model.
-Unreadable: its file or store is missing or damaged. Failed: we did, not the slide."""
+"""Status of a slide at the end, exactly one. Refused: as it is, it cannot be done with these settings or this model.
+Unreadable: its file or store is missing or damaged. Failed: our program is at fault, not the slide."""
 
 _STATUS_OF: dict[str, Status] = {
     "no_tissue": "no_tissue",
@@ -45,7 +45,7 @@ VERSIONED = (
 
 @dataclass(frozen=True)
 class SlideOutcome:
-    """How one slide ended: one `--json` line (`cli_output.Reporter`), one row of the closing table."""
+    """Outcome of one slide: one `--json` line (`cli_output.Reporter`), one row of the closing table."""
 
     slide_id: str
     status: Status

@@ -98,7 +98,7 @@ class Normaliser:
 
 
 def describe(method: Method) -> dict[str, Any]:
-    """What a model package records: the method and the target in numbers, so that a package stays what it was."""
+    """Method and target in numbers, which a model package records so that it stays what it was."""
     target = MACENKO_REFERENCE if method == "macenko" else REINHARD_REFERENCE
     return {"method": method, "target": as_lists(target)}
 

@@ -1,6 +1,6 @@
 """Lengths on a slide. Stored coordinates are always level-0 pixels, top-left, x right, y down."""
 
-from training.foundation.research_use import RESEARCH_USE as RESEARCH_USE
+from training.foundation.words.research_use import RESEARCH_USE as RESEARCH_USE
 
 MIN_MPP, MAX_MPP = 0.05, 50.0
 """Microns per pixel outside this range count as missing: TIFFs at 72 dpi claim 352.8."""

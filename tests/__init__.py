@@ -1,1 +1,1 @@
-"""A package, because others install a top-level `tests` too, and a plain folder would lose against it."""
+"""A regular package, because libraries that install a top-level `tests` would shadow a namespace package."""

@@ -1,4 +1,4 @@
-"""What all tests share: the real slides, and a small project that went down the whole workflow."""
+"""Fixtures shared by all tests: the real slides, and a small project that went through the whole workflow."""
 
 from __future__ import annotations
 
@@ -18,15 +18,21 @@ from hypothesis import settings
 from typer.testing import CliRunner
 
 from pipeline.cli import cli
-from tests.small_road import SmallRoad, changes_of_shared_road, copy_road, shared_road
+from pipeline.settings.site import WITHIN_VARIABLE
+from tests.small_trained_project import (
+    SmallProject,
+    changes_of_shared_project,
+    copy_small_project,
+    shared_small_project,
+)
 
-# A loaded machine is slow, not wrong: no time limit for each generated example.
+# A loaded machine is slow, not wrong: no time limit per generated example.
 settings.register_profile("gemslide", deadline=None)
 settings.load_profile("gemslide")
 
 ROOT = Path(__file__).parent.parent
 
-# A shell has its background jobs ignore Ctrl-C, and so would every process the tests start and then interrupt.
+# Background jobs of a shell ignore Ctrl-C, and so would every process that the tests start and then interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -45,9 +51,16 @@ def real_slides() -> Path:
     return Path(folder)
 
 
+@pytest.fixture(autouse=True)
+def unconfined() -> Iterator[None]:
+    """Disable confinement to a project's folders (`installation.confine`), because the tests share a process."""
+    yield
+    os.environ.pop(WITHIN_VARIABLE, None)
+
+
 @dataclass(frozen=True)
 class Done:
-    """What a command left."""
+    """Exit code and output of a command."""
 
     code: int
     out: str
@@ -56,7 +69,7 @@ class Done:
 
 @pytest.fixture(scope="session")
 def gemslide() -> Callable[..., Done]:
-    """Runs `gemslide` in this process. What verbs leave behind there (signal handlers, the folder) is an error."""
+    """Run `gemslide` in this process. Signal handlers or a working folder that a verb leaves changed are errors."""
 
     def run(*arguments: object, cwd: Path | None = None) -> Done:
         handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
@@ -65,7 +78,7 @@ def gemslide() -> Callable[..., Done]:
             done = CliRunner().invoke(cli, [*map(str, arguments)], prog_name="gemslide")
             assert Path.cwd() == (cwd or here).resolve()
         if done.exception is not None and not isinstance(done.exception, SystemExit):
-            raise done.exception  # a person would see a traceback
+            raise done.exception  # the user would see a traceback
         assert handlers == [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
         assert "Traceback" not in others[0], others[0]
         return Done(done.exit_code, done.stdout, done.stderr + others[0])
@@ -75,27 +88,27 @@ def gemslide() -> Callable[..., Done]:
 
 @contextmanager
 def stderr_of_others() -> Iterator[list[str]]:
-    """What worker processes and libraries write to standard error, which Python's own `sys.stderr` does not see.
+    """Capture what worker processes and libraries write to standard error past Python's own `sys.stderr`.
 
     Yields:
-        A list that has it, as one text, when the block has ended.
+        A list that holds the output, as one text, once the block has ended.
     """
-    said: list[str] = []
+    captured: list[str] = []
     kept = os.dup(2)
     with tempfile.TemporaryFile() as log:
         os.dup2(log.fileno(), 2)
         try:
-            yield said
+            yield captured
         finally:
             os.dup2(kept, 2)
             os.close(kept)
             log.seek(0)
-            said.append(log.read().decode(errors="replace"))
+            captured.append(log.read().decode(errors="replace"))
 
 
 @pytest.fixture(scope="session")
 def gemslide_process() -> Callable[..., Done]:
-    """Runs the installed `gemslide` in a process of its own: where that, or what its own processes say, is tested."""
+    """Run the installed `gemslide` in its own process, for tests of the process or of its child processes' output."""
 
     def run(*arguments: object, cwd: Path | None = None, timeout_s: float = 300) -> Done:
         command = [str(Path(sys.executable).parent / "gemslide"), *map(str, arguments)]
@@ -107,26 +120,26 @@ def gemslide_process() -> Callable[..., Done]:
 
 
 @pytest.fixture(scope="session")
-def road(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallRoad]:
+def small_project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallProject]:
     """A small project: three slides ingested, tiled, and a model trained for a few steps.
 
-    Made once for all workers. Read it, do not write: `road_copy` may be written.
+    Made once for all workers. Read it, do not write: `small_project_copy` may be written.
     """
     own = tmp_path_factory.getbasetemp()
-    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "shared-road"
-    yield shared_road(folder)
-    assert not (changed := changes_of_shared_road(folder)), f"a test wrote into the project all share: {changed}"
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "shared-small_project"
+    yield shared_small_project(folder)
+    assert not (changed := changes_of_shared_project(folder)), f"a test wrote into the project all share: {changed}"
 
 
 @pytest.fixture(scope="module")
-def road_copy(road: SmallRoad, tmp_path_factory: pytest.TempPathFactory) -> SmallRoad:
-    """The small project once more, for the tests of one file, who may write into it."""
-    return copy_road(road, tmp_path_factory.mktemp("road-copy"))
+def small_project_copy(small_project: SmallProject, tmp_path_factory: pytest.TempPathFactory) -> SmallProject:
+    """Copy of the small project that the tests of one file may write to."""
+    return copy_small_project(small_project, tmp_path_factory.mktemp("small_project-copy"))
 
 
 @pytest.fixture(scope="module")
 def one_thread() -> Iterator[None]:
-    """As in the ranks: with more threads, convolutions add in another order."""
+    """Use one thread, as the ranks do: with more, convolutions add in another order."""
     import torch
 
     threads = torch.get_num_threads()

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from pipeline.cohort.manifest import Cohort, load_cohort
-from pipeline.config import IngestConfig, TileConfig
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.project import Project
+from pipeline.settings.config import IngestConfig, TileConfig
 from pipeline.tiles.tile import make_tile_table
-from tests.small_road import share_tiles
+from tests.small_trained_project import share_tiles
 
 
 def crc_project(real_slides: Path, temporary: pytest.TempPathFactory) -> Project:
@@ -23,7 +23,7 @@ def crc_project(real_slides: Path, temporary: pytest.TempPathFactory) -> Project
 
 @cache
 def _ingested(real_slides: Path, base: Path) -> Project:
-    """Slides and tiles, made once for all projects of a test run."""
+    """Ingest slides and tiles once for all projects of a test run."""
     project = Project(base / "crc-ingested")
     slides = sorted((real_slides / "crc-mosaic").glob("*.tiff"))
     make_tile_set(project, "crc", slides, _split, TileConfig(tile_px=56, mpp=2.0))
@@ -37,7 +37,7 @@ def _split(slide_id: str) -> str:
 def make_tile_set(
     project: Project, name: str, slides: Sequence[Path], split_of: Callable[[str], str], tiles: TileConfig
 ) -> Cohort:
-    """Ingest slides and make a tile set of them; each is a patient of its own, and has its outlines beside it.
+    """Ingest slides and make a tile set of them; each has its own patient, and its outlines beside it.
 
     Returns:
         the tile set's manifest, which is `<name>.csv` in the project.

@@ -1,4 +1,4 @@
-"""Ports of this machine that nobody listens on."""
+"""Unused ports of this machine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 
 def free_ports(count: int) -> list[int]:
-    """So many different ones, free a moment ago."""
+    """This many different ports, free a moment ago."""
     with ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:

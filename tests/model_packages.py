@@ -1,4 +1,4 @@
-"""Model packages with other weights or another description, as honest as those that training writes."""
+"""Model packages with other weights or another description, as consistent as those from training."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from safetensors.torch import save
 
 
 def with_weights(package: Path, state: dict[str, torch.Tensor]) -> Path:
-    """Give a package other weights, and the id and hash that belong to them. Returns its new folder."""
+    """Give a package other weights with their matching id and hash. Return its new folder."""
     weights = save(state)
     sha256 = hashlib.sha256(weights).hexdigest()
     (package / "model.safetensors").write_bytes(weights)

@@ -1,4 +1,4 @@
-"""Linux namespaces in tests: several hosts on one machine. They end with the processes in them."""
+"""Linux namespaces for tests: several hosts on one machine, which vanish with the processes in them."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ needs_namespaces = pytest.mark.skipif(bool(_WHY := _why_not()), reason=_WHY or "
 
 
 class Host:
-    """A host of its own name and network; its files are this machine's.
+    """A host with its own name and network, and this machine's files.
 
     Args:
-        name: as programs in it see it.
+        name: host name as programs on it see it.
     """
 
     def __init__(self, name: str) -> None:
@@ -49,15 +49,15 @@ class Host:
         return started
 
     def join(self, other: Host, name: str, addresses: tuple[str, str]) -> None:
-        """A cable to another host, of one name at both ends, with the addresses of this end and that one."""
-        there = str(other._process.pid)
-        self.run("ip", "link", "add", name, "type", "veth", "peer", "name", name, "netns", there)
+        """Connect a cable to another host, with one name at both ends and an address for each end."""
+        other_pid = str(other._process.pid)
+        self.run("ip", "link", "add", name, "type", "veth", "peer", "name", name, "netns", other_pid)
         for host, address in zip((self, other), addresses, strict=True):
             host.run("ip", "address", "add", f"{address}/30", "dev", name)
             host.run("ip", "link", "set", name, "up")
 
     def set_link(self, name: str, state: str) -> None:
-        """`down` cuts a cable, `up` puts it back."""
+        """Cut a cable (`down`) or restore it (`up`)."""
         self.run("ip", "link", "set", name, state)
 
     def end(self) -> None:

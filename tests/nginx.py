@@ -1,4 +1,4 @@
-"""nginx of Debian's package with the documented example, for tests: on a free port, its files in a folder given."""
+"""Debian's nginx with the documented example, for tests: on a free port, with its files in a given folder."""
 
 from __future__ import annotations
 
@@ -42,27 +42,27 @@ class Nginx:
     log: Path
 
     def answered_by(self) -> Counter[int]:
-        """How many requests each port behind it was asked last, by its log."""
-        lines = self.log.read_text().splitlines() if self.log.exists() else []  # nobody has asked yet
+        """Number of requests answered by each upstream port, from the log."""
+        lines = self.log.read_text().splitlines() if self.log.exists() else []  # no requests yet
         upstreams = [line.split()[-1].split(",")[-1] for line in lines]
-        return Counter(int(each.rpartition(":")[2]) for each in upstreams if ":" in each)
+        return Counter(int(upstream.rpartition(":")[2]) for upstream in upstreams if ":" in upstream)
 
 
 def find_nginx() -> str | None:
-    """The program, which Debian does not put on everybody's path."""
+    """Path of the program, which Debian does not put on every user's PATH."""
     return shutil.which("nginx", path="/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin")
 
 
 def nginx_program() -> str:
-    """Skips the test where there is none."""
-    found = find_nginx()
-    if found is None:
+    """Path of nginx; skip the test if it is not installed."""
+    program = find_nginx()
+    if program is None:
         pytest.skip("nginx is not installed (Debian's package nginx-light)")
-    return found
+    return program
 
 
 def listening_socket() -> socket.socket:
-    """Of any free port. nginx inherits it, so nobody can take the port in between, and callers wait until it is up."""
+    """Socket on a free port. nginx inherits it, so nobody can take the port in between, and clients wait for nginx."""
     listening = socket.create_server((NAME, 0))
     listening.set_inheritable(True)
     return listening
@@ -72,12 +72,13 @@ def listening_socket() -> socket.socket:
 def started_nginx(
     folder: Path, listening: socket.socket, pages: int, tiles: Sequence[int], *, says_who_asks: bool = True
 ) -> Iterator[Nginx]:
-    """Run the example with ports of ours, http in place of https.
+    """Run the example with our ports, and http in place of https.
 
     Args:
         listening: as from `listening_socket`.
-        pages, tiles: ports of the processes behind it.
-        says_who_asks: as the example does; then everybody has to log in. False: as for one computer's own users.
+        pages, tiles: ports of the upstream processes.
+        says_who_asks: whether to pass client addresses, as the example does; then everybody has to sign in. False: as
+            for local users of one computer.
     """
     program, log = nginx_program(), folder / "access.log"
     folder.mkdir(parents=True, exist_ok=True)
@@ -94,10 +95,10 @@ def started_nginx(
             stdout=stderr,
             stderr=stderr,
             pass_fds=[descriptor],
-            env={**os.environ, "NGINX": f"{descriptor};"},  # as when nginx hands its sockets to a new version of itself
+            env={**os.environ, "NGINX": f"{descriptor};"},  # as nginx hands its sockets to a new version of itself
         ) as process,
     ):
-        listening.close()  # else callers would wait for ever where nginx has ended
+        listening.close()  # otherwise clients would wait forever after nginx has ended
         try:
             yield Nginx(f"http://{NAME}:{port}", log)
         finally:
@@ -113,7 +114,7 @@ def _with_ports(port: int, pages: int, tiles: Sequence[int], log: Path) -> str:
     text = _replaced(r" *ssl_certificate(_key)? \S+;\n", "", text)
     text = _replaced(r"access_log \S+ gemslide;", f"access_log {log} gemslide;", text)
     text = _replaced(r"server 127\.0\.0\.1:8501;", f"server {NAME}:{pages};", text)
-    first, *others = (f"    server {NAME}:{each} max_fails=1 fail_timeout=5s;\n" for each in tiles)
+    first, *others = (f"    server {NAME}:{tile_port} max_fails=1 fail_timeout=5s;\n" for tile_port in tiles)
     text = _replaced(r"    server 127\.0\.0\.1:8511 [^\n]*\n", first, text)
     return _replaced(r"    server 127\.0\.0\.1:8512 [^\n]*\n", "".join(others), text)
 

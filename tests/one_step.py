@@ -11,18 +11,19 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from pipeline.cohort.manifest import load_cohort
-from pipeline.config import IngestConfig, TileConfig
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
-from pipeline.launch import TrainingResult
+from pipeline.models.launch import TrainingResult
 from pipeline.project import Project
+from pipeline.settings.config import IngestConfig, TileConfig
 from pipeline.tiles.tile import make_tile_table
 from tests.pipeline.make_large import make_large_cohort
-from training.config import RECIPES_DIR, load_recipe
+from training.foundation.recipe_file import RECIPES_DIR
+from training.recipe.config import load_recipe
 
 
 @dataclass(frozen=True)
 class OneStep:
-    """What it left behind."""
+    """Record and weights of a training run of one step."""
 
     record: dict[str, Any]
     state: dict[str, Tensor]
@@ -33,11 +34,11 @@ class OneStep:
 
 
 Start = Callable[[Path, Path, int], TrainingResult]
-"""`pipeline.launch.train`, or what stands for it."""
+"""`pipeline.models.launch.train`, or a stand-in for it."""
 
 
 def take_one_step(name: str, folder: Path, tiles: TileConfig, start: Start, *, depth: int) -> OneStep:
-    """Train a shipped recipe, of which only length and depth are changed, on tiles of scikit-image's tissue."""
+    """Train a shipped recipe, changed only in length and depth, on tiles of scikit-image's tissue."""
     project = Project(folder)
     cohort = load_cohort(make_large_cohort(folder / "in"))
     for entry in cohort.included:

@@ -1,4 +1,4 @@
-"""A PostgreSQL server of Debian's package, for tests: started on a free port, with its data in a temporary folder."""
+"""Debian's PostgreSQL server, for tests: started on a free port, with its data in a temporary folder."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.free_ports import free_ports
 
 
 class Postgres:
-    """One server; every test makes a database of its own in it.
+    """One server, in which every test makes its own database.
 
     Args:
-        net: of several hosts: the server listens on all its addresses, and trusts whoever comes from this net.
-        inside: command that runs another one where the server is to run.
+        net: network of several hosts: the server listens on all its addresses, and trusts every client from this net.
+        inside: command prefix that runs another command where the server is to run.
     """
 
     def __init__(self, folder: Path, *, net: str | None = None, inside: Sequence[str] = ()) -> None:
@@ -49,22 +49,22 @@ class Postgres:
         self._run("pg_ctl", "-D", self._data, "-l", self.folder / "log", "-w", "-o", options, "start")
 
     def end(self) -> None:
-        """Shut down at once, whoever is connected."""
+        """Shut down at once, regardless of connected clients."""
         process = psutil.Process(int((self._data / "postmaster.pid").read_text().split()[0]))
         process.send_signal(signal.SIGQUIT)  # PostgreSQL's "immediate"
         process.wait(60)
 
     def stop(self, mode: str = "fast", *, wait: bool = True) -> None:
-        """Shut down in order; `start` gives it its port again.
+        """Shut down in order; `start` reuses its port.
 
         Args:
-            mode: "fast" tells whoever is connected; "smart" waits for them, and lets nobody else in.
+            mode: "fast" disconnects clients; "smart" waits for them and admits no others.
         """
         self._run("pg_ctl", "-D", self._data, "-m", mode, "-w" if wait else "-W", "stop")
 
     @contextmanager
     def away(self) -> Iterator[None]:
-        """Shut down for as long as the block lasts."""
+        """Shut down for the duration of the block."""
         self.stop()
         try:
             yield
@@ -72,7 +72,7 @@ class Postgres:
             self.start()
 
     def new_database(self) -> str:
-        """Its URL."""
+        """Create a database and return its URL."""
         self._count += 1
         self.execute("postgres", f"CREATE DATABASE ledger_{self._count}")
         return self.url(f"ledger_{self._count}")
@@ -81,11 +81,11 @@ class Postgres:
         return f"postgresql{driver}://{user}@{host}:{self.port}/{database}"
 
     def set_option(self, name: str, value: str) -> None:
-        """An option that the server reads again while it runs."""
+        """Set an option that the server reloads while it runs."""
         self.execute("postgres", f"ALTER SYSTEM SET {name} = '{value}'", "SELECT pg_reload_conf()")
 
     def execute(self, database: str, *statements: str) -> None:
-        """As the owner of all."""
+        """Execute SQL as the superuser."""
         engine = create_engine(self.url(database, driver="+pg8000"), isolation_level="AUTOCOMMIT")
         with engine.connect() as connection:
             for statement in statements:
@@ -93,7 +93,7 @@ class Postgres:
         engine.dispose()
 
     def give(self, path: Path) -> None:
-        """Make a file the server's own."""
+        """Make the server the owner of a file."""
         path.chmod(0o600)
         if os.geteuid() == 0:
             shutil.chown(path, "postgres")
@@ -102,15 +102,15 @@ class Postgres:
         command: Sequence[str] = [str(self.bin / program), *map(str, arguments)]
         if os.geteuid() == 0:
             command = [*self._inside, "runuser", "-u", "postgres", "--", *command]
-        said = self.folder / "said"
-        with said.open("wb") as output:  # not a pipe: the server that pg_ctl starts would hold it open
+        output_file = self.folder / "said"
+        with output_file.open("wb") as output:  # not a pipe: the server that pg_ctl starts would hold it open
             done = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, cwd=self.folder, check=False)
-        assert done.returncode == 0, said.read_text()
+        assert done.returncode == 0, output_file.read_text()
 
 
 def _programs() -> Path:
     """Folder of the newest PostgreSQL's programs."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    if not found or (os.geteuid() == 0 and "postgres" not in {user.pw_name for user in pwd.getpwall()}):
+    programs = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    if not programs or (os.geteuid() == 0 and "postgres" not in {user.pw_name for user in pwd.getpwall()}):
         pytest.skip("PostgreSQL is not installed (Debian's package postgresql)")
-    return found[-1].parent
+    return programs[-1].parent

@@ -17,11 +17,11 @@ from tests.free_ports import free_ports
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch")
 ADMINISTRATORS_PATH = "/usr/sbin:/sbin"
-"""Where daemons lie."""
+"""Directories of the daemons."""
 KEY = "munge.key"
 HOST = socket.gethostname().split(".")[0]
 NODES = (HOST, f"{HOST}-second")
-"""The ranks meet at the first one in the order of the alphabet, whose name has to resolve."""
+"""The ranks meet at the alphabetically first node, whose name has to resolve."""
 CONFIGURATION = """
 ClusterName=test
 SlurmctldHost={nodes[0]}(127.0.0.1)
@@ -53,11 +53,11 @@ def missing_programs() -> list[str]:
 
 @contextmanager
 def cluster(folder: Path, cores: int, search_path: str) -> Iterator[dict[str, str]]:
-    """A running cluster; what the environment of `sbatch` and its like needs. All its processes end with the block.
+    """Run a cluster; yield the environment that `sbatch` and the like need. All its processes end with the block.
 
     Args:
-        folder: its own, with a short path: a socket lies in it.
-        cores: that each node says it has.
+        folder: folder of its own with a short path, because a socket is created in it.
+        cores: number of cores that each node reports.
         search_path: PATH of jobs.
     """
     asking = {"PATH": f"{search_path}:{ADMINISTRATORS_PATH}", "SLURM_CONF": str(folder / "slurm.conf")}
@@ -84,14 +84,14 @@ def _write_configuration(folder: Path, cores: int) -> None:
 
 
 def _states(environment: dict[str, str]) -> list[str]:
-    asked = ["sinfo", "--noheader", "--Node", "--format=%t"]
-    return subprocess.run(asked, env=environment, capture_output=True, text=True, check=False).stdout.split()
+    command = ["sinfo", "--noheader", "--Node", "--format=%t"]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False).stdout.split()
 
 
 @contextmanager
 def _daemon(folder: Path, environment: dict[str, str], *command: str) -> Iterator[None]:
-    with (folder / "daemons.said").open("a") as said:
-        process = subprocess.Popen(command, env=environment, stdout=said, stderr=said)
+    with (folder / "daemons.said").open("a") as output:
+        process = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
         try:
             yield
         finally:

@@ -1,4 +1,4 @@
-"""A file system of its own, where this machine allows it: for what happens when a disk is full or read-only."""
+"""A separate file system, if this machine allows it, for tests of a full or read-only disk."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 @contextmanager
 def small_disk(path: Path, options: str) -> Iterator[Path]:
-    """Mount a disk in memory at `path`, which is made, with mount's options: `size=300k`, `nr_inodes=2`, `ro`."""
+    """Create `path` and mount a disk in memory there, with mount's options: `size=300k`, `nr_inodes=2`, `ro`."""
     path.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(path)]
     mounted = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -16,10 +16,10 @@ import numpy as np
 import tifffile
 
 from pipeline.cohort.manifest import load_cohort
-from pipeline.config import IngestConfig, TileConfig, TissueConfig
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
-from pipeline.launch import train
+from pipeline.models.launch import train
 from pipeline.project import Project
+from pipeline.settings.config import IngestConfig, TileConfig, TissueConfig
 from pipeline.tiles.tile import make_tile_table
 
 SIZE_WH_PX0 = (1100, 820)
@@ -28,7 +28,7 @@ MPP0 = 0.5
 WARM, COLD = (170, 90, 60), (110, 100, 180)
 TISSUE = TissueConfig(mpp=4.0, close_um=0, max_speck_um2=0, min_object_um2=0, max_hole_um2=0)
 TISSUE_TOML = "\n".join(["[ingest.tissue]", *(f"{key} = {value}" for key, value in TISSUE), ""])
-"""The same, for a project's settings."""
+"""The same as TOML, for a project's settings."""
 TILES = TileConfig(tile_px=32, mpp=1.0, classes=("cold", "warm"), note="Labels derive from colour.")
 RECIPE = """
 [data]
@@ -53,8 +53,8 @@ steps = {steps}
 
 
 @dataclass(frozen=True)
-class SmallRoad:
-    """Where its things lie."""
+class SmallProject:
+    """Paths and model id of the small project."""
 
     project: Project
     cohort: Path
@@ -67,7 +67,7 @@ class SmallRoad:
 
 @dataclass(frozen=True)
 class Way:
-    """How a run is spread over ranks."""
+    """Distribution of a run over ranks."""
 
     strategy: str = "single"
     num_stages: int = 1
@@ -90,7 +90,7 @@ def write_recipe(path: Path, *, strategy: str = "single", num_stages: int = 1, s
 
 
 def share_tiles(project: Project, folder: Path) -> None:
-    """Make `folder` a project of its own that shares slides and tiles with another."""
+    """Make `folder` a separate project that shares slides and tiles with another."""
     folder.mkdir(exist_ok=True)
     for shared in (project.slides_dir, project.tiles_dir):
         (folder / shared.name).symlink_to(shared)
@@ -149,7 +149,7 @@ def make_sources(folder: Path) -> Path:
     return manifest
 
 
-def make_small_road(folder: Path) -> SmallRoad:
+def make_small_project(folder: Path) -> SmallProject:
     project = Project(folder / "project")
     manifest = make_sources(folder / "sources")
     cohort = load_cohort(manifest)
@@ -158,42 +158,44 @@ def make_small_road(folder: Path) -> SmallRoad:
         ingest_slide(request, project, IngestConfig(shard_px=512, tissue=TISSUE))
     make_tile_table(project, "small", TILES, cohort=cohort)
     trained = train(write_recipe(folder / "small.toml"), project.root, 1)
-    return _road_in(folder, trained.best)
+    return _project_in(folder, trained.best)
 
 
-def shared_road(folder: Path) -> SmallRoad:
-    """The small project in `folder`, made by whichever process comes first; the others wait for it."""
+def shared_small_project(folder: Path) -> SmallProject:
+    """The small project in `folder`, made by the first process that needs it while the others wait."""
     folder.mkdir(exist_ok=True)
     made = folder / "made.json"
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not made.exists():
-            shutil.rmtree(folder / "road", ignore_errors=True)  # of a process that failed half-way
-            road = make_small_road(folder / "road")
-            made.write_text(json.dumps({"model_id": road.model_id, "files": sha256_by_file(folder / "road")}))
-    return _road_in(folder / "road", json.loads(made.read_text())["model_id"])
+            shutil.rmtree(folder / "small_project", ignore_errors=True)  # left by a process that failed half-way
+            small_project = make_small_project(folder / "small_project")
+            made.write_text(
+                json.dumps({"model_id": small_project.model_id, "files": sha256_by_file(folder / "small_project")})
+            )
+    return _project_in(folder / "small_project", json.loads(made.read_text())["model_id"])
 
 
-def changes_of_shared_road(folder: Path) -> list[str]:
-    """The files of the shared project that a test has written, replaced or removed since it was made."""
+def changes_of_shared_project(folder: Path) -> list[str]:
+    """Files of the shared project that a test has written, replaced or removed since it was made."""
     before = json.loads((folder / "made.json").read_text())["files"]
-    now = sha256_by_file(folder / "road")
+    now = sha256_by_file(folder / "small_project")
     return sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
 
 
-def copy_road(road: SmallRoad, folder: Path) -> SmallRoad:
-    """A copy that may be written: four megabytes."""
-    shutil.copytree(road.project.root.parent, folder, dirs_exist_ok=True)
-    return _road_in(folder, road.model_id)
+def copy_small_project(small_project: SmallProject, folder: Path) -> SmallProject:
+    """Make a writable copy of four megabytes."""
+    shutil.copytree(small_project.project.root.parent, folder, dirs_exist_ok=True)
+    return _project_in(folder, small_project.model_id)
 
 
 def sha256_by_file(folder: Path) -> dict[str, str]:
-    """Of every file below a folder, by its path in there; folders count too, with nothing for a sum."""
+    """Checksum of every file below a folder, by relative path; folders are listed with an empty checksum."""
     return {
         str(path.relative_to(folder)): "" if path.is_dir() else hashlib.sha256(path.read_bytes()).hexdigest()
         for path in folder.rglob("*")
     }
 
 
-def _road_in(folder: Path, model_id: str) -> SmallRoad:
-    return SmallRoad(Project(folder / "project"), folder / "sources" / "cohort.csv", model_id)
+def _project_in(folder: Path, model_id: str) -> SmallProject:
+    return SmallProject(Project(folder / "project"), folder / "sources" / "cohort.csv", model_id)

@@ -1,7 +1,7 @@
-"""`pytest -p tests.time_per_file`: processor seconds of each test file, its child processes' included.
+"""`pytest -p tests.time_per_file`: processor seconds per test file, including its child processes.
 
-Wall clock says how busy the machine was; processor time is nearly the same on a loaded one, so that two runs compare.
-The sums go to the file that TIME_PER_FILE names (JSON), the largest onto the terminal.
+Wall-clock time depends on how busy the machine is; processor time hardly does, so that two runs can be compared.
+The sums are written to the file named by TIME_PER_FILE (JSON), and the largest are printed.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ SHOWN = 20
 
 def _cpu_s() -> float:
     used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(each.ru_utime + each.ru_stime for each in used)
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 class _Clock:
-    """What the process has used since it was last asked."""
+    """Stopwatch of the processor time that the process has used."""
 
     def __init__(self) -> None:
         self._last = _cpu_s()
@@ -41,7 +41,7 @@ _BY_FILE: Counter[str] = Counter()
 
 
 def pytest_collection_finish() -> None:
-    """What the imports of all test files took is no part of the first test."""
+    """Exclude the time that the imports of all test files took from the first test."""
     _CLOCK.lap()
 
 

@@ -1,4 +1,4 @@
-"""What the pipeline may use: a model package as a classifier of tiles."""
+"""Interface of training for the pipeline: a model package as a classifier of tiles."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from training.allocator import keep_freed_memory
-from training.colour_statistics import Hues, HueStatistics, hue_distance, tile_hues
-from training.errors import BadRecipeError
-from training.focus_statistics import Focus, FocusStatistics, focus_distance, tile_focus
-from training.forward_only import ForwardOnly, Running, Seconds
+from training.data.colour_statistics import Hues, HueStatistics, hue_distance, tile_hues
+from training.data.focus_statistics import Focus, FocusStatistics, focus_distance, tile_focus
+from training.foundation.errors import BadRecipeError
 from training.foundation.model_files import Runtime
+from training.foundation.tile_read import TileRead
+from training.machine.allocator import keep_for_prediction
+from training.machine.rank_pipes import OTHER_RANK, connection_to
 from training.models.build import Outputs, probabilities
-from training.numerics import Numerics, ready_to_predict
-from training.package_config import GemslidePart, PackageConfig, read_package_config
-from training.package_network import fresh_network, trained_network
-from training.rank_pipes import OTHER_RANK, connection_to
+from training.packages.config import GemslidePart, PackageConfig, read_package_config
+from training.packages.network import fresh_network, trained_network
+from training.predict.forward_only import ForwardOnly, Running, Seconds
+from training.predict.numerics import Numerics, ready_to_predict
 
 __all__ = ["OTHER_RANK", "Classifier", "Numerics", "RunOn", "Running", "Seconds", "connection_to"]
 
@@ -30,12 +31,12 @@ VIEWS = {
     "flips": tuple((turns, mirrored) for mirrored in (False, True) for turns in (0, 2)),
     "all": tuple((turns, mirrored) for mirrored in (False, True) for turns in range(4)),
 }
-"""How each tile is looked at, as (quarter turns, mirrored): as it is; its four flips; its eight turns and flips."""
+"""Views of each tile, as (quarter turns, mirrored): as it is; its four flips; its eight turns and flips."""
 
 
 @dataclass(frozen=True)
 class RunOn:
-    """Where and how a network runs."""
+    """Devices and settings that a network runs with."""
 
     device: str = "cpu"
     """As torch names it; several joined by "+" hold one part of the network each."""
@@ -58,11 +59,13 @@ class Classifier:
     std: list[float]
     split_sha256: str
     outputs: Outputs
-    """What the network gives."""
+    """Kind of output of the network."""
     runtime: Runtime
-    """What runs it: only "torch" and "entry-point" are modules whose weights can be cast, folded or compiled."""
+    """Runtime of the network: only those of "torch" and "entry-point" can be cast, folded or compiled."""
     stain: dict[str, Any] | None
-    """How tiles must be normalised before `predict` sees them; None: not at all."""
+    """Normalisation that tiles need before `predict` sees them; None: none."""
+    read: TileRead | None
+    """Slide level that its training tiles were read from; None: not known."""
     hues: HueStatistics | None
     """Of the tiles it was trained on; None: its package does not say."""
     focus: FocusStatistics | None
@@ -70,7 +73,7 @@ class Classifier:
     run_on: RunOn
     forward_only: ForwardOnly
     runs_as: dict[str, Any] = field(default_factory=dict)
-    """What of its package decides its probabilities beside the weights, as JSON; empty for our own networks."""
+    """Entries of its package besides the weights that decide its probabilities, as JSON; empty for our own networks."""
 
     def predict(self, tiles_nhwc: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Class probabilities.
@@ -93,7 +96,7 @@ class Classifier:
 
     @property
     def seconds(self) -> Seconds:
-        """Where the time of all results so far went."""
+        """Time spent on all results so far, by kind of work."""
         return self.forward_only.seconds
 
     @staticmethod
@@ -102,7 +105,7 @@ class Classifier:
         return tile_hues(tiles_nhwc)
 
     def hue_distance(self, hues_n2: Hues) -> float | None:
-        """How far tiles are from what this was trained on (`colour_statistics`); None: not known."""
+        """Distance of tiles from the hues that this was trained on (`colour_statistics`); None: not known."""
         return hue_distance(hues_n2, self.hues) if self.hues else None
 
     @staticmethod
@@ -111,7 +114,7 @@ class Classifier:
         return tile_focus(tiles_nhwc)
 
     def focus_distance(self, focus_n: Focus) -> float | None:
-        """How far tiles are from the sharpness of what this was trained on (`focus_statistics`); None: not known."""
+        """Distance of tiles from the sharpness that this was trained on (`focus_statistics`); None: not known."""
         return focus_distance(focus_n, self.focus) if self.focus else None
 
     @classmethod
@@ -122,23 +125,23 @@ class Classifier:
             UnreadableError: files are missing, damaged, of another layout, or not the weights that the id names.
             BadRecipeError: the network cannot be spread over these devices, or they are not there.
         """
-        keep_freed_memory()
+        keep_for_prediction()
         package = package.resolve()
         config = read_package_config(package)
         network, weights_sha256 = trained_network(package, config)
-        return cls._of(package, config, network, run_on, weights_sha256)
+        return cls._from_network(package, config, network, run_on, weights_sha256)
 
     @classmethod
     def untrained(cls, package: Path, run_on: RunOn = RunOn(), *, seed: int = 0) -> Self:
         """The same network with fresh random weights: the baseline that has seen nothing."""
-        keep_freed_memory()
+        keep_for_prediction()
         package = package.resolve()
         config = read_package_config(package)
         torch.manual_seed(seed)
-        return cls._of(package, config, fresh_network(package, config), run_on, None)
+        return cls._from_network(package, config, fresh_network(package, config), run_on, None)
 
     @classmethod
-    def _of(
+    def _from_network(
         cls, package: Path, config: PackageConfig, network: torch.nn.Module, run_on: RunOn, weights_sha256: str | None
     ) -> Self:
         ours = config.gemslide
@@ -155,6 +158,7 @@ class Classifier:
             runtime=ours.runtime,
             runs_as=_runs_as(ours),
             stain=ours.stain.model_dump() if ours.stain else None,
+            read=ours.read,
             hues=HueStatistics(**ours.hues.model_dump()) if ours.hues else None,
             focus=FocusStatistics(**ours.focus.model_dump()) if ours.focus else None,
             run_on=run_on,
@@ -163,7 +167,7 @@ class Classifier:
 
 
 def _runs_as(ours: GemslidePart) -> dict[str, Any]:
-    """How the bytes of another program's model become probabilities."""
+    """Entries that decide how the bytes of another program's model become probabilities."""
     if ours.runtime == "torch":
         return {}
     code = ours.entry_point.model_dump() if ours.entry_point else None

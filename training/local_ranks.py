@@ -20,7 +20,7 @@ from pathlib import Path
 
 from training.foundation.process import die_with_parent
 from training.foundation.run_record import RUN_ID_VARIABLE, new_run_id
-from training.rank_log import last_words, log_path
+from training.machine.rank_log import last_words, log_path
 
 MEETING_VARIABLE = "GEMSLIDE_RANKS_MEET_IN"
 """Names the file in which the ranks find each other; torchrun's ranks have an address instead."""

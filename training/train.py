@@ -16,20 +16,23 @@ from typing import Any
 
 import torch
 
-from training.engine.allocator import keep_freed_memory
 from training.engine.ranks import LostPeerError, alone, connect_ranks
-from training.errors import BadRecipeError
-from training.foundation.errors import GemslideError, ImplausibleOutputError
+from training.foundation.errors import BadRecipeError, GemslideError, ImplausibleOutputError
 from training.foundation.leftovers import recover_folder
 from training.foundation.process import die_with_parent
 from training.foundation.run_record import own_run_id
+from training.foundation.words.class_order import order_warning
 from training.local_ranks import INTERRUPTED, MEETING_VARIABLE, REFUSED
-from training.preflight import Checked, check_run, dataset_error
-from training.rank_log import RankLog, last_words, log_path
-from training.run_state import CHECKPOINTS
-from training.threads import use_threads
-from training.trainer import Trainer
+from training.machine.allocator import keep_for_training
+from training.machine.rank_log import RankLog, last_words, log_path
+from training.machine.threads import use_threads
+from training.run.preflight import Checked, check_run, dataset_error
+from training.run.state import CHECKPOINTS
+from training.run.trainer import Trainer
 
+CLASS_ORDER = (
+    "the order in the [tile] section of gemslide.toml, and in the recipe's [data] section where it names classes"
+)
 MOST_NAMED = 8
 """Ranks, in an error."""
 
@@ -64,6 +67,8 @@ def _outcome(arguments: argparse.Namespace, rank: int, world_size: int) -> int:
         if os.environ.get("LOCAL_RANK", "0") == "0":  # the others of this machine found the same
             _refuse(error, arguments.outcome_json)
         return REFUSED
+    if rank == 0:
+        _warn(checked)
     try:
         models = _run(checked, arguments, rank, world_size)
     except for_people as error:
@@ -110,6 +115,16 @@ def _stop_on_request() -> None:
         die_with_parent()
 
 
+def _warn(checked: Checked) -> None:
+    """Say what may be trained, and is rarely meant."""
+    odd_order = order_warning(checked.source.classes, setting=CLASS_ORDER)
+    if odd_order:
+        sys.stderr.write(f"warning: {checked.recipe_path.name}: {odd_order}\n")
+    tell = getattr(checked.source, "warnings", None)
+    for complaint in tell() if tell else ():
+        sys.stderr.write(f"warning: tile set {checked.recipe.data.tile_set!r}: {complaint}\n")
+
+
 def _refuse(error: Exception, outcome_json: Path | None) -> None:
     """Say why nothing starts: to whoever started this rank where it asked to be told, else to people."""
     if outcome_json is None:
@@ -125,7 +140,7 @@ def _say(error: Exception, rank: int | None = None) -> None:
 
 
 def _train(checked: Checked, project_dir: Path, world_size: int, *, fresh: bool) -> dict[str, str]:
-    keep_freed_memory()
+    keep_for_training()
     local_ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     use_threads(checked.recipe.train.threads)
     device, is_shared = _device(local_ranks)
@@ -136,7 +151,7 @@ def _train(checked: Checked, project_dir: Path, world_size: int, *, fresh: bool)
         ranks = connect_ranks(
             timeout_s=timeout_s, device=device, backend="gloo" if is_shared else None, **_meeting(world_size)
         )
-    run_id = ranks.of_first(own_run_id())
+    run_id = ranks.broadcast_from_first(own_run_id())
     log = RankLog(project_dir / "runs", run_id, ranks.rank)
     ended_well = False
     try:
@@ -152,7 +167,7 @@ def _train(checked: Checked, project_dir: Path, world_size: int, *, fresh: bool)
 
 
 def _meeting(world_size: int) -> dict[str, Any]:
-    """Where the ranks find each other: in a file on one machine, at torchrun's address else."""
+    """Rendezvous of the ranks: a file on one machine, torchrun's address otherwise."""
     if MEETING_VARIABLE not in os.environ:
         return {}
     where = os.environ[MEETING_VARIABLE]
@@ -160,7 +175,7 @@ def _meeting(world_size: int) -> dict[str, Any]:
 
 
 def _said_last(project_dir: Path, run_id: str, ranks: list[int]) -> str:
-    """What other ranks have begun last, from their logs, for people."""
+    """Name the last actions that other ranks began, from their logs, for people."""
     paths = {rank: log_path(project_dir / "runs", run_id, rank) for rank in ranks[:MOST_NAMED]}
     return " ".join(
         f"Rank {rank} was last in: {last_words(path) or 'nothing yet'} (its log: {path})."

@@ -6,7 +6,7 @@
 //
 // Nextflow starts workers and nothing more. Which slide is done by whom is the ledger's business: it knows of retries,
 // of slides that failed and of workers that died. On several machines use PostgreSQL, and have GEMSLIDE_LEDGER in the
-// processes' environment (docs/operating.md). To let the study go on after `gemslide study retry` or `amend`, run it
+// processes' environment (docs/how_to/operating.md). To let the study go on after `gemslide study retry` or `amend`, run it
 // again, without -resume.
 
 params.project = '.'

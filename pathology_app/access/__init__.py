@@ -1,1 +1,1 @@
-"""Who may ask the web app, under which name and for how long: one guard in front of every request."""
+"""Access to the web app: who may use it, under which name and for how long. One guard stands before every request."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope
 
-from pathology_app.access.openings import READING, Opening
-from pathology_app.access.refusal import RefusedError
+from pathology_app.access.error_response import RefusedError
+from pathology_app.routes.paths import READING, WritableRoute
 
 
-def check_body(scope: Scope, opening: Opening | None) -> None:
+def check_body(scope: Scope, opening: WritableRoute | None) -> None:
     """Questions have no body; what is sent says how long it is, and is not too long.
 
     Raises:
@@ -23,8 +23,8 @@ def check_body(scope: Scope, opening: Opening | None) -> None:
         return
     if "transfer-encoding" in headers or len(lengths) != 1 or not (lengths[0].isascii() and lengths[0].isdecimal()):
         raise RefusedError(411, "length", "Say once, by Content-Length, how long the body is.")
-    if len(lengths[0]) > 12 or int(lengths[0]) > opening.max_body_bytes:
-        raise RefusedError(413, "body", f"A body of at most {opening.max_body_bytes:,} bytes is taken here.")
+    if len(lengths[0]) > 12 or int(lengths[0]) > opening.takes.max_bytes:
+        raise RefusedError(413, "body", f"A body of at most {opening.takes.max_bytes:,} bytes is taken here.")
 
 
 def bounded(receive: Receive, max_bytes: int) -> Receive:

@@ -8,7 +8,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from pathology_app.access.plain_page import link, paragraph, plain_page
-from pipeline.errors import GemslideError
+from training.foundation.errors import GemslideError
 
 
 class RefusedError(GemslideError):
@@ -25,7 +25,7 @@ class RefusedError(GemslideError):
         self.status, self.code, self.allowed = status, code, allowed
 
 
-async def answer(refused: RefusedError, scope: Scope, receive: Receive, send: Send) -> None:
+async def send_error(refused: RefusedError, scope: Scope, receive: Receive, send: Send) -> None:
     """Answer a request, or a WebSocket's handshake, with the refusal."""
     if scope["type"] == "websocket" and "websocket.http.response" not in (scope.get("extensions") or {}):
         await send({"type": "websocket.close", "code": 1008})

@@ -1,5 +1,5 @@
-"""What pages and Streamlit say to each other: where the script lies on this computer, which nobody needs to know; and
-whether somebody does something, or the page asks by itself."""
+"""Messages between pages and Streamlit: the script's path on this computer is removed, and messages that a person
+causes are distinguished from those that a page sends by itself."""
 
 from __future__ import annotations
 

@@ -21,48 +21,50 @@ from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pathology_app.access.bodies import bounded, check_body
-from pathology_app.access.cookies import Cookies
+from pathology_app.access.error_response import RefusedError, send_error
 from pathology_app.access.frames import is_by_hand, without_script_path
 from pathology_app.access.headers import with_security_headers
-from pathology_app.access.names import Names
-from pathology_app.access.openings import READING, WEBSOCKET, is_before_sign_in, is_served, opening_of
-from pathology_app.access.people import NOBODY, PERSON_KEY, VISITOR_HEADER, Person
-from pathology_app.access.provider import CALLBACK
-from pathology_app.access.refusal import RefusedError, answer
+from pathology_app.access.leaving import callers_may_leave
+from pathology_app.access.quotas import STRANGER_S, Page, Pages, Requests
 from pathology_app.access.senders import check_names, check_sender, comes_by_link, is_local
-from pathology_app.access.sign_in import NONE, OPEN, SignIn, visitor_header
+from pathology_app.access.sign_in_redirect import back_to_our_page, is_page, log_in, redirect_to_sign_in, signed_out
 from pathology_app.access.sign_in_routes import SESSION_KEY, SIGN_IN_KEY, own_path
 from pathology_app.access.slide_gate import check_slide_of
-from pathology_app.access.ways_in import back_to_our_page, is_page, log_in, signed_out, way_in
-from pipeline.errors import GemslideError
-from pipeline.study import key_of
+from pathology_app.callers.addresses import ADDRESS_KEY, address_of, client_address, neighbourhood
+from pathology_app.callers.cookies import Cookies
+from pathology_app.callers.host_names import Names
+from pathology_app.people.person import NOBODY, PERSON_KEY, VISITOR_HEADER, Person
+from pathology_app.people.provider import CALLBACK
+from pathology_app.people.sign_in import NONE, OPEN, SignIn, visitor_header
+from pathology_app.routes.paths import READING, WEBSOCKET, WritableRoutes, is_before_sign_in, is_served
+from pipeline.ledger import key_of
+from pipeline.settings.site import Network
+from training.foundation.errors import GemslideError
 
-MAX_WEBSOCKETS = 200
-"""Open tabs, in the whole process."""
-MAX_SIGNED_OUT = 20
-"""Of people on their way to the provider."""
 WATCH_S = 5.0
-"""How often it is asked whether the session of an open page still holds."""
+"""Interval between checks that the session of an open page still holds."""
 
 
 @dataclass(frozen=True)
 class Access:
-    """Who may come in.
+    """Rules for who may come in.
 
     Attributes:
         names: the app's own.
-        sign_in: knows sessions, and who is behind them.
+        sign_in: knows sessions, and the people behind them.
         everybody_logs_in: also callers from this computer; else only those from others. With accounts, everybody does.
+        proxies: those whose X-Forwarded-For is believed.
     """
 
     sign_in: SignIn
     names: Names = field(default_factory=Names)
     everybody_logs_in: bool = False
+    proxies: tuple[Network, ...] = ()
 
 
 @dataclass(frozen=True)
 class Caller:
-    """Who sends a request.
+    """Sender of a request.
 
     Attributes:
         key: of the session; None where there is none.
@@ -77,16 +79,26 @@ class Caller:
 class Guard:
     """Lets through what is meant for this app, and puts the security headers on every answer."""
 
-    def __init__(self, app: ASGIApp, access: Access, script: Path) -> None:
-        """Args: script: of Streamlit's app; its folder is told to nobody."""
-        self._app, self._access, self._script = app, access, script
+    def __init__(self, app: ASGIApp, access: Access, script: Path, openings: WritableRoutes) -> None:
+        """Guard an app.
+
+        Args:
+            script: Streamlit's, whose folder no answer discloses.
+            openings: of the app's routes.
+        """
+        self._app, self._access, self._script, self._openings = app, access, script, openings
         self._sign_in = access.sign_in
-        self._websockets = self._signed_out = 0
+        self._pages, self._requests = Pages(), Requests()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
+        scope[ADDRESS_KEY] = client_address(scope, self._access.proxies)
+        async with callers_may_leave():
+            await self._answer(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         caller: Caller | None = None
         send = with_security_headers(send, by_session=lambda: caller is not None and caller.key is not None)
         try:
@@ -97,20 +109,19 @@ class Guard:
                 return
             caller = await self._caller(scope)
             if caller is None:
-                await way_in(scope)(scope, receive, send)
+                await redirect_to_sign_in(scope)(scope, receive, send)
                 return
             self._check_action(scope, caller)
             await check_slide_of(scope, self._sign_in, caller.person, caller.key)
-            self._check_websockets(scope, caller)
+            scope[PERSON_KEY], scope[SESSION_KEY], scope[SIGN_IN_KEY] = caller.person, caller.key, self._sign_in
+            if scope["type"] == "http":
+                await self._serve(scope, receive, send, caller)
+            else:
+                await self._serve_websocket(scope, receive, send, caller)
         except RefusedError as refused:
             self._note(refused, scope, caller)
-            await answer(refused, scope, receive, send)
+            await send_error(refused, scope, receive, send)
             return
-        scope[PERSON_KEY], scope[SESSION_KEY], scope[SIGN_IN_KEY] = caller.person, caller.key, self._sign_in
-        if scope["type"] == "http":
-            await self._serve(scope, receive, send)
-        else:
-            await self._serve_websocket(scope, receive, send, caller)
 
     def _check_request(self, scope: Scope) -> None:
         """Raises RefusedError: a foreign name, a foreign page, or nothing that is served."""
@@ -121,7 +132,7 @@ class Guard:
             if scope["path"] != WEBSOCKET:
                 raise RefusedError(404, "not_found", "Nothing is served under this link.")
             return
-        opening = opening_of(scope["path"])
+        opening = self._openings.of(scope["path"])
         allowed = (*READING, *(opening.methods if opening else ()))
         if scope["method"] not in allowed:
             check_sender({**scope, "method": "GET"}, with_provider=with_provider)
@@ -132,10 +143,10 @@ class Guard:
             raise RefusedError(404, "not_found", "Nothing is served under this link.")
 
     async def _caller(self, scope: Scope) -> Caller | None:
-        """Who asks; None for a person at a browser who can be shown the way to sign in.
+        """Find who sends a request; None for a person at a browser who can be shown the way to sign in.
 
         Raises:
-            RefusedError: not signed in. GemslideError is one of 503.
+            RefusedError: not signed in; 503: it cannot be known now.
         """
         sign_in, access = self._sign_in, self._access
         is_by_account = sign_in.is_by_account
@@ -155,10 +166,10 @@ class Guard:
         raise log_in(had_one=bool(token))
 
     async def _behind(self, token: str) -> Caller | None:
-        """Who is behind a session. Raises RefusedError: it cannot be known now."""
+        """Find the person behind a session. Raises RefusedError: it cannot be known now."""
         key = key_of(token)
         try:
-            known = self._sign_in.desk.remembered(key, active=True)
+            known = self._sign_in.session_cache.remembered(key, active=True)
             if known is not None:  # without a thread: of tiles there are many
                 visitor = self._sign_in.visitor_of(known.session)
             else:
@@ -177,58 +188,59 @@ class Guard:
         """Raises RefusedError: the caller may not send anything there."""
         if scope["type"] != "http" or scope["method"] in READING:
             return
-        opening = opening_of(scope["path"])
-        if opening and opening.action and not caller.person.may(opening.action):
-            raise RefusedError(403, "forbidden", f"You may not {opening.action}.")
+        opening = self._openings.of(scope["path"])
+        action = opening.takes.action if opening else None
+        if action and not caller.person.may(action):
+            raise RefusedError(403, "forbidden", f"You may not {action}.")
 
-    def _check_websockets(self, scope: Scope, caller: Caller) -> None:
-        if scope["type"] != "websocket":
-            return
-        is_too_many = self._websockets >= MAX_WEBSOCKETS
-        if is_too_many or (caller.person is NOBODY and self._signed_out >= MAX_SIGNED_OUT):
-            raise RefusedError(503, "too_many", f"{MAX_WEBSOCKETS} pages are open already. Close some.")
-
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        opening = opening_of(scope["path"])
+    async def _serve(self, scope: Scope, receive: Receive, send: Send, caller: Caller) -> None:
+        """Raises RefusedError: the caller has too many requests on the way."""
+        opening = self._openings.of(scope["path"])
         if opening is not None:
-            receive = bounded(receive, opening.max_body_bytes)
+            receive = bounded(receive, opening.takes.max_bytes)
         if scope["path"] == CALLBACK:
             send = back_to_our_page(send)
-        await self._app(scope, receive, send)
+        async with self._requests.turn(_holder(scope, caller)):
+            await self._app(scope, receive, send)
 
     async def _serve_websocket(self, scope: Scope, receive: Receive, send: Send, caller: Caller) -> None:
-        """Serve a page's WebSocket until the page or the session ends."""
-        is_signed_out = caller.person is NOBODY
+        """Serve a page's WebSocket until the page or the session ends.
+
+        Raises:
+            RefusedError: the caller has too many pages open.
+        """
+        is_signed_out, gives_way = caller.person is NOBODY, asyncio.Event()
+        page = Page(_holder(scope, caller), is_signed_out, gives_way.set)
+        self._pages.add(page, has_own_limit=caller.key is not None)
         key = caller.key or (NONE if is_signed_out else OPEN)
         name = VISITOR_HEADER.encode()
         headers = [pair for pair in scope["headers"] if pair[0].lower() != name]
         scope["headers"] = [*headers, (name, visitor_header(self._sign_in, key).encode())]
         if caller.key is not None:
             receive = self._noting(receive, caller.key)
-        self._websockets += 1
-        self._signed_out += is_signed_out
         serving = asyncio.ensure_future(self._app(scope, receive, without_script_path(send, self._script)))
-        watching = asyncio.ensure_future(self._watch(caller))
+        watching = asyncio.ensure_future(self._watch(caller, gives_way))
         try:
             done, _ = await asyncio.wait({serving, watching}, return_when=asyncio.FIRST_COMPLETED)
             if serving in done:
                 await serving
         finally:
-            self._websockets -= 1
-            self._signed_out -= is_signed_out
+            self._pages.remove(page)
             for each in (serving, watching):
                 each.cancel()
             await asyncio.gather(serving, watching, return_exceptions=True)
         if serving not in done:
             await send({"type": "websocket.close", "code": 1008})
 
-    async def _watch(self, caller: Caller) -> None:
-        """Return when the session ends, in whatever process; never where there is none."""
+    async def _watch(self, caller: Caller, gives_way: asyncio.Event) -> None:
+        """Return when the page has to give way, or the session ends, in whatever process; or a stranger's time."""
         if caller.key is None:
-            await asyncio.Event().wait()
-        key, left_s = caller.key or "", caller.left_s or 0.0
+            await _within(gives_way, STRANGER_S if caller.person is NOBODY else None)
+            return
+        key, left_s = caller.key, caller.left_s or 0.0
         while left_s > 0:
-            await asyncio.sleep(min(left_s, WATCH_S))
+            if await _within(gives_way, min(left_s, WATCH_S)):
+                return
             try:
                 visitor = await anyio.to_thread.run_sync(lambda: self._sign_in.visitor(key, active=False))
             except (GemslideError, OSError):
@@ -240,7 +252,7 @@ class Guard:
 
         async def guarded() -> Message:
             message = await receive()
-            if is_by_hand(message) and self._sign_in.desk.remembered(key, active=True) is None:
+            if is_by_hand(message) and self._sign_in.session_cache.remembered(key, active=True) is None:
                 await anyio.to_thread.run_sync(self._note_active, key)
             return message
 
@@ -287,6 +299,23 @@ class Guard:
             return  # nothing that anybody should not have tried
         actor = caller.person.actor if caller and caller.key else "nobody (web app)"
         self._sign_in.refusals.note(actor, refused.code, about=scope["path"], address=Cookies(scope).address)
+
+
+def _holder(scope: Scope, caller: Caller) -> str:
+    """Holder that quotas count a request for."""
+    if caller.person.name is not None:
+        return f"person {caller.person.name}"
+    return f"session {caller.key}" if caller.key else f"from {neighbourhood(address_of(scope))}"
+
+
+async def _within(event: asyncio.Event, seconds: float | None) -> bool:
+    """Whether something has happened within so many seconds."""
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True
 
 
 def _take_token(scope: Scope) -> str | None:

@@ -1,4 +1,4 @@
-"""What every answer tells the browser: whom this page may talk to, and who may embed it."""
+"""Security headers of every answer: whom this page may talk to, and who may embed it."""
 
 from __future__ import annotations
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
-from pathology_app.access.cookies import is_https
-from pathology_app.access.names import Names, is_loopback
-from pathology_app.access.openings import PAGES, READING
-from pathology_app.access.provider import CALLBACK
-from pathology_app.access.refusal import RefusedError
+from pathology_app.access.error_response import RefusedError
+from pathology_app.callers.cookies import is_https
+from pathology_app.callers.host_names import Names, is_loopback
+from pathology_app.people.provider import CALLBACK
+from pathology_app.routes.paths import PAGES, READING
 
 FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "via")
 

@@ -1,15 +1,15 @@
-"""Where people go who are not signed in, and what others are told."""
+"""Answers to requests without a sign-in: people are led to it, others refused."""
 
 from __future__ import annotations
 
 from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Scope, Send
 
-from pathology_app.access.openings import PAGES
+from pathology_app.access.error_response import RefusedError
 from pathology_app.access.plain_page import link, paragraph, plain_page
-from pathology_app.access.refusal import RefusedError
 from pathology_app.access.senders import comes_by_link
 from pathology_app.access.sign_in_routes import own_path, sign_in_link
+from pathology_app.routes.paths import PAGES
 
 
 def is_page(scope: Scope) -> bool:
@@ -18,8 +18,8 @@ def is_page(scope: Scope) -> bool:
     return scope["type"] == "http" and scope["method"] == "GET" and scope["path"] in PAGES and b"text/html" in accepts
 
 
-def way_in(scope: Scope) -> ASGIApp:
-    """Where a person goes who is not signed in, and comes back from."""
+def redirect_to_sign_in(scope: Scope) -> ASGIApp:
+    """Lead a person who is not signed in to the sign-in, and back from it."""
     query = scope["query_string"].decode("latin-1")
     wanted = own_path(scope["path"] + (f"?{query}" if query else ""))
     if not comes_by_link(scope):

@@ -15,16 +15,17 @@ from urllib.parse import quote
 import anyio
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
-from pathology_app.access.cookies import Cookies
-from pathology_app.access.people import person_of
 from pathology_app.access.plain_page import link, paragraph, plain_page
-from pathology_app.access.sign_in import BadSignInError, SignIn, TooManyAttemptsError
-from pipeline.errors import GemslideError
-from pipeline.study import key_of
+from pathology_app.callers.cookies import Cookies
+from pathology_app.people.person import person_of
+from pathology_app.people.sign_in import BadSignInError, SignIn, TooManyAttemptsError
+from pathology_app.routes.declared import plain
+from pathology_app.routes.paths import SIGN_IN, SIGN_OUT, AcceptedBody
+from pipeline.ledger import key_of
+from training.foundation.errors import GemslideError
 
-SIGN_IN, SIGN_OUT = "/sign-in", "/sign-out"
 SIGN_IN_KEY = "gemslide.sign_in"
 """In a request's scope: the app's SignIn."""
 SESSION_KEY = "gemslide.session"
@@ -38,10 +39,10 @@ _AT_ONCE = anyio.CapacityLimiter(2)
 def sign_in_routes() -> list[BaseRoute]:
     """Both pages."""
     return [
-        Route(SIGN_IN, _sign_in_page, methods=["GET"]),
-        Route(SIGN_IN, _sign_in, methods=["POST"]),
-        Route(SIGN_OUT, _sign_out_page, methods=["GET"]),
-        Route(SIGN_OUT, _sign_out, methods=["POST"]),
+        plain(SIGN_IN, _sign_in_page, methods=["GET"]),
+        plain(SIGN_IN, _sign_in, methods=["POST"], takes=AcceptedBody(16_384, None)),
+        plain(SIGN_OUT, _sign_out_page, methods=["GET"]),
+        plain(SIGN_OUT, _sign_out, methods=["POST"], takes=AcceptedBody(4_096, None)),
     ]
 
 
@@ -104,7 +105,7 @@ def _form(request: Request, wanted: str, *, error: str = "", name: str = "", sta
     parts = [said]
     if sign_in.provider is not None:
         parts.append('<p><a class="button" href="/?sign-in=start">Sign in with your institution</a></p>\n')
-    if sign_in.accounts.are_there and (sign_in.provider is None or _have_passwords(sign_in)):
+    if sign_in.accounts.exist and (sign_in.provider is None or _have_passwords(sign_in)):
         parts += ["<hr>\n" if sign_in.provider is not None else "", form]
     response = plain_page("Sign in", "".join(parts), status)
     cookies = Cookies(request.scope)

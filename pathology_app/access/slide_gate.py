@@ -1,5 +1,5 @@
-"""Which slide a request is for, and whether whoever asks may see it: once, before every route that has slides in its
-path."""
+"""Gate before every route that has slides in its path: find the slide that a request is for, and check once whether its
+sender may see it."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import re
 import anyio
 from starlette.types import Scope
 
-from pathology_app.access.people import Person
-from pathology_app.access.refusal import RefusedError
-from pathology_app.access.seeing import HiddenSlideError
-from pathology_app.access.sign_in import SignIn
+from pathology_app.access.error_response import RefusedError
 from pathology_app.access.views import check_slide, check_view, is_viewed
-from pipeline.errors import GemslideError
-from training.foundation.names import is_name
+from pathology_app.access.visibility import HiddenSlideError
+from pathology_app.people.person import Person
+from pathology_app.people.sign_in import SignIn
+from training.foundation.errors import GemslideError
+from training.foundation.words.names import is_name
 
 _LOOKS = "tiles colour overlays layers damaged annotations coverage hotspots exports"
-"""What somebody sees of a slide: it must be in the log that they do."""
+"""Folders whose requests count as looking at a slide, and must be in the log."""
 _IN_LISTS = "thumbnails heatmaps crops"
 """Small pictures, which lists show of many slides."""
 SLIDE_FOLDERS = f"{_LOOKS} {_IN_LISTS}"

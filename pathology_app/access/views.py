@@ -12,12 +12,12 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from pathology_app.access.people import Person
-from pathology_app.access.seeing import HiddenSlideError, check_may_see
-from pathology_app.access.sign_in import SignIn
-from pathology_app.study_ledger import current_study_ledger
-from pathology_app.tiles.cache import current_cache
-from pipeline.study import Change, Ledger, LogFilter, log_in_project, project_history, slide_subject
+from pathology_app.access.visibility import HiddenSlideError, check_may_see
+from pathology_app.people.person import Person
+from pathology_app.people.sign_in import SignIn
+from pathology_app.project.ledger import current_study_ledger
+from pathology_app.project.served import served_project
+from pipeline.ledger import Change, Ledger, LogFilter, log_in_project, project_history, slide_subject
 
 OPENED = "slide opened"
 REFUSED_SLIDE = "hidden slide"
@@ -62,7 +62,7 @@ def check_slide(sign_in: SignIn | None, person: Person, slide_id: str) -> None:
 
 
 def ledger_of(sign_in: SignIn | None) -> Ledger | None:
-    """Where views are logged; None: nowhere. Raises: as `open_ledger`."""
+    """Ledger that views are logged in; None: nowhere. Raises: as `open_ledger`."""
     return sign_in.ledger_for_log() if sign_in is not None else current_study_ledger().ledger()
 
 
@@ -74,7 +74,7 @@ def log(ledger: Ledger | None, person: Person, slide_id: str, details: Mapping[s
 
 def _is_logged(ledger: Ledger, sign_in: SignIn, key: str, person: Person, slide_id: str) -> bool:
     """Whether the person's view is in the log since the session began, as a page in another process has written it."""
-    session = sign_in.desk.find(key, active=False)
+    session = sign_in.session_cache.find(key, active=False)
     begun = datetime.fromtimestamp(session.made if session else 0, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     wanted = LogFilter(subject=slide_subject(slide_id), actor=person.actor)
     entries = project_history(ledger, wanted, newest=_LOOKS_BACK)
@@ -96,4 +96,4 @@ def remember(key: str, slide_id: str) -> None:
 
 
 def _is_there(slide_id: str) -> bool:
-    return os.path.lexists(current_cache().project.store_path(slide_id) / "zarr.json")
+    return os.path.lexists(served_project().store_path(slide_id) / "zarr.json")

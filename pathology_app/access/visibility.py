@@ -1,4 +1,4 @@
-"""Which slides a person may see: asked wherever a slide, or something made of it, is shown, listed or exported."""
+"""Slides that a person may see: checked wherever a slide, or something made of it, is shown, listed or exported."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
+from typing import Any
 
-from pathology_app.access.account_file import STUDY_PREFIX
-from pathology_app.access.people import Person
-from pathology_app.study_ledger import Remembered, current_study_ledger
-from pathology_app.tiles.cache import UnknownNameError, current_cache
+from pathology_app.people.account_file import STUDY_PREFIX
+from pathology_app.people.person import Person
+from pathology_app.project.ledger import Remembered, current_study_ledger
+from pathology_app.project.served import served_project
+from pathology_app.slides.cache import UnknownNameError
 from pipeline.errors import BadManifestError
 from pipeline.study import study_slide_ids
 
+SLIDE_SUBJECT = "slide "
+"""Before a slide's name, in the log."""
 _MAX_STUDIES = 32
 _LOCK = threading.Lock()
 _STUDIES: OrderedDict[tuple[str, str], Remembered[frozenset[str]]] = OrderedDict()
@@ -40,6 +44,21 @@ def visible(person: Person, slide_ids: Iterable[str]) -> list[str]:
     return [slide_id for slide_id in slide_ids if may_see(person, slide_id)]
 
 
+def entries_for(person: Person, entries: Iterable[Any]) -> list[Any]:
+    """Entries of the project's log for a person: of who may see some slides only, those about these, and their own.
+
+    Raises: as `may_see`.
+    """
+    if person.slides is None:
+        return list(entries)
+    return [entry for entry in entries if entry.actor == person.actor or _is_about_theirs(person, entry.subject)]
+
+
+def _is_about_theirs(person: Person, subject: str | None) -> bool:
+    slide_id = (subject or "").removeprefix(SLIDE_SUBJECT)
+    return slide_id != subject and bool(slide_id) and may_see(person, slide_id)
+
+
 def check_may_see(person: Person, slide_id: str) -> None:
     """Refuse a slide that a person may not see, in the words for one that is not there.
 
@@ -61,7 +80,7 @@ def _holds(pattern: str, slide_id: str) -> bool:
 
 def _slides_of(study_id: str) -> frozenset[str]:
     """Slides of a study; none where there is no such study."""
-    key = (str(current_cache().project.root), study_id)
+    key = (str(served_project().root), study_id)
     with _LOCK:
         if key not in _STUDIES:
             _STUDIES[key] = Remembered(lambda: _ask(study_id))

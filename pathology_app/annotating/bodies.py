@@ -1,4 +1,4 @@
-"""What browsers send of annotations, as drafts: every field checked, nothing taken for granted."""
+"""Drafts from what browsers send of annotations: every field checked, nothing taken for granted."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 from shapely.geometry.base import BaseGeometry
 from starlette.requests import Request
 
-from pipeline.errors import BadAnnotationError, GemslideError
+from pipeline.errors import BadAnnotationError
 from pipeline.review import MAX_DRAFTS, Draft, shape_of
+from training.foundation.errors import GemslideError
 from training.foundation.reading import parse_json
 
 MAX_CHANGES_BYTES = 1 << 20

@@ -17,57 +17,60 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Awaitable, Callable
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict
+from functools import partial
 from typing import Any, TypeVar
 
 import anyio
-from shapely.geometry import mapping
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute
 
-from pathology_app.access.people import Action, ForbiddenError, Person, person_of, require
+from pathology_app.access.visibility import may_see
 from pathology_app.annotating.bodies import (
     MAX_CHANGES_BYTES,
     MAX_IMPORT_BYTES,
     TooLargeError,
-    areas_and_line,
     body_of,
-    drafts_of,
 )
+from pathology_app.annotating.geometry import BusyError, GeometryWork
 from pathology_app.annotating.slide_outlines import OutlineCache, Outlines
 from pathology_app.annotating.vector_tile import MEDIA_TYPE, num_levels, vector_tile
-from pathology_app.blinding import BlindedError, check_not_hidden
-from pathology_app.study_ledger import StudyLedger
-from pathology_app.text import READ_ERRORS
-from pathology_app.tiles.cache import BadLinkError, OpenSlide, SlideCache, UnknownNameError
-from pathology_app.tiles.links import json_error
-from pipeline.annotations import parse_annotations, qupath_origin_xy0
-from pipeline.errors import BadAnnotationError, LockedError, UnreadableError
+from pathology_app.html.text import READ_ERRORS
+from pathology_app.people.acts import RIGHTS, Act
+from pathology_app.people.person import Action, ForbiddenError, Person, person_of, require
+from pathology_app.project.ledger import StudyLedger
+from pathology_app.readings.blinding import Shows
+from pathology_app.routes.declared import REVALIDATED, declared
+from pathology_app.routes.errors import json_error
+from pathology_app.routes.paths import AcceptedBody
+from pathology_app.slides.cache import BadLinkError, OpenSlide, SlideCache, UnknownNameError
+from pipeline.annotations import SlideFrame, frame_of_store, qupath_origin_xy0
+from pipeline.errors import BadAnnotationError
+from pipeline.ledger import Ledger
 from pipeline.palettes import CLASS_COLOURS
 from pipeline.review import (
     Annotation,
+    FileRows,
     changes_since,
     class_colours,
     exported,
     features_of,
     find_annotations,
-    import_file,
-    joined,
-    save,
+    save_file_rows,
+    save_rows,
     some_annotations,
-    split_by,
 )
-from pipeline.store.reader import StoreReader
-from pipeline.study import Ledger
+from pipeline.settings.config import load_settings
+from pipeline.store.reading.reader import StoreReader
+from training.foundation.errors import LockedError, UnreadableError
 
 MAX_AT_ONCE = 6
 """Requests that read or write; Streamlit's own threads are not touched."""
 MOST_CHANGES = 1000
 """Listed one by one; of more the browser asks for the tiles alone."""
 MAX_WORDS = 200
-_KEPT = "private, max-age=31536000, immutable"
 _NEVER_KEPT = {"Cache-Control": "no-store"}
 _COORDINATE = r"(-?\d{1,9}(?:\.\d{1,6})?)"
 
@@ -81,29 +84,35 @@ class AnnotationServer:
     def __init__(self, cache: SlideCache, ledger: StudyLedger) -> None:
         self._cache, self._ledger = cache, ledger
         self._outlines = OutlineCache()
+        self._geometry = GeometryWork()
         self._limiter = anyio.CapacityLimiter(MAX_AT_ONCE)
         self._project = hashlib.sha256(str(cache.project.root).encode()).hexdigest()[:16]
 
     def routes(self) -> list[BaseRoute]:
         """Each answers errors as JSON."""
-        look, annotate, export = Action.LOOK, Action.ANNOTATE, Action.EXPORT
-        table: tuple[tuple[str, str, Action, Handler], ...] = (
-            ("GET", "/changes", look, self._changes),
-            ("GET", "/tiles/{rest:path}", look, self._tile),
-            ("GET", "/at/{rest:path}", look, self._at),
-            ("GET", "/found", look, self._found),
-            ("GET", "/qupath.geojson", export, self._export),
-            ("POST", "", annotate, self._save),
-            ("POST", "/join", annotate, self._join),
-            ("POST", "/split", annotate, self._split),
-            ("POST", "/import", annotate, self._import),
+        look, annotate, export = Action.LOOK, RIGHTS[Act.ANNOTATE], RIGHTS[Act.EXPORT_ANNOTATIONS]
+        changes, file = AcceptedBody(MAX_CHANGES_BYTES, annotate), AcceptedBody(MAX_IMPORT_BYTES, RIGHTS[Act.IMPORT])
+        table: tuple[tuple[AcceptedBody | None, str, Action, Handler], ...] = (
+            (None, "/changes", look, self._changes),
+            (None, "/tiles/{rest:path}", look, self._tile),
+            (None, "/at/{rest:path}", look, self._at),
+            (None, "/found", look, self._found),
+            (None, "/qupath.geojson", export, self._export),
+            (changes, "", annotate, self._save),
+            (changes, "/join", annotate, self._join),
+            (changes, "/split", annotate, self._split),
+            (file, "/import", RIGHTS[Act.IMPORT], self._import),
         )
+        project = self._cache.project
         routes: list[BaseRoute] = [
-            Route(f"/annotations/{{slide_id}}{path}", self._guarded(action, handler), methods=[method])
-            for method, path, action, handler in table
-        ]
+            # Others' annotations would be help for who reads a slide without.
+            declared(project, f"/annotations/{{slide_id}}{path}", self._guarded(action, handler), Shows.RESULT,
+                     methods=["POST" if takes else "GET"], takes=takes)
+            for takes, path, action, handler in table
+        ]  # fmt: skip
         # Else Streamlit would answer with its page.
-        return [*routes, Route("/annotations/{rest:path}", _no_link, methods=["GET", "POST"])]
+        no_link = declared(project, "/annotations/{rest:path}", _no_link, Shows.NEITHER)
+        return [*routes, no_link]
 
     def _guarded(self, action: Action, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
         async def guarded(request: Request) -> Response:
@@ -111,17 +120,12 @@ class AnnotationServer:
                 person = person_of(request.scope)
                 require(person, action)
                 slide_id = request.path_params["slide_id"]
-                slide = await self._in_thread(lambda: self._may_see(person, slide_id))
+                slide: OpenSlide = await self._in_thread(lambda: self._cache.slide(slide_id))
                 return await handler(request, slide.reader, person)
             except READ_ERRORS as error:
                 return json_error(error, self._cache.project.root, _status(error))
 
         return guarded
-
-    def _may_see(self, person: Person, slide_id: str) -> OpenSlide:
-        """The slide; BlindedError while somebody reads it without help: others' annotations would be help."""
-        check_not_hidden(self._cache.project, person, slide_id)
-        return self._cache.slide(slide_id)
 
     async def _in_thread(self, work: Callable[[], Answer]) -> Answer:
         return await anyio.to_thread.run_sync(work, limiter=self._limiter)
@@ -147,7 +151,8 @@ class AnnotationServer:
         return JSONResponse(await self._in_thread(read), headers=_NEVER_KEPT)
 
     def _summary(self, ledger: Ledger | None, outlines: Outlines, person: Person) -> dict[str, Any]:
-        colours = class_colours(ledger) if ledger else {}
+        seen = None if person.slides is None else partial(may_see, person)
+        colours = class_colours(ledger, seen) if ledger else {}
         return {
             "change": outlines.change,
             "classes": [[name, outlines.counts.get(name, 0), colour] for name, colour in colours.items()],
@@ -171,8 +176,12 @@ class AnnotationServer:
             return outlines.change, vector_tile(outlines, level, col, row)
 
         change, content = await self._in_thread(read)
-        is_asked = request.query_params.get("v") == f"{self._project}-{change}"
-        headers = {"Cache-Control": _KEPT} if is_asked else _NEVER_KEPT
+        version = f"{self._project}-{change}"
+        if request.query_params.get("v") != version:
+            return Response(content, media_type=MEDIA_TYPE, headers=_NEVER_KEPT)
+        headers = {"Cache-Control": REVALIDATED, "ETag": f'"{version}-{level}-{col}-{row}"'}
+        if headers["ETag"] in request.headers.get("if-none-match", ""):
+            return Response(status_code=304, headers=headers)
         return Response(content, media_type=MEDIA_TYPE, headers=headers)
 
     async def _at(self, request: Request, reader: StoreReader, _: Person) -> Response:
@@ -198,24 +207,30 @@ class AnnotationServer:
         return _listed(await self._in_thread(read))
 
     async def _export(self, _: Request, reader: StoreReader, __: Person) -> Response:
-        def read() -> bytes:
+        def read() -> Iterable[Mapping[str, Any]]:
             ledger = self._ledger.ledger()
-            origin_xy0 = qupath_origin_xy0(reader.attributes.bounds_px0)
-            features = features_of(exported(ledger, reader.slide_id, origin_xy0=origin_xy0)) if ledger else ()
-            lines = ",\n".join(json.dumps(each, allow_nan=False) for each in features)
-            return f'{{"type":"FeatureCollection","features":[\n{lines}\n]}}\n'.encode()
+            crops = self._frame(reader).crops_qupath
+            origin_xy0 = qupath_origin_xy0(reader.attributes.bounds_px0 if crops else None)
+            return features_of(exported(ledger, reader.slide_id, origin_xy0=origin_xy0)) if ledger else ()
 
-        content = await self._in_thread(read)
+        features = await self._in_thread(read)
         name = f'attachment; filename="{reader.slide_id}.geojson"'
         headers = {**_NEVER_KEPT, "Content-Disposition": name}
-        return Response(content, media_type="application/geo+json", headers=headers)
+        # Of a slide with millions of corners the text is never in memory as a whole.
+        return StreamingResponse(_collection(features), media_type="application/geo+json", headers=headers)
 
     async def _save(self, request: Request, reader: StoreReader, person: Person) -> Response:
         body = await body_of(request, MAX_CHANGES_BYTES)
 
+        parts = await self._geometry.run(
+            person.actor, "rows_of_changes", body, "what was sent",
+            slide_id=reader.slide_id, actor=person.actor, size_wh_px0=reader.size_wh_px0,
+        )  # fmt: skip
+
         def write() -> dict[str, Any]:
-            drafts = drafts_of(body)
-            saved = save(self._ledger.made(), reader.slide_id, drafts, person.actor, size_wh_px0=reader.size_wh_px0)
+            saved = save_rows(
+                self._ledger.made(), reader.slide_id, [row for part in parts for row in part], person.actor
+            )
             return {
                 "change": saved.change,
                 "saved": [each.as_dict() for each in saved.saved],
@@ -225,32 +240,35 @@ class AnnotationServer:
 
         return JSONResponse(await self._in_thread(write), headers=_NEVER_KEPT)
 
-    async def _join(self, request: Request, _: StoreReader, __: Person) -> Response:
+    async def _join(self, request: Request, _: StoreReader, person: Person) -> Response:
+        return await self._combined(request, person, "join")
+
+    async def _split(self, request: Request, _: StoreReader, person: Person) -> Response:
+        return await self._combined(request, person, "split")
+
+    async def _combined(self, request: Request, person: Person, work: str) -> Response:
         body = await body_of(request, MAX_CHANGES_BYTES)
-        area = await self._in_thread(lambda: joined(areas_and_line(body)[0]))
-        return JSONResponse({"areas": [mapping(area)]}, headers=_NEVER_KEPT)
+        areas = await self._geometry.run(person.actor, work, body, "what was sent")
+        return JSONResponse({"areas": areas}, headers=_NEVER_KEPT)
 
-    async def _split(self, request: Request, _: StoreReader, __: Person) -> Response:
-        body = await body_of(request, MAX_CHANGES_BYTES)
-
-        def cut() -> list[Any]:
-            areas, line = areas_and_line(body)
-            if len(areas) != 1 or line is None:
-                raise BadAnnotationError("One area and one line are needed to split.")
-            return [mapping(each) for each in split_by(areas[0], line)]
-
-        return JSONResponse({"areas": await self._in_thread(cut)}, headers=_NEVER_KEPT)
+    def _frame(self, reader: StoreReader) -> SlideFrame:
+        """Frame of a file's outlines on a slide, as `gemslide tile` lays them. Raises BadRecipeError: the settings."""
+        tile = load_settings(self._cache.project.settings_path).tile
+        frame = frame_of_store(reader.attributes)
+        return frame.as_set(tile.qupath_counts_from, allow_other_mpp=tile.allow_other_mpp)
 
     async def _import(self, request: Request, reader: StoreReader, person: Person) -> Response:
         body = await body_of(request, MAX_IMPORT_BYTES)
+        frame = await self._in_thread(lambda: self._frame(reader))
+        facts, *parts = await self._geometry.run(
+            person.actor, "rows_of_upload", body, "the file",
+            slide_id=reader.slide_id, actor=person.actor, size_wh_px0=reader.size_wh_px0,
+            frame=asdict(frame),
+        )  # fmt: skip
+        rows = FileRows(facts["format"], [row for part in parts for row in part], tuple(facts["dropped"]))
 
         def write() -> dict[str, Any]:
-            file = parse_annotations(body, Path("the file"))
-            origin_xy0 = qupath_origin_xy0(reader.attributes.bounds_px0) if file.format == "qupath" else (0, 0)
-            done = import_file(
-                self._ledger.made(), reader.slide_id, file, person.actor,
-                size_wh_px0=reader.size_wh_px0, origin_xy0=origin_xy0,
-            )  # fmt: skip
+            done = save_file_rows(self._ledger.made(), reader.slide_id, rows, person.actor)
             return {
                 "saved": done.saved, "unchanged": done.unchanged, "beside": done.beside,
                 "dropped": len(done.dropped), "change": done.change,
@@ -262,6 +280,14 @@ class AnnotationServer:
 def annotation_routes(cache: SlideCache, ledger: StudyLedger) -> list[BaseRoute]:
     """All routes of annotations over one project."""
     return AnnotationServer(cache, ledger).routes()
+
+
+def _collection(features: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """A FeatureCollection, one feature a line."""
+    yield '{"type":"FeatureCollection","features":[\n'
+    for index, each in enumerate(features):
+        yield (",\n" if index else "") + json.dumps(each, allow_nan=False)
+    yield "\n]}\n"
 
 
 async def _no_link(request: Request) -> Response:
@@ -283,11 +309,11 @@ def _matched(request: Request, pattern: str) -> tuple[str, ...]:
 
 _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (ForbiddenError, 403),
-    (BlindedError, 403),
     (UnknownNameError, 404),
     (TooLargeError, 413),
     (BadLinkError, 400),
     (BadAnnotationError, 400),
+    (BusyError, 503),
     (LockedError, 503),
     (UnreadableError, 503),
 )

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from shapely.geometry import Point
 from shapely.geometry.base import BaseGeometry
 
+from pipeline.ledger import Ledger
 from pipeline.review import OutlineRow, outlines_since
-from pipeline.study import Ledger
 
 MAX_BYTES = 256 << 20
 """Of geometry as text, of all slides together; a parsed shape takes about as much."""
@@ -47,7 +47,7 @@ class Outlines:
 
     @cached_property
     def counts(self) -> Mapping[str | None, int]:
-        """How many there are of each class."""
+        """Number of annotations of each class."""
         return Counter(self.class_names.tolist())
 
     @cached_property

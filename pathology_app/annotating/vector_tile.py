@@ -16,16 +16,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import shapely
 from numpy.typing import NDArray
 
 from pathology_app.annotating.slide_outlines import Outlines
+from pathology_app.annotating.tile_outlines import clipped, closed, opened, thinned
 
 TILE_PX = 512
 MIN_OUTLINE_PX = 3.0
-"""What is smaller on the level is a dot in a cell."""
+"""Outlines smaller than this on the level are dots in cells."""
 MAX_OUTLINES = 6_000
 """Of a tile; of more the largest are drawn, the others are dots."""
 MAX_POINTS = 2_000
@@ -34,6 +36,11 @@ MAX_CORNERS = 400_000
 MEDIA_TYPE = "application/vnd.gemslide.annotations"
 _CELL_PX, _PER_PX, _MARGIN_PX = 2, 32, 8
 _LINE, _RING, _POINTS = 0, 1, 2
+_POLYGON = 3
+"""GEOS's number of the type."""
+_OUTLINES_AT_ONCE = 32
+"""Of up to 50,000 corners each, so that a tile of many takes little memory."""
+_NO_INDICES: NDArray[np.intp] = np.empty(0, np.intp)
 
 
 def num_levels(size_wh_px0: tuple[int, int]) -> int:
@@ -76,7 +83,7 @@ def _padded(part: bytes) -> bytes:
 
 
 def _chosen(bounds_px0: NDArray[np.float64], unit_px0: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Which are drawn, the largest first, and which are dots."""
+    """Indices of outlines drawn, the largest first, and of dots."""
     sides = (bounds_px0[:, 2:] - bounds_px0[:, :2]).max(1) / unit_px0
     by_size = np.argsort(-sides, kind="stable")
     is_point = sides[by_size] == 0
@@ -100,42 +107,84 @@ def _cells(bounds_px0: NDArray[np.float64], class_of: NDArray[np.uint8], tile: _
 def _outline_parts(
     outlines: Outlines, drawn: NDArray[np.intp], class_of_all: NDArray[np.uint8], tile: _Tile
 ) -> tuple[dict[str, int], list[bytes]]:
-    shapes = _simplified(outlines.shapes_of(drawn), tile)
-    pieces, kinds, owners = _pieces(shapes)
-    corners, piece_of = shapely.get_coordinates(pieces, return_index=True)
-    counts = np.bincount(piece_of, minlength=len(pieces))
-    within = np.searchsorted(np.cumsum(counts), MAX_CORNERS, side="right")  # the smallest are left out
-    pieces, kinds, owners, counts = pieces[:within], kinds[:within], owners[:within], counts[:within]
-    corners = corners[: int(counts.sum())]
-    scaled = np.round((corners - (tile.left_px0, tile.top_px0)) / tile.unit_px0 * _PER_PX).astype("<i2")
+    pieces = _pieces(outlines, drawn, tile)
+    scaled = np.round((pieces.corners - (tile.left_px0, tile.top_px0)) / tile.unit_px0 * _PER_PX).astype("<i2")
     ids = np.array([int(each.replace("-", "")[:16], 16) for each in outlines.ids[drawn]], np.uint64)
     high_low = np.stack([ids >> np.uint64(32), ids & np.uint64(0xFFFFFFFF)], 1).astype("<u4")
-    per_outline = np.bincount(owners, minlength=len(drawn)).astype("<u2")
-    numbers = {"outlines": len(drawn), "pieces": len(pieces), "corners": len(corners)}
-    parts = (high_low, class_of_all[drawn], per_outline, kinds, counts.astype("<u2"), scaled)
+    per_outline = np.bincount(pieces.owners, minlength=len(drawn)).astype("<u2")
+    numbers = {"outlines": len(drawn), "pieces": len(pieces.kinds), "corners": len(scaled)}
+    parts = (high_low, class_of_all[drawn], per_outline, pieces.kinds, pieces.counts.astype("<u2"), scaled)
     return numbers, [part.tobytes() for part in parts]
 
 
-def _simplified(shapes: NDArray[np.object_], tile: _Tile) -> NDArray[np.object_]:
+class _Pieces(NamedTuple):
+    """Rings, lines and points of outlines, in the order of the outlines."""
+
+    corners: NDArray[np.float64]
+    counts: NDArray[np.intp]
+    """Corners of each piece."""
+    kinds: NDArray[np.uint8]
+    owners: NDArray[np.intp]
+    """The number of each piece's outline."""
+
+
+def _pieces(outlines: Outlines, drawn: NDArray[np.intp], tile: _Tile) -> _Pieces:
+    """All pieces, as far as `MAX_CORNERS` go: the smallest outlines are left out."""
+    found, num_corners = [_Pieces(np.empty((0, 2)), _NO_INDICES, np.empty(0, np.uint8), _NO_INDICES)], 0
+    for start in range(0, len(drawn), _OUTLINES_AT_ONCE):
+        some = _pieces_of(outlines.shapes_of(drawn[start : start + _OUTLINES_AT_ONCE]), tile)
+        within = int(np.searchsorted(np.cumsum(some.counts), MAX_CORNERS - num_corners, side="right"))
+        counts = some.counts[:within]
+        corners, kinds, owners = some.corners[: counts.sum()], some.kinds[:within], some.owners[:within] + start
+        found.append(_Pieces(corners, counts, kinds, owners))
+        num_corners += len(corners)
+        if within < len(some.counts):
+            break
+    return _Pieces(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
+
+
+def _pieces_of(shapes: NDArray[np.object_], tile: _Tile) -> _Pieces:
     """Cut to a little more than the tile, then as fine as its pixels."""
-    box = tile.box(_MARGIN_PX)
-    left, top, right, bottom = shapely.bounds(shapes).reshape(-1, 4).T
-    sticks_out = (left < box[0]) | (top < box[1]) | (right > box[2]) | (bottom > box[3])
-    shapes = shapes.copy()
-    if sticks_out.any():
-        shapes[sticks_out] = shapely.clip_by_rect(shapes[sticks_out], *box)
-    found: NDArray[np.object_] = shapely.simplify(shapes, tile.unit_px0 / 4, preserve_topology=True)
-    return found
-
-
-def _pieces(shapes: NDArray[np.object_]) -> tuple[NDArray[np.object_], NDArray[np.uint8], NDArray[np.intp]]:
-    """Rings, lines and points, what each is, and whose, in the order of the shapes."""
+    box, cell = tile.box(_MARGIN_PX), tile.unit_px0 / 4
     parts, owners = shapely.get_parts(shapes, return_index=True)
     kinds = shapely.get_type_id(parts)
-    rings, part_of_ring = shapely.get_rings(parts[kinds == 3], return_index=True)
-    others = np.isin(kinds, (0, 1))
-    pieces = np.concatenate([rings, parts[others]])
-    what = np.concatenate([np.full(len(rings), _RING), np.where(kinds[others] == 1, _LINE, _POINTS)]).astype(np.uint8)
-    whose = np.concatenate([owners[kinds == 3][part_of_ring], owners[others]]).astype(np.intp)
-    order = np.argsort(whose, kind="stable")
-    return pieces[order], what[order], whose[order]
+    rings, part_of_ring = shapely.get_rings(parts[kinds == _POLYGON], return_index=True)
+    rings, part_of_ring = _meeting(box, rings, part_of_ring)
+    outlines = closed(thinned(clipped(opened(*shapely.get_coordinates(rings, return_index=True)), box), cell))
+    lines, line_owners = _lines(parts[kinds != _POLYGON], owners[kinds != _POLYGON], box, cell)
+    corners, line_of = shapely.get_coordinates(lines, return_index=True)
+    ring_numbers, ring_counts = np.unique(outlines.ring_of, return_counts=True)
+    all_owners = np.concatenate([owners[kinds == _POLYGON][part_of_ring][ring_numbers], line_owners])
+    is_line = shapely.get_type_id(lines) == 1
+    all_kinds = np.concatenate([np.full(len(ring_numbers), _RING), np.where(is_line, _LINE, _POINTS)])
+    counts = np.concatenate([ring_counts, np.bincount(line_of, minlength=len(lines))])
+    # In the order of the outlines: of each piece its corners go with it.
+    order = np.argsort(all_owners, kind="stable")
+    starts = np.cumsum(counts) - counts
+    at = np.repeat(starts[order], counts[order]) + _within_each(counts[order])
+    every = np.concatenate([outlines.corners, corners])
+    return _Pieces(every[at], counts[order], all_kinds[order].astype(np.uint8), all_owners[order].astype(np.intp))
+
+
+def _meeting(
+    box: tuple[float, float, float, float], rings: NDArray[np.object_], numbers: NDArray[np.intp]
+) -> tuple[NDArray[np.object_], NDArray[np.intp]]:
+    """Rings whose bounds meet a box, and their numbers."""
+    left, top, right, bottom = shapely.bounds(rings).reshape(-1, 4).T
+    meets = (left <= box[2]) & (right >= box[0]) & (top <= box[3]) & (bottom >= box[1])
+    return rings[meets], numbers[meets]
+
+
+def _within_each(counts: NDArray[np.intp]) -> NDArray[np.intp]:
+    """0, 1, 2, … for each of pieces with so many corners."""
+    return np.asarray(np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts))
+
+
+def _lines(
+    parts: NDArray[np.object_], owners: NDArray[np.intp], box: tuple[float, float, float, float], cell: float
+) -> tuple[NDArray[np.object_], NDArray[np.intp]]:
+    """Lines and points within a box, and whose they are."""
+    pieces, part_of = shapely.get_parts(shapely.clip_by_rect(parts, *box), return_index=True)
+    is_kept = np.isin(shapely.get_type_id(pieces), (0, 1)) & ~shapely.is_empty(pieces)
+    found: NDArray[np.object_] = shapely.simplify(pieces[is_kept], cell, preserve_topology=False)
+    return found, owners[part_of[is_kept]]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import streamlit as st
 
+from pathology_app.readings.blinding import Visibility
 from pathology_app.viewer.component import calibration
 
 TITLE = "Check this screen"
 
 
-def page(worklist: st.Page) -> None:
+def page(worklist: st.Page, _: Visibility) -> None:
     """Draw the page."""
     if st.button("Worklist", icon=":material/arrow_back:", type="tertiary", key="back"):
         st.switch_page(worklist, query_params={})

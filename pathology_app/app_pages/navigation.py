@@ -7,15 +7,16 @@ from typing import Any
 
 import streamlit as st
 
-from pathology_app.study_link import SLIDES_PER_PAGE, StudyLink
-from pathology_app.text import as_markdown, message_of
-from pathology_app.tiles.cache import current_cache
+from pathology_app.html.text import as_markdown, message_of
+from pathology_app.links.studies import SLIDES_PER_PAGE, StudyLink
+from pathology_app.project.served import served_project
+from training.foundation.words.counts import counted
 
 Place = st.delta_generator.DeltaGenerator
 
 
 def current_link() -> StudyLink:
-    """What the browser's link names now."""
+    """Study link in the browser now."""
     return StudyLink.of(st.query_params.to_dict())
 
 
@@ -38,8 +39,8 @@ def clicked(event: Any, rows: Sequence[Any]) -> str | None:
 
 
 def say(error: Exception) -> None:
-    """What is wrong, in one message without folders of this computer."""
-    st.error(as_markdown(message_of(error, current_cache().project.root)))
+    """Show what is wrong, in one message without folders of this computer."""
+    st.error(as_markdown(message_of(error, served_project().root)))
 
 
 def nearest_page(link: StudyLink, total: int) -> StudyLink:
@@ -56,7 +57,7 @@ def page_buttons(link: StudyLink, total: int, hint: str) -> None:
     pages, first = max(1, -(-total // SLIDES_PER_PAGE)), (link.page - 1) * SLIDES_PER_PAGE
     row = st.container(horizontal=True, vertical_alignment="center")
     listed = f"{first + 1:,} to {min(first + SLIDES_PER_PAGE, total):,} of " if pages > 1 else ""
-    row.caption(f"{listed}{total:,} {'slide' if total == 1 else 'slides'}. {hint}")
+    row.caption(f"{listed}{counted(total, 'slide')}. {hint}")
     if pages > 1:
         for label, to in (("Previous", link.page - 1), ("Next", link.page + 1)):
             if row.button(label, key=f"list_{label}", disabled=not 1 <= to <= pages):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import streamlit as st
 
-from pathology_app.access.people import VISITOR_HEADER, Person, current_person
-from pathology_app.access.sign_in import sign_in_behind
 from pathology_app.access.views import check_slide, ledger_of, log, remember
+from pathology_app.people.person import VISITOR_HEADER, Person
+from pathology_app.people.sign_in import current_sign_in
+from pathology_app.people.visitor import current_person
 
 _OPENED = "views_logged"
 
@@ -26,7 +27,7 @@ def log_view(slide_id: str, page: str, **details: str | None) -> Person:
         GemslideError: where people sign in, it cannot be logged.
     """
     person = current_person()
-    sign_in, key = sign_in_behind(st.context.headers.get(VISITOR_HEADER))
+    sign_in, key = current_sign_in(st.context.headers.get(VISITOR_HEADER))
     check_slide(sign_in, person, slide_id)
     opened = {"page": page, **{name: value for name, value in details.items() if value is not None}}
     said = (person.actor, slide_id, page)
@@ -45,5 +46,5 @@ def check_slide_here(slide_id: str) -> None:
 
     Raises: as `log_view`.
     """
-    sign_in, _ = sign_in_behind(st.context.headers.get(VISITOR_HEADER))
+    sign_in, _ = current_sign_in(st.context.headers.get(VISITOR_HEADER))
     check_slide(sign_in, current_person(), slide_id)

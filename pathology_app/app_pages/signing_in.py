@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import streamlit as st
 
-from pathology_app.access.people import VISITOR_HEADER
-from pathology_app.access.sign_in import sign_in_behind
-from pathology_app.text import as_markdown
-from pipeline.errors import GemslideError
+from pathology_app.html.text import as_markdown
+from pathology_app.people.person import VISITOR_HEADER
+from pathology_app.people.sign_in import current_sign_in
 from pipeline.units import RESEARCH_USE
+from training.foundation.errors import GemslideError
 
 _LEAVE = "export default ({ data }) => { window.location.replace(new URL(data.path, window.location.origin).href); };"
 
@@ -16,7 +16,7 @@ _LEAVE = "export default ({ data }) => { window.location.replace(new URL(data.pa
 def page() -> None:
     """Draw what the link asks for: to begin, or to end a sign-in at the provider."""
     st.markdown(f"**gemslide** &nbsp; :red[{RESEARCH_USE}]")
-    sign_in, _ = sign_in_behind(st.context.headers.get(VISITOR_HEADER))
+    sign_in, _ = current_sign_in(st.context.headers.get(VISITOR_HEADER))
     step = st.query_params.get("sign-in")
     if sign_in is None or sign_in.provider is None or step not in ("start", "done"):
         st.info("You are signed out.")
@@ -29,7 +29,7 @@ def page() -> None:
 
 
 def _come_back() -> None:
-    sign_in, _ = sign_in_behind(st.context.headers.get(VISITOR_HEADER))
+    sign_in, _ = current_sign_in(st.context.headers.get(VISITOR_HEADER))
     assert sign_in is not None
     try:
         account, token = sign_in.exchange(st.user.to_dict())

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import streamlit as st
 
-from pathology_app import html_tables
-from pathology_app.access.people import Person
-from pathology_app.app_pages.access_log import log_link
+from pathology_app.app_pages.navigation import Place, link_button
+from pathology_app.html import tables as html_tables
+from pathology_app.links.log import LOG
+from pathology_app.people.acts import RIGHTS, Act
+from pathology_app.people.person import Person
 from pipeline.units import RESEARCH_USE
 
 
@@ -15,6 +17,12 @@ def head(person: Person) -> None:
     row = st.container(horizontal=True, vertical_alignment="center")
     row.markdown(f"**gemslide** &nbsp; :red[{RESEARCH_USE}]")
     row.space("stretch")
-    log_link(row, person)
+    _log_link(row, person)
     if person.name is not None:
-        row.html(html_tables.way_out(person.name, "/sign-out", "Sign out"), width="content")
+        row.html(html_tables.external_link(person.name, "/sign-out", "Sign out"), width="content")
+
+
+def _log_link(place: Place, person: Person) -> None:
+    """The way to the log, for those who may see it, where people sign in."""
+    if person.name is not None and person.may(RIGHTS[Act.SEE_LOG]):
+        link_button(place, "Log", {LOG: ""}, key="to_log", icon=":material/history:")

@@ -9,7 +9,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import Scope
 
-from pathology_app.access.names import is_loopback
+from pathology_app.callers.addresses import address_of
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,8 @@ class Cookies:
 
     @property
     def address(self) -> str:
-        """Where the request comes from; a proxy on this computer is asked."""
-        client = (self.scope.get("client") or ("unknown",))[0]
-        said = Headers(scope=self.scope).get("x-forwarded-for", "").rpartition(",")[2].strip()
-        return said[:60] if said and is_loopback(client) else str(client)
+        """Address that the request comes from."""
+        return address_of(self.scope)
 
     def read(self, name: str) -> str | None:
         return HTTPConnection(self.scope).cookies.get(name)

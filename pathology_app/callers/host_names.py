@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from pipeline.errors import BadRecipeError
+from training.foundation.errors import BadRecipeError
 
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 

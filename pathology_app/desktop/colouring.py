@@ -16,6 +16,12 @@ _GOOD = 0.1
 """Scores up to here are clear: every slide has some."""
 
 
+def share_text(share: float) -> str:
+    """Two decimals, or up to four where it has more."""
+    exact = f"{round(share, 4):g}"
+    return exact if len(exact) > 4 else f"{share:.2f}"
+
+
 def prediction_colours(palette: str, threshold: float) -> dict[str, Any]:
     """`colormap` and `contrast_limits` of probabilities: a probability has the same colour at any threshold, and below
     it none at all. Raises KeyError: no such palette."""

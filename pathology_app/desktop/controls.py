@@ -1,4 +1,4 @@
-"""What is chosen for one slide in a napari viewer, and how its layers follow. No Qt, and napari by its viewer only."""
+"""Settings of one slide in a napari viewer, and the layers that follow them. No Qt, and napari by its viewer only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import numpy as np
 from pathology_app.desktop.colouring import prediction_colours
 from pathology_app.desktop.layers import (
     DAMAGED,
-    DEFAULT_THRESHOLD,
     IMAGE,
     NOTES,
     OURS,
@@ -22,7 +21,7 @@ from pathology_app.desktop.layers import (
 )
 from pathology_app.desktop.notes import SlideNotes
 from pathology_app.desktop.slide import HotspotList, OpenedSlide
-from pathology_app.text import as_text
+from pathology_app.html.text import as_text
 from pipeline.inference import Hotspot
 from pipeline.palettes import CLASS_COLOURS, DEFAULT_PALETTE
 from pipeline.units import RESEARCH_USE
@@ -42,7 +41,7 @@ def slide_of(layer: Any) -> OpenedSlide | None:
 
 
 def role_of(layer: Any) -> str:
-    """What one of our layers is: see `layers.about_layer`."""
+    """Role of one of our layers: see `layers.about_layer`."""
     return str(layer.metadata[OURS]["role"])
 
 
@@ -53,10 +52,12 @@ class SlideControls:
         self.viewer, self.slide = viewer, slide
         shown = slide.shown_first()
         self.model_id, self.class_name = shown or ("", "")
-        self.threshold, self.opacity, self.palette = DEFAULT_THRESHOLD, PREDICTION_OPACITY, DEFAULT_PALETTE
+        self.opacity, self.palette = PREDICTION_OPACITY, DEFAULT_PALETTE
         self.as_scanned = False
         self.notes = SlideNotes(viewer, slide)
         self._lists: dict[str, HotspotList] = {}
+        self.threshold = self.hotspot_list().threshold
+        self._is_threshold_chosen = False
         for layer in self.layers(PREDICTION):
             self.follow(layer)
 
@@ -78,6 +79,8 @@ class SlideControls:
         """Show one class of a model, and its rings."""
         has_new_model = model_id != self.model_id
         self.model_id, self.class_name = model_id, class_name
+        if has_new_model and not self._is_threshold_chosen:
+            self.threshold = self.hotspot_list().threshold
         for layer in self.layers(PREDICTION):
             layer.visible = self._is_chosen(layer)
         if has_new_model:
@@ -86,6 +89,7 @@ class SlideControls:
             self._show_rings()
 
     def set_threshold(self, threshold: float) -> None:
+        self._is_threshold_chosen = True
         self.threshold = round(min(max(threshold, 0.0), 1.0) * _THRESHOLD_STEPS) / _THRESHOLD_STEPS
         self._recolour()
         self._show_rings()
@@ -132,11 +136,11 @@ class SlideControls:
 
     def go_to(self, spot: Hotspot) -> None:
         """Move the camera to a hotspot, at 10×."""
-        self.viewer.camera.center = self._world_um(spot["x_px0"], spot["y_px0"])
-        self.viewer.camera.zoom = TEN_TIMES
+        self.viewer.scene.camera.center = self._world_um(spot["x_px0"], spot["y_px0"])
+        self.viewer.scene.camera.zoom = TEN_TIMES
 
     def probe(self, position_um: tuple[float, ...]) -> str:
-        """What lies under a world position: "P(tumour) = 0.93 · 812 µm right, 400 µm down"."""
+        """Describe a world position: "P(tumour) = 0.93 · 812 µm right, 400 µm down"."""
         mpp0 = self.slide.reader.mpp0
         x_px0, y_px0 = position_um[-1] / mpp0 + 0.5, position_um[-2] / mpp0 + 0.5
         width_px0, height_px0 = self.slide.reader.size_wh_px0
@@ -184,7 +188,7 @@ class SlideControls:
     def _show_rings(self) -> None:
         for layer in self.layers(RINGS):
             spots = self.hotspot_list().spots[:MAX_RINGS]
-            shown = [spot["class"] == self.class_name and spot["score"] >= self.threshold for spot in spots]
+            shown = [self.hotspot_list().reaches(spot, self.class_name, self.threshold) for spot in spots]
             if list(layer.shown) != shown:
                 layer.shown = shown
 
@@ -204,7 +208,7 @@ class SlideControls:
         if not layer.visible:
             return
         look = prediction_colours(self.palette, self.threshold)
-        named = {"name": f"{self.palette} from {self.threshold:.2f}", **look["colormap"]}
+        named = {"name": f"{self.palette} from {self.threshold:g}", **look["colormap"]}
         if layer.colormap.name != named["name"]:
             layer.colormap = named
             layer.contrast_limits = look["contrast_limits"]

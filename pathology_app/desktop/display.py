@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from pipeline.errors import GemslideError
+from training.foundation.errors import GemslideError
 
 
 class NoDisplayError(GemslideError):

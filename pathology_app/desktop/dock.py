@@ -19,6 +19,7 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
+from pathology_app.desktop.colouring import share_text
 from pathology_app.desktop.controls import SlideControls, furnish_canvas, probe_in_status, role_of, slide_of
 from pathology_app.desktop.drops import StoreDrops
 from pathology_app.desktop.hotspot_table import HotspotTable
@@ -26,10 +27,10 @@ from pathology_app.desktop.layers import PREDICTION
 from pathology_app.desktop.legend import Legend
 from pathology_app.desktop.notes_box import NotesBox
 from pathology_app.desktop.slide import OpenedSlide
-from pathology_app.text import as_text
-from pipeline.errors import GemslideError
+from pathology_app.html.text import as_text
 from pipeline.palettes import PALETTES
 from pipeline.units import RESEARCH_USE
+from training.foundation.errors import GemslideError
 
 DOCK_NAME = "gemslide"
 _LATER_MS = 50
@@ -179,8 +180,7 @@ class SlideDock(QWidget):
             controls.show_only()
         _fill(self.model_box, list(controls.slide.grids), controls.model_id)
         self._fill_classes(controls)
-        for slider, value in ((self.threshold, controls.threshold), (self.opacity, controls.opacity)):
-            slider.setValue(round(100 * value))
+        self._show_sliders(controls)
         self.palette_box.setCurrentText(controls.palette)
         has_profile = controls.slide.reader.icc is not None
         self.as_scanned.setEnabled(has_profile)
@@ -190,6 +190,13 @@ class SlideDock(QWidget):
             widget.setEnabled(bool(controls.model_id))
         self._show_values()
         self._show_problems()
+
+    def _show_sliders(self, controls: SlideControls) -> None:
+        """Without choosing anything: a threshold between two steps stays as it is."""
+        for slider, value in ((self.threshold, controls.threshold), (self.opacity, controls.opacity)):
+            slider.blockSignals(True)
+            slider.setValue(round(100 * value))
+            slider.blockSignals(False)
 
     def _fill_classes(self, controls: SlideControls) -> None:
         grid = controls.slide.grids.get(controls.model_id)
@@ -202,6 +209,7 @@ class SlideDock(QWidget):
             names = controls.slide.grids[model_id].class_names
             controls.choose(model_id, controls.class_name if controls.class_name in names else names[-1])
             self._fill_classes(controls)
+            self._show_sliders(controls)
             self._show_values()
 
     def _class_chosen(self) -> None:
@@ -217,7 +225,7 @@ class SlideDock(QWidget):
     def _show_values(self) -> None:
         controls = self.controls
         assert controls is not None
-        self.threshold_text.setText(f"{controls.threshold:.2f}")
+        self.threshold_text.setText(share_text(controls.threshold))
         self.opacity_text.setText(f"{controls.opacity:.2f}")
         self.legend.setVisible(bool(controls.model_id))
         self.legend.show_colours(controls.palette, controls.threshold)

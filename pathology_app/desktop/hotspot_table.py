@@ -8,7 +8,7 @@ from typing import Any
 from qtpy.QtCore import QAbstractTableModel, QModelIndex, Qt
 from qtpy.QtWidgets import QAbstractItemView, QHeaderView, QTableView
 
-from pathology_app.text import as_text
+from pathology_app.html.text import as_text
 from pipeline.inference import Hotspot
 
 _HEADINGS = ("#", "Score", "mm²", "Class")

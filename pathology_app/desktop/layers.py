@@ -15,17 +15,16 @@ from numpy.typing import NDArray
 
 from pathology_app.desktop.colouring import mask_colours, prediction_colours, quality_colours
 from pathology_app.desktop.slide import OpenedSlide
-from pathology_app.text import as_text
-from pipeline.errors import GemslideError
+from pathology_app.html.text import as_text
 from pipeline.palettes import DEFAULT_PALETTE
 from pipeline.store import PredictionGrid, has_tissue, read_damaged, read_quality, read_tissue
+from training.foundation.errors import GemslideError
 
 Layer = tuple[Any, dict[str, Any], str]
 """Data, keyword arguments, kind: what a napari reader returns."""
 
 UNITS = ("micrometer", "micrometer")
 PREDICTION_OPACITY = 0.6
-DEFAULT_THRESHOLD = 0.5
 OURS = "gemslide"
 """Key in a layer's `metadata` of what the layer is: `about_layer`."""
 IMAGE, TISSUE, QUALITY, PREDICTION, DAMAGED, RINGS, NOTES = (
@@ -121,7 +120,7 @@ def quality_layers(slide: OpenedSlide) -> list[Layer]:
 
 
 def damaged_layer(slide: OpenedSlide) -> list[Layer]:
-    """What is damaged in the slide's file, on top and shown; none where no damage is known.
+    """Damaged areas of the slide's file, on top and shown; none where no damage is known.
 
     Raises:
         UnreadableError: the label is damaged itself, or missing.
@@ -143,13 +142,14 @@ def prediction_layers(slide: OpenedSlide) -> list[Layer]:
     shown = slide.shown_first()
     layers = []
     for model_id, grid in slide.grids.items():
+        threshold = slide.hotspots(model_id).threshold
         cell_um = grid.stride_px0 * slide.reader.mpp0
         for index, class_name in enumerate(grid.class_names):
             keywords = {
                 "name": f"P({as_text(class_name)}) {model_id}",
                 "opacity": PREDICTION_OPACITY,
                 "visible": (model_id, class_name) == shown,
-                **prediction_colours(DEFAULT_PALETTE, DEFAULT_THRESHOLD),
+                **prediction_colours(DEFAULT_PALETTE, threshold),
                 **_cells(cell_um, slide.reader.mpp0),
                 **about_layer(slide, PREDICTION, model_id=model_id, class_name=class_name),
             }
@@ -158,7 +158,7 @@ def prediction_layers(slide: OpenedSlide) -> list[Layer]:
 
 
 def about_layer(slide: OpenedSlide, role: str, **more: str) -> dict[str, Any]:
-    """What a layer is, for whoever meets it in a viewer."""
+    """Metadata that identify a layer in a viewer."""
     return {"metadata": {OURS: {"slide": slide, "role": role, **more}}}
 
 

@@ -6,6 +6,7 @@ from qtpy.QtCore import QRectF, QSize, Qt
 from qtpy.QtGui import QColor, QLinearGradient, QPainter, QPaintEvent, QPen
 from qtpy.QtWidgets import QSizePolicy, QWidget
 
+from pathology_app.desktop.colouring import share_text
 from pipeline.palettes import colours
 
 _STOPS = 16
@@ -25,7 +26,7 @@ class Legend(QWidget):
 
     def show_colours(self, palette: str, threshold: float) -> None:
         self._palette, self._threshold = palette, threshold
-        self.setAccessibleName(f"Colours {palette}: clear below {threshold:.2f}")
+        self.setAccessibleName(f"Colours {palette}: transparent below {share_text(threshold)}")
         self.update()
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -45,5 +46,5 @@ class Legend(QWidget):
         below = QRectF(0, _BAR_PX + 1, self.width(), _TEXT_PX)
         painter.drawText(below, Qt.AlignmentFlag.AlignLeft, "0")
         painter.drawText(below, Qt.AlignmentFlag.AlignRight, "1")
-        painter.drawText(below, Qt.AlignmentFlag.AlignHCenter, f"clear below {self._threshold:.2f}")
+        painter.drawText(below, Qt.AlignmentFlag.AlignHCenter, f"transparent below {share_text(self._threshold)}")
         painter.end()

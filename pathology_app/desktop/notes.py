@@ -8,14 +8,16 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from pathology_app.desktop.layers import NOTES, OURS, UNITS, about_layer
 from pathology_app.desktop.outlines import Outline, drafts_of, outlines_of, with_ids
 from pathology_app.desktop.slide import OpenedSlide
-from pipeline.errors import UnreadableError
+from pipeline.ledger import Ledger, actor_here, find_ledger, open_ledger
 from pipeline.palettes import CLASS_COLOURS
 from pipeline.review import MAX_DRAFTS, Annotation, Draft, annotations_of, class_colours, new_id, save
-from pipeline.study import Ledger, actor_here, find_ledger, open_ledger
+from training.foundation.errors import UnreadableError
+from training.foundation.words.counts import counted
 
 MAX_DRAWN = 2_000
 """napari takes a second for about a thousand shapes. The rest stays in the database as it is."""
@@ -41,7 +43,7 @@ class SlideNotes:
         """
         with self._ledger(make=False) as ledger:
             found = annotations_of(ledger, self.slide.slide_id) if ledger else []
-            self.colours = class_colours(ledger) if ledger else {}
+            self.colours = dict(class_colours(ledger)) if ledger else {}
         drawn = [each for each in found if each.object_type == "annotation"][-MAX_DRAWN:]
         self.left_out = len(found) - len(drawn)
         self._present = {each.annotation_id: each for each in drawn}
@@ -67,7 +69,7 @@ class SlideNotes:
             [each.corners_yx for each in shapes] or None,
             **({"shape_type": [each.tool for each in shapes]} if shapes else {}),
             ndim=2,
-            features=_table(shapes),
+            features=_features(shapes),
             edge_width=_EDGE_UM / mpp0,
             edge_color=[self.colour(each.class_name) for each in shapes] or UNCLASSED,
             face_color="transparent",
@@ -77,7 +79,7 @@ class SlideNotes:
         )
         self.viewer.add_points(
             np.array([each.corners_yx[0] for each in points]).reshape(-1, 2),
-            features=_table(points),
+            features=_features(points),
             size=_POINT_PX[0],
             canvas_size_limits=_POINT_PX,
             face_color=[self.colour(each.class_name) for each in points] or UNCLASSED,
@@ -98,7 +100,7 @@ class SlideNotes:
         return f"#{self.colours[class_name]}"
 
     def draw_next_as(self, class_name: str) -> None:
-        """What is drawn from now on has this class and its colour."""
+        """Give this class and its colour to whatever is drawn from now on."""
         for layer in self.layers():
             layer.feature_defaults = dict.fromkeys(_FEATURES, "") | {"part": "0.0", "class": class_name}
             is_shapes = hasattr(layer, "shape_type")
@@ -118,7 +120,7 @@ class SlideNotes:
         return found
 
     def unsaved(self) -> list[Draft]:
-        """What a `save` would write."""
+        """Drafts that a `save` would write."""
         return drafts_of(with_ids(self.drawn(), new_id), self._present.values()) if self.layers() else []
 
     def describe(self, class_name: str | None = None, note: str | None = None) -> int:
@@ -169,13 +171,14 @@ class SlideNotes:
 
     def _told(self, drafts: Sequence[Draft], ours: Sequence[Outline], theirs: set[str]) -> str:
         if not theirs:
-            return f"Saved: {len(drafts)} changes." if drafts else "Nothing has changed since it was saved."
+            return f"Saved: {counted(len(drafts), 'change')}." if drafts else "Nothing has changed since it was saved."
         beside = {annotation_id: new_id() for annotation_id in theirs}
         kept = [replace(each, annotation_id=beside[each.annotation_id], author="") for each in ours]
         self.draw([*self.drawn(), *kept])
         return (
-            f"Saved: {len(drafts) - len(theirs)} changes. {len(theirs)} annotations were changed by others meanwhile: "
-            "theirs stay; what you drew is beside them, not saved. Delete it, or save again to keep both."
+            f"Saved: {counted(len(drafts) - len(theirs), 'change')}. "
+            f"{counted(len(theirs), 'annotation was', 'annotations were')} changed by others meanwhile: theirs stay; "
+            "what you drew is beside them, not saved. Delete it, or save again to keep both."
         )
 
     @contextmanager
@@ -197,6 +200,7 @@ class SlideNotes:
                 ledger.database.close()
 
 
-def _table(outlines: Sequence[Outline]) -> dict[str, list[str]]:
+def _features(outlines: Sequence[Outline]) -> pd.DataFrame:
+    """One row of text per outline. Without rows, too, the columns are text: napari takes empty lists for numbers."""
     rows = [(each.annotation_id, each.part, each.class_name, each.note, each.author) for each in outlines]
-    return {name: [row[index] for row in rows] for index, name in enumerate(_FEATURES)}
+    return pd.DataFrame(rows, columns=list(_FEATURES), dtype=object)

@@ -8,8 +8,9 @@ from qtpy.QtCore import QEvent, QObject
 from qtpy.QtWidgets import QComboBox, QFormLayout, QHBoxLayout, QLabel, QLineEdit, QMessageBox, QPushButton, QWidget
 
 from pathology_app.desktop.notes import SlideNotes
-from pathology_app.text import as_text
-from pipeline.errors import GemslideError
+from pathology_app.html.text import as_text
+from training.foundation.errors import GemslideError
+from training.foundation.words.counts import counted
 
 
 class NotesBox(QWidget):
@@ -56,7 +57,8 @@ class NotesBox(QWidget):
         self.class_box.clear()
         self.class_box.addItems(["", *notes.colours])
         if notes.left_out:
-            self._say(f"{notes.left_out} more annotations are kept, and not drawn here: look at them in the browser.")
+            left_out = counted(notes.left_out, "more annotation is", "more annotations are")
+            self._say(f"{left_out} kept, and not drawn here: look at the rest in the browser.")
         if self._watched is None:
             self._watched = self.window()
             self._watched.installEventFilter(self)
@@ -78,7 +80,8 @@ class NotesBox(QWidget):
         if not unsaved:
             return True
         buttons = QMessageBox.StandardButton
-        question = f"{sum(len(notes.unsaved()) for notes in unsaved)} changes of annotations are not saved."
+        number = sum(len(notes.unsaved()) for notes in unsaved)
+        question = f"{counted(number, 'change of annotations is', 'changes of annotations are')} not saved."
         answer = self.ask(question, buttons.Save | buttons.Discard | buttons.Cancel)
         if answer == buttons.Save:
             for notes in unsaved:

@@ -59,7 +59,7 @@ class Outline:
 
 
 def outlines_of(annotation: Annotation) -> list[Outline]:
-    """What to draw for an annotation."""
+    """Outlines to draw for an annotation."""
     found = []
     for part, shape in enumerate(shapely.get_parts(annotation.shape)):
         rings = [shape.exterior, *shape.interiors] if isinstance(shape, Polygon) else [shape]
@@ -72,7 +72,7 @@ def outlines_of(annotation: Annotation) -> list[Outline]:
 
 
 def drafts_of(outlines: Sequence[Outline], present: Iterable[Annotation]) -> list[Draft]:
-    """What has to be saved so that the database says what is drawn: new, changed and deleted annotations.
+    """Changes to save so that the database holds what is drawn: new, changed and deleted annotations.
 
     Args:
         outlines: all that are drawn; those of one annotation have its id.
@@ -88,8 +88,8 @@ def drafts_of(outlines: Sequence[Outline], present: Iterable[Annotation]) -> lis
         if all(outline.is_hole for outline in group):  # pasted without the area around it
             group = [replace(outline, part=f"{index}.0") for index, outline in enumerate(group)]
         first = group[0]
-        words = {"class_name": first.class_name or None, "note": first.note, "annotation_id": annotation_id}
-        drafts.append(Draft(_shape_of(group), _kind_of(first.tool, ""), **words))
+        kind, class_name = _kind_of(first.tool, ""), first.class_name or None
+        drafts.append(Draft(_shape_of(group), kind, class_name, first.note, annotation_id))
     return drafts
 
 
@@ -163,7 +163,7 @@ def _is_upright_ellipse(corners_yx: Corners) -> bool:
 
 
 def _kind_of(tool: str, before: str) -> str:
-    """How an annotation was drawn; `before`: what it was, where it is still drawn so."""
+    """Kind of an annotation, by its tool; `before`: its kind until now, which stays if it is still drawn so."""
     if tool == "polygon":
         return before if before == "freehand" else "polygon"
     return {"path": "line", "line": "line"}.get(tool, tool)

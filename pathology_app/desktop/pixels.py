@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.errors import GemslideError
 from pipeline.store import CORES, ScreenLevel, StoreReader, for_screen, parallel_for, screen_levels, tile_pixels
+from training.foundation.errors import GemslideError
 
 Pixels = NDArray[np.uint8]
 Key = tuple[int, int, int, int, bool]
@@ -167,7 +167,7 @@ class LevelYxc:
 
 
 def _span(key: slice | int, size: int) -> tuple[int, int, slice | int]:
-    """What to read for an index into an axis: start, length, and the index into what was read."""
+    """Span to read for an index into an axis: start, length, and the index into what was read."""
     if isinstance(key, slice):
         start, stop, step = key.indices(size)
         if step < 1:

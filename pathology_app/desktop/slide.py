@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pathology_app.desktop.pixels import SlidePixels
-from pipeline.errors import GemslideError
 from pipeline.inference import Hotspot, read_hotspots
 from pipeline.project import Project
+from pipeline.settings.config import DEFAULT_THRESHOLD
 from pipeline.store import (
     PredictionGrid,
     Predictions,
     StoreReader,
     list_predictions,
+    outdated_models,
+    outdated_text,
     read_prediction_grid,
     read_predictions,
 )
+from training.foundation.errors import GemslideError
+from training.foundation.words.class_order import lesion_classes
 
 
 @dataclass(frozen=True)
@@ -27,10 +32,17 @@ class HotspotList:
 
     spots: tuple[Hotspot, ...] = ()
     unknown: str = ""
+    threshold: float = DEFAULT_THRESHOLD
+    """From which the model's results count; the default where they do not say."""
 
     def of(self, class_name: str, threshold: float) -> list[Hotspot]:
         """Those of a class that reach the threshold."""
-        return [spot for spot in self.spots if spot["class"] == class_name and spot["score"] >= threshold]
+        return [spot for spot in self.spots if self.reaches(spot, class_name, threshold)]
+
+    @staticmethod
+    def reaches(spot: Hotspot, class_name: str, threshold: float) -> bool:
+        """Whether a hotspot is of a class and reaches a threshold; scores are kept with four decimals."""
+        return bool(spot["class"] == class_name and spot["score"] >= round(threshold, 4))
 
 
 @dataclass
@@ -57,6 +69,9 @@ class OpenedSlide:
                 self.grids[model_id] = read_prediction_grid(self.path, model_id)
             except GemslideError as error:
                 self.tell(str(error))
+        with suppress(GemslideError):  # of the mask: the tissue layer says what is wrong with it
+            if outdated := outdated_text(outdated_models(self.path)):
+                self.tell(f"The {outdated}. `gemslide infer` makes them again.")
 
     @property
     def slide_id(self) -> str:
@@ -90,19 +105,19 @@ class OpenedSlide:
         """A model's hotspots as inference has listed them."""
         if self.project is None:
             return HotspotList(unknown="Not known: this store lies in no project, where hotspot lists are.")
-        path = self.project.result_dir(self.slide_id, model_id) / "hotspots.json"
-        if not os.path.lexists(path):
-            return HotspotList(unknown="Not known: no list was made. Run `gemslide infer` on the slide.")
         try:
-            spots = read_hotspots(self.project.root, self.slide_id, model_id)
+            found = read_hotspots(self.project.root, self.slide_id, model_id)
         except GemslideError as error:
             return HotspotList(unknown=f"Not known: {error}")
-        return HotspotList(tuple(sorted(spots, key=lambda spot: -spot["score"])))
+        if found is None:
+            return HotspotList(unknown="Not known: no list was made. Run `gemslide infer` on the slide.")
+        spots = tuple(sorted(found.spots, key=lambda spot: -spot["score"]))
+        return HotspotList(spots, threshold=found.threshold)
 
     def shown_first(self) -> tuple[str, str] | None:
-        """The model and class to show first: the class that hotspots were looked for, else the last; None: no model."""
+        """The model and class to show first: the class of the hotspots, else the last to look for; None: no model."""
         for model_id, grid in self.grids.items():
             spots = self.hotspots(model_id).spots
             wanted = str(spots[0]["class"]) if spots else ""
-            return model_id, wanted if wanted in grid.class_names else grid.class_names[-1]
+            return model_id, wanted if wanted in grid.class_names else lesion_classes(grid.class_names)[-1]
         return None

@@ -1,4 +1,4 @@
-"""How what `html_tables.py` and the worklist draw looks, in light and dark: put on every page once."""
+"""Styles of what `tables.py` and the worklist draw, in light and dark: put on every page once."""
 
 from __future__ import annotations
 

@@ -11,10 +11,10 @@ import string
 import unicodedata
 from pathlib import Path
 
-from pipeline.errors import GemslideError
+from training.foundation.errors import GemslideError
 
 READ_ERRORS = (GemslideError, OSError)
-"""What reading a project's files may raise, whatever they hold."""
+"""Errors that reading a project's files may raise, whatever they hold."""
 
 MAX_SHOWN = 600
 """Characters of one text; a damaged file can hold a name of megabytes."""
@@ -45,7 +45,7 @@ def as_markdown(text: object) -> str:
 
 
 def message_of(error: BaseException, root: Path) -> str:
-    """What an error says, without folders of this computer."""
+    """Message of an error, without folders of this computer."""
     return without_folders(str(error), root)
 
 
@@ -59,3 +59,8 @@ def _drawable(character: str) -> str:
     if character in "\n\r\t":
         return " "
     return "\ufffd" if unicodedata.category(character) in _HIDDEN else character
+
+
+def time_text(utc: str | None) -> str:
+    """A time of the ledger without its fraction: "2026-11-20 14:03:12"."""
+    return as_text((utc or "")[:19].replace("T", " "))

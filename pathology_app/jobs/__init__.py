@@ -1,18 +1,5 @@
 """Runs that the web app starts: processes of their own, which outlive it, and what they leave to be looked at."""
 
-from training.foundation.lazy import public_names
+import lazy_loader
 
-__all__, __getattr__ = public_names(
-    __name__,
-    {
-        "commands": "Command infer_command ingest_command study_command train_command",
-        "curves": "Curves epochs read_curves thinned",
-        "history": "list_runs read_run run_ids RunSummary",
-        "job_log": "JobLog log_of",
-        "offers": "BadRunError model_ids recipes SlideFolders SLIDES_VARIABLE study_ids",
-        "progress": "Progress progress_of",
-        "record": "Ending Job read_job Stop",
-        "start": "running_ids start_job stop_job",
-        "state": "JobState JobStatus status_of",
-    },
-)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -5,18 +5,22 @@ an option; names are those of things that are there.
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pathology_app.jobs.offers import BadRunError, SlideFolders, model_ids, recipes, study_ids
+from pathology_app.jobs.offers import BadRunError, SlideFolders, model_ids, recipe_path, recipes, study_ids
 from pathology_app.jobs.record import MAX_ARGUMENTS, Verb
+from pipeline.models.launch import ranks_here
+from pipeline.naming.slides import MANIFEST_SUFFIXES, included_in
+from pipeline.naming.sources import HIDDEN
 from pipeline.project import STORE_SUFFIX, Project
-from pipeline.slide_names import MANIFEST_SUFFIX, included_in
-from pipeline.source_names import HIDDEN
+from pipeline.slides.suffixes import slide_id_from
 from pipeline.study.protocol import PROTOCOL_FILE, load_protocol, study_dir
+from training.foundation.words.counts import counted
 
 MAX_WORKERS = 64
 MAX_NAMED = 500
@@ -30,13 +34,13 @@ _COMMON = ("--project=.", "--json")
 
 @dataclass(frozen=True)
 class Command:
-    """What is run.
+    """A command to run.
 
     Attributes:
         argv: after `gemslide`.
         shown_argv: the same for a record: without names of slide files, which can name patients.
         about: the model, recipe or study.
-        slides: how many it works on; None where that is not known.
+        slides: number that it works on; None where that is not known.
         hidden: slide files and manifests whose names are to stay out of the log.
         kept: ids of slides, which may be parts of those names.
     """
@@ -72,7 +76,7 @@ def ingest_command(
         BadRunError: none or too many, not offered, or numbers out of range. BadManifestError: the manifest.
     """
     paths = [folders.checked(name) for name in chosen]
-    manifests = [path for path in paths if path.suffix.lower() == MANIFEST_SUFFIX]
+    manifests = [path for path in paths if path.suffix.lower() in MANIFEST_SUFFIXES]
     if not paths or (manifests and len(paths) > 1) or len(paths) > MAX_NAMED:
         raise BadRunError(f"choose one manifest, or 1 to {MAX_NAMED} slides ({len(paths)} are chosen).")
     _check_workers(workers)
@@ -81,9 +85,9 @@ def ingest_command(
         cohort = folders.checked_manifest(manifests[0])
         ids = [entry.slide_id for entry in included_in(cohort)]
     else:
-        ids = [path.stem for path in paths]
+        ids = [slide_id_from(path) for path in paths]
     typed = [folders.typed(path) for path in paths]
-    what = "1 manifest" if manifests else f"{len(paths)} slide{'' if len(paths) == 1 else 's'}"
+    what = "1 manifest" if manifests else counted(len(paths), "slide")
     return Command(
         verb="ingest",
         argv=("ingest", *options, "--", *typed),
@@ -95,22 +99,35 @@ def ingest_command(
     )
 
 
-def train_command(project: Project, recipe: str, *, nproc: int = 1, threads: int | None = None) -> Command:
+def train_command(project: Project, recipe: str, *, nproc: int | None = None, threads: int | None = None) -> Command:
     """Train a recipe of the project's, or a shipped one.
 
+    Args:
+        nproc: ranks; None: as many as the recipe asks for.
+
     Raises:
-        BadRunError: no such recipe, or numbers out of range.
+        BadRunError: no such recipe, or numbers out of range. BadRecipeError: it asks for too many ranks.
     """
     offered = recipes(project)
     if recipe not in offered:
         raise BadRunError(f"recipe {recipe!r:.200}: not among the project's recipes or the shipped ones.")
-    _check_workers(nproc, what="ranks")
-    options = [*_COMMON, f"--nproc={nproc}"]
+    ranks = asked_ranks(project, recipe) if nproc is None else nproc
+    _check_workers(ranks, what="ranks")
+    options = [*_COMMON, f"--nproc={ranks}"]
     if threads is not None:
         _check_workers(threads, what="threads")
         options.append(f"--threads={threads}")
     argv = ("train", *options, "--", offered[recipe])
     return Command("train", argv, argv, about=Path(recipe).name)
+
+
+def asked_ranks(project: Project, recipe: str) -> int:
+    """Ranks that a recipe asks for.
+
+    Raises:
+        BadRecipeError: it cannot be read, or asks for more than may be started unasked.
+    """
+    return ranks_here(recipe_path(project, recipe))
 
 
 def infer_command(project: Project, model: str, slides: Sequence[str], *, devices: str = "auto") -> Command:
@@ -129,8 +146,9 @@ def infer_command(project: Project, model: str, slides: Sequence[str], *, device
     missing = [slide_id for slide_id in slides if slide_id not in known]
     if missing or len(slides) > MAX_NAMED or not known:
         raise BadRunError(
-            f"choose all slides, or 1 to {MAX_NAMED} of the project's {len(known)} ({len(slides)} are chosen, "
-            f"{len(missing)} of them are not in the project)."
+            f"choose all slides, or 1 to {MAX_NAMED} of the project's {len(known)} "
+            f"({counted(len(slides), 'is', 'are')} chosen, "
+            f"{counted(len(missing), 'of them is', 'of them are')} not in the project)."
         )
     named = [_unmistakable(slide_id) for slide_id in dict.fromkeys(slides)]
     argv = ("infer", *_COMMON, f"--devices={devices}", "--", model, *named)
@@ -150,7 +168,8 @@ def study_command(
     if study_id not in study_ids(project):
         raise BadRunError(f"study {study_id!r:.200}: this project has no protocol of that name in studies/.")
     folder = study_dir(project, study_id)
-    hidden = (folder / load_protocol(folder / PROTOCOL_FILE).study.cohort,)
+    cohort = load_protocol(folder / PROTOCOL_FILE).study.cohort
+    hidden = (Path(os.path.normpath(folder / cohort)),)  # as the study itself finds it
     if begin_only:
         argv: tuple[str, ...] = ("study", "begin", _COMMON[0], "--", study_id)
         return Command("study begin", argv, argv, about=study_id, hidden=hidden)
@@ -165,7 +184,7 @@ def study_command(
 
 def _unmistakable(slide_id: str) -> str:
     """A slide whose name looks like a manifest's is named by its store."""
-    is_like_manifest = slide_id.lower().endswith(MANIFEST_SUFFIX)
+    is_like_manifest = slide_id.lower().endswith(MANIFEST_SUFFIXES)
     return f"slides/{slide_id}{STORE_SUFFIX}" if is_like_manifest else slide_id
 
 

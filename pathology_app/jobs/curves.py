@@ -51,7 +51,7 @@ class Curves:
 
     @property
     def num_steps(self) -> int | None:
-        """How many steps the run will have; None where it does not say (runs of earlier versions)."""
+        """Number of steps that the run will have; None where it does not say (runs of earlier versions)."""
         said = self.points.get(NUM_STEPS)
         return int(said[-1][1]) if said and 0 < said[-1][1] < 1e9 else None
 
@@ -79,7 +79,7 @@ class CurvesFile:
         self._curves = Curves()
 
     def read(self) -> Curves:
-        """What is there by now, as far as one look goes.
+        """Read the curves as they are by now, as far as one call goes.
 
         Raises:
             OSError: the file may not be read.

@@ -13,10 +13,11 @@ from typing import Any
 
 from pathology_app.jobs.record import time_of
 from pathology_app.jobs.state import JobState, JobStatus, status_of
-from pipeline.errors import UnreadableError
 from pipeline.project import Project
+from training.foundation.errors import UnreadableError
 from training.foundation.reading import read_json_file
 from training.foundation.run_record import is_run_id
+from training.foundation.words.counts import counted
 
 MAX_RECORDS = 2000
 """Of which the summaries are kept in memory."""
@@ -24,10 +25,10 @@ MAX_RECORDS = 2000
 
 @dataclass(frozen=True)
 class RunRecordSummary:
-    """What a run record says, in short.
+    """Summary of a run record.
 
     Attributes:
-        slides: how many by how they ended.
+        slides: number of slides by how they ended.
         seconds: from its start to its end; None where it does not say.
         settings, epochs, models: as recorded; empty where it has none.
         good: the first slides that ended well.
@@ -179,7 +180,7 @@ def _about(verb: str, settings: Mapping[str, Any], models: Mapping[str, Any], sl
     for name in ("model", "model_id", "tile_set", "format", "to"):
         if isinstance(settings.get(name), str):
             return _text(settings[name])
-    return f"{slides} slide{'' if slides == 1 else 's'}" if slides else ""
+    return counted(slides, "slide") if slides else ""
 
 
 def _text(value: object) -> str:

@@ -1,4 +1,4 @@
-"""What a job has said: its last lines, and how many slides it has named, read on from where the last look ended."""
+"""Output of a job: its last lines, and the number of slides it has named, read on from where the last look ended."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ MAX_JOBS = 64
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _PROGRESS = re.compile(r"^(.{1,120}?): +(\d{1,9}) of (\d{1,9}) \(\d+%\) after ")
 _RUN = "run"
-"""What a line names that is about the whole run (`pipeline.cli_output.report_errors`)."""
-_GOOD = ("done", "skipped")
+"""Name, in a line, of the whole run (`pipeline.verbs.cli_output.report_errors`)."""
+GOOD_STATES = ("done", "skipped")
+"""Of a slide that has its result."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """Where a job says it is: "ingest S-001", 3 of 10."""
+    """Progress that a job reports: "ingest S-001", 3 of 10."""
 
     what: str
     done: int
@@ -39,7 +40,7 @@ class Step:
 
 @dataclass
 class Counted:
-    """What a log says of slides so far.
+    """Slides that a log has named so far.
 
     Attributes:
         states: slides by how they ended.
@@ -52,10 +53,6 @@ class Counted:
     bad: list[dict[str, str]] = field(default_factory=list)
     good: list[str] = field(default_factory=list)
     is_whole: bool = True
-
-    @property
-    def slides(self) -> int:
-        return sum(self.states.values())
 
 
 class JobLog:
@@ -81,7 +78,7 @@ class JobLog:
         return [_ESCAPES.sub("", line) for line in text.splitlines()][-MAX_LINES:]
 
     def step(self, lines: list[str]) -> Step | None:
-        """Where the last of the tail's lines of progress is."""
+        """Progress by the last of the tail's lines that report it."""
         for line in reversed(lines):
             if found := _PROGRESS.match(line):
                 return Step(found[1].strip(), int(found[2]), int(found[3]))
@@ -120,7 +117,7 @@ class JobLog:
         if len(counted.states) > MAX_KEPT and status not in counted.states:
             return
         counted.states[status] += 1
-        if status in _GOOD:
+        if status in GOOD_STATES:
             counted.good = [*counted.good[1 - MAX_KEPT :], slide_id]
         elif len(counted.bad) < MAX_KEPT:
             words = {name: str(said.get(name) or "")[:1000] for name in ("code", "message")}

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
-from pipeline.errors import GemslideError
 from pipeline.project import Project
+from training.foundation.errors import GemslideError
+from training.foundation.reading import parse_json
 
 MAX_LOG_BYTES = 64 * 2**20
 _MAX_LINE_BYTES = 2**16
+_LONGEST_NAME_BYTES = 2**13
+"""Of a path, escaped."""
 
 
 class LogWriter(threading.Thread):
@@ -34,8 +38,13 @@ class LogWriter(threading.Thread):
 
     def run(self) -> None:
         without_names = self._filter()
+        begun = b""
         while line := self._output.readline(_MAX_LINE_BYTES):
-            self.write(without_names(line))
+            line = begun + line
+            # A name must not be parted where a line is too long for one piece.
+            begun = b"" if line.endswith(b"\n") else line[-_LONGEST_NAME_BYTES:]
+            self.write(without_names(line.removesuffix(begun)))
+        self.write(without_names(begun))
 
     def write(self, line: bytes) -> None:
         """Add a line. One that does not fit is left out."""
@@ -58,15 +67,14 @@ class LogWriter(threading.Thread):
     def _ids_in_manifests(self) -> Iterator[str]:
         """They may be parts of names, too. What is wrong with a manifest the run says itself."""
         from pipeline.cohort.manifest import load_cohort
+        from pipeline.spreadsheets import TABLE_SUFFIXES
 
-        for path in (path for path in self._hidden if path.suffix.lower() == ".csv"):
+        for path in (path for path in self._hidden if path.suffix.lower() in TABLE_SUFFIXES):
             with suppress(GemslideError):
                 yield from (entry.slide_id for entry in load_cohort(path).entries)
 
     def _filter(self) -> Callable[[bytes], bytes]:
-        if not self._hidden:
-            return lambda line: line
-        from pipeline.source_names import SourceNames  # takes as long to import as all else here
+        from pipeline.naming.sources import SourceNames  # takes as long to import as all else here
 
         names = SourceNames(*self._hidden, project=self._project)
         for slide_id in (*self._kept, *self._ids_in_manifests()):
@@ -74,7 +82,28 @@ class LogWriter(threading.Thread):
 
         def without_names(line: bytes) -> bytes:
             text = line.decode(errors="replace")
-            # JSON lines come without names already.
-            return line if text.startswith("{") else str(names.removed_from(text)).encode()
+            if (said := _json_of(text)) is None:
+                return names.cleaned(text).encode()
+            cleaned = _each_text(said, names.cleaned)
+            return line if cleaned == said else f"{json.dumps(cleaned)}\n".encode()
 
         return without_names
+
+
+def _each_text(value: Any, clean: Callable[[str], str]) -> Any:
+    """A JSON value with every text but keys changed."""
+    if isinstance(value, dict):
+        return {key: _each_text(each, clean) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_each_text(each, clean) for each in value]
+    return clean(value) if isinstance(value, str) else value
+
+
+def _json_of(line: str) -> Any:
+    """Content of a line of JSON; None where it is none."""
+    if not line.startswith("{"):
+        return None
+    try:
+        return parse_json(line)
+    except ValueError:
+        return None

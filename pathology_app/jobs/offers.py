@@ -1,6 +1,6 @@
-"""What can be chosen in the forms that start runs: slides in folders that are allowed, recipes, models, studies.
+"""Choices in the forms that start runs: slides in folders that are allowed, recipes, models, studies.
 
-Whatever a form sends back is looked up again: a choice is never taken for allowed because it was offered once.
+All that a form sends back is looked up again: a choice is never taken for allowed because it was offered once.
 """
 
 from __future__ import annotations
@@ -8,21 +8,26 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
-from pipeline.cohort.manifest import SLIDE_SUFFIXES, Cohort, load_cohort
-from pipeline.errors import BadRecipeError, GemslideError
+from pipeline.cohort.manifest import Cohort, SlideEntry, load_cohort
+from pipeline.errors import OutsideFoldersError
+from pipeline.naming.slides import OFFERED_MANIFEST_SUFFIXES, included_in
 from pipeline.project import Project
-from pipeline.slide_names import MANIFEST_SUFFIX, included_in
+from pipeline.settings.site import SLIDES_VARIABLE, slide_folders
+from pipeline.settings.source_folders import check_source
+from pipeline.slides.dicom.suffixes import DICOM_SUFFIXES
+from pipeline.slides.suffixes import has_slide_suffix
 from pipeline.study.protocol import PROTOCOL_FILE
-from training.foundation.names import is_name
+from training.foundation.errors import GemslideError
+from training.foundation.recipe_file import RECIPES_DIR, is_recipe
+from training.foundation.words.counts import counted
+from training.foundation.words.names import is_name
 
-SLIDES_VARIABLE = "GEMSLIDE_SLIDES"
-"""Folders outside the project whose slides may be ingested from the app; separated as in PATH."""
 MAX_OFFERED = 1000
 MAX_LOOKED_AT = 20_000
 MAX_DEPTH = 5
+_SHIPPED = " (shipped)"
 
 
 class BadRunError(GemslideError):
@@ -31,49 +36,38 @@ class BadRunError(GemslideError):
     code = "bad_run"
 
 
-def check_slide_folders() -> None:
-    """Whether the folders outside the project can be used, told to whoever starts the app.
-
-    Raises:
-        BadRecipeError: one is no folder, or not named by its whole path.
-    """
-    for name in _named_outside():
-        if not os.path.isabs(name) or not os.path.isdir(name):
-            raise BadRecipeError(
-                f"{SLIDES_VARIABLE}: {name!r:.200} is not the whole path of a folder. Name folders as in PATH, "
-                f"separated by {os.pathsep!r}."
-            )
-
-
-def _named_outside() -> list[str]:
-    return [name for name in os.environ.get(SLIDES_VARIABLE, "").split(os.pathsep) if name]
-
-
 @dataclass(frozen=True)
 class SlideFolders:
     """Folders whose slides and manifests may be ingested.
 
     Attributes:
         root: the project's folder.
-        folders: by the name they are shown under.
+        folders: where slides are looked for, by the name they are shown under.
+        allowed: where they must lie, with all links followed: in the project itself, or in a folder that the
+            installation allows. Nothing that the project says adds to these.
     """
 
     root: Path
     folders: dict[str, Path]
+    allowed: tuple[str, ...]
 
     @classmethod
-    def of(cls, project: Project, slide_folders: Sequence[str]) -> SlideFolders:
-        """The project's own (`[app] slide_folders`), and those that whoever started the app has named."""
-        outside = [Path(name) for name in _named_outside() if os.path.isabs(name)]
+    def of(cls, project: Project, own: Sequence[str]) -> SlideFolders:
+        """Those of the project (`[app] slide_folders`), and the installation's.
+
+        Raises:
+            BadRecipeError: as `pipeline.slide_folders`.
+        """
+        outside = [Path(name) for name in slide_folders()]
         root = project.root.resolve()
         folders: dict[str, Path] = {}
-        for path in [*(root / name for name in slide_folders), *outside]:
+        for path in [*(root / name for name in own), *outside]:
             name = os.path.relpath(path, root) if path.is_relative_to(root) else path.name
             number = 2
             while name in folders:
                 name, number = f"{path.name} ({number})", number + 1
             folders[name] = path
-        return cls(root, folders)
+        return cls(root, folders, allowed_folders(project))
 
     def offered(self) -> list[str]:
         """Manifests and slides, in name order; the first thousand."""
@@ -100,19 +94,21 @@ class SlideFolders:
         )
 
     def checked_manifest(self, path: Path) -> Cohort:
-        """A manifest, all of whose slides lie in the folders.
+        """A manifest that lies in the folders with all of its slides and annotation files.
 
         Raises:
             BadManifestError: it does not hold together. BadRunError: it names files elsewhere.
         """
         cohort = load_cohort(path)
         entries = included_in(cohort)
-        outside = sum(not self._is_inside(cohort.slide_path(entry)) for entry in entries)
+        outside = sum(not self._holds(cohort, entry) for entry in entries)
         if outside:
+            slides = counted(len(entries), "slide")
+            lie = counted(outside, f"of its {slides} lies", f"of its {slides} lie")
             raise BadRunError(
-                f"{path.name}: {outside} of its {len(entries)} slides lie outside of the folders that may be ingested "
-                f"from ({', '.join(self.folders)}). Ingest it on the command line, or let who runs this app name "
-                f"the folder in {SLIDES_VARIABLE}."
+                f"{path.name}: {lie} outside of the folders that may be ingested "
+                f"from ({', '.join(self.folders)}), or their annotation files do. Ingest it on the command line, or "
+                f"have whoever runs this app name the folder in {SLIDES_VARIABLE} or the site file."
             )
         return cohort
 
@@ -120,25 +116,48 @@ class SlideFolders:
         """A path as a command line in the project's folder has it."""
         return os.path.relpath(path, self.root) if path.is_relative_to(self.root) else str(path)
 
+    def _holds(self, cohort: Cohort, entry: SlideEntry) -> bool:
+        paths = (cohort.slide_path(entry), cohort.annotations_path(entry))
+        return all(self._is_inside(path) for path in paths if path is not None)
+
     def _is_inside(self, path: Path) -> bool:
-        real = Path(os.path.realpath(path))
-        return any(real.is_relative_to(os.path.realpath(folder)) for folder in self.folders.values())
+        try:
+            check_source(path, self.allowed)
+        except OutsideFoldersError:
+            return False
+        return True
+
+
+def allowed_folders(project: Project) -> tuple[str, ...]:
+    """Folders, with all links followed, that hold everything a run started by the app may read.
+
+    Raises:
+        BadRecipeError: as `pipeline.slide_folders`.
+    """
+    folders = (str(project.root), *slide_folders())
+    return tuple(os.path.realpath(folder) for folder in folders)
 
 
 def recipes(project: Project) -> dict[str, str]:
-    """Recipes by the name they are shown under, each as a command line has it: the project's, and the shipped ones."""
+    """Recipes by the name they are shown under, each as a command line has it: the project's, and the shipped ones.
+
+    Other TOML files of a project (settings, accounts, protocols) are no recipes, whatever they are called.
+    """
     own = {
         str(path.relative_to(project.root)): f"./{path.relative_to(project.root)}"
         for folder in (project.root, project.root / "recipes")
         for path in _entries(folder)
-        if path.suffix == ".toml" and path.name != project.settings_path.name
-        and path.is_file() and not path.is_symlink() and path.name.isprintable()
+        if path.suffix == ".toml" and path.name.isprintable() and not path.is_symlink() and is_recipe(path)
     }  # fmt: skip
-    spec = find_spec("training")
-    places = spec.submodule_search_locations if spec else None
-    shipped = _entries(Path(places[0]) / "recipes") if places else []
-    names = sorted(path.name for path in shipped if path.suffix == ".toml")
-    return {**dict(sorted(own.items())), **{f"{name} (shipped)": name for name in names if name not in own}}
+    names = sorted(path.name for path in _entries(RECIPES_DIR) if path.suffix == ".toml")
+    return {**dict(sorted(own.items())), **{f"{name}{_SHIPPED}": name for name in names if name not in own}}
+
+
+def recipe_path(project: Project, recipe: str) -> Path:
+    """The file of what `recipes` calls so."""
+    if recipe.endswith(_SHIPPED):
+        return RECIPES_DIR / recipe.removesuffix(_SHIPPED)
+    return project.root / recipe
 
 
 def model_ids(project: Project) -> list[str]:
@@ -180,5 +199,7 @@ def _slides_in(folder: Path) -> Iterator[Path]:
 def _is_offered(path: Path) -> bool:
     suffix = path.suffix.lower()
     if path.is_file():
-        return suffix == MANIFEST_SUFFIX or (suffix in SLIDE_SUFFIXES and suffix != ".dcm")
-    return path.is_dir() and (suffix == ".zarr" or any(entry.suffix.lower() == ".dcm" for entry in _entries(path)))
+        return suffix in OFFERED_MANIFEST_SUFFIXES or (has_slide_suffix(path.name) and suffix not in DICOM_SUFFIXES)
+    return path.is_dir() and (
+        suffix == ".zarr" or any(entry.suffix.lower() in DICOM_SUFFIXES for entry in _entries(path))
+    )

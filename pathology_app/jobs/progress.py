@@ -1,12 +1,13 @@
-"""How far a run is, by its log and its curves; looked up cheaply, so that a page can do it every few seconds."""
+"""Progress of a run, by its log and its curves; looked up cheaply, so that a page can do it every few seconds."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pathology_app.jobs.curves import Curves, read_curves
 from pathology_app.jobs.history import RunSummary
-from pathology_app.jobs.job_log import Counted, Step, log_of
+from pathology_app.jobs.job_log import GOOD_STATES, Counted, Step, log_of
 from pipeline.project import Project
 
 _OF_SLIDES = ("ingest", "infer")
@@ -15,12 +16,13 @@ _OF_SLIDES = ("ingest", "infer")
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is.
+    """Progress of a run.
 
     Attributes:
-        done, total: slides, or steps of a training; total None where it is not known.
+        done, total: slides with a result, or steps of a training; total None where it is not known.
+        failed: slides that ended without a result.
         left_s: about how long the rest takes; None where that cannot be said.
-        step: where it says it is.
+        step: the progress that it reports.
         lines: the end of its log.
     """
 
@@ -32,6 +34,12 @@ class Progress:
     curves: Curves | None = None
     step: Step | None = None
     lines: tuple[str, ...] = ()
+    failed: int = 0
+
+    @property
+    def ended(self) -> int:
+        """Slides that are not worked on any more, with or without a result; or steps done."""
+        return self.done + self.failed
 
     @property
     def is_whole(self) -> bool:
@@ -40,7 +48,7 @@ class Progress:
 
 
 def progress_of(project: Project, run: RunSummary) -> Progress:
-    """How far a run is now.
+    """Progress of a run now.
 
     Raises:
         OSError: its files may not be read.
@@ -56,10 +64,15 @@ def progress_of(project: Project, run: RunSummary) -> Progress:
     step = log_of(project, run.run_id).step(lines)
     if run.verb == "train":
         curves = read_curves(project, run.run_id) or Curves()
-        return Progress(
-            curves.steps_done, curves.num_steps, "steps", curves.left_s, counted, curves, step, tuple(lines)
-        )
-    total = run.job.job.slides if run.job else sum(run.record.slides.values()) if run.record else 0
-    done = counted.slides if run.job else total or 0
-    left_s = max(0, total - done) * run.seconds / done if done and total and run.seconds else None
-    return Progress(done, total or None, "slides", left_s, counted, None, step, tuple(lines))
+        return Progress(curves.steps_done, curves.num_steps, "step", curves.left_s, counted, curves, step, tuple(lines))
+    states = counted.states if run.job else run.record.slides if run.record else {}
+    done, failed = _done_and_failed(states)
+    total = run.job.job.slides if run.job else done + failed
+    ended = done + failed
+    left_s = max(0, total - ended) * run.seconds / ended if ended and total and run.seconds else None
+    return Progress(done, total or None, "slide", left_s, counted, None, step, tuple(lines), failed)
+
+
+def _done_and_failed(states: Mapping[str, int]) -> tuple[int, int]:
+    done = sum(number for state, number in states.items() if state in GOOD_STATES)
+    return done, sum(states.values()) - done

@@ -1,5 +1,5 @@
-"""What is written of a job: `runs/jobs/<job_id>.json` when it starts, `.stop.json` when somebody stops it, `.end.json`
-when it has ended, and its log. One writer each; all of it may be damaged or forged, and is checked when it is read.
+"""Records of a job: `runs/jobs/<job_id>.json` when it starts, `.stop.json` when somebody stops it, `.end.json` when it
+has ended, and its log. One writer each; all of it may be damaged or forged, and is checked when it is read.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from pipeline.errors import UnreadableError
 from pipeline.project import Project
+from training.foundation.errors import UnreadableError
 from training.foundation.publish import write_text_atomic
 from training.foundation.reading import read_json_file
 from training.foundation.run_record import is_run_id
+from training.foundation.words.counts import counted
 
 MAX_RECORD_BYTES = 2**20
 MAX_ARGUMENTS = 1000
@@ -83,12 +84,12 @@ class Stop(_Record):
 
 
 class Ending(_Record):
-    """How a job ended.
+    """End of a job.
 
     Attributes:
         exit_code: below zero: the signal that ended it.
-        is_stopped: it was told to end, by somebody or by the system.
-        is_killed: it did not end in time when it was told to.
+        is_stopped: it was asked to end, by somebody or by the system.
+        is_killed: it did not end in time when asked to.
     """
 
     utc: _Time
@@ -129,12 +130,12 @@ def read_job(project: Project, job_id: str) -> Job | None:
 
 
 def read_stop(project: Project, job_id: str) -> Stop | None:
-    """Who wants the job to end. Raises: as `read_job`."""
+    """Request that the job end, and who made it. Raises: as `read_job`."""
     return _read(Stop, job_path(project, job_id, "stop.json"))
 
 
 def read_ending(project: Project, job_id: str) -> Ending | None:
-    """How it ended; None where it has not. Raises: as `read_job`."""
+    """End of the job; None where it has not ended. Raises: as `read_job`."""
     return _read(Ending, job_path(project, job_id, "end.json"))
 
 
@@ -150,5 +151,9 @@ def _read(kind: type[R], path: Path) -> R | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValidationError, ValueError) as error:
-        reason = f"{error.error_count()} values do not fit" if isinstance(error, ValidationError) else str(error)
+        reason = (
+            f"{counted(error.error_count(), 'value does', 'values do')} not fit"
+            if isinstance(error, ValidationError)
+            else str(error)
+        )
         raise UnreadableError(f"{where}: cannot be read: {reason:.300}. Nothing is done with that run.") from error

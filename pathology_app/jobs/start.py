@@ -15,14 +15,16 @@ from contextlib import contextmanager
 from pathology_app.jobs.commands import Command
 from pathology_app.jobs.offers import BadRunError
 from pathology_app.jobs.record import Stop, job_path, utc_now, write_record
+from pathology_app.jobs.sources import check_sources
 from pathology_app.jobs.state import SUPERVISOR, status_of
-from pathology_app.jobs.supervisor import GRACE_S, Order
-from pipeline.errors import GemslideError, ProcessFailedError, UnreadableError
+from pathology_app.jobs.supervisor import GRACE_S, JobRequest
+from pipeline.errors import BY_CODE, ProcessFailedError
 from pipeline.project import Project
-from training.foundation.errors import BY_CODE, LockedError
+from training.foundation.errors import GemslideError, LockedError, UnreadableError
 from training.foundation.locks import try_lock
 from training.foundation.publish import explain_unwritable
 from training.foundation.run_record import is_run_id, new_run_id
+from training.foundation.words.counts import counted
 
 ANSWER_S = 30.0
 _LOCK_S = 10.0
@@ -42,14 +44,16 @@ def start_job(
         grace_s: from the wish to stop it until it is killed.
 
     Raises:
+        OutsideFoldersError: what it would read lies elsewhere than in the project or the installation's folders.
         BadRunError: as many run already. LockedError: somebody else is starting one. DiskFullError: no room.
         ProcessFailedError: it could not be started.
     """
     job_id = job_id or new_run_id()
+    within = check_sources(project, command)
     with _alone(project):
         _check_room(project, max_jobs)
         _run_supervisor(
-            Order(
+            JobRequest(
                 project=project.root.resolve(),
                 job_id=job_id,
                 verb=command.verb,
@@ -61,6 +65,7 @@ def start_job(
                 hidden=command.hidden,
                 kept=command.kept,
                 grace_s=grace_s,
+                within=within,
             )
         )
     return job_id
@@ -103,7 +108,7 @@ def _check_room(project: Project, max_jobs: int) -> None:
     running = running_ids(project)
     if len(running) >= max_jobs:
         raise BadRunError(
-            f"{len(running)} {'run is' if len(running) == 1 else 'runs are'} going on ({', '.join(running)}), and "
+            f"{counted(len(running), 'run is', 'runs are')} going on ({', '.join(running)}), and "
             f"`[app] max_jobs` = {max_jobs} allows no more. Wait for it to end, or stop it."
         )
 
@@ -125,7 +130,7 @@ def _alone(project: Project) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _run_supervisor(order: Order) -> None:
+def _run_supervisor(order: JobRequest) -> None:
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", SUPERVISOR, order.job_id],
         stdin=subprocess.PIPE,

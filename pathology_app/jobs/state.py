@@ -1,4 +1,4 @@
-"""How a job is, by its records and by whether its process lives. Nothing here sends a signal."""
+"""State of a job, by its records and by whether its process lives. Nothing here sends a signal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import psutil
 
 from pathology_app.jobs.record import Ending, Job, ProcessName, Stop, job_path, read_ending, read_job, read_stop
 from pipeline.project import Project
-from pipeline.study.owner import Owner, this_process
+from pipeline.study.work.owner import Owner, this_process
 
 SUPERVISOR = "pathology_app.jobs.supervisor"
 HEARTBEAT_S = 10.0
@@ -20,7 +20,7 @@ SILENT_S = 90.0
 
 
 class JobState(StrEnum):
-    """How a job is."""
+    """State of a job."""
 
     RUNNING = "running"
     STOPPING = "stopping"
@@ -46,7 +46,7 @@ class JobStatus:
 
 
 def status_of(project: Project, job_id: str) -> JobStatus | None:
-    """How a job is; None where there is none.
+    """State of a job; None where there is none.
 
     Raises:
         UnreadableError: one of its records is damaged.

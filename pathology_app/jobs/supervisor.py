@@ -21,8 +21,9 @@ from pydantic import BaseModel, Field
 from pathology_app.jobs.log_writer import LogWriter
 from pathology_app.jobs.record import Ending, Job, Verb, job_path, utc_now, write_record
 from pathology_app.jobs.state import HEARTBEAT_S, name_of_this_process
-from pipeline.errors import GemslideError
 from pipeline.project import Project
+from pipeline.settings.site import WITHIN_VARIABLE
+from training.foundation.errors import GemslideError
 from training.foundation.process import die_with_parent
 from training.foundation.publish import explain_unwritable
 from training.foundation.run_record import RUN_ID_VARIABLE, RecordFile
@@ -33,17 +34,25 @@ _POLL_S = 0.1
 _LAST_WORDS_S = 5.0
 _NICENESS = 10
 """Whoever looks at slides goes first."""
+_ENVIRONMENT = {
+    "PYTHONSAFEPATH": "1",  # no module is taken from the project's folder: the project may be anybody's
+    "PYTHONUNBUFFERED": "1",
+    "NO_COLOR": "1",
+    "COLUMNS": "1000",  # a name that is broken into two lines could not be taken out of the log
+    "TERMINAL_WIDTH": "1000",
+}
 _RECORDED = ("ingest", "train", "infer")
 """Verbs that record one run: it gets the job's name."""
 
 
-class Order(BaseModel):
-    """What the app asks for.
+class JobRequest(BaseModel):
+    """Request of the app to start a run.
 
     Attributes:
         argv: what to run, after `gemslide`.
         shown_argv: the same as the record may have it.
         hidden, kept: as `LogWriter` has them.
+        within: folders in which the run may read slides.
     """
 
     project: Path
@@ -57,12 +66,13 @@ class Order(BaseModel):
     hidden: tuple[Path, ...] = ()
     kept: tuple[str, ...] = ()
     grace_s: float = Field(GRACE_S, ge=0)
+    within: tuple[str, ...]
 
 
 class Supervisor:
     """Watches over one run."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: JobRequest) -> None:
         self._order = order
         self._project = Project(order.project)
         self._stop_path = job_path(self._project, order.job_id, "stop.json")
@@ -111,12 +121,12 @@ class Supervisor:
         )
 
     def _start(self) -> subprocess.Popen[bytes]:
+        within = {WITHIN_VARIABLE: json.dumps(self._order.within)}
         names = {RUN_ID_VARIABLE: self._order.job_id} if self._order.verb in _RECORDED else {}
         return subprocess.Popen(
             [sys.executable, "-P", "-m", "pipeline", *self._order.argv],
             cwd=self._project.root,
-            # No module is taken from the project's folder: the project may be anybody's.
-            env={**os.environ, **names, "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1", "NO_COLOR": "1"},
+            env={**os.environ, **names, **within, **_ENVIRONMENT},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -202,7 +212,7 @@ def _begin_run() -> None:
 
 def main() -> int:
     """Begin, say so, and watch."""
-    supervisor = Supervisor(Order.model_validate_json(sys.stdin.buffer.read()))
+    supervisor = Supervisor(JobRequest.model_validate_json(sys.stdin.buffer.read()))
     try:
         supervisor.begin()
     except GemslideError as error:

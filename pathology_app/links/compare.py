@@ -1,17 +1,19 @@
-"""What a link says of slides side by side: "compare=S-1~model-a,S-1~model-b,S-2"."""
+"""Link to slides side by side: "compare=S-1~model-a,S-1~model-b,S-2"."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from training.foundation.names import is_name
+from pathology_app.links.link import Link, Query
+from training.foundation.words.names import is_name
 
 COMPARE = "compare"
 MAX_VIEWS = 4
 OF_COMPARE = (COMPARE, "at", "overlay", "together")
-"""The last three are the browser's own (frontend/src/compare/compare_viewer.ts)."""
+"""The last three are the browser's own (frontend/src/compare/viewer.ts)."""
 _MODEL = "~"
+_MAX_TEXT = 1000
 
 
 @dataclass(frozen=True)
@@ -28,15 +30,15 @@ class CompareView:
 
 
 @dataclass(frozen=True)
-class CompareLink:
+class CompareLink(Link):
     """Two to four views; fewer while they are being chosen."""
 
     views: tuple[CompareView, ...]
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> CompareLink:
-        """What a link says; what cannot be a view is left out. Anybody can write a link."""
-        views = (_view(part) for part in query.get(COMPARE, "")[:1000].split(","))
+        """Parse a link; parts that cannot be a view are left out."""
+        views = (_view(part) for part in Query(query).text(COMPARE, _MAX_TEXT).split(","))
         return cls(tuple(view for view in views if view)[:MAX_VIEWS])
 
     @property
@@ -48,6 +50,15 @@ class CompareLink:
 
     def without(self, index: int) -> CompareLink:
         return CompareLink(tuple(view for at, view in enumerate(self.views) if at != index))
+
+    def without_models(self, slides: Collection[str], models: Collection[str]) -> CompareLink:
+        """With no word of these models over these slides; a link that somebody was sent may name them."""
+        return CompareLink(
+            tuple(
+                replace(view, model_id="") if view.slide_id in slides and view.model_id in models else view
+                for view in self.views
+            )
+        )
 
     def with_model(self, index: int, model_id: str) -> CompareLink:
         views = list(self.views)

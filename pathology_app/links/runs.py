@@ -1,4 +1,4 @@
-"""What the link of the runs pages names; anybody can write one, so what can mean nothing is taken for nothing said."""
+"""Link of the runs pages; anybody can write one, so a value without a meaning is taken as left out."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, Self, get_args
 
+from pathology_app.links.link import Link, Query
 from training.foundation.run_record import is_run_id
 
 RUNS_PER_PAGE = 50
 PAGE = "runs"
-_MAX_DIGITS = 6
 
 NewRun = Literal["ingest", "train", "infer", "study"]
+NEW_RUNS: tuple[NewRun, ...] = get_args(NewRun)
 
 
 @dataclass(frozen=True)
-class RunLink:
-    """Where somebody is in the runs pages.
+class RunLink(Link):
+    """Position in the runs pages.
 
     Attributes:
         run: the one that is shown; None: the list.
@@ -31,14 +32,10 @@ class RunLink:
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> Self:
-        """What a link's query names."""
-        run, digits = query.get("run", ""), query.get("p", "")
-        is_number = digits.isascii() and digits.isdecimal() and len(digits) <= _MAX_DIGITS
-        return cls(
-            run=run if is_run_id(run) else None,
-            new=next((each for each in get_args(NewRun) if each == query.get("new")), None),
-            number=max(1, int(digits)) if is_number else 1,
-        )
+        """Parse a link's query."""
+        said = Query(query)
+        run = said.text("run")
+        return cls(run if is_run_id(run) else None, said.one_of("new", NEW_RUNS), said.number("p") or 1)
 
     def query(self) -> dict[str, str]:
         """The query that names it."""

@@ -1,18 +1,14 @@
-"""What a link to the worklist names: ?find=part&sort=score&page=2. Anybody can write one: the nearest is taken."""
+"""Link to the worklist: ?find=part&sort=score&page=2."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self
 
-from pathology_app.slide_index.wanted import SORTS, Wanted
+from pathology_app.links.link import MAX_FIND, Link, Query
+from pathology_app.slides.index.wanted import SORTS, Wanted
 
-MAX_FIND = 100
-"""Characters of what is looked for."""
-MAX_WORD = 250
-_MAX_DIGITS = 8
 _FALLS = "-"
 """Before what is sorted by, where it is sorted the other way round."""
 GALLERY, TABLE = "gallery", "table"
@@ -20,8 +16,8 @@ NO_VERDICT = "-"
 
 
 @dataclass(frozen=True)
-class WorklistLink:
-    """Which slides are listed, and how.
+class WorklistLink(Link):
+    """Choice and order of the slides listed.
 
     Attributes:
         find: words that are parts of their names.
@@ -54,30 +50,26 @@ class WorklistLink:
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> Self:
-        """What a link's query names."""
-        said = {
-            name: value[:MAX_WORD].replace("\0", "\ufffd").encode(errors="replace").decode()
-            for name, value in query.items()
-        }
-        page, sort, of = said.get("page", ""), said.get("sort", ""), said.get("of", "")
-        is_number = page.isascii() and page.isdecimal() and len(page) <= _MAX_DIGITS
+        """Parse a link's query."""
+        said = Query(query)
+        sort, of = said.text("sort"), said.text("of")
         name = sort.removeprefix(_FALLS)
         model_id, _, class_name = of.partition("/")
         return cls(
-            find=said.get("find", "")[:MAX_FIND],
-            only_predicted=said.get("predicted") == "1",
+            find=said.text("find", MAX_FIND),
+            only_predicted=said.text("predicted") == "1",
             score_of=(model_id, class_name) if of else None,
-            min_score=_share(said.get("score", "")),
-            state=said.get("state", ""),
-            quality=said.get("quality", ""),
-            site=said.get("site", ""),
-            scanner=said.get("scanner", ""),
-            case=said.get("case", ""),
+            min_score=said.share("score"),
+            state=said.text("state"),
+            quality=said.text("quality"),
+            site=said.text("site"),
+            scanner=said.text("scanner"),
+            case=said.text("case"),
             sort=name if name in SORTS else "slide",
             is_reversed=name in SORTS and sort.startswith(_FALLS),
-            by_case=said.get("group") == "case",
-            view=GALLERY if said.get("view") == GALLERY else TABLE,
-            page=max(1, int(page)) if is_number else 1,
+            by_case=said.text("group") == "case",
+            view=said.one_of("view", [GALLERY]) or TABLE,
+            page=said.number("page") or 1,
         )
 
     def query(self) -> dict[str, str]:
@@ -100,17 +92,13 @@ class WorklistLink:
         }
         return {name: value for name, value in said.items() if value}
 
-    def to(self, **changes: object) -> Self:
-        """The same with other values."""
-        return replace(self, **changes)  # type: ignore[arg-type]
-
     def sorted_by(self, sort: str) -> Self:
         """From its first page, sorted by something; the other way round where it is sorted by that already."""
         return self.to(sort=sort, is_reversed=self.sort == sort and not self.is_reversed, page=1)
 
     @property
     def filters(self) -> int:
-        """How many of the filters leave slides out, beside the words."""
+        """Number of filters that leave slides out, besides the words."""
         return sum(
             bool(value) for value in (self.only_predicted, self.state, self.quality, self.site, self.scanner, self.case)
         ) + (self.min_score is not None)
@@ -137,12 +125,3 @@ class WorklistLink:
             reading_words=reading_words,
             hidden=hidden,
         )
-
-
-def _share(text: str) -> float | None:
-    """A number from 0 to 1; None for any other text."""
-    try:
-        number = float(text) if len(text) <= _MAX_DIGITS else math.nan
-    except ValueError:
-        return None
-    return number if 0 <= number <= 1 else None

@@ -22,12 +22,12 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from pathology_app.access.passwords import is_hash
-from pathology_app.access.people import Person, Role
-from pipeline.errors import BadRecipeError, GemslideError
-from training.foundation.names import ALLOWED, is_name
+from pathology_app.people.passwords import is_hash
+from pathology_app.people.person import Person, Role
+from training.foundation.errors import BadRecipeError, GemslideError
 from training.foundation.publish import explain_unwritable, replace_file
 from training.foundation.settings import Section, load_section, parse_section
+from training.foundation.words.names import ALLOWED, comparable, is_name
 
 ACCOUNTS_FILE = "accounts.toml"
 ACCOUNTS_VARIABLE = "GEMSLIDE_ACCOUNTS"
@@ -57,7 +57,7 @@ def _checked_hash(password: str) -> str:
 def _checked_line(text: str) -> str:
     if len(text) > 200 or not text.isprintable() or text != text.strip():
         raise ValueError("at most 200 characters that can be printed, without blanks around them")
-    return text
+    return comparable(text)
 
 
 def _checked_slides(pattern: str) -> str:
@@ -84,11 +84,11 @@ class Account(Section):
     reader: Line = ""
     """The pseudonym under which they read for studies."""
     slides: tuple[Annotated[str, AfterValidator(_checked_slides)], ...] | None = Field(None, max_length=1000)
-    """Which slides they may see, by patterns of names, and studies (`study:sites`); left out: all."""
+    """Slides they may see, by patterns of names, and studies (`study:sites`); left out: all."""
 
     @property
     def person(self) -> Person:
-        """Who acts, when this account has signed in."""
+        """Person who acts when this account has signed in."""
         return Person(self.name, frozenset(self.roles), self.reader or None, self.slides)
 
     @property
@@ -113,9 +113,16 @@ class AccountFile(Section):
 
 
 def account_path(project_root: Path) -> Path:
-    """Where the accounts of a project stand, or would stand."""
+    """Path of a project's accounts, whether or not the file exists."""
     said = os.environ.get(ACCOUNTS_VARIABLE)
     return Path(said).absolute() if said else project_root / ACCOUNTS_FILE
+
+
+def check_account_path(project_root: Path) -> None:
+    """Raises AccountError: the project's file is a link. Who may sign in elsewhere is no project's to say."""
+    path = account_path(project_root)
+    if path.is_symlink() and not os.environ.get(ACCOUNTS_VARIABLE):
+        raise AccountError(f"{path}: is a link. Put the file there itself, or name it in {ACCOUNTS_VARIABLE}.")
 
 
 def read_accounts(path: Path) -> AccountFile:

@@ -1,4 +1,4 @@
-"""Who may sign in, as the file says now: every request looks whether it has changed."""
+"""Accounts of people who may sign in, as the file has them now: every request checks whether it has changed."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-from pathology_app.access.account_file import Account, read_accounts
-from pipeline.errors import GemslideError
+from pathology_app.people.account_file import Account, read_accounts
+from training.foundation.errors import GemslideError
+from training.foundation.words.names import comparable
 
 Stamp = tuple[int, int, int, int, int] | None
 
@@ -23,7 +24,7 @@ class Accounts:
         self._were_there = False
 
     @property
-    def are_there(self) -> bool:
+    def exist(self) -> bool:
         """Whether people sign in here. Once they did, a file that is gone lets nobody in in place of everybody."""
         self._were_there = self._were_there or self.path.exists()
         return self._were_there
@@ -47,9 +48,10 @@ class Accounts:
         """Raises: as `read_accounts`."""
         return self.all().get(name)
 
-    def of_provider(self, subject: str, email: str | None) -> Account | None:
-        """Whom a provider's words mean: its own name for somebody counts, then an address that it has verified."""
+    def find_by_provider(self, subject: str, email: str | None) -> Account | None:
+        """Find the account a provider means: its own name for somebody counts, then an address that it has verified."""
         known = self.all().values()
+        subject, email = comparable(subject), comparable(email or "")
         by_subject = next((each for each in known if each.subject and each.subject == subject), None)
         if by_subject or not email:
             return by_subject

@@ -1,14 +1,15 @@
-"""Who acts in the web app, and why, as the log of a study has it.
+"""Actors in the web app, and their reasons, as the log of a study has them.
 
-The app lets in whoever has its link and knows no names. So people type theirs, and the log says that the web app took
-it, and which user of the system it runs as: nobody has checked the name.
+The app lets in anyone who has its link and knows no names. So people type theirs, and the log says that the web app
+took it, and which user of the system it runs as: nobody has checked the name.
 """
 
 from __future__ import annotations
 
-from pathology_app.access.people import Person
-from pipeline.errors import GemslideError
-from pipeline.study.opening import actor_here
+from pathology_app.people.person import Person
+from pipeline.ledger.opening import actor_here
+from training.foundation.errors import GemslideError
+from training.foundation.words.names import comparable
 
 MAX_NAME, MAX_REASON = 80, 1000
 
@@ -20,7 +21,7 @@ class IncompleteError(GemslideError):
 
 
 def actor_text(name: str) -> str:
-    """Who the log names: "Ada Lovelace (web app, pathology)".
+    """Actor as the log names them: "Ada Lovelace (web app, pathology)".
 
     Raises:
         IncompleteError: no name, or one that cannot be printed.
@@ -29,7 +30,7 @@ def actor_text(name: str) -> str:
 
 
 def reader_actor(person: Person, reader: str) -> str:
-    """Whom a study's log names for what a reader does: the pseudonym, and whether anybody has checked who it is."""
+    """Actor in a study's log for what a reader does: the pseudonym, and whether anybody has checked who it is."""
     if person.name is not None:
         return f"{reader} (web app)"
     return f"{reader} (web app, {actor_here():.60}, reader chosen without sign-in)"
@@ -50,4 +51,4 @@ def _checked(text: str, longest: int, missing: str) -> str:
         raise IncompleteError(missing)
     if len(text) > longest or not text.isprintable():
         raise IncompleteError(f"At most {longest} characters, and only such that can be printed: {text:.80}")
-    return text
+    return comparable(text)

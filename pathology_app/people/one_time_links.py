@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from pipeline.study import Sessions, key_of
+from pipeline.ledger import Sessions, key_of
 
 LINK_S = 7 * 24 * 3600.0
-"""How long a link that nobody uses is good."""
+"""Seconds for which a link that nobody uses is good."""
 
 
 class Links:

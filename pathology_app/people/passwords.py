@@ -9,7 +9,9 @@ from functools import cache
 from cryptography.exceptions import InvalidKey
 from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 
-from pipeline.errors import GemslideError
+from training.foundation.errors import GemslideError
+from training.foundation.words.counts import counted
+from training.foundation.words.names import comparable
 
 MIN_LENGTH, MAX_LENGTH = 12, 1024
 """In characters."""
@@ -36,7 +38,8 @@ def hash_password(password: str) -> str:
     """
     if not MIN_LENGTH <= len(password) <= MAX_LENGTH:
         raise WeakPasswordError(
-            f"a password of {len(password)} characters: {MIN_LENGTH} to {MAX_LENGTH} are taken. Several words are good."
+            f"a password of {counted(len(password), 'character')}: {MIN_LENGTH} to {MAX_LENGTH} are taken. Several "
+            "words are good."
         )
     return _hash(password)
 
@@ -53,7 +56,7 @@ def is_hash(text: str) -> bool:
 def is_password(password: str, hashed: str | None) -> bool:
     """Whether it is the password. Without a hash it takes the same time and is not."""
     try:
-        Argon2id.verify_phc_encoded(password[:MAX_LENGTH].encode(errors="replace"), hashed or _nobodys())
+        Argon2id.verify_phc_encoded(comparable(password[:MAX_LENGTH]).encode(errors="replace"), hashed or _nobodys())
     except InvalidKey:
         return False
     return hashed is not None
@@ -66,4 +69,4 @@ def _nobodys() -> str:
 
 def _hash(password: str) -> str:
     kind = Argon2id(salt=os.urandom(16), length=32, iterations=_PASSES, lanes=_LANES, memory_cost=_MEMORY_KIB)
-    return kind.derive_phc_encoded(password.encode(errors="replace"))
+    return kind.derive_phc_encoded(comparable(password).encode(errors="replace"))

@@ -1,7 +1,7 @@
-"""Who acts, and what they may do. Every page's action and every route asks here.
+"""People who act, and what they may do. Every page's action and every route asks here.
 
-Where nobody signs in, whoever may come in is one person without a name who may do everything: the app then belongs to
-who runs it.
+Where nobody signs in, anyone who may come in is one person without a name who may do everything: the app then belongs
+to whoever runs it.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pipeline.errors import GemslideError
-from pipeline.study import actor_here
+from pipeline.ledger import actor_here
+from training.foundation.errors import GemslideError
 
 
 class ForbiddenError(GemslideError):
@@ -21,7 +21,7 @@ class ForbiddenError(GemslideError):
 
 
 class Role(StrEnum):
-    """What a person is here; several at once may be."""
+    """Role of a person; one may have several."""
 
     READER = "reader"
     REVIEWER = "reviewer"
@@ -30,7 +30,7 @@ class Role(StrEnum):
 
 
 class Action(StrEnum):
-    """What is asked about; the words end the sentence "You may not …"."""
+    """Action that needs a right; the words end the sentence "You may not …"."""
 
     LOOK = "look at slides"
     ANNOTATE = "annotate slides or judge hotspots"
@@ -55,12 +55,12 @@ MAY: Mapping[Role, frozenset[Action]] = {
 
 @dataclass(frozen=True)
 class Person:
-    """Who acts.
+    """A person who acts.
 
     Attributes:
         name: as they signed in; None where nobody signs in.
-        reader: the pseudonym under which they read for studies; None where nobody said so.
-        slides: patterns of slides' names, and studies (`study:sites`), that they may see; None: all (`seeing.py`).
+        reader: the pseudonym under which they read for studies; None where none was given.
+        slides: patterns of slides' names, and studies (`study:sites`), that they may see; None: all (`visibility.py`).
     """
 
     name: str | None = None
@@ -74,7 +74,7 @@ class Person:
 
     @property
     def actor(self) -> str:
-        """Whom a log names: "ada (web app)"; the system's user where nobody signs in."""
+        """Name in a log: "ada (web app)"; the system's user where nobody signs in."""
         return f"{self.name or actor_here():.60} (web app)"
 
 
@@ -88,7 +88,7 @@ def require(person: Person, action: Action) -> None:
 
 
 NOBODY = Person(roles=frozenset())
-"""Who has not signed in where people do."""
+"""Person who has not signed in where people do."""
 PERSON_KEY = "gemslide.person"
 """In a request's scope."""
 VISITOR_HEADER = "x-gemslide-visitor"
@@ -101,20 +101,7 @@ class SignedOutError(ForbiddenError):
     code = "signed_out"
 
 
-def current_person() -> Person:
-    """Who looks at the page that runs: asked anew each time, since accounts and sessions end.
-
-    Raises:
-        SignedOutError: nobody has signed in, and people do here. GemslideError: it cannot be known now.
-    """
-    import streamlit as st
-
-    from pathology_app.access.sign_in import person_behind
-
-    return person_behind(st.context.headers.get(VISITOR_HEADER))
-
-
 def person_of(scope: Mapping[str, object]) -> Person:
-    """Who sent a request, by its ASGI scope, or by Starlette's request."""
+    """Sender of a request, by its ASGI scope, or by Starlette's request."""
     found = scope.get(PERSON_KEY)
     return found if isinstance(found, Person) else Person()

@@ -15,14 +15,14 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
-from pipeline.errors import BadRecipeError, GemslideError
-from pipeline.study import key_of
+from pipeline.ledger import key_of
+from training.foundation.errors import BadRecipeError, GemslideError
 from training.foundation.settings import Section, load_section
 
 PROVIDER_VARIABLE = "GEMSLIDE_OIDC"
 CALLBACK = "/oauth2callback"
 FRESH_S = 600.0
-"""How old what a provider has said may be."""
+"""Greatest age of a provider's answer, in seconds."""
 _SKEW_S = 120.0
 _TRUE = (True, "true", "True")
 
@@ -93,12 +93,12 @@ def provider_by_environment() -> Provider | None:
 
 @dataclass(frozen=True)
 class Identity:
-    """Whom a provider has told us about.
+    """Identity that a provider has confirmed.
 
     Attributes:
         email: only where the provider says that it has verified it.
         key: one for each sign-in at the provider.
-        left_s: for how long what it said could be used again.
+        left_s: seconds for which the provider's answer could be used again.
     """
 
     subject: str
@@ -109,7 +109,7 @@ class Identity:
 
 
 def identity_of(claims: Mapping[str, Any], *, now: float) -> Identity:
-    """What the provider says, as `st.user` has it: the signature, issuer, audience and nonce are checked there.
+    """Identity by the provider's claims, as in `st.user`: signature, issuer, audience and nonce are checked there.
 
     Raises:
         ProviderError: not signed in there, too old, or without what it takes.

@@ -1,4 +1,4 @@
-"""What was refused, in the project's log: the first of a kind at once, and how many followed once a minute, so that a
+"""Refusals in the project's log: the first of a kind at once, and the number that followed once a minute, so that a
 flood cannot fill the disk."""
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from pipeline.errors import GemslideError
-from pipeline.study import Change, Ledger, log_in_project
+from pipeline.ledger import Change, Ledger, log_in_project
+from training.foundation.errors import GemslideError
 
 EVERY_S = 60.0
 MAX_KINDS = 100
@@ -36,7 +36,7 @@ class _Counted:
                 seen.add(said)
 
 
-class Refusals:
+class RefusalLog:
     """Logs refusals, from any thread, and waits for nothing.
 
     Args:

@@ -9,10 +9,10 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pipeline.study import SEEN_AGAIN_S, Session, Sessions
+from pipeline.ledger import SEEN_AGAIN_S, Session, Sessions
 
 REMEMBERED_S = 5.0
-"""How long an answer of the database is good."""
+"""Seconds for which an answer of the database is good."""
 MAX_REMEMBERED = 10_000
 """Of a hundred bytes each; whoever sends forged sessions gets no more."""
 
@@ -23,7 +23,7 @@ class _Known:
     until: float
 
 
-class Desk:
+class SessionCache:
     """Looks sessions up.
 
     Args:
@@ -37,7 +37,7 @@ class Desk:
         self._known: OrderedDict[str, _Known] = OrderedDict()
 
     def remembered(self, key: str, *, active: bool) -> _Known | None:
-        """What was found lately; None where the database must be asked.
+        """Session found lately; None where the database must be asked.
 
         Args:
             active: whether somebody does something now, which must be noted once in a minute.

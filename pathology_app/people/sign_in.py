@@ -3,6 +3,7 @@ pages."""
 
 from __future__ import annotations
 
+import math
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -10,23 +11,24 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakValueDictionary
 
-from pathology_app.access.account_file import Account, account_path
-from pathology_app.access.accounts import Accounts
-from pathology_app.access.desk import Desk
-from pathology_app.access.links import Links
-from pathology_app.access.passwords import is_password
-from pathology_app.access.people import Person, SignedOutError
-from pathology_app.access.provider import Provider, ProviderError, identity_of
-from pathology_app.access.refusals import Refusals
-from pathology_app.study_ledger import StudyLedger
-from pipeline.config import AppConfig
-from pipeline.errors import GemslideError
-from pipeline.study import Attempts, Change, Ledger, Session, Sessions, key_of
+from pathology_app.people.account_file import Account, account_path
+from pathology_app.people.accounts import Accounts
+from pathology_app.people.one_time_links import Links
+from pathology_app.people.passwords import is_password
+from pathology_app.people.person import Person, SignedOutError
+from pathology_app.people.provider import Provider, ProviderError, identity_of
+from pathology_app.people.refusal_log import RefusalLog
+from pathology_app.people.session_cache import SessionCache
+from pathology_app.project.ledger import StudyLedger
+from pipeline.ledger import Attempts, Change, Ledger, Session, Sessions, key_of
+from pipeline.settings.config import AppConfig
+from training.foundation.errors import GemslideError
+from training.foundation.words.counts import counted
 
 BY_NAME, BY_ADDRESS = 10, 50
-"""Attempts to sign in within a quarter of an hour (`pipeline.study.attempts`)."""
+"""Attempts to sign in within a quarter of an hour (`pipeline.ledger.attempts`)."""
 EXCHANGE_S = 60.0
-"""How long a browser that comes back from the provider has, to be given its session."""
+"""Seconds that a browser back from the provider has, to be given its session."""
 OPEN = "open"
 """In place of a session where nobody signs in."""
 NONE = "none"
@@ -47,7 +49,7 @@ class TooManyAttemptsError(GemslideError):
 
 @dataclass(frozen=True)
 class Visitor:
-    """Who is behind a session that holds.
+    """Person behind a session that holds.
 
     Attributes:
         left_s: seconds until it ends, if nothing happens.
@@ -58,7 +60,7 @@ class Visitor:
 
 
 class SignIn:
-    """Who may be what in one app.
+    """Sign-in of people to one app.
 
     Args:
         ledger: of the project; made when the first one signs in, not before.
@@ -80,15 +82,15 @@ class SignIn:
         self.provider = provider
         self.settings = settings or AppConfig()
         self._study_ledger, self._clock = ledger, clock
-        self.desk = Desk(self._sessions_there, clock=clock)
+        self.session_cache = SessionCache(self._sessions_there, clock=clock)
         self.links = Links(self._sessions, announce)
-        self.refusals = Refusals(self.ledger_for_log)
+        self.refusals = RefusalLog(self.ledger_for_log)
         _ALL[self.id] = self
 
     @property
     def is_by_account(self) -> bool:
         """Whether people sign in under their names. Else they may be asked for a link."""
-        return self.provider is not None or self.accounts.are_there
+        return self.provider is not None or self.accounts.exist
 
     def ledger_for_log(self) -> Ledger | None:
         """The ledger, made where people sign in; else only where there is one. Raises: as `open_ledger`."""
@@ -105,7 +107,7 @@ class SignIn:
         attempts = Attempts(ledger.database, clock=self._clock)
         if wait_s := attempts.take({by_name: BY_NAME, by_address: BY_ADDRESS}):
             self._note_refused("too many attempts to sign in", account, address)
-            raise TooManyAttemptsError(f"Too many attempts. Try again in {wait_s / 60:.0f} minutes.")
+            raise TooManyAttemptsError(f"Too many attempts. Try again in {counted(math.ceil(wait_s / 60), 'minute')}.")
         if not is_password(password, account.password or None if account else None) or account is None:
             self._note_refused("wrong name or password", account, address)
             raise BadSignInError("Name and password do not belong together.")
@@ -113,13 +115,13 @@ class SignIn:
         return self._begin(account, "password")
 
     def exchange(self, claims: Mapping[str, Any]) -> tuple[Account, str]:
-        """What a provider says of somebody, for a token that the browser gets its session by, once.
+        """Exchange a provider's claims for an account and a token that gives the browser its session, once.
 
         Raises:
             ProviderError: too old, used, or nobody that this app knows.
         """
         identity = identity_of(claims, now=self._clock())
-        account = self.accounts.of_provider(identity.subject, identity.email)
+        account = self.accounts.find_by_provider(identity.subject, identity.email)
         if account is None:
             self.refusals.note(f"{identity.shown:.120} (provider)", "unknown person")
             raise ProviderError(
@@ -158,18 +160,18 @@ class SignIn:
             name = visitor.person.name
             said = [Change(visitor.person.actor, "signed out", person_subject(name))] if name else []
             sessions.revoke(key, said)
-        self.desk.forget(key)
+        self.session_cache.forget(key)
 
     def visitor(self, key: str, *, active: bool) -> Visitor | None:
-        """Who is behind a session; None where it holds no more, or never did.
+        """Find the person behind a session; None where it does not hold any more, or never did.
 
         Args:
             active: whether somebody does something now.
 
         Raises:
-            GemslideError: the ledger is away, or the accounts cannot be read.
+            GemslideError: the ledger is unavailable, or the accounts cannot be read.
         """
-        return self.visitor_of(self.desk.find(key, active=active))
+        return self.visitor_of(self.session_cache.find(key, active=active))
 
     def visitor_of(self, session: Session | None) -> Visitor | None:
         """The same for a session that was found."""
@@ -211,16 +213,16 @@ _ALL: WeakValueDictionary[str, SignIn] = WeakValueDictionary()
 
 
 def person_subject(name: str) -> str:
-    """What the log's entries about a person are about."""
+    """Subject of the log's entries about a person."""
     return f"person {name}"
 
 
 def visitor_header(sign_in: SignIn, key: str) -> str:
-    """What the guard says to the pages behind it: whose app this is, and which session asks."""
+    """Header from the guard to the pages behind it: the app's sign-in, and the session that asks."""
     return f"{sign_in.id} {key}"
 
 
-def sign_in_behind(header: str | None) -> tuple[SignIn | None, str]:
+def current_sign_in(header: str | None) -> tuple[SignIn | None, str]:
     """The app and the session that the guard named; no app where no guard stands before the page, as in tests."""
     if header is None:
         return None, OPEN
@@ -228,9 +230,9 @@ def sign_in_behind(header: str | None) -> tuple[SignIn | None, str]:
     return _ALL[name], key
 
 
-def person_behind(header: str | None) -> Person:
+def person_of_session(header: str | None) -> Person:
     """Raises: as `current_person`."""
-    sign_in, key = sign_in_behind(header)
+    sign_in, key = current_sign_in(header)
     if sign_in is None or (key == OPEN and not sign_in.is_by_account):
         return Person()
     visitor = sign_in.visitor(key, active=False)

@@ -9,15 +9,18 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from pathology_app.tiles.cache import current_cache
-from pipeline.errors import GemslideError, UnreadableError
+from pathology_app.project.served import served_project
+from pathology_app.project.verification import Verification
+from pipeline.ledger.ledger import Ledger
+from pipeline.ledger.opening import find_ledger, open_ledger
 from pipeline.project import Project
-from pipeline.study.ledger import Ledger
-from pipeline.study.opening import find_ledger, open_ledger
-from pipeline.study.progress import Progress, progress_of
+from pipeline.review import verify_ledger
+from pipeline.study.outcomes.progress import Progress, progress_of
+from training.foundation.errors import GemslideError, UnreadableError
 
 ANSWER_S = 10.0
 """A database that takes longer for one answer is away."""
@@ -68,6 +71,7 @@ class StudyLedger:
         self._opening = Remembered(lambda: find_ledger(project, answer_s=ANSWER_S))
         self._names = Remembered(self._ask_names)
         self._progress: dict[str, Remembered[Progress]] = {}
+        self._verified: dict[str, Verification] = {}
 
     def ledger(self) -> Ledger | None:
         """The ledger; None where the project has none.
@@ -100,12 +104,21 @@ class StudyLedger:
         return self._names.get()
 
     def progress(self, ledger: Ledger, study_id: str) -> Progress:
-        """How far a study is that exists. Raises: as `ledger`."""
+        """Progress of a study that exists. Raises: as `ledger`."""
         with self._lock:
             if study_id not in self._progress:
                 self._progress[study_id] = Remembered(lambda: progress_of(ledger, study_id))
             remembered = self._progress[study_id]
         return remembered.get()
+
+    def findings(self, ledger: Ledger, study_id: str) -> int | None:
+        """Number of findings in the last check of a study's log; None where it has not ended yet."""
+        with self._lock:
+            if study_id not in self._verified:
+                count = partial(_count_findings, ledger, study_id)
+                self._verified[study_id] = Verification(count)
+            verification = self._verified[study_id]
+        return verification.findings()
 
     def forget(self) -> None:
         """After a change: whoever asks next gets a new answer."""
@@ -124,10 +137,15 @@ class StudyLedger:
             self._opened = None
         self._opening.forget()
         self._progress.clear()
+        self._verified.clear()
 
     def _ask_names(self) -> list[str]:
         ledger = self.ledger()
         return ledger.study_ids() if ledger else []
+
+
+def _count_findings(ledger: Ledger, study_id: str) -> int:
+    return len(verify_ledger(ledger.database, study_id).findings)
 
 
 _SHARED: dict[Path, StudyLedger] = {}
@@ -136,7 +154,7 @@ _SHARED: dict[Path, StudyLedger] = {}
 
 def current_study_ledger() -> StudyLedger:
     """The ledger of the project that this process serves."""
-    return study_ledger_of(current_cache().project)
+    return study_ledger_of(served_project())
 
 
 def study_ledger_of(project: Project) -> StudyLedger:

@@ -1,25 +1,24 @@
-"""What the viewer is given in a reading: the slide alone, or with the predictions of the study's models."""
+"""Data of the viewer in a reading: the slide alone, or with the predictions of the study's models."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-from pathology_app import presenters
-from pathology_app.reading_link import ReadingLink
-from pathology_app.slide_layers import layers_of
-from pathology_app.tiles.cache import SlideCache
-from pipeline.study.ledger import StudyRow
+from pathology_app.links.reading import ReadingLink
+from pathology_app.readings.blinding import study_models
+from pathology_app.slides import presenters
+from pathology_app.slides.cache import SlideCache
+from pathology_app.slides.overlays import layers_of
+from pipeline.ledger.ledger import StudyRow
 
 LINK_PARAMETER = "reading"
-"""What names the slide in the reading page's link (frontend/src/link_state.ts)."""
+"""Parameter that names the slide in the reading page's link (frontend/src/view/link_state.ts)."""
 
 
-def study_models(cache: SlideCache, row: StudyRow, slide_id: str) -> list[str]:
+def study_models_of(cache: SlideCache, row: StudyRow, slide_id: str) -> list[str]:
     """Models of the study that have predictions for a slide. Raises: as `SlideCache.model_ids`."""
-    named = [str(each.get("id")) for each in json.loads(row.protocol).get("models", [])]
     there = cache.model_ids(slide_id)
-    return [model_id for model_id in named if model_id in there]
+    return [model_id for model_id in study_models(row) if model_id in there]
 
 
 def reading_view(cache: SlideCache, link: ReadingLink, slide_id: str, model_ids: list[str]) -> dict[str, Any]:
@@ -32,11 +31,10 @@ def reading_view(cache: SlideCache, link: ReadingLink, slide_id: str, model_ids:
         GemslideError, OSError: the slide cannot be read.
     """
     slide = cache.slide(slide_id)
+    query = link.query()
     shown = _first_model(cache, slide_id, model_ids[0]) if model_ids else {"hotspots": [], "first": None}
     layers, notes = layers_of(cache, slide_id, model_ids, shown["first"])
-    if damage := presenters.damage_note(slide.reader):
-        notes.insert(0, damage)
-    query = link.query()
+    notes = [*presenters.slide_notes(slide.reader), *notes]
     return {
         "slide": presenters.slide_data(slide),
         "layers": layers,
@@ -57,7 +55,8 @@ def _first_model(cache: SlideCache, slide_id: str, model_id: str) -> dict[str, A
     """Hotspots of the first model, and the class that is shown first."""
     opened = cache.predictions(slide_id, model_id)
     names = opened.predictions.class_names
-    found = cache.hotspots(slide_id, model_id) or []
+    listed = cache.hotspots(slide_id, model_id)
+    found = listed.spots if listed else []
     index = presenters.default_class(names, found)
     of_class = [each for each in found if each["class"] == names[index]]
     slide = cache.slide(slide_id)

@@ -1,4 +1,4 @@
-"""Who may come in where a server of the operator's own runs the app: by its environment."""
+"""Access to the app, by the environment of the operator's own server that runs it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import pathology_app
 from pathology_app.access.guard import Access
-from pathology_app.access.names import Names, parse_names
-from pathology_app.access.provider import provider_by_environment
-from pathology_app.access.sign_in import SignIn
-from pathology_app.study_ledger import current_study_ledger
-from pipeline.config import load_settings
+from pathology_app.callers.host_names import Names, parse_names
+from pathology_app.people.provider import provider_by_environment
+from pathology_app.people.sign_in import SignIn
+from pathology_app.project.ledger import current_study_ledger
+from pipeline.settings.config import load_settings
+from pipeline.settings.site import trusted_proxies
 
-SCRIPT = Path(pathology_app.__file__).resolve().with_name("main.py")
+SCRIPT = Path(__file__).resolve().parents[1] / "main.py"
 """Of Streamlit's app."""
 NAMES_VARIABLE = "GEMSLIDE_NAMES"
 
@@ -33,11 +33,11 @@ def access_by_environment() -> Access:
         sys.stderr.write(f"To let one more browser in, open /?token={token} under this app's address, once.\n")
         sys.stderr.flush()
 
-    return Access(sign_in_here(announce), Names(names))
+    return Access(sign_in_here(announce), Names(names), proxies=trusted_proxies())
 
 
 def sign_in_here(announce: Callable[[str], None] | None) -> SignIn:
-    """Who may sign in to the project that the environment names.
+    """Sign-in to the project that the environment names.
 
     Args:
         announce: shows the operator the token of a link; None: this process hands out none.

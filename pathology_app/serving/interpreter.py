@@ -1,4 +1,4 @@
-"""How Python runs where pages and tiles share one process: no script may keep tiles waiting for long."""
+"""Settings of Python where pages and tiles share one process: no script may keep tiles waiting for long."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 import threading
 
 SWITCH_S = 0.001
-"""How long a thread that computes keeps the interpreter's lock while others wait for it. By Python's own 5 ms a tile,
+"""Seconds for which a busy thread keeps the interpreter's lock while others wait for it. With Python's own 5 ms a tile,
 which changes threads and reads a file, took 20 ms and more while a page's script ran."""
 
 _to_be_frozen = threading.Event()

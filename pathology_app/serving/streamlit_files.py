@@ -12,7 +12,9 @@ from pathlib import Path
 import streamlit as st
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
+
+from pathology_app.routes.declared import plain
 
 # By ourselves: what the computer says of a suffix may be wrong, and browsers run no script that is called otherwise.
 _MEDIA_TYPES = {
@@ -28,7 +30,7 @@ _HASHED_NAMES = "public, immutable, max-age=31536000"
 
 def streamlit_file_routes() -> list[BaseRoute]:
     """The routes."""
-    return [Route("/static/{path:path}", _answer)]
+    return [plain("/static/{path:path}", _answer)]
 
 
 async def _answer(request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""How long a connection may take: for its headers, for reading the answer, and between requests.
+"""Time limits of a connection: for its headers, for reading the answer, and between requests.
 
 uvicorn itself only limits the rest between two requests. It never ends a client that sends its headers a byte at
 a time, or that does not read what it asked for.
@@ -7,14 +7,22 @@ a time, or that does not read what it asked for.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from pathology_app.callers.addresses import neighbourhood
+
 MAX_WAITING = 100
 """Connections whose headers are not there yet. With more, the oldest are ended: a flood of them keeps nobody out."""
+MAX_OPEN = 160
+"""Connections without a WebSocket. With more, one of the address that has most is ended: one that waits for a request
+before one that is being answered, the oldest first."""
+FAIR_SHARE = 24
+"""Of one address, whose connections that are being answered are then left alone; a browser opens 6."""
 GRACE_S = 1.0
 """Before that, a connection may just not have been read."""
 
@@ -37,6 +45,8 @@ class TimedProtocol(H11Protocol):
     timeouts: ClassVar[Timeouts] = Timeouts()
     waiting: ClassVar[dict[TimedProtocol, float]] = {}
     """Those that wait for headers, oldest first, and since when."""
+    open: ClassVar[dict[TimedProtocol, str]] = {}
+    """All without a WebSocket, oldest first, and from which address."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -44,6 +54,9 @@ class TimedProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        peer = transport.get_extra_info("peername")
+        self.open[self] = neighbourhood(str(peer[0])) if isinstance(peer, tuple) else ""
+        self._make_room()
         self._expect_headers()
 
     def data_received(self, data: bytes) -> None:
@@ -63,11 +76,29 @@ class TimedProtocol(H11Protocol):
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
         self._cancel()
+        self.open.pop(self, None)
         super().handle_websocket_upgrade(event)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._cancel()
+        self.open.pop(self, None)
         super().connection_lost(exc)
+
+    @property
+    def _is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _make_room(self) -> None:
+        """End a connection where there are too many."""
+        if len(self.open) <= MAX_OPEN:
+            return
+        most, number = Counter(self.open.values()).most_common(1)[0]
+        alike = [each for each, address in self.open.items() if address == most and each is not self]
+        idle = [each for each in alike if not each._is_answering]
+        if idle or number > FAIR_SHARE:
+            oldest = (idle or alike)[0]
+            self.open.pop(oldest)
+            oldest.transport.abort()
 
     def _expect_headers(self) -> None:
         now_s = self.loop.time()
@@ -92,4 +123,4 @@ class TimedProtocol(H11Protocol):
 
 def protocol_with(timeouts: Timeouts) -> type[asyncio.Protocol]:
     """A protocol class for uvicorn's `Config(http=…)`, which makes the instances itself."""
-    return type("TimedProtocol", (TimedProtocol,), {"timeouts": timeouts, "waiting": {}})
+    return type("TimedProtocol", (TimedProtocol,), {"timeouts": timeouts, "waiting": {}, "open": {}})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -13,25 +12,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pathology_app.text import as_text
-from pipeline.errors import GemslideError, UnreadableError
-from pipeline.inference.hotspots import Hotspot, read_hotspots
+from pathology_app.html.text import as_text
+from pathology_app.project.served import served_project
+from pipeline.inference.results.hotspots import Hotspots, read_hotspots
 from pipeline.project import Project, slide_id_of
-from pipeline.store.damaged import read_damaged
-from pipeline.store.labels import has_tissue, read_tissue
-from pipeline.store.layout import PREDICTIONS, QUALITY, TISSUE
-from pipeline.store.overlays import Predictions, list_predictions, read_class_names, read_predictions
-from pipeline.store.qc_scores import Quality, read_quality
-from pipeline.store.reader import StoreReader
-from pipeline.store.screen import ScreenLevel, screen_levels
-from training.foundation.names import ALLOWED, is_name
+from pipeline.settings.config import DEFAULT_THRESHOLD
+from pipeline.store.format.layout import PREDICTIONS, QUALITY, TISSUE
+from pipeline.store.layers.damaged import read_damaged
+from pipeline.store.layers.labels import has_tissue, read_tissue
+from pipeline.store.layers.overlays import Predictions, list_predictions, read_class_names, read_predictions
+from pipeline.store.layers.qc_scores import Quality, read_quality
+from pipeline.store.reading.reader import StoreReader
+from pipeline.store.view.screen import ScreenLevel, screen_levels
+from training.foundation.errors import GemslideError, UnreadableError
+from training.foundation.words.names import ALLOWED, is_name
 
-PROJECT_VARIABLE = "GEMSLIDE_PROJECT"
 MAX_OPEN_SLIDES = 64
 MAX_OPEN_PREDICTIONS = 32
 MAX_OPEN_MASKS = 16
 _SHOWN_AS = "scanned"
-"""How colours of tiles go out; in every version, so that no browser shows one that it kept from before this was so."""
+"""Colours of tiles as sent; part of every version, so that no browser shows a tile that it kept from before."""
 MAX_WORD = 120
 """Characters of a text that a store may choose."""
 MAX_SUMMARIES = 20_000
@@ -50,9 +50,15 @@ class UnknownNameError(GemslideError):
     code = "unknown_name"
 
 
+class NoSuchTileError(GemslideError):
+    """The link points outside the slide's pyramid, or to a class that the model does not have."""
+
+    code = "no_such_tile"
+
+
 @dataclass(frozen=True)
 class DamagedAreas:
-    """Where the slide's file is damaged: uint8 (rows, columns), 1 = damaged, and level-0 pixels along a cell."""
+    """Damaged areas of the slide's file: uint8 (rows, columns), 1 = damaged, and level-0 pixels along a cell."""
 
     mask_yx: NDArray[np.uint8]
     cell_px0: int
@@ -90,7 +96,7 @@ class OpenPredictions:
 
 @dataclass(frozen=True)
 class ClassNames:
-    """What can be shown of a model's predictions, without their values."""
+    """Facts to show about a model's predictions, without their values."""
 
     class_names: tuple[str, ...]
     stride_px0: float
@@ -116,7 +122,7 @@ class OpenQuality:
 
 @dataclass(frozen=True)
 class SlideSummary:
-    """What the worklist says of a slide, without the slide being held open."""
+    """Facts about a slide for the worklist, without the slide being held open."""
 
     slide_id: str
     version: str
@@ -156,7 +162,7 @@ class SlideCache:
         return self._open_slide(*_stamped(self._store_path(slide_id), what=f"slide {slide_id!r}"))
 
     def summary(self, slide_id: str) -> SlideSummary:
-        """What the worklist says of a slide. Raises: as `slide`."""
+        """Facts about a slide for the worklist. Raises: as `slide`."""
         return self._summary(*_stamped(self._store_path(slide_id), what=f"slide {slide_id!r}"))
 
     def model_ids(self, slide_id: str) -> list[str]:
@@ -202,7 +208,7 @@ class SlideCache:
         _, version = _stamped(store_path / QUALITY, what=f"the quality scores of slide {slide_id!r}")
         return self._quality(store_path, version)
 
-    def hotspots(self, slide_id: str, model_id: str) -> list[Hotspot] | None:
+    def hotspots(self, slide_id: str, model_id: str) -> Hotspots | None:
         """A model's hotspots on a slide, highest score first; None where no list was made: not the same as none found.
 
         Raises:
@@ -210,10 +216,17 @@ class SlideCache:
             GemslideError, OSError: the list is damaged, or may not be read.
         """
         slide_id, model_id = _checked(slide_id, what="slide"), _checked(model_id, what="model")
-        folder = self.project.result_dir(slide_id, model_id)
-        if not os.path.lexists(folder / "hotspots.json"):
-            return None
         return read_hotspots(self.project.root, slide_id, model_id)
+
+    def threshold(self, slide_id: str, model_id: str) -> float:
+        """The threshold of a model's results on a slide; where they do not say, the default. Raises BadLinkError."""
+        try:
+            found = self.hotspots(slide_id, model_id)
+        except (GemslideError, OSError) as error:  # whoever lists the hotspots says what is wrong with them
+            if isinstance(error, BadLinkError):
+                raise
+            found = None
+        return found.threshold if found else DEFAULT_THRESHOLD
 
     def _stamped_predictions(self, slide_id: str, model_id: str) -> tuple[Path, str, str]:
         store_path = self._store_path(slide_id)
@@ -226,14 +239,14 @@ class SlideCache:
 
 
 @lru_cache(maxsize=4)
-def slide_cache(root: Path) -> SlideCache:
-    """The one cache of a project folder in this process."""
-    return SlideCache(Project(root))
+def slide_cache(project: Project) -> SlideCache:
+    """The one cache of a project in this process."""
+    return SlideCache(project)
 
 
 def current_cache() -> SlideCache:
     """The cache of the project this process serves."""
-    return slide_cache(Path(os.environ.get(PROJECT_VARIABLE, ".")).resolve())
+    return slide_cache(served_project())
 
 
 def _checked(name: str, *, what: str) -> str:

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 CODES = 254
-"""Code 0 is "not predicted"; a probability p has code 1 + floor(254 p). frontend/src/palettes.ts knows the same."""
+"""Code 0 is "not predicted"; a probability p has code 1 + floor(254 p).
+frontend/src/layers/palettes.ts knows the same."""
 
 
 def overlay_png(probabilities_yx: NDArray[np.floating]) -> bytes:

@@ -6,10 +6,15 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from pathology_app.text import as_text
-from pathology_app.tiles.cache import OpenSlide, stain_text
-from pipeline.inference.hotspots import Hotspot
-from pipeline.store.reader import StoreReader
+from pathology_app.html.text import READ_ERRORS, as_text
+from pathology_app.slides.cache import OpenSlide, stain_text
+from pipeline.inference.results.hotspots import Hotspot
+from pipeline.store.layers.labels import mask_fingerprint
+from pipeline.store.layers.overlays import Predictions
+from pipeline.store.layers.tissue_origin import OUTDATED, was_made_with
+from pipeline.store.reading.reader import StoreReader
+from training.foundation.words.class_order import lesion_classes
+from training.foundation.words.counts import counted
 
 HOTSPOT_VIEW_UM = 800.0
 """Side of the view around a hotspot: about 10x on a screen."""
@@ -24,22 +29,22 @@ def size_text(size_wh_px0: tuple[int, int], mpp0: float) -> str:
 
 
 def facts_rows(reader: StoreReader) -> list[tuple[str, str]]:
-    """What to know about a slide, as named facts."""
+    """Facts about a slide, as (name, value) rows."""
     about = reader.attributes
     width_px0, height_px0 = reader.size_wh_px0
     width_mm, height_mm = (side_px0 * reader.mpp0 / 1000 for side_px0 in reader.size_wh_px0)
     rows = [
         ("Size", f"{width_mm:.1f} × {height_mm:.1f} mm, {width_px0} × {height_px0} px"),
-        ("Resolution", f"{reader.mpp0:.4g} µm per pixel, said by: {as_text(about.mpp_source)}"),
+        ("Resolution", f"{reader.mpp0:.4g} µm per pixel, source: {as_text(about.mpp_source)}"),
         ("Scanner", as_text(about.scanner_model or "not known")),
         ("Objective", f"{about.objective_power:g}×" if about.objective_power else "not known"),
         ("Levels", str(len(reader.levels))),
         ("Compression", _codecs_text(reader)),
         ("Source", f"{as_text(about.source.format)}, SHA-256 {about.source.sha256[:12]}…"),
         ("Checksums", _checksums_text(reader)),
-        ("Stain", stain_text(about.stain) or "not looked at"),
+        ("Stain", stain_text(about.stain) or "not measured"),
         ("Colours", "corrected by the scanner's ICC profile" if reader.icc else "as scanned: no ICC profile"),
-        ("Read in", as_text(about.ingest.get("utc", "not known"))),
+        ("Ingested", as_text(about.ingest.get("utc", "not known"))),
     ]
     if verdict := (about.qc or {}).get("verdict"):
         rows.append(("Quality", as_text(verdict)))
@@ -55,23 +60,35 @@ def _codecs_text(reader: StoreReader) -> str:
 
 def _checksums_text(reader: StoreReader) -> str:
     found = reader.attributes.ingest.get("checksums_sha256")
-    return f"of every file, list's SHA-256 {as_text(found)[:12]}…" if found else "none: an older store"
+    return f"of every file, list's SHA-256 {as_text(found)[:12]}…" if found else "none"
 
 
-def damage_note(reader: StoreReader) -> str | None:
-    """What must be said of a slide whose file is damaged."""
-    damaged = reader.attributes.damaged_tiles
-    if not damaged:
+def slide_notes(reader: StoreReader) -> list[str]:
+    """Notes on a slide whose file is damaged, or contradicts itself in its colours."""
+    notes = []
+    if damaged := reader.attributes.damaged_tiles:
+        tiles = counted(reader.attributes.ingest["damaged"]["of"], "tile")
+        said = counted(damaged, f"of {tiles} is", f"of {tiles} are")
+        notes.append(f"{said} damaged in the slide's file: hatched, and never predicted.")
+    return [*notes, *(f"Slide file: {as_text(clause)}." for clause in reader.attributes.warnings)]
+
+
+def outdated_note(slide: OpenSlide, predictions: Predictions) -> str | None:
+    """Note to predictions that were made with another tissue mask than the slide has now."""
+    try:
+        now = mask_fingerprint(slide.reader.path)
+    except READ_ERRORS:  # the tissue layer says what is wrong with it
         return None
-    of_all = reader.attributes.ingest["damaged"]["of"]
-    return f"{damaged} of {of_all} tiles are damaged in the slide's file: hatched, and never predicted."
+    if was_made_with(predictions.attributes.get("made_from")) in (None, now):
+        return None
+    return f"These predictions are outdated: {OUTDATED}. `gemslide infer` makes them again."
 
 
 def default_class(class_names: Sequence[str], hotspots: Sequence[Hotspot]) -> int:
-    """The class to show first: the hotspots' own, else the last of several."""
+    """The class to show first: the hotspots' own, else the last of those that mean a finding."""
     if hotspots and hotspots[0]["class"] in class_names:
         return class_names.index(hotspots[0]["class"])
-    return len(class_names) - 1
+    return class_names.index(lesion_classes(class_names)[-1])
 
 
 def slide_data(slide: OpenSlide) -> dict[str, Any]:
@@ -96,7 +113,7 @@ def slide_data(slide: OpenSlide) -> dict[str, Any]:
 
 
 def damaged_data(slide: OpenSlide) -> dict[str, Any] | None:
-    """What is damaged in the slide's file (DamagedInfo); None where no damage is known."""
+    """Damaged areas of the slide's file (DamagedInfo); None where no damage is known."""
     if slide.damaged is None:
         return None
     return {"url": f"/damaged/{slide.reader.slide_id}.png?v={slide.version}", "cell_px0": slide.damaged.cell_px0}
@@ -127,22 +144,22 @@ def hotspot_data(hotspots: Iterable[Hotspot], *, stride_px0: float, mpp0: float,
 
 
 def crops_of(slide: OpenSlide) -> str:
-    """Where small pictures of a slide's places are (tiles/review_routes.py), with the places {x_px0} and {y_px0}."""
+    """URL of a slide's crops (tiles/review_routes.py), with the placeholders {x_px0} and {y_px0}."""
     return f"/crops/{slide.reader.slide_id}/{{x_px0}}_{{y_px0}}.jpg?v={slide.version}"
 
 
 def probability_text(probabilities: Mapping[str, float] | None, class_name: str) -> str:
-    """What the model says about a point: "P(tumour) = 0.93"."""
+    """The model's probability at a point: "P(tumour) = 0.93"."""
     return "not predicted" if probabilities is None else f"P({as_text(class_name)}) = {probabilities[class_name]:.2f}"
 
 
 def probability_rows(probabilities: Mapping[str, float]) -> list[tuple[str, str]]:
-    """What the model says about a point, of every class, the likeliest first."""
+    """The model's probabilities of all classes at a point, the likeliest first."""
     ranked = sorted(probabilities.items(), key=lambda named: -named[1])
     return [(as_text(name), f"{probability:.3f}") for name, probability in ranked]
 
 
 def place_text(xy_px0: tuple[int, int], mpp0: float) -> str:
-    """Where a point lies: "203 µm right, 100 µm down (pixel 812, 400)"."""
+    """Position of a point: "203 µm right, 100 µm down (pixel 812, 400)"."""
     x_px0, y_px0 = xy_px0
     return f"{x_px0 * mpp0:.0f} µm right, {y_px0 * mpp0:.0f} µm down (pixel {x_px0}, {y_px0})"

@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 
 ENTRY_BYTES = 400
-"""What an entry takes beside its body: key, links and numbers. A slide has many tiles of glass with next to no body."""
+"""Bytes of an entry beside its body: key, links and numbers. A slide has many tiles of glass with next to no body."""
 LARGEST_SHARE = 8
 """A body of more than one such part of the whole is not kept: it would drive out too many others."""
 

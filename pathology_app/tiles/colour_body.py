@@ -4,14 +4,14 @@
     uint8 × n     values of a channel at the nodes, rising, the first 0 and the last 255
     uint8 × 3n³   sRGB at each node, blue changing fastest
 
-Little-endian. frontend/src/colour.ts reads it.
+Little-endian. frontend/src/image/colour.ts reads it.
 """
 
 from __future__ import annotations
 
 import struct
 
-from pipeline.store.colour import ColourTable
+from pipeline.store.view.colour import ColourTable
 
 COLOUR_MEDIA_TYPE = "application/vnd.gemslide.colour"
 _COUNT = struct.Struct("<I")

@@ -18,17 +18,19 @@ from typing import BinaryIO
 import anyio
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
-from pathology_app.access.people import Action, Person, person_of, require
-from pathology_app.blinding import check_not_hidden
-from pathology_app.tiles.cache import BadLinkError, SlideCache, UnknownNameError
-from pathology_app.tiles.links import bad_link, with_json_errors
-from pipeline.annotations.geojson import qupath_origin_xy0
+from pathology_app.people.acts import Act, check_act
+from pathology_app.people.person import person_of
+from pathology_app.readings.blinding import Shows
+from pathology_app.routes.declared import declared
+from pathology_app.slides.cache import BadLinkError, SlideCache, UnknownNameError
+from pathology_app.tiles.links import bad_link
+from pipeline.annotations.formats.geojson import qupath_origin_xy0
 from pipeline.export.csv.predictions import write_csv
 from pipeline.export.qupath.predictions import write_geojson
-from pipeline.store.overlays import Predictions
-from pipeline.store.reader import StoreReader
+from pipeline.store.layers.overlays import Predictions
+from pipeline.store.reading.reader import StoreReader
 from training.foundation.reading import open_regular
 
 MAX_AT_ONCE = 2
@@ -41,7 +43,7 @@ MEDIA_TYPES: Mapping[str, str] = {
     "contours.geojson": "application/geo+json",
     "hotspots.json": "application/json",
 }
-"""What can be exported. The last two are there only if inference wrote them."""
+"""Media types of the files for export. The last two files are there only if inference wrote them."""
 
 Write = Callable[[Path, StoreReader, Predictions], None]
 
@@ -61,10 +63,10 @@ _WRITERS: Mapping[str, Write] = {"predictions.csv": _csv, "predictions.geojson":
 def export_routes(cache: SlideCache) -> list[BaseRoute]:
     """The route, answering errors as JSON. Not for processes of tiles: a file can keep one busy for seconds."""
     return [
-        Route(path, with_json_errors(handler, cache.project.root))
-        for path, handler in (
-            ("/exports/{slide_id}/{model_id}/{rest:path}", ExportServer(cache).file),
-            ("/exports/{rest:path}", bad_link),
+        declared(cache.project, path, handler, shows)
+        for path, handler, shows in (
+            ("/exports/{slide_id}/{model_id}/{rest:path}", ExportServer(cache).file, Shows.RESULT),
+            ("/exports/{rest:path}", bad_link, Shows.NEITHER),
         )
     ]
 
@@ -77,13 +79,12 @@ class ExportServer:
         self._limiter = anyio.CapacityLimiter(MAX_AT_ONCE)
 
     async def file(self, request: Request) -> Response:
-        """Raises ForbiddenError, BlindedError: the person may not have it. Else: as `SlideCache.predictions`."""
-        person = person_of(request.scope)
-        require(person, Action.EXPORT)
+        """Raises ForbiddenError: the person may not have it. Else: as `SlideCache.predictions`."""
+        check_act(person_of(request.scope), Act.EXPORT_RESULTS)
         slide_id, model_id, name = (request.path_params[part] for part in ("slide_id", "model_id", "rest"))
         if name not in MEDIA_TYPES:
             raise BadLinkError(f"{name!r:.100}: exports are {', '.join(MEDIA_TYPES)}")
-        stream = await anyio.to_thread.run_sync(self._open, person, slide_id, model_id, name, limiter=self._limiter)
+        stream = await anyio.to_thread.run_sync(self._open, slide_id, model_id, name, limiter=self._limiter)
         headers = {
             # Slides and models have names without blanks, quotation marks and other letters.
             "Content-Disposition": f'attachment; filename="{slide_id}_{model_id}_{name}"',
@@ -92,8 +93,7 @@ class ExportServer:
         }
         return StreamingResponse(_parts(stream), media_type=MEDIA_TYPES[name], headers=headers)
 
-    def _open(self, person: Person, slide_id: str, model_id: str, name: str) -> BinaryIO:
-        check_not_hidden(self._cache.project, person, slide_id)
+    def _open(self, slide_id: str, model_id: str, name: str) -> BinaryIO:
         predictions = self._cache.predictions(slide_id, model_id).predictions  # also: are the names good?
         if stream := self._written(slide_id, model_id, name):
             return stream

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from pathology_app.tiles.cache import SlideCache
-from pathology_app.tiles.overlay_png import rgba_png
-from pipeline.store.heat_thumbnail import heat_thumbnail
-
-THRESHOLD = 0.5
-"""As in the viewer where nobody has moved it."""
+from pathology_app.slides.cache import SlideCache
+from pathology_app.slides.overlay_png import rgba_png
+from pipeline.store.view.heat_thumbnail import heat_thumbnail
 
 
-def heat_map_png(cache: SlideCache, slide_id: str, model_id: str, class_index: int, side_px: int) -> bytes:
+def heat_map_png(
+    cache: SlideCache, slide_id: str, model_id: str, class_index: int, side_px: int, threshold: float
+) -> bytes:
     """A class's heat map in the default palette, clear where it is not reached.
 
     Args:
         side_px: of the longer side, as of the thumbnail.
+        threshold: that of the model's results on the slide.
 
     Raises:
         BadLinkError, UnknownNameError: no such slide or predictions.
@@ -22,4 +22,4 @@ def heat_map_png(cache: SlideCache, slide_id: str, model_id: str, class_index: i
     """
     size_wh_px0 = cache.summary(slide_id).size_wh_px0
     predictions = cache.predictions(slide_id, model_id).predictions
-    return rgba_png(heat_thumbnail(predictions, class_index, size_wh_px0, side_px, threshold=THRESHOLD))
+    return rgba_png(heat_thumbnail(predictions, class_index, size_wh_px0, side_px, threshold=threshold))

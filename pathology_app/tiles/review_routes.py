@@ -5,7 +5,7 @@
     GET       /crops/{slide_id}/{x_px0}_{y_px0}.jpg      a small square of the slide
 
 The first two are those of the reading that the query names (?study=S&reader=R&session=1&position=3), else of whoever
-asks. What is hidden from a reader is refused (`pathology_app.blinding`).
+asks. What is hidden from a reader is refused (`pathology_app.readings.blinding`).
 """
 
 from __future__ import annotations
@@ -20,20 +20,22 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
-from pathology_app.access.people import Action, person_of, require
-from pathology_app.blinding import check_not_hidden
-from pathology_app.reading_link import LockedReadingError, ReadingLink, looking_at
-from pathology_app.study_ledger import study_ledger_of
-from pathology_app.tiles.cache import BadLinkError, OpenSlide, SlideCache, UnknownNameError
-from pathology_app.tiles.links import bad_link, with_json_errors
-from pathology_app.tiles.routes import CACHE_CONTROL
-from pipeline.errors import GemslideError
+from pathology_app.links.reading import ReadingLink
+from pathology_app.people.acts import Act, check_act
+from pathology_app.people.person import Action, person_of
+from pathology_app.project.ledger import study_ledger_of
+from pathology_app.readings.blinding import Shows
+from pathology_app.readings.taking_part import LockedReadingError, view_context
+from pathology_app.routes.declared import REVALIDATED, declared
+from pathology_app.routes.paths import AcceptedBody
+from pathology_app.slides.cache import BadLinkError, OpenSlide, SlideCache, UnknownNameError
+from pathology_app.tiles.links import bad_link
 from pipeline.review import (
     Coverage,
     HotspotKey,
-    Look,
+    Viewing,
     coverage_of,
     grid_for,
     hotspot_states,
@@ -41,12 +43,15 @@ from pipeline.review import (
     save_looks,
     tissue_cells,
 )
-from pipeline.store.render import render_crop_jpeg
+from pipeline.store.view.render import render_crop_jpeg
+from training.foundation.errors import GemslideError
 from training.foundation.reading import parse_json
 
 CROP_PX, CROP_MPP = 112, 2.0
 """A crop shows 224 µm of the slide."""
 MAX_LOOKS, MAX_JUDGED = 200, 500
+MAX_BYTES = 2**16
+"""Of what was looked at, and of what is thought of hotspots."""
 BODY_S = 10.0
 """In which a body must have come."""
 _THREADS = 4
@@ -115,33 +120,32 @@ class ReviewServer:
             width_px0, height_px0 = slide.reader.size_wh_px0
             if x_px0 >= width_px0 or y_px0 >= height_px0:
                 raise BadLinkError(f"({x_px0}, {y_px0}): slide {slide.reader.slide_id} ends before")
-            check_not_hidden(self._cache.project, person_of(request.scope), slide.reader.slide_id)
             return render_crop_jpeg(slide.reader, (x_px0, y_px0), CROP_PX, CROP_MPP)
 
         content = await anyio.to_thread.run_sync(render, limiter=self._limiter)
-        return Response(content, media_type="image/jpeg", headers={"Cache-Control": CACHE_CONTROL})
+        return Response(content, media_type="image/jpeg", headers={"Cache-Control": REVALIDATED})
 
     async def _json(self, answer: Callable[[], dict[str, Any]]) -> Response:
         content = await anyio.to_thread.run_sync(answer, limiter=self._limiter)
         return JSONResponse(content, headers={"Cache-Control": "no-store"})
 
     def _looked(self, request: Request, slide_id: str, body: _Looked | None) -> dict[str, Any]:
-        """What somebody has looked at, after the looks of the body, if there is one."""
+        """Areas that somebody has looked at, after the looks of the body, if there is one."""
         person, slide = person_of(request.scope), self._cache.slide(slide_id)
-        require(person, Action.LOOK)
+        check_act(person, Act.NOTE_LOOKS)
         ledger = study_ledger_of(self._cache.project).ledger()
         link = ReadingLink.of(request.query_params)
         try:
-            looking = looking_at(ledger, person, slide_id, link, to_write=body is not None)
+            context = view_context(ledger, person, slide_id, link, to_write=body is not None)
         except LockedReadingError:  # the last look of a slide comes when its reading has just been signed
             return {"is_kept": False}
         reader = slide.reader
         grid = grid_for(reader.size_wh_px0, reader.mpp0)
         if body is None or ledger is None:  # looking alone makes no ledger
-            stored = (coverage_of(ledger, looking) if ledger else None) or Coverage.empty(grid)
+            stored = (coverage_of(ledger, context) if ledger else None) or Coverage.empty(grid)
             return self._stored(slide, stored, is_kept=ledger is not None)
-        looks = [Look(each.corners, each.um_per_px, each.seconds) for each in body.looks]
-        after = save_looks(ledger, looking, grid, looks, mpp0=reader.mpp0, seconds=body.seconds)
+        looks = [Viewing(each.corners, each.um_per_px, each.seconds) for each in body.looks]
+        after = save_looks(ledger, context, grid, looks, mpp0=reader.mpp0, seconds=body.seconds)
         return {"seconds": round(after.seconds, 1)}
 
     def _stored(self, slide: OpenSlide, stored: Coverage, *, is_kept: bool) -> dict[str, Any]:
@@ -167,27 +171,27 @@ class ReviewServer:
         return _base64(tissue_cells(stored.grid, tissue.mask_yx, tissue.mpp).astype(np.uint8))
 
     def _judged(self, request: Request, slide_id: str, model_id: str, body: _Judged | None) -> dict[str, Any]:
-        """What somebody thinks of a model's hotspots, after the judgements of the body, if there is one."""
+        """Judgements of a model's hotspots by one person, after those of the body, if there is one."""
         project, person = self._cache.project, person_of(request.scope)
-        check_not_hidden(project, person, slide_id)
         opened, link = self._cache.predictions(slide_id, model_id), ReadingLink.of(request.query_params)
         ledgers = study_ledger_of(project)
         if body is None:
             ledger = ledgers.ledger()
-            looking = looking_at(ledger, person, slide_id, link, to_write=False)
-            states = hotspot_states(ledger, looking, model_id, opened.sha256) if ledger else {}
+            context = view_context(ledger, person, slide_id, link, to_write=False)
+            states = hotspot_states(ledger, context, model_id, opened.sha256) if ledger else {}
             return {"judged": [[key.class_name, key.x_px0, key.y_px0, state] for key, state in states.items()]}
-        require(person, Action.ANNOTATE)
-        looking = looking_at(ledgers.ledger(), person, slide_id, link, to_write=True)
+        check_act(person, Act.JUDGE)
+        context = view_context(ledgers.ledger(), person, slide_id, link, to_write=True)
         judged = [(HotspotKey(name, x_px0, y_px0), state) for name, x_px0, y_px0, state in body.judged]
         self._check_there(slide_id, model_id, [key for key, _ in judged])
         if ledgers.ledger() is None and all(state == "seen" for _, state in judged):  # looking alone makes no ledger
             return {"kept": 0}
-        judge_hotspots(ledgers.made(), looking, model_id, opened.sha256, judged)
+        judge_hotspots(ledgers.made(), context, model_id, opened.sha256, judged)
         return {"kept": len(judged)}
 
     def _check_there(self, slide_id: str, model_id: str, keys: list[HotspotKey]) -> None:
-        listed = self._cache.hotspots(slide_id, model_id) or []
+        found = self._cache.hotspots(slide_id, model_id)
+        listed = found.spots if found else []
         there = {HotspotKey(each["class"], each["x_px0"], each["y_px0"]) for each in listed}
         for key in keys:
             if key not in there:
@@ -200,22 +204,23 @@ class ReviewServer:
 def review_routes(cache: SlideCache) -> list[BaseRoute]:
     """All routes, each answering errors as JSON."""
     server = ReviewServer(cache)
-    both = ["GET", "POST"]
+    looks, judged = AcceptedBody(MAX_BYTES, Action.LOOK), AcceptedBody(MAX_BYTES, Action.ANNOTATE)
     return [
-        Route(path, with_json_errors(handler, cache.project.root), methods=methods)
-        for path, handler, methods in (
-            ("/coverage/{slide_id}.json", server.coverage, both),
-            ("/hotspots/{slide_id}/{model_id}.json", server.hotspots, both),
-            ("/crops/{slide_id}/{rest:path}", server.crop, ["GET"]),
-            ("/coverage/{rest:path}", bad_link, both),
-            ("/hotspots/{rest:path}", bad_link, both),
-            ("/crops/{rest:path}", bad_link, ["GET"]),
+        declared(cache.project, path, handler, shows, methods=["GET", "POST"] if takes else ["GET"], takes=takes)
+        for path, handler, shows, takes in (
+            # What one has looked at oneself.
+            ("/coverage/{slide_id}.json", server.coverage, Shows.NEITHER, looks),
+            ("/hotspots/{slide_id}/{model_id}.json", server.hotspots, Shows.RESULT, judged),
+            ("/crops/{slide_id}/{rest:path}", server.crop, Shows.RESULT, None),
+            ("/coverage/{rest:path}", bad_link, Shows.NEITHER, looks),
+            ("/hotspots/{rest:path}", bad_link, Shows.NEITHER, judged),
+            ("/crops/{rest:path}", bad_link, Shows.NEITHER, None),
         )
     ]
 
 
 async def _body(request: Request) -> bytes:
-    """What was sent; the guard has looked at its length and kind."""
+    """Body of a request; the guard has checked its length and kind."""
     try:
         with anyio.fail_after(BODY_S):
             return await request.body()

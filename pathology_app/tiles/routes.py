@@ -1,46 +1,49 @@
 """HTTP routes of the viewer. They run beside Streamlit in one process, or alone behind the same origin.
 
-    /tiles/{slide_id}/{level}/{col}_{row}      levels as `pipeline.store.screen` counts them; see tile_body.py
+    /tiles/{slide_id}/{level}/{col}_{row}      levels as `pipeline.store.view.screen` counts them; see tile_body.py
     /colour/{slide_id}                         the slide's profile as a table; see colour_body.py
     /overlays/{slide_id}/{model_id}/{class_index}.png
     /layers/{slide_id}/tissue.png      /layers/{slide_id}/quality/{score_index}.png
-    /damaged/{slide_id}.png
+    /damaged/{slide_id}.png                    these and /overlays: one for each kind of overlays (slides/overlays.py)
     /thumbnails/{slide_id}.jpg
     /heatmaps/{slide_id}/{model_id}/{class_index}.png      to lie over the thumbnail
     /viewer/viewer-{hash}.js
 
-Links carry `?v=` with the version of what they show, so browsers may keep the answers for ever.
+Links carry `?v=` with the version of what they show, so browsers may keep the answers for ever; of what a model said
+they ask each time whether it may still be shown.
 """
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
 import anyio
-import numpy as np
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
-from pathology_app.access.people import Person, person_of
-from pathology_app.blinding import check_not_hidden
+from pathology_app.people.person import Person, person_of
+from pathology_app.readings.blinding import Shows
+from pathology_app.routes.declared import REVALIDATED, declared
+from pathology_app.routes.errors import Handler
+from pathology_app.slides.cache import BadLinkError, NoSuchTileError, OpenSlide, SlideCache, UnknownNameError
+from pathology_app.slides.overlays import KINDS, OverlayKind, Place
 from pathology_app.tiles.body_cache import BodyCache
-from pathology_app.tiles.cache import BadLinkError, OpenSlide, SlideCache, UnknownNameError
 from pathology_app.tiles.colour_body import COLOUR_MEDIA_TYPE, colour_body
 from pathology_app.tiles.heat_maps import heat_map_png
-from pathology_app.tiles.links import NoSuchTileError, bad_link, match_link, numbers_of, with_json_errors
-from pathology_app.tiles.overlay_png import mask_png, overlay_png
+from pathology_app.tiles.links import bad_link, match_link, numbers_of
 from pathology_app.tiles.tile_body import MEDIA_TYPE, tile_body
 from pathology_app.viewer.bundle import bundle_path
-from pipeline.config import load_settings
-from pipeline.store.colour import colour_table
-from pipeline.store.render import render_thumbnail_jpeg
-from pipeline.store.screen import tile_parts
+from pipeline.settings.config import load_settings
+from pipeline.store.view.colour import colour_table
+from pipeline.store.view.render import render_thumbnail_jpeg
+from pipeline.store.view.screen import tile_parts
 
 THUMBNAIL_PX = 320
 MAX_RENDERS = 8
@@ -54,7 +57,7 @@ A page that shows a newer version says so in its links, and is believed at once.
 MAX_FRESH = 1024
 
 Subject = tuple[str, ...]
-"""What a version is of: a slide, a slide and a model, a layer of a slide, a slide's thumbnail."""
+"""Subject of a version: a slide, a slide and a model, a layer of a slide, a slide's thumbnail."""
 
 
 class Rendered(NamedTuple):
@@ -65,7 +68,7 @@ class Rendered(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What is shown: a word that changes with it, and how to make it."""
+    """Content that was found: a version that changes with it, and how to make it."""
 
     version: str
     render: Callable[[], Rendered]
@@ -108,31 +111,16 @@ class TileServer:
         (index,) = numbers_of(request, r"(\d{1,9})\.png", "{class_index}.png")
         slide_id, model_id = request.path_params["slide_id"], request.path_params["model_id"]
 
-        person = person_of(request.scope)
-
         def find() -> Found:
-            check_not_hidden(self._cache.project, person, slide_id)
             known = self._cache.class_names(slide_id, model_id)
             if index >= len(known.class_names):
                 raise NoSuchTileError(f"class {index}: the model has classes 0 to {len(known.class_names) - 1}")
-            draw = partial(heat_map_png, self._cache, slide_id, model_id, index, THUMBNAIL_PX)
-            return Found(known.version, lambda: Rendered(draw()))
+            threshold = self._cache.threshold(slide_id, model_id)
+            draw = partial(heat_map_png, self._cache, slide_id, model_id, index, THUMBNAIL_PX, threshold)
+            return Found(f"{known.version}-{threshold:g}", lambda: Rendered(draw()))
 
-        return await self._answer(
-            request, (slide_id, model_id), f"heat-{index}", find, "image/png", asks_each_time=True
-        )
-
-    async def damaged(self, request: Request) -> Response:
-        (slide_id,) = match_link(request, r"(.+)\.png", "{slide_id}.png")
-
-        def find() -> Found:
-            slide = self._cache.slide(slide_id)
-            damaged = slide.damaged
-            if damaged is None:
-                raise UnknownNameError(f"slide {slide.reader.slide_id}: no damage is known of its file")
-            return Found(slide.version, lambda: Rendered(mask_png(damaged.mask_yx)))
-
-        return await self._answer(request, (slide_id,), "damaged", find, "image/png")
+        subject = (slide_id, model_id, "heat map")
+        return await self._answer(request, subject, f"heat-{index}", find, "image/png", REVALIDATED)
 
     async def colour(self, request: Request) -> Response:
         (slide_id,) = match_link(request, r"(.+)", "{slide_id}")
@@ -146,43 +134,21 @@ class TileServer:
 
         return await self._answer(request, (slide_id,), "colour", find, COLOUR_MEDIA_TYPE)
 
-    async def overlay(self, request: Request) -> Response:
-        (class_index,) = numbers_of(request, r"(\d{1,9})\.png", "{class_index}.png")
-        slide_id, model_id = request.path_params["slide_id"], request.path_params["model_id"]
-        person = person_of(request.scope)
+    def overlays(self, kinds: Sequence[OverlayKind]) -> Handler:
+        """The handler of kinds of overlays that share a path; the link's last part says which one it is."""
 
-        def find() -> Found:
-            check_not_hidden(self._cache.project, person, slide_id)
-            opened = self._cache.predictions(slide_id, model_id)
-            class_names = opened.predictions.class_names
-            if class_index >= len(class_names):
-                raise NoSuchTileError(f"class {class_index}: the model has classes 0 to {len(class_names) - 1}")
-            probabilities_yx = opened.predictions.probabilities_cyx[class_index]
-            return Found(opened.version, lambda: Rendered(overlay_png(probabilities_yx)))
+        async def overlay(request: Request) -> Response:
+            kind, place = _overlay_of(request, kinds)
 
-        return await self._answer(
-            request, (slide_id, model_id), str(class_index), find, "image/png", asks_each_time=True
-        )
+            def find() -> Found:
+                found = kind.find(self._cache, place)
+                return Found(found.version, lambda: Rendered(found.png()))
 
-    async def layer(self, request: Request) -> Response:
-        (wanted,) = match_link(request, r"(tissue|quality/\d{1,4})\.png", "tissue.png or quality/{score_index}.png")
-        slide_id = request.path_params["slide_id"]
-        kind, _, index = wanted.partition("/")
-        find = (lambda: self._tissue(slide_id)) if kind == "tissue" else (lambda: self._quality(slide_id, int(index)))
-        return await self._answer(request, (slide_id, "layers", kind), f"{kind}-{index}", find, "image/png")
+            subject, part = (place.slide_id, kind.name, place.model_id), "-".join((kind.name, *place.rest))
+            cache_control = REVALIDATED if kind.blinded else CACHE_CONTROL
+            return await self._answer(request, subject, part, find, "image/png", cache_control)
 
-    def _tissue(self, slide_id: str) -> Found:
-        tissue = self._cache.tissue(slide_id)
-        if tissue is None:
-            raise UnknownNameError(f"slide {slide_id!r}: has no tissue mask")
-        return Found(tissue.version, lambda: Rendered(overlay_png(tissue.mask_yx.astype(np.float32))))
-
-    def _quality(self, slide_id: str, index: int) -> Found:
-        opened = self._cache.quality(slide_id)
-        if opened is None or index >= len(opened.quality.names):
-            raise UnknownNameError(f"slide {slide_id!r}: has no quality score {index}")
-        scores_yx = opened.quality.scores_cyx[index]
-        return Found(opened.version, lambda: Rendered(overlay_png(scores_yx)))
+        return overlay
 
     async def _answer(
         self,
@@ -191,24 +157,23 @@ class TileServer:
         part: str,
         find: Callable[[], Found],
         media_type: str,
-        *,
-        asks_each_time: bool = False,
+        cache_control: str = CACHE_CONTROL,
     ) -> Response:
-        """What is asked for, from memory or from disk; 304 where the browser has it.
+        """Answer a request, from memory or from disk; 304 where the browser has it.
 
         Args:
             part: of the subject; with its version it says what the answer shows.
-            asks_each_time: `find` also says who may see it, and that may be another answer a moment later.
+            cache_control: how a browser may keep it.
         """
         known, who = request.headers.get("if-none-match", ""), (person_of(request.scope), subject)
-        version = None if asks_each_time else self._fresh_version(who, request.query_params.get("v"))
+        version = self._fresh_version(who, request.query_params.get("v"))
         if version is not None:
             tag = f'"{version}-{part}"'
             if tag in known:
-                return _response(tag, None, media_type)
+                return _response(tag, None, media_type, cache_control)
             body = self._bodies.get(tag)
             if body is not None:
-                return _response(tag, body, media_type)
+                return _response(tag, body, media_type, cache_control)
 
         def read() -> tuple[str, str, bytes | None]:
             found = find()
@@ -219,7 +184,7 @@ class TileServer:
         if len(self._fresh) >= MAX_FRESH:
             self._fresh.clear()
         self._fresh[who] = (found_version, time.monotonic())
-        return _response(tag, body, media_type)
+        return _response(tag, body, media_type, cache_control)
 
     def _body(self, tag: str, found: Found) -> bytes:
         body = self._bodies.get(tag)
@@ -236,11 +201,21 @@ class TileServer:
         return version if is_fresh else None
 
 
-def _response(tag: str, body: bytes | None, media_type: str) -> Response:
-    headers = {"Cache-Control": CACHE_CONTROL, "ETag": tag}
+def _response(tag: str, body: bytes | None, media_type: str, cache_control: str) -> Response:
+    headers = {"Cache-Control": cache_control, "ETag": tag}
     if body is None:
         return Response(status_code=304, headers=headers)
     return Response(body, media_type=media_type, headers=headers)
+
+
+def _overlay_of(request: Request, kinds: Sequence[OverlayKind]) -> tuple[OverlayKind, Place]:
+    """The kind of overlay that a link names, and which one. Raises BadLinkError: none."""
+    params = request.path_params
+    for kind in kinds:
+        if match := re.fullmatch(kind.pattern, params["rest"], re.ASCII):
+            slide_id = params.get("slide_id") or match.group(1)
+            return kind, Place(slide_id, params.get("model_id", ""), match.groups())
+    raise BadLinkError(f"{params['rest']!r}: expected {' or '.join(kind.form for kind in kinds)}")
 
 
 def _tile(slide: OpenSlide, level: int, row: int, col: int) -> Rendered:
@@ -270,22 +245,27 @@ def viewer_routes(cache: SlideCache) -> list[BaseRoute]:
         BadRecipeError: the project's `gemslide.toml`, which says how much is kept in memory, does not hold together.
     """
     server = TileServer(cache, BodyCache(load_settings(cache.project.settings_path).app.tile_cache_mb * 2**20))
+    neither, result = Shows.NEITHER, Shows.RESULT
+    by_path: dict[str, list[OverlayKind]] = {}
+    for kind in KINDS:
+        by_path.setdefault(kind.path, []).append(kind)
     return [
-        Route(path, with_json_errors(handler, cache.project.root), middleware=middleware)
-        for path, handler, middleware in (
-            ("/tiles/{slide_id}/{rest:path}", server.tile, ()),
-            ("/overlays/{slide_id}/{model_id}/{rest:path}", server.overlay, ()),
-            ("/layers/{slide_id}/{rest:path}", server.layer, ()),
-            ("/colour/{rest:path}", server.colour, ()),
-            ("/damaged/{rest:path}", server.damaged, ()),
-            ("/thumbnails/{rest:path}", server.thumbnail, ()),
-            ("/heatmaps/{slide_id}/{model_id}/{rest:path}", server.heat_map, ()),
+        declared(cache.project, path, handler, shows, middleware=middleware)
+        for path, handler, shows, middleware in (
+            ("/tiles/{slide_id}/{rest:path}", server.tile, neither, ()),
+            *(
+                (path, server.overlays(kinds), result if any(kind.blinded for kind in kinds) else neither, ())
+                for path, kinds in by_path.items()
+            ),
+            ("/colour/{rest:path}", server.colour, neither, ()),
+            ("/thumbnails/{rest:path}", server.thumbnail, neither, ()),
+            ("/heatmaps/{slide_id}/{model_id}/{rest:path}", server.heat_map, result, ()),
             # Of all that is sent here, only this is not compressed already.
-            ("/viewer/{rest:path}", viewer_bundle, (Middleware(GZipMiddleware),)),
+            ("/viewer/{rest:path}", viewer_bundle, neither, (Middleware(GZipMiddleware),)),
             # Else Streamlit would answer with its page.
-            ("/tiles/{rest:path}", bad_link, ()),
-            ("/overlays/{rest:path}", bad_link, ()),
-            ("/layers/{rest:path}", bad_link, ()),
-            ("/heatmaps/{rest:path}", bad_link, ()),
+            ("/tiles/{rest:path}", bad_link, neither, ()),
+            ("/overlays/{rest:path}", bad_link, neither, ()),
+            ("/layers/{rest:path}", bad_link, neither, ()),
+            ("/heatmaps/{rest:path}", bad_link, neither, ()),
         )
     ]

@@ -5,7 +5,7 @@
                   tile's; uint32: bytes of its stream, 0 for a hole
 
 All little-endian. Neighbouring chunks so go out in one answer with the scanner's own streams in them, and a hole says
-that something is damaged there. frontend/src/tile_body.ts reads it.
+that something is damaged there. frontend/src/tiles/body.ts reads it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from pipeline.store.screen import Part
+from pipeline.store.view.screen import Part
 
 MEDIA_TYPE = "application/vnd.gemslide.tile"
 _COUNT, _PART = struct.Struct("<I"), struct.Struct("<4HII")

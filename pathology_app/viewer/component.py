@@ -1,14 +1,14 @@
-"""What runs in the browser, as Streamlit components.
+"""Streamlit components: the code that runs in the browser.
 
 Import only from a running Streamlit script: components register with its runtime.
 
 The module is fetched from our own route and not from Streamlit's component folder: that folder is found
-through the installed package of the same name as the distribution, which an editable `gemslide` has not.
+through the installed package of the same name as the distribution, which an editable `gemslide` does not have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import streamlit as st
@@ -34,12 +34,19 @@ _compare_viewer = _component("gemslide_compare", "compareViewer")
 _reading_clock = _component("gemslide_clock", "readingClock")
 _follow_links = _component("gemslide_links", "followLinks")
 _search_box = _component("gemslide_search", "searchBox")
+_signed_form = _component("gemslide_questions", "questionnaire")
 _calibration = _component("gemslide_calibration", "calibration")
 
 
-def slide_viewer(data: dict[str, Any], *, key: str, on_click: Callable[[], None]) -> None:
-    """Show a slide. A click stands, during `on_click`, in `st.session_state[key]["click"]`."""
-    _slide_viewer(key=key, data=data, on_click_change=on_click)
+def _said(key: str, what: str) -> object:
+    """Message of a component, while it calls back; None where a browser's message does not hold it."""
+    component = st.session_state.get(key)
+    return component.get(what) if isinstance(component, Mapping) else None
+
+
+def slide_viewer(data: dict[str, Any], *, key: str, on_click: Callable[[object], None]) -> None:
+    """Show a slide. `on_click` is called with the place: anything that a browser can send."""
+    _slide_viewer(key=key, data=data, on_click_change=lambda: on_click(_said(key, "click")))
 
 
 def compare_viewer(data: dict[str, Any], *, key: str) -> None:
@@ -61,10 +68,26 @@ def reading_clock(url: str, *, key: str) -> None:
     _reading_clock(key=key, data={"url": url})
 
 
+def signed_form(
+    data: dict[str, Any], *, key: str, on_keep: Callable[[object], None], on_sign: Callable[[object], None]
+) -> None:
+    """Ask questions that end with a signature (frontend/src/reading/form_model.ts, FormData).
+
+    Args:
+        on_keep, on_sign: called with what is to be kept, or signed: anything that a browser can send.
+    """
+    _signed_form(
+        key=key,
+        data=data,
+        on_keep_change=lambda: on_keep(_said(key, "keep")),
+        on_sign_change=lambda: on_sign(_said(key, "sign")),
+    )
+
+
 def follow_links(go: Callable[[str], None]) -> None:
     """Follow the links that `html_tables.Link` draws: `go` is called with the query of one ("?slide=S-1")."""
     key = "links"
-    _follow_links(key=key, data={}, on_go_change=lambda: go(str(st.session_state[key]["go"])))
+    _follow_links(key=key, data={}, on_go_change=lambda: go(str(_said(key, "go") or "")))
 
 
 def search_box(
@@ -74,6 +97,6 @@ def search_box(
     data = {"label": label, "value": value, "placeholder": placeholder, "max_length": max_length}
 
     def found() -> None:
-        find(str(st.session_state[key]["find"])[:max_length])
+        find(str(_said(key, "find") or "")[:max_length])
 
     _search_box(key=key, data=data, height=_SEARCH_PX, on_find_change=found)

@@ -1,16 +1,5 @@
-"""Annotation files of QuPath, ASAP and ImageScope: one reader and one writer per format."""
+"""Annotation files of other programs: one reader per format, and a writer of those of QuPath, ASAP and ImageScope."""
 
-from training.foundation.lazy import public_names
+import lazy_loader
 
-__all__, __getattr__ = public_names(
-    __name__,
-    {
-        "files": "parse_annotations read_annotations write_annotations",
-        "geojson": "classification COLOURS feature qupath_origin_xy0 write_features",
-        "objects": "AnnotationFile AnnotationObject",
-        "qupath": "qupath_features read_geometry",
-        "region": "check_regions moved Region",
-        "repair": "describe_repairs labelled_regions repaired_area RepairReport",
-        "rings": "polygons_of",
-    },
-)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

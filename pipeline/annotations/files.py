@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
-from pipeline.annotations import asap, imagescope
-from pipeline.annotations.asap import read_asap, write_asap
-from pipeline.annotations.imagescope import read_imagescope, write_imagescope
-from pipeline.annotations.objects import AnnotationFile, Format
-from pipeline.annotations.qupath import read_qupath, write_qupath
-from pipeline.annotations.xml_ import parse_xml
+from pipeline.annotations.formats import asap, layers, ndpa
+from pipeline.annotations.formats.asap import read_asap, write_asap
+from pipeline.annotations.formats.dsa import is_dsa, read_dsa
+from pipeline.annotations.formats.imagescope import write_imagescope
+from pipeline.annotations.formats.layers import read_layers
+from pipeline.annotations.formats.ndpa import read_ndpa
+from pipeline.annotations.formats.other_programs import binary_of, program_of_json, program_of_xml
+from pipeline.annotations.formats.qupath import read_qupath
+from pipeline.annotations.formats.qupath_writer import write_qupath
+from pipeline.annotations.formats.xml_ import parse_xml
+from pipeline.annotations.shapes.objects import AnnotationFile, WritableFormat
+from pipeline.bounded import Limits, within
 from pipeline.errors import BadAnnotationError
-from training.foundation.class_names import check_class_name
 from training.foundation.reading import parse_json, read_regular
+from training.foundation.words.class_names import check_class_name
 
+MAX_SHOWN = 5
+"""Sentences in a message."""
 MAX_BYTES = 1 << 30
 """A file is read whole, and takes about ten times its size in memory."""
 
-XML_READERS = {asap.ROOT: read_asap, imagescope.ROOT: read_imagescope}
-WRITERS: dict[Format, Callable[[Path, AnnotationFile], list[str]]] = {
+XML_READERS = {asap.ROOT: read_asap, layers.ROOT: read_layers, ndpa.ROOT: read_ndpa}
+READ = "QuPath (GeoJSON), ASAP, ImageScope or HALO (XML), the Digital Slide Archive (JSON) or NDP.view (NDPA)"
+WRITERS: dict[WritableFormat, Callable[[Path, AnnotationFile], list[str]]] = {
     "qupath": write_qupath,
     "asap": write_asap,
     "imagescope": write_imagescope,
@@ -28,49 +38,87 @@ _BYTE_ORDER_MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
 
 
 def read_annotations(path: Path) -> AnnotationFile:
-    """Read a QuPath, ASAP or ImageScope file.
+    """Read an annotation file of any program that is read.
 
     Raises:
-        BadAnnotationError: not there, too large, of another kind, damaged, or with a class that cannot be called so.
+        BadAnnotationError: not there, too large, of another kind, damaged, without a single object, with a class that
+            cannot be called so, or with outlines that take minutes and gigabytes.
     """
-    return parse_annotations(_read(path), path)
+    data = _read(path)
+    with within(Limits.for_file(len(data)), str(path)):
+        return parse_annotations(data, path)
 
 
 def parse_annotations(data: bytes, path: Path) -> AnnotationFile:
-    """What a file's bytes say; `path` is for messages. Raises: as `read_annotations`."""
+    """Parse a file's bytes; `path` is for messages. Raises: as `read_annotations`."""
     file = _parsed(path, data)
-    _check_class_names(file)
-    return file
+    if not file.objects:
+        left_out = [*file.dropped, *file.notes]
+        more = f" and {len(left_out) - MAX_SHOWN} more" if len(left_out) > MAX_SHOWN else ""
+        why = f" What it holds is left out: {'; '.join(left_out[:MAX_SHOWN])}{more}." if left_out else ""
+        raise BadAnnotationError(
+            f"{path}: holds no annotation ({file.format}).{why} Export it again with the objects; where nothing was "
+            "drawn on a slide, name no annotation file for it."
+        )
+    return _with_checked_class_names(file)
 
 
 def _parsed(path: Path, data: bytes) -> AnnotationFile:
+    binary = binary_of(data)
+    if binary is not None:
+        raise BadAnnotationError(f"{path}: {binary}. Annotations are read of {READ}.")
     is_xml = data[:4096].lstrip(b"".join(_BYTE_ORDER_MARKS) + b" \t\r\n\0").startswith(b"<")
     if is_xml:
-        root = parse_xml(data, path.name)
-        if root.tag not in XML_READERS:
-            known = ", ".join(f"<{tag}>" for tag in XML_READERS)
-            raise BadAnnotationError(
-                f"{path}: is XML that starts with <{root.tag}>; annotations of ASAP and ImageScope start with {known}."
-            )
-        return XML_READERS[root.tag](root, path.name)
+        return _parsed_xml(path, data)
     try:
         # JSON tells UTF-8, UTF-16 and UTF-32 apart, with a byte order mark or without.
-        return read_qupath(parse_json(data), path.name)
+        content = parse_json(data)
+        if is_dsa(content):
+            return read_dsa(content, path.name)
+        program = program_of_json(content)
+        if program is not None:
+            raise BadAnnotationError(f"{path}: is JSON of {program}. Annotations are read of {READ}.")
+        return read_qupath(content, path.name)
     except (ValueError, RecursionError) as error:
         raise BadAnnotationError(
-            f"{path}: is neither GeoJSON nor XML: {error}. Export it again from QuPath (GeoJSON), ASAP or ImageScope."
+            f"{path}: is neither GeoJSON nor XML: {error}. Annotations are read of {READ}: export it again from there."
         ) from error
 
 
-def _check_class_names(file: AnnotationFile) -> None:
-    """Class names go into tables, models and pages: what cannot stand there is refused where it comes in."""
+def _parsed_xml(path: Path, data: bytes) -> AnnotationFile:
+    root = parse_xml(data, path.name)
+    if root.tag in XML_READERS:
+        return XML_READERS[root.tag](root, path.name)
+    program = program_of_xml(root.tag)
+    of = f" ({program})" if program else ""
+    known = ", ".join(f"<{tag}>" for tag in XML_READERS)
+    raise BadAnnotationError(
+        f"{path}: is XML that starts with <{root.tag:.80}>{of}; annotations that are read start with {known}. They are "
+        f"read of {READ}."
+    )
+
+
+def _with_checked_class_names(file: AnnotationFile) -> AnnotationFile:
+    """Class names go into tables, models and pages: what cannot stand there is refused where it comes in.
+
+    They are compared there, too, so all have one form from here on.
+    """
     first = {obj.class_name: obj.where for obj in reversed(file.objects)}
     groups = {name: "a group" for group in file.groups for name in (group.name, group.parent)}
-    for name, where in (groups | first).items():
+    form: dict[str | None, str | None] = {None: None}
+    for name, where in (dict.fromkeys(file.class_colors, "a colour") | groups | first).items():
         try:
-            check_class_name(name or "none")  # an object may have no class
+            form[name] = check_class_name(name) if name else name  # an object may have no class
         except ValueError as error:
             raise BadAnnotationError(f"{where}: {error}. Rename the class in the program that made it.") from error
+    if all(name == as_compared for name, as_compared in form.items()):
+        return file
+    return replace(
+        file,
+        objects=tuple(replace(obj, class_name=form[obj.class_name]) for obj in file.objects),
+        groups=tuple(replace(g, name=form[g.name] or g.name, parent=form[g.parent]) for g in file.groups),
+        class_colors={form[name] or name: color for name, color in reversed(list(file.class_colors.items()))},
+    )
 
 
 def _read(path: Path) -> bytes:
@@ -87,10 +135,19 @@ def _read(path: Path) -> bytes:
         raise BadAnnotationError(f"{path}: cannot be read: {error.strerror}.") from error
 
 
-def write_annotations(path: Path, file: AnnotationFile, to: Format) -> list[str]:
+def write_annotations(path: Path, file: AnnotationFile, to: WritableFormat) -> list[str]:
     """Write a file of the named format, whole or not at all.
 
     Returns:
         What the format cannot hold, one sentence each.
+
+    Raises:
+        BadAnnotationError: the coordinates are no pixels, or outlines cross too often.
     """
-    return WRITERS[to](path, file)
+    if file.unit != "px0":
+        raise BadAnnotationError(
+            "the annotation file (NDPA) counts nanometres from the centre of the glass slide, and other programs' "
+            "files count pixels. Name its slide: --slide."
+        )
+    with within(Limits.for_corners(file.num_corners), str(path)):
+        return WRITERS[to](path, file)

@@ -18,7 +18,7 @@ _DECODER_ERRORS = (
     ValueError, LookupError, TypeError, AttributeError, ArithmeticError, AssertionError, struct.error, OSError,
     EOFError, RuntimeError, MemoryError,
 )  # fmt: skip
-"""What wsidicom and the codecs raise on frames that lie about themselves."""
+"""Errors that wsidicom and the codecs raise on frames that lie about themselves."""
 
 
 class DicomFrameDecoder:

@@ -1,4 +1,4 @@
-"""JPEG and JPEG 2000 streams into pixels and back, by imagecodecs; JPEG made smaller on the way, by simplejpeg.
+"""JPEG, JPEG 2000 and PNG streams into pixels and back, by imagecodecs; JPEG made smaller on the way, by simplejpeg.
 
 All image codecs are called from this folder: here for single streams, in `strict.py` to find damage, in
 `tiff_segments.py` through tifffile, which undoes what a TIFF wraps around a codec, and in `dicom_frames.py` through
@@ -10,15 +10,23 @@ are encoded by tifffile (`export/tiff/writer.py`), the web viewer's overlays by 
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import imagecodecs
 import numpy as np
+from numpy.typing import NDArray
 from simplejpeg import decode_jpeg as decode_scaled  # type: ignore[attr-defined] # in a compiled module
 from simplejpeg import decode_jpeg_header  # type: ignore[attr-defined]
 
 from pipeline.codecs.jpeg_segments import EOI
 from pipeline.codecs.types import DecodeError, Pixels
+
+PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_PNG_HEADER = struct.Struct(">8x8xIIBB")
+"""Signature, head of the first chunk; width, height, bits per value, kind of colour."""
+_PNG_CHANNELS = {0: 2, 2: 4, 3: 4, 4: 2, 6: 4}
+"""By kind of colour, with alpha, which a PNG may state further on."""
 
 
 def decode_jpeg(stream: bytes, **options: Any) -> Pixels:
@@ -37,6 +45,27 @@ def decode_jpeg(stream: bytes, **options: Any) -> Pixels:
         return np.asarray(imagecodecs.jpeg8_decode(stream, **options), dtype=np.uint8)
     except (imagecodecs.Jpeg8Error, ValueError) as error:
         raise DecodeError(f"JPEG of {len(stream)} bytes: {error}") from error
+
+
+def decode_jpeg_segment(raw: bytes, tables: bytes | None, colours: str) -> NDArray[np.uint8]:
+    """A TIFF's JPEG tile or strip of any process, uint8 (height, width, samples), of the size that it states itself.
+
+    Args:
+        tables: the page's JPEGTables.
+        colours: what its components are, in imagecodecs' words: "RGB", "YCBCR", which both become R, G, B, or
+            "GRAYSCALE" for a single one.
+
+    Raises:
+        DecodeError: cannot be decoded.
+    """
+    becomes = "GRAYSCALE" if colours == "GRAYSCALE" else "RGB"
+    try:
+        decoded = imagecodecs.jpeg_decode(raw, tables=tables, colorspace=colours, outcolorspace=becomes)
+    except (RuntimeError, ValueError, TypeError, MemoryError) as error:  # the codecs' own errors are RuntimeErrors
+        raise DecodeError(f"JPEG of {len(raw)} bytes: {error}") from error
+    if decoded.ndim not in (2, 3) or decoded.dtype != np.uint8:
+        raise DecodeError(f"it decodes to shape {decoded.shape} of {decoded.dtype}")
+    return np.asarray(decoded if decoded.ndim == 3 else decoded[..., None])
 
 
 def decode_jpeg_small(stream: bytes, side_px: int, shrink: int) -> Pixels:
@@ -84,3 +113,40 @@ def decode_jpeg_2000(stream: bytes, **options: Any) -> Pixels:
 def encode_jpeg_2000(pixels: Pixels) -> bytes:
     """A lossless JPEG 2000 codestream of pixels."""
     return bytes(imagecodecs.jpeg2k_encode(pixels, codecformat="j2k", reversible=True, level=0))
+
+
+def ycbcr_to_rgb(ycbcr: Pixels) -> Pixels:
+    """R, G, B of Y, Cb, Cr in their whole range (JFIF), as JPEG 2000 streams that do not say so hold them."""
+    y, cb, cr = (ycbcr[..., i].astype(np.float32) for i in range(3))
+    cb, cr = cb - 128, cr - 128
+    rgb = np.stack([y + 1.402 * cr, y - 0.344136 * cb - 0.714136 * cr, y + 1.772 * cb], axis=-1)
+    return np.asarray(np.clip(np.rint(rgb), 0, 255), dtype=np.uint8)
+
+
+def png_size(data: bytes) -> tuple[int, int, int]:
+    """Width, height and decoded bytes, at most, that a PNG claims; nothing is decoded.
+
+    Raises:
+        DecodeError: no PNG.
+    """
+    if not data.startswith(PNG_SIGNATURE) or len(data) < _PNG_HEADER.size:
+        raise DecodeError(f"{len(data)} bytes that are no PNG")
+    width, height, bits, colour = _PNG_HEADER.unpack_from(data)
+    if colour not in _PNG_CHANNELS:
+        raise DecodeError(f"a PNG of an unknown kind of colour ({colour})")
+    return width, height, width * height * _PNG_CHANNELS[colour] * (2 if bits > 8 else 1)
+
+
+def decode_png(data: bytes) -> NDArray[Any]:
+    """Values of a PNG, uint8 or uint16 (height, width, channels): grey or RGB, and alpha where it has that.
+
+    The caller looks at `png_size` first: a small file can claim any size.
+
+    Raises:
+        DecodeError: cannot be decoded.
+    """
+    try:
+        values = np.asarray(imagecodecs.png_decode(data))
+    except (imagecodecs.PngError, ValueError, MemoryError) as error:
+        raise DecodeError(f"PNG of {len(data)} bytes: {error}") from error
+    return values if values.ndim == 3 else values[..., None]

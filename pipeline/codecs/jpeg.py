@@ -1,21 +1,25 @@
 """JPEG streams as bytes: one parser that makes a scanner's tile stand alone and copies only what it knows.
 
 A TIFF keeps the Huffman and quantisation tables once (JPEGTables) and each tile without them. A tile in the store must
-stand alone: tables are put back, and an APP14 marker is added where the file says RGB, because a decoder that sees
-neither JFIF nor APP14 takes three components for YCbCr. What no pixel depends on is left behind, wherever it stands:
-comments, application data, tables that no scan uses, and everything behind the end of the image.
+stand alone: tables are put back, and an APP14 marker is added where the components are R, G, B and no marker says so,
+because a decoder that sees neither JFIF nor APP14 takes three components for YCbCr. What no pixel depends on is left
+behind, wherever it stands: comments, application data, tables that no scan uses, and everything behind the end of the
+image.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
+from pipeline.codecs.jpeg_header import JpegHeader
 from pipeline.codecs.jpeg_segments import (
     ANY_FRAME,
+    COLOUR_MARKERS,
     END_OF_IMAGE,
     EOI,
     HUFFMAN_FRAMES,
@@ -47,36 +51,8 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class JpegHeader(StreamHeader):
-    """What a stream says of its pixels before its first scan."""
-
-    sampling: tuple[tuple[int, int], ...]
-    """Horizontal and vertical factors of each component."""
-    has_jfif: bool
-    adobe_transform: int | None
-    component_names: bytes
-
-    @property
-    def is_subsampled(self) -> bool:
-        """Whether its components differ in sampling."""
-        return len(set(self.sampling)) > 1
-
-    @property
-    def says_colours(self) -> bool:
-        """Whether a marker says what the components are; else the file around it may."""
-        return self.has_jfif or self.adobe_transform is not None
-
-    @property
-    def holds_rgb(self) -> bool:
-        """Whether libjpeg takes three components for R, G, B: by JFIF, then APP14, then their names."""
-        if self.has_jfif:
-            return False
-        return self.component_names == b"RGB" if self.adobe_transform is None else self.adobe_transform == 0
-
-
-@dataclass(frozen=True)
 class JpegStart:
-    """How the tiles of one encoder begin, and what stands in place of that in a complete stream."""
+    """The bytes with which the tiles of one encoder begin, and their replacement in a complete stream."""
 
     own: bytes
     """A tile's bytes up to its only scan's coded data."""
@@ -85,13 +61,13 @@ class JpegStart:
 
     @cached_property
     def num_marks(self) -> int:
-        """What `count_marks` counts at least in a tile that begins like this; more where something is hidden in it."""
+        """Least `count_marks` of a tile that begins like this; a tile with something hidden in it has more."""
         return count_marks(self.own) + 1
 
     def end(self, data: bytes | memoryview, start: int, end: int) -> int | None:
-        """Where the image ends of a tile in `data[start:end]` that begins like this: just behind its first EOI.
+        """End of the image of a tile in `data[start:end]` that begins like this: just after its first EOI.
 
-        None where something else than EOI ends the coded data: such a tile must be parsed.
+        None where something other than EOI ends the coded data: such a tile must be parsed.
         """
         found = _end_of_scan(self.has_restarts).search(data, start + len(self.own), end)
         if found is None or found.end() != found.start() + len(EOI) or data[found.end() - 1] != END_OF_IMAGE:
@@ -107,19 +83,20 @@ class Jpeg:
     own_start: bytes
     """The stream's own bytes up to the first scan's coded data."""
     _definitions: bytes
-    """What stands between SOI and the first scan's coded data."""
+    """The bytes between SOI and the first scan's coded data."""
     coded: bytes
     """From there on, up to and with the first EOI."""
     has_one_scan: bool
     has_restarts: bool
 
     def head(self, *, is_rgb: bool) -> bytes:
-        """What stands before the coded data in a complete stream.
+        """The bytes before the coded data in a complete stream.
 
         Args:
-            is_rgb: the file says that its components are R, G, B; it counts where the stream does not say itself.
+            is_rgb: the file says that its components are R, G, B; it counts where the stream itself does not say.
         """
-        return SOI + (app14_rgb() if is_rgb and not self.header.says_colours else b"") + self._definitions
+        needs_marker = self.header.adobe_transform is None and self.header.holds_rgb(file_says_rgb=is_rgb)
+        return SOI + (app14_rgb() if needs_marker else b"") + self._definitions
 
     def start(self, *, is_rgb: bool) -> JpegStart | None:
         """For other tiles of the same encoder; None where there is more to a stream than a start and one scan."""
@@ -139,14 +116,18 @@ def parse(stream: bytes, tables: bytes | None = None) -> Jpeg:
     return _Parser(stream, tables).parsed()
 
 
-def read_header(stream: bytes) -> JpegHeader:
-    """What a complete stream says of its pixels, without its coded data.
+def read_header(stream: bytes, tables: bytes | None = None, *, any_process: bool = False) -> JpegHeader:
+    """Read the header of a stream, which may be cut short after its first scan's header.
+
+    Args:
+        tables: the level's JPEGTables (SOI … EOI) or None.
+        any_process: accept processes that do not pass through, such as lossless or arithmetic coding.
 
     Raises:
-        JpegError: not a JPEG, of a process other than baseline, extended or progressive, or damaged before its scan.
+        JpegError: not a JPEG, of a process that is not accepted, or damaged before its scan.
     """
     _check_start(stream)
-    return _Parser(stream, None).header()
+    return _Parser(stream, tables, ANY_FRAME if any_process else HUFFMAN_FRAMES).header()
 
 
 def check_claim(stream: bytes, max_bytes: int) -> None:
@@ -160,7 +141,7 @@ def check_claim(stream: bytes, max_bytes: int) -> None:
 
 
 def claimed_headers(stream: bytes) -> list[StreamHeader]:
-    """What the frame headers before the first scan say, of any process.
+    """Read the frame headers before the first scan, of any process.
 
     Raises:
         JpegError: not a JPEG, or damaged before its first scan.
@@ -186,7 +167,7 @@ def check_end(stream: bytes) -> None:
 
 
 def count_marks(data: bytes) -> int:
-    """How often 0xFF stands before anything but 0, at the speed of memory: markers, if all of it is coded data."""
+    """Count 0xFF before anything but 0, at the speed of memory: markers, if all of it is coded data."""
     values = np.frombuffer(data, np.uint8)
     is_ff = (values[:-1] == 0xFF).view(np.uint8)
     return int(np.count_nonzero(np.minimum(is_ff, values[1:], out=is_ff).view(np.bool_)))
@@ -206,18 +187,16 @@ class _Definition:
 class _Parser:
     """Collects a stream's pieces; which definitions the scans use is known when the last scan is read."""
 
-    def __init__(self, stream: bytes, tables: bytes | None) -> None:
-        self._stream, self._tables = stream, tables
+    def __init__(self, stream: bytes, tables: bytes | None, frames: Collection[int] = HUFFMAN_FRAMES) -> None:
+        self._stream, self._tables, self._frames = stream, tables, frames
         self._frame: Frame | None = None
         self._current: dict[Key, _Definition] = {}
+        self._has_marker_in_tables = False
         self._pieces: list[bytes | tuple[int, list[_Definition]]] = []
         """Bytes as they are; or a segment's marker and what it defines."""
 
     def parsed(self) -> Jpeg:
-        for segment in segments(_ended(self._tables)) if self._tables else ():
-            if segment.marker == START_OF_SCAN:
-                raise JpegError("a scan in its shared tables")
-            self._take(segment)
+        self._take_tables()
         scan, frame = self._first_scan()
         header, has_restarts = self._header(frame), self._has_restarts()
         own_start, num_first = self._stream[: scan.end], len(self._pieces)
@@ -229,8 +208,16 @@ class _Parser:
         return Jpeg(header, own_start, first, rest + EOI, num_scans == 1, has_restarts)
 
     def header(self) -> JpegHeader:
-        """What stands before the first scan."""
+        """Read everything before the first scan."""
+        self._take_tables()
         return self._header(self._first_scan()[1])
+
+    def _take_tables(self) -> None:
+        for segment in segments(_ended(self._tables)) if self._tables else ():
+            if segment.marker == START_OF_SCAN:
+                raise JpegError("a scan in its shared tables")
+            self._take(segment)
+        self._has_marker_in_tables = any(key in self._current for key in COLOUR_MARKERS)
 
     def _first_scan(self) -> tuple[Segment, Frame]:
         scan = self._next_scan(len(SOI))
@@ -244,6 +231,7 @@ class _Parser:
         return JpegHeader(
             frame.width_px, frame.height_px, len(names), frame.bits, tuple((byte >> 4, byte & 15) for byte in sampling),
             ("JFIF", 0) in self._current, None if adobe is None else adobe.body[-1], bytes(names),
+            self._has_marker_in_tables,
         )  # fmt: skip
 
     def _has_restarts(self) -> bool:
@@ -261,13 +249,17 @@ class _Parser:
         return None
 
     def _take(self, segment: Segment) -> None:
-        if segment.marker in HUFFMAN_FRAMES:
+        if segment.marker in self._frames:
             if self._frame is not None:
                 raise JpegError("two frame headers")
             self._frame = read_frame(segment)
             self._pieces.append(packed(segment.marker, segment.body))
             return
         defined = [_Definition(key, body) for key, body in definitions(segment)]
+        if self._has_marker_in_tables and any(definition.key in COLOUR_MARKERS for definition in defined):
+            # The stream's own marker stands in place of whatever the tables say of colours.
+            self._current = {key: kept for key, kept in self._current.items() if key not in COLOUR_MARKERS}
+            self._has_marker_in_tables = False
         self._current.update({definition.key: definition for definition in defined})
         self._pieces.append((segment.marker, defined))
 

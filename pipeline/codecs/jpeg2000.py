@@ -25,7 +25,7 @@ _MAY_BE_LONGER = frozenset({_STEPS, _COMPONENT_STEPS})
 _WITHOUT_LENGTH = range(0xFF30, 0xFF40)
 _TILE_PART_BYTES, _STYLE_BYTES = 12, 10
 _BOX_FILE = b"\0\0\0\x0cjP  "
-"""How a JP2 file starts; the codestream stands in a box inside it."""
+"""The first bytes of a JP2 file, which holds the codestream in a box."""
 _CODESTREAM_BOX = b"jp2c"
 
 
@@ -35,7 +35,7 @@ class Jpeg2000Error(StreamError):
 
 @dataclass(frozen=True)
 class Jpeg2000Header(StreamHeader):
-    """What a stream says of its pixels."""
+    """Header of a JPEG 2000 stream."""
 
     has_colour_transform: bool
 
@@ -48,9 +48,9 @@ class Jpeg2000Start:
     head: bytes
 
     def end(self, data: bytes | memoryview, start: int, end: int) -> int | None:
-        """Where the image ends of a tile in `data[start:end]` that begins like this: just behind its end marker.
+        """End of the image of a tile in `data[start:end]` that begins like this: just after its end marker.
 
-        None unless a single tile part without segments of its own follows: such a tile must be parsed.
+        None unless a single tile part without segments of its own follows: any other tile must be parsed.
         """
         at = start + len(self.own)
         if at + _TILE_PART_BYTES + 2 > end:
@@ -70,7 +70,7 @@ class Jpeg2000:
     own_start: bytes
     """The stream's own bytes up to the first tile part."""
     head: bytes
-    """What stands in place of them."""
+    """Their replacement in a complete stream."""
     coded: bytes
     """The tile parts and the end marker."""
 
@@ -107,8 +107,17 @@ def check_claim(stream: bytes, max_bytes: int) -> None:
     Raises:
         StreamError: more, or no codestream.
     """
+    read_size(stream).check_claim(max_bytes)
+
+
+def read_size(stream: bytes) -> StreamHeader:
+    """The size and number of components that a codestream states; it may be cut short behind them.
+
+    Raises:
+        Jpeg2000Error: no codestream.
+    """
     size = _read_size(stream, _codestream(stream)[0])
-    StreamHeader(size.width_px, size.height_px, len(size.kinds), bits=8).check_claim(max_bytes)
+    return StreamHeader(size.width_px, size.height_px, len(size.kinds), bits=8)
 
 
 def check_end(stream: bytes) -> None:
@@ -122,7 +131,7 @@ def check_end(stream: bytes) -> None:
 
 
 def _codestream(stream: bytes) -> tuple[int, int]:
-    """Where the codestream starts and ends; a JP2 file has it in a box (annex I)."""
+    """Start and end of the codestream; a JP2 file has it in a box (annex I)."""
     if not stream.startswith(_BOX_FILE):
         return 0, len(stream)
     at = 0
@@ -197,7 +206,7 @@ def _index_bytes(components: int) -> int:
 
 @dataclass(frozen=True)
 class _Rules:
-    """Which segments are kept, and how long each is."""
+    """Rules for which segments are kept, and how long each is."""
 
     components: int
     levels: int
@@ -212,7 +221,7 @@ class _Rules:
         for marker, body in segments:
             if marker not in known:
                 continue
-            what = (marker, self._of_what(marker, body))
+            what = (marker, self._segment_index(marker, body))
             length = self._length(marker, body)
             if what in seen or length > len(body) or (length < len(body) and marker not in _MAY_BE_LONGER):
                 raise Jpeg2000Error(f"a segment {marker:04x} of {len(body)} bytes where {length} belong, or twice")
@@ -220,7 +229,7 @@ class _Rules:
             kept.append(struct.pack(">HH", marker, length + 2) + body[:length])
         return b"".join(kept)
 
-    def _of_what(self, marker: int, body: bytes) -> int:
+    def _segment_index(self, marker: int, body: bytes) -> int:
         """Component or number of a segment of which there may be several."""
         if marker in (_HEADERS_OF_STREAM, _HEADERS_OF_PART):
             return body[0] if body else 0

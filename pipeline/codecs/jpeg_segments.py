@@ -31,7 +31,8 @@ _ADOBE = b"Adobe\0\x64\0\0\0\0"
 """Version 100, no flags; the colour transform follows."""
 
 Key = tuple[str, int]
-"""What a definition defines, for example ("AC", 1)."""
+"""Name of what a definition defines, for example ("AC", 1)."""
+COLOUR_MARKERS: frozenset[Key] = frozenset({("JFIF", 0), ("Adobe", 0)})
 
 
 class JpegError(StreamError):
@@ -43,11 +44,11 @@ class Segment:
     """A marker segment in its stream."""
 
     at: int
-    """Where its marker stands."""
+    """Position of its marker."""
     end: int
     marker: int
     body: bytes
-    """What follows the length; empty at the end of the image."""
+    """The bytes after the length; empty at the end of the image."""
 
 
 @dataclass(frozen=True)
@@ -91,10 +92,10 @@ def segments(stream: bytes, at: int = len(SOI)) -> Iterator[Segment]:
 
 
 def read_frame(segment: Segment) -> Frame:
-    """What a frame header says.
+    """Read a frame header.
 
     Raises:
-        JpegError: it has no components, or its length is not theirs.
+        JpegError: it has no components, or its length does not match theirs.
     """
     body = segment.body
     if len(body) < 9 or len(body) != 6 + 3 * body[5]:
@@ -113,7 +114,7 @@ def keys_of_scan(body: bytes, frame: Frame) -> set[Key]:
     if not body or len(body) != 4 + 2 * body[0]:
         raise JpegError(f"a scan header of {len(body)} bytes")
     first, successive = body[-3], body[-1]
-    keys: set[Key] = {("JFIF", 0), ("Adobe", 0), ("restart", 0)}
+    keys: set[Key] = {*COLOUR_MARKERS, ("restart", 0)}
     for i in range(1, len(body) - 3, 2):
         tables = [table for name, _, table in frame.components if name == body[i]]
         if not tables:
@@ -127,7 +128,7 @@ def keys_of_scan(body: bytes, frame: Frame) -> set[Key]:
 
 
 def definitions(segment: Segment) -> list[tuple[Key, bytes]]:
-    """What a segment defines for the scans after it, rebuilt where it has space for more; [] where pixels need none.
+    """Definitions of a segment for the scans after it, rewritten where it has room for more; [] where pixels need none.
 
     Raises:
         JpegError: bytes are missing or left over.
@@ -170,7 +171,7 @@ def _quantisation_tables(body: bytes) -> list[tuple[Key, bytes]]:
         precision, table = body[at] >> 4, body[at] & 15
         end = at + 1 + 64 * (1 + precision)
         if precision > 1 or table > _MAX_TABLE or end > len(body):
-            raise JpegError(f"{len(body) - at} bytes behind {len(found)} quantisation tables that are none")
+            raise JpegError(f"{len(body) - at} stray bytes after {len(found)} quantisation tables")
         found.append((("quantisation", table), body[at:end]))
         at = end
     return found
@@ -184,7 +185,7 @@ def _huffman_tables(body: bytes) -> list[tuple[Key, bytes]]:
         symbols = sum(body[at + 1 : at + 17])
         end = at + 17 + symbols
         if kind > 1 or table > _MAX_TABLE or symbols > _MAX_SYMBOLS or end > len(body):
-            raise JpegError(f"{len(body) - at} bytes behind {len(found)} Huffman tables that are none")
+            raise JpegError(f"{len(body) - at} stray bytes after {len(found)} Huffman tables")
         found.append((("AC" if kind else "DC", table), body[at:end]))
         at = end
     return found

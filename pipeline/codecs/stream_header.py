@@ -1,4 +1,4 @@
-"""What an encoded stream says of its pixels, of whichever codec."""
+"""Header of an encoded stream of any codec: the size and kind of its pixels."""
 
 from __future__ import annotations
 

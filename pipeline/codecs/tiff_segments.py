@@ -1,6 +1,7 @@
 """Tiles, strips and pages of a TIFF into pixels: the only calls of tifffile's decoders, which are imagecodecs' inside.
 
-tifffile chooses the codec by the page's tags and undoes predictor, bit order and byte order.
+tifffile chooses the codec by the page's tags and undoes predictor, bit order and byte order. JPEG alone is decoded
+without it (`images.py`): each stream says what its components are, but tifffile asks the tags and the first tile.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import struct
 import numpy as np
 import tifffile
 from imagecodecs import DelayedImportError
+from numpy.typing import NDArray
 
 from pipeline.codecs.types import DecodeError, Pixels
 
@@ -17,14 +19,16 @@ _DECODER_ERRORS = (
     tifffile.TiffFileError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, struct.error, OSError,
     RuntimeError, MemoryError, DelayedImportError,
 )  # fmt: skip
-"""What tifffile and the codecs raise on data that lie about themselves; imagecodecs' own errors are RuntimeErrors."""
+"""Errors that tifffile and the codecs raise on data that lie about themselves; imagecodecs' are RuntimeErrors."""
 
 
-def decode_tile(page: tifffile.TiffPage, raw: bytes, index: int) -> Pixels | None:
-    """Pixels of a tile, uint8 (height, width, 3), cut to what lies inside the page at most; None for an empty one.
+def decode_segment(page: tifffile.TiffPage, raw: bytes, index: int) -> NDArray[np.uint8] | None:
+    """A tile or strip by tifffile, uint8 (height, width, samples); None for an empty one.
+
+    A tile at the right or bottom edge may come out cut to the image.
 
     Raises:
-        DecodeError: cannot be decoded, or to something else than R, G, B.
+        DecodeError: cannot be decoded, or to something else than bytes.
     """
     try:
         decoded = page.decode(raw, index, jpegtables=page.jpegtables)[0]
@@ -32,7 +36,7 @@ def decode_tile(page: tifffile.TiffPage, raw: bytes, index: int) -> Pixels | Non
         raise DecodeError(str(error)) from error
     if decoded is None:
         return None
-    if decoded.ndim != 4 or decoded.shape[0] != 1 or decoded.shape[3] != 3 or decoded.dtype != np.uint8:
+    if decoded.ndim != 4 or decoded.shape[0] != 1 or decoded.dtype != np.uint8:
         raise DecodeError(f"it decodes to shape {decoded.shape} of {decoded.dtype}")
     return np.asarray(decoded[0])
 

@@ -1,4 +1,4 @@
-"""What the codecs and their callers share: pixels, streams, and the error of both."""
+"""Types that the codecs and their callers share: pixels, streams, and the error of both."""
 
 from __future__ import annotations
 

@@ -1,14 +1,5 @@
-"""Which slides belong together: manifest, split by patient, pseudonyms."""
+"""Slides that belong together: manifest, split by patient, pseudonyms."""
 
-from training.foundation.lazy import public_names
+import lazy_loader
 
-__all__, __getattr__ = public_names(
-    __name__,
-    {
-        "manifest": "ANNOTATION_SUFFIXES Cohort COLUMNS init_cohort load_cohort MAX_MANIFEST_BYTES SLIDE_SUFFIXES "
-        "SlideEntry",
-        "duplicates": "find_changes",
-        "pseudonyms": "project_around pseudonymize_cohort",
-        "split": "assign_splits",
-    },
-)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

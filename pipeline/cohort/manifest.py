@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from pipeline.cohort.other_lists import OtherList, find_slide_file, list_of
+from pipeline.cohort.slide_files import find_slide_files
 from pipeline.errors import BadManifestError
-from pipeline.files import write_text_atomic
+from pipeline.files import in_form_on_disk, replace_file
 from pipeline.project import check_slide_id
-from training.foundation.class_names import check_class_name, check_printable
-from training.foundation.names import NAME_PATTERN
-from training.foundation.reading import read_regular
+from pipeline.settings.source_folders import check_source
+from pipeline.slides.suffixes import slide_id_from, slide_suffixes
+from pipeline.spreadsheets import read_rows, with_header
 from training.foundation.settings import did_you_mean
+from training.foundation.words.class_names import check_class_name, check_printable
+from training.foundation.words.names import NAME_PATTERN, comparable
 
 Split = Literal["train", "val", "test"]
 
-SLIDE_SUFFIXES = frozenset(
-    {".svs", ".tif", ".tiff", ".ndpi", ".mrxs", ".scn", ".bif", ".vms", ".vmu"}
-    | {".svslide", ".czi", ".zvi", ".dcm", ".qptiff"}
-)
-ANNOTATION_SUFFIXES = (".geojson", ".json", ".xml")
-"""Looked for beside each slide, in this order."""
+ANNOTATION_SUFFIXES = (".geojson", ".json", ".xml", ".annotations", ".ndpa")
+"""Looked for beside each slide, in this order, in place of its suffix or after it."""
 MAX_MANIFEST_BYTES = 64 * 2**20
 """About half a million slides."""
 MAX_SHOWN = 10
@@ -41,6 +38,26 @@ def _without_nul(path: str) -> str:
     if "\0" in path:
         raise ValueError("holds the character U+0000, which no path has")
     return path
+
+
+def _number(value: object) -> object:
+    """A number with a decimal comma, as some computers write it; anything else as it is."""
+    is_one = isinstance(value, str) and re.fullmatch(r"[0-9]*,[0-9]+(?:[eE][+-]?[0-9]+)?", value)
+    return str(value).replace(",", ".") if is_one else value
+
+
+def _lower(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
+_NOTHING = ("0", "false", "no", "n", "none", "nein", "falsch", "non", "faux", "falso", "onwaar", "-")
+"""Entries of a spreadsheet or a person that mean there is no reason."""
+
+
+def _reason(text: str) -> str:
+    if text.casefold() in _NOTHING:
+        raise ValueError("is no reason to leave the slide out: empty the cell to keep the slide")
+    return text
 
 
 Line = Annotated[str, AfterValidator(check_printable)]
@@ -55,20 +72,22 @@ class SlideEntry(BaseModel):
     path: FilePath = Field(min_length=1)
     """Slide file, relative to the manifest."""
     slide_id: str = Field(pattern=NAME_PATTERN)
-    """Default: the file's stem."""
+    """Default: the file's name without its suffix."""
     patient_id: Line | None = None
     site: Line | None = None
     scanner: Line | None = None
-    mpp: float | None = Field(None, gt=0, allow_inf_nan=False)
+    mpp: Annotated[float, Field(gt=0, allow_inf_nan=False), BeforeValidator(_number)] | None = None
     """Microns per level-0 pixel; overrides the file."""
+    series: Line | None = None
+    """One of several slides in the file or folder, as `gemslide ingest --series` takes it."""
     annotations: FilePath | None = None
     """Annotation file, relative to the manifest."""
     label: Annotated[str, AfterValidator(check_class_name)] | None = None
     """Label of the whole slide."""
     split: Split | None = None
-    exclude: str | None = None
+    exclude: Annotated[str, AfterValidator(_reason)] | None = None
     """Reason to leave the slide out."""
-    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$"), BeforeValidator(_lower)] | None = None
     """Of the slide's file; `gemslide cohort check` compares."""
 
 
@@ -89,28 +108,33 @@ class Cohort(BaseModel):
         return tuple(entry for entry in self.entries if not entry.exclude)
 
     def slide_path(self, entry: SlideEntry) -> Path:
-        return self.path.parent / entry.path
+        """Raises OutsideFoldersError: as `check_source`."""
+        path = in_form_on_disk(self.path.parent, entry.path)
+        check_source(path)
+        return path
 
     def annotations_path(self, entry: SlideEntry) -> Path | None:
-        return self.path.parent / entry.annotations if entry.annotations else None
+        """Raises OutsideFoldersError: as `check_source`."""
+        path = in_form_on_disk(self.path.parent, entry.annotations) if entry.annotations else None
+        if path is not None:
+            check_source(path)
+        return path
 
 
 def load_cohort(path: Path) -> Cohort:
     """Read and check a manifest; a slide list of another program is read as one (`other_lists.py`).
 
     Raises:
-        BadManifestError: not there, too large, not CSV, an unknown column, a bad value, or a slide_id twice.
+        BadManifestError: not there, too large, not a table of text (`spreadsheets.py`), an unknown column, a bad value,
+            or a slide_id twice.
+        OutsideFoldersError: as `check_source`.
     """
-    try:
-        text = read_regular(path, max_bytes=MAX_MANIFEST_BYTES).decode("utf-8-sig")
-        rows = csv.DictReader(io.StringIO(text, newline=""))
-        other = list_of(list(rows.fieldnames or []))
-        if other is None:
-            _check_columns(path, list(rows.fieldnames or []))
-        numbered = ((number, row) for number, row in enumerate(rows, start=2) if any(_cells(row)))
-        entries = tuple(_entry(path, number, row, other) for number, row in numbered)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise BadManifestError(f"{path}: cannot be read as a UTF-8 CSV file: {error}.") from error
+    check_source(path)
+    header, rows = with_header(path, read_rows(path, max_bytes=MAX_MANIFEST_BYTES))
+    other = list_of(header)
+    if other is None:
+        _check_columns(path, header)
+    entries = tuple(_entry(path, number, row, other) for number, row in rows)
     if not entries:
         raise BadManifestError(f"{path}: has no slides. Make one with `gemslide cohort init FOLDER`.")
     twice = [slide_id for slide_id, count in Counter(e.slide_id for e in entries).items() if count > 1]
@@ -121,32 +145,23 @@ def load_cohort(path: Path) -> Cohort:
     return Cohort(path=path, entries=entries)
 
 
-def _cells(row: dict[str | Any, str | Any]) -> Iterator[str]:
-    """What stands in a row, blanks stripped; spreadsheets leave rows of commas at the end."""
-    return (cell.strip() for cell in row.values() if isinstance(cell, str))
-
-
 def _check_columns(path: Path, names: list[str]) -> None:
     if "path" not in names:
         raise BadManifestError(f"{path}: no column `path`; found {', '.join(names)[:200] or 'an empty file'}.")
-    for name in names:
-        if names.count(name) > 1:
-            raise BadManifestError(f"{path}: the column `{name}` stands there {names.count(name)} times. Keep one.")
+    for name in filter(None, names):
         if name not in COLUMNS:
             hint = did_you_mean(name, COLUMNS, what="columns")
             raise BadManifestError(f"{path}: unknown column `{name:.200}`: {hint}.")
 
 
-def _entry(path: Path, number: int, row: dict[str | Any, str | Any], other: OtherList | None) -> SlideEntry:
-    if None in row or None in row.values():
-        raise BadManifestError(f"{path}, line {number}: the number of fields differs from the header's.")
-    values = {key: text.strip() for key, text in row.items() if text and text.strip()}
+def _entry(path: Path, number: int, row: Mapping[str, str], other: OtherList | None) -> SlideEntry:
+    values = {key: text for key, text in row.items() if text}
     if other is not None:
         values = {column: text for key, text in values.items() if (column := other.column(key))}
         if "path" in values and "\0" not in values["path"]:
-            values["path"] = find_slide_file(values["path"], path.parent, SLIDE_SUFFIXES)
+            values["path"] = find_slide_file(values["path"], path.parent)
     if "path" in values and "slide_id" not in values:
-        values["slide_id"] = check_slide_id(Path(values["path"]).stem, where=f"{path.name}, line {number}")
+        values["slide_id"] = check_slide_id(slide_id_from(Path(values["path"])), where=f"{path.name}, line {number}")
     try:
         return SlideEntry.model_validate(values)
     except ValidationError as error:
@@ -163,30 +178,38 @@ def init_cohort(folder: Path, target: Path) -> Cohort:
     Raises:
         BadManifestError: no slide files there, or the manifest exists.
     """
-    if target.exists():
+    if os.path.lexists(target):
         raise BadManifestError(f"{target}: exists already; it may hold your edits. Delete it or choose another name.")
     if not folder.is_dir():
         raise BadManifestError(f"{folder}: is not a folder.")
-    slides = sorted(p for p in folder.rglob("*") if p.suffix.lower() in SLIDE_SUFFIXES and p.is_file())
+    try:
+        slides = find_slide_files(folder)
+    except OSError as error:
+        raise BadManifestError(
+            f"{error.filename}: cannot be read ({error.strerror}). Check its permissions."
+        ) from error
     if not slides:
-        raise BadManifestError(f"{folder}: no slide files in it (looked for {', '.join(sorted(SLIDE_SUFFIXES))}).")
+        raise BadManifestError(f"{folder}: no slide files in it (looked for {', '.join(sorted(slide_suffixes()))}).")
     rows = [",".join(COLUMNS)]
     taken: set[str] = set()
     for slide in slides:
-        beside = (slide.with_suffix(suffix) for suffix in ANNOTATION_SUFFIXES)
+        path, name = slide.path, slide_id_from(slide.path)
+        stems = (name, path.stem, path.name)
+        beside = (path.with_name(f"{stem}{suffix}") for suffix in ANNOTATION_SUFFIXES for stem in stems)
         annotations = next((path for path in beside if path.is_file()), None)
         cells = dict.fromkeys(COLUMNS, "")
-        cells["path"] = _relative(slide, target)
-        cells["slide_id"] = _free_id(slide.stem, taken)
+        cells["path"], cells["series"] = _relative(path, target), slide.series or ""
+        cells["slide_id"] = _free_id(name, taken)
         cells["annotations"] = _relative(annotations, target) if annotations else ""
         rows.append(",".join(_quoted(cells[column]) for column in COLUMNS))
-    write_text_atomic(target, "\n".join(rows) + "\n")
+    # Names of files can name people: the manifest is its owner's to show, as a map of pseudonyms is.
+    replace_file(target, ("\n".join(rows) + "\n").encode(), mode=0o600)
     return load_cohort(target)
 
 
 def _free_id(stem: str, taken: set[str]) -> str:
     """A legal slide_id near a file's stem that no other slide has; it joins `taken`."""
-    base = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip(".-")[:56] or "slide"
+    base = re.sub(r"[^A-Za-z0-9._-]+", "-", comparable(stem)).strip(".-")[:56] or "slide"
     numbers = (f"{base}-{number}" for number in itertools.count(2))
     slide_id = next(name for name in itertools.chain([base], numbers) if name not in taken)
     taken.add(slide_id)
@@ -194,7 +217,12 @@ def _free_id(stem: str, taken: set[str]) -> str:
 
 
 def _relative(path: Path, manifest: Path) -> str:
-    return os.path.relpath(path.resolve(), manifest.resolve().parent)
+    """From the manifest's folder, by the names it was found under: what a link leads to may name a person."""
+    typed = os.path.relpath(path.absolute(), manifest.parent.absolute())
+    if os.path.exists(manifest.parent / typed) and os.path.samefile(manifest.parent / typed, path):
+        return typed
+    # `..` behind a linked folder leads elsewhere: there only the file's own name is kept.
+    return os.path.relpath(os.path.join(os.path.realpath(path.parent), path.name), os.path.realpath(manifest.parent))
 
 
 def _quoted(cell: str) -> str:

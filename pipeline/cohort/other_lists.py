@@ -10,13 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipeline.slides.suffixes import has_slide_suffix, slide_suffixes
+
 
 @dataclass(frozen=True)
 class OtherList:
     """One kind of list."""
 
     of: str
-    """Whose lists look like this."""
+    """Program whose lists look like this."""
     required: Mapping[str, str]
     """Our column for each of theirs that tells the list from others."""
     optional: Mapping[str, str]
@@ -38,14 +40,14 @@ LISTS = (
 
 
 def list_of(header: Sequence[str]) -> OtherList | None:
-    """Whose list this is by its header; None where it is a manifest of ours, or of nobody known."""
+    """Kind of list with this header; None where it is our own manifest, or unknown."""
     return None if "path" in header else next((each for each in LISTS if each.fits(header)), None)
 
 
-def find_slide_file(name: str, folder: Path, suffixes: frozenset[str]) -> str:
+def find_slide_file(name: str, folder: Path) -> str:
     """The slide file that a name without suffix stands for; the name itself where there is none, or several."""
-    if Path(name).suffix.lower() in suffixes:
+    if has_slide_suffix(name):
         return name
     # Not Path.with_suffix: "TCGA-3L-AA1B.0123" has no suffix to be replaced.
-    found = sorted(suffix for suffix in suffixes if (folder / f"{name}{suffix}").is_file())
+    found = sorted(suffix for suffix in slide_suffixes() if (folder / f"{name}{suffix}").is_file())
     return f"{name}{found[0]}" if len(found) == 1 else name

@@ -18,10 +18,12 @@ from io import StringIO
 from pathlib import Path
 
 from pipeline.cohort.manifest import COLUMNS, MAX_MANIFEST_BYTES, Cohort, SlideEntry, load_cohort
-from pipeline.errors import BadManifestError, LockedError
+from pipeline.errors import BadManifestError
 from pipeline.files import explain_unwritable, replace_file
 from pipeline.project import Project
-from training.foundation.reading import read_regular
+from pipeline.spreadsheets import read_rows, with_header
+from training.foundation.errors import LockedError
+from training.foundation.words.names import comparable
 
 KINDS = ("slide", "patient", "site")
 
@@ -41,7 +43,7 @@ MAP_COLUMNS = tuple(field.name for field in fields(MapRow))
 
 @dataclass(frozen=True)
 class Pseudonymized:
-    """What a run of `pseudonymize_cohort` did."""
+    """Outcome of a run of `pseudonymize_cohort`."""
 
     num_slides: int
     num_patients: int
@@ -55,7 +57,7 @@ class PseudonymMap:
     def __init__(self, path: Path, rows: list[MapRow]) -> None:
         self.path = path
         self.rows = rows
-        self._by_original = {(row.kind, row.original): row for row in rows}
+        self._by_original = {(row.kind, comparable(row.original)): row for row in rows}
         self._pseudonyms = {row.pseudonym for row in rows}
         if not len(rows) == len(self._by_original) == len(self._pseudonyms):
             raise BadManifestError(
@@ -69,6 +71,7 @@ class PseudonymMap:
         Raises:
             BadManifestError: the name is a pseudonym already, or the slide's file is another one than before.
         """
+        original = comparable(original)
         if original in self._pseudonyms:
             raise BadManifestError(
                 f"{kind} {original} is a pseudonym of the map {self.path} already. Give the manifest with real names."
@@ -76,7 +79,7 @@ class PseudonymMap:
         known = self._by_original.get((kind, original))
         if known is None:
             return self._draw(kind, original, path).pseudonym
-        if known.path != path:
+        if comparable(known.path) != comparable(path):
             raise BadManifestError(
                 f"slide {original}: the map {self.path} knows it as the file {known.path}, the manifest as {path}. "
                 "If the file was moved, correct its path in the map; if it is another slide, give it another slide_id."
@@ -137,19 +140,19 @@ def read_map(path: Path) -> PseudonymMap:
     """
     if not path.exists():
         return PseudonymMap(path, [])
-    try:
-        text = read_regular(path, max_bytes=MAX_MANIFEST_BYTES).decode()
-        header, *lines = csv.reader(StringIO(text, newline=""))
-    except (OSError, ValueError, csv.Error) as error:
-        raise BadManifestError(f"{path}: cannot be read as a map of pseudonyms: {error}.") from error
+    header, rows = with_header(path, read_rows(path, max_bytes=MAX_MANIFEST_BYTES))
+    if not header:
+        raise BadManifestError(f"{path}: cannot be read as a map of pseudonyms: it is empty. Restore it from a copy.")
     if tuple(header) != MAP_COLUMNS:
         raise BadManifestError(
             f"{path}: is no map of pseudonyms: its columns are {', '.join(header)}, not {', '.join(MAP_COLUMNS)}."
         )
-    for number, line in enumerate(lines, start=2):
-        if len(line) != len(MAP_COLUMNS) or line[0] not in KINDS or not line[1] or not line[2]:
+    found = []
+    for number, row in rows:
+        if row["kind"] not in KINDS or not row["original"] or not row["pseudonym"]:
             raise BadManifestError(f"{path}, line {number}: not a line of a map of pseudonyms. Restore it from a copy.")
-    return PseudonymMap(path, [MapRow(*line) for line in lines])
+        found.append(MapRow(**row))
+    return PseudonymMap(path, found)
 
 
 def _renamed(entry: SlideEntry, cohort: Cohort, out: Path, names: PseudonymMap, keep_site: bool) -> SlideEntry:

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from pipeline.cohort.manifest import SlideEntry, Split
-from pipeline.config import SplitConfig
-from pipeline.errors import BadManifestError, BadRecipeError, LeakageError
+from pipeline.errors import BadManifestError, LeakageError
+from pipeline.settings.config import SplitConfig
+from training.foundation.errors import BadRecipeError
 
 
 def assign_splits(entries: Sequence[SlideEntry], config: SplitConfig) -> dict[str, Split | None]:

@@ -8,19 +8,21 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from pipeline.cohort.manifest import load_cohort
-from pipeline.config import EvaluateConfig, InferConfig, IngestConfig, TileConfig
 from pipeline.demo.make_slides import SLIDES, make_demo_cohort
 from pipeline.evaluation.evaluate import evaluate_model
 from pipeline.evaluation.report import write_report
 from pipeline.evaluation.result import Evaluation
 from pipeline.inference.infer import infer_slide
 from pipeline.inference.predictor import Predictor
+from pipeline.inference.results.slide_report import About
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
-from pipeline.launch import train
-from pipeline.progress import bar
+from pipeline.models.launch import train
 from pipeline.project import Project
+from pipeline.settings.config import EvaluateConfig, InferConfig, IngestConfig, TileConfig
 from pipeline.tiles.tile import make_tile_table
-from training.foundation.research_use import RESEARCH_USE
+from training.foundation.progress import bar
+from training.foundation.words.counts import counted
+from training.foundation.words.research_use import RESEARCH_USE
 
 RECIPE = "demo.toml"
 NUM_RANKS = 2
@@ -35,7 +37,7 @@ TILES = TileConfig(tile_px=128, mpp=0.5, classes=("negative", "positive"), note=
 
 @dataclass(frozen=True)
 class DemoResult:
-    """What the demonstration made."""
+    """Outcome of the demonstration."""
 
     project: Project
     model_id: str
@@ -58,15 +60,15 @@ def run_demo(project: Project, say: Callable[[str], None]) -> DemoResult:
             advance(1)
     with bar("tiles") as advance:
         table = make_tile_table(project, TILE_SET, TILES, cohort=cohort, advance=advance)
-    say(f"{len(table.frame)} tiles; training GEMS-MASTER on {NUM_RANKS} gloo ranks (recipe {RECIPE})")
+    say(f"{counted(len(table.frame), 'tile')}; training GEMS-MASTER on {NUM_RANKS} gloo ranks (recipe {RECIPE})")
     trained = train(_shipped(RECIPE), project.root, NUM_RANKS)
     package = project.model_path(trained.best)
     predictor = Predictor.load(package)
     for slide in (s for s in SLIDES if s.split == "test"):
         with bar(f"infer {slide.slide_id}") as advance:
-            infer_slide(slide.slide_id, predictor, project, InferConfig(), package=package, advance=advance)
+            infer_slide(slide.slide_id, predictor, project, InferConfig(), about=About(package), advance=advance)
     with bar("evaluate (untrained baseline)") as advance:
-        evaluation = evaluate_model(project, trained.best, TILE_SET, EvaluateConfig(), cohort=cohort, advance=advance)
+        evaluation = evaluate_model(project, trained.best, TILE_SET, EvaluateConfig(), cohort=cohort, baselines=advance)
     report = write_report(project, evaluation)
     return DemoResult(project, trained.best, evaluation, report)
 
@@ -80,7 +82,7 @@ def _shipped(recipe: str) -> Path:
 
 
 def summary(result: DemoResult) -> str:
-    """What a newcomer wants to know at the end."""
+    """Summary for a newcomer at the end."""
     project, evaluation = result.project, result.evaluation
     lines = ["", f"{'on the two test slides':<36}{'accuracy':>9}{'AUC':>8}"]
     for name, metrics in evaluation.by_method.items():

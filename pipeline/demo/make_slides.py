@@ -1,9 +1,11 @@
-"""The demonstration's slides: real stained tissue, laid out as whole slides of known truth.
+"""The demonstration's slides: real stained tissue, continued by image quilting, of known truth.
 
 scikit-image bundles one real photograph of immunohistochemically stained tissue (512×512 px; brown DAB on blue
-haematoxylin). Each slide is made from its own strip of it, so no pixel of a test slide was ever seen in training.
-What is positive is measured on the finished slide by colour deconvolution: labels follow from colour, and a network
+haematoxylin). Each slide is made from its own pieces of it, so no pixel of a test slide was ever seen in training.
+What is positive is measured on the finished tissue by colour deconvolution: labels follow from colour, and a network
 that learns them proves that the plumbing works, not that it can diagnose.
+
+The tissue is made in the photograph's pixels (`_px`), and enlarged `ENLARGED` times to those of the slide (`_px0`).
 """
 
 from __future__ import annotations
@@ -18,31 +20,38 @@ import numpy as np
 import shapely
 import tifffile
 from numpy.typing import NDArray
-from skimage import color, data
+from skimage import color, data, measure
 
+from pipeline.box import Box
 from pipeline.codecs.types import Pixels
+from pipeline.demo.quilting import Maps, Mask, Source, collect_patches, quilt
 from pipeline.files import write_text_atomic
-from pipeline.progress import Advance, no_bar
+from training.foundation.progress import Advance, no_bar
 
 MPP0 = 0.25
 SIZE_WH_PX0 = (8000, 6000)
-CELL_PX0 = 256
-SOURCE_CELL_PX = 64
-STRIP_PX = 128
+ENLARGED = 4
+SIZE_HW_PX = (SIZE_WH_PX0[1] // ENLARGED, SIZE_WH_PX0[0] // ENLARGED)
 GLASS_RGB = (243, 243, 240)
-DAB_DENSITY, WEAK_DAB_DENSITY = 0.10, 0.08
-"""DAB value (skimage's rgb2hed) above which a pixel counts as stained, or as weakly stained."""
-POSITIVE_FROM, NEGATIVE_TO = 0.30, 0.15
-"""A positive crop has at least this share of stained, a negative one at most that of weakly stained pixels. Crops
-between the two are not used, so that the truth is not a matter of taste."""
-POSITIVE_CELL = 0.20
-"""Share of stained pixels from which a cell of the finished slide is annotated positive."""
-LUMEN_FROM = 225
-"""A pixel whose darkest channel is lighter than this is empty space, not tissue."""
-MIN_TISSUE = 0.75
-"""Crops with less tissue than this are not used."""
+GRAIN = 1.2
+"""Standard deviation of the camera's noise, in grey levels."""
+FRAY = 0.06
+"""How much further the edge of the tissue reaches along the darkest pixels than along the lightest, in its field."""
+LUMEN_FROM = 215
+"""A pixel whose darkest channel is at least as light is empty space, not tissue."""
+CELLULARITY_WEIGHT = 0.3
+"""Weight of how rich in nuclei tissue is, beside whether it is positive."""
+POSITIVE_DENSITY = 0.045
+"""Mean DAB density (skimage's rgb2hed) from which tissue is positive."""
+DENSITY_SIGMA_PX = 5.0
+"""Densities are Gaussian means of this width, about that of a nucleus."""
+MIN_AREA_PX = 400
+"""Smaller areas and holes are not annotated."""
 
 COLOURS = {"negative": [76, 114, 176], "positive": [200, 60, 60]}
+
+Field = NDArray[np.float32]
+"""float32 of shape (height, width)."""
 
 
 @dataclass(frozen=True)
@@ -50,20 +59,25 @@ class DemoSlide:
     """One slide to make."""
 
     slide_id: str
-    strip: int
+    seed: int
+    pieces_px: tuple[Box, ...]
+    """Parts of the photograph that no other slide shares."""
     split: str
     has_positive: bool
+    scales: tuple[float, ...] = (1,)
+    """Sizes at which the pieces are used; several where there is little to choose from."""
+    is_fibrous: bool = False
+    """Fibres and cells of its pieces run from top to bottom."""
 
 
 SLIDES = (
-    DemoSlide("demo-train", 1, "train", True),
-    DemoSlide("demo-val", 0, "val", True),
-    DemoSlide("demo-test-positive", 2, "test", True),
-    DemoSlide("demo-test-negative", 3, "test", False),
+    DemoSlide("demo-train", 1, (Box(128, 0, 128, 512),), "train", True),
+    # The left quarter is nearly all positive; the upper right corner adds negative tissue.
+    DemoSlide("demo-val", 0, (Box(0, 0, 128, 512), Box(384, 0, 128, 224)), "val", True, is_fibrous=True),
+    DemoSlide("demo-test-positive", 2, (Box(256, 0, 128, 512),), "test", True),
+    # A brown spot and torn threads, which would catch the eye when they come again, lie outside its piece.
+    DemoSlide("demo-test-negative", 3, (Box(390, 224, 122, 158),), "test", False, (0.85, 1, 1.2), is_fibrous=True),
 )
-
-Cells = NDArray[np.bool_]
-"""bool of shape (rows, columns): one per cell of the slide."""
 
 
 def make_demo_cohort(folder: Path, *, advance: Advance = no_bar) -> Path:
@@ -84,112 +98,149 @@ def make_demo_cohort(folder: Path, *, advance: Advance = no_bar) -> Path:
 
 def make_slide(path: Path, slide: DemoSlide) -> None:
     """Write one slide (tiled pyramidal JPEG TIFF) and its annotations (QuPath GeoJSON beside it)."""
-    random = np.random.default_rng(slide.strip)
-    tissue = tissue_cells(random)
-    positive = tissue & _islands(tissue.shape, random) if slide.has_positive else np.zeros_like(tissue)
-    pixels = _lay_out(source_strip(slide.strip), tissue, positive, random)
-    _write_annotations(path.with_suffix(".geojson"), pixels, tissue)
-    _write_pyramid(path, pixels)
+    random = np.random.default_rng(slide.seed)
+    inside = tissue_field(random)
+    islands = island_field(random) if slide.has_positive else np.full(SIZE_HW_PX, -1, np.float32)
+    tissue = make_tissue(slide, inside, islands, random)
+    _write_annotations(path.with_suffix(".geojson"), tissue, inside)
+    _write_pyramid(path, lay_on_glass(tissue, inside, random))
 
 
-def tissue_cells(random: np.random.Generator) -> Cells:
-    """A tissue outline: an ellipse with a wavy edge, on glass."""
-    rows, columns = SIZE_WH_PX0[1] // CELL_PX0, SIZE_WH_PX0[0] // CELL_PX0
-    y, x = np.mgrid[:rows, :columns] + 0.5
-    dy, dx = (y - rows / 2) / (rows * 0.40), (x - columns / 2) / (columns * 0.40)
-    angle = np.arctan2(dy, dx)
-    phase = random.uniform(0, 2 * np.pi, 2)
-    edge = 1 + 0.10 * np.sin(3 * angle + phase[0]) + 0.06 * np.sin(7 * angle + phase[1])
-    return np.asarray(np.hypot(dx, dy) < edge)
+def tissue_field(random: np.random.Generator) -> Field:
+    """Outline of the tissue, as a field that is positive inside it."""
+    y, x = _offsets(0.5, 0.5)
+    edge = 1 - np.hypot(y / (0.41 * SIZE_HW_PX[0]), x / (0.42 * SIZE_HW_PX[1])) ** 3
+    waves = smooth_noise(SIZE_HW_PX, random, (400, 0.30), (130, 0.11), (45, 0.035), (12, 0.012))
+    return np.asarray(edge + waves, np.float32)
 
 
-def _islands(shape: tuple[int, ...], random: np.random.Generator) -> Cells:
-    """Round islands where the positive tissue lies, far enough apart to be several hotspots."""
-    y, x = np.mgrid[: shape[0], : shape[1]]
-    islands = np.zeros(shape, bool)
+def island_field(random: np.random.Generator) -> Field:
+    """Outlines of positive islands, several hotspots, as a field that is positive inside them."""
+    islands = np.full(SIZE_HW_PX, -np.inf, np.float32)
     for near_y, near_x in ((0.32, 0.35), (0.36, 0.65), (0.68, 0.33), (0.66, 0.64), (0.5, 0.5)):
-        centre_y, centre_x = (near_y + random.uniform(-0.03, 0.03)) * shape[0], near_x * shape[1]
-        islands |= np.hypot(y - centre_y, x - centre_x) < random.uniform(1.7, 2.9)
-    return islands
+        y, x = _offsets(near_y + random.uniform(-0.03, 0.03), near_x)
+        islands = np.maximum(islands, 1 - np.hypot(y, x) / random.uniform(110, 185))
+    return islands + smooth_noise(SIZE_HW_PX, random, (160, 0.35), (60, 0.2))
 
 
-def source_strip(number: int) -> Pixels:
-    """One of four vertical strips of the photograph, uint8 (512, 128, 3); they do not overlap."""
-    image = np.asarray(data.immunohistochemistry(), np.uint8)
-    return image[:, number * STRIP_PX : (number + 1) * STRIP_PX]
+def make_tissue(slide: DemoSlide, inside: Field, islands: Field, random: np.random.Generator) -> Pixels:
+    """Tissue in the photograph's pixels wherever it is inside, positive about where islands are wanted."""
+    patches = collect_patches([Source(piece, guide_of(piece), slide.is_fibrous) for piece in pieces_of(slide)])
+    # Tissue is quilted on a turned canvas and then bent: fibres and the raster of patches run in no one direction.
+    turn, side_px = _turned_canvas(random)
+    wanted = _wanted_guide(cv2.warpAffine(islands, turn, (side_px, side_px), borderValue=-1) > 0, random)
+    turned_xy = cv2.transform(np.dstack(_offsets(0, 0)[::-1]), turn)
+    x, y = (turned_xy[..., axis] + smooth_noise(SIZE_HW_PX, random, (450, 34), (150, 8)) for axis in (0, 1))
+    needed = np.zeros((side_px, side_px), np.uint8)
+    is_near = inside > -FRAY
+    needed[np.clip(y[is_near].astype(int), 0, side_px - 1), np.clip(x[is_near].astype(int), 0, side_px - 1)] = 1
+    quilted = quilt(patches, wanted, cv2.dilate(needed, np.ones((7, 7), np.uint8)) > 0, random)
+    bent = cv2.remap(quilted, x, y, cv2.INTER_CUBIC)
+    strength = 1 + smooth_noise(SIZE_HW_PX, random, (250, 0.06), (90, 0.03))
+    return np.asarray(np.rint(255 * np.power(bent / np.float32(255), strength[..., None])), np.uint8)
 
 
-def dab_density(pixels: Pixels) -> NDArray[np.float64]:
-    """DAB per pixel, by colour deconvolution."""
-    return np.asarray(color.rgb2hed(pixels)[..., 2])
+def pieces_of(slide: DemoSlide) -> list[Pixels]:
+    """A slide's pieces of the photograph, in all its scales."""
+    photograph = np.asarray(data.immunohistochemistry(), np.uint8)
+    pieces = [photograph[box.y_px : box.bottom_px, box.x_px : box.right_px] for box in slide.pieces_px]
+    return [
+        np.asarray(cv2.resize(piece, None, fx=scale, fy=scale, interpolation=cv2.INTER_CUBIC), np.uint8)
+        for piece in pieces
+        for scale in slide.scales
+    ]
 
 
-def _lay_out(source: Pixels, tissue: Cells, positive: Cells, random: np.random.Generator) -> Pixels:
-    """Fill cells with turned and mirrored crops of the source; no cell repeats its left or upper neighbour."""
-    width_px0, height_px0 = SIZE_WH_PX0
-    slide = np.empty((height_px0, width_px0, 3), np.uint8)
-    slide[:] = np.clip(GLASS_RGB + random.normal(0, 1.0, (height_px0, width_px0, 1)), 0, 255).astype(np.uint8)
-    corners = crop_corners(source)
-    used: dict[tuple[int, int], tuple[int, ...]] = {}
-    for row, column in np.argwhere(tissue):
-        choices = corners[bool(positive[row, column])]
-        neighbours = {used.get((row, column - 1)), used.get((row - 1, column))}
-        pick = _pick(choices, random)
-        while pick in neighbours:
-            pick = _pick(choices, random)
-        used[(row, column)] = pick
-        y, x = row * CELL_PX0, column * CELL_PX0
-        slide[y : y + CELL_PX0, x : x + CELL_PX0] = _cell(source, pick)
-    return slide
+def _turned_canvas(random: np.random.Generator) -> tuple[NDArray[np.float32], int]:
+    """Affine matrix from the slide to a square canvas on which it lies at any angle, and the canvas's side."""
+    height, width = SIZE_HW_PX
+    side_px = int(np.hypot(height, width))
+    to_middle = np.array([[0, 0, side_px - width], [0, 0, side_px - height]]) / 2
+    turn = cv2.getRotationMatrix2D((width / 2, height / 2), random.uniform(0, 360), 1)
+    return np.asarray(turn + to_middle, np.float32), side_px
 
 
-def _pick(choices: NDArray[np.int64], random: np.random.Generator) -> tuple[int, ...]:
-    y, x = choices[random.integers(len(choices))]
-    return int(y), int(x), int(random.integers(4)), int(random.integers(2))
+def guide_of(pixels: Pixels) -> Maps:
+    """Guide for the quilting: how positive, how empty and how rich in nuclei the tissue around each pixel is."""
+    positive = np.clip(dab_density(pixels) / POSITIVE_DENSITY, 0, 1)
+    empty = cv2.blur((pixels.min(-1) >= LUMEN_FROM).astype(np.float32), (5, 5)) > 0.8
+    nuclei = cv2.GaussianBlur(color.rgb2hed(pixels)[..., 0], (0, 0), 8)
+    low, high = np.percentile(nuclei[positive < 1], (5, 95))
+    cellular = np.where(positive < 1, np.clip((nuclei - low) / (high - low), 0, 1), 0)
+    return np.stack([positive, empty, CELLULARITY_WEIGHT * cellular]).astype(np.float32)
 
 
-def _cell(source: Pixels, pick: tuple[int, ...]) -> Pixels:
-    y, x, turns, mirrored = pick
-    crop = np.rot90(source[y : y + SOURCE_CELL_PX, x : x + SOURCE_CELL_PX], turns)
-    crop = crop[:, ::-1] if mirrored else crop
-    enlarged = cv2.resize(np.ascontiguousarray(crop), (CELL_PX0, CELL_PX0), interpolation=cv2.INTER_CUBIC)
-    return np.asarray(enlarged, np.uint8)
+def _wanted_guide(positive: Mask, random: np.random.Generator) -> Maps:
+    """The same maps as wanted of a canvas: nothing empty, negative tissue in places rich in nuclei, in others poor."""
+    cellular = np.clip(0.5 + smooth_noise(positive.shape, random, (220, 0.3), (90, 0.15)), 0, 1)
+    cellular = np.where(positive, 0, CELLULARITY_WEIGHT * cellular)
+    return np.stack([positive, np.zeros(positive.shape), cellular]).astype(np.float32)
 
 
-def crop_corners(source: Pixels) -> dict[bool, NDArray[np.int64]]:
-    """Corners (y, x) of crops of a source: True clearly positive, False clearly negative; all of them tissue."""
-    density = dab_density(source)
-    stained, weak = _share_of_crops(density > DAB_DENSITY), _share_of_crops(density > WEAK_DAB_DENSITY)
-    has_tissue = _share_of_crops(source.min(-1) < LUMEN_FROM) >= MIN_TISSUE
-    return {
-        True: np.argwhere((stained >= POSITIVE_FROM) & has_tissue),
-        False: np.argwhere((weak <= NEGATIVE_TO) & has_tissue),
-    }
+def dab_density(pixels: Pixels) -> Field:
+    """Mean DAB density around every pixel, by colour deconvolution."""
+    density = color.rgb2hed(pixels)[..., 2].astype(np.float32)
+    return np.asarray(cv2.GaussianBlur(density, (0, 0), DENSITY_SIGMA_PX), np.float32)
 
 
-def _share_of_crops(pixels_yx: NDArray[np.bool_]) -> NDArray[np.float32]:
-    """Share of true pixels in every crop, by the crop's corner."""
-    share = cv2.boxFilter(pixels_yx.astype(np.float32), -1, (SOURCE_CELL_PX, SOURCE_CELL_PX), anchor=(0, 0))
-    height, width = pixels_yx.shape
-    return np.asarray(share[: height - SOURCE_CELL_PX + 1, : width - SOURCE_CELL_PX + 1], np.float32)
+def lay_on_glass(tissue: Pixels, inside: Field, random: np.random.Generator) -> Pixels:
+    """The slide: tissue cut out along its edge, frayed between nuclei, on glass, enlarged, with the camera's noise."""
+    darkness = cv2.GaussianBlur(255 - tissue.min(-1).astype(np.float32), (0, 0), 1.5) / 255
+    cover = np.clip((inside + FRAY * (darkness - 0.2)) / 0.02, 0, 1)[..., None]
+    glass = np.asarray(GLASS_RGB, np.float32)
+    small = np.asarray(np.rint(glass + cover * (tissue - glass)), np.uint8)
+    slide = cv2.resize(small, SIZE_WH_PX0, interpolation=cv2.INTER_CUBIC)
+    for rows in np.array_split(slide, 16):
+        grain = np.rint(GRAIN * random.standard_normal(rows.shape[:2], np.float32)).astype(np.int8)
+        cv2.add(rows, cv2.merge([grain] * 3), rows, dtype=cv2.CV_8U)
+    return np.asarray(slide, np.uint8)
 
 
-def _write_annotations(path: Path, pixels: Pixels, tissue: Cells) -> None:
-    half = cv2.resize(pixels, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA)
-    dab = dab_density(np.asarray(half, np.uint8)) > DAB_DENSITY
-    cell = CELL_PX0 // 2
-    rows, columns = tissue.shape
-    share = dab[: rows * cell, : columns * cell].reshape(rows, cell, columns, cell).mean((1, 3))
+def _offsets(at_y: float, at_x: float) -> tuple[Field, Field]:
+    """Per pixel its y and x, counted from a point given in shares of height and width."""
+    y, x = np.mgrid[: SIZE_HW_PX[0], : SIZE_HW_PX[1]].astype(np.float32)
+    return y - np.float32(at_y * SIZE_HW_PX[0]), x - np.float32(at_x * SIZE_HW_PX[1])
+
+
+def smooth_noise(shape: tuple[int, ...], random: np.random.Generator, *octaves: tuple[float, float]) -> Field:
+    """Noise around 0 without edges: a sum of octaves, each with its scale in pixels and its standard deviation."""
+    height, width = shape
+    total = np.zeros(shape, np.float32)
+    for scale_px, deviation in octaves:
+        coarse = random.standard_normal((int(height / scale_px) + 3, int(width / scale_px) + 3), np.float32)
+        size_wh = (round(coarse.shape[1] * scale_px), round(coarse.shape[0] * scale_px))
+        total += deviation * cv2.resize(coarse, size_wh, interpolation=cv2.INTER_CUBIC)[:height, :width]
+    return total
+
+
+def _write_annotations(path: Path, tissue: Pixels, inside: Field) -> None:
+    """Outline positive and negative tissue as they came out, whatever was wanted."""
+    positive = outline(np.minimum(inside, (dab_density(tissue) - POSITIVE_DENSITY) / POSITIVE_DENSITY))
+    negative = _without_specks(shapely.difference(outline(inside), positive))
     features: list[dict[str, object]] = []
-    is_positive = share >= POSITIVE_CELL
-    for name, cells in (("positive", tissue & is_positive), ("negative", tissue & ~is_positive)):
-        y, x = np.nonzero(cells)
-        if not len(y):
-            continue
-        area = shapely.union_all(shapely.box(x, y, x + 1, y + 1))
-        for part in shapely.get_parts(shapely.transform(area, lambda xy: xy * CELL_PX0)):
+    for name, area in (("positive", positive), ("negative", negative)):
+        in_px0 = shapely.set_precision(shapely.transform(area, lambda xy: xy * ENLARGED), 0.1)
+        for part in shapely.get_parts(in_px0):
             features.append(_feature(name, part, len(features), path.stem))
     write_text_atomic(path, json.dumps({"type": "FeatureCollection", "features": features}) + "\n")
+
+
+def outline(field: Field) -> shapely.Geometry:
+    """Area where a field is positive, in pixels whose corner is the origin; without specks and small holes."""
+    rings = measure.find_contours(np.pad(field, 1, constant_values=-1), 0)
+    # Padding adds one pixel, and a pixel's centre lies half a one behind its corner.
+    lines = [shapely.linestrings(ring[:, ::-1] - 0.5) for ring in rings if len(ring) > 8]
+    return _without_specks(shapely.simplify(shapely.build_area(shapely.MultiLineString(lines)), 0.5))
+
+
+def _without_specks(area: shapely.Geometry) -> shapely.Geometry:
+    """Polygons of some size, without their small holes."""
+    kept = []
+    for part in shapely.get_parts(area):
+        holes = [ring for ring in part.interiors if shapely.Polygon(ring).area >= MIN_AREA_PX]
+        if part.area >= MIN_AREA_PX:
+            kept.append(shapely.Polygon(part.exterior, holes))
+    return shapely.union_all(kept)
 
 
 def _feature(name: str, area: shapely.Geometry, number: int, stem: str) -> dict[str, object]:

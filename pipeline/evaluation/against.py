@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.evaluation.bootstrap import Estimate, Resamples, estimate
-from pipeline.evaluation.delong import DeLongTest, delong_test
-from pipeline.evaluation.level import reported_classes
-from pipeline.evaluation.one_class import auroc, auroc_resampled
+from pipeline.evaluation.statistics.bootstrap import Estimate, Resamples, estimate
+from pipeline.evaluation.statistics.delong import DeLongTest, delong_test
+from pipeline.evaluation.statistics.level import reported_classes
+from pipeline.evaluation.statistics.one_class import auroc, auroc_resampled
 
 
 @dataclass(frozen=True)

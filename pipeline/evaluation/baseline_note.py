@@ -1,11 +1,12 @@
-"""What it means that a method which learnt nothing is good."""
+"""Note on the meaning of a good result of a method that learnt nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pipeline.evaluation.bootstrap import FEW_PATIENTS, Estimate
-from pipeline.evaluation.one_class import AUROC
+from pipeline.evaluation.statistics.bootstrap import FEW_PATIENTS, Estimate
+from pipeline.evaluation.statistics.one_class import AUROC
+from training.foundation.words.counts import counted
 
 REMARKABLE = 0.9
 
@@ -37,7 +38,7 @@ def baseline_note(methods: Mapping[str, Mapping[str, Estimate]], baselines: Mapp
         "learnt what tissue looks like. Its lead over such a baseline, with an interval that does not hold zero, is."
     )
     few = (
-        f" With {patients} {'patient' if patients == 1 else 'patients'}, an AUROC near 1 says little in any case: "
+        f" With {counted(patients, 'patient')}, an AUROC near 1 says little in any case: "
         "staining and scanner are theirs, too."
         if patients < FEW_PATIENTS
         else ""

@@ -1,4 +1,4 @@
-"""What a model must beat: the same network untrained, and the mean colour of a tile."""
+"""Baselines that a model must beat: the same network untrained, and the mean colour of a tile."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from pipeline.errors import EmptyTableError
-from pipeline.evaluation.metrics import Probabilities
+from pipeline.evaluation.statistics.metrics import Probabilities
 from pipeline.inference.predictor import Predictor
-from pipeline.progress import Advance, no_bar
 from pipeline.tiles.dataset import TileDataset
+from training.foundation.errors import EmptyTableError
+from training.foundation.progress import Advance, no_bar
 
 BATCH = 32
 

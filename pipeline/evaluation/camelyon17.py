@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import cohen_kappa_score, confusion_matrix
 
-from pipeline.evaluation.bootstrap import Estimate, Resamples, Values, estimate
+from pipeline.evaluation.statistics.agreement import kappa_of_tables
+from pipeline.evaluation.statistics.bootstrap import Estimate, Resamples, estimate
 
 NODE_LABELS = ("negative", "itc", "micro", "macro")
 STAGES = ("pN0", "pN0(i+)", "pN1mi", "pN1", "pN2")
@@ -73,20 +74,10 @@ def staging(
     one_hot[np.arange(len(names)), stages[:, 0], stages[:, 1]] = 1
     kappa = _kappa(stages)
     return Staging(
-        kappa=estimate(kappa, quadratic_kappa(drawn.totals(drawn.sum_by_patient(one_hot)))),
+        kappa=estimate(kappa, kappa_of_tables(drawn.totals(drawn.sum_by_patient(one_hot)), "quadratic")),
         patients=tuple((name, STAGES[a], STAGES[b]) for name, (a, b) in zip(names, stages, strict=True)),
         confusion=np.asarray(confusion_matrix(stages[:, 0], stages[:, 1], labels=range(len(STAGES))), np.int64),
     )
-
-
-def quadratic_kappa(tables: Values) -> Values:
-    """Kappa with quadratic weights of tables (resamples, k, k); NaN where chance alone has no disagreement."""
-    k = tables.shape[-1]
-    distance = (np.arange(k)[:, None] - np.arange(k)[None]) ** 2.0
-    expected = tables.sum(2)[:, :, None] * tables.sum(1)[:, None, :] / tables.sum((1, 2))[:, None, None]
-    chance = (expected * distance).sum((1, 2))
-    ratio = np.divide((tables * distance).sum((1, 2)), chance, out=np.full(len(tables), np.nan), where=chance > 0)
-    return np.asarray(1 - ratio, np.float64)
 
 
 def _stages(names: Sequence[str], patients: Sequence[str], nodes: Sequence[str]) -> NDArray[np.int64]:

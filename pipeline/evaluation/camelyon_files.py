@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from pipeline.errors import BadManifestError
-from pipeline.evaluation.froc import Candidates
+from pipeline.evaluation.statistics.froc import Candidates
 from pipeline.files import write_text_atomic
-from training.foundation.reading import read_regular
+from pipeline.spreadsheets import read_rows
 
 MAX_BYTES = 64 * 2**20
 MAX_CANDIDATES = 1_000_000
@@ -40,24 +39,20 @@ def read_candidates(path: Path, size_wh_px0: tuple[int, int]) -> Candidates:
         BadManifestError: no such file, not three numbers in a line, too many, a confidence outside 0 to 1, or a
             position outside the slide.
     """
-    try:
-        text = read_regular(path, max_bytes=MAX_BYTES).decode("utf-8-sig")
-        rows = [row for row in csv.reader(io.StringIO(text, newline="")) if row]
-    except FileNotFoundError as error:
+    if not os.path.lexists(path):
         raise BadManifestError(
             f"{path}: no such file. Every slide needs one, an empty one where there is no candidate."
-        ) from error
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise BadManifestError(f"{path}: cannot be read as a UTF-8 CSV file: {error}.") from error
+        )
+    rows = read_rows(path, max_bytes=MAX_BYTES)
     if len(rows) > MAX_CANDIDATES:
         raise BadManifestError(f"{path}: {len(rows)} candidates; up to {MAX_CANDIDATES} are read.")
-    found = [_candidate(path, number, row, size_wh_px0) for number, row in enumerate(rows, start=1)]
+    found = [_candidate(path, row.number, row.cells, size_wh_px0) for row in rows]
     return np.asarray(found, np.float64).reshape(-1, 3)
 
 
-def _candidate(path: Path, number: int, row: list[str], size_wh_px0: tuple[int, int]) -> tuple[float, float, float]:
+def _candidate(path: Path, number: int, row: Sequence[str], size_wh_px0: tuple[int, int]) -> tuple[float, float, float]:
     try:
-        confidence, x_px0, y_px0 = (float(cell) for cell in row)
+        confidence, x_px0, y_px0 = (float(cell.replace(",", ".")) for cell in row)
     except ValueError as error:
         shown = ",".join(row)
         raise BadManifestError(

@@ -1,4 +1,4 @@
-"""What an evaluation is made of, slide by slide: probabilities and labels of tiles, scores and truths of slides."""
+"""Data of an evaluation, slide by slide: probabilities and labels of tiles, scores and truths of slides."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pipeline.config import EvaluateConfig
-from pipeline.errors import BadRecipeError, UnreadableError
 from pipeline.evaluation.camelyon17 import NODE_LABELS, node_label
 from pipeline.evaluation.camelyon_files import MAX_CANDIDATES, read_candidates
-from pipeline.evaluation.froc import Candidates, SlideHits, hit_slide
-from pipeline.evaluation.lesions import lesions_of
-from pipeline.evaluation.metrics import Probabilities
 from pipeline.evaluation.slide_truth import SlideTruth, Truths
+from pipeline.evaluation.statistics.froc import Candidates, SlideHits, hit_slide
+from pipeline.evaluation.statistics.lesions import lesions_of
+from pipeline.evaluation.statistics.metrics import Probabilities
 from pipeline.evaluation.stored import longest_extent_um, slide_scores, tile_probabilities
-from pipeline.inference.hotspots import find_hotspots
+from pipeline.inference.results.hotspots import find_hotspots
 from pipeline.project import Project
-from pipeline.store.overlays import Predictions, read_predictions
-from pipeline.store.reader import StoreReader
+from pipeline.settings.config import EvaluateConfig
+from pipeline.store.layers.overlays import Predictions, read_predictions
+from pipeline.store.reading.reader import StoreReader
 from pipeline.tiles.table import TileTable
+from training.foundation.errors import BadRecipeError, UnreadableError
+from training.foundation.words.class_order import lesion_classes, positive_of_two
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class LesionHits:
 
 @dataclass(frozen=True)
 class Flow:
-    """How many there were at each step of the study."""
+    """Counts of slides, patients and tiles at each step of the study."""
 
     slides: int
     patients: int
@@ -145,7 +146,7 @@ def _left_out_of_tile_set(table: TileTable) -> list[tuple[str, str]]:
 
 
 class _Gathered:
-    """What the slides have given so far."""
+    """Data collected from the slides so far."""
 
     def __init__(
         self,
@@ -182,7 +183,7 @@ class _Gathered:
             self.probabilities.append(tile_probabilities(slide_id, self._model_id, labelled, predictions))
         truth = self._truths.of(reader, set(labelled["label_index"].tolist()))
         if truth.has is None:
-            self.left_out.append((slide_id, f"nothing is said of the whole slide: {truth.says}"))
+            self.left_out.append((slide_id, f"the whole slide has no label: {truth.says}"))
         scores = slide_scores(predictions, self._config.slide_score)
         node = self._node(slide_id, predictions, reader.mpp0)
         self.cases.append(SlideCase(slide_id, patient, scores, truth, node))
@@ -194,7 +195,9 @@ class _Gathered:
         label = self._truths.label(slide_id)
         if label not in NODE_LABELS or len(self._class_names) != 2:
             return None
-        extent_um = longest_extent_um(predictions, 1, threshold=self._config.threshold, mpp0=mpp0)
+        extent_um = longest_extent_um(
+            predictions, positive_of_two(self._class_names), threshold=self._config.threshold, mpp0=mpp0
+        )
         return label, node_label(extent_um)
 
     def _add_lesions(
@@ -237,7 +240,7 @@ def check_classes(predictions: Predictions, class_names: Sequence[str], slide_id
 
 
 def _lesion_classes(class_names: Sequence[str], config: EvaluateConfig) -> Sequence[str]:
-    """Classes whose lesions are looked for: those named, else all but the first.
+    """Classes whose lesions are looked for: those named, else all but the first and those that are healthy by name.
 
     Raises:
         BadRecipeError: one that the model does not have; or candidates of one file for several classes.
@@ -247,7 +250,7 @@ def _lesion_classes(class_names: Sequence[str], config: EvaluateConfig) -> Seque
         raise BadRecipeError(
             f"[evaluate] lesion_classes: {unknown} are none of the model's classes {list(class_names)}."
         )
-    wanted = config.lesion_classes or tuple(class_names[1:])
+    wanted = config.lesion_classes or lesion_classes(class_names)
     if config.candidates and len(wanted) > 1:
         raise BadRecipeError(
             f"[evaluate] candidates: the files do not say which of the classes {list(wanted)} a candidate is of. "

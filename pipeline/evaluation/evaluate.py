@@ -9,26 +9,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.cohort.manifest import Cohort
-from pipeline.config import EvaluateConfig
-from pipeline.errors import BadRecipeError, EmptyTableError
 from pipeline.evaluation.against import Difference, auroc_differences, one_hot
 from pipeline.evaluation.baseline_note import baseline_note
 from pipeline.evaluation.baselines import mean_colour, untrained_network
-from pipeline.evaluation.bootstrap import Estimate, Resamples, estimate
 from pipeline.evaluation.camelyon17 import Staging, staging
 from pipeline.evaluation.collect import Material, SlideCase, collect
-from pipeline.evaluation.froc import Froc, froc
-from pipeline.evaluation.level import Level, case_level, mean_auroc_resampled, overall_measures, tile_level
-from pipeline.evaluation.metrics import Probabilities, tile_metrics
-from pipeline.evaluation.one_class import AUROC, Cutoffs
+from pipeline.evaluation.outdated import outdated_notes
 from pipeline.evaluation.result import Detections, Evaluation
 from pipeline.evaluation.slide_truth import Truths
+from pipeline.evaluation.statistics.bootstrap import Draws, Estimate, Resamples, estimate
+from pipeline.evaluation.statistics.froc import Froc, froc
+from pipeline.evaluation.statistics.level import (
+    Level,
+    case_level,
+    mean_auroc_resampled,
+    overall_measures,
+    positive_class,
+    tile_level,
+)
+from pipeline.evaluation.statistics.metrics import Probabilities, tile_metrics
+from pipeline.evaluation.statistics.one_class import AUROC, Cutoffs
 from pipeline.evaluation.tables import by_patient, by_scanner, by_slide
 from pipeline.inference.predictor import Predictor
-from pipeline.progress import Advance, no_bar
 from pipeline.project import Project
+from pipeline.settings.config import EvaluateConfig
 from pipeline.tiles.dataset import TileDataset
 from pipeline.tiles.table import TileTable, read_table
+from training.foundation.errors import BadRecipeError, EmptyTableError
+from training.foundation.progress import Advance, no_bar
 
 THE_MODEL = "this model"
 UNTRAINED = "untrained network"
@@ -38,7 +46,7 @@ FOLLOWS = {
     UNTRAINED: "A network with random weights computes random features of a tile; they follow its colour and contrast.",
     MEAN_COLOUR: "It sees three numbers of a tile, its mean red, green and blue.",
 }
-"""What baselines that learnt nothing of tissue go by."""
+"""Explanation of what each baseline that learnt nothing of tissue goes by."""
 
 
 def evaluate_model(
@@ -47,16 +55,16 @@ def evaluate_model(
     tile_set: str,
     config: EvaluateConfig,
     *,
-    with_baselines: bool = True,
     cohort: Cohort | None = None,
     against: str | None = None,
-    advance: Advance = no_bar,
+    baselines: Advance | None = no_bar,
 ) -> Evaluation:
     """Compare a model's stored predictions with the labels of one split.
 
     Args:
         cohort: the manifest that the tile set was made from; it has the labels of slides and the outlines of lesions.
         against: id of a second model, compared with the first on the same tiles and slides.
+        baselines: told how far the untrained network is; None: there is nothing to compare with.
 
     Raises:
         EmptyTableError: no labelled tiles in that split. UnreadableError: a slide without predictions of this model.
@@ -78,12 +86,15 @@ def evaluate_model(
         _check_same_classes(project, against, predictor)
     found, second = material(model_id), material(against) if against is not None else None
     probabilities = {THE_MODEL: found.probabilities_nk}
-    if with_baselines:
-        probabilities[UNTRAINED] = untrained_network(package, dataset, found.chosen, advance)
+    if baselines is not None:
+        probabilities[UNTRAINED] = untrained_network(package, dataset, found.chosen, baselines)
         probabilities[MEAN_COLOUR] = mean_colour(dataset, found.chosen)
     evaluation = _evaluation(model_id, tile_set, predictor.class_names, config, table, found, probabilities)
+    notes = [evaluation.note, *outdated_notes(project, table, model_id)]
     return replace(
         evaluation,
+        note=" ".join(note for note in notes if note),
+        outdated=tuple(notes[1:]),
         trained_on_this_split=predictor.split_sha256 == dataset.fingerprint,
         against=against,
         differences=tuple(_differences(found, second, config, predictor.class_names)) if second else (),
@@ -100,8 +111,9 @@ def _evaluation(
     probabilities: Mapping[str, Probabilities],
 ) -> Evaluation:
     """All measures of one model and its baselines."""
-    resamples = _of_tiles(found, config)
-    methods = _methods(found, probabilities, resamples, config.threshold)
+    resamples = _evaluate_tiles(found, config)
+    positive = positive_class(classes)
+    methods = _methods(found, probabilities, resamples, config.threshold, positive)
     of_tiles = tile_level(
         found.labels, found.probabilities_nk, methods[THE_MODEL], resamples, _cutoffs(config), classes
     )
@@ -118,7 +130,8 @@ def _evaluation(
         config=config,
         flow=found.flow,
         by_method={
-            name: tile_metrics(found.labels, values, config.threshold) for name, values in probabilities.items()
+            name: tile_metrics(found.labels, values, config.threshold, positive)
+            for name, values in probabilities.items()
         },
         methods=methods,
         levels=levels,
@@ -126,8 +139,8 @@ def _evaluation(
         without_lesions={each.class_name: each.left_out for each in found.lesions if each.left_out},
         staging=_staging(found.cases, config),
         by_slide=by_slide(*common, classes, found.cases),
-        by_patient=by_patient(*common, found.cases),
-        by_scanner=by_scanner(*common, scanners, resamples=config.bootstrap, seed=config.seed),
+        by_patient=by_patient(*common, found.cases, positive),
+        by_scanner=by_scanner(*common, scanners, positive=positive, draws=Draws(config.bootstrap, config.seed)),
         confusion=of_tiles.confusion,
         note=str(table.metadata["settings"].get("note", "")),
         baseline_note=baseline_note(methods, FOLLOWS, found.flow.evaluated_patients),
@@ -164,16 +177,17 @@ def _draw(patients: NDArray[np.str_] | list[str], config: EvaluateConfig) -> Res
     return Resamples.draw(patients, resamples=config.bootstrap, seed=config.seed)
 
 
-def _of_tiles(found: Material, config: EvaluateConfig) -> Resamples:
+def _evaluate_tiles(found: Material, config: EvaluateConfig) -> Resamples:
     return _draw(found.rows["patient"].to_numpy(dtype=str), config)
 
 
 def _methods(
-    found: Material, probabilities: Mapping[str, Probabilities], resamples: Resamples, threshold: float
+    found: Material, probabilities: Mapping[str, Probabilities], resamples: Resamples, threshold: float, positive: int
 ) -> dict[str, dict[str, Estimate]]:
     """Overall measures of each method, and the model's lead over it in the same resamples."""
     methods = {
-        name: overall_measures(found.labels, values, resamples, threshold) for name, values in probabilities.items()
+        name: overall_measures(found.labels, values, resamples, threshold, positive)
+        for name, values in probabilities.items()
     }
     own = methods[THE_MODEL][AUROC].value
     for name, values in probabilities.items():
@@ -245,7 +259,7 @@ def _differences(
     first: Material, second: Material, config: EvaluateConfig, classes: tuple[str, ...]
 ) -> list[Difference]:
     truth_nk = one_hot(first.labels, len(classes))
-    resamples = _of_tiles(first, config)
+    resamples = _evaluate_tiles(first, config)
     found = auroc_differences("tile", truth_nk, first.probabilities_nk, second.probabilities_nk, resamples, classes)
     both = {case.slide_id for case in first.cases} & {case.slide_id for case in second.cases}
     shared = [tuple(case for case in each.cases if case.slide_id in both) for each in (first, second)]

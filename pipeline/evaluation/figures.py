@@ -14,9 +14,9 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pipeline.evaluation.calibration import HISTOGRAM_BINS, Calibration
-from pipeline.evaluation.froc import FALSE_POSITIVES_PER_SLIDE, Froc
-from pipeline.evaluation.one_class import AUPRC, AUROC, ClassResult, Curve, NamedCurve
+from pipeline.evaluation.statistics.calibration import HISTOGRAM_BINS, Calibration
+from pipeline.evaluation.statistics.froc import FALSE_POSITIVES_PER_SLIDE, Froc
+from pipeline.evaluation.statistics.one_class import AUPRC, AUROC, ClassResult, Curve, NamedCurve
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe & Ito's palette."""

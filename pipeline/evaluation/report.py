@@ -12,20 +12,21 @@ from typing import Any
 from markupsafe import Markup
 
 from pipeline.evaluation import figures
-from pipeline.evaluation.bootstrap import CONFIDENCE, FEW_PATIENTS, FEWEST_PATIENTS, Estimate
 from pipeline.evaluation.camelyon17 import STAGES
 from pipeline.evaluation.camelyon_files import write_candidates, write_slide_scores
-from pipeline.evaluation.froc import FALSE_POSITIVES_PER_SLIDE
-from pipeline.evaluation.level import Level
-from pipeline.evaluation.one_class import AUROC, NamedCurve
 from pipeline.evaluation.result import Evaluation
+from pipeline.evaluation.statistics.bootstrap import CONFIDENCE, FEW_PATIENTS, FEWEST_PATIENTS, Estimate
+from pipeline.evaluation.statistics.froc import FALSE_POSITIVES_PER_SLIDE
+from pipeline.evaluation.statistics.level import Level
+from pipeline.evaluation.statistics.one_class import AUROC, NamedCurve
 from pipeline.evaluation.tidy import as_csv, as_json
 from pipeline.files import new_folder, write_text_atomic
 from pipeline.html_templates import templates_in
-from pipeline.inference.results import heatmap_name
+from pipeline.inference.results.files import heatmap_name
 from pipeline.project import Project
 from pipeline.units import RESEARCH_USE
 from training.foundation.reading import read_regular
+from training.foundation.words.counts import counted
 
 MAX_IMAGE_BYTES = 64 * 2**20
 MAX_IMAGES = 24
@@ -70,6 +71,7 @@ def _write_detections(target: Path, evaluation: Evaluation) -> None:
 
 def _page(project: Project, evaluation: Evaluation) -> str:
     environment = templates_in(Path(__file__).parent)
+    environment.filters["counted"] = counted
     environment.filters["number"] = _number
     environment.filters["interval"] = _interval
     environment.filters["limits"] = _limits
@@ -121,8 +123,8 @@ def _shown(level: Level) -> dict[str, Any]:
 
 def _fewest_resamples(level: Level) -> int:
     """Of how many resamples the intervals of a level's table are at least; 0 where there are no intervals."""
-    counts = [m.resamples for result in level.classes for m in result.measures.values() if m.low is not None]
-    return min(counts, default=0)
+    measures = [measured for result in level.classes for measured in result.measures.values()]
+    return min((m.resamples for m in measures if m.low is not None and not m.is_exact), default=0)
 
 
 def _number(value: float | None) -> str:
@@ -133,7 +135,8 @@ def _interval(measured: Estimate) -> str:
     """The value, and its interval where there is one."""
     if measured.low is None or measured.high is None:
         return _number(measured.value)
-    return f"{measured.value:.3f} ({measured.low:.3f} to {measured.high:.3f})"
+    exact = ", exact" if measured.is_exact else ""
+    return f"{measured.value:.3f} ({measured.low:.3f} to {measured.high:.3f}{exact})"
 
 
 def _limits(interval: tuple[float | None, float | None]) -> str:

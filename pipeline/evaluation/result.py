@@ -1,4 +1,4 @@
-"""What an evaluation found: everything that its report, its tables and its files say."""
+"""Results of an evaluation: everything in its report, its tables and its files."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.config import EvaluateConfig
 from pipeline.evaluation.against import Difference
-from pipeline.evaluation.bootstrap import Estimate
 from pipeline.evaluation.camelyon17 import Staging
 from pipeline.evaluation.collect import Flow
-from pipeline.evaluation.froc import Candidates, Froc
-from pipeline.evaluation.level import Level
+from pipeline.evaluation.statistics.bootstrap import Estimate
+from pipeline.evaluation.statistics.froc import Candidates, Froc
+from pipeline.evaluation.statistics.level import Level
 from pipeline.evaluation.tables import Row
+from pipeline.settings.config import EvaluateConfig
 
 
 @dataclass(frozen=True)
 class Detections:
-    """What CAMELYON16's files hold, for one class."""
+    """Content of CAMELYON16's files for one class."""
 
     candidates: Mapping[str, Candidates]
     """By slide."""
@@ -56,11 +56,13 @@ class Evaluation:
     """Empty where all slides are from one scanner, or none is known."""
     confusion: NDArray[np.int64]
     note: str
-    """What the tile set says of its labels; may be empty."""
+    """Note on the tile set's labels and its outdated parts; may be empty."""
     baseline_note: str
-    """What it means where a baseline without training is good; empty where none is."""
+    """Note on the meaning of a good baseline without training; empty where none is good."""
     detections: Mapping[str, Detections]
     """By class; written as files of their own."""
+    outdated: tuple[str, ...] = ()
+    """Data made before a tissue mask was replaced, one sentence each."""
     trained_on_this_split: bool = False
     """The model's training saw the same tiles and split, so its test tiles are new to it."""
     against: str | None = None

@@ -1,4 +1,4 @@
-"""What is true of a whole slide: by its label in the manifest, else by its annotations, else by its labelled tiles."""
+"""Truth of a whole slide: by its label in the manifest, else by its annotations, else by its labelled tiles."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from numpy.typing import NDArray
 from shapely.geometry.base import BaseGeometry
 
 from pipeline.annotations.files import read_annotations
-from pipeline.annotations.geojson import qupath_origin_xy0
-from pipeline.annotations.region import check_regions, moved
-from pipeline.annotations.repair import labelled_regions
+from pipeline.annotations.frames import frame_of_store, on_slide
+from pipeline.annotations.shapes.region import check_regions
+from pipeline.annotations.shapes.repair import labelled_regions
 from pipeline.cohort.manifest import Cohort, SlideEntry
 from pipeline.errors import BadAnnotationError, BadManifestError
 from pipeline.evaluation.camelyon17 import NODE_LABELS
 from pipeline.files import sha256_of
-from pipeline.store.reader import StoreReader
+from pipeline.store.reading.reader import StoreReader
 from pipeline.tiles.table import TileTable
+from training.foundation.words.class_order import positive_of_two
 
 
 @dataclass(frozen=True)
 class SlideTruth:
-    """Which classes occur on a slide."""
+    """The classes that occur on a slide."""
 
     has: NDArray[np.bool_] | None
     """bool (classes,); None where nobody says."""
@@ -42,15 +43,17 @@ class SlideTruth:
 
 
 def truth_of_label(label: str, class_names: Sequence[str]) -> NDArray[np.bool_] | None:
-    """Which classes occur on a slide with this label, bool (classes,); None where it is none of the classes.
+    """Classes that occur on a slide with this label, bool (classes,); None where the label is none of the classes.
 
-    With two classes, CAMELYON17's labels of lymph nodes say whether the second does.
+    With two classes, CAMELYON17's labels of lymph nodes say whether the positive one occurs.
     """
     if label in class_names:
         return np.array([name == label for name in class_names])
     if label in NODE_LABELS and len(class_names) == 2:
-        positive = label != NODE_LABELS[0]
-        return np.array([not positive, positive])
+        is_positive = label != NODE_LABELS[0]
+        has = np.full(2, not is_positive)
+        has[positive_of_two(class_names)] = is_positive
+        return has
     return None
 
 
@@ -121,10 +124,11 @@ class Truths:
                 f"{path}: is not the file that the tile set was made from (another SHA-256). Make the tile set again "
                 "with `gemslide tile`."
             )
-        regions, _ = labelled_regions(file)
-        counts_from = self._table.metadata["settings"].get("qupath_counts_from", "scanned")
-        if file.format == "qupath" and counts_from == "scanned":
-            regions = moved(regions, qupath_origin_xy0(reader.attributes.bounds_px0))
+        settings = self._table.metadata["settings"]
+        frame = frame_of_store(reader.attributes).as_set(
+            settings.get("qupath_counts_from", "scanned"), allow_other_mpp=settings.get("allow_other_mpp", False)
+        )
+        regions, _ = labelled_regions(on_slide(file, frame))
         check_regions(regions, reader.size_wh_px0)
         return {
             name: tuple(region.geometry for region in regions if region.class_name == name)

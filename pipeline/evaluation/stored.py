@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from scipy import ndimage
 from skimage.measure import regionprops
 
-from pipeline.errors import BadRecipeError, EmptyTableError
-from pipeline.evaluation.metrics import Probabilities
-from pipeline.store.overlays import Predictions
+from pipeline.evaluation.statistics.metrics import Probabilities
+from pipeline.store.layers.overlays import Predictions
+from training.foundation.errors import BadRecipeError, EmptyTableError
+from training.foundation.words.counts import counted
 
 TOP_SHARE = 0.1
 SlideScore = Literal["max", "mean", "top_decile"]
@@ -37,8 +38,8 @@ def tile_probabilities(slide_id: str, model_id: str, rows: pd.DataFrame, predict
     missing = np.isnan(values).any(1)
     if missing.any():
         raise EmptyTableError(
-            f"slide {slide_id}: model {model_id} did not look at {int(missing.sum())} of {len(values)} labelled tiles. "
-            "Infer with the same min_tissue as the tile set."
+            f"slide {slide_id}: model {model_id} did not look at {int(missing.sum()):,} of "
+            f"{counted(len(values), 'labelled tile')}. Infer with the same min_tissue as the tile set."
         )
     return values
 
@@ -58,8 +59,9 @@ def _cells(slide_id: str, rows: pd.DataFrame, predictions: Predictions) -> tuple
     _, num_lines, num_columns = predictions.probabilities_cyx.shape
     same &= (lines < num_lines) & (columns < num_columns)
     if not same.all():
+        of_all = f"of {counted(len(same), 'tile')} of the tile set"
         raise BadRecipeError(
-            f"slide {slide_id}: {int((~same).sum())} of {len(same)} tiles of the tile set are not "
+            f"slide {slide_id}: {counted(int((~same).sum()), f'{of_all} is', f'{of_all} are')} not "
             f"among the squares that the model looked at (every {predictions.stride_px0:g} level-0 pixels). "
             "Evaluate on a tile set made without overlap."
         )

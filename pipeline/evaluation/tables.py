@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pipeline.evaluation.bootstrap import Resamples
 from pipeline.evaluation.collect import SlideCase
-from pipeline.evaluation.level import overall_measures
-from pipeline.evaluation.metrics import Probabilities, tile_metrics
-from pipeline.evaluation.one_class import AUROC
+from pipeline.evaluation.statistics.bootstrap import Draws
+from pipeline.evaluation.statistics.level import overall_measures, positive_class
+from pipeline.evaluation.statistics.metrics import Probabilities, tile_metrics
+from pipeline.evaluation.statistics.one_class import AUROC
 
 Row = dict[str, Any]
 
@@ -28,11 +28,11 @@ def by_slide(
     cases: Sequence[SlideCase],
 ) -> list[Row]:
     """A row per slide: its tiles' measures, and what is said and predicted of the whole slide."""
-    tiles_of = rows.groupby("slide_id").indices
+    tiles_of, positive = rows.groupby("slide_id").indices, positive_class(classes)
     found = []
     for case in cases:
         here = tiles_of.get(case.slide_id, _NO_TILES)
-        measured = tile_metrics(labels[here], values[here], threshold) if len(here) else _UNLABELLED
+        measured = tile_metrics(labels[here], values[here], threshold, positive) if len(here) else _UNLABELLED
         found.append(
             {
                 "slide_id": case.slide_id,
@@ -63,13 +63,18 @@ def by_patient(
     values: Probabilities,
     threshold: float,
     cases: Sequence[SlideCase],
+    positive: int = 1,
 ) -> list[Row]:
-    """A row per patient."""
+    """A row per patient.
+
+    Args:
+        positive: as `pipeline.evaluation.statistics.metrics.decide` takes it.
+    """
     tiles_of = rows.groupby("patient").indices
     found = []
     for patient, slides in Counter(case.patient for case in cases).items():
         here = tiles_of.get(patient, _NO_TILES)
-        measured = tile_metrics(labels[here], values[here], threshold) if len(here) else _UNLABELLED
+        measured = tile_metrics(labels[here], values[here], threshold, positive) if len(here) else _UNLABELLED
         found.append({"patient": patient, "slides": slides, **measured})
     return found
 
@@ -81,13 +86,14 @@ def by_scanner(
     threshold: float,
     scanners: Mapping[str, Any],
     *,
-    resamples: int = 0,
-    seed: int = 0,
+    positive: int = 1,
+    draws: Draws | None = None,
 ) -> list[Row]:
     """A model that is good on one scanner need not be on another. Empty where all slides are from one.
 
     Args:
         rows: with `slide_id` and, for intervals, `patient`.
+        draws: of the intervals; None: there are none.
     """
     names = np.array([scanners.get(slide_id) or "not known" for slide_id in rows["slide_id"]])
     found = sorted(set(names))
@@ -97,13 +103,13 @@ def by_scanner(
     table = []
     for name in found:
         here = names == name
-        drawn = Resamples.draw(patients[here], resamples=resamples, seed=seed)
-        measures = overall_measures(labels[here], values[here], drawn, threshold)
+        drawn = (draws or Draws(0, 0)).of(patients[here])
+        measures = overall_measures(labels[here], values[here], drawn, threshold, positive)
         table.append(
             {
                 "scanner": name,
                 "patients": drawn.num_patients,
-                **tile_metrics(labels[here], values[here], threshold),
+                **tile_metrics(labels[here], values[here], threshold, positive),
                 **{
                     f"{column}_interval": (measures[measure].low, measures[measure].high)
                     for column, measure in _WITH_INTERVALS.items()

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel
 
-from pipeline.evaluation.bootstrap import Estimate
-from pipeline.evaluation.delong import DeLongAuc
-from pipeline.evaluation.froc import FALSE_POSITIVES_PER_SLIDE
-from pipeline.evaluation.level import Level
 from pipeline.evaluation.result import Evaluation
+from pipeline.evaluation.statistics.bootstrap import Estimate
+from pipeline.evaluation.statistics.delong import DeLongAuc
+from pipeline.evaluation.statistics.froc import FALSE_POSITIVES_PER_SLIDE
+from pipeline.evaluation.statistics.level import Level
 from pipeline.units import RESEARCH_USE
 
 COLUMNS = ("level", "class", "method", "measure", "value", "low", "high", "interval", "resamples", "n", "patients")
-BY_PATIENT, DELONG = "bootstrap by patient", "DeLong"
+BY_PATIENT, EXACT, DELONG = "bootstrap by patient", "exact by patient", "DeLong"
 _NOT_IN_JSON = {"detections"}
 """Candidates are files of their own, and may be a million."""
 
@@ -42,7 +42,7 @@ def _rows(evaluation: Evaluation) -> Iterator[dict[str, object]]:
         for name, measured in measures.items():
             yield _row(common, name, measured)
     for level in evaluation.levels:
-        yield from _of_level(level)
+        yield from _level_rows(level)
     for froc in evaluation.froc:
         common = {
             "level": "lesion", "class": froc.class_name, "method": "this model", "n": froc.lesions,
@@ -69,7 +69,7 @@ def _rows(evaluation: Evaluation) -> Iterator[dict[str, object]]:
             yield {**common, "measure": "p-value of AUROC difference", "value": test.p_value, "interval": DELONG}
 
 
-def _of_level(level: Level) -> Iterator[dict[str, object]]:
+def _level_rows(level: Level) -> Iterator[dict[str, object]]:
     for result in level.classes:
         common = {
             "level": level.name, "class": result.class_name, "method": "this model", "n": level.items,
@@ -84,8 +84,14 @@ def _of_level(level: Level) -> Iterator[dict[str, object]]:
 def _row(common: Mapping[str, object], measure: str, measured: Estimate) -> dict[str, object]:
     return {
         **common, "measure": measure, "value": measured.value, "low": measured.low, "high": measured.high,
-        "interval": BY_PATIENT if measured.low is not None else "", "resamples": measured.resamples,
+        "interval": _method(measured), "resamples": measured.resamples,
     }  # fmt: skip
+
+
+def _method(measured: Estimate) -> str:
+    if measured.low is None:
+        return ""
+    return EXACT if measured.is_exact else BY_PATIENT
 
 
 def _delong_row(common: Mapping[str, object], auc: DeLongAuc) -> dict[str, object]:

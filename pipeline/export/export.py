@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from pipeline.errors import BadRecipeError
+from pipeline.export.common.target import check_free, new_file
 from pipeline.export.ngff.writer import NgffExport, about_export
-from pipeline.export.target import check_free, new_file
 from pipeline.export.tiff.writer import TiffExport
 from pipeline.files import new_folder
-from pipeline.progress import Advance, no_bar
-from pipeline.store.reader import StoreReader
+from pipeline.store.reading.reader import StoreReader
+from training.foundation.errors import BadRecipeError
+from training.foundation.progress import Advance, no_bar
 
 ExportKind = Literal["ngff-0.5", "ngff-0.4", "ome-tiff", "tiff"]
 _SUFFIXES: tuple[tuple[tuple[str, ...], ExportKind], ...] = (
@@ -25,7 +25,7 @@ _SUFFIXES: tuple[tuple[tuple[str, ...], ExportKind], ...] = (
 
 @dataclass(frozen=True)
 class ExportRequest:
-    """What to write, and where."""
+    """The source, target and kind of an export."""
 
     store: Path
     out: Path
@@ -38,12 +38,12 @@ class ExportRequest:
 
 @dataclass(frozen=True)
 class ExportReport:
-    """What became of it."""
+    """Outcome of an export."""
 
     slide_id: str
     source_sha256: str
     how: dict[str, str]
-    """How each level and associated image was written, explained."""
+    """Explanation of how each level and associated image was written."""
     bytes: int
     seconds: float
 

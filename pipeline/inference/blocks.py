@@ -1,4 +1,4 @@
-"""What a model does on a slide: batches, which are never done twice, in blocks, which are handed to a device."""
+"""A model's work on a slide: batches, which are never done twice, in blocks, which are handed to a device."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ MOST_ACROSS = 24
 """Tiles along a square of tiles that are read together: a chunk between two of them is decoded once."""
 BLOCK_BYTES = 96 * 2**20
 """Of a block's finished tiles; one batch at least."""
+READ_BYTES = 2**30
+"""Of pixels as their level has them, held while two rows of tiles are made from them; one tile at least."""
 MAX_LOOKED_AT = 1000
 """Tiles of a slide whose colours are measured: more hardly change a median."""
 
 
 @dataclass(frozen=True)
 class TileSource:
-    """Where tiles come from, and how they are finished; enough for another process to read them."""
+    """Source of tiles, and how they are finished; enough for another process to read them."""
 
     store: Path
     level: int
@@ -46,12 +48,12 @@ class Block:
     squares: NDArray[np.int64]
     """(tiles,): tiles of the same number lie near each other and are read together."""
     looked_at: NDArray[np.bool_]
-    """(tiles,): whose colours are measured."""
+    """(tiles,): tiles whose colours are measured."""
     job: int = 0
-    """Which slide's work it is, to whoever handed it out."""
+    """Number by which the sender knows the block's slide."""
 
     def tiles_of(self, index: int) -> slice:
-        """Which of the block's tiles its batch of this index holds."""
+        """The block's tiles that its batch of this index holds."""
         return _part(index, self.batch_size, len(self.corners_xy0))
 
 
@@ -83,7 +85,7 @@ class SlidePlan:
         return hashlib.sha256(np.ascontiguousarray(self.corners_xy0, np.int64).tobytes()).hexdigest()
 
     def tiles_of(self, batch: int) -> slice:
-        """Which of the plan's tiles a batch holds."""
+        """The plan's tiles that a batch holds."""
         return _part(batch, self.batch_size, len(self.order))
 
     @property
@@ -111,12 +113,15 @@ def _part(number: int, size: int, total: int) -> slice:
     return slice(number * size, min((number + 1) * size, total))
 
 
-def tiles_across(tile_px: int, batch_size: int) -> int:
+def tiles_across(tile_px: int, batch_size: int, *, read_px: int = 1) -> int:
     """Side of a square in tiles: where all of it is tissue, it is one block of whole batches.
 
     The largest square that a block may hold and whose tiles fill batches; without such a one, the largest.
+
+    Args:
+        read_px: side of a tile in pixels of the level that it is read from.
     """
-    most = min(MOST_ACROSS, math.isqrt(max(1, BLOCK_BYTES // (3 * tile_px**2))))
+    most = min(MOST_ACROSS, math.isqrt(max(1, BLOCK_BYTES // (3 * tile_px**2))), READ_BYTES // (6 * read_px**2))
     return next((side for side in range(most, most // 2, -1) if side**2 % batch_size == 0), max(1, most))
 
 
@@ -134,7 +139,7 @@ def plan_slide(
         chosen: indices into the grid.
         glass: indices of tiles without tissue, which come last.
     """
-    across = tiles_across(grid.tile_px, batch_size)
+    across = tiles_across(grid.tile_px, batch_size, read_px=grid.side_px0 if source.level == 0 else grid.tile_px)
     squares_across = grid.columns // across + 1
 
     def square_of(tiles: NDArray[np.int64]) -> NDArray[np.int64]:

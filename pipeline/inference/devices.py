@@ -13,21 +13,22 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Protocol
 
-from pipeline.errors import BadRecipeError, GemslideError, ProcessFailedError
+from pipeline.errors import ProcessFailedError
 from pipeline.inference.blocks import Block
 from pipeline.inference.journal import BatchResult
 from pipeline.inference.predicting import BlockPredictor, Seconds
 from pipeline.inference.predictor import Predictor, RunOn, available_devices, default_device, use_threads
 from pipeline.jobs.worker_process import begin_worker
-from pipeline.store.threads import CORES
-from training.foundation.spelling import nearest
+from pipeline.store.reading.threads import CORES
+from training.foundation.errors import BadRecipeError, GemslideError
+from training.foundation.words.spelling import nearest
 
 BLOCKS_AHEAD = 3
 """That a device knows of: one in work, one being read, one to follow."""
 
 
 class Devices(Protocol):
-    """What predicts blocks."""
+    """One or more devices that predict blocks."""
 
     @property
     def predictor(self) -> Predictor:
@@ -35,10 +36,10 @@ class Devices(Protocol):
 
     @property
     def seconds(self) -> Seconds:
-        """Where the time of everything so far went, on all devices together."""
+        """Time breakdown of everything so far, on all devices together."""
 
     turn: threading.Lock
-    """Whoever wants results holds it until the last: slides take turns."""
+    """Lock that a caller of `results` holds until the last result: slides take turns."""
 
     def results(self, blocks: Iterator[Block]) -> Iterator[BatchResult]:
         """Results of all batches, as they come.
@@ -150,7 +151,7 @@ class ManyDevices(AbstractContextManager["ManyDevices"]):
 
 @dataclass
 class _Starter:
-    """How the process of a device is started, and what it was."""
+    """Starter of a device's process, which it keeps."""
 
     package: Path
     run_on: RunOn
@@ -229,7 +230,7 @@ class _Worker:
         return message
 
     def drop(self) -> None:
-        """What it was given belongs to a slide that is given up."""
+        """Drop all outstanding blocks, since their slide has been given up."""
         self._outstanding.clear()
         if isinstance(self._process, _Starter):
             self.end()
@@ -237,7 +238,7 @@ class _Worker:
     def _crashed(self) -> ProcessFailedError:
         code = self._process.exit_code() if isinstance(self._process, _Starter) else None
         return ProcessFailedError(
-            f"the process of device {self._name} crashed or was ended (exit code {code}). Finished batches are kept: "
+            f"the process of device {self._name} crashed or was stopped (exit code {code}). Finished batches are kept: "
             "run again. If memory ran out, use a smaller [infer] batch_size."
         )
 

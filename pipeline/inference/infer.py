@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.config import InferConfig
-from pipeline.errors import BadRecipeError, ImplausibleOutputError, NoTissueError
+from pipeline.errors import NoTissueError
 from pipeline.files import SHORT_WRITE_S, new_folder
 from pipeline.grid import TileGrid, tile_grid
 from pipeline.inference.blocks import SlidePlan, TileSource, plan_slide
@@ -21,19 +20,23 @@ from pipeline.inference.devices import Devices, OneDevice
 from pipeline.inference.journal import BatchResult, Journal, forget_journal, open_journal
 from pipeline.inference.key import finished_predictions, prediction_key, stored_key
 from pipeline.inference.overlap import merge_tiles
-from pipeline.inference.plausibility import find_oddities, glass_tiles, refuse_implausible, stored_oddities
 from pipeline.inference.predictor import Predictor, run_on_of
-from pipeline.inference.results import keep_what_others_wrote, write_results
-from pipeline.inference.slide_report import BESIDE_DAMAGE
-from pipeline.inference.stain_check import COLOUR_DISTANCE, stored_distance
+from pipeline.inference.results.files import preserve_foreign_files, write_results
+from pipeline.inference.results.plausibility import find_oddities, glass_tiles, refuse_implausible, stored_oddities
+from pipeline.inference.results.slide_report import BESIDE_DAMAGE, About
+from pipeline.inference.results.stain_check import COLOUR_DISTANCE, stored_distance
+from pipeline.inference.tile_read import other_read, read_for
 from pipeline.jobs.key import is_finished
-from pipeline.progress import Advance, no_bar
 from pipeline.project import Project
 from pipeline.run_record import versions
-from pipeline.store.damaged import damaged_fraction
-from pipeline.store.labels import tissue_share
-from pipeline.store.overlays import Predictions, new_predictions
-from pipeline.store.reader import StoreReader
+from pipeline.settings.config import InferConfig
+from pipeline.store.layers.damaged import damaged_fraction
+from pipeline.store.layers.labels import mask_fingerprint, tissue_share
+from pipeline.store.layers.overlays import Predictions, new_predictions
+from pipeline.store.reading.reader import StoreReader
+from training.foundation.errors import BadRecipeError, ImplausibleOutputError, LockedError
+from training.foundation.progress import Advance, no_bar
+from training.foundation.words.counts import counted
 
 DAMAGED_TILES = "damaged_tiles"
 """Key in predictions' attributes."""
@@ -41,7 +44,7 @@ DAMAGED_TILES = "damaged_tiles"
 
 @dataclass(frozen=True)
 class InferReport:
-    """What inference of one slide gave."""
+    """Outcome of inference on one slide."""
 
     slide_id: str
     model_id: str
@@ -55,7 +58,7 @@ class InferReport:
     colour_distance: float | None
     """From the model's training tiles (`stain_check`); None: not known."""
     warnings: tuple[str, ...]
-    """What a person should know before relying on the predictions; clauses."""
+    """Clauses that a person should know before relying on the predictions."""
     damaged_tiles: int = 0
     """Tiles of the grid that were left out since they touch damage in the slide's file."""
 
@@ -67,8 +70,7 @@ def infer_slide(
     config: InferConfig,
     *,
     devices: Devices | None = None,
-    package: Path | None = None,
-    source: Path | None = None,
+    about: About | None = None,
     advance: Advance = no_bar,
 ) -> InferReport:
     """Predict a slide's tissue; finished predictions of the same key are kept, and only the files beside are written.
@@ -78,20 +80,20 @@ def infer_slide(
 
     Args:
         devices: where the model runs; None: where the predictor is.
-        package: the model's folder, whose essentials the report shows.
-        source: the slide file, where it is at hand: DICOM results are made from it.
+        about: the model's folder and the slide file, where they are at hand, for the files beside the store.
 
     Raises:
         UnreadableError: no such store. NoTissueError: nothing to look at.
         ImplausibleOutputError: nonsense from the model. LockedError: another process is at the same.
-        BadRecipeError: the slide was scanned coarser than the model wants.
+        BadRecipeError: the slide was scanned coarser than the model wants, or its tiles would be read from another
+            level than the model's training tiles were.
         UnreadableError: the model wants normalised stains, and the slide's was never fitted.
         ValueError: the predictor runs in another way than the settings ask for.
     """
     _check_classes(config, predictor)
     _check_runs_as_asked(config, predictor)
     reader = StoreReader(project.store_path(slide_id))
-    work = _SlideWork(reader, predictor, devices or OneDevice(predictor), project, config, package, source)
+    work = _SlideWork(reader, predictor, devices or OneDevice(predictor), project, config, about or About())
     key = prediction_key(reader, predictor, config)
     stored = _finished(reader, predictor.model_id, key)
     if stored:
@@ -102,7 +104,9 @@ def infer_slide(
         stored = _finished(reader, predictor.model_id, key)  # by another process, just now
         if stored:
             return work.publish(stored, is_new=False)
-        return work.publish(work.predict(plan, grid, key, journal, advance), is_new=True)
+        predictions = work.predict(plan, grid, key, journal, advance)
+        _check_same_mask(reader, key)
+        return work.publish(predictions, is_new=True)
 
 
 class _SlideWork:
@@ -115,27 +119,26 @@ class _SlideWork:
         devices: Devices,
         project: Project,
         config: InferConfig,
-        package: Path | None,
-        source: Path | None,
+        about: About,
     ) -> None:
         self._reader, self._predictor, self._devices, self._config = reader, predictor, devices, config
-        self._package, self._source = package, source
+        self._about = about
         self.result_dir = project.result_dir(reader.slide_id, predictor.model_id)
         self._seconds: dict[str, float] = {}
         self._damaged_tiles = 0
 
     def plan(self) -> tuple[SlidePlan, TileGrid]:
-        """Which tiles, in which batches.
+        """Plan the tiles and their batches.
 
         Raises:
-            NoTissueError: there are none. BadRecipeError: the slide is too coarse.
+            NoTissueError: there are no tiles. BadRecipeError: the slide is too coarse.
         """
         reader, predictor, config = self._reader, self._predictor, self._config
         grid = slide_grid(reader, predictor, overlap=config.overlap)
         tissue, chosen = tissue_tiles(reader, grid, config.min_tissue)
         self._damaged_tiles = int(np.isnan(tissue).sum())
         glass = glass_tiles(tissue, len(chosen))
-        return plan_tiles(reader, predictor, grid, chosen, glass=glass, batch_size=config.batch_size), grid
+        return plan_tiles(reader, predictor, grid, chosen, config, glass=glass), grid
 
     def journal_key(self, key: Mapping[str, Any], plan: SlidePlan) -> dict[str, Any]:
         """All that the bits of a batch's result depend on."""
@@ -173,7 +176,7 @@ class _SlideWork:
             self._predictor.focus_distance(looks_n3[:, 2]),
             class_names=class_names,
             config=config,
-        )
+        ) + other_read(self._predictor, config)
         refuse_implausible(self._reader.slide_id, self._predictor.model_id, oddities, config.refuse)
         of_tiles_kn = np.full((len(class_names), grid.rows * grid.columns), np.nan, np.float32)
         of_tiles_kn[:, plan.order[: plan.num_tissue]] = values_nk[: plan.num_tissue].T
@@ -202,10 +205,11 @@ class _SlideWork:
         wanted = [(number, len(plan.order[plan.tiles_of(number)]), classes) for number in range(plan.num_batches)]
         if found != wanted:
             raise ImplausibleOutputError(
-                f"slide {self._reader.slide_id}, model {self._predictor.model_id}: {len(plan.order)} tiles in "
-                f"{len(wanted)} batches were to be predicted, with {classes} shares each; there are answers for "
-                f"{sum(tiles for _, tiles, _ in found)} tiles in {len(found)} batches. Nothing was published: run it "
-                "again."
+                f"slide {self._reader.slide_id}, model {self._predictor.model_id}: "
+                f"{counted(len(plan.order), 'tile was', 'tiles were')} to be predicted in "
+                f"{counted(len(wanted), 'batch', 'batches')}, with {counted(classes, 'share')} each; there are answers "
+                f"for {counted(sum(tiles for _, tiles, _ in found), 'tile')} in "
+                f"{counted(len(found), 'batch', 'batches')}. Nothing was published: run it again."
             )
 
     def _on_tissue(self, values_cyx: NDArray[np.float32], grid: TileGrid) -> NDArray[np.float32]:
@@ -230,17 +234,10 @@ class _SlideWork:
             folder = published.enter_context(new_folder(self.result_dir, wait_s=SHORT_WRITE_S))
             if is_new:
                 published.enter_context(new_predictions(reader.path, predictions, mpp0=reader.mpp0))
-            written = write_results(
-                reader,
-                predictions,
-                folder,
-                self._config,
-                package=self._package,
-                seconds={phase: spent for phase, spent in self._seconds.items() if phase != "predict"},
-                facts=facts,
-                source=self._source,
-            )
-            keep_what_others_wrote(self.result_dir, folder, self._predictor.class_names)
+            seconds = {phase: spent for phase, spent in self._seconds.items() if phase != "predict"}
+            about = replace(self._about, seconds=seconds, facts=facts)
+            written = write_results(reader, predictions, folder, self._config, about)
+            preserve_foreign_files(self.result_dir, folder, self._predictor.class_names)
         seconds = {**self._seconds, "write": time.perf_counter() - start}
         return InferReport(
             reader.slide_id,
@@ -253,6 +250,15 @@ class _SlideWork:
             colour_distance=distance,
             warnings=(*oddities, *([written.warning] if written.warning else [])),
             damaged_tiles=damaged_tiles,
+        )
+
+
+def _check_same_mask(reader: StoreReader, key: Mapping[str, Any]) -> None:
+    """Tiles were chosen by the mask that the key names, unless that was replaced between the two."""
+    if mask_fingerprint(reader.path) != key["tiles"]["mask"]:
+        raise LockedError(
+            f"slide {reader.slide_id}: its tissue mask was replaced while it was predicted. Nothing was published: run "
+            "it again."
         )
 
 
@@ -291,11 +297,12 @@ def tissue_tiles(
     tissue[damaged_fraction(reader.path, grid.corners_xy0, grid.side_px0) > 0] = np.nan
     chosen = np.flatnonzero(tissue >= min_tissue)
     if not len(chosen):
-        damaged = f"; {np.isnan(tissue).sum()} touch damage in the slide's file" if np.isnan(tissue).any() else ""
+        beside = int(np.isnan(tissue).sum())
+        damaged = f"; {counted(beside, 'touches', 'touch')} damage in the slide's file" if beside else ""
         raise NoTissueError(
-            f"slide {reader.slide_id}: none of {len(tissue)} tiles of {grid.side_px0} level-0 pixels is at least "
-            f"{min_tissue:.0%} tissue{damaged}. Look at the tissue mask in the viewer; lower [infer] min_tissue if it "
-            "is right."
+            f"slide {reader.slide_id}: none of {counted(len(tissue), 'tile')} of {grid.side_px0} level-0 pixels is at "
+            f"least {min_tissue:.0%} tissue{damaged}. Look at the tissue mask in the viewer; lower [infer] min_tissue "
+            "if it is right."
         )
     return tissue, chosen
 
@@ -305,19 +312,22 @@ def plan_tiles(
     predictor: Predictor,
     grid: TileGrid,
     chosen: NDArray[np.int64],
+    config: InferConfig,
     *,
     glass: NDArray[np.int64],
-    batch_size: int | None,
 ) -> SlidePlan:
-    """How a model goes through tiles of a slide, read from the level that fits it.
+    """Plan how a model goes through tiles of a slide.
 
     Args:
         chosen, glass: as `plan_slide` takes them.
-        batch_size: None: what the model usually takes.
+
+    Raises:
+        BadRecipeError: the tiles would be read in another way than the model's training tiles, or are too large.
     """
-    level = reader.level_for_downsample(grid.mpp / reader.mpp0)
+    read = read_for(predictor, config)
+    level = reader.tile_level(read, mpp=grid.mpp, side_px0=grid.side_px0)
     source = TileSource(reader.path, level, grid.side_px0, grid.tile_px, predictor.stain)
-    return plan_slide(source, grid, chosen, glass=glass, batch_size=batch_size or predictor.usual_batch_size)
+    return plan_slide(source, grid, chosen, glass=glass, batch_size=config.batch_size or predictor.usual_batch_size)
 
 
 def slide_grid(reader: StoreReader, predictor: Predictor, *, overlap: float = 0.0) -> TileGrid:

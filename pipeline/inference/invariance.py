@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.config import InferConfig
 from pipeline.inference.blocks import SlidePlan
 from pipeline.inference.devices import Devices, ManyDevices, OneDevice
 from pipeline.inference.infer import plan_tiles, slide_grid, tissue_tiles
 from pipeline.inference.predictor import Predictor, run_on_of
-from pipeline.progress import Advance, no_bar
-from pipeline.store.reader import StoreReader
+from pipeline.settings.config import InferConfig
+from pipeline.store.reading.reader import StoreReader
+from training.foundation.progress import Advance, no_bar
 
 TOLERANCE = {"fp32": 1e-5, "bf16": 2e-2}
 """Largest difference of a probability between ways to cut the work, where bits need not be equal."""
@@ -33,7 +33,7 @@ class Variation:
 
 @dataclass(frozen=True)
 class InvarianceReport:
-    """How a slide's probabilities changed."""
+    """Changes of a slide's probabilities."""
 
     num_tiles: int
     tolerance: float
@@ -86,7 +86,7 @@ def _plan(reader: StoreReader, predictor: Predictor, config: InferConfig, max_ti
     grid = slide_grid(reader, predictor, overlap=config.overlap)
     _, chosen = tissue_tiles(reader, grid, config.min_tissue)
     chosen = chosen[:: -(-len(chosen) // max_tiles)]
-    return plan_tiles(reader, predictor, grid, chosen, glass=chosen[:0], batch_size=config.batch_size)
+    return plan_tiles(reader, predictor, grid, chosen, config, glass=chosen[:0])
 
 
 Way = tuple[str, SlidePlan, Callable[[], Devices]]

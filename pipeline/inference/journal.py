@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.errors import ImplausibleOutputError, LockedError
 from pipeline.files import explain_unwritable
+from training.foundation.errors import ImplausibleOutputError, LockedError
 from training.foundation.locks import lock_temporary
 from training.foundation.publish import RESUME_KEY, fsync_dir, remove, write_text_atomic
 from training.foundation.reading import read_regular
@@ -30,7 +30,7 @@ SYNC_EVERY_S = 1.0
 
 @dataclass(frozen=True)
 class BatchResult:
-    """What is known of a batch of tiles."""
+    """Results of a batch of tiles."""
 
     number: int
     probabilities_nk: NDArray[np.float32]
@@ -79,8 +79,8 @@ class Journal:
 def open_journal(final: Path, key: Mapping[str, Any]) -> Iterator[Journal]:
     """The journal of what will be published as `final`; it is removed when the block ends without an error.
 
-    Whatever else ends the block leaves it for the next run with the same key; only what a broken model said goes.
-    One of another key is begun anew.
+    Whatever else ends the block leaves it for the next run with the same key; only what a broken model said goes, and,
+    after an error, a journal that holds no batch yet. One of another key is started again.
 
     Args:
         key: all that the results of its batches depend on, as JSON.
@@ -92,17 +92,22 @@ def open_journal(final: Path, key: Mapping[str, Any]) -> Iterator[Journal]:
     with explain_unwritable(final):
         final.parent.mkdir(parents=True, exist_ok=True)
         lock = lock_temporary(folder, final, lambda: _make_and_open(folder))
+    finished: dict[int, BatchResult] = {}
     try:
         with explain_unwritable(final):
             _keep_if_same(folder, json.dumps(key, sort_keys=True))
             descriptor = os.open(folder / "batches", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
         try:
-            yield Journal(folder / "batches", descriptor)
-        except ImplausibleOutputError:
-            _remove(folder)
-            raise
+            journal = Journal(folder / "batches", descriptor)
+            finished = journal.finished
+            yield journal
         finally:
             os.close(descriptor)
+    except BaseException as error:
+        if isinstance(error, ImplausibleOutputError) or (isinstance(error, Exception) and not finished):
+            _remove(folder)
+        raise
+    else:
         _remove(folder)
     finally:
         os.close(lock)
@@ -141,7 +146,7 @@ def _make_and_open(folder: Path) -> int:
 
 
 def _keep_if_same(folder: Path, key: str) -> None:
-    """What a run of another key has left goes. The name of the key's file keeps the folder from being cleaned up."""
+    """Delete files of a run with another key. The name of the key's file keeps the folder from being cleaned up."""
     path = folder / RESUME_KEY
     if path.is_file() and read_regular(path, max_bytes=2**20) == key.encode():
         return

@@ -1,17 +1,19 @@
-"""What a slide's probabilities depend on. Thresholds and batch sizes only decide how they are shown or made."""
+"""Key of all that a slide's probabilities depend on, without thresholds and batch sizes, which do not change them."""
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
-from pipeline.config import InferConfig
-from pipeline.errors import UnreadableError, WrongSlideError
+from pipeline.errors import WrongSlideError
 from pipeline.inference.predictor import Predictor
-from pipeline.store.labels import read_tissue
-from pipeline.store.overlays import Predictions, list_predictions, read_predictions
-from pipeline.store.qc_scores import read_stain_fit
-from pipeline.store.reader import StoreReader
+from pipeline.inference.tile_read import read_for
+from pipeline.settings.config import InferConfig
+from pipeline.store.layers.labels import mask_fingerprint
+from pipeline.store.layers.overlays import Predictions, list_predictions, read_predictions
+from pipeline.store.layers.qc_scores import read_stain_fit
+from pipeline.store.reading.reader import StoreReader
+from training.foundation.errors import UnreadableError
+from training.foundation.tile_read import UNSTATED
 
 NUMERICS = {"dtype": "float32"}
 _DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
@@ -22,6 +24,7 @@ def prediction_key(reader: StoreReader, predictor: Predictor, config: InferConfi
 
     Raises:
         UnreadableError: the model wants normalised stains, and the slide's was never fitted; or there is no mask.
+        BadRecipeError: tiles would be read from another level than the model's training tiles were.
     """
     key: dict[str, Any] = {
         "source_sha256": reader.source_sha256,
@@ -29,7 +32,7 @@ def prediction_key(reader: StoreReader, predictor: Predictor, config: InferConfi
         "tiles": {"tile_px": predictor.tile_px, "mpp": predictor.mpp, "min_tissue": config.min_tissue},
         "numerics": {"dtype": _DTYPES[predictor.run_on.numerics.precision]},
     }
-    key["tiles"]["mask"] = _mask_fingerprint(reader)
+    key["tiles"] |= {"mask": mask_fingerprint(reader.path), "read": read_for(predictor, config)}
     # Stated where they are used: predictions made before there were such settings stay finished.
     if predictor.run_on.numerics.deterministic:
         key["numerics"]["deterministic"] = True
@@ -50,7 +53,7 @@ def read_stored_key(reader: StoreReader, model_id: str) -> dict[str, Any] | None
 
 
 def finished_predictions(reader: StoreReader, model_id: str) -> Predictions | None:
-    """What a model has left in the store; None where that is nothing, or damaged."""
+    """A model's predictions in the store; None where there are none, or they are damaged."""
     if model_id not in list_predictions(reader.path):
         return None
     try:
@@ -67,11 +70,8 @@ def stored_key(predictions: Predictions, reader: StoreReader) -> dict[str, Any]:
         settings = key.pop("settings")
         tiles = {name: key.pop(name, None) for name in ("tile_px", "mpp")}
         key |= {"tiles": {**tiles, "min_tissue": settings.get("min_tissue")}, "numerics": NUMERICS}
-    if isinstance(key.get("tiles"), dict) and "mask" not in key["tiles"]:
-        key["tiles"] = {**key["tiles"], "mask": _mask_fingerprint(reader)}
+    if isinstance(key.get("tiles"), dict):
+        key["tiles"] = {"read": UNSTATED, **key["tiles"]}
+        if "mask" not in key["tiles"]:
+            key["tiles"]["mask"] = mask_fingerprint(reader.path)
     return key
-
-
-def _mask_fingerprint(reader: StoreReader) -> str:
-    mask_yx, mask_mpp = read_tissue(reader.path)
-    return hashlib.sha256(f"{mask_yx.shape} {mask_mpp} ".encode() + mask_yx.tobytes()).hexdigest()

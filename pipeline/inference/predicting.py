@@ -13,7 +13,7 @@ from pipeline.inference.blocks import Block
 from pipeline.inference.journal import BatchResult
 from pipeline.inference.predictor import Predictor
 from pipeline.inference.reading import Batch, TileFeed
-from pipeline.store.threads import CORES
+from pipeline.store.reading.threads import CORES
 
 Take = Callable[[bool], Block | None]
 """Gives the next block. Told whether to wait: there is nothing else to do; None then means the end."""
@@ -23,7 +23,7 @@ BEGUN_ON_GPU = 2
 
 @dataclass
 class Seconds:
-    """Where the time went: of threads that read and decode, of the device, and of nothing at all."""
+    """Time breakdown: threads that read and decode, the device, and the device's waiting."""
 
     read: float = 0.0
     decode: float = 0.0

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pipeline.config import InferConfig
-from pipeline.errors import ImplausibleOutputError
+from pipeline.settings.config import InferConfig
 from training import inference
+from training.foundation.errors import ImplausibleOutputError
 from training.inference import OTHER_RANK as OTHER_RANK
 from training.inference import Numerics as Numerics
 from training.inference import RunOn as RunOn
@@ -30,7 +30,7 @@ def default_device() -> str:
 
 
 def run_on_of(device: str, config: InferConfig) -> RunOn:
-    """Where and how a model runs, by the settings."""
+    """Device and numerics of a model's run, by the settings."""
     numerics = Numerics(config.precision, deterministic=config.deterministic, compile=config.compile)
     return RunOn(device, numerics, config.views)
 
@@ -68,7 +68,8 @@ class Predictor:
         """What decides the probabilities of a tile, as JSON."""
         self.stain = classifier.stain
         """How tiles must be normalised first (`pipeline.stain.describe`); None: not at all."""
-
+        self.read = classifier.read
+        """Which level of their slides its training tiles were read from; None: not known."""
         self.knows_its_tiles = classifier.hues is not None or classifier.focus is not None
         """Whether the package says what colours, or how sharp tiles, it was trained on."""
 
@@ -91,7 +92,7 @@ class Predictor:
 
     @property
     def run_on_text(self) -> dict[str, object]:
-        """What the bits of a probability depend on beside the model and the tiles, as JSON."""
+        """Everything but the model and the tiles that the bits of a probability depend on, as JSON."""
         kinds = {"+".join(part.split(":")[0] for part in device.split("+")) for device in self.devices}
         return {"device": ",".join(sorted(kinds)), **asdict(self.run_on.numerics)}
 
@@ -104,7 +105,7 @@ class Predictor:
 
     @property
     def seconds(self) -> Seconds:
-        """Where the time of all results so far went: transfer, compute."""
+        """Time breakdown of all results so far: transfer, compute."""
         return self._classifier.seconds
 
     def predict(self, tiles_nhwc: NDArray[np.uint8]) -> NDArray[np.float32]:
@@ -144,7 +145,7 @@ class Predictor:
         return self._classifier.tile_hues(tiles_nhwc)
 
     def hue_distance(self, hues_n2: NDArray[np.float64]) -> float | None:
-        """How far tiles are from those that the model was trained on, in spreads; None: not known."""
+        """Distance of tiles' hue from that of the tiles the model was trained on, in spreads; None: not known."""
         return self._classifier.hue_distance(hues_n2)
 
     def tile_focus(self, tiles_nhwc: NDArray[np.uint8]) -> NDArray[np.float64]:
@@ -152,5 +153,5 @@ class Predictor:
         return self._classifier.tile_focus(tiles_nhwc)
 
     def focus_distance(self, focus_n: NDArray[np.float64]) -> float | None:
-        """How far tiles are from the sharpness of those it was trained on, in spreads; None: not known."""
+        """Distance of tiles' sharpness from that of the tiles it was trained on, in spreads; None: not known."""
         return self._classifier.focus_distance(focus_n)

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from pipeline.inference.blocks import Block, TileSource
 from pipeline.inference.squares import ReadSeconds, SquareReader
-from pipeline.store.memory import bytes_at
-from pipeline.store.threads import CORES
+from pipeline.store.reading.memory import bytes_at
+from pipeline.store.reading.threads import CORES
 
 Bytes = NDArray[np.uint8]
 

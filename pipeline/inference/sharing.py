@@ -1,4 +1,4 @@
-"""Which slides, and which devices, are this process's: alone it has all; torchrun's processes share them."""
+"""Slides and devices of this process: alone it has all; torchrun's processes share them."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.config import InferConfig
-from pipeline.errors import BadRecipeError
 from pipeline.inference.devices import named_devices, serve
 from pipeline.inference.predictor import OTHER_RANK, connection_to, default_device, run_on_of
 from pipeline.run_record import SlideOutcome
-from pipeline.store.threads import CORES
+from pipeline.settings.config import InferConfig
+from pipeline.store.reading.threads import CORES
+from training.foundation.errors import BadRecipeError
 
 
 @dataclass(frozen=True)
 class Share:
-    """What one process does of a run over slides."""
+    """One process's share of a run over slides."""
 
     devices: tuple[str, ...]
     slides: slice
@@ -64,10 +64,10 @@ def serve_first_rank(share: Share, package: Path, config: InferConfig) -> None:
         serve(connection, package, run_on_of(share.devices[0], config), threads=CORES)
 
 
-def gathered(share: Share, outcomes: list[SlideOutcome]) -> list[SlideOutcome] | None:
-    """How the slides of all processes ended, at the first of them, which waits for the others.
+def gather_outcomes(share: Share, outcomes: list[SlideOutcome]) -> list[SlideOutcome] | None:
+    """Gather the outcomes of all processes' slides at the first of them, which waits for the others.
 
-    So that no process ends with a failure while another works: torchrun would kill that one.
+    Thus no process ends with a failure while another works: torchrun would kill that one.
 
     Returns:
         None at all but the first: theirs were handed over.

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from pipeline.codecs.types import Pixels
 from pipeline.inference.blocks import TileSource
 from pipeline.stain import Normaliser
-from pipeline.store.array_reader import ArrayReader
-from pipeline.store.layout import FILL_VALUE
-from pipeline.store.qc_scores import slide_normaliser
-from pipeline.store.reader import StoreReader, resize_square, square_side_px
+from pipeline.store.format.layout import FILL_VALUE
+from pipeline.store.layers.qc_scores import slide_normaliser
+from pipeline.store.reading.array_reader import ArrayReader
+from pipeline.store.reading.reader import StoreReader, resize_square, square_side_px
 
 
 @dataclass
@@ -55,15 +55,15 @@ class SquareReader:
         self._normalise: Normaliser | None = slide_normaliser(reader, dict(source.stain)) if source.stain else None
 
     def parts(self, corners_xy0: NDArray[np.int64], tiles_nhwc: Sequence[Pixels], *, first_tile: int = 0) -> list[Part]:
-        """What fills finished tiles, pixel for pixel as `StoreReader.read_square` gives them, when all of it was done.
+        """Split the work of filling tiles, which end pixel for pixel as `StoreReader.read_square` gives them.
 
         Args:
             corners_xy0: (tiles, 2), near each other, row by row from the top.
             tiles_nhwc: memory for each, uint8 (tile_px, tile_px, 3).
-            first_tile: what the parts call the first of these tiles.
+            first_tile: the parts' number for the first of these tiles.
 
         Returns:
-            a part for each row of chunks, from the top; they may be done in any order, and at a time.
+            a part for each row of chunks, from the top; they may be done in any order, and at the same time.
         """
         corners_xy = np.round(corners_xy0 / self._downsample).astype(np.int64)
         square = _Square(self._array, corners_xy, self._side_px, tiles_nhwc)
@@ -131,7 +131,7 @@ class _Square:
                     in_row.setdefault(column, []).append(index)
 
     def level_tile(self, index: int) -> Pixels:
-        """Where a tile's level pixels go; memory of its own for those that are resized, from the first row on."""
+        """Memory for a tile's level pixels; for tiles that are resized its own, from the first row on."""
         if not self.is_resized:
             return self.tiles_nhwc[index]
         with self._lock:

@@ -8,23 +8,26 @@ from functools import lru_cache
 from pathlib import Path
 from typing import ClassVar
 
-from pipeline.config import InferConfig
-from pipeline.errors import GemslideError, QcFailedError
+from pipeline.errors import QcFailedError
 from pipeline.inference.devices import Devices, ManyDevices, OneDevice
 from pipeline.inference.infer import InferReport, infer_slide
 from pipeline.inference.key import prediction_key, read_stored_key
 from pipeline.inference.predictor import OTHER_RANK, Predictor, RunOn, connection_to, run_on_of
-from pipeline.inference.slide_report import BESIDE_DAMAGE
-from pipeline.inference.stain_check import COLOUR_DISTANCE, NOT_KNOWN
+from pipeline.inference.results.slide_report import BESIDE_DAMAGE, About
+from pipeline.inference.results.stain_check import COLOUR_DISTANCE, NOT_KNOWN
 from pipeline.jobs.key import Key
 from pipeline.jobs.stage import Stage, StageReport
-from pipeline.progress import Advance
 from pipeline.project import Project
 from pipeline.run_record import SlideOutcome
-from pipeline.store.overlays import predictions_path
-from pipeline.store.qc_scores import stored_summary
-from pipeline.store.reader import StoreReader
+from pipeline.settings.config import InferConfig
+from pipeline.store.layers.labels import mask_fingerprint
+from pipeline.store.layers.overlays import predictions_path
+from pipeline.store.layers.qc_scores import stored_summary
+from pipeline.store.reading.reader import StoreReader
+from training.foundation.errors import GemslideError
 from training.foundation.model_files import weights_file
+from training.foundation.progress import Advance
+from training.foundation.words.counts import counted
 
 
 def load_once(package: Path, run_on: RunOn | None = None) -> Predictor:
@@ -105,6 +108,10 @@ class InferStage(Stage):
     source: Path | None = None
     """The slide file, where it is at hand."""
 
+    @property
+    def task(self) -> str:
+        return f"infer {self.package.name}"
+
     def key(self) -> Key:
         return prediction_key(self._reader(), self._devices().predictor, self.config)
 
@@ -128,15 +135,16 @@ class InferStage(Stage):
             self.project,
             self.config,
             devices=devices,
-            package=self.package,
-            source=self.source,
+            about=About(self.package, self.source),
             advance=advance,
         )
+        left_out = f"; {counted(report.damaged_tiles, 'tile')} left out for touching damage"
         outcome = SlideOutcome(
             self.slide_id,
             "skipped" if report.skipped else "done",
-            message=f"{'kept' if report.skipped else 'done'}: {report.num_tiles} tiles, {report.num_hotspots} hotspots"
-            + (f"; {report.damaged_tiles} tiles left out: they touch damage" if report.damaged_tiles else ""),
+            message=f"{'kept' if report.skipped else 'done'}: {counted(report.num_tiles, 'tile')}, "
+            f"{counted(report.num_hotspots, 'hotspot')}"
+            f"{left_out if report.damaged_tiles else ''}",
             output=str(report.result_dir),
             seconds=round(report.seconds.get("predict", 0.0) + report.seconds["write"], 3),
         )
@@ -170,6 +178,11 @@ def check_qc(reader: StoreReader) -> None:
     if summary is None:
         raise QcFailedError(
             f"slide {reader.slide_id}: was never checked, and [infer] require_qc asks for it. Run `gemslide qc` first."
+        )
+    if summary["made_from"].get("mask") not in (None, mask_fingerprint(reader.path)):
+        raise QcFailedError(
+            f"slide {reader.slide_id}: was checked before its tissue mask was replaced, and [infer] require_qc asks "
+            "for a check. Run `gemslide qc` again."
         )
     if summary["verdict"] != "ok":
         raise QcFailedError(

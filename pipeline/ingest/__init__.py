@@ -1,14 +1,5 @@
 """Slide files into stores."""
 
-from training.foundation.lazy import public_names
+import lazy_loader
 
-__all__, __getattr__ = public_names(
-    __name__,
-    {
-        "add_checksums": "add_checksums",
-        "cohort_check": "check_entries",
-        "ingest": "ingest_slide IngestRequest",
-        "source_comparison": "verify_store",
-        "stage": "IngestIfMissing IngestStage",
-    },
-)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,23 +1,37 @@
-"""What would stop a slide, found before the long runs."""
+"""Check for everything that would stop a slide, before the long runs."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 
+from pipeline.annotations import SlideFrame, frame_of_file
 from pipeline.cohort.manifest import Cohort, SlideEntry
 from pipeline.ingest.label_in_image import refuse_label_in_image
 from pipeline.ingest.mpp import resolve_mpp
 from pipeline.slides.registry import open_slide
 
 
-def check_slide(cohort: Cohort, entry: SlideEntry, keep_associated: Collection[str] = ()) -> tuple[int, int]:
-    """Open one slide of a cohort and look at what ingest will ask of it. Returns (width, height) in level-0 pixels.
+@dataclass(frozen=True)
+class CheckedSlide:
+    """A slide that can be ingested, and what its annotations are compared with."""
+
+    size_wh_px0: tuple[int, int]
+    frame: SlideFrame
+    warnings: tuple[str, ...] = ()
+    """Contradictions in its file, as far as that was read."""
+
+
+def check_slide(cohort: Cohort, entry: SlideEntry, keep_associated: Collection[str] = ()) -> CheckedSlide:
+    """Open one slide of a cohort and look at what ingest will ask of it.
 
     Raises:
-        GemslideError: unreadable, no mpp, or a label inside the image (`refuse_label_in_image`).
+        GemslideError: unreadable, no mpp, several slides and none chosen, or a label inside the image
+            (`refuse_label_in_image`).
     """
-    with open_slide(cohort.slide_path(entry)) as slide:
+    with open_slide(cohort.slide_path(entry), entry.series) as slide:
         refuse_label_in_image(slide.info, keep_associated, slide_id=entry.slide_id)
-        resolve_mpp(slide.info, slide_id=entry.slide_id, manifest_mpp=entry.mpp)
+        mpp = resolve_mpp(slide.info, slide_id=entry.slide_id, manifest_mpp=entry.mpp)
         finest = slide.info.levels[0]
-        return finest.width_px, finest.height_px
+        frame = frame_of_file(slide.info, mpp.mpp0)
+        return CheckedSlide((finest.width_px, finest.height_px), frame, tuple(slide.info.warnings))

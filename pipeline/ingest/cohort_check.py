@@ -1,4 +1,4 @@
-"""What would stop each slide of a cohort, found before the long runs: many slides at a time where there are many."""
+"""Check for what would stop each slide of a cohort, before the long runs: many at a time where there are many."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.annotations.files import read_annotations
-from pipeline.annotations.region import check_regions
-from pipeline.annotations.repair import labelled_regions
+from pipeline.annotations.frames import on_slide
+from pipeline.annotations.shapes.region import check_regions
+from pipeline.annotations.shapes.repair import labelled_regions
 from pipeline.cohort.manifest import Cohort, SlideEntry
-from pipeline.errors import GemslideError, UnreadableError
 from pipeline.ingest.check import check_slide
 from pipeline.jobs.pool import Pool
 from pipeline.run_record import SlideOutcome
-from pipeline.store.threads import CORES
+from pipeline.settings.config import TileConfig
+from pipeline.store.reading.threads import CORES
+from training.foundation.errors import GemslideError, UnreadableError
 
 FEW = 200
 """So many slides are checked sooner than a process starts."""
@@ -25,23 +27,27 @@ AT_ONCE = 50
 
 @dataclass(frozen=True)
 class _How:
-    """What every slide is checked with."""
+    """Settings with which every slide is checked."""
 
     manifest: Path
     keep_associated: tuple[str, ...]
+    tile: TileConfig
 
 
-def check_entries(cohort: Cohort, keep_associated: Sequence[str] = ()) -> Iterator[SlideOutcome]:
+def check_entries(
+    cohort: Cohort, keep_associated: Sequence[str] = (), tile: TileConfig | None = None
+) -> Iterator[SlideOutcome]:
     """Open every slide that is not excluded, and what is annotated on it, as `ingest` and `tile` will.
 
     Args:
         keep_associated: as in `[ingest]`.
+        tile: `[tile]`, for where annotations lie.
 
     Yields:
         One outcome per slide, in the manifest's order; what is wrong with one does not stop the others. Of many, that
         holds for slides that crash the process that opens them, too.
     """
-    entries, how = cohort.included, _How(cohort.path, tuple(keep_associated))
+    entries, how = cohort.included, _How(cohort.path, tuple(keep_associated), tile or TileConfig())
     if len(entries) <= FEW:
         yield from (_check(how, entry) for entry in entries)
         return
@@ -76,17 +82,19 @@ def _one_by_one(
 def _check(how: _How, entry: SlideEntry) -> SlideOutcome:
     start = time.perf_counter()
     try:
-        message = _what_it_holds(Cohort(path=how.manifest, entries=(entry,)), entry, how.keep_associated)
+        message = _what_it_holds(Cohort(path=how.manifest, entries=(entry,)), entry, how)
     except GemslideError as error:
         return SlideOutcome.from_error(entry.slide_id, error, time.perf_counter() - start)
     return SlideOutcome(entry.slide_id, "done", message=message, seconds=round(time.perf_counter() - start, 3))
 
 
-def _what_it_holds(cohort: Cohort, entry: SlideEntry, keep_associated: Sequence[str]) -> str:
-    size_wh_px0 = check_slide(cohort, entry, keep_associated)
+def _what_it_holds(cohort: Cohort, entry: SlideEntry, how: _How) -> str:
+    slide = check_slide(cohort, entry, how.keep_associated)
+    can_be = f"can be ingested; but {'; '.join(slide.warnings)}" if slide.warnings else "can be ingested"
     annotations = cohort.annotations_path(entry)
     if annotations is None:
-        return "can be ingested"
-    regions, repairs = labelled_regions(read_annotations(annotations))
-    check_regions(regions, size_wh_px0)
-    return f"can be ingested; annotations: {repairs.summary()}"
+        return can_be
+    frame = slide.frame.as_set(how.tile.qupath_counts_from, allow_other_mpp=how.tile.allow_other_mpp)
+    regions, repairs = labelled_regions(on_slide(read_annotations(annotations), frame))
+    check_regions(regions, slide.size_wh_px0)
+    return f"{can_be}; annotations: {repairs.summary()}"

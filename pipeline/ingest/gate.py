@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from contextlib import ExitStack
+from dataclasses import dataclass
 
 import numpy as np
 import tifffile
@@ -12,27 +12,37 @@ from numpy.typing import NDArray
 from pipeline.box import Box
 from pipeline.codecs.types import DecodeError, Pixels
 from pipeline.errors import CorruptTileError
-from pipeline.ingest.left_out import APERIO, drawn_by_openslide
-from pipeline.slides.openslide.reader import VendorSlide
+from pipeline.ingest.damage.left_out import APERIO, drawn_by_openslide
+from pipeline.slides.common.slide import EncodedLevel, Slide, one_stream
 from pipeline.slides.openslide.reference_decoder import ReferenceDecoder
-from pipeline.slides.slide import EncodedLevel, Slide, one_stream
-from pipeline.store.chunks import decode_chunk
-from pipeline.store.metadata import Gate
+from pipeline.store.format.chunks import decode_chunk
+from pipeline.store.format.metadata import Gate
 
 
 def _own_decoder(slide: Slide) -> str:
-    """What decodes a slide that OpenSlide does not read."""
+    """Name of the decoder of a slide that OpenSlide does not read."""
     if slide.info.format == "dicom":
         return "wsidicom"
     return f"tifffile {tifffile.__version__}" if slide.info.format.startswith("tiff:") else slide.info.format
 
 
+@dataclass(frozen=True)
+class _Comparison:
+    """One tile beside a second decoder's pixels."""
+
+    reference: str
+    """The decoder that was believed."""
+    reason: str | None = None
+    """The tile's difference from it; None where it is equal."""
+    unlike_openslide: int = 0
+    """Largest difference from what OpenSlide shows, where that was not believed."""
+
+
 class PassThroughGate:
-    """Compares tiles with OpenSlide where it sees the same levels and can place them exactly, else with tifffile."""
+    """Compares tiles with OpenSlide where it sees the same levels and can place them exactly, else with the reader."""
 
     def __init__(self, slide: Slide, num_tiles: int) -> None:
         self._slide = slide
-        self._opened = ExitStack()
         self._drawn: dict[int, NDArray[np.bool_]] = {}
         self._num_tiles = num_tiles
         sizes_wh = [(level.width_px, level.height_px) for level in slide.info.levels]
@@ -44,23 +54,11 @@ class PassThroughGate:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._opened.close()
         if self._second:
             self._second.close()
 
-    def decoder_after(self, verdict: Gate) -> Slide:
-        """The reader whose pixels are right for a level that did not pass.
-
-        Where OpenSlide disagrees with the tile's own markers, the file contradicts itself; OpenSlide's reading of it
-        is what people see in every viewer.
-        """
-        path = self._slide.openslide_file
-        if path is None or self._second is None or verdict.tiles == 0 or verdict.against != self._second.name:
-            return self._slide
-        return self._opened.enter_context(VendorSlide(path, every_level=True))
-
     def check(self, level: int, encoded: EncodedLevel, *, without: Collection[tuple[int, int]] = ()) -> Gate:
-        """Compare sampled tiles of a level.
+        """Compare sampled tiles of a level. What OpenSlide shows otherwise is added to the slide's warnings.
 
         Args:
             without: (row, column) of tiles that are not the source's.
@@ -70,18 +68,30 @@ class PassThroughGate:
         """
         sample = [at for at in sample_tiles(encoded, self._num_tiles) if at not in without]
         references: set[str] = set()
+        unlike_openslide = 0
         for row, column in sample:
-            reason, reference = self._difference(level, encoded, row, column)
-            if reason:
-                return Gate(tiles=len(sample), against=reference, equal=False, reason=reason)
-            references.add(reference)
+            compared = self._compare(level, encoded, row, column)
+            unlike_openslide = max(unlike_openslide, compared.unlike_openslide)
+            if compared.reason:
+                return Gate(tiles=len(sample), against=compared.reference, equal=False, reason=compared.reason)
+            references.add(compared.reference)
+        if unlike_openslide:
+            size = self._slide.info.levels[level]
+            self._slide.info.warnings.add(
+                f"OpenSlide, and programs that read with it, show other colours, by up to {unlike_openslide} of 255",
+                (size.width_px, size.height_px),
+            )
         return Gate(tiles=len(sample), against=", ".join(sorted(references)), equal=True)
 
-    def _difference(self, level: int, encoded: EncodedLevel, row: int, column: int) -> tuple[str | None, str]:
-        """How the tile differs, None if it does not; and who was asked."""
+    def _compare(self, level: int, encoded: EncodedLevel, row: int, column: int) -> _Comparison:
+        """A tile against OpenSlide; where that cannot be asked, or shows something else, against the file's own reader.
+
+        OpenSlide follows the file's tags where they contradict a tile's markers: its image proves a tile right, and
+        never proves it wrong.
+        """
         stream = one_stream(encoded, row, column)
         if stream is None:
-            return None, self.against
+            return _Comparison(self.against)
         try:
             # First: OpenSlide crashes on some damaged frames of DICOM that this decoder refuses.
             decoded = decode_chunk(encoded.codec, stream, encoded.tile_px)
@@ -90,21 +100,18 @@ class PassThroughGate:
                 f"the tile in row {row}, column {column} of level {level} cannot be decoded ({error}). "
                 "The file is damaged; copy or scan it again."
             ) from error
-        expected, reference = self._expected(level, encoded, row, column)
-        found = decoded[: expected.shape[0], : expected.shape[1]]
-        if np.array_equal(found, expected):
-            return None, reference
-        worst = int(np.abs(found.astype(int) - expected).max())
-        return f"tile in row {row}, column {column} differs from {reference} by up to {worst}", reference
-
-    def _expected(self, level: int, encoded: EncodedLevel, row: int, column: int) -> tuple[Pixels, str]:
-        t = encoded.tile_px
         size = self._slide.info.levels[level]
-        box = Box(column * t, row * t, t, t).within(size.width_px, size.height_px)
-        pixels = self._second.read(level, box) if self._second and not self._is_drawn(level, row, column) else None
-        if pixels is None or self._second is None:
-            return self._slide.read_region(level, box), _own_decoder(self._slide)
-        return pixels, self._second.name
+        box = Box(column * encoded.tile_px, row * encoded.tile_px, encoded.tile_px, encoded.tile_px)
+        box = box.within(size.width_px, size.height_px)
+        found = decoded[: box.height_px, : box.width_px]
+        shown = self._second.read(level, box) if self._second and not self._is_drawn(level, row, column) else None
+        unlike_openslide = 0 if shown is None else _largest_difference(found, shown)
+        if self._second and shown is not None and not unlike_openslide:
+            return _Comparison(self._second.name)
+        reference = _own_decoder(self._slide)
+        worst = _largest_difference(found, self._slide.read_region(level, box))
+        reason = f"tile in row {row}, column {column} differs from {reference} by up to {worst}" if worst else None
+        return _Comparison(reference, reason, unlike_openslide)
 
     def _is_drawn(self, level: int, row: int, column: int) -> bool:
         """Whether OpenSlide shows something else than the tile's own bytes (`left_out.py`)."""
@@ -113,6 +120,10 @@ class PassThroughGate:
         if level not in self._drawn:
             self._drawn[level] = drawn_by_openslide(self._slide, level)
         return bool(self._drawn[level][row, column])
+
+
+def _largest_difference(found: Pixels, expected: Pixels) -> int:
+    return 0 if np.array_equal(found, expected) else int(np.abs(found.astype(int) - expected).max())
 
 
 def sample_tiles(encoded: EncodedLevel, num_tiles: int) -> Iterator[tuple[int, int]]:

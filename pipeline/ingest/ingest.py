@@ -10,29 +10,32 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
-from pipeline.config import IngestConfig
-from pipeline.errors import ChangedSourceError, CorruptTileError, GemslideError, LockedError, UnreadableError
+from pipeline.errors import ChangedSourceError, CorruptTileError
 from pipeline.files import new_folder, sha256_of_files
-from pipeline.ingest.damage import HOW_TO_MASK, Damage, refuse_mostly_damaged
-from pipeline.ingest.damage_scan import scan_for_damage
+from pipeline.ingest.damage.found import HOW_TO_MASK, Damage, refuse_mostly_damaged
+from pipeline.ingest.damage.scan import scan_for_damage
 from pipeline.ingest.gate import PassThroughGate
 from pipeline.ingest.label_in_image import refuse_label_in_image
-from pipeline.ingest.missing_mask import make_missing_mask
 from pipeline.ingest.mpp import Mpp, resolve_mpp
 from pipeline.ingest.routes import plan_levels
 from pipeline.ingest.store_writer import StoreWriter
+from pipeline.ingest.tissue.missing import make_missing_mask
 from pipeline.jobs.key import Key, differences
-from pipeline.progress import Advance, no_bar
 from pipeline.project import Project, check_slide_id
 from pipeline.run_record import versions
+from pipeline.settings.config import IngestConfig
+from pipeline.slides.common.slide import Slide
 from pipeline.slides.registry import open_slide
-from pipeline.slides.slide import Slide
-from pipeline.store.layout import CONTRACT_VERSION, IMAGE
-from pipeline.store.metadata import Level, SlideAttributes, Source
-from pipeline.store.reader import StoreReader
+from pipeline.store.format.layout import CONTRACT_VERSION, IMAGE
+from pipeline.store.format.metadata import Level, SlideAttributes, Source
+from pipeline.store.layers.tissue_origin import settings_of_mask
+from pipeline.store.reading.reader import StoreReader
+from training.foundation.errors import GemslideError, LockedError, UnreadableError
+from training.foundation.progress import Advance, no_bar
 
 
 @dataclass(frozen=True)
@@ -44,12 +47,12 @@ class IngestRequest:
     mpp_manifest: float | None = None
     mpp_option: float | None = None
     series: str | None = None
-    """Which of several slides in a folder."""
+    """One of several slides in a file or folder."""
 
 
 @dataclass(frozen=True)
 class IngestReport:
-    """What became of it."""
+    """Outcome of an ingest."""
 
     slide_id: str
     store: Path
@@ -60,8 +63,12 @@ class IngestReport:
     seconds: float
     mask_made: bool = False
     """Of a store that was kept: whether its missing tissue mask was made again."""
+    other_mask: bool = False
+    """Of a store that was kept: whether its mask was made in another way than `[ingest.tissue]` says."""
     damaged: tuple[int, int] | None = None
     """Tiles of level 0 that are damaged and masked, and of how many; None: nobody looked."""
+    warnings: tuple[str, ...] = ()
+    """Clauses to know before relying on the store; they go on after "slide S-1: "."""
 
 
 def ingest_slide(
@@ -111,11 +118,14 @@ def ingest_slide(
     seconds = round(time.perf_counter() - start, 3)
     levels = tuple(plan.about for plan in plans)
     damaged = (len(damage[0].tiles), damage[0].num_tiles) if damage else None
-    return IngestReport(slide_id, store, digest.result(), False, tissue.fraction, levels, seconds, damaged=damaged)
+    return IngestReport(
+        slide_id, store, digest.result(), False, tissue.fraction, levels, seconds, damaged=damaged,
+        warnings=tuple(writer.warnings),
+    )  # fmt: skip
 
 
 def _damage_of(slide: Slide, slide_id: str, config: IngestConfig, advance: Advance) -> Damage | None:
-    """What is damaged in a slide; None where that is no question, since any damage that is met ends the ingest."""
+    """Scan a slide for damage; None where that is not needed, since any damage that is met ends the ingest."""
     if config.damaged == "refuse":
         return None
     damage = scan_for_damage(slide, config, advance)
@@ -155,17 +165,19 @@ class _Hash:
 
 def _source(slide: Slide, sha256: str) -> Source:
     length = sum(path.stat().st_size for path in slide.files)
-    return Source(sha256=sha256, bytes=length, format=slide.info.format, files=len(slide.files))
+    return Source(
+        sha256=sha256, bytes=length, format=slide.info.format, files=len(slide.files), series=slide.info.series
+    )
 
 
 def _identity(slide: Slide) -> list[tuple[int, int, int]]:
-    """What changes when a file is written to: length and times of each."""
+    """Length and times of each file, which change when it is written to."""
     stats = [path.stat() for path in slide.files]
     return [(stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns) for stat in stats]
 
 
 def _resume_key(request: IngestRequest, identity: list[tuple[int, int, int]], mpp: Mpp, config: IngestConfig) -> str:
-    """What the bytes of a store depend on: shards of a run that was killed count only under the same key."""
+    """Key of all that a store's bytes depend on: shards of a run that was killed count only under the same key."""
     settings = {"mpp0": mpp.mpp0, "ingest": config.model_dump(mode="json")}
     return json.dumps([CONTRACT_VERSION, request.slide_id, request.series, identity, settings, versions()])
 
@@ -189,8 +201,9 @@ def _finished(store: Path, source: Source, mpp: Mpp, config: IngestConfig, start
     """Skip a store made from the same bytes with the same settings, but for a missing mask; refuse anything else."""
     reader = StoreReader(store)
     attributes = reader.attributes
-    changed = differences(_made_from(attributes), _key(source.sha256, mpp, config))
+    changed = differences(_made_from(attributes), _key(source.sha256, source.series, mpp, config))
     _check_same_bytes(reader, source.sha256)
+    _check_same_series(reader, source.series)
     if changed:
         raise ChangedSourceError(
             f"slide {reader.slide_id}: the store {store} was made with other settings ({', '.join(changed)}). "
@@ -198,11 +211,14 @@ def _finished(store: Path, source: Source, mpp: Mpp, config: IngestConfig, start
         )
     _check_complete(store, attributes)
     mask = make_missing_mask(reader, config.tissue)
+    masked_with = settings_of_mask(reader)
     fraction = float(attributes.ingest.get("tissue_fraction", 0.0))
     seconds = round(time.perf_counter() - start, 3)
     return IngestReport(
         reader.slide_id, store, source.sha256, True, fraction, attributes.levels, seconds, mask_made=mask is not None,
         damaged=_stored_damage(attributes),
+        other_mask=masked_with != config.tissue.model_dump(mode="json"),
+        warnings=attributes.warnings,
     )  # fmt: skip
 
 
@@ -219,7 +235,9 @@ def check_same_source(request: IngestRequest, store: Path) -> str:
     """
     with open_slide(request.path, request.series) as slide:
         sha256 = sha256_of_files(slide.files)
-    _check_same_bytes(StoreReader(store), sha256)
+        reader = StoreReader(store)
+        _check_same_bytes(reader, sha256)
+        _check_same_series(reader, slide.info.series)
     return sha256
 
 
@@ -232,22 +250,31 @@ def _check_same_bytes(reader: StoreReader, sha256: str) -> None:
         )
 
 
+def _check_same_series(reader: StoreReader, series: str | None) -> None:
+    stored = reader.attributes.source.series
+    if stored != series:
+        raise ChangedSourceError(
+            f"slide {reader.slide_id}: the store {reader.path} holds series {stored or '0'} of its file, and series "
+            f"{series or '0'} was asked for. Give each series of a file a `slide_id` of its own."
+        )
+
+
 def ingest_key(request: IngestRequest, config: IngestConfig) -> Key:
-    """What the store of a slide depends on. Reads the whole file.
+    """Key of all that a slide's store depends on. Reads the whole file.
 
     Raises:
-        GemslideError: the slide cannot be opened, or nobody says how large its pixels are.
+        GemslideError: the slide cannot be opened, or the size of its pixels is stated nowhere.
     """
     slide_id = check_slide_id(request.slide_id, where=request.path.name)
     with open_slide(request.path, request.series) as slide:
         mpp = resolve_mpp(
             slide.info, slide_id=slide_id, manifest_mpp=request.mpp_manifest, option_mpp=request.mpp_option
         )
-        return _key(sha256_of_files(slide.files), mpp, config)
+        return _key(sha256_of_files(slide.files), slide.info.series, mpp, config)
 
 
 def stored_key(store: Path) -> Key | None:
-    """What a store says it was made from; None where there is none, or one that is damaged or incomplete."""
+    """Key that a store says it was made from; None where there is no store, or one that is damaged or incomplete."""
     try:
         reader = StoreReader(store)
         _check_complete(store, reader.attributes)
@@ -256,13 +283,20 @@ def stored_key(store: Path) -> Key | None:
     return _made_from(reader.attributes)
 
 
-def _key(source_sha256: str, mpp: Mpp, config: IngestConfig) -> Key:
-    return {"source_sha256": source_sha256, "mpp0": mpp.mpp0, "ingest": config.model_dump(mode="json")}
+def _key(source_sha256: str, series: str | None, mpp: Mpp, config: IngestConfig) -> Key:
+    settings = _settings_of_pixels(config)
+    return {"source_sha256": source_sha256, "series": series, "mpp0": mpp.mpp0, "ingest": settings}
+
+
+def _settings_of_pixels(config: IngestConfig) -> dict[str, Any]:
+    """All settings but those of the tissue mask, which can be made again by itself (`gemslide tissue`)."""
+    return config.model_dump(mode="json", exclude={"tissue"})
 
 
 def _made_from(attributes: SlideAttributes) -> Key:
     """Settings that a store does not know yet had their default when it was made."""
     settings = attributes.ingest.get("settings")
     with suppress(ValidationError):  # of another version: not these settings, whatever they are
-        settings = IngestConfig.model_validate(settings).model_dump(mode="json")
-    return {"source_sha256": attributes.source.sha256, "mpp0": attributes.mpp0, "ingest": settings}
+        settings = _settings_of_pixels(IngestConfig.model_validate(settings))
+    source = attributes.source
+    return {"source_sha256": source.sha256, "series": source.series, "mpp0": attributes.mpp0, "ingest": settings}

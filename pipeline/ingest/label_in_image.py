@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from pipeline.errors import UnreadableError
-from pipeline.slides.slide import SlideInfo
+from pipeline.slides.common.slide import SlideInfo
+from training.foundation.errors import UnreadableError
 
 
 def refuse_label_in_image(info: SlideInfo, keep_associated: Collection[str], *, slide_id: str) -> None:

@@ -1,11 +1,11 @@
-"""How large a pixel is: from the file, else the manifest, else the command line; an explicit value wins."""
+"""Size of a pixel: from the file, else the manifest, else the command line; an explicit value wins."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from pipeline.errors import MissingMppError
-from pipeline.slides.slide import SlideInfo
+from pipeline.slides.common.slide import SlideInfo
 from pipeline.units import MAX_ANISOTROPY, MAX_MPP, MIN_MPP, is_plausible_mpp
 
 

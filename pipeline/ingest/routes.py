@@ -1,21 +1,21 @@
-"""What will become of each level, decided before anything is written."""
+"""Plan of each level, decided before anything is written."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pipeline.config import IngestConfig
-from pipeline.ingest.damage import Damage
-from pipeline.ingest.edges import EdgeCheck
+from pipeline.ingest.damage.edges import EdgeCheck
+from pipeline.ingest.damage.found import Damage
+from pipeline.ingest.damage.left_out import APERIO
+from pipeline.ingest.damage.masked import MaskedSlide
+from pipeline.ingest.damage.repaired import Position, RepairedSlide
 from pipeline.ingest.gate import PassThroughGate
-from pipeline.ingest.left_out import APERIO
-from pipeline.ingest.masked import MaskedSlide
-from pipeline.ingest.repaired import Position, RepairedSlide
-from pipeline.slides.pyramid import LevelSize, level_size
-from pipeline.slides.slide import EncodedLevel, NotCopied, Slide
-from pipeline.store.layout import MAX_CHUNK_PX, MAX_SHARD_CHUNKS, ArraySpec, Codec
-from pipeline.store.metadata import Gate, Level
+from pipeline.settings.config import IngestConfig
+from pipeline.slides.common.pyramid import LevelSize, level_size
+from pipeline.slides.common.slide import EncodedLevel, NotCopied, Slide
+from pipeline.store.format.layout import MAX_CHUNK_PX, MAX_SHARD_CHUNKS, ArraySpec, Codec
+from pipeline.store.format.metadata import Gate, Level
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def plan_levels(
         CorruptTileError: a sampled tile that no decoder can read.
     """
     repaired_slide = RepairedSlide(_without(slide, damage), {})
-    plans = [_of_source(repaired_slide, level, gate, config, damage) for level in range(len(slide.info.levels))]
+    plans = [_source_route(repaired_slide, level, gate, config, damage) for level in range(len(slide.info.levels))]
     return plans + list(_built(plans[-1].spec, len(plans), slide.info.levels[0], config))
 
 
@@ -55,7 +55,7 @@ def _without(slide: Slide, damage: Damage | None) -> Slide:
     return MaskedSlide(slide, damage) if damage and any(level.tiles for level in damage) else slide
 
 
-def _of_source(
+def _source_route(
     slide: RepairedSlide, level: int, gate: PassThroughGate, config: IngestConfig, damage: Damage | None
 ) -> LevelPlan:
     """The plan of a level; what was repaired in it is kept for the levels after it."""
@@ -65,8 +65,7 @@ def _of_source(
     if encoded is None:
         spec = _spec(size, _decode_chunk_px(size, config), _codec(config), config.decode_shard_px, config)
         about = _level(level, size.downsample, "decode", spec, config, gate=verdict)
-        decoder = RepairedSlide(_without(gate.decoder_after(verdict), damage), slide.levels)
-        return LevelPlan(about.model_copy(update={"rebuilt": repaired_at}), spec, decoder=decoder)
+        return LevelPlan(about.model_copy(update={"rebuilt": repaired_at}), spec, decoder=slide)
     is_last = level == len(slide.info.levels) - 1  # others may be built from it
     spec = _spec(size, encoded.tile_px, encoded.codec, config.decode_shard_px if is_last else config.shard_px, config)
     about = Level(

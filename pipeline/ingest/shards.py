@@ -21,14 +21,14 @@ from pipeline.codecs.images import encode_jpeg
 from pipeline.codecs.types import Pixels, Stream
 from pipeline.files import fsync_dir
 from pipeline.ingest.routes import LevelPlan
-from pipeline.progress import Advance
-from pipeline.slides.slide import EncodedLevel, Slide, paste
-from pipeline.store.array_reader import ArrayReader
-from pipeline.store.chunks import decode_chunk, encode_zstd
-from pipeline.store.layout import FILL_VALUE
-from pipeline.store.metadata import write_json
-from pipeline.store.shard import FileChecksum, sum_file, write_shard
-from pipeline.store.threads import CORES, parallel_for
+from pipeline.slides.common.slide import EncodedLevel, Slide, paste
+from pipeline.store.format.chunks import decode_chunk, encode_zstd
+from pipeline.store.format.layout import FILL_VALUE
+from pipeline.store.format.metadata import write_json
+from pipeline.store.format.shard import FileChecksum, sum_file, write_shard
+from pipeline.store.reading.array_reader import ArrayReader
+from pipeline.store.reading.threads import CORES, parallel_for
+from training.foundation.progress import Advance
 
 COPIERS = 2 * CORES
 """Copying waits for the disk about half of the time."""
@@ -47,7 +47,7 @@ class Shard:
 
     @property
     def box(self) -> Box:
-        """What it covers of the level, in the level's pixels."""
+        """Area of the level that it covers, in the level's pixels."""
         spec = self.plan.spec
         side_px = spec.shard_chunks * spec.chunk_px
         return Box(self.column * side_px, self.row * side_px, side_px, side_px).within(spec.width_px, spec.height_px)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -10,17 +9,17 @@ import numpy as np
 from pipeline.box import Box
 from pipeline.errors import ChangedSourceError, DamagedStoreError
 from pipeline.files import sha256_of_files
-from pipeline.ingest.damage import LevelDamage, damage_in_store
-from pipeline.ingest.masked import MaskedSlide
+from pipeline.ingest.damage.found import LevelDamage, damage_in_store
+from pipeline.ingest.damage.masked import MaskedSlide
 from pipeline.ingest.shards import halve
-from pipeline.slides.openslide.reader import VendorSlide
+from pipeline.slides.common.slide import Slide
 from pipeline.slides.registry import open_slide
-from pipeline.slides.slide import Slide
-from pipeline.store.integrity import WITH_CHUNK_CHECKSUMS, WITH_LIST, find_damage, find_overlay_damage, sampled
-from pipeline.store.labels import MASK_AGAIN, has_tissue
-from pipeline.store.metadata import Level
-from pipeline.store.reader import StoreReader
-from pipeline.store.threads import CORES
+from pipeline.store.format.metadata import Level
+from pipeline.store.integrity import find_damage, find_overlay_damage, sampled
+from pipeline.store.layers.labels import MASK_AGAIN, has_tissue
+from pipeline.store.reading.reader import StoreReader
+from pipeline.store.reading.threads import CORES
+from training.foundation.words.counts import counted
 
 MAX_SHOWN = 5
 REPLACE_OVERLAY = (
@@ -58,11 +57,8 @@ def verify_store(
     found = find_overlay_damage(store)
     if found:
         raise DamagedStoreError(f"{store}: {_first(found)}. {REPLACE_OVERLAY}")
-    version = StoreReader(store).attributes.contract_version
-    is_every = every_chunk or version < WITH_LIST
-    decoded = "every chunk decoded" if is_every else f"{sample_chunks} chunks per level decoded"
-    checked = decoded if version < WITH_LIST else f"all files as written, {decoded}"
-    return checked + (", pixels equal the source's" if source else "") + _without_checksums(version)
+    decoded = "every chunk decoded" if every_chunk else f"{counted(sample_chunks, 'chunk')} per level decoded"
+    return f"all files as written, {decoded}" + (", pixels equal the source's" if source else "")
 
 
 def _first(found: list[str]) -> str:
@@ -70,18 +66,10 @@ def _first(found: list[str]) -> str:
     return "; ".join(found[:MAX_SHOWN]) + more
 
 
-def _without_checksums(version: int) -> str:
-    """A remark on a store of an earlier version of the contract."""
-    if version >= WITH_CHUNK_CHECKSUMS:
-        return ""
-    lacking = "its chunks have no" if version >= WITH_LIST else "neither its files nor its chunks have"
-    return f"; {lacking} checksums (contract version {version}): add them with `gemslide verify --add-checksums`"
-
-
 def _differences(reader: StoreReader, source: Path, series: str | None, sample_chunks: int) -> list[str]:
     attributes = reader.attributes
-    with ExitStack() as opened:
-        slide = opened.enter_context(open_slide(source, series))
+    stored = attributes.source.series or "#"
+    with open_slide(source, series or (None if stored.startswith("#") else stored)) as slide:
         sha256 = sha256_of_files(slide.files)
         if sha256 != reader.source_sha256:
             raise ChangedSourceError(
@@ -93,16 +81,8 @@ def _differences(reader: StoreReader, source: Path, series: str | None, sample_c
             if about.route == "built":
                 found += _built_wrongly(reader, level, about, sample_chunks)
             elif about.quality is None:
-                path = slide.openslide_file if _openslide_decides(about) else None
-                decoder = opened.enter_context(VendorSlide(path, every_level=True)) if path else slide
-                found += _unlike_source(reader, level, MaskedSlide(decoder, damage), damage[level], sample_chunks)
+                found += _unlike_source(reader, level, MaskedSlide(slide, damage), damage[level], sample_chunks)
         return found
-
-
-def _openslide_decides(about: Level) -> bool:
-    """Whether ingest took OpenSlide's reading of a level whose file contradicts itself."""
-    gate = about.gate
-    return gate is not None and not gate.equal and gate.tiles > 0 and gate.against.startswith("openslide")
 
 
 def _unlike_source(reader: StoreReader, level: int, slide: Slide, damage: LevelDamage, sample_chunks: int) -> list[str]:

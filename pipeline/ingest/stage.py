@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from pipeline.config import IngestConfig
 from pipeline.ingest.ingest import IngestReport, IngestRequest, check_same_source, ingest_key, ingest_slide, stored_key
 from pipeline.jobs.key import Key
 from pipeline.jobs.stage import Stage, StageReport
-from pipeline.progress import Advance
 from pipeline.project import Project
 from pipeline.run_record import SlideOutcome
-from pipeline.store.layout import TISSUE
+from pipeline.settings.config import IngestConfig
+from pipeline.store.format.layout import TISSUE
+from training.foundation.progress import Advance
+from training.foundation.words.counts import counted
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,8 @@ class IngestStage(Stage):
 class IngestIfMissing(IngestStage):
     """For who needs a slide's store and does not mind with which settings it was ingested."""
 
+    replaces: ClassVar[bool] = False
+
     def run(self, advance: Advance) -> StageReport:
         store = self.project.store_path(self.slide_id)
         if not store.exists():
@@ -65,21 +68,28 @@ class IngestIfMissing(IngestStage):
         return StageReport(outcome, ({"id": self.slide_id, "sha256": sha256},), (store,))
 
 
+OTHER_MASK = " (not by the settings of [ingest.tissue]: `gemslide tissue` makes the mask again)"
+
+
 def _report(report: IngestReport) -> StageReport:
     routes = ", ".join(f"{level.path} {level.route}" for level in report.levels)
     what = "done" if not report.skipped else "kept, the missing tissue mask was made" if report.mask_made else "kept"
     outcome = SlideOutcome(
         report.slide_id,
         "skipped" if report.skipped and not report.mask_made else "done",
-        message=f"{what}: levels {routes}; tissue {report.tissue_fraction:.1%}",
+        message=f"{what}: levels {routes}; tissue {report.tissue_fraction:.1%}"
+        + (OTHER_MASK if report.other_mask else ""),
         output=str(report.store),
         seconds=report.seconds,
     )
     tiles, of = report.damaged or (0, 0)
+    of_all = f"of {counted(of, 'tile')}"
+    warnings = [f"{counted(tiles, f'{of_all} is', f'{of_all} are')} damaged, and masked"] if tiles else []
+    warnings += report.warnings
     return StageReport(
         outcome,
         ({"id": report.slide_id, "sha256": report.sha256},),
         (report.store,),
         facts={"damaged_tiles": tiles} if report.damaged else {},
-        warning=f"{tiles} of {of} tiles are damaged, and masked" if tiles else None,
+        warning="; ".join(warnings) or None,
     )

@@ -12,23 +12,21 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.annotations import nanometre_frame
 from pipeline.codecs.types import Pixels, Stream
-from pipeline.config import IngestConfig
-from pipeline.ingest.damage import Damage, summary_of
+from pipeline.ingest.damage.found import Damage, summary_of
 from pipeline.ingest.icc import strip_icc_text
 from pipeline.ingest.mpp import Mpp
 from pipeline.ingest.routes import LevelPlan
 from pipeline.ingest.shards import COPIERS, LevelsWriter, encoded_chunk
-from pipeline.ingest.tissue import Tissue, overview_downsample, tissue_of_slide
-from pipeline.progress import Advance, no_bar
+from pipeline.ingest.tissue.detection import Tissue, overview_downsample, tissue_of_slide
 from pipeline.run_record import versions
-from pipeline.slides.slide import Slide
-from pipeline.store.array_reader import ArrayReader
-from pipeline.store.checksums import write_checksums
-from pipeline.store.damaged import write_damaged
-from pipeline.store.labels import write_tissue
-from pipeline.store.layout import IMAGE, ArraySpec
-from pipeline.store.metadata import (
+from pipeline.settings.config import IngestConfig
+from pipeline.slides.common.slide import Slide, SlideInfo
+from pipeline.store.format.checksums import write_checksums
+from pipeline.store.format.layout import IMAGE, ArraySpec
+from pipeline.store.format.metadata import (
+    Nanometres,
     SlideAttributes,
     Source,
     image_attributes,
@@ -36,11 +34,20 @@ from pipeline.store.metadata import (
     write_group,
     write_json,
 )
-from pipeline.store.shard import write_shard
+from pipeline.store.format.shard import write_shard
+from pipeline.store.layers.damaged import write_damaged
+from pipeline.store.layers.labels import write_tissue
+from pipeline.store.reading.array_reader import ArrayReader
 from pipeline.units import plausible_power
+from training.foundation.progress import Advance, no_bar
 
 ASSOCIATED_CHUNK_PX = 4096
 """Labels and macros are smaller, and so one chunk."""
+
+
+def _nanometres(info: SlideInfo) -> Nanometres | None:
+    frame = nanometre_frame(info)
+    return Nanometres(origin_xy0=frame.origin_xy0, nm_per_px0_xy=frame.nm_per_px0_xy) if frame else None
 
 
 class StoreWriter:
@@ -59,6 +66,8 @@ class StoreWriter:
         self.folder, self.slide, self.plans, self.config, self.mpp = folder, slide, plans, config, mpp
         self._advance, self._damage = advance, damage
         self._damaged = _mask_of(damage, plans[0].spec) if damage and damage[0].tiles else None
+        self.warnings: list[str] = []
+        """What to know before relying on the store; known when all pixels are written."""
 
     def write(self, slide_id: str, source: Callable[[], Source]) -> Tissue:
         """Write everything; the root group comes last, because it says that the store is complete.
@@ -76,6 +85,7 @@ class StoreWriter:
         sums = levels.all_sums()
         shards = [sum(name.startswith(f"{plan.about.path}/") for name in sums) for plan in self.plans]
         self._write_groups(associated)
+        self.warnings = [*self.slide.info.warnings, *([tissue.warning] if tissue.warning else [])]
         checksum = write_checksums(self.folder, {f"{IMAGE}/{name}": found for name, found in sums.items()})
         attributes = self._attributes(
             slide_id, source(), tissue, tuple(name for name, _ in associated),
@@ -152,6 +162,7 @@ class StoreWriter:
             objective_power=plausible_power(info.objective_power),
             scanner_model=info.scanner_model,
             bounds_px0=info.bounds_px0,
+            nanometres=_nanometres(info),
             mpp_source=self.mpp.source,
             ingest={
                 "versions": versions(),
@@ -160,6 +171,7 @@ class StoreWriter:
                 "background_lab": [round(v, 2) for v in tissue.background_lab],
                 "utc": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
                 **({"damaged": summary_of(self._damage)} if self._damage else {}),
+                **({"warnings": self.warnings} if self.warnings else {}),
                 **found,
             },
         )

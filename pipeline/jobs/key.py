@@ -1,7 +1,7 @@
-"""When work is finished: its output says what it was made from, and that is what would be asked for now.
+"""Rule for finished work: its output states the key it was made from, and that equals the key asked for now.
 
 The one rule for every stage. A key holds all that an output depends on, as JSON: the source's bytes, settings, models,
-methods. What only decides how an output is shown stands in none.
+methods. No key holds settings that only decide how an output is shown.
 """
 
 from __future__ import annotations

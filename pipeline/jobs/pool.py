@@ -28,7 +28,7 @@ class WorkerCrashedError(Exception):
         self.exit_code = exit_code
 
     def __str__(self) -> str:
-        return "crashed or was ended" + ("" if self.exit_code is None else f" (exit code {self.exit_code})")
+        return "crashed or was stopped" + ("" if self.exit_code is None else f" (exit code {self.exit_code})")
 
 
 class Pool(Generic[Task, Result]):
@@ -173,7 +173,7 @@ def _serve(connection: Connection, work: Callable[[Any], Any]) -> None:
 
 
 def _outcome(work: Callable[[Any], Any], task: Any) -> tuple[Any, Exception | None]:
-    """What the work gave or raised. A bug of ours goes to the parent as well, with the traceback as its note."""
+    """Result or error of the work. A bug of ours goes to the parent as well, with the traceback as its note."""
     try:
         return work(task), None
     except GemslideError as error:

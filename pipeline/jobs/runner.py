@@ -9,12 +9,12 @@ import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
-from pipeline.errors import ProcessFailedError, UnreadableError
+from pipeline.errors import ProcessFailedError
 from pipeline.jobs.pool import Pool, WorkerCrashedError
 from pipeline.jobs.stage import Stage, StageReport
-from pipeline.progress import Advance, bar, no_bar
 from pipeline.run_record import SlideOutcome
-from training.foundation.errors import GemslideError
+from training.foundation.errors import GemslideError, UnreadableError
+from training.foundation.progress import Advance, bar, no_bar
 
 Done = Callable[[StageReport], None]
 
@@ -77,7 +77,7 @@ def _run_here(stage: Stage) -> StageReport:
 
 
 def _run_in_this_process(stage: Stage, advance: Advance) -> StageReport:
-    """Where memory runs out, the slide ends, and what it took is free for the next."""
+    """Run a stage. Where memory runs out, its slide fails, and the memory that it took is free for the next."""
     try:
         return _run(stage, advance)
     except MemoryError as error:

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pipeline.jobs.key import Key, is_finished
-from pipeline.progress import Advance
 from pipeline.run_record import SlideOutcome
+from training.foundation.progress import Advance
 
 
 @dataclass(frozen=True)
 class StageReport:
-    """How one slide's stage ended, and what a run record says of it."""
+    """Outcome of one slide's stage, and its part of a run record."""
 
     outcome: SlideOutcome
     inputs: tuple[dict[str, str], ...] = ()
@@ -27,9 +27,9 @@ class StageReport:
     seconds: dict[str, float] = field(default_factory=dict)
     """By phase, where there are several."""
     facts: dict[str, Any] = field(default_factory=dict)
-    """What else the run record says of the slide: under each key, by slide."""
+    """Further facts on the slide for the run record: under each key, by slide."""
     warning: str | None = None
-    """What a person should know before relying on the outputs; a clause that goes on after "slide S-1: "."""
+    """Clause that a person should know before relying on the outputs; it goes on after "slide S-1: "."""
 
 
 class Stage(ABC):
@@ -38,6 +38,13 @@ class Stage(ABC):
     name: ClassVar[str]
     """As the verb is called."""
     slide_id: str
+    replaces: ClassVar[bool] = True
+    """Whether finished outputs that were made from another key are replaced."""
+
+    @property
+    def task(self) -> str:
+        """As a study's tasks are called."""
+        return self.name
 
     @abstractmethod
     def key(self) -> Key:
@@ -63,13 +70,13 @@ class Stage(ABC):
 
     @abstractmethod
     def outputs(self) -> tuple[Path, ...]:
-        """Where the outputs are, or will be."""
+        """Paths at which the outputs are, or will be."""
 
     def out_of_memory(self, why: str) -> str:
-        """What to tell people when this process had too little memory for the slide.
+        """Message for people when this process had too little memory for the slide.
 
         Args:
-            why: what was said when it ran out; may be empty.
+            why: message of the error when memory ran out; may be empty.
         """
         return (
             f"slide {self.slide_id}: memory ran out{f' ({why:.200})' if why else ''}. What was finished is kept. Free "
@@ -77,12 +84,12 @@ class Stage(ABC):
         )
 
     def crashed(self, how: str) -> str:
-        """What to tell people when the process that was at this slide is gone.
+        """Message for people when the process working on this slide is gone.
 
         Args:
-            how: "crashed or was ended (exit code -11)".
+            how: "crashed or was stopped (exit code -11)".
         """
         return (
-            f"slide {self.slide_id}: the process that was at it {how}. "
+            f"slide {self.slide_id}: the process working on it {how}. "
             "If memory ran out, use fewer --workers; else the slide is damaged: try it alone."
         )

@@ -1,4 +1,4 @@
-"""What every process does that reads slides for another."""
+"""Behaviour of every process that reads slides for another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often somebody may try to sign in: counted by name and by address, for all processes of the web app together."""
+"""Limits on attempts to sign in, counted by name and by address, for all processes of the web app together."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from sqlalchemy import Connection, case, delete, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from pipeline.study.database import Database
-from pipeline.study.tables import attempt
+from pipeline.ledger.database import Database
+from pipeline.ledger.tables import attempt
 
 WINDOW_S = 15 * 60.0
 """After this long since its first attempt, a subject begins anew."""

@@ -20,15 +20,15 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, insert, select, update
 
 from pipeline.errors import BadManifestError
-from pipeline.study.tables import audit, study
+from pipeline.ledger.tables import audit, study
 
 FIRST = "0" * 64
-"""What the first entry has for the hash before it."""
+"""Value of the hash before the first entry."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """What is to be logged: who did what to which row, and why."""
+    """A change to log: who did what to which row, and why."""
 
     actor: str
     action: str
@@ -41,9 +41,12 @@ class Change:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
 def canonical(value: object) -> str:
     """JSON with one spelling: keys in order, no blanks."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return _ENCODER.encode(value)
 
 
 def digest(value: object) -> str:

@@ -17,17 +17,19 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError
 
-from pipeline.errors import BadRecipeError, DamagedStoreError, LockedError, UnreadableError
-from pipeline.study.file_system import check_local
-from pipeline.study.postgres import connect_args, set_up
+from pipeline.errors import DamagedStoreError
+from pipeline.ledger.errors import BUSY_S, LedgerFullError, LedgerReadOnlyError, explain_sqlite, trouble_of
+from pipeline.ledger.errors import LedgerUnavailableError as LedgerUnavailableError
+from pipeline.ledger.file_system import check_local
+from pipeline.ledger.postgres import connect_args, set_up
+from training.foundation.errors import BadRecipeError, GemslideError, LockedError, UnreadableError
 
 MIGRATIONS = Path(__file__).with_name("migrations")
-BUSY_S = 60.0
-"""How long one writer of a SQLite ledger waits for the others."""
 _MIGRATING = 7_331_017
 """Of PostgreSQL's advisory lock while tables are made or changed."""
 _DAMAGED = ("not a database", "malformed")
 """SQLite's words for a file that is none of its own, or not any more."""
+_FULL, _READ_ONLY, _IN_EACH_OTHERS_WAY = "53100", "25006", ("40001", "40P01", "55P03")
 _FORBIDDEN = "42501"
 """SQLSTATE of what a role may not do."""
 _AWAY = frozenset({"57P01", "57P02", "57P03", "53300"})
@@ -35,10 +37,6 @@ _AWAY = frozenset({"57P01", "57P02", "57P03", "53300"})
 to spare."""
 _REFUSING = ("28", "3D")
 """Beginnings of SQLSTATEs: not this user or password; no such database."""
-
-
-class LedgerAwayError(UnreadableError):
-    """The database does not answer; it may later."""
 
 
 class NoLedgerError(UnreadableError):
@@ -55,7 +53,7 @@ class Database:
 
     Raises:
         BadRecipeError: not such a URL, or SQLite on a network file system.
-        LedgerAwayError: the server does not answer. UnreadableError: no database.
+        LedgerUnavailableError: the server does not answer. UnreadableError: no database.
         NoLedgerError: there is none, and `make` is false.
         DamagedStoreError: not a ledger, or one of a later version.
     """
@@ -68,6 +66,8 @@ class Database:
             if not make and not path.exists():
                 raise NoLedgerError(_NONE.format(shown(self.url)))
             check_local(path)
+            if not path.exists() and (trouble := trouble_of(path)):
+                raise trouble
             path.parent.mkdir(parents=True, exist_ok=True)
         self._engine = _engine(self.url, answer_s)
         try:
@@ -80,6 +80,11 @@ class Database:
     def is_in_place(self) -> bool:
         """Whether the file that was opened is still the one at its path, and not one put there since."""
         return self._file == _file_of(self.url)
+
+    def trouble(self) -> str | None:
+        """Reason that the ledger cannot be written now, in a sentence; None where none is known."""
+        found = trouble_of(Path(self.url.database or "")) if self.is_sqlite else None
+        return str(found) if found else None
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -138,7 +143,7 @@ class Database:
 
 
 def _file_of(url: URL) -> tuple[int, int] | None:
-    """What tells a SQLite file from another at its path; None of a server's database, and where there is no file."""
+    """Device and inode of a SQLite file, to notice another at its path; None for a server's database, or no file."""
     if url.get_backend_name() != "sqlite":
         return None
     try:
@@ -149,7 +154,7 @@ def _file_of(url: URL) -> tuple[int, int] | None:
 
 
 def shown(url: URL) -> str:
-    """Where a database is, for people: a file's path, or a URL without its password."""
+    """Location of a database, for people: a file's path, or a URL without its password."""
     if url.get_backend_name() == "sqlite" and url.database:
         return url.database
     return url.render_as_string(hide_password=True)
@@ -204,30 +209,44 @@ def _explained(url: URL) -> Iterator[None]:
     try:
         yield
     except ConnectionError as error:  # pg8000 lets some of them through as they are
-        raise LedgerAwayError(f"{shown(url)}: the connection to the ledger was cut: {error.strerror}.") from error
+        raise LedgerUnavailableError(
+            f"{shown(url)}: the connection to the ledger was cut: {error.strerror}."
+        ) from error
     except (OperationalError, InterfaceError) as error:
-        if "locked" in str(error.orig):
-            raise LockedError(
-                f"{shown(url)}: another process has written to the ledger for over {BUSY_S:.0f} s. Try again."
-            ) from error
-        raise LedgerAwayError(f"{shown(url)}: the ledger cannot be reached or written: {_reason(error)}.") from error
+        if url.get_backend_name() == "sqlite":
+            raise explain_sqlite(Path(url.database or ""), error, _reason(error)) from error
+        raise LedgerUnavailableError(
+            f"{shown(url)}: the ledger cannot be reached or written: {_reason(error)}."
+        ) from error
     except SSLError as error:
         raise UnreadableError(f"{shown(url)}: no encrypted connection to the ledger: {error}.") from error
     except DBAPIError as error:
-        if explained := _of_server(url, error):
+        if explained := _server_error(url, error):
             raise explained from error
         raise
 
 
-def _of_server(url: URL, error: DBAPIError) -> UnreadableError | None:
-    """What a database's own error means; None where it is a defect of ours."""
+def _server_error(url: URL, error: DBAPIError) -> GemslideError | None:
+    """Explain a database server's own error; None where it is a defect of ours."""
     where, state = shown(url), _sqlstate(error) or ""
     if state in _AWAY:
-        return LedgerAwayError(f"{where}: the ledger does not answer now: {_reason(error)}.")
+        return LedgerUnavailableError(f"{where}: the ledger does not answer now: {_reason(error)}.")
+    if state == _FULL:
+        return LedgerFullError(
+            f"{where}: the disk of the ledger's server is full: {_reason(error)}. Free space on it; workers wait for "
+            "that and go on. Nothing half-written was kept."
+        )
+    if state == _READ_ONLY:
+        return LedgerReadOnlyError(
+            f"{where}: the ledger is read-only here: {_reason(error)}. Name the server that may be written. Nothing "
+            "was changed."
+        )
+    if state in _IN_EACH_OTHERS_WAY:
+        return LockedError(f"{where}: another process has written to the same rows. Try again.")
     if state.startswith(_REFUSING):
         return UnreadableError(f"{where}: the server refuses it: {_reason(error)}.")
     if error.connection_invalidated:
-        return LedgerAwayError(f"{where}: the connection to the ledger was cut.")
+        return LedgerUnavailableError(f"{where}: the connection to the ledger was cut.")
     if any(words in str(error.orig) for words in _DAMAGED):
         return UnreadableError(f"{where}: the ledger cannot be read: {_reason(error)}.")
     if state == _FORBIDDEN:

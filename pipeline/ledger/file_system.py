@@ -1,4 +1,4 @@
-"""What kind of file system a folder lies on: SQLite's log (WAL) needs shared memory, which machines do not share."""
+"""Kind of file system that a folder lies on: SQLite's log (WAL) needs shared memory, which machines do not share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import psutil
 
-from pipeline.errors import BadRecipeError
+from training.foundation.errors import BadRecipeError
 
 NETWORK_FILE_SYSTEMS = frozenset(
     {"nfs", "nfs4", "lustre", "gpfs", "cifs", "smb", "smb2", "smb3", "smbfs", "afpfs", "ceph", "beegfs", "afs", "panfs"}
@@ -27,7 +27,7 @@ class Mount(NamedTuple):
 
 
 def mounts() -> list[Mount]:
-    """What is mounted, in the order of mounting: a later one covers an earlier one at the same place."""
+    """Mounted file systems, in the order of mounting: a later one covers an earlier one at the same place."""
     return [Mount(found.mountpoint, found.fstype) for found in psutil.disk_partitions(all=True)]
 
 

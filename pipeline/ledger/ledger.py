@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Row, Select, func, insert, select, text, update
+from sqlalchemy.exc import IntegrityError
 
-from pipeline.errors import BadManifestError
-from pipeline.study.chain import Change, append, canonical, digest, utc_now
-from pipeline.study.database import Database
-from pipeline.study.rows import (
+from pipeline.errors import BadManifestError, DamagedStoreError
+from pipeline.ledger.chain import Change, append, canonical, digest, utc_now
+from pipeline.ledger.database import Database
+from pipeline.ledger.project_entries import append_to_project
+from pipeline.ledger.reasons import check_reason
+from pipeline.ledger.rows import (
     PROJECT_LOG,
-    SLIDE,
     SLIDE_ENTERED,
-    STUDY,
+    STUDY_BEGUN,
     STUDY_SUBJECT,
-    hash_row,
     new_task,
+    new_tasks,
+    row_sha256,
     slide_subject,
+    study_subject,
 )
-from pipeline.study.tables import SLIDE_STATES, TASK_STATES, audit, slide, study, task
+from pipeline.ledger.tables import SLIDE_STATES, TASK_STATES, audit, slide, study, task
 
 _AT_ONCE = 5_000
 """Rows per insert."""
@@ -36,13 +42,13 @@ class NewSlide:
     site: str | None = None
     scanner: str | None = None
     excluded: str | None = None
-    """Why it is in the cohort and not looked at."""
+    """Reason that it is in the cohort but not looked at."""
     priority: int = 0
 
 
 @dataclass(frozen=True)
 class Counts:
-    """How many slides and tasks are in each state; the slides add up to the cohort."""
+    """Numbers of slides and tasks in each state; the slides add up to the cohort."""
 
     slides: Mapping[str, int]
     tasks: Mapping[str, Mapping[str, int]]
@@ -68,6 +74,27 @@ class StudyRow:
     protocol: str
     protocol_sha256: str
     manifest_sha256: str
+
+    def frozen(self) -> dict[str, Any]:
+        """The protocol that this row states the hash of.
+
+        Raises:
+            DamagedStoreError: the text is another than the hash: somebody has changed one of them.
+        """
+        if hashlib.sha256(self.protocol.encode()).hexdigest() != self.protocol_sha256:
+            raise DamagedStoreError(
+                f"study {self.study_id}: its protocol in the ledger is not the one that was frozen (SHA-256 "
+                f"{self.protocol_sha256:.12}…): somebody has changed it. `gemslide study verify {self.study_id}` lists "
+                "what else was changed; restore the ledger from a back-up."
+            )
+        raw: dict[str, Any] = json.loads(self.protocol)
+        return raw
+
+
+_BEGUN = (
+    "study {}: has begun already; somebody else may have begun it just now. See `gemslide study status`; change it by "
+    "`gemslide study amend`, with a reason."
+)
 
 
 class Ledger:
@@ -109,15 +136,18 @@ class Ledger:
         }
         with self.database.write() as connection:
             if _find(connection, study_id):
-                raise BadManifestError(
-                    f"study {study_id}: has begun already. Change it by `gemslide study amend`, with a reason."
-                )
-            connection.execute(insert(study).values(row | {"audit_seq": 0, "audit_hash": "0" * 64}))
+                raise BadManifestError(_BEGUN.format(study_id))
+            try:
+                connection.execute(insert(study).values(row | {"audit_seq": 0, "audit_hash": "0" * 64}))
+            except IntegrityError as error:  # on a server, two can find at once that it has not begun
+                raise BadManifestError(_BEGUN.format(study_id)) from error
             begun = Change(
-                actor, "study begun", STUDY_SUBJECT, after=hash_row(row, STUDY), details={"stages": list(stages)}
+                actor, STUDY_BEGUN, STUDY_SUBJECT, after=row_sha256(study, row), details={"stages": list(stages)}
             )
             append(connection, study_id, [begun])
             enter_slides(connection, study_id, slides, stages, actor)
+            # So that a study that is gone with its whole log is missed.
+            append_to_project(connection, [Change(actor, STUDY_BEGUN, study_subject(study_id))])
 
     def study(self, study_id: str) -> StudyRow:
         """Raises BadManifestError where there is no such study."""
@@ -205,12 +235,13 @@ class Ledger:
             chosen = chosen.where(audit.c.seq < before)
         return self._rows(chosen.order_by(audit.c.seq.desc()).limit(newest))[::-1]
 
-    def set_state(self, study_id: str, state: str, *, actor: str, why: str = "") -> bool:
+    def set_state(self, study_id: str, state: str, *, actor: str, why: str) -> bool:
         """Pause a study or let it run; whether that changed anything.
 
         Raises:
-            BadManifestError: no such study.
+            BadManifestError: no reason, or no such study.
         """
+        check_reason(why, "a pause" if state == "paused" else "going on")
         with self.database.write() as connection:
             before = found(connection, study_id)
             if before.state == state:
@@ -240,7 +271,9 @@ def study_change(
 ) -> Change:
     """The log entry for a study's row that was changed in this transaction."""
     now = found(connection, study_id)
-    return Change(actor, action, STUDY_SUBJECT, why, hash_row(vars(before), STUDY), hash_row(vars(now), STUDY), details)
+    return Change(
+        actor, action, STUDY_SUBJECT, why, row_sha256(study, vars(before)), row_sha256(study, vars(now)), details
+    )
 
 
 def _find(connection: Connection, study_id: str) -> StudyRow | None:
@@ -266,9 +299,9 @@ def enter_slides(
             own = [task_row(study_id, each, ordinal, position, stage) for position, stage in enumerate(stages)]
             rows.append(row)
             tasks += own
-            details = {"tasks": [[task["stage"], task["state"]] for task in own]}
+            details = {"tasks": new_tasks(own)}
             subject = slide_subject(each.slide_id)
-            changes.append(Change(actor, SLIDE_ENTERED, subject, after=hash_row(row, SLIDE), details=details))
+            changes.append(Change(actor, SLIDE_ENTERED, subject, after=row_sha256(slide, row), details=details))
         connection.execute(insert(slide), rows)
         if start == 0:
             _count_rows(connection, "slide")

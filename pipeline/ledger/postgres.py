@@ -1,4 +1,4 @@
-"""How a ledger's PostgreSQL server is spoken to: encrypted as its URL asks, and never kept waiting by a dead client."""
+"""Connection to a ledger's PostgreSQL server: encrypted as its URL asks, and never kept waiting by a dead client."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 from sqlalchemy import URL
 
-from pipeline.errors import BadRecipeError
+from training.foundation.errors import BadRecipeError
 
 IDLE_S = 60
-"""How long a write may stand still. A machine that lost its network in the middle of one holds rows that all workers
-need, and the server's own patience with it is hours."""
+"""Longest time that a write may stand still. A machine that lost its network in the middle of one holds rows that all
+workers need, and by itself the server would wait for hours."""
 _MODES = {"disable": False, "prefer": None, "require": True}
-"""What pg8000 calls libpq's words; its True and None encrypt without asking who the server is."""
+"""pg8000's values for libpq's words; its True and None encrypt without checking who the server is."""
 _FILES = ("sslrootcert", "sslcert", "sslkey")
 
 
@@ -28,7 +28,7 @@ def connect_args(url: URL) -> dict[str, Any]:
     unknown = sorted(set(url.query) - {"host", "sslmode", *_FILES})
     if unknown or len(asked) != len(url.query):
         raise BadRecipeError(
-            f"[study] ledger: unknown in a PostgreSQL URL: {', '.join(unknown)}. Known are host, sslmode, "
+            f"ledger: unknown in a PostgreSQL URL: {', '.join(unknown)}. Known are host, sslmode, "
             f"{', '.join(_FILES)}, each once."
         )
     if "host" in asked:
@@ -38,7 +38,7 @@ def connect_args(url: URL) -> dict[str, Any]:
         return {"ssl_context": _context(asked)}
     if mode not in _MODES or asked:
         raise BadRecipeError(
-            f"[study] ledger: sslmode={mode}{' with a certificate' if asked else ''}: there are "
+            f"ledger: sslmode={mode}{' with a certificate' if asked else ''}: there are "
             f"{', '.join(_MODES)}, and verify-full, which takes {', '.join(_FILES)}."
         )
     return {"ssl_context": _MODES[mode]}
@@ -48,7 +48,7 @@ def _socket(asked: Mapping[str, str], port: int) -> str:
     """The server's socket in a folder of this machine, where nothing crosses a network."""
     if list(asked) != ["host"] or not asked["host"].startswith("/"):
         raise BadRecipeError(
-            "[study] ledger: behind the ? of a PostgreSQL URL, host names the folder of a socket, as in "
+            "ledger: behind the ? of a PostgreSQL URL, host names the folder of a socket, as in "
             "postgresql://user@/database?host=/var/run/postgresql, and nothing stands beside it."
         )
     return f"{asked['host']}/.s.PGSQL.{port}"
@@ -62,7 +62,7 @@ def _context(files: Mapping[str, str]) -> ssl.SSLContext:
             context.load_cert_chain(files["sslcert"], files.get("sslkey"))
     except OSError as error:  # ssl.SSLError is one
         named = ", ".join(f"{name}={path}" for name, path in files.items())
-        raise BadRecipeError(f"[study] ledger: {named}: cannot be used: {error.strerror or error}.") from error
+        raise BadRecipeError(f"ledger: {named}: cannot be used: {error.strerror or error}.") from error
     return context
 
 

@@ -11,23 +11,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, select
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import Row, select
 
-from pipeline.study.chain import FIRST, Change, append, canonical, digest
-from pipeline.study.chain import utc_now as utc_now
-from pipeline.study.ledger import Ledger
-from pipeline.study.rows import PROJECT_LOG, STUDY, STUDY_SUBJECT, hash_row
-from pipeline.study.tables import audit, study
+from pipeline.ledger.chain import Change as Change
+from pipeline.ledger.chain import utc_now as utc_now
+from pipeline.ledger.ledger import Ledger
+from pipeline.ledger.project_entries import append_to_project as append_to_project
+from pipeline.ledger.rows import PROJECT_LOG
+from pipeline.ledger.tables import audit
 
 
 @dataclass(frozen=True)
 class LogFilter:
-    """Which entries of the project's log are asked for; None: all.
+    """Filter for entries of the project's log; None: all.
 
     Attributes:
-        subject: exactly, as in `rows.py`: "slide S-1".
-        actor: the beginning of who: "ada" finds "ada (web app)".
+        subject: the exact subject, as in `rows.py`: "slide S-1".
+        actor: the beginning of the actor: "ada" finds "ada (web app)".
         before: number of an entry; only those before it.
     """
 
@@ -57,26 +57,3 @@ def log_in_project(ledger: Ledger, changes: Sequence[Change]) -> None:
     """
     with ledger.database.write() as connection:
         append_to_project(connection, changes)
-
-
-def append_to_project(connection: Connection, changes: Sequence[Change]) -> None:
-    """Add entries in the transaction that makes the changes. Other writers of the project's log wait until it ends."""
-    if changes:
-        _begin(connection, changes[0].actor)
-        append(connection, PROJECT_LOG, changes)
-
-
-def _begin(connection: Connection, actor: str) -> None:
-    """Begin the log with the first change there ever is."""
-    row = {
-        "study_id": PROJECT_LOG,
-        "state": "running",
-        "version": 1,
-        "protocol": canonical({}),
-        "protocol_sha256": digest({}),
-        "manifest_sha256": digest([]),
-    }
-    values = row | {"audit_seq": 0, "audit_hash": FIRST}
-    insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
-    if connection.execute(insert(study).values(values).on_conflict_do_nothing()).rowcount == 1:
-        append(connection, PROJECT_LOG, [Change(actor, "log begun", STUDY_SUBJECT, after=hash_row(row, STUDY))])

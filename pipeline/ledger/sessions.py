@@ -14,17 +14,17 @@ from typing import Any, Literal
 
 from sqlalchemy import delete, insert, select, update
 
-from pipeline.study.attempts import WINDOW_S as WINDOW_S
-from pipeline.study.attempts import Attempts as Attempts
-from pipeline.study.chain import Change
-from pipeline.study.database import Database
-from pipeline.study.project_log import append_to_project
-from pipeline.study.tables import session
+from pipeline.ledger.attempts import WINDOW_S as WINDOW_S
+from pipeline.ledger.attempts import Attempts as Attempts
+from pipeline.ledger.chain import Change
+from pipeline.ledger.database import Database
+from pipeline.ledger.project_log import append_to_project
+from pipeline.ledger.tables import session
 
 Kind = Literal["session", "link", "exchange", "provider"]
 
 _KEPT_S = 24 * 3600
-"""How long rows stay after their end, so that an expired session can be told from a forged one."""
+"""Time that rows stay after their end, so that an expired session can be told from a forged one."""
 SEEN_AGAIN_S = 60.0
 """A session in use is written to this often."""
 
@@ -135,10 +135,10 @@ class Sessions:
         return Session(**{**vars(found), "seen": now})
 
     def spend(self, token: str, kind: Kind) -> Session | None:
-        """What a token that is good once stands for; it is worth nothing from then on, in any process.
+        """Use up a token that is good once; it is worth nothing from then on, in any process.
 
         Returns:
-            None for a token that was spent, has ended, or is none of this kind.
+            Its session; None for a token that was spent, has ended, or is not of this kind.
         """
         key, now = key_of(token), self._clock()
         chosen = (session.c.token_sha256 == key, session.c.kind == kind)

@@ -198,4 +198,4 @@ attempt = Table(
     Column("number", Integer, nullable=False),
     Column("since", Float, nullable=False),
 )
-"""How often it was tried to sign in, by name and by address, since when (seconds since 1970)."""
+"""Number of attempts to sign in, by name and by address, since a time (seconds since 1970)."""

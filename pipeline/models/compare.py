@@ -9,19 +9,19 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from pipeline.errors import UnreadableError
 from pipeline.files import sha256_of
-from pipeline.names import did_you_mean
+from pipeline.naming.models import did_you_mean
 from pipeline.project import Project
+from training.foundation.errors import UnreadableError
 from training.foundation.model_files import weights_file
-from training.foundation.names import is_name
 from training.foundation.reading import read_json_file
+from training.foundation.words.names import is_name
 
-PARTS = ("settings", "inputs", "arithmetic", "versions", "weights", "metrics")
+PARTS = ("settings", "inputs", "training", "arithmetic", "versions", "weights", "metrics")
 ABSENT = "not known"
 
 _SPREAD = {f"parallel.{key}" for key in ("strategy", "num_stages", "recompute", "balance", "timeout_s")}
-"""How work is spread over ranks. Weights do not depend on it (docs/engine.md)."""
+"""Settings that spread work over ranks. Weights do not depend on them (docs/explanation/engine.md)."""
 _SHARES = {"parallel.num_microbatches", "parallel.data_parallel"}
 """Nor on these two, as long as their product is the same: the batch then is."""
 _NAMES = {"data.tile_set"}
@@ -43,7 +43,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What two models or runs have in common, and what not."""
+    """Comparison of two models or runs."""
 
     a: str
     b: str
@@ -66,7 +66,9 @@ def compare(a: str, b: str, project: Project) -> Comparison:
     differences = list(_differences(one, other))
     sums = [facts["weights"].get("sha256") for facts in (one, other)]
     equal = sums[0] == sums[1] if all(sums) else None
-    return Comparison(a, b, differences, equal, _conclusion(equal, differences))
+    runs = [facts["run"].get("id") for facts in (one, other)]
+    of_one_run = runs[0] == runs[1] and runs[0] is not None
+    return Comparison(a, b, differences, equal, _conclusion(equal, differences, of_one_run=of_one_run))
 
 
 def facts_of(name: str, project: Project) -> Facts:
@@ -77,13 +79,13 @@ def facts_of(name: str, project: Project) -> Facts:
     """
     path = Path(name)
     if path.is_file():
-        return _of_run(_read(path), path.absolute().parent.parent)
+        return _run_facts(_read(path), path.absolute().parent.parent)
     if (path / "config.json").is_file():
-        return _of_package(path.resolve())
+        return _package_facts(path.resolve())
     if is_name(name) and (project.model_path(name) / "config.json").is_file():
-        return _of_package(project.model_path(name))
+        return _package_facts(project.model_path(name))
     if is_name(name) and (record := project.runs_dir / f"{name}.json").is_file():
-        return _of_run(_read(record), project.root)
+        return _run_facts(_read(record), project.root)
     known = [p.name for p in project.models_dir.glob("[!.]*")] + [p.stem for p in project.runs_dir.glob("[!.]*.json")]
     raise UnreadableError(
         f"{name}: no such model in {project.models_dir} and no such run in {project.runs_dir}. "
@@ -91,34 +93,42 @@ def facts_of(name: str, project: Project) -> Facts:
     )
 
 
-def _of_run(record: dict[str, Any], root: Path) -> Facts:
+def _run_facts(record: dict[str, Any], root: Path) -> Facts:
     """A training run has its best model's weights and metrics; other runs have none."""
     best = _table(record, "models").get("best")
     package = root / "models" / best if isinstance(best, str) and is_name(best) else None
-    weights, metrics = _results(package) if package and package.is_dir() else ({}, {})
-    if package and not weights:
-        weights = {"model": package.name}
-    return _facts(record, weights=weights, metrics=metrics)
+    if package is None or not package.is_dir():
+        return _facts(record, weights={"model": package.name} if package else {}, metrics={}, ours={})
+    weights, metrics = _results(package)
+    ours = _table(_read(package / "config.json"), "gemslide")
+    return _facts(record, weights=weights, metrics=metrics, ours=ours)
 
 
-def _of_package(package: Path) -> Facts:
-    """What a package says, and what the record of its run says where that lies beside it."""
+def _package_facts(package: Path) -> Facts:
+    """Facts of a package, and of the record of its run where that lies beside it."""
     ours = _table(_read(package / "config.json"), "gemslide")
     weights, metrics = _results(package)
     run_id = ours.get("run_id")
     record_path = package.parent.parent / "runs" / f"{run_id}.json"
     if isinstance(run_id, str) and is_name(run_id) and record_path.is_file():
-        return _facts(_read(record_path), weights=weights, metrics=metrics)
+        return _facts(_read(record_path), weights=weights, metrics=metrics, ours=ours)
     known = {
         "settings": {"model": _table(ours, "model")},
         "inputs": [{"id": "tiles", "sha256": ours.get("split_sha256")}],
         "threads": ours.get("threads"),
         "isa": ours.get("isa"),
     }
-    return _facts(known, weights=weights, metrics=metrics)
+    return _facts(known, weights=weights, metrics=metrics, ours=ours)
 
 
-def _facts(record: Mapping[str, Any], *, weights: dict[str, Any], metrics: dict[str, Any]) -> Facts:
+def _facts(
+    record: Mapping[str, Any], *, weights: dict[str, Any], metrics: dict[str, Any], ours: Mapping[str, Any]
+) -> Facts:
+    """By part; `run` is none of the parts that are compared.
+
+    Args:
+        ours: the package's own part of its `config.json`.
+    """
     settings = dict(_flat(_table(record, "settings")))
     in_settings = settings.pop("train.threads", None)
     threads = record.get("threads") or in_settings
@@ -128,6 +138,9 @@ def _facts(record: Mapping[str, Any], *, weights: dict[str, Any], metrics: dict[
         "settings": settings,
         # By hash: what a tile set or a slide is called changes nothing.
         "inputs": {"sha256": sorted(str(each.get("sha256")) for each in inputs)} if inputs else {},
+        # Of one run as many packages come as it has epochs worth keeping.
+        "training": {"epoch": ours["epoch"]} if isinstance(ours.get("epoch"), int) else {},
+        "run": {"id": ours["run_id"]} if isinstance(ours.get("run_id"), str) else {},
         "arithmetic": {key: value for key, value in arithmetic.items() if value is not None},
         "versions": dict(_flat(_table(record, "versions"))),
         "weights": weights,
@@ -176,14 +189,17 @@ def _differences(one: Facts, other: Facts) -> Iterator[Difference]:
                 yield Difference(part, key, a, b)
 
 
-def _conclusion(weights_equal: bool | None, differences: list[Difference]) -> str:
+def _conclusion(weights_equal: bool | None, differences: list[Difference], *, of_one_run: bool) -> str:
     if weights_equal is None:
         return "There are no two sets of weights to compare."
     if weights_equal:
         return "The weights are the same, byte for byte."
+    epochs = next((each for each in differences if each.part == "training"), None)
+    if of_one_run and epochs is not None:
+        return f"The weights differ because they are of two epochs of one run: {epochs.a} and {epochs.b}."
     decisive = list(_decisive(differences))
     said = [each for each in decisive if ABSENT not in (each.a, each.b)]
-    work = [each for each in said if each.part in ("settings", "inputs")]
+    work = [each for each in said if each.part in ("settings", "inputs", "training")]
     if work:
         return f"The weights differ because the runs do: {_named(work)}."
     unsaid = [each for each in decisive if each not in said]
@@ -199,14 +215,14 @@ def _conclusion(weights_equal: bool | None, differences: list[Difference]) -> st
 
 
 def _decisive(differences: list[Difference]) -> Iterator[Difference]:
-    """What can change weights."""
+    """Differences that can change weights."""
     shares = [each for each in differences if each.key in _SHARES]
     batch_is_same = len(shares) == len(_SHARES) and prod(_whole(shares, "a")) == prod(_whole(shares, "b"))
     for each in differences:
         if each.key in _NAMES:
             continue
         is_spread = each.key.startswith(tuple(_SPREAD)) or (each.key in _SHARES and batch_is_same)
-        if each.part in ("settings", "inputs", "arithmetic", "versions") and not is_spread:
+        if each.part in ("settings", "inputs", "training", "arithmetic", "versions") and not is_spread:
             yield each
 
 

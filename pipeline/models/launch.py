@@ -12,10 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline.errors import BadRecipeError, ProcessFailedError
-from training.foundation.errors import BY_CODE
+from pipeline.errors import BY_CODE, ProcessFailedError
+from training.foundation.errors import BadRecipeError
 from training.foundation.process import die_with_parent
+from training.foundation.recipe_file import find_recipe, ranks_of_recipe
+from training.foundation.words.counts import counted
 
+MAX_RANKS_UNASKED = 64
 GRACE_S = 40.0
 """`training.local_ranks` itself waits 30 s for its ranks before it kills them."""
 
@@ -29,11 +32,12 @@ class TrainingResult:
 
 
 def train(
-    recipe: Path, project: Path, num_ranks: int, *, threads: int | None = None, fresh: bool = False
+    recipe: Path, project: Path, num_ranks: int | None = None, *, threads: int | None = None, fresh: bool = False
 ) -> TrainingResult:
     """Train a recipe and wait for it; its progress goes to this process's standard error.
 
     Args:
+        num_ranks: ranks to start here; None: as many as the recipe asks for.
         threads: of each rank, within an operation; None: what the recipe says.
         fresh: begin anew where there are checkpoints of the run.
 
@@ -41,6 +45,7 @@ def train(
         GemslideError: with the code of whatever the ranks found wrong before they started.
         ProcessFailedError: the run itself failed; what it said stands above.
     """
+    num_ranks = num_ranks or ranks_here(recipe)
     with tempfile.TemporaryDirectory(prefix="gemslide-") as folder:
         outcome_json = Path(folder) / "outcome.json"
         arguments = [str(recipe), "--project", str(project), "--outcome-json", str(outcome_json)]
@@ -57,10 +62,28 @@ def train(
     if code or not outcome:
         record = ", ".join(sorted(_records(project) - before)) or "none, it ended before it could write one"
         raise ProcessFailedError(
-            f"training {recipe.name} on {num_ranks} {'rank' if num_ranks == 1 else 'ranks'} "
-            f"{_ending(code)}. What it said stands above; run record: {record}. No model package was written."
+            f"training {recipe.name} on {counted(num_ranks, 'rank')} "
+            f"{_ending(code)}. Its output is above; run record: {record}. No model package was written."
         )
     return TrainingResult(**outcome)
+
+
+def ranks_here(recipe: Path) -> int:
+    """Ranks that a recipe asks for, where they may be started on this machine unasked.
+
+    Args:
+        recipe: a file, or the name of a shipped recipe.
+
+    Raises:
+        BadRecipeError: no such recipe, or it asks for more than 64: a typing error must not start a thousand processes.
+    """
+    asked = ranks_of_recipe(find_recipe(recipe))
+    if asked > MAX_RANKS_UNASKED:
+        raise BadRecipeError(
+            f"{recipe.name}: asks for {asked} ranks, and at most {MAX_RANKS_UNASKED} are started on one machine unless "
+            f"told. Give `--nproc {asked}`, or start it on several machines by torchrun."
+        )
+    return asked
 
 
 def _records(project: Path) -> set[str]:
@@ -90,17 +113,17 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def show_plan(recipe: Path, project: Path, *, tile_px: int | None, svg: bool) -> dict[str, Any]:
-    """What a recipe will do, without training: see training/show_plan.py.
+    """Show a recipe's plan, without training: see training/tools/show_plan.py.
 
     Args:
-        tile_px: side of a tile; None asks the recipe's tile set in the project.
-        svg: also the drawing for a page, in "svg".
+        tile_px: side of a tile; None takes that of the recipe's tile set in the project.
+        svg: also return the drawing for a page, in "svg".
 
     Raises:
-        GemslideError: with the code of whatever is wrong with the recipe or the tile set.
+        GemslideError: with the code of the fault in the recipe or the tile set.
     """
     arguments = [str(recipe), "--project", str(project), *(["--svg"] if svg else [])]
-    return ask("training.show_plan", [*arguments, *([f"--tile-px={tile_px}"] if tile_px else [])], "planning")
+    return ask("training.tools.show_plan", [*arguments, *([f"--tile-px={tile_px}"] if tile_px else [])], "planning")
 
 
 def ask(module: str, arguments: list[str], what: str) -> dict[str, Any]:

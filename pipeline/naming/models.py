@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipeline.errors import EmptyTableError, UnreadableError
 from pipeline.project import Project, check_name
-from training.foundation.names import is_name
-from training.foundation.spelling import nearest
+from training.foundation.errors import EmptyTableError, UnreadableError
+from training.foundation.words.names import is_name
+from training.foundation.words.spelling import nearest
 
 MAX_SHOWN = 8
 

@@ -1,7 +1,7 @@
-"""Which slides a person means: ids, stores, slide files or one manifest, as all verbs take them.
+"""Slides that a person means: ids, stores, slide files or one manifest, as all verbs take them.
 
 A plain name is a slide of the project where the project has one of that name, and a path otherwise; `./NAME` is always
-a path. Nothing here opens a slide or a store, so that a misspelt name is said at once.
+a path. Nothing here opens a slide or a store, so that a misspelt name is reported at once.
 """
 
 from __future__ import annotations
@@ -12,12 +12,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.cohort.manifest import Cohort, SlideEntry, load_cohort
-from pipeline.errors import BadManifestError, GemslideError, NoSlidesError, UnreadableError
-from pipeline.names import did_you_mean
+from pipeline.errors import BadManifestError, NoSlidesError
+from pipeline.naming.models import did_you_mean
 from pipeline.project import STORE_SUFFIX, Project, check_name, slide_id_of
-from training.foundation.names import is_name
+from pipeline.slides.suffixes import slide_id_from
+from pipeline.spreadsheets import TABLE_SUFFIXES, WORKBOOK_SUFFIXES
+from training.foundation.errors import GemslideError, UnreadableError
+from training.foundation.words.counts import counted
+from training.foundation.words.names import is_name
 
-MANIFEST_SUFFIX = ".csv"
+MANIFEST_SUFFIXES = (*TABLE_SUFFIXES, *WORKBOOK_SUFFIXES)
+"""Of what is taken for a manifest where one is typed."""
+OFFERED_MANIFEST_SUFFIXES = (".csv", ".tsv")
+"""Of manifests that are looked for: a folder of slides has other texts, too."""
 
 
 def manifest_in(names: Sequence[str]) -> Path | None:
@@ -26,7 +33,7 @@ def manifest_in(names: Sequence[str]) -> Path | None:
     Raises:
         BadManifestError: slides beside it, or several.
     """
-    manifests = [name for name in names if name.lower().endswith(MANIFEST_SUFFIX)]
+    manifests = [name for name in names if name.lower().endswith(MANIFEST_SUFFIXES)]
     if manifests and len(names) > 1:
         raise BadManifestError(f"give slides or one manifest, not both: {', '.join(names)}.")
     return Path(manifests[0]) if manifests else None
@@ -98,6 +105,7 @@ class SlideToDo:
     slide_id: str
     path: Path | None = None
     manifest_mpp: float | None = None
+    series: str | None = None
 
 
 def find_slides_to_do(names: Sequence[str], project: Project) -> list[SlideToDo]:
@@ -110,7 +118,7 @@ def find_slides_to_do(names: Sequence[str], project: Project) -> list[SlideToDo]
     if manifest:
         cohort = load_cohort(manifest)
         entries = included_in(cohort)
-        return [_to_do(entry.slide_id, cohort.slide_path(entry), project, entry.mpp) for entry in entries]
+        return [_to_do(entry.slide_id, cohort.slide_path(entry), project, entry.mpp, entry.series) for entry in entries]
     if not names:
         return [SlideToDo(slide_id) for slide_id in find_slide_ids([], project)]
     found = [_named(name, project) for name in names]
@@ -129,13 +137,15 @@ def _named(name: str, project: Project) -> SlideToDo:
     path = Path(name)
     is_source = path.is_file() or (path.is_dir() and not name.rstrip(os.sep).endswith(STORE_SUFFIX))
     if is_source and not _store_by_id(name, project):
-        return _to_do(path.stem, path, project, None)
+        return _to_do(slide_id_from(path), path, project)
     return SlideToDo(find_slide_id(name, project))
 
 
-def _to_do(slide_id: str, path: Path, project: Project, mpp: float | None) -> SlideToDo:
+def _to_do(
+    slide_id: str, path: Path, project: Project, mpp: float | None = None, series: str | None = None
+) -> SlideToDo:
     has_store = project.store_path(slide_id).exists()
-    return SlideToDo(slide_id) if has_store and not path.exists() else SlideToDo(slide_id, path, mpp)
+    return SlideToDo(slide_id) if has_store and not path.exists() else SlideToDo(slide_id, path, mpp, series)
 
 
 def find_stores(names: Sequence[str], project: Project) -> list[Path]:
@@ -153,7 +163,9 @@ def included_in(cohort: Cohort) -> tuple[SlideEntry, ...]:
     """
     if cohort.included:
         return cohort.included
-    raise BadManifestError(f"{cohort.path}: all {len(cohort.entries)} slides are excluded (column `exclude`).")
+    raise BadManifestError(
+        f"{cohort.path}: excludes all it has, {counted(len(cohort.entries), 'slide')} (column `exclude`)."
+    )
 
 
 def _store_by_id(name: str, project: Project) -> Path | None:
@@ -168,7 +180,7 @@ def _is_plain(name: str) -> bool:
 
 
 def _unknown(name: str, project: Project) -> GemslideError:
-    """Why a name stands for no store, and what may have been meant."""
+    """Error that says why a name stands for no store, and what may have been meant."""
     if os.path.isfile(name):
         return UnreadableError(f"{name}: is a file, not a store. Ingest it first, then give the slide's id.")
     if _is_plain(name):

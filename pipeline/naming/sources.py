@@ -1,35 +1,35 @@
-"""Keeping sources' names out of `--json` lines: file names can name patients, and lines are kept and passed on."""
+"""Keeping sources' names out of what is kept and passed on: file names can name patients.
+
+Every message that goes into the ledger, a record, a `--json` line, a report, a page or a job's log passes through
+`SourceNames.cleaned`, whatever wrote it: our own errors, the system, or a library.
+"""
 
 from __future__ import annotations
 
 import csv
-import io
 import itertools
 import os
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pipeline.cohort.manifest import ANNOTATION_SUFFIXES, COLUMNS, MAX_MANIFEST_BYTES, SLIDE_SUFFIXES
+from pipeline.cohort.manifest import ANNOTATION_SUFFIXES, COLUMNS, MAX_MANIFEST_BYTES
+from pipeline.files import in_form_on_disk
+from pipeline.naming.matching import HIDDEN as HIDDEN
+from pipeline.naming.matching import Names
 from pipeline.project import STORE_SUFFIX, Project
-from training.foundation.names import is_name
+from pipeline.slides.suffixes import is_slide_or_refused
+from pipeline.spreadsheets import TABLE_SUFFIXES, WORKBOOK_SUFFIXES, cells_of_any
 from training.foundation.reading import read_regular
+from training.foundation.words.names import is_name
 
-HIDDEN = "(name left out)"
 TOO_MANY = "left out, because it may name files of the source, a folder of more files than are looked through"
 MAX_ENTRIES = 20_000
 """Names looked at in all folders that are sources."""
-_FILE_SUFFIXES = SLIDE_SUFFIXES | {*ANNOTATION_SUFFIXES, ".csv", ".mrxs"}
-# Names of files and folders that name nobody, and stand in our own messages.
-_PLAIN = frozenset({
-    "annotation", "annotations", "asap", "cohort", "data", "dicom", "done", "failed", "file", "files", "folder",
-    "geojson", "home", "image", "images", "imagescope", "label", "labels", "level", "levels", "manifest", "project",
-    "qupath", "refused", "scan", "scans", "series", "skipped", "slide", "slides", "source", "sources", "study", "tile",
-    "tiles", "user",
-})  # fmt: skip
+MAX_LINKS = 40
+_FILE_SUFFIXES = {*ANNOTATION_SUFFIXES, *TABLE_SUFFIXES, *WORKBOOK_SUFFIXES}
 
 
 class SourceNames:
@@ -42,12 +42,13 @@ class SourceNames:
 
     def __init__(self, *sources: Path, project: Project | None = None) -> None:
         self._root = project.root.resolve() if project else None
+        self._given_root = os.path.abspath(project.root) if project else ""
         self._sources: dict[Path, None] = {}
         self._file_names: set[str] = set()
         """Of the sources that have a suffix: no slide's id, though they look like one."""
         self._cells: set[str] = set()
         self._slide_ids: set[str] = set()
-        self._found: _Names | None = None
+        self._found: Names | None = None
         self._saw_every_entry = True
         self.add(*sources)
 
@@ -56,11 +57,11 @@ class SourceNames:
         self._sources.update(dict.fromkeys(paths))
         self._file_names.update(path.name for path in paths if path.suffix)
         self._found = None
-        for path in (path for path in paths if path.suffix.lower() == ".csv"):
+        for path in (path for path in paths if path.suffix.lower() in TABLE_SUFFIXES):
             self._add_named_in(path)
 
     def add_typed(self, names: Iterable[str], project: Project) -> None:
-        """What was typed where a slide id or a store should stand: a slide's file, by mistake, is a source."""
+        """Add names typed in place of a slide id or a store: a slide's file, given by mistake, is a source."""
         for name in names:
             is_stored = is_name(name) and project.store_path(name).exists()
             if is_stored or name.endswith(STORE_SUFFIX):
@@ -73,15 +74,13 @@ class SourceNames:
         header: list[str] = []
         files: list[Path] = []
         with suppress(OSError, csv.Error):  # reading it again, as a manifest, says what is wrong
-            text = read_regular(manifest, max_bytes=MAX_MANIFEST_BYTES).decode("utf-8-sig", errors="surrogateescape")
-            for row in csv.reader(io.StringIO(text, newline="")):
-                cells = [cell.strip() for cell in row]
+            for cells in cells_of_any(read_regular(manifest, max_bytes=MAX_MANIFEST_BYTES)):
                 header = header or cells
                 for name, cell in itertools.zip_longest(header, cells, fillvalue=""):
                     if cell not in COLUMNS and (cells is header or name in ("path", "annotations") or _is_file(cell)):
                         self._cells.add(cell)
-                        files += [] if "\0" in cell else [manifest.parent / cell]
-        self.add(*(path for path in files if path.suffix.lower() != ".csv"))
+                        files += [] if "\0" in cell else [in_form_on_disk(manifest.parent, cell)]
+        self.add(*(path for path in files if path.suffix.lower() not in TABLE_SUFFIXES))
 
     def keep(self, slide_id: str) -> None:
         """This name is the id of a slide, and lines may hold it."""
@@ -89,6 +88,23 @@ class SourceNames:
             self._slide_ids.add(slide_id)
             if self._found is not None:
                 self._found.keep(slide_id)
+
+    def cleaned(self, message: str) -> str:
+        """A message without names of sources, with files of the project as from its folder, and without the home
+        folder: what may be kept and shown."""
+        text: str = self.removed_from(message)
+        for folder, inside, itself in self._folders():
+            text = re.sub(rf"(?<![\w./-]){re.escape(folder)}/", inside, text)
+            text = re.sub(rf"(?<![\w./-]){re.escape(folder)}(?![\w/-])", itself, text)
+        return text
+
+    def _folders(self) -> Iterator[tuple[str, str, str]]:
+        """Folders of this computer that messages name, and what stands in their place: before a path, and alone."""
+        for folder in dict.fromkeys((self._given_root, str(self._root)) if self._root else ()):
+            yield folder, "", "the project"
+        home = os.path.expanduser("~")
+        if home not in ("/", "~"):
+            yield home, "~/", "~"
 
     def removed_from(self, value: Any) -> Any:
         """A JSON value in whose strings none of the names is left; keys stay as they are."""
@@ -99,14 +115,14 @@ class SourceNames:
         if not isinstance(value, str) or not self._sources:
             return value
         if self._found is None:
-            self._found = _Names(self._every_name(), self._slide_ids)
+            self._found = Names(self._every_name(), self._slide_ids)
         return self._found.removed_from(value) if self._saw_every_entry else TOO_MANY
 
     def _every_name(self) -> Iterator[str]:
         yield from self._cells
         folders: set[Path] = set()
         for path in self._sources:
-            forms = {path, Path(os.path.normpath(path)), path.absolute(), Path(os.path.realpath(path))}
+            forms = {path, Path(os.path.normpath(path)), path.absolute(), Path(os.path.realpath(path)), *_links(path)}
             folders |= {form.parent for form in forms}
             for form in forms:
                 yield from (str(form), *_with_and_without_suffix(form.name))
@@ -127,65 +143,15 @@ class SourceNames:
                 yield from (*folders, *files)
 
 
-class _Names:
-    """Many names, found in a text in one pass over it."""
-
-    LONGEST_KEY = 6
-    """Names at least as long are found inside of words, too; shorter ones where they stand alone."""
-    SHORTEST = 3
-
-    def __init__(self, names: Iterable[str], kept: Iterable[str]) -> None:
-        telling = {name for name in names if _is_telling(name)}
-        # A message that quotes a name may have escaped some of its characters.
-        self._hidden = telling | {repr(name)[1:-1] for name in telling}
-        self._kept: set[str] = set()
-        self._lengths: defaultdict[str, set[int]] = defaultdict(set)
-        for name in self._hidden:
-            self._lengths[name[: self.LONGEST_KEY]].add(len(name))
-        for name in kept:
-            self.keep(name)
-
-    def keep(self, name: str) -> None:
-        """This stays, even where a name is a part of it."""
-        self._kept.add(name)
-        self._lengths[name[: self.LONGEST_KEY]].add(len(name))
-
-    def removed_from(self, text: str) -> str:
-        """The text with each name, the longest first, replaced."""
-        pieces, start, at = [], 0, 0
-        while at < len(text):
-            end = self._end_of_name_at(text, at)
-            if end is None:
-                at += 1
-                continue
-            if text[at:end] not in self._kept:
-                pieces += [text[start:at], HIDDEN]
-                start = end
-            at = end
-        return "".join([*pieces, text[start:]])
-
-    def _end_of_name_at(self, text: str, at: int) -> int | None:
-        for key_length in range(self.LONGEST_KEY, 0, -1):
-            for length in sorted(self._lengths.get(text[at : at + key_length], ()), reverse=True):
-                end = at + length
-                if self._is_name(text, at, end):
-                    return end
-        return None
-
-    def _is_name(self, text: str, start: int, end: int) -> bool:
-        name = text[start:end]
-        is_long = end - start >= self.LONGEST_KEY and name not in self._kept
-        return (name in self._hidden or name in self._kept) and (is_long or _stands_alone(text, start, end))
-
-
-def _stands_alone(text: str, start: int, end: int) -> bool:
-    return not (text[max(0, start - 1) : start].isalnum() or text[end : end + 1].isalnum())
-
-
-def _is_telling(name: str) -> bool:
-    return (
-        len(name) >= _Names.SHORTEST and name.lower() not in _PLAIN and not re.fullmatch(r"[\W_]*(\d[\W_]*){0,3}", name)
-    )
+def _links(path: Path) -> Iterator[Path]:
+    """Yield the targets of a link, link by link."""
+    for _ in range(MAX_LINKS):
+        try:
+            target = os.readlink(path)
+        except OSError:
+            return
+        path = Path(os.path.normpath(path.absolute().parent / target))
+        yield path
 
 
 def _with_and_without_suffix(name: str) -> Iterator[str]:
@@ -196,4 +162,5 @@ def _with_and_without_suffix(name: str) -> Iterator[str]:
 
 
 def _is_file(text: str) -> bool:
-    return "/" in text or "\\" in text or Path(text).suffix.lower() in _FILE_SUFFIXES
+    is_path = "/" in text or "\\" in text
+    return is_path or Path(text).suffix.lower() in _FILE_SUFFIXES or is_slide_or_refused(text)

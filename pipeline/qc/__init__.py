@@ -1,12 +1,5 @@
 """Quality control of slides: focus, pen, folds, bubbles and edges by cell; the slide's stain."""
 
-from training.foundation.lazy import public_names
+import lazy_loader
 
-__all__, __getattr__ = public_names(
-    __name__,
-    {
-        "check": "check_quality",
-        "stage": "QcStage",
-        "stain": "fit_macenko fit_reinhard",
-    },
-)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,7 +1,7 @@
 """Pen marks, folds, and the edges of bubbles and coverslips, on an overview of about 8 µm per pixel.
 
-Classical rules on colour, darkness and shape. Each function says what it takes for the artefact; docs/quality.md says
-how well that works and where it fails.
+Classical rules on colour, darkness and shape. Each function says what it takes for the artefact; see
+docs/reference/quality.md for how well that works and where it fails.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ FOLD_MIN_GAP_DENSITY = 0.06
 EDGE_WIDTH_UM = 120.0
 """Lines wider than this are no refraction."""
 EDGE_MIN_DENSITY, EDGE_MIN_RATIO = 0.3, 0.7
-"""How much more than both sides a line absorbs, and that all colours agree: refraction is grey, no stain is."""
+"""Least absorption of a line above both sides, and least ratio of its colours: refraction is grey, no stain is."""
 EDGE_MIN_LENGTH_UM = 400.0
 BUBBLE_MAX_UM2 = 16e6
-"""What a closed line surrounds is a bubble up to this area, the slide's frame above."""
+"""Largest area that a closed line surrounds in a bubble; a larger one is the slide's frame."""
 
 
 def find_artefacts(overview: Pixels, lightest: NDArray[np.uint8], tissue: Mask, mpp: float) -> dict[str, Mask]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.config import QualityConfig
 from pipeline.errors import NoTissueError
 from pipeline.jobs.key import is_finished
-from pipeline.progress import Advance, no_bar
 from pipeline.project import Project
 from pipeline.qc.artefacts import find_artefacts
 from pipeline.qc.focus import blur_score
@@ -21,9 +20,12 @@ from pipeline.qc.scan import QualityGrid, Scan, quality_grid, scan_slide, tissue
 from pipeline.qc.stain import fit_stain
 from pipeline.qc.thumbnail import write_thumbnail
 from pipeline.run_record import versions
-from pipeline.store.labels import read_tissue
-from pipeline.store.qc_scores import SCORE_NAMES, Quality, read_quality, stored_summary, write_quality
-from pipeline.store.reader import StoreReader
+from pipeline.settings.config import QualityConfig
+from pipeline.store.layers.labels import mask_fingerprint, read_tissue
+from pipeline.store.layers.qc_scores import SCORE_NAMES, Quality, read_quality, stored_summary, write_quality
+from pipeline.store.layers.tissue_origin import mask_origin
+from pipeline.store.reading.reader import StoreReader
+from training.foundation.progress import Advance, no_bar
 
 COARSEST_FOR_FOCUS_MPP = 2.5
 """At coarser pixels a slide in focus and one out of it look alike."""
@@ -33,7 +35,7 @@ METHOD_VERSION = 1
 
 @dataclass(frozen=True)
 class QualityReport:
-    """What the second look gave."""
+    """Outcome of quality control of one slide."""
 
     slide_id: str
     source_sha256: str
@@ -59,7 +61,7 @@ def check_quality(
     image = project.quality_dir(slide_id) / "quality.png"
     key = qc_key(reader, config)
     summary = stored_summary(reader)
-    skipped = summary is not None and is_finished(summary["made_from"], key)
+    skipped = summary is not None and is_finished(stored_key(summary, reader), key)
     if summary is None or not skipped:
         summary = _check(reader, config, key, image, advance)
     elif not image.exists():
@@ -81,12 +83,21 @@ def check_quality(
 
 
 def qc_key(reader: StoreReader, config: QualityConfig) -> dict[str, Any]:
-    """What a slide's scores depend on."""
+    """Key of all that a slide's scores depend on."""
     return {
         "source_sha256": reader.source_sha256,
         "settings": config.model_dump(mode="json"),
         "method": METHOD_VERSION,
+        "mask": mask_fingerprint(reader.path),
     }
+
+
+def stored_key(summary: Mapping[str, Any], reader: StoreReader) -> dict[str, Any]:
+    """Key that a stored summary says it was made from; earlier ones name no mask, and were made with ingest's."""
+    made_from = dict(summary["made_from"])
+    if "mask" not in made_from and mask_origin(reader.path) is None:
+        made_from["mask"] = mask_fingerprint(reader.path)
+    return made_from
 
 
 def _check(

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.codecs.types import Pixels
-from pipeline.config import QualityConfig
-from pipeline.progress import Advance
 from pipeline.qc.focus import edge_energies
-from pipeline.store.reader import StoreReader
+from pipeline.settings.config import QualityConfig
+from pipeline.store.reading.reader import StoreReader
+from training.foundation.progress import Advance
 
 BLOCK_PX = 1024
 OVERVIEW_UM = 8.0
@@ -95,7 +95,7 @@ def tissue_on(grid: QualityGrid, mask_yx: NDArray[np.uint8], mask_px0: float) ->
 
 @dataclass
 class Scan:
-    """What one pass over the tissue gave."""
+    """Results of one pass over the tissue."""
 
     overview: Pixels
     """uint8 (overview rows, columns, 3), area means; white where there is no tissue near."""

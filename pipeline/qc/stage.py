@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from pipeline.config import QualityConfig
-from pipeline.errors import GemslideError
 from pipeline.jobs.key import Key
 from pipeline.jobs.stage import Stage, StageReport
-from pipeline.progress import Advance
 from pipeline.project import Project
-from pipeline.qc.check import check_quality, qc_key
+from pipeline.qc.check import check_quality, qc_key, stored_key
 from pipeline.run_record import SlideOutcome
-from pipeline.store.qc_scores import stored_summary
-from pipeline.store.reader import StoreReader
+from pipeline.settings.config import QualityConfig
+from pipeline.store.layers.qc_scores import stored_summary
+from pipeline.store.reading.reader import StoreReader
+from training.foundation.errors import GemslideError
+from training.foundation.progress import Advance
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,11 @@ class QcStage(Stage):
 
     def made_from(self) -> Key | None:
         try:
-            summary = stored_summary(self._reader())
+            reader = self._reader()
+            summary = stored_summary(reader)
+            return None if summary is None else stored_key(summary, reader)
         except GemslideError:
             return None
-        return None if summary is None else summary["made_from"]
 
     def outputs(self) -> tuple[Path, ...]:
         return (self.project.quality_dir(self.slide_id) / "quality.png",)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from pipeline.codecs.types import Pixels
 from pipeline.stain import MIN_DENSITY, MacenkoFit, Method, ReinhardFit, as_lists, density_of, lab_of
+from training.foundation.words.counts import counted
 
 MIN_PIXELS = 2_000
 """Fewer stained pixels than this say nothing about a slide."""
@@ -47,7 +48,10 @@ def fit_macenko(sample: Pixels) -> MacenkoFit | str:
     density = density_of(sample).astype(np.float64)
     stained = density[(density >= MIN_DENSITY).all(-1)]
     if len(stained) < MIN_PIXELS:
-        return f"only {len(stained)} of {len(sample)} tissue pixels absorb all colours; {MIN_PIXELS} are needed."
+        return (
+            f"only {len(stained):,} of {counted(len(sample), 'tissue pixel')} absorb all colours; "
+            f"{MIN_PIXELS} are needed."
+        )
     matrix = _stain_directions(stained)
     angle_deg = np.degrees(np.arccos(np.clip(matrix[:, 0] @ matrix[:, 1], -1, 1)))
     if not MIN_ANGLE_DEG <= angle_deg <= 180 - MIN_ANGLE_DEG:
@@ -76,7 +80,7 @@ def fit_reinhard(sample: Pixels) -> ReinhardFit | str:
         sample: uint8 (pixels, 3).
     """
     if len(sample) < MIN_PIXELS:
-        return f"only {len(sample)} tissue pixels; {MIN_PIXELS} are needed."
+        return f"only {counted(len(sample), 'tissue pixel')}; {MIN_PIXELS} are needed."
     lab = lab_of(sample[:, None])[:, 0].astype(np.float64)
     mean, std = lab.mean(0), lab.std(0)
     if std.min() < MIN_STD:

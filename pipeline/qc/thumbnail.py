@@ -9,6 +9,8 @@ from typing import Any
 import cv2
 import matplotlib
 
+from training.foundation.words.counts import counted
+
 matplotlib.use("Agg")
 import numpy as np
 from matplotlib import pyplot as plt
@@ -17,10 +19,10 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from pipeline.files import write_bytes_atomic
-from pipeline.store.labels import read_tissue
-from pipeline.store.qc_scores import Quality
-from pipeline.store.reader import StoreReader
-from pipeline.store.render import DAMAGED_COLOUR, damage_stripes, thumbnail
+from pipeline.store.layers.labels import read_tissue
+from pipeline.store.layers.qc_scores import Quality
+from pipeline.store.reading.reader import StoreReader
+from pipeline.store.view.render import DAMAGED_COLOUR, damage_stripes, thumbnail
 from pipeline.units import RESEARCH_USE
 
 THUMBNAIL_PX = 1400
@@ -66,7 +68,7 @@ def write_thumbnail(path: Path, reader: StoreReader, quality: Quality, summary: 
     stripes = damage_stripes(reader, THUMBNAIL_PX)
     if stripes is not None:
         axes.imshow(stripes, extent=(0, width_px0, height_px0, 0), interpolation="nearest")
-        damaged = f"damaged in the slide's file: {reader.attributes.damaged_tiles} tiles"
+        damaged = f"damaged in the slide's file: {counted(reader.attributes.damaged_tiles, 'tile')}"
         handles.append(Patch(facecolor="none", edgecolor=DAMAGED_COLOUR, hatch="////", linewidth=0, label=damaged))
     axes.set(xlim=(0, width_px0), ylim=(height_px0, 0), xticks=[], yticks=[])
     verdict = ": ".join([summary["verdict"], *(["; ".join(summary["reasons"])] if summary["reasons"] else [])])

@@ -1,4 +1,4 @@
-"""Whether what people said of slides is what the log says that they said: the other half of `pipeline.study.verify`."""
+"""Whether what people said of slides is what the log says that they said: the other half of `study/proof/verify.py`."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, Table, select
+from sqlalchemy import ColumnElement, Connection, Table, select, true
 
-from pipeline.review.annotation import HASHED, IMPORTED
-from pipeline.review.looking import row_sha256
-from pipeline.review.tables import annotation, coverage, hotspot_review, review
-from pipeline.study.chain import digest
-from pipeline.study.database import Database
-from pipeline.study.rows import PROJECT_LOG, hash_row, slide_subject
-from pipeline.study.tables import audit
-from pipeline.study.verify import Verified, verify_log
+from pipeline.ledger.database import Database
+from pipeline.ledger.rows import PROJECT_LOG, STUDY_BEGUN, row_sha256, study_subject
+from pipeline.ledger.tables import audit, metadata
+from pipeline.review.annotations.proof import changed_annotations
+from pipeline.review.rows.tables import annotation_class, coverage, hotspot_review, review
+from pipeline.review.rows.view_context import key_sha256
+from pipeline.study.proof.verify import Verified, verify_log
 
-TABLES = {table.name: table for table in (hotspot_review, coverage, review)}
+_OF_SLIDES = (hotspot_review, coverage, review)
+_STUDY = metadata.tables["study"]
 MAX_FINDINGS = 100
 _AT_ONCE = 5_000
 
@@ -34,20 +34,23 @@ def verify_ledger(database: Database, study_id: str, anchors: Mapping[int, str] 
 
 
 def verify_reviews(database: Database, study_id: str) -> list[str]:
-    """What was changed, added or deleted behind the log's back; nothing is, where the list is empty.
+    """Find rows that were changed, added or deleted without a log entry; an empty list means none.
 
-    The log itself is `verify_log`'s: this believes what it says.
+    The log itself is checked by `verify_log`, and trusted here.
 
     Args:
-        study_id: whose log it is; `PROJECT_LOG` for what was said outside studies.
+        study_id: the study of the log; `PROJECT_LOG` for reviews outside studies, and for rows of no study at all.
     """
     with database.read() as connection:
         logged = dict(_logged(connection, study_id))
         findings: list[str] = []
-        for name, table in TABLES.items():
-            findings += _changed(connection, study_id, name, table, logged)
+        for table in _OF_SLIDES:
+            findings += _changed(connection, table, table.c.study_id == study_id, logged)
         if study_id == PROJECT_LOG:
-            findings += _annotations(connection)
+            findings += _changed(connection, annotation_class, true(), logged)
+            findings += changed_annotations(connection)
+            findings += _changed_studies(connection)
+            findings += _find_orphans(connection)
     findings += [f"{name} {key[:12]}…: was deleted from the ledger" for name, key in logged]
     return findings[:MAX_FINDINGS]
 
@@ -65,52 +68,40 @@ def _logged(connection: Connection, study_id: str) -> Iterator[tuple[tuple[str, 
 
 
 def _changed(
-    connection: Connection, study_id: str, name: str, table: Table, logged: dict[tuple[str, str], str]
+    connection: Connection, table: Table, chosen: ColumnElement[bool], logged: dict[tuple[str, str], str]
 ) -> Iterator[str]:
     """Findings of one table; what is found as the log says is taken out of `logged`."""
-    names = [column.name for column in table.primary_key]
-    rows = connection.execution_options(yield_per=_AT_ONCE).execute(select(table).where(table.c.study_id == study_id))
+    rows = connection.execution_options(yield_per=_AT_ONCE).execute(select(table).where(chosen))
     for row in rows.mappings():
         values: dict[str, Any] = dict(row)
-        where = f"{name} of {values['person']:.60} at slide {values['slide_id']:.64}"
-        said = logged.pop((name, digest([values[each] for each in names])), None)
+        said = logged.pop((table.name, key_sha256(table, values)), None)
         if said is None:
-            yield f"{where}: stands in the ledger, and no entry says how it came there"
-        elif said != row_sha256(values):
-            yield f"{where}: was changed without an entry in the log"
+            yield f"{_shown(table, values)}: is in the ledger, but no entry of the log created it"
+        elif said != row_sha256(table, values):
+            yield f"{_shown(table, values)}: was changed without an entry in the log"
 
 
-def _annotations(connection: Connection) -> Iterator[str]:
-    """Findings of annotations that were drawn or changed one by one; many that came in a file have one entry together,
-    whose hash is of them all, as they were then."""
-    logged, imports = _logged_annotations(connection)
-    rows = connection.execution_options(yield_per=_AT_ONCE).execute(select(annotation))
-    for row in rows.mappings():
-        where = f"annotation {row['annotation_id']} on slide {row['slide_id']:.64}"
-        subject = slide_subject(row["slide_id"])
-        revision, said = logged.pop((subject, row["annotation_id"]), (0, ""))
-        if row["revision"] > revision:
-            if subject not in imports:
-                yield f"{where}: revision {row['revision']} stands in the ledger, and no entry says how it came there"
-        elif said != hash_row(dict(row), HASHED):
-            yield f"{where}: was changed without an entry in the log"
-    yield from (f"annotation {known} on {subject:.80}: was deleted from the ledger" for subject, known in logged)
+def _changed_studies(connection: Connection) -> Iterator[str]:
+    """Studies that are gone with their logs, or that never began."""
+    begun = select(audit.c.subject).where(audit.c.study_id == PROJECT_LOG, audit.c.action == STUDY_BEGUN)
+    logged = set(connection.scalars(begun))
+    stored = {study_subject(each) for each in connection.scalars(select(_STUDY.c.study_id)) if each != PROJECT_LOG}
+    yield from (f"{subject}: was deleted from the ledger with its log" for subject in sorted(logged - stored))
+    for subject in sorted(stored - logged):
+        yield f"{subject}: is in the ledger, but the project's log has no entry of its begin"
 
 
-def _logged_annotations(connection: Connection) -> tuple[dict[tuple[str, str], tuple[int, str]], set[str]]:
-    """Of each annotation (subject, id) the last revision and its hash; and subjects with annotations that came in
-    files."""
-    chosen = select(audit.c.subject, audit.c.action, audit.c.details).where(audit.c.study_id == PROJECT_LOG)
-    chosen = chosen.where(audit.c.action.like("annotation%")).order_by(audit.c.seq)
-    logged: dict[tuple[str, str], tuple[int, str]] = {}
-    imports: set[str] = set()
-    for subject, action, text in connection.execution_options(yield_per=_AT_ONCE).execute(chosen):
-        if action == IMPORTED:
-            imports.add(subject)
-            continue
-        try:
-            said = json.loads(text)
-            logged[subject, str(said["annotation"])] = int(said["revision"]), str(said["after"])
-        except (ValueError, KeyError, TypeError):
-            continue  # an entry that was changed, which its hash shows
-    return logged, imports
+def _find_orphans(connection: Connection) -> Iterator[str]:
+    """Rows of a study that the ledger does not have: no study's log would be asked for them."""
+    known = select(_STUDY.c.study_id)
+    for table in metadata.sorted_tables:
+        if table is not _STUDY and "study_id" in table.c:
+            unknown = select(table.c.study_id).where(table.c.study_id.not_in(known)).distinct()
+            for study_id in connection.scalars(unknown.limit(MAX_FINDINGS)):
+                yield f"{table.name}: has rows of study {study_id:.64}, which the ledger does not have"
+
+
+def _shown(table: Table, row: Mapping[str, Any]) -> str:
+    if table is annotation_class:
+        return f"annotation class {row['class_name']:.60}"
+    return f"{table.name} of {row['person']:.60} at slide {row['slide_id']:.64}"

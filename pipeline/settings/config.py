@@ -11,9 +11,10 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, field_validator
 
-from pipeline.starter_config import DaskConfig, SlurmConfig
-from training.foundation.class_names import check_class_name
+from pipeline.settings.starters import DaskConfig, SlurmConfig
 from training.foundation.settings import Section, load_section
+from training.foundation.tile_read import TileRead
+from training.foundation.words.class_names import check_class_name
 
 MAX_PX, MAX_UM, MAX_UM2 = 65_536, 10_000.0, 1e9
 """Upper bounds of lengths and areas: more than any slide calls for, and all sums still fit into 32 bits."""
@@ -21,8 +22,12 @@ MAX_PX, MAX_UM, MAX_UM2 = 65_536, 10_000.0, 1e9
 ClassName = Annotated[str, AfterValidator(check_class_name)]
 
 
+DEFAULT_THRESHOLD = 0.5
+"""Probability from which a class counts as found, where no settings say otherwise."""
+
+
 class TissueConfig(Section):
-    """How tissue is told from glass: distance from the slide's own background colour."""
+    """Separation of tissue from glass, by distance from the slide's own background colour."""
 
     mpp: float = Field(8.0, gt=0)
     """Resolution of the mask, microns per pixel."""
@@ -52,7 +57,7 @@ class IngestConfig(Section):
     decode_chunk_px: int = Field(512, ge=64, le=4096)
     """Chunk side of levels that do not pass through; the nearest multiple of the source's tiles if these are known."""
     decode_to: Literal["zstd", "jpeg"] = "zstd"
-    """How levels that do not pass through are stored: lossless, or smaller as JPEG."""
+    """Storage of levels that do not pass through: lossless, or smaller as JPEG."""
     jpeg_quality: int = Field(90, ge=1, le=100)
     """Of levels stored with `decode_to = "jpeg"`; 4:4:4."""
     smallest_level_px: int = Field(1024, ge=64, le=MAX_PX)
@@ -60,8 +65,8 @@ class IngestConfig(Section):
     gate_tiles: int = Field(16, ge=4, le=100_000)
     """Tiles per level compared with a second decoder."""
     damaged: Literal["refuse", "mask"] = "refuse"
-    """What becomes of a slide with damaged tiles: an error; or every tile is decoded to find them, and they are left
-    white, masked and counted."""
+    """Handling of a slide with damaged tiles: an error; or every tile is decoded to find them, and they are left white,
+    masked and counted."""
     tissue: TissueConfig = TissueConfig()
 
 
@@ -69,7 +74,7 @@ QC_SCORES = ("blur", "pen", "fold", "bubble")
 
 
 class ScoreLimit(Section):
-    """When a quality score counts against a slide."""
+    """Limit beyond which a quality score counts against a slide."""
 
     threshold: float = Field(gt=0, le=1)
     """A cell above this is bad."""
@@ -78,7 +83,7 @@ class ScoreLimit(Section):
 
 
 class QualityConfig(Section):
-    """`[qc]`; earlier `[quality]`"""
+    """`[qc]`"""
 
     mpp: float = Field(1.0, gt=0, le=2.5)
     """Resolution the pixels are looked at, microns per pixel; finer sees slighter loss of focus and takes longer."""
@@ -107,7 +112,7 @@ class QualityConfig(Section):
 
 
 class SplitConfig(Section):
-    """How patients without a split in the manifest are assigned."""
+    """Assignment of patients without a split in the manifest."""
 
     train: float = Field(0.7, ge=0, le=1e6)
     val: float = Field(0.15, ge=0, le=1e6)
@@ -122,6 +127,9 @@ class TileConfig(Section):
     mpp: float = Field(0.5, gt=0, le=1000)
     overlap_px: int = Field(0, ge=0, le=MAX_PX)
     """Pixels shared by neighbours, at `mpp`."""
+    read: TileRead = "level"
+    """Level that tiles are read from: the stored one nearest to `mpp`, or always the finest, so that pixels do not
+    depend on which levels a slide happens to store (docs/reference/inference.md)."""
     min_tissue: float = Field(0.5, ge=0, le=1)
     max_qc: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field({})
     """Tiles with a quality score above its limit are left out, as in `max_qc = {pen = 0.2}`; see `gemslide qc`."""
@@ -129,7 +137,9 @@ class TileConfig(Section):
     """A tile carries the class that covers most of it, that of the smallest region around its centre, or the `label`
     of its slide in the manifest (then annotations are not read)."""
     qupath_counts_from: Literal["scanned", "slide"] = "scanned"
-    """Where QuPath's coordinates begin on slides scanned in part (MRXS, SCN); it crops unless opened with --no-crop."""
+    """Origin of QuPath's coordinates on slides scanned in part (MRXS, SCN); it crops unless opened with --no-crop."""
+    allow_other_mpp: bool = False
+    """Take the pixels of annotation files as they are where a file states another pixel size than its slide has."""
     min_label_fraction: float = Field(0.5, gt=0, le=1)
     """By area: share of a tile that one class must cover for the tile to carry its label."""
     classes: tuple[ClassName, ...] = ()
@@ -137,7 +147,7 @@ class TileConfig(Section):
     ignore_classes: tuple[ClassName, ...] = ()
     """Annotation classes that give no label."""
     note: str = ""
-    """What a reader of results must know about these labels; stands in every evaluation on this tile set."""
+    """Note on these labels that readers of results must know; included in every evaluation on this tile set."""
     split: SplitConfig = SplitConfig()
 
     @field_validator("max_qc")
@@ -152,7 +162,7 @@ class TileConfig(Section):
 ResultFormat = Literal[
     "csv", "parquet", "geojson", "contours", "heatmap", "ome-tiff", "dicom-seg", "dicom-pm", "report"
 ]
-"""What a slide's results can be written as (docs/results.md)."""
+"""Formats of a slide's results (docs/reference/results.md)."""
 
 
 class InferConfig(Section):
@@ -166,6 +176,10 @@ class InferConfig(Section):
     """Share of a tile's side that neighbours share. The map then has a cell for each stride (`inference.overlap`)."""
     views: Literal["none", "flips", "all"] = "none"
     """Test-time augmentation: the mean over a tile's four flips, or over all eight turns and flips."""
+    read: TileRead | None = None
+    """Level that tiles are read from, as in `[tile]`; if left out, as the model's training tiles were."""
+    allow_other_read: bool = False
+    """Predict although `read` is another than the model was trained with; the results then say so."""
     precision: Literal["fp32", "bf16"] = "fp32"
     deterministic: bool = False
     """The same bits whatever the batch size and the devices of one kind: each tile goes through the network alone."""
@@ -176,10 +190,10 @@ class InferConfig(Section):
     refuse: tuple[Literal["constant", "glass", "stain", "focus"], ...] = ("constant",)
     """Implausible results that are not published; the others are, with a warning: every tile the same answer, glass
     called positive, colours or sharpness far from the training tiles'."""
-    threshold: float = Field(0.5, gt=0, lt=1)
+    threshold: float = Field(DEFAULT_THRESHOLD, gt=0, lt=1)
     """Probability from which a cell belongs to a hotspot."""
     hotspot_classes: tuple[ClassName, ...] = ()
-    """Classes to look for; empty: all but the first of the class order."""
+    """Classes to look for; empty: all but the first of the class order, and none called normal, healthy or the like."""
     max_hotspots: int = Field(50, ge=1, le=1_000_000)
     hotspot_min_distance_um: float = Field(0.0, ge=0, le=MAX_UM)
     """0: one hotspot per connected area. Else its local maxima that are at least this far apart are hotspots, too."""
@@ -191,7 +205,7 @@ class EvaluateConfig(Section):
     """`[evaluate]`"""
 
     split: Literal["train", "val", "test"] = "test"
-    threshold: float = Field(0.5, gt=0, lt=1)
+    threshold: float = Field(DEFAULT_THRESHOLD, gt=0, lt=1)
     """Probability from which a tile, slide or patient is called positive, with two classes."""
     slide_score: Literal["max", "mean", "top_decile"] = "max"
     """A slide's score for a class: its cells' highest probability, their mean, or the mean of the highest tenth."""
@@ -200,12 +214,13 @@ class EvaluateConfig(Section):
     seed: int = Field(0, ge=0)
     """Of the resamples."""
     specificities: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = (0.9, 0.95)
-    """Where sensitivity is given."""
+    """Specificities at which sensitivity is reported."""
     calibration_bins: int = Field(10, ge=2, le=100)
     """Of equal mass, for the calibration error and the reliability plot."""
     lesion_classes: tuple[ClassName, ...] = ()
-    """Classes whose outlined areas are lesions (FROC); empty: all but the first of the class order."""
-    candidate_threshold: float = Field(0.5, gt=0, lt=1)
+    """Classes whose outlined areas are lesions (FROC); empty: all but the first of the class order, and none called
+    normal, healthy or the like."""
+    candidate_threshold: float = Field(DEFAULT_THRESHOLD, gt=0, lt=1)
     """Probability from which connected cells are one candidate lesion, with the score and the position of its peak."""
     candidate_min_distance_um: float = Field(0.0, ge=0, le=MAX_UM)
     """0: one candidate per connected area. Else its local maxima at least this far apart are candidates, too."""
@@ -229,7 +244,7 @@ class AppConfig(Section):
     session_hours: float = Field(12, gt=0, le=24)
     """After this long everybody signs in again."""
     idle_minutes: float = Field(60, ge=5, le=24 * 60)
-    """Who has signed in under a name and does nothing for this long signs in again."""
+    """After this long without activity, a person signed in under a name must sign in again."""
     tile_cache_mb: int = Field(256, ge=0, le=65_536)
     """Memory for tiles, overlays and thumbnails that were made before, in MiB and for each process that serves them."""
     max_jobs: int = Field(1, ge=0, le=64)
@@ -267,11 +282,21 @@ class AppConfig(Section):
 class StudyConfig(Section):
     """`[study]`"""
 
-    ledger: str = ""
-    """Database of the studies: "sqlite:////local/path/gemslide.db" or "postgresql://user@host/database"; empty:
-    `gemslide.db` in the project. The environment's GEMSLIDE_LEDGER comes first: a password stands in no file."""
+    ledger: Literal[""] = ""
+    """Of earlier versions. A ledger elsewhere is the installation's to name (`pipeline.settings.site`)."""
     slurm: SlurmConfig = SlurmConfig()
     dask: DaskConfig = DaskConfig()
+
+    @field_validator("ledger", mode="before")
+    @classmethod
+    def is_named_elsewhere(cls, url: object) -> object:
+        if url != "":
+            raise ValueError(
+                "a project no longer says where its ledger is: one that somebody sent could name another's. Take this "
+                "line out, and name the ledger in GEMSLIDE_LEDGER, or as `ledger` under the project in the file that "
+                "GEMSLIDE_SITE names (docs/how_to/operating.md)"
+            )
+        return url
 
 
 class Settings(Section):
@@ -292,4 +317,4 @@ def load_settings(path: Path) -> Settings:
     Raises:
         BadRecipeError: cannot be read, not TOML, an unknown key or a value out of range.
     """
-    return load_section(Settings, path, default=Settings(), earlier_names={"quality": "qc"})
+    return load_section(Settings, path, default=Settings())

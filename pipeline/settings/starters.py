@@ -45,4 +45,4 @@ class DaskConfig(Section):
     """`[study.dask]`"""
 
     resources: dict[Annotated[str, Field(pattern=rf"^{_WORD}$")], Annotated[float, Field(gt=0)]] = Field({})
-    """What one study worker takes of a Dask worker that was started with `--resources`."""
+    """Resources that one study worker takes of a Dask worker that was started with `--resources`."""

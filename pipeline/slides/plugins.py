@@ -1,4 +1,4 @@
-"""Readers that other packages bring, by the entry point group `gemslide.readers` (docs/readers.md)."""
+"""Readers that other packages bring, by the entry point group `gemslide.readers` (docs/reference/readers.md)."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from pipeline.slides.slide import Slide
+from pipeline.slides.common.slide import Slide
 
 GROUP = "gemslide.readers"
 _OURS = "pipeline.slides."
 _IMPORT_ERRORS = (
     ImportError, SyntaxError, NameError, AttributeError, TypeError, ValueError, LookupError, OSError, RuntimeError,
 )  # fmt: skip
-"""What a site's module can raise while it is imported."""
+"""Exceptions that a site's module can raise while it is imported."""
 
 
 @runtime_checkable
 class Reader(Protocol):
-    """What an entry point names: an object, or a class that is called without arguments."""
+    """Reader that an entry point names: an object, or a class that is called without arguments."""
 
     @property
     def name(self) -> str:
@@ -29,6 +29,8 @@ class Reader(Protocol):
     @property
     def priority(self) -> int:
         """Readers are asked from the highest to the lowest: ours have 40 (OME-Zarr), 30 (DICOM), 20 (TIFF), 10."""
+
+    # Optional: `suffixes`, a tuple of strings as ".ppm", by which folders are searched (`suffixes.py`).
 
     def accepts(self, path: Path, vendor: str | None) -> bool:
         """Whether the reader takes a file or folder, by its first bytes: it need not be undamaged.
@@ -70,4 +72,7 @@ def _loaded(entry: EntryPoint) -> Reader:
     reader = reader() if isinstance(reader, type) else reader
     if not isinstance(reader, Reader) or not isinstance(reader.priority, int):
         raise TypeError("is no reader: it needs a name, a whole number as priority, accepts() and open()")
+    suffixes = getattr(reader, "suffixes", ())
+    if not isinstance(suffixes, tuple) or not all(isinstance(s, str) and s[:1] == "." and s[1:] for s in suffixes):
+        raise TypeError("its suffixes are no tuple of texts that begin with a dot")
     return reader

@@ -6,13 +6,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.errors import UnreadableError
+from pipeline.settings.source_folders import check_source, open_checked
+from pipeline.slides.common.reading import disk_errors, first_bytes, is_dicom
+from pipeline.slides.common.series import Candidate, choose_series
+from pipeline.slides.common.slide import Slide
+from pipeline.slides.dicom.suffixes import DICOM_SUFFIXES
 from pipeline.slides.openslide.library import detect_vendor
 from pipeline.slides.openslide.reader import VendorSlide
+from pipeline.slides.openslide.suffixes import openslide_suffixes
 from pipeline.slides.plugins import Reader, load_plugins
-from pipeline.slides.reading import disk_errors, first_bytes, is_dicom
-from pipeline.slides.slide import Slide
+from pipeline.slides.refused_formats import refuse_by_name
 from pipeline.slides.tiff.reader import TiffSlide, has_unmarked_ycc, is_tiff
+from training.foundation.errors import UnreadableError
 
 TIFF_VENDORS = {None, "aperio", "generic-tiff", "philips"}
 """OpenSlide's names of the families whose TIFF structure is plain enough to read tile by tile."""
@@ -26,6 +31,7 @@ class BuiltInReader:
     priority: int
     _accepts: Callable[[Path, str | None], bool]
     _open: Callable[[Path, str | None], Slide]
+    suffixes: tuple[str, ...]
 
     def accepts(self, path: Path, vendor: str | None) -> bool:
         return self._accepts(path, vendor)
@@ -48,18 +54,18 @@ def _open_ome_zarr(path: Path, series: str | None) -> Slide:
 
 
 def _open_tiff(path: Path, series: str | None) -> Slide:
-    _refuse_series(path, series)
-    return TiffSlide(path)
+    return TiffSlide(path, series)
 
 
 def _open_openslide(path: Path, series: str | None) -> Slide:
-    _refuse_series(path, series)
-    return VendorSlide(path)
-
-
-def _refuse_series(path: Path, series: str | None) -> None:
-    if series is not None:
-        raise UnreadableError(f"{path.name}: holds one slide; leave out --series {series}, which is for folders.")
+    slide = VendorSlide(path)
+    try:
+        finest = slide.info.levels[0]
+        choose_series([Candidate("0", finest.width_px, finest.height_px)], series, path.name)
+    except BaseException:
+        slide.close()
+        raise
+    return slide
 
 
 def _is_dicom(path: Path, _: str | None) -> bool:
@@ -83,10 +89,14 @@ def _is_of_vendor(path: Path, vendor: str | None) -> bool:
     return vendor is not None
 
 
-OME_ZARR = BuiltInReader("ome-zarr", 40, _is_ome_zarr, _open_ome_zarr)
-DICOM = BuiltInReader("wsidicom", 30, _is_dicom, _open_dicom)
-TIFF = BuiltInReader("tifffile", 20, _is_plain_tiff, _open_tiff)
-OPENSLIDE = BuiltInReader("openslide", 10, _is_of_vendor, _open_openslide)
+_OME_TIFF_SUFFIXES = tuple(f".ome.{suffix}" for suffix in ("tif", "tiff", "tf2", "tf8", "btf"))
+
+OME_ZARR = BuiltInReader("ome-zarr", 40, _is_ome_zarr, _open_ome_zarr, (".ome.zarr", ".zarr"))
+DICOM = BuiltInReader("wsidicom", 30, _is_dicom, _open_dicom, DICOM_SUFFIXES)
+TIFF = BuiltInReader(
+    "tifffile", 20, _is_plain_tiff, _open_tiff, (*_OME_TIFF_SUFFIXES, ".tif", ".tiff", ".btf", ".svs", ".qptiff")
+)
+OPENSLIDE = BuiltInReader("openslide", 10, _is_of_vendor, _open_openslide, openslide_suffixes())
 BUILT_IN = (OME_ZARR, DICOM, TIFF, OPENSLIDE)
 
 
@@ -100,13 +110,16 @@ def open_slide(path: Path, series: str | None = None) -> Slide:
 
     Args:
         path: a file; or a folder of DICOM instances or an OME-Zarr.
-        series: which of several slides in a folder.
+        series: which of several slides in a file or folder (`series.py`).
 
     Raises:
         UnreadableError: no such file, no reader accepts it, or it is damaged.
+        AmbiguousSeriesError: it holds several slides and none was chosen, or the chosen one is not there.
+        OutsideFoldersError: as `check_source`.
         NotBrightfieldRgbError: it holds something else than 8-bit RGB.
         DecompressionBombError: it claims more pixels than its bytes can hold.
     """
+    check_source(path)
     _check_file(path)
     try:
         with disk_errors(path.name):
@@ -114,8 +127,10 @@ def open_slide(path: Path, series: str | None = None) -> Slide:
             reader = next((reader for reader in readers() if reader.accepts(path, vendor)), None)
     except OSError as error:
         raise UnreadableError(f"{path}: cannot be read ({error.strerror}). Check its permissions.") from error
+    if reader is None or isinstance(reader, BuiltInReader):
+        refuse_by_name(path, vendor, has_reader=reader is not None)
     if reader is not None:
-        return reader.open(path, series)
+        return open_checked(path, lambda: reader.open(path, series), lambda slide: slide.__exit__(None, None, None))
     if path.is_dir():
         raise UnreadableError(
             f"{path}: is a folder without DICOM files or an OME-Zarr in it; name the slide file itself.{_not_loaded()}"
@@ -127,7 +142,7 @@ def open_slide(path: Path, series: str | None = None) -> Slide:
 
 
 def _not_loaded() -> str:
-    """What to know besides where a site's reader could not be asked."""
+    """Sentence on a site's readers that could not be loaded, and so were not asked; "" for none."""
     broken = load_plugins().broken
     names = ", ".join(sorted(broken))
     return f" Not asked, as they could not be loaded: {names} (`gemslide doctor` says why)." if broken else ""

@@ -11,32 +11,33 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from pipeline.errors import CorruptTileError, UnreadableError
-from pipeline.store.array_reader import ArrayReader
-from pipeline.store.checksums import covered_files, list_digest, read_checksums
-from pipeline.store.inside import check_inside
-from pipeline.store.layout import CHECKSUMS, IMAGE, LABELS, PREDICTIONS, QUALITY, TISSUE, ArraySpec
-from pipeline.store.metadata import SlideAttributes, read_json
-from pipeline.store.plain_array import PlainArray, array_names
-from pipeline.store.reader import LevelArray, StoreReader, is_store
-from pipeline.store.shard import sum_file
-from pipeline.store.threads import parallel_for
+from pipeline.errors import CorruptTileError
+from pipeline.store.format.checksums import covered_files, list_digest, read_checksums
+from pipeline.store.format.inside import check_inside
+from pipeline.store.format.layout import CHECKSUMS, IMAGE, LABELS, PREDICTIONS, QUALITY, TISSUE, ArraySpec
+from pipeline.store.format.metadata import SlideAttributes, read_json
+from pipeline.store.format.plain_array import PlainArray, array_names
+from pipeline.store.format.shard import sum_file
+from pipeline.store.layers.tissue_origin import find_mask_damage, mask_origin
+from pipeline.store.reading.array_reader import ArrayReader
+from pipeline.store.reading.reader import LevelArray, StoreReader, is_store
+from pipeline.store.reading.threads import parallel_for
+from training.foundation.errors import UnreadableError
 from training.foundation.reading import MAX_JSON_BYTES, read_regular
+from training.foundation.words.counts import counted
 
 OME_XML = "OME/METADATA.ome.xml"
-WITH_LIST, WITH_CHUNK_CHECKSUMS = 2, 3
-"""The first versions of the contract that have a list of the files' checksums, and checksums of the chunks."""
 
 
 def find_damage(store: Path, *, sample_chunks: int, every_chunk: bool = False, threads: int = 1) -> list[str]:
-    """What is wrong with what ingest wrote, explained; nothing when it is whole.
+    """Find damage to what ingest wrote, explained; an empty list if it is intact.
 
     Args:
         sample_chunks: chunks decoded per level.
-        every_chunk: decode all chunks instead; done in any case where the store has no checksums of files.
+        every_chunk: decode all chunks instead.
 
     Raises:
-        UnreadableError: it is no store. WrongSlideError: its folder is named after another slide.
+        UnreadableError: it is not a store. WrongSlideError: its folder is named after another slide.
     """
     try:
         reader = StoreReader(store)
@@ -46,17 +47,16 @@ def find_damage(store: Path, *, sample_chunks: int, every_chunk: bool = False, t
             raise
         return [str(error)]
     attributes = reader.attributes
-    every_chunk = every_chunk or attributes.contract_version < WITH_LIST
     found = [*_structure(store, reader, attributes), *_files(store, attributes, threads)]
     for name, array in arrays.items():
-        if attributes.contract_version >= WITH_CHUNK_CHECKSUMS and not array.spec.has_checksums:
-            found.append(f"{name}: its chunks have no checksums, those of version {attributes.contract_version} have")
+        if not array.spec.has_checksums:
+            found.append(f"{name}: its chunks have no checksums")
         found += _chunks(array, name, sample_chunks, every_chunk, threads)
-    return found + _small_arrays(store, LABELS)
+    return [*found, *_small_arrays(store, LABELS), *find_mask_damage(reader)]
 
 
 def find_overlay_damage(store: Path) -> list[str]:
-    """What is wrong with predictions and quality scores, which are written after ingest; every chunk is decoded."""
+    """Find damage to predictions and quality scores, which are written after ingest; every chunk is decoded."""
     return _small_arrays(store, PREDICTIONS) + _small_arrays(store, QUALITY)
 
 
@@ -102,7 +102,7 @@ def _structure(store: Path, reader: StoreReader, attributes: SlideAttributes) ->
         return
     num_datasets, num_labels, num_series = counts
     if not num_datasets == num_labels == num_levels:
-        yield f"{num_datasets} datasets and {num_labels} of tissue for {num_levels} levels"
+        yield f"{counted(num_datasets, 'dataset')} and {num_labels} of tissue for {counted(num_levels, 'level')}"
     if not num_series == len(sizes) == 1 + len(attributes.associated) or sizes[0] != reader.size_wh_px0:
         yield f"OME lists {num_series} series, its XML {len(sizes)} of {sizes[:1]} px"
     yield from _scales(datasets, reader)
@@ -137,8 +137,6 @@ def _fits_size(level: LevelArray, finest: LevelArray) -> bool:
 
 def _files(store: Path, attributes: SlideAttributes, threads: int) -> list[str]:
     """Every file against the list of checksums, and the list against the root."""
-    if attributes.contract_version < WITH_LIST:
-        return []
     try:
         expected = read_checksums(store)
         if list_digest(store) != attributes.ingest.get("checksums_sha256"):
@@ -146,6 +144,9 @@ def _files(store: Path, attributes: SlideAttributes, threads: int) -> list[str]:
     except (OSError, ValueError) as error:
         return [f"{CHECKSUMS}: cannot be read ({error})"]
     there = covered_files(store)
+    if _has_replaced_mask(store):  # which says itself what it is
+        there = [name for name in there if not name.startswith(f"{TISSUE}/")]
+        expected = {name: was for name, was in expected.items() if not name.startswith(f"{TISSUE}/")}
     found = [f"{name}: is missing" for name in sorted(set(expected) - set(there))]
     found += [f"{name}: was not written by ingest" for name in sorted(set(there) - set(expected))]
     damaged: list[str] = []
@@ -161,6 +162,13 @@ def _files(store: Path, attributes: SlideAttributes, threads: int) -> list[str]:
 
     parallel_for(check, ((index,) for index in range(len(both))), threads)
     return found + sorted(damaged)
+
+
+def _has_replaced_mask(store: Path) -> bool:
+    try:
+        return mask_origin(store) is not None
+    except UnreadableError:
+        return False
 
 
 def _chunks(array: ArrayReader, name: str, sample_chunks: int, every_chunk: bool, threads: int) -> list[str]:

@@ -12,11 +12,13 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.cohort.manifest import Cohort
-from pipeline.errors import GemslideError, LeakageError
+from pipeline.errors import LeakageError
 from pipeline.project import Project
 from pipeline.tiles.dataset import TileDataset
+from training.foundation.errors import GemslideError
 from training.foundation.model_files import MAX_CONFIG_BYTES
 from training.foundation.reading import read_json_file
+from training.foundation.words.names import comparable
 
 SEEN = ("train", "val")
 """Splits that decided a model: the weights, and which epoch's were kept."""
@@ -47,7 +49,7 @@ def check_leakage(cohort: Cohort, packages: Mapping[str, Path], project: Project
 
 def _compare(cohort: Cohort, dataset: TileDataset, model_id: str) -> None:
     seen = np.isin(dataset.splits, SEEN)
-    patients, slides = set(dataset.groups[seen].tolist()), set(dataset.slides[seen].tolist())
+    patients, slides = set(map(comparable, dataset.groups[seen].tolist())), set(dataset.slides[seen].tolist())
     found = [entry.slide_id for entry in cohort.included if entry.slide_id in slides or entry.patient_id in patients]
     if found:
         more = f" and {len(found) - MAX_SHOWN} more" if len(found) > MAX_SHOWN else ""

@@ -6,38 +6,51 @@ made with what the ledger has, and a file that has changed since is refused unti
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import tomli_w
 from pydantic import AfterValidator, Field, model_validator
 
+from pipeline.cohort.duplicates import refuse_changes
 from pipeline.cohort.manifest import Cohort, load_cohort
-from pipeline.config import InferConfig, IngestConfig, QualityConfig, load_settings
 from pipeline.errors import BadManifestError, ChangedSourceError
+from pipeline.evaluation.statistics.agreement import Weights
 from pipeline.evaluation.stored import SlideScore
-from pipeline.files import sha256_of, write_text_atomic
-from pipeline.names import find_package
+from pipeline.files import sha256_of, write_new_text
+from pipeline.ledger.reasons import is_blank
+from pipeline.naming.models import find_package
 from pipeline.project import Project, check_name
-from pipeline.study.questions import ReadingConfig
-from training.foundation.class_names import check_class_name, check_printable
-from training.foundation.model_files import weights_file
-from training.foundation.names import NAME_PATTERN
+from pipeline.settings.config import load_settings
+from pipeline.study.reading.questions import ReadingConfig
+from pipeline.study.stages.registry import KINDS, StageSettings, settings_of, tasks_of
+from training.foundation.errors import BadRecipeError
+from training.foundation.model_files import MAX_CONFIG_BYTES, weights_file
+from training.foundation.reading import read_json_file
 from training.foundation.settings import Section, load_section, parse_section
+from training.foundation.words.class_names import check_class_name, check_printable
+from training.foundation.words.names import NAME_PATTERN
 
 PROTOCOL_FILE = "study.toml"
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Line = Annotated[str, AfterValidator(check_printable), Field(max_length=2000)]
 
 
+def _check_question(question: str) -> str:
+    if is_blank(question):
+        raise ValueError("say what the study is to answer, before anybody looks")
+    return question
+
+
 class AboutStudy(Section):
     """`[study]`"""
 
     title: Line
-    question: Line
-    """What the study is to answer."""
+    question: Annotated[Line, AfterValidator(_check_question)]
+    """Question that the study is to answer."""
     cohort: str = Field(min_length=1)
     """Manifest (CSV), relative to the protocol."""
     seed: int = Field(0, ge=0)
@@ -50,6 +63,8 @@ class StudyModel(Section):
     id: str = Field(pattern=NAME_PATTERN)
     sha256: Sha256
     """Of the weights; another file of the same name is refused."""
+    config_sha256: Sha256
+    """Of the package's `config.json`: with other class names or spacing, the same weights say something else."""
 
 
 class Patience(Section):
@@ -71,7 +86,7 @@ class Analysis(Section):
     slide_score: SlideScore = "max"
     """A slide's score for a class: its cells' highest probability, their mean, or the mean of the highest tenth."""
     bootstrap: int = Field(2000, ge=0, le=100_000)
-    """Resamples of the patients for intervals; 0: no intervals."""
+    """Resamples of the patients for intervals; 0: no intervals but exact ones."""
     calibration_bins: int = Field(10, ge=2, le=100)
     cost_per_hour: float = Field(0.0, ge=0, allow_inf_nan=False)
     """Of one worker; 0: the report names no costs."""
@@ -83,7 +98,7 @@ class Validation(Section):
     Pathologists (Evans et al., Arch Pathol Lab Med 146:440, 2022)."""
 
     question: str = Field(pattern=NAME_PATTERN)
-    """Whose answers are compared: the diagnosis."""
+    """Question whose answers are compared: the diagnosis."""
     min_cases: int = Field(60, ge=1)
     min_concordance: float = Field(0.95, gt=0, le=1)
     """Of each reader with themselves, glass against digital."""
@@ -110,9 +125,12 @@ class Endpoint(Section):
     level: Literal["tile", "slide", "patient"] = "slide"
     model: str = Field(pattern=NAME_PATTERN)
     class_name: Annotated[str, AfterValidator(check_class_name)] | None = None
-    """Of `auc`, `sensitivity` and `specificity`: the positive class; with two classes the second, if not named."""
+    """Of `auc`, `sensitivity` and `specificity`: the positive class; with two classes, if not named, the one that
+    evaluation takes for positive (docs/reference/evaluation.md)."""
     tile_set: Annotated[str, Field(pattern=NAME_PATTERN)] | None = None
     """Of level `tile`: the tile set whose labels are the reference."""
+    weights: Weights | None = None
+    """Of `kappa`, where the model's classes are grades in ascending order: by how far two grades lie apart."""
     at_least: float | None = Field(None, ge=-1, le=1)
     """The hypothesis: the lower end of the 95 % interval is at least this."""
     kind: Literal["primary", "secondary"] = "secondary"
@@ -121,18 +139,17 @@ class Endpoint(Section):
     def fits_together(self) -> Self:
         if (self.level == "tile") != (self.tile_set is not None):
             raise ValueError(f"endpoint {self.name}: `tile_set` belongs to level tile, and level tile needs it")
+        if self.weights is not None and self.measure != "kappa":
+            raise ValueError(f"endpoint {self.name}: `weights` belong to the measure kappa")
         return self
 
 
-class Protocol(Section):
-    """All of `study.toml`."""
+class Protocol(StageSettings):
+    """All of `study.toml`, with a section for each stage. `[infer] require_qc = true` ends slides that quality control
+    did not find good as qc_failed."""
 
     study: AboutStudy
     models: tuple[StudyModel, ...] = Field(min_length=1, max_length=100)
-    ingest: IngestConfig = IngestConfig()
-    qc: QualityConfig = QualityConfig()
-    infer: InferConfig = InferConfig()
-    """`require_qc = true` ends slides that quality control did not find good as qc_failed."""
     patience: Patience = Patience()
     endpoints: tuple[Endpoint, ...] = ()
     analysis: Analysis = Analysis()
@@ -157,7 +174,7 @@ class Protocol(Section):
     @property
     def stages(self) -> tuple[str, ...]:
         """Names of each slide's tasks, in their order."""
-        return ("ingest", "qc", *(f"infer {model.id}" for model in self.models))
+        return tasks_of([model.id for model in self.models])
 
     def frozen(self) -> dict[str, object]:
         """As the ledger keeps it: every setting with its value, also those that were left at their defaults."""
@@ -192,8 +209,26 @@ def load_protocol(path: Path) -> Protocol:
 
 
 def frozen_protocol(raw: dict[str, object], study_id: str) -> Protocol:
-    """The protocol that a ledger keeps. Raises BadRecipeError: it was written by another version."""
-    return parse_section(Protocol, raw, where=f"protocol of study {study_id} in the ledger")
+    """Frozen protocol of a study, as its ledger keeps it.
+
+    Raises:
+        BadRecipeError: another version of gemslide froze it, with other stages or settings than this one has. A
+            default of today would replace what the study began with.
+    """
+    where = f"protocol of study {study_id} in the ledger"
+    protocol = parse_section(Protocol, raw, where=where)
+    if added := sorted(_keys(protocol.frozen()) - _keys(raw)):
+        raise BadRecipeError(
+            f"{where}: frozen by a version of gemslide without {', '.join(added[:10])}. Finish the study with that "
+            "version, or begin another study."
+        )
+    return protocol
+
+
+def _keys(table: Mapping[str, object], prefix: str = "") -> set[str]:
+    """Dotted names of a table's keys and of the tables in it."""
+    nested = (_keys(value, f"{prefix}{key}.") for key, value in table.items() if isinstance(value, Mapping))
+    return {f"{prefix}{key}" for key in table}.union(*nested)
 
 
 def load_study_cohort(protocol: Protocol, folder: Path, *, expected_sha256: str | None = None) -> tuple[Cohort, str]:
@@ -218,24 +253,40 @@ def load_study_cohort(protocol: Protocol, folder: Path, *, expected_sha256: str 
     return load_cohort(path), sha256
 
 
+def tile_sets_of(protocol: Protocol) -> list[str]:
+    """Tile sets whose labels are the reference of an endpoint; each once."""
+    return sorted({each.tile_set for each in protocol.endpoints if each.tile_set is not None})
+
+
 def find_models(protocol: Protocol, project: Project) -> dict[str, Path]:
     """Folder of each model's package, by its id.
 
     Raises:
-        UnreadableError: not there. ChangedSourceError: its weights are not those that the protocol names.
+        UnreadableError: not there. ChangedSourceError: its weights or its config.json are not those that the protocol
+            names.
     """
     return {model.id: _package(model, project) for model in protocol.models}
 
 
 def _package(model: StudyModel, project: Project) -> Path:
     package = find_package(model.id, project)
-    sha256 = sha256_of(weights_file(package))
-    if sha256 != model.sha256:
-        raise ChangedSourceError(
-            f"{package}: has other weights (SHA-256 {sha256[:12]}…) than the protocol names for {model.id} "
-            f"({model.sha256[:12]}…). Put the model back that the study began with."
-        )
+    found = _study_model(package)
+    for what, now, then in (
+        ("weights", found.sha256, model.sha256),
+        ("config.json", found.config_sha256, model.config_sha256),
+    ):
+        if now != then:
+            raise ChangedSourceError(
+                f"{package}: has other {what} (SHA-256 {now[:12]}…) than the protocol names for {model.id} "
+                f"({then[:12]}…). Put the model back that the study began with."
+            )
     return package
+
+
+def _study_model(package: Path) -> StudyModel:
+    """A package as it is now."""
+    config_sha256 = sha256_of(package / "config.json")
+    return StudyModel(id=package.name, sha256=sha256_of(weights_file(package)), config_sha256=config_sha256)
 
 
 def new_protocol(
@@ -251,9 +302,10 @@ def new_protocol(
         BadManifestError: there is one already, or the cohort cannot be read. UnreadableError: no such model.
     """
     path = study_dir(project, study_id) / PROTOCOL_FILE
+    there_is_one = BadManifestError(f"{path}: exists already. Choose another name for the study, or edit this one.")
     if path.exists():
-        raise BadManifestError(f"{path}: exists already. Choose another name for the study, or edit this one.")
-    load_cohort(Path(about.cohort))
+        raise there_is_one
+    refuse_changes(load_cohort(Path(about.cohort)), project)
     packages = [find_package(model, project) for model in models]
     settings = load_settings(project.settings_path)
     content: dict[str, Any] = {
@@ -261,15 +313,28 @@ def new_protocol(
             **about.model_dump(),
             "cohort": os.path.relpath(os.path.abspath(about.cohort), path.parent.absolute()),
         },
-        "models": [{"id": package.name, "sha256": sha256_of(weights_file(package))} for package in packages],
-        "ingest": settings.ingest.model_dump(mode="json", exclude_unset=True),
-        "qc": settings.qc.model_dump(mode="json", exclude_unset=True),
-        "infer": settings.infer.model_dump(mode="json", exclude_unset=True),
+        "models": [_study_model(package).model_dump() for package in packages],
+        **{kind.name: settings_of(settings, kind).model_dump(mode="json", exclude_unset=True) for kind in KINDS},
     }
     content |= TEMPLATES[template] if template else {}
     parse_section(Protocol, content, where="the study")
-    write_text_atomic(path, _HEADING + tomli_w.dumps({name: table for name, table in content.items() if table}))
+    written = tomli_w.dumps({name: table for name, table in content.items() if table})
+    try:
+        write_new_text(path, _HEADING + written + _examples(packages))
+    except FileExistsError as error:  # somebody else has made one since
+        raise there_is_one from error
     return path
+
+
+def _examples(packages: Sequence[Path]) -> str:
+    """Endpoints of the first model, as comments: what is not asked for is not measured."""
+    try:
+        config = read_json_file(packages[0] / "config.json", max_bytes=MAX_CONFIG_BYTES)
+        class_name = str(config["class_names"][-1])
+    except (OSError, ValueError, LookupError, TypeError):  # said when the model is loaded
+        class_name = "tumour"
+    # JSON's strings are TOML's as well.
+    return _EXAMPLES.format(model=json.dumps(packages[0].name), class_name=json.dumps(class_name))
 
 
 TEMPLATES: dict[str, dict[str, Any]] = {
@@ -285,8 +350,9 @@ TEMPLATES: dict[str, dict[str, Any]] = {
                     "ask": "What is the diagnosis?",
                     "kind": "choice",
                     "choices": ["benign", "atypical", "malignant"],
+                    "ordered": True,
                 },
-                {"name": "remarks", "ask": "Anything to say about the slide?", "kind": "text", "required": False},
+                {"name": "remarks", "ask": "Remarks on the slide", "kind": "text", "required": False},
             ],
         },
         "validation": {"question": "diagnosis", "min_cases": 60, "min_concordance": 0.95, "min_washout_days": 14.0},
@@ -296,6 +362,24 @@ TEMPLATES: dict[str, dict[str, Any]] = {
 
 _HEADING = """\
 # Protocol of a study. It is frozen when the study begins; later changes are amendments, each with its reason.
-# All sections and keys: docs/studies.md.
+# All sections and keys: docs/reference/studies.md.
 
+"""
+_EXAMPLES = """
+# What is measured, and what is expected before anybody looks: uncomment and change, or add others.
+# [[endpoints]]
+# name = "area under the ROC curve, by patient"
+# measure = "auc"                # or accuracy, balanced_accuracy, sensitivity, specificity, kappa
+# level = "patient"              # or slide; or tile, with the `tile_set` whose labels are the reference
+# model = {model}
+# class_name = {class_name}
+# at_least = 0.8                 # met where the lower end of the 95 % interval reaches it
+# kind = "primary"               # or secondary
+
+# [[endpoints]]
+# name = "sensitivity, by slide"
+# measure = "sensitivity"
+# model = {model}
+# class_name = {class_name}
+# at_least = 0.7
 """

@@ -1,12 +1,5 @@
 """Stores into tile tables."""
 
-from training.foundation.lazy import public_names
+import lazy_loader
 
-__all__, __getattr__ = public_names(
-    __name__,
-    {
-        "dataset": "TileDataset",
-        "table": "read_table TileTable",
-        "tile": "make_tile_table",
-    },
-)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

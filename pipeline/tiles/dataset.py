@@ -13,16 +13,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.errors import BadManifestError, BadRecipeError, ChangedSourceError, GemslideError
+from pipeline.errors import BadManifestError, ChangedSourceError
 from pipeline.project import Project
 from pipeline.stain import METHODS, Normaliser, describe
-from pipeline.store.qc_scores import slide_normaliser
-from pipeline.store.reader import StoreReader
+from pipeline.store.layers.qc_scores import slide_normaliser
+from pipeline.store.reading.reader import StoreReader
+from pipeline.tiles.outdated import outdated_warning
 from pipeline.tiles.table import read_table
+from training.foundation.errors import BadRecipeError, GemslideError
+from training.foundation.tile_read import UNSTATED
+from training.foundation.words.counts import counted
+from training.foundation.words.names import comparable
 
 
 class TileDataset:
-    """A tile set of a project, as `training.tile_dataset.TileSource` wants it.
+    """A tile set of a project, as `training.data.tile_dataset.TileSource` wants it.
 
     Attributes:
         classes: class names in order.
@@ -33,6 +38,7 @@ class TileDataset:
             slide stands for one.
         grouped_by: "patient", or "slide" where not every slide has a patient.
         scanners: {slide: scanner as the table names it, or None}.
+        tile_read: which of a slide's levels tiles are read from, for the model package to record.
         stain: how tiles are normalised, for the model package to record; None: they are not.
         fingerprint: SHA-256 over rows, splits and source hashes: what a model was trained on.
     """
@@ -59,10 +65,11 @@ class TileDataset:
         """
         self._project = Project(Path(project_dir))
         table = read_table(self._project.tile_table_path(tile_set))
-        frame = table.frame
-        self.classes = tuple(classes) or table.classes
+        self._table, frame = table, table.frame
+        self.classes = tuple(map(comparable, classes)) or table.classes
         self.tile_px = int(frame["tile_px"].iloc[0])
         self.mpp = float(frame["mpp"].iloc[0])
+        self.tile_read = table.read
         self._check_classes(table.classes, tile_set)
         index_of = {name: i for i, name in enumerate(self.classes)}
         self.labels = np.array([index_of.get(name, -1) for name in frame["label"]], dtype=np.int64)
@@ -92,6 +99,11 @@ class TileDataset:
                 f"{f'; the tile set does not have {missing}' if missing else ''}. "
                 "Name the same classes in the recipe and in the [tile] section."
             )
+
+    def warnings(self) -> tuple[str, ...]:
+        """Warnings that a person should know before training on it; clauses."""
+        outdated = outdated_warning(self._table, self._project)
+        return (outdated,) if outdated else ()
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -127,8 +139,9 @@ class TileDataset:
         width_px0, height_px0 = reader.size_wh_px0
         if level >= len(reader.levels) or right_px0 > width_px0 or bottom_px0 > height_px0:
             raise BadManifestError(
-                f"slide {reader.slide_id}: the table has tiles up to x {right_px0}, y {bottom_px0}, level {level}; "
-                f"the slide has {width_px0} × {height_px0} px, {len(reader.levels)} levels. Run `gemslide tile` again."
+                f"slide {reader.slide_id}: the table has tiles up to x {right_px0}, y {bottom_px0}, level {level}; the "
+                f"slide has {width_px0} × {height_px0} px, {counted(len(reader.levels), 'level')}. Run `gemslide tile` "
+                "again."
             )
 
     def _fingerprint(self) -> str:
@@ -136,6 +149,8 @@ class TileDataset:
         for array in (self.slides, self._boxes, self.labels, self.splits):
             digest.update(np.ascontiguousarray(array).tobytes())
         digest.update(repr(sorted(self._sources.items())).encode())
+        if self.tile_read != UNSTATED:
+            digest.update(self.tile_read.encode())
         return digest.hexdigest()
 
 

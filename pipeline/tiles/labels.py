@@ -11,8 +11,8 @@ import shapely
 from numpy.typing import NDArray
 from shapely.geometry.base import BaseGeometry
 
-from pipeline.annotations.region import Region
-from pipeline.annotations.rings import polygons_of
+from pipeline.annotations.shapes.region import Region
+from pipeline.annotations.shapes.rings import polygons_of
 from pipeline.errors import BadAnnotationError
 
 MAX_PIECE_VERTICES = 128
@@ -168,13 +168,18 @@ def _cut_up(polygon: shapely.Polygon) -> list[shapely.Polygon]:
 def _class_at(regions: Sequence[Region], points_xy0: NDArray[np.float64], classes: Sequence[str]) -> NDArray[np.int64]:
     """Per point the class index of the smallest region around it, -1 where there is none."""
     number_of = {name: index for index, name in enumerate(classes)}
-    by_size = sorted((r for r in regions if r.class_name in number_of), key=lambda r: -float(r.geometry.area))
+    by_size = sorted((r for r in regions if r.class_name in number_of), key=lambda r: -float(r.geometry.area))[::-1]
     class_index = np.full(len(points_xy0), -1, dtype=np.int64)
-    if not by_size or not len(points_xy0):
-        return class_index
+    waiting = np.arange(len(points_xy0))
     tree = shapely.STRtree(np.asarray(shapely.points(points_xy0)))
-    region_index, point_index = tree.query([region.geometry for region in by_size], predicate="intersects")
-    order = np.argsort(region_index, kind="stable")  # largest first, so that the smallest is written last
-    for at in order:
-        class_index[point_index[at]] = number_of[by_size[region_index[at]].class_name]
+    for region in by_size:
+        if not len(waiting):
+            break
+        inside = waiting[tree.query(region.geometry, predicate="intersects")]
+        # The smallest come first, and what one of them holds is not asked of the others again and again.
+        class_index[inside[class_index[inside] < 0]] = number_of[region.class_name]
+        are_left = class_index[waiting] < 0
+        if 2 * are_left.sum() < len(waiting):
+            waiting = waiting[are_left]
+            tree = shapely.STRtree(np.asarray(shapely.points(points_xy0[waiting])))
     return class_index

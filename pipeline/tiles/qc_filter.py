@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pipeline.errors import BadRecipeError
 from pipeline.grid import mean_over
-from pipeline.store.qc_scores import SCORE_NAMES, read_quality
-from pipeline.store.reader import StoreReader
+from pipeline.store.layers.qc_scores import SCORE_NAMES, read_quality
+from pipeline.store.reading.reader import StoreReader
+from training.foundation.errors import BadRecipeError
 
 
 def tile_scores(reader: StoreReader, corners_xy0: NDArray[np.int64], side_px0: int) -> tuple[pd.DataFrame, bool]:
@@ -44,7 +44,7 @@ class UncheckedSlideError(BadRecipeError):
 def good_enough(
     scores: pd.DataFrame, limits: Mapping[str, float], *, checked: bool, slide_id: str
 ) -> NDArray[np.bool_]:
-    """Which tiles have no score above its limit, bool (tiles,). What could not be judged is kept.
+    """Mask of tiles with no score above its limit, bool (tiles,). Tiles that could not be judged are kept.
 
     Raises:
         UncheckedSlideError: limits are asked for, but the slide was never checked.

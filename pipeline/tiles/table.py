@@ -12,30 +12,15 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.errors import BadManifestError, EmptyTableError, LeakageError
+from pipeline.errors import BadManifestError, LeakageError
 from pipeline.files import write_bytes_atomic
-from pipeline.names import check_tile_set
-from pipeline.store.qc_scores import SCORE_NAMES
-from pipeline.tiles.table_checks import check_table, content_sha256
+from pipeline.naming.models import check_tile_set
+from pipeline.tiles.schema import ARROW_SCHEMA, differing_columns
+from pipeline.tiles.table_checks import check_table, content_sha256, in_comparable_form
+from training.foundation.errors import EmptyTableError
 from training.foundation.reading import parse_json, read_regular
+from training.foundation.tile_read import UNSTATED, TileRead
 
-SCHEMA = pa.schema(
-    [
-        ("slide_id", pa.string()),
-        ("patient_id", pa.string()),
-        ("x_px0", pa.int32()),
-        ("y_px0", pa.int32()),
-        ("side_px0", pa.int32()),
-        ("tile_px", pa.int32()),
-        ("mpp", pa.float64()),
-        ("level", pa.int8()),
-        ("tissue", pa.float32()),
-        ("label", pa.string()),
-        ("label_fraction", pa.float32()),
-        ("split", pa.string()),
-    ]
-)
-QC_SCHEMA = pa.schema([(f"qc_{name}", pa.float32()) for name in SCORE_NAMES])
 METADATA_KEY = b"gemslide"
 MAX_BYTES, MAX_ROWS = 4 * 2**30, 10**8
 
@@ -46,12 +31,18 @@ class TileTable:
 
     frame: pd.DataFrame
     metadata: dict[str, Any]
-    """class_order, stride_px0 (per slide), settings, manifest_sha256, sources (SHA-256), annotations, quality,
-    scanners, left_out."""
+    """class_order, stride_px0 (per slide), settings, manifest_sha256, sources and masks (SHA-256), annotations,
+    quality, scanners, left_out."""
 
     @property
     def classes(self) -> tuple[str, ...]:
         return tuple(self.metadata["class_order"])
+
+    @property
+    def read(self) -> TileRead:
+        """Level that its tiles are read from, by the setting."""
+        read: TileRead = self.metadata["settings"].get("read", UNSTATED)
+        return read
 
 
 def write_table(path: Path, table: TileTable) -> None:
@@ -66,7 +57,7 @@ def write_table(path: Path, table: TileTable) -> None:
             "look at tile_px, mpp and min_tissue in the [tile] section, and at the tissue mask in the viewer."
         )
     ordered = table.frame.sort_values(["slide_id", "y_px0", "x_px0"], kind="stable")
-    arrow = pa.Table.from_pandas(ordered, schema=pa.schema([*SCHEMA, *QC_SCHEMA]), preserve_index=False)
+    arrow = pa.Table.from_pandas(ordered, schema=ARROW_SCHEMA, preserve_index=False)
     metadata = json.loads(json.dumps(table.metadata))
     metadata["content_sha256"] = content_sha256(arrow.to_pandas(), metadata)
     arrow = arrow.replace_schema_metadata({METADATA_KEY: json.dumps(metadata).encode()})
@@ -96,16 +87,15 @@ def read_table(path: Path) -> TileTable:
             f"{path}: is not a gemslide tile table ({type(error).__name__}: {error!s:.300}). "
             "Make it with `gemslide tile`."
         ) from error
-    columns = [(field.name, field.type) for field in arrow.schema]
-    expected = [(field.name, field.type) for field in SCHEMA]
-    known = [(field.name, field.type) for field in QC_SCHEMA]
-    if columns[: len(expected)] != expected or any(column not in known for column in columns[len(expected) :]):
-        raise BadManifestError(f"{path}: has other columns than a tile table. Make it with `gemslide tile`.")
+    if differing := differing_columns(arrow.schema):
+        raise BadManifestError(
+            f"{path}: has other columns than a tile table ({differing:.300}). Make it with `gemslide tile`."
+        )
     if not arrow.num_rows:
         raise EmptyTableError(f"{path}: has no rows. Make it again with `gemslide tile`.")
     frame = arrow.to_pandas()
     check_table(str(path), frame, metadata)
-    return TileTable(frame, metadata)
+    return TileTable(*in_comparable_form(frame, metadata))
 
 
 def check_replaceable(path: Path, *, has_manifest: bool) -> None:

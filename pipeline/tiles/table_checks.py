@@ -11,12 +11,12 @@ import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pipeline.errors import BadManifestError, LeakageError
-from pipeline.store.metadata import MAX_LEVELS, first_finding
-from pipeline.units import MAX_MPP, MIN_MPP
-from training.foundation.names import NAME_PATTERN
+from pipeline.store.format.metadata import first_finding
+from pipeline.tiles.schema import BY_NAME, MAX_SIDE_PX
+from training.foundation.tile_read import TILE_READS, UNSTATED
+from training.foundation.words.counts import counted
+from training.foundation.words.names import NAME_PATTERN, comparable
 
-SPLITS = ("train", "val", "test")
-MAX_SIDE_PX = 2**24
 MAKE_AGAIN = "Make it again with `gemslide tile`."
 
 SlideId = Annotated[str, Field(pattern=NAME_PATTERN)]
@@ -25,7 +25,7 @@ ClassName = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class TableMetadata(BaseModel):
-    """What stands in the Parquet metadata."""
+    """Metadata of the Parquet file."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -34,13 +34,15 @@ class TableMetadata(BaseModel):
     settings: dict[str, Any]
     manifest_sha256: Sha256 | None
     sources: dict[SlideId, Sha256]
+    masks: dict[SlideId, Sha256] = {}
+    """Of the tissue masks that tiles were chosen by; tables before there was another than ingest's have none."""
     quality: dict[SlideId, dict[str, Any]] = {}
     annotations: dict[SlideId, dict[str, Any]] = {}
     scanners: dict[SlideId, Annotated[str, Field(max_length=1000)] | None] = {}
     left_out: dict[SlideId, str] = {}
     """Slides that could not be tiled, with the code of the reason."""
-    content_sha256: Sha256 | None = None
-    """Of rows and metadata; tables before version 0.2 have none."""
+    content_sha256: Sha256
+    """Of rows and metadata."""
 
 
 def content_sha256(frame: pd.DataFrame, metadata: dict[str, Any]) -> str:
@@ -75,7 +77,7 @@ def check_table(where: str, frame: pd.DataFrame, metadata: dict[str, Any]) -> No
     for finding in (*_values(frame, said), *_places(frame, said)):
         raise BadManifestError(f"{where}: {finding}. {MAKE_AGAIN}")
     _check_splits(where, frame, said)
-    if said.content_sha256 not in (None, content_sha256(frame, metadata)):
+    if said.content_sha256 != content_sha256(frame, metadata):
         raise BadManifestError(
             f"{where}: was changed after `gemslide tile` wrote it (its SHA-256 is another). Labels and splits come "
             f"from the manifest and its annotations: change them there. {MAKE_AGAIN}"
@@ -83,28 +85,17 @@ def check_table(where: str, frame: pd.DataFrame, metadata: dict[str, Any]) -> No
 
 
 def _values(frame: pd.DataFrame, said: TableMetadata) -> list[str]:
-    """What single columns must hold."""
-    wrong = {
-        "x_px0": ~frame["x_px0"].between(0, MAX_SIDE_PX),
-        "y_px0": ~frame["y_px0"].between(0, MAX_SIDE_PX),
-        "side_px0": ~frame["side_px0"].between(1, MAX_SIDE_PX),
-        "tile_px": ~frame["tile_px"].between(8, 2**14) | (frame["tile_px"] != frame["tile_px"].iloc[0]),
-        "mpp": ~frame["mpp"].between(MIN_MPP, MAX_MPP) | (frame["mpp"] != frame["mpp"].iloc[0]),
-        "level": ~frame["level"].between(0, MAX_LEVELS - 1),
-        "tissue": ~frame["tissue"].between(0, 1),
-        "label": frame["label"].notna() & ~frame["label"].isin(said.class_order),
-        "label_fraction": ~frame["label_fraction"].between(0, 1 + 1e-5),
-        "split": frame["split"].notna() & ~frame["split"].isin(SPLITS),
-        "slide_id": ~frame["slide_id"].isin(said.sources.keys() & said.stride_px0.keys()),
-    }
-    for name in (column for column in frame.columns if column.startswith("qc_")):
-        wrong[name] = frame[name].notna() & ~frame[name].between(0, 1 + 1e-5)
+    """Find values that single columns must not hold, by the schema and by the names in the metadata."""
+    wrong = {name: BY_NAME[name].wrong(frame[name]) for name in frame.columns}
+    wrong["label"] |= frame["label"].notna() & ~frame["label"].isin(said.class_order)
+    wrong["slide_id"] |= ~frame["slide_id"].isin(said.sources.keys() & said.stride_px0.keys())
     found = [
-        f"{int(rows.sum())} of {len(rows)} rows have a {name} that cannot be, such as {frame[name][rows].iloc[0]!r:.80}"
+        f"a {name} that cannot be in {int(rows.sum()):,} of {counted(len(rows), 'row')}, such as "
+        f"{frame[name][rows].iloc[0]!r:.80}"
         for name, rows in wrong.items()
         if rows.any()
     ]
-    if len(set(said.class_order)) != len(said.class_order):
+    if len(set(map(comparable, said.class_order))) != len(said.class_order):
         found.append(f"the same class twice in its order {said.class_order}")
     return found
 
@@ -117,11 +108,17 @@ def _places(frame: pd.DataFrame, said: TableMetadata) -> list[str]:
     sizes = frame.groupby("slide_id")["side_px0"].nunique() > 1
     found = []
     if off.any():
-        found.append(f"{int(off.sum())} of {len(frame)} tiles do not lie on their slide's grid")
+        of_all = f"of {counted(len(frame), 'tile')}"
+        found.append(f"{counted(int(off.sum()), f'{of_all} does', f'{of_all} do')} not lie on the slide's grid")
     if twice.any():
-        found.append(f"{int(twice.sum())} tiles stand there twice")
+        found.append(f"{counted(int(twice.sum()), 'tile stands', 'tiles stand')} there twice")
     if sizes.any():
         found.append(f"slide {sizes.idxmax()} has tiles of several sizes")
+    read = said.settings.get("read", UNSTATED)
+    if read not in TILE_READS:
+        found.append(f"its settings say read = {read!r:.40}")
+    elif read == "finest" and (frame["level"] != 0).any():
+        found.append('its settings say read = "finest", and it has tiles of other levels')
     for key in ("tile_px", "mpp"):
         of_tiles, of_settings = frame[key].iloc[0].item(), said.settings.get(key)
         if key in said.settings and (not isinstance(of_settings, int | float) or of_settings != of_tiles):
@@ -129,10 +126,30 @@ def _places(frame: pd.DataFrame, said: TableMetadata) -> list[str]:
     return found
 
 
+def in_comparable_form(frame: pd.DataFrame, metadata: dict[str, Any]) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Rows and metadata in which patients and classes are written as they are compared."""
+    forms = {column: compared(frame[column]) for column in ("patient_id", "label")}
+    changed = {column: form for column, form in forms.items() if not form.equals(frame[column])}
+    classes = [comparable(name) for name in metadata["class_order"]]
+    if not changed and classes == metadata["class_order"]:
+        return frame, metadata
+    return frame.assign(**changed), {**metadata, "class_order": classes}
+
+
+def compared(names: pd.Series[Any]) -> pd.Series[Any]:
+    """A column of names in the form in which they are compared."""
+    form = {name: comparable(name) for name in names.unique() if isinstance(name, str)}
+    return names if all(name == as_compared for name, as_compared in form.items()) else names.map(form)
+
+
 def _check_splits(where: str, frame: pd.DataFrame, said: TableMetadata) -> None:
     """No slide, no patient and no source file on two sides."""
     source = frame["slide_id"].map(said.sources)
-    for what, key in (("slide", frame["slide_id"]), ("patient", frame["patient_id"]), ("source file", source)):
+    for what, key in (
+        ("slide", frame["slide_id"]),
+        ("patient", compared(frame["patient_id"])),
+        ("source file", source),
+    ):
         per_key = frame["split"].fillna("none").groupby(key.to_numpy()).unique()
         several = per_key[per_key.map(len) > 1]
         if len(several):

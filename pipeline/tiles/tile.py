@@ -12,38 +12,33 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pipeline.annotations.files import read_annotations
-from pipeline.annotations.geojson import qupath_origin_xy0
-from pipeline.annotations.region import Region, check_regions, moved
-from pipeline.annotations.repair import RepairReport, labelled_regions
+from pipeline.annotations.frames import frame_of_store, on_slide
+from pipeline.annotations.shapes.objects import AnnotationFile
+from pipeline.annotations.shapes.region import Region, check_regions
+from pipeline.annotations.shapes.repair import RepairReport, labelled_regions
 from pipeline.cohort.manifest import Cohort, SlideEntry
 from pipeline.cohort.split import assign_splits
-from pipeline.config import TileConfig
-from pipeline.errors import (
-    CorruptTileError,
-    DamagedStoreError,
-    EmptyTableError,
-    GemslideError,
-    LeakageError,
-    UnreadableError,
-    WrongSlideError,
-)
+from pipeline.errors import CorruptTileError, DamagedStoreError, LeakageError, WrongSlideError
 from pipeline.files import sha256_of
 from pipeline.grid import CoarseSlideError, tile_grid
-from pipeline.progress import Advance, no_bar
+from pipeline.naming.slides import find_slide_ids, included_in
 from pipeline.project import Project
-from pipeline.slide_names import find_slide_ids, included_in
-from pipeline.store.damaged import damaged_fraction
-from pipeline.store.labels import tissue_share
-from pipeline.store.reader import StoreReader
+from pipeline.settings.config import TileConfig
+from pipeline.store.layers.damaged import damaged_fraction
+from pipeline.store.layers.labels import mask_fingerprint, tissue_share
+from pipeline.store.reading.reader import StoreReader
 from pipeline.tiles.labels import SlideLabel, TileLabels, class_order, label_slide, label_tiles
 from pipeline.tiles.qc_filter import UncheckedSlideError, good_enough, tile_scores
 from pipeline.tiles.table import TileTable, check_replaceable, write_table
-from training.foundation.names import is_name
+from training.foundation.errors import EmptyTableError, GemslideError, UnreadableError
+from training.foundation.progress import Advance, no_bar
+from training.foundation.words.counts import counted
+from training.foundation.words.names import is_name
 
 OF_ONE_SLIDE = (
     CoarseSlideError, CorruptTileError, DamagedStoreError, UncheckedSlideError, UnreadableError, WrongSlideError,
 )  # fmt: skip
-"""What is wrong with one store, and not with the manifest, its annotations or settings that hold for all slides."""
+"""Errors of one store, and not of the manifest, its annotations or settings that hold for all slides."""
 
 LeaveOut = Callable[[str, GemslideError], None]
 """Told of each slide (its id) that cannot be tiled, and why."""
@@ -52,7 +47,7 @@ LeaveOut = Callable[[str, GemslideError], None]
 @dataclass(frozen=True)
 class _Annotations:
     path: Path
-    format: str
+    file: AnnotationFile
     regions: list[Region]
     """As the file places them."""
     repairs: RepairReport
@@ -64,7 +59,7 @@ class _SlideToTile:
     reader: StoreReader
     regions: list[Region]
     annotations: dict[str, object] | None
-    """What the tile table says of the annotation file: its bytes and what was repaired, never its name."""
+    """Entry of the tile table on the annotation file: its bytes and what was repaired, never its name."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +68,8 @@ class _TiledSlide:
     rows: pd.DataFrame
     stride_px0: int
     quality: dict[str, object]
+    mask: str
+    """Fingerprint of the tissue mask that tiles were chosen by."""
 
 
 def make_tile_table(
@@ -117,7 +114,9 @@ def make_tile_table(
         advance(1)
     advance(len(entries) - len(slides))
     if not tiled:
-        raise EmptyTableError(f"{target.name}: none of {len(entries)} slides could be tiled. No table was written.")
+        raise EmptyTableError(
+            f"{target.name}: none of {counted(len(entries), 'slide')} could be tiled. No table was written."
+        )
     metadata = {
         "class_order": list(classes),
         "settings": config.model_dump(mode="json"),
@@ -133,7 +132,7 @@ def make_tile_table(
 
 @contextmanager
 def _left_out(slide_id: str, left_out: dict[str, str], tell: LeaveOut | None) -> Iterator[None]:
-    """What is wrong with one slide leaves it out where somebody is told of it; else it is raised."""
+    """Leave a slide out for an error of its own, and report it by `tell`; without `tell`, raise the error."""
     try:
         yield
     except OF_ONE_SLIDE as error:
@@ -149,6 +148,7 @@ def _by_slide(tiled: Sequence[_TiledSlide]) -> dict[str, dict[str, object]]:
     return {
         "stride_px0": {slide_id: each.stride_px0 for slide_id, each in by_id.items()},
         "sources": {slide_id: each.slide.reader.source_sha256 for slide_id, each in by_id.items()},
+        "masks": {slide_id: each.mask for slide_id, each in by_id.items()},
         "scanners": {slide_id: _scanner(each.slide) for slide_id, each in by_id.items()},
         "quality": {slide_id: each.quality for slide_id, each in by_id.items()},
         "annotations": {s: each.slide.annotations for s, each in by_id.items() if each.slide.annotations},
@@ -197,7 +197,7 @@ def _read_annotations(cohort: Cohort | None, entry: SlideEntry) -> _Annotations 
         return None
     file = read_annotations(path)
     regions, repairs = labelled_regions(file)
-    return _Annotations(path, file.format, regions, repairs)
+    return _Annotations(path, file, regions, repairs)
 
 
 def _open(project: Project, entry: SlideEntry, found: _Annotations | None, config: TileConfig) -> _SlideToTile:
@@ -209,12 +209,14 @@ def _open(project: Project, entry: SlideEntry, found: _Annotations | None, confi
         ) from error
     if found is None:
         return _SlideToTile(entry, reader, [], None)
-    crops = found.format == "qupath" and config.qupath_counts_from == "scanned"
-    moved_xy0 = qupath_origin_xy0(reader.attributes.bounds_px0) if crops else (0, 0)
-    regions = moved(found.regions, moved_xy0)
+    frame = frame_of_store(reader.attributes).as_set(config.qupath_counts_from, allow_other_mpp=config.allow_other_mpp)
+    file, regions, repairs = on_slide(found.file, frame), found.regions, found.repairs
+    if file is not found.file:
+        regions, repairs = labelled_regions(file)
     check_regions(regions, reader.size_wh_px0)
     sha256 = sha256_of(found.path)
-    about = {"format": found.format, "sha256": sha256, "moved_xy0": moved_xy0, **found.repairs.as_dict()}
+    moved_xy0 = frame.origin_xy0(found.file)
+    about = {"format": file.format, "sha256": sha256, "moved_xy0": moved_xy0, **repairs.as_dict()}
     return _SlideToTile(entry, reader, regions, about)
 
 
@@ -225,6 +227,7 @@ def _rows(slide: _SlideToTile, config: TileConfig, classes: Sequence[str]) -> _T
         reader.size_wh_px0, reader.mpp0, tile_px=config.tile_px, mpp=config.mpp, overlap_px=config.overlap_px
     )
     corners_xy0 = grid.corners_xy0
+    mask = mask_fingerprint(reader.path)
     tissue = tissue_share(reader.path, reader.mpp0, corners_xy0, grid.side_px0)
     touches_damage = damaged_fraction(reader.path, corners_xy0, grid.side_px0) > 0
     kept = (tissue >= config.min_tissue) & ~touches_damage
@@ -241,7 +244,7 @@ def _rows(slide: _SlideToTile, config: TileConfig, classes: Sequence[str]) -> _T
             "side_px0": np.int32(grid.side_px0),
             "tile_px": np.int32(config.tile_px),
             "mpp": config.mpp,
-            "level": np.int8(reader.level_for_downsample(config.mpp / reader.mpp0)),
+            "level": np.int8(reader.tile_level(config.read, mpp=config.mpp, side_px0=grid.side_px0)),
             "tissue": tissue,
             "label": _names(labels, classes),
             "label_fraction": labels.fraction,
@@ -253,7 +256,7 @@ def _rows(slide: _SlideToTile, config: TileConfig, classes: Sequence[str]) -> _T
         "left_out": int((~good).sum()),
         "damaged_tiles": int(touches_damage.sum()),
     }
-    return _TiledSlide(slide, frame, grid.stride_px0, quality)
+    return _TiledSlide(slide, frame, grid.stride_px0, quality, mask)
 
 
 def _labels(

@@ -6,28 +6,29 @@ from pathlib import Path
 
 import typer
 
-from pipeline.annotations import qupath_origin_xy0, read_annotations, write_annotations
-from pipeline.cli_output import Reporter, report_errors
+from pipeline.annotations import frame_of_store, qupath_origin_xy0, read_annotations, write_annotations
 from pipeline.errors import BadAnnotationError
+from pipeline.ledger import actor_here, find_ledger, open_ledger
+from pipeline.naming.sources import SourceNames
 from pipeline.project import Project, open_project
 from pipeline.review import exported, import_file
-from pipeline.source_names import SourceNames
-from pipeline.store.reader import StoreReader
-from pipeline.study import actor_here, find_ledger, open_ledger
+from pipeline.store.reading.reader import StoreReader
+from pipeline.verbs.cli_output import Reporter, report_errors
+from training.foundation.words.counts import counted
 
 
-def run_import(path: Path, slide_id: str, project_dir: Path, counts_from: str, *, as_json: bool) -> None:
+def run_import(
+    path: Path, slide_id: str, project_dir: Path, counts_from: str, *, allow_other_mpp: bool, as_json: bool
+) -> None:
     project = open_project(project_dir)
     reporter = Reporter(as_json=as_json, sources=SourceNames(path, project=project))
     with report_errors(as_json=as_json, name="annotations", reporter=reporter):
         reader = _reader(project, slide_id)
         file = read_annotations(path)
-        origin_xy0 = _origin_xy0(reader, counts_from) if file.format == "qupath" else (0, 0)
+        frame = frame_of_store(reader.attributes).as_set(counts_from, allow_other_mpp=allow_other_mpp)
         ledger = open_ledger(project)
         try:
-            done = import_file(
-                ledger, slide_id, file, actor_here(), size_wh_px0=reader.size_wh_px0, origin_xy0=origin_xy0
-            )
+            done = import_file(ledger, slide_id, file, actor_here(), size_wh_px0=reader.size_wh_px0, frame=frame)
         finally:
             ledger.database.close()
         facts = {
@@ -40,7 +41,7 @@ def run_import(path: Path, slide_id: str, project_dir: Path, counts_from: str, *
         if as_json:
             reporter.print_json(facts)
             return
-    typer.echo(f"{slide_id}: {done.saved} saved, {done.unchanged} were there already")
+    typer.echo(f"{slide_id}: {done.saved} saved, {counted(done.unchanged, 'was', 'were')} there already")
     if done.beside:
         typer.echo(f"  {done.beside} of them beside annotations that were changed in the project meanwhile")
     for why in done.dropped:
@@ -65,7 +66,7 @@ def run_export(out: Path, slide_id: str, project_dir: Path, counts_from: str, *,
         if as_json:
             reporter.print_json({"slide_id": slide_id, "written": len(file.objects)})
             return
-    typer.echo(f"{out}: {len(file.objects)} annotations of {slide_id}")
+    typer.echo(f"{out}: {counted(len(file.objects), 'annotation')} of {slide_id}")
 
 
 def _reader(project: Project, slide_id: str) -> StoreReader:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pipeline.jobs.key import Key
 from pipeline.jobs.stage import Stage, StageReport
-from pipeline.progress import Advance
+from training.foundation.progress import Advance
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,14 @@ class Chain(Stage):
     @property
     def slide_id(self) -> str:  # type: ignore[override]
         return self.second.slide_id
+
+    @property
+    def replaces(self) -> bool:  # type: ignore[override]
+        return self.second.replaces
+
+    @property
+    def task(self) -> str:
+        return self.second.task
 
     def key(self) -> Key:
         return self.second.key()

@@ -8,14 +8,15 @@ from pathlib import Path
 
 import typer
 
-from pipeline.cli_output import Reporter, report_errors
-from pipeline.config import load_settings
-from pipeline.names import find_package
-from pipeline.progress import bar
+from pipeline.naming.models import find_package
+from pipeline.naming.slides import find_store
 from pipeline.project import open_project
 from pipeline.run_record import SlideOutcome
-from pipeline.slide_names import find_store
-from pipeline.store.reader import StoreReader
+from pipeline.settings.config import load_settings
+from pipeline.store.reading.reader import StoreReader
+from pipeline.verbs.cli_output import Reporter, report_errors
+from training.foundation.progress import bar
+from training.foundation.words.counts import counted
 
 
 def run_check_invariance(
@@ -34,11 +35,10 @@ def run_check_invariance(
                 package, reader, config, named_devices(devices), max_tiles=max_tiles, advance=advance
             )
     if not as_json:
-        typer.echo(f"{report.num_tiles} tiles, against the way of `gemslide infer`:")
+        typer.echo(f"{counted(report.num_tiles, 'tile')}, against the way of `gemslide infer`:")
         for way in report.variations:
-            typer.echo(
-                f"  {way.what:<32} largest difference {way.largest_difference:.2g}, {way.num_changed} tiles changed"
-            )
+            changed = counted(way.num_changed, "tile")
+            typer.echo(f"  {way.what:<32} largest difference {way.largest_difference:.2g}, {changed} changed")
     allowed = f"at most {report.tolerance:g}" if report.tolerance else "none, bit for bit ([infer] deterministic)"
     words = "results do not depend on how the work is cut" if report.holds else "results depend on how the work is cut"
     outcome = SlideOutcome(

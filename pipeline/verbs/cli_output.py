@@ -1,6 +1,7 @@
-"""How verbs speak: JSON lines or words, a closing table of failures, exit codes.
+"""Output of verbs: JSON lines or text, a closing table of failures, exit codes.
 
-Words on the terminal name files. JSON lines do not: they are kept and passed on, so sources' names are taken out here.
+Text on the terminal names files. JSON lines do not: they are kept and passed on, so the names of sources are removed
+here, and also from the other output of a run with `--json`, which goes into the same logs.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.errors import GemslideError
+from pipeline.naming.sources import SourceNames
 from pipeline.run_record import SlideOutcome
-from pipeline.source_names import SourceNames
-from training.foundation.names import is_name
+from training.foundation.errors import GemslideError
+from training.foundation.words.names import is_name
 
 
 class Reporter:
@@ -75,8 +76,15 @@ class Reporter:
         """As lines and records may hold it. Its output lies in the project, where slides go by their ids."""
         if is_name(outcome.slide_id):  # else it is a file's stem that cannot be an id
             self.sources.keep(outcome.slide_id)
-        slide_id, message = map(self.sources.removed_from, (outcome.slide_id, outcome.message))
-        return replace(outcome, slide_id=slide_id, message=message)
+        return replace(
+            outcome,
+            slide_id=self.sources.removed_from(outcome.slide_id),
+            message=self.sources.cleaned(outcome.message),
+        )
+
+    def explained(self, message: str) -> str:
+        """A message for standard error: with names for people, without for logs."""
+        return self.sources.cleaned(message) if self._as_json else message
 
     def finish(self) -> None:
         """Print the table of failures and leave with 1 if there are any."""
@@ -88,6 +96,8 @@ class Reporter:
         failed = [outcome for outcome in self.outcomes if not outcome.is_good]
         if not failed:
             return False
+        if self._as_json:
+            failed = [self._without_names(outcome) for outcome in failed]
         table = Table(title=f"{len(failed)} of {len(self.outcomes)} not done", title_justify="left")
         for heading in ("slide", "code", "reason"):
             table.add_column(heading, overflow="fold")
@@ -121,5 +131,5 @@ def report_errors(*, as_json: bool = False, name: str = "run", reporter: Reporte
 def _leave(code: str, message: str, reporter: Reporter, *, as_json: bool, name: str, cause: Exception) -> NoReturn:
     if as_json:
         reporter.print_outcome(SlideOutcome(name, "refused", code=code, message=message))
-    typer.echo(f"error [{code}]: {message}", err=True)
+    typer.echo(f"error [{code}]: {reporter.explained(message)}", err=True)
     raise typer.Exit(1) from cause

@@ -6,25 +6,26 @@ from pathlib import Path
 
 import typer
 
-from pipeline.cli_output import Reporter, report_errors
 from pipeline.cohort.duplicates import find_changes
 from pipeline.cohort.manifest import Cohort, init_cohort, load_cohort
 from pipeline.cohort.pseudonyms import pseudonymize_cohort
 from pipeline.cohort.split import assign_splits
-from pipeline.config import load_settings
 from pipeline.ingest.cohort_check import check_entries
-from pipeline.names import find_package
-from pipeline.progress import bar
+from pipeline.naming.models import find_package
+from pipeline.naming.sources import SourceNames
 from pipeline.project import Project, open_project
 from pipeline.run_record import SlideOutcome
-from pipeline.source_names import SourceNames
+from pipeline.settings.config import load_settings
+from pipeline.verbs.cli_output import Reporter, report_errors
+from training.foundation.progress import bar
+from training.foundation.words.counts import counted
 
 
 def run_init(folder: Path, out: Path) -> None:
     with report_errors():
         cohort = init_cohort(folder, out)
     annotated = sum(entry.annotations is not None for entry in cohort.entries)
-    typer.echo(f"{out}: {len(cohort.entries)} slides, {annotated} with annotations beside them.")
+    typer.echo(f"{out}: {counted(len(cohort.entries), 'slide')}, {annotated:,} with annotations beside them.")
     typer.echo(
         "Fill `patient_id` (and `split`, or let `gemslide tile` assign the patients), then `gemslide cohort check`."
     )
@@ -38,9 +39,9 @@ def run_check(manifest: Path, project: Path, models: list[str], *, as_json: bool
         assign_splits(cohort.included, settings.tile.split)
         for unknown in _check_leakage(cohort, Project(project), models):
             typer.echo(f"warning: {unknown}", err=True)
-        changes = find_changes(cohort)
+        changes = find_changes(cohort, Project(project))
     with bar("cohort check", total=len(cohort.included)) as advance:
-        for outcome in check_entries(cohort, settings.ingest.keep_associated):
+        for outcome in check_entries(cohort, settings.ingest.keep_associated, settings.tile):
             change = changes.get(outcome.slide_id) if outcome.is_good else None
             reporter.add(SlideOutcome.from_error(outcome.slide_id, change, outcome.seconds) if change else outcome)
             advance(1)
@@ -58,5 +59,6 @@ def _check_leakage(cohort: Cohort, project: Project, models: list[str]) -> list[
 def run_pseudonymize(manifest: Path, map_path: Path, out: Path, project: Path | None, *, keep_site: bool) -> None:
     with report_errors():
         done = pseudonymize_cohort(manifest, map_path, out, project=project, keep_site=keep_site)
-    typer.echo(f"{out}: {done.num_slides} slides, {done.num_patients} patients; {done.num_new} new pseudonyms.")
+    slides, patients = counted(done.num_slides, "slide"), counted(done.num_patients, "patient")
+    typer.echo(f"{out}: {slides}, {patients}; {counted(done.num_new, 'new pseudonym')}.")
     typer.echo(f"{map_path} is the only way back to the names. Keep it apart from the project, and keep a copy.")

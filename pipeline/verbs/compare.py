@@ -10,9 +10,9 @@ from textwrap import fill
 
 import typer
 
-from pipeline.cli_output import report_errors
-from pipeline.compare import Comparison, compare, shown
+from pipeline.models.compare import Comparison, compare, shown
 from pipeline.project import open_project
+from pipeline.verbs.cli_output import report_errors
 
 COLUMNS = 100
 

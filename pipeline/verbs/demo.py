@@ -7,10 +7,10 @@ from pathlib import Path
 
 import typer
 
-from pipeline.cli_output import Reporter, report_errors
 from pipeline.demo.demo import run_demo, summary
 from pipeline.project import open_project
 from pipeline.run_record import SlideOutcome
+from pipeline.verbs.cli_output import Reporter, report_errors
 from pipeline.verbs.evaluate import in_one_line
 
 

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
-from pipeline.cli_output import Reporter, report_errors
 from pipeline.cohort.manifest import load_cohort
-from pipeline.config import load_settings
-from pipeline.names import check_tile_set, find_package
-from pipeline.progress import bar
+from pipeline.naming.models import check_tile_set, find_package
 from pipeline.project import open_project
 from pipeline.run_record import RunRecord, SlideOutcome, recorded
+from pipeline.settings.config import load_settings
+from pipeline.verbs.cli_output import Reporter, report_errors
+from training.foundation.progress import bar
 from training.foundation.settings import replace
+from training.foundation.words.counts import counted
 
 if TYPE_CHECKING:
-    from pipeline.evaluation.bootstrap import Estimate
     from pipeline.evaluation.result import Evaluation
+    from pipeline.evaluation.statistics.bootstrap import Estimate
 
 NOT_ITS_SPLIT = (
     "note: the model was trained on another tile set or split than this one. Whether it has seen these patients before "
@@ -27,18 +28,19 @@ NOT_ITS_SPLIT = (
 )
 
 
+class Labelled(NamedTuple):
+    """Labels that a model is compared with: one split of a tile set, and the manifest that it was made from."""
+
+    tile_set: str
+    split: str | None
+    manifest: Path | None
+
+
 def run_evaluate(
-    model: str,
-    project_dir: Path,
-    *,
-    manifest: Path | None,
-    tile_set: str,
-    split: str | None,
-    against: str | None,
-    baselines: bool,
-    as_json: bool,
+    model: str, project_dir: Path, labelled: Labelled, *, against: str | None, baselines: bool, as_json: bool
 ) -> None:
     project = open_project(project_dir)
+    tile_set, split, manifest = labelled
     start = time.perf_counter()
     with report_errors(as_json=as_json, name=model):
         model = find_package(model, project).name
@@ -54,15 +56,22 @@ def run_evaluate(
         record = RunRecord("evaluate", settings)
         with recorded(record, project.runs_dir), record.phase("evaluate"), bar("evaluate") as advance:
             evaluation = evaluate_model(
-                project, model, tile_set, config, with_baselines=baselines, cohort=cohort, against=against,
-                advance=advance,
-            )  # fmt: skip
+                project,
+                model,
+                tile_set,
+                config,
+                cohort=cohort,
+                against=against,
+                baselines=advance if baselines else None,
+            )
             report = write_report(project, evaluation)
             record.outputs.append(str(report.relative_to(project.root)))
     if not as_json:
         typer.echo(metrics_table(evaluation))
         if evaluation.baseline_note:
             typer.echo(f"note: {evaluation.baseline_note}", err=True)
+    for outdated in evaluation.outdated:
+        typer.echo(f"warning: {outdated}", err=True)
     if not evaluation.trained_on_this_split:
         typer.echo(NOT_ITS_SPLIT, err=True)
     seconds = round(time.perf_counter() - start, 1)
@@ -71,12 +80,12 @@ def run_evaluate(
 
 
 def in_one_line(evaluation: Evaluation) -> str:
-    """How good the model is, and on what."""
+    """Summary of the model's metrics, and of the tiles they were measured on."""
     metrics = next(iter(evaluation.by_method.values()))
     auc = "none (a class does not occur)" if metrics["auc"] is None else f"{metrics['auc']:.3f}"
     return (
         f"balanced accuracy {metrics['balanced_accuracy']:.3f}, accuracy {metrics['accuracy']:.3f}, AUC {auc} on "
-        f"{metrics['tiles']} tiles of split {evaluation.split}"
+        f"{counted(int(metrics['tiles'] or 0), 'tile')} of split {evaluation.split}"
     )
 
 

@@ -7,19 +7,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
-from pipeline.cli_output import Reporter, report_errors
-from pipeline.errors import AmbiguousSeriesError, BadRecipeError
+from pipeline.errors import AmbiguousSeriesError
+from pipeline.export.common.target import check_free
 from pipeline.export.dicom.kinds import DICOM_KINDS, DicomKind
 from pipeline.export.export import ExportRequest, export_slide, kind_of
-from pipeline.export.target import check_free
-from pipeline.progress import bar
+from pipeline.naming.slides import find_store
+from pipeline.naming.sources import SourceNames
 from pipeline.project import Project, open_project, slide_id_of
 from pipeline.run_record import RunRecord, SlideOutcome, recorded
-from pipeline.slide_names import find_store
-from pipeline.source_names import SourceNames
-from pipeline.store.overlays import read_predictions
-from pipeline.store.reader import StoreReader
+from pipeline.store.layers.overlays import read_predictions
+from pipeline.store.reading.reader import StoreReader
+from pipeline.verbs.cli_output import Reporter, report_errors
+from training.foundation.errors import BadRecipeError
+from training.foundation.progress import bar
 
 
 @dataclass(frozen=True)
@@ -33,18 +35,19 @@ class DicomRequest:
     source: Path
 
 
-def run_export(
-    slide: str,
-    out: Path,
-    project_dir: Path,
-    *,
-    to: str | None,
-    quality: int | None,
-    associated: bool,
-    model: str | None,
-    source: Path | None,
-    as_json: bool,
-) -> None:
+class Asked(NamedTuple):
+    """The options of `gemslide export`, as they were typed."""
+
+    out: Path
+    to: str | None
+    quality: int | None
+    associated: bool
+    model: str | None
+    source: Path | None
+
+
+def run_export(slide: str, project_dir: Path, asked: Asked, *, as_json: bool) -> None:
+    out, to, quality, associated, model, source = asked
     named = [out] if source is None else [out, source]
     reporter = Reporter(as_json=as_json, sources=SourceNames(*named, project=Project(project_dir)))
     reporter.sources.add_typed([slide], Project(project_dir))

@@ -7,17 +7,18 @@ from pathlib import Path
 
 import typer
 
-from pipeline.cli_output import Reporter, report_errors
-from pipeline.config import Settings, load_settings
 from pipeline.files import sha256_of
 from pipeline.jobs.stage import Stage
-from pipeline.names import find_package
+from pipeline.naming.models import find_package
+from pipeline.naming.slides import SlideToDo, find_slides_to_do
+from pipeline.naming.sources import SourceNames
 from pipeline.project import Project, open_project
 from pipeline.run_record import RunRecord
-from pipeline.slide_names import SlideToDo, find_slides_to_do
-from pipeline.source_names import SourceNames
+from pipeline.settings.config import Settings, load_settings
+from pipeline.verbs.cli_output import Reporter, report_errors
 from pipeline.verbs.stages import run_recorded
 from training.foundation.model_files import weights_file
+from training.foundation.words.counts import counted
 
 
 def run_infer(model: str, slides: list[str], project_dir: Path, *, devices: str, as_json: bool) -> None:
@@ -29,7 +30,7 @@ def run_infer(model: str, slides: list[str], project_dir: Path, *, devices: str,
         package = find_package(model, project)
         todo = find_slides_to_do(slides, project)
         # Its libraries take long to import: only when the names are known to be right.
-        from pipeline.inference.sharing import gathered, serve_first_rank, share_of_this_process
+        from pipeline.inference.sharing import gather_outcomes, serve_first_rank, share_of_this_process
         from pipeline.inference.stage import close_devices
 
         share = share_of_this_process(devices, len(todo))
@@ -47,7 +48,7 @@ def run_infer(model: str, slides: list[str], project_dir: Path, *, devices: str,
             run_recorded(stages, reporter, record, project, overlapping=share.devices != ("cpu",))
         finally:
             close_devices()
-        everyone = gathered(share, reporter.outcomes)
+        everyone = gather_outcomes(share, reporter.outcomes)
     if everyone is None:
         return
     reporter.outcomes = everyone
@@ -64,7 +65,7 @@ def _stage(slide: SlideToDo, package: Path, project: Project, settings: Settings
     infer = InferStage(slide.slide_id, package, project, settings.infer, devices, slide.path)
     if slide.path is None:
         return infer
-    request = IngestRequest(slide.path, slide.slide_id, slide.manifest_mpp)
+    request = IngestRequest(slide.path, slide.slide_id, slide.manifest_mpp, series=slide.series)
     return Chain(IngestIfMissing(request, project, settings.ingest), infer)
 
 
@@ -72,4 +73,4 @@ def _say_counts(reporter: Reporter) -> None:
     """Every slide of the list in exactly one state: the counts add up to it."""
     counts = Counter(outcome.status for outcome in reporter.outcomes)
     words = ", ".join(f"{count} {status}" for status, count in counts.most_common())
-    typer.echo(f"{len(reporter.outcomes)} slides: {words}", err=True)
+    typer.echo(f"{counted(len(reporter.outcomes), 'slide')}: {words}", err=True)

@@ -8,15 +8,18 @@ from typing import Any
 import typer
 
 from pipeline.box import Box
-from pipeline.cli_output import Reporter, report_errors
+from pipeline.naming.slides import find_slide
+from pipeline.naming.sources import SourceNames
 from pipeline.project import open_project
-from pipeline.slide_names import find_slide
+from pipeline.slides.common.slide import EncodedLevel, NotCopied
 from pipeline.slides.registry import open_slide
-from pipeline.slides.slide import EncodedLevel, NotCopied
-from pipeline.source_names import SourceNames
-from pipeline.store.metadata import Level
-from pipeline.store.overlays import list_predictions
-from pipeline.store.reader import StoreReader, is_store
+from pipeline.store.format.metadata import Level
+from pipeline.store.layers.labels import has_tissue
+from pipeline.store.layers.overlays import list_predictions
+from pipeline.store.layers.tissue_origin import OUTDATED, mask_origin, outdated_models
+from pipeline.store.reading.reader import StoreReader, is_store
+from pipeline.verbs.cli_output import Reporter, report_errors
+from training.foundation.words.counts import counted
 
 CODEC_NAMES = {"imagecodecs_jpeg": "JPEG", "imagecodecs_jpeg2k": "JPEG 2000", "zstd": "zstd"}
 
@@ -44,6 +47,7 @@ def _slide_facts(path: Path, series: str | None) -> dict[str, Any]:
         return {
             "format": about.format,
             "files": len(slide.files),
+            "series": about.series or "the only one",
             "levels": [
                 f"{i}: {size.width_px} × {size.height_px} px, downsample {size.downsample:g}, " + _route(route)
                 for i, (size, route) in enumerate(zip(about.levels, routes, strict=True))
@@ -54,6 +58,7 @@ def _slide_facts(path: Path, series: str | None) -> dict[str, Any]:
             "ICC profile": f"{len(about.icc)} bytes" if about.icc else "none",
             "scanned": _bounds(about.bounds_px0),
             "associated images": list(about.associated),
+            "warnings": list(about.warnings),
         }
 
 
@@ -80,20 +85,37 @@ def _store_facts(path: Path) -> dict[str, Any]:
             for a, entry in zip(reader.levels, about.levels, strict=True)
         ],
         "mpp": f"{reader.mpp0:g} ({about.mpp_source})",
-        "tissue": f"{about.ingest.get('tissue_fraction', 0):.1%} of the slide",
+        "tissue": f"{about.ingest.get('tissue_fraction', 0):.1%} of the slide{_origin(path)}",
         "damaged": _damaged(about.ingest.get("damaged")),
-        "source": f"{about.source.format}, SHA-256 {about.source.sha256}",
+        "warnings": list(about.warnings),
+        "source": f"{about.source.format}{_series(about.source.series)}, SHA-256 {about.source.sha256}",
         "ICC profile": f"{len(reader.icc)} bytes" if reader.icc else "none",
         "scanned": _bounds(about.bounds_px0),
         "quality": (about.qc or {}).get("verdict", "not checked"),
-        "predictions": list_predictions(path),
+        "predictions": _predictions(path),
     }
+
+
+def _origin(store: Path) -> str:
+    """Origin of a tissue mask that replaced ingest's; "" for ingest's own."""
+    origin = mask_origin(store) if has_tissue(store) else None
+    return f", {origin}" if origin else ""
+
+
+def _predictions(store: Path) -> list[str]:
+    """Models with predictions; those that were made with another tissue mask are marked."""
+    outdated = outdated_models(store) if has_tissue(store) else []
+    return [f"{name} (outdated: {OUTDATED})" if name in outdated else name for name in list_predictions(store)]
+
+
+def _series(series: str | None) -> str:
+    return f", series {series}" if series else ""
 
 
 def _damaged(damaged: dict[str, Any] | None) -> str:
     if damaged is None:
         return "not looked for"
-    return f"{damaged['tiles']} of {damaged['of']} tiles, masked" if damaged["tiles"] else "none found"
+    return f"{damaged['tiles']} of {counted(damaged['of'], 'tile')}, masked" if damaged["tiles"] else "none found"
 
 
 def _quality(entry: Level) -> str:
@@ -102,4 +124,4 @@ def _quality(entry: Level) -> str:
 
 def _repaired(entry: Level) -> str:
     tiles = len(entry.rebuilt)
-    return f", {tiles} damaged tiles repaired from the level before" if tiles else ""
+    return f", {counted(tiles, 'damaged tile')} repaired from the level before" if tiles else ""

@@ -3,33 +3,37 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 import typer
 
-from pipeline.cli_output import Reporter, report_errors
 from pipeline.cohort.manifest import load_cohort
-from pipeline.config import load_settings
-from pipeline.errors import BadRecipeError
 from pipeline.ingest.ingest import IngestRequest
 from pipeline.ingest.stage import IngestStage
+from pipeline.naming.slides import included_in, manifest_in
+from pipeline.naming.sources import SourceNames
 from pipeline.project import Project, open_project
 from pipeline.run_record import RunRecord
-from pipeline.slide_names import included_in, manifest_in
-from pipeline.source_names import SourceNames
+from pipeline.settings.config import load_settings
+from pipeline.slides.suffixes import slide_id_from
+from pipeline.spreadsheets import TABLE_SUFFIXES
+from pipeline.verbs.cli_output import Reporter, report_errors
 from pipeline.verbs.stages import run_recorded
+from training.foundation.errors import BadRecipeError
 from training.foundation.settings import replace
+from training.foundation.words.counts import counted
+
+
+class Given(NamedTuple):
+    """Values typed for the slide, which override those of its file and the manifest."""
+
+    slide_id: str | None
+    mpp: float | None
+    series: str | None
 
 
 def run_ingest(
-    sources: list[Path],
-    project_dir: Path,
-    *,
-    slide_id: str | None,
-    mpp: float | None,
-    series: str | None,
-    keep: tuple[str, ...],
-    workers: int,
-    as_json: bool,
+    sources: list[Path], project_dir: Path, given: Given, *, keep: tuple[str, ...], workers: int, as_json: bool
 ) -> None:
     """Ingest slides; `keep` names associated images to keep besides those of the settings."""
     project = open_project(project_dir)
@@ -37,15 +41,16 @@ def run_ingest(
     with report_errors(as_json=as_json, reporter=reporter):
         config = load_settings(project.settings_path).ingest
         config = replace(config, keep_associated=tuple(dict.fromkeys((*config.keep_associated, *keep))))
-        requests = _requests(sources, slide_id, mpp, series)
+        requests = _requests(sources, given)
         _warn_of_names(sources, requests, project)
-        record = RunRecord("ingest", {"ingest": config.model_dump(mode="json"), "mpp": mpp})
+        record = RunRecord("ingest", {"ingest": config.model_dump(mode="json"), "mpp": given.mpp})
         stages = [IngestStage(request, project, config) for request in requests]
         run_recorded(stages, reporter, record, project, workers=workers)
     reporter.finish()
 
 
-def _requests(sources: list[Path], slide_id: str | None, mpp: float | None, series: str | None) -> list[IngestRequest]:
+def _requests(sources: list[Path], given: Given) -> list[IngestRequest]:
+    slide_id, mpp, series = given
     manifest = manifest_in([str(path) for path in sources])
     if slide_id and (manifest or len(sources) > 1):
         raise BadRecipeError(
@@ -53,20 +58,23 @@ def _requests(sources: list[Path], slide_id: str | None, mpp: float | None, seri
             "Give one slide, or a manifest whose column `slide_id` names each."
         )
     if manifest is None:
-        return [IngestRequest(path, slide_id or path.stem, mpp_option=mpp, series=series) for path in sources]
+        return [IngestRequest(path, slide_id or slide_id_from(path), mpp_option=mpp, series=series) for path in sources]
     cohort = load_cohort(manifest)
-    return [IngestRequest(cohort.slide_path(e), e.slide_id, e.mpp, mpp) for e in included_in(cohort)]
+    if series is not None:
+        raise BadRecipeError(f"--series {series}: a manifest chooses by its column `series`, for each slide. Use that.")
+    return [IngestRequest(cohort.slide_path(e), e.slide_id, e.mpp, mpp, e.series) for e in included_in(cohort)]
 
 
 def _warn_of_names(sources: list[Path], requests: list[IngestRequest], project: Project) -> None:
     """Say once what may name patients, while there is still time; that it does is nothing a program can know."""
-    named = sum(request.slide_id == request.path.stem for request in requests)
+    named = sum(request.slide_id == slide_id_from(request.path) for request in requests)
     if named:
+        slides = counted(len(requests), "slide")
         typer.echo(
-            f"{named} of {len(requests)} slides are named after their files. If file names name patients, ingest a "
-            "manifest made by `gemslide cohort pseudonymize`.",
+            f"{counted(named, f'of {slides} is named after its file', f'of {slides} are named after their files')}. "
+            "If file names name patients, ingest a manifest made by `gemslide cohort pseudonymize`.",
             err=True,
         )
     root = project.root.resolve()
-    for path in (path for path in sources if path.suffix.lower() == ".csv" and root in path.resolve().parents):
+    for path in (path for path in sources if path.suffix.lower() in TABLE_SUFFIXES and root in path.resolve().parents):
         typer.echo(f"{path} lies in the project folder; it names files and patients. Keep it elsewhere.", err=True)

@@ -11,19 +11,13 @@ from typing import Any
 
 import typer
 
-from pipeline.cli_output import report_errors
-from pipeline.errors import UnreadableError
+from pipeline.ledger import PROJECT_LOG, Ledger, LogFilter, find_ledger, project_history, slide_subject
 from pipeline.project import open_project
 from pipeline.review import verify_ledger
-from pipeline.study import (
-    PROJECT_LOG,
-    Ledger,
-    LogFilter,
-    Verified,
-    find_ledger,
-    project_history,
-    slide_subject,
-)
+from pipeline.study import Verified
+from pipeline.verbs.cli_output import report_errors
+from training.foundation.errors import UnreadableError
+from training.foundation.words.counts import counted
 
 _COLUMNS = ("seq", "utc", "actor", "action", "subject", "why", "details", "hash")
 
@@ -43,7 +37,7 @@ def run_show(
 def run_verify(project_dir: Path, *, as_json: bool) -> None:
     with _opened(project_dir, as_json=as_json) as ledger:
         if not project_history(ledger, LogFilter(), newest=1):
-            raise UnreadableError("the log has no entries: nobody has signed in, and nothing was looked at.")
+            raise UnreadableError("the log has no entries: no sign-ins and no slides viewed yet.")
         verified = verify_ledger(ledger.database, PROJECT_LOG)
     if as_json:
         typer.echo(json.dumps(asdict(verified)))
@@ -54,8 +48,8 @@ def run_verify(project_dir: Path, *, as_json: bool) -> None:
 
 
 def tell_verified(verified: Verified, before: str = "", after: str = "") -> None:
-    """What a look at a whole log found, for people."""
-    typer.echo(f"{before}{verified.entries} entries, the last {verified.head[:16]}…{after}")
+    """Print the result of verifying a whole log, for people."""
+    typer.echo(f"{before}{counted(verified.entries, 'entry', 'entries')}, the last {verified.head[:16]}…{after}")
     for finding in verified.findings:
         typer.echo(f"changed: {finding}", err=True)
 

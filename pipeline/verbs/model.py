@@ -9,18 +9,29 @@ from typing import Any
 
 import typer
 
-from pipeline.cli_output import Reporter, report_errors
-from pipeline.errors import UnreadableError
-from pipeline.model_packages import check_model, export_model, import_model, read_card
-from pipeline.names import find_package
+from pipeline.models.packages import ImportRequest, check_model, export_model, import_model, read_card
+from pipeline.naming.models import find_package
+from pipeline.naming.slides import find_slide_ids
+from pipeline.naming.sources import SourceNames
 from pipeline.project import open_project
 from pipeline.run_record import RunRecord, SlideOutcome, recorded
-from pipeline.slide_names import find_slide_ids
-from pipeline.source_names import SourceNames
 from pipeline.units import RESEARCH_USE
+from pipeline.verbs.cli_output import Reporter, report_errors
+from training.foundation.errors import UnreadableError
+from training.foundation.tile_read import described_read
+from training.foundation.words.counts import counted
 
 
-def run_export(model: str, project_dir: Path, *, to: str, out: Path, slides: list[str], as_json: bool) -> None:
+def run_export(
+    model: str,
+    project_dir: Path,
+    *,
+    to: str,
+    out: Path,
+    slides: list[str],
+    allow_reading_difference: bool,
+    as_json: bool,
+) -> None:
     project = open_project(project_dir)
     reporter = Reporter(as_json=as_json, sources=SourceNames(project=project))
     reporter.sources.add_typed(slides, project)
@@ -33,41 +44,36 @@ def run_export(model: str, project_dir: Path, *, to: str, out: Path, slides: lis
         slide_ids = find_slide_ids(slides, project) if slides else project.slide_ids()
         record = RunRecord("model export", {"format": to})
         with recorded(record, project.runs_dir), record.phase("export"):
-            report = export_model(package, project, to=to, out=out, slide_ids=slide_ids)
+            report = export_model(
+                package, project, to=to, out=out, slide_ids=slide_ids,
+                allow_reading_difference=allow_reading_difference,
+            )  # fmt: skip
             record.inputs.append({"id": report["model_id"], "sha256": report["weights_sha256"]})
-            record.extra |= {key: report[key] for key in ("file", "sha256", "largest_difference", "tolerance", "tiles")}
+            recorded_keys = ("file", "sha256", "largest_difference", "tolerance", "tiles", "wsinfer_reading")
+            record.extra |= {key: report[key] for key in recorded_keys}
     if as_json:
         reporter.print_json(report)
         return
     typer.echo(f"{out}: {report['file']} ({to}) of model {report['model_id']}")
     typer.echo(
-        f"largest difference of an output on {report['tiles']} real tiles, {len(report['batch_sizes'])} batch sizes: "
-        f"{report['largest_difference']:.2g} (at most {report['tolerance']:g} is allowed)"
+        f"largest difference of an output on {counted(report['tiles'], 'real tile')}, "
+        f"{counted(len(report['batch_sizes']), 'batch size')}: {report['largest_difference']:.2g} (at most "
+        f"{report['tolerance']:g} is allowed)"
     )
+    if report["wsinfer_reading"]:
+        typer.echo(report["wsinfer_reading_text"])
     typer.echo(f"SHA-256 {report['sha256']}")
 
 
-def run_import(
-    source: Path,
-    project_dir: Path,
-    *,
-    config: Path | None,
-    name: str | None,
-    trust: str | None,
-    entry_point: str | None,
-    outputs: str | None,
-    as_json: bool,
-) -> None:
+def run_import(request: ImportRequest, project_dir: Path, *, as_json: bool) -> None:
     start = time.perf_counter()
     project = open_project(project_dir)
-    reporter = Reporter(as_json=as_json, sources=SourceNames(source, project=project))
+    reporter = Reporter(as_json=as_json, sources=SourceNames(request.source, project=project))
     with report_errors(as_json=as_json, name="model", reporter=reporter):
-        record = RunRecord("model import", {"entry_point": entry_point, "outputs": outputs})
-        record.extra["trust"] = trust
+        record = RunRecord("model import", {"entry_point": request.entry_point, "outputs": request.outputs})
+        record.extra["trust"] = request.trust
         with recorded(record, project.runs_dir), record.phase("import"):
-            report = import_model(
-                source, project, config=config, name=name, trust=trust, entry_point=entry_point, outputs=outputs
-            )
+            report = import_model(request, project)
             record.inputs.append({"id": report["model_id"], "sha256": report["sha256"]})
             record.outputs.append(f"models/{report['model_id']}")
             record.extra |= {"runtime": report["runtime"], "trust": report["trust"]}
@@ -86,8 +92,8 @@ def _imported(report: dict[str, Any]) -> str:
     code = " (it runs code; you trust it)" if report["trust"] else ""
     classes = ", ".join(report["class_names"][:8]) + (" …" if len(report["class_names"]) > 8 else "")
     return (
-        f"{there}{report['runtime']}{code}, gives {report['outputs']}, {len(report['class_names'])} classes "
-        f"({classes}), tiles of "
+        f"{there}{report['runtime']}{code}, gives {report['outputs']}, "
+        f"{counted(len(report['class_names']), 'class', 'classes')} ({classes}), tiles of "
         f"{report['tile_px']} px at {report['mpp']:g} µm/px"
     )
 
@@ -114,7 +120,11 @@ def _facts(report: dict[str, Any]) -> list[tuple[str, str]]:
         ("SHA-256", report["sha256"]),
         ("run by", f"{runs}{'; runs code of its own, trusted by you' if report['trust'] else ''}"),
         ("gives", f"{report['outputs']} of {', '.join(report['class_names'])}"),
-        ("tiles", f"{report['tile_px']} px at {report['mpp']:g} µm/px, stain {report['stain'] or 'as scanned'}"),
+        (
+            "tiles",
+            f"{report['tile_px']} px at {report['mpp']:g} µm/px, {described_read(report['read'])}, "
+            f"stain {report['stain'] or 'as scanned'}",
+        ),
         ("knows", f"{' and '.join(known) or 'neither hues nor focus'} of its training tiles"),
         ("figures", f"{figures} (validation tiles)" if figures else "none came with it"),
         ("checked", ", ".join(report["checked"])),

@@ -23,13 +23,23 @@ def model_export(
             "--slide", metavar="SLIDE", help="Compare on its tiles; may be repeated.", show_default="all slides"
         ),
     ] = None,
+    allow_reading_difference: Annotated[
+        bool,
+        typer.Option(
+            "--allow-reading-difference",
+            help="Write for WSInfer although it reads tiles so that probabilities are clearly others.",
+        ),
+    ] = False,
     project: ProjectOption = HERE,
     as_json: JsonOption = False,
 ) -> None:
     """Write a model for other programs; refused unless it gives the same numbers on real tiles."""
     from pipeline.verbs.model import run_export
 
-    run_export(model, project, to=to, out=out, slides=slides or [], as_json=as_json)
+    run_export(
+        model, project, to=to, out=out, slides=slides or [], allow_reading_difference=allow_reading_difference,
+        as_json=as_json,
+    )  # fmt: skip
 
 
 @model_cli.command("import")
@@ -60,18 +70,10 @@ def model_import(
     as_json: JsonOption = False,
 ) -> None:
     """Make a package of somebody else's model: WSInfer, ONNX, TorchScript, or weights for installed code."""
+    from pipeline.models.packages import ImportRequest
     from pipeline.verbs.model import run_import
 
-    run_import(
-        source,
-        project,
-        config=config,
-        name=name,
-        trust=trust,
-        entry_point=entry_point,
-        outputs=outputs,
-        as_json=as_json,
-    )
+    run_import(ImportRequest(source, config, name, trust, entry_point, outputs), project, as_json=as_json)
 
 
 @model_cli.command("check")
@@ -92,7 +94,7 @@ def model_card(
     project: ProjectOption = HERE,
     as_json: JsonOption = False,
 ) -> None:
-    """What a model was trained on, how good it is, what it is for and where it ends."""
+    """Show a model's card: its training data, its figures, its purpose and its limits."""
     from pipeline.verbs.model import run_card
 
     run_card(model, project, as_json=as_json)

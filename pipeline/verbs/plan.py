@@ -10,11 +10,12 @@ from typing import Any
 
 import typer
 
-from pipeline import errors
-from pipeline.cli_output import report_errors
 from pipeline.files import write_text_atomic
-from pipeline.launch import show_plan
+from pipeline.models.launch import show_plan
 from pipeline.project import open_project
+from pipeline.verbs.cli_output import report_errors
+from training.foundation.errors import DiskFullError, UnreadableError
+from training.foundation.words.counts import counted
 
 COLUMNS = 100
 LIVE_BYTES = (
@@ -47,26 +48,24 @@ def run_plan(recipe: Path, project: Path, *, tile_px: int | None, draw: Path | N
 def _check_place(draw: Path) -> None:
     """Raises UnreadableError before any work is done."""
     if not draw.absolute().parent.is_dir():
-        raise errors.UnreadableError(
+        raise UnreadableError(
             f"--draw {draw}: there is no folder {draw.absolute().parent}. Make it first, or name another file."
         )
     if draw.is_dir():
-        raise errors.UnreadableError(
-            f"--draw {draw}: this is a folder. Name a file in it, such as {draw / 'plan.svg'}."
-        )
+        raise UnreadableError(f"--draw {draw}: this is a folder. Name a file in it, such as {draw / 'plan.svg'}.")
 
 
 def _write(draw: Path, svg: str) -> None:
     try:
         write_text_atomic(draw, svg)
-    except errors.DiskFullError as error:
-        raise errors.DiskFullError(
+    except DiskFullError as error:
+        raise DiskFullError(
             f"--draw {draw}: cannot be written ({error.__cause__}). Make room, or name a file where you may write."
         ) from error
 
 
 def _explain(report: dict[str, Any]) -> Iterator[str]:
-    yield f"{Path(report['recipe']).name}: {report['network']}, {report['num_blocks']} blocks"
+    yield f"{Path(report['recipe']).name}: {report['network']}, {counted(report['num_blocks'], 'block')}"
     yield ""
     yield from _facts(report)
     yield ""
@@ -91,16 +90,12 @@ def _facts(report: dict[str, Any]) -> Iterator[str]:
     named = "" if report["named"] == report["strategy"] else f" ({report['named']} in the recipe)"
     yield f"strategy       {report['strategy']}{named}"
     yield f"stages         S = {stages}" + (f", cut by {report['balance']}" if stages > 1 else "")
-    yield f"micro-batches  N = {report['num_microbatches']}, each of {_count(tiles, 'tile')} of {report['tile_px']} px"
+    yield f"micro-batches  N = {report['num_microbatches']}, each of {counted(tiles, 'tile')} of {report['tile_px']} px"
     yield f"groups         D = {groups}"
-    yield f"batch          {_count(report['batch_size'], 'tile')} per optimizer step (D × N × micro-batch)"
+    yield f"batch          {counted(report['batch_size'], 'tile')} per optimizer step (D × N × micro-batch)"
     yield f"ranks          {report['world_size']} (D × S): `gemslide train … --nproc {report['world_size']}`"
     yield f"recompute      {report['recompute']}"
     yield f"precision      {report['precision']}"
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def _ranks(ranks: Sequence[dict[str, Any]]) -> Iterator[str]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pipeline.cli_output import Reporter, report_errors
-from pipeline.config import load_settings
+from pipeline.naming.slides import find_slide_ids
+from pipeline.naming.sources import SourceNames
 from pipeline.project import open_project
 from pipeline.qc.stage import QcStage
 from pipeline.run_record import RunRecord
-from pipeline.slide_names import find_slide_ids
-from pipeline.source_names import SourceNames
+from pipeline.settings.config import load_settings
+from pipeline.verbs.cli_output import Reporter, report_errors
 from pipeline.verbs.stages import run_recorded
 
 

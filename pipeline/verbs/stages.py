@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import typer
 
-from pipeline.cli_output import Reporter
 from pipeline.jobs.runner import run_overlapping, run_stages
 from pipeline.jobs.stage import Stage, StageReport
 from pipeline.project import Project
 from pipeline.run_record import RunRecord, recorded
+from pipeline.study.work.relied_on import keep_relied_on
+from pipeline.verbs.cli_output import Reporter
 
 
 def run_recorded(
@@ -27,6 +28,9 @@ def run_recorded(
 
     Args:
         workers, overlapping: slides at a time in processes, or the next one beside the one before it in this process.
+
+    Raises:
+        GemslideError: the project's ledger is away: nobody can say which outputs studies rely on.
     """
 
     def done(report: StageReport) -> None:
@@ -38,10 +42,11 @@ def run_recorded(
         for key, value in report.facts.items():
             record.extra.setdefault(key, {})[outcome.slide_id] = value
         if report.warning:
-            typer.echo(f"warning: slide {outcome.slide_id}: {report.warning}.", err=True)
+            typer.echo(reporter.explained(f"warning: slide {outcome.slide_id}: {report.warning}."), err=True)
             outcome = replace(outcome, message=f"{outcome.message}; {report.warning}")
         record.slides.append(reporter.add(outcome))
 
+    stages = keep_relied_on(stages, project)
     with recorded(record, project.runs_dir), record.phase(record.verb):
         if overlapping:
             run_overlapping(stages, done)

@@ -8,19 +8,23 @@ from pathlib import Path
 
 import typer
 
-from pipeline.annotations.repair import describe_repairs
-from pipeline.cli_output import Reporter, report_errors
+from pipeline.annotations.shapes.repair import describe_repairs
 from pipeline.cohort.manifest import load_cohort
-from pipeline.config import load_settings
-from pipeline.errors import GemslideError
-from pipeline.progress import bar
+from pipeline.naming.slides import find_slide_ids, manifest_in
+from pipeline.naming.sources import SourceNames
 from pipeline.project import open_project
 from pipeline.run_record import RunRecord, SlideOutcome, recorded
-from pipeline.slide_names import find_slide_ids, manifest_in
-from pipeline.source_names import SourceNames
+from pipeline.settings.config import load_settings
 from pipeline.tiles.table import TileTable
 from pipeline.tiles.tile import make_tile_table
+from pipeline.verbs.cli_output import Reporter, report_errors
+from training.foundation.errors import GemslideError
+from training.foundation.progress import bar
 from training.foundation.settings import replace
+from training.foundation.words.class_order import lesion_classes, order_warning
+from training.foundation.words.counts import counted
+
+CLASS_ORDER = "the order in the [tile] section of gemslide.toml"
 
 
 def run_tile(
@@ -52,30 +56,36 @@ def run_tile(
             )
             record.inputs += [{"id": k, "sha256": v} for k, v in table.metadata["sources"].items()]
             record.outputs.append(str(project.tile_table_path(tile_set).relative_to(project.root)))
+            odd_order = order_warning(table.classes, setting=CLASS_ORDER)
+            if odd_order:
+                record.extra["warnings"] = [odd_order]
     for slide_id in table.metadata["sources"]:
         reporter.add(_outcome(slide_id, table))
     if not as_json:
         for line in _about(table):
             typer.echo(f"  {line}")
+    if odd_order:
+        typer.echo(f"warning: tile set {tile_set!r}: {odd_order}", err=True)
     has_failures = reporter.print_failures()
     if table.metadata["left_out"]:
         left_out = len(table.metadata["left_out"])
-        of_all = f"{left_out} of {left_out + len(table.metadata['sources'])} slides are not in it"
+        all_slides = counted(left_out + len(table.metadata["sources"]), "slide")
+        of_all = f"{counted(left_out, f'of {all_slides} is', f'of {all_slides} are')} not in it"
         typer.echo(f"tile set {tile_set!r} was written, but {of_all}: it is not the whole cohort.", err=True)
     if has_failures:
         raise typer.Exit(1)
 
 
 def _about(table: TileTable) -> Iterator[str]:
-    """What a person should know of a table: classes, tiles by split and label, slides never checked."""
+    """Facts about a table for people: classes, tiles by split and label, slides never checked."""
     if len(table.classes) > 1:
-        rest = ", ".join(table.classes[1:])
+        rest = ", ".join(lesion_classes(table.classes))
         yield f"class order: {', '.join(table.classes)} (hotspots: {rest}; else [infer] hotspot_classes)"
     for (split, label), tiles in sorted(_counts(table).items()):
-        yield f"split {split}, label {label}: {tiles} tiles"
+        yield f"split {split}, label {label}: {counted(tiles, 'tile')}"
     unchecked = [slide_id for slide_id, said in table.metadata["quality"].items() if not said["checked"]]
     if unchecked:
-        of_all = f"{len(unchecked)} of {len(table.metadata['sources'])} slides"
+        of_all = f"{len(unchecked)} of {counted(len(table.metadata['sources']), 'slide')}"
         yield f"qc: {of_all} never checked, their qc_ columns are empty (`gemslide qc` fills them)"
 
 
@@ -87,11 +97,11 @@ def _outcome(slide_id: str, table: TileTable) -> SlideOutcome:
         annotations = table.metadata["annotations"].get(slide_id)
         words = f"; annotations: {describe_repairs(annotations)}" if annotations else ""
         dropped = f"; {left_out} left out by max_qc" if left_out else ""
-        dropped += f"; {damaged} of the grid left out: they touch damage in the slide's file" if damaged else ""
-        return SlideOutcome(slide_id, "done", message=f"{count} tiles{dropped}{words}")
+        dropped += f"; {damaged} of the grid left out for touching damage in the slide's file" if damaged else ""
+        return SlideOutcome(slide_id, "done", message=f"{counted(count, 'tile')}{dropped}{words}")
     if left_out:
         message = (
-            f"slide {slide_id}: all {left_out} tiles with enough tissue have a quality score above [tile] max_qc = "
+            f"slide {slide_id}: all tiles with enough tissue ({left_out:,}) have a quality score above [tile] max_qc = "
             f"{table.metadata['settings']['max_qc']}. Look at results/quality/{slide_id}/quality.png."
         )
         return SlideOutcome(slide_id, "qc_failed", code="qc_failed", message=message)

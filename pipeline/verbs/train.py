@@ -5,13 +5,15 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from pipeline.cli_output import Reporter, report_errors
-from pipeline.launch import train
+from pipeline.models.launch import train
 from pipeline.project import open_project
 from pipeline.run_record import SlideOutcome
+from pipeline.verbs.cli_output import Reporter, report_errors
 
 
-def run_train(recipe: Path, project: Path, *, nproc: int, threads: int | None, fresh: bool, as_json: bool) -> None:
+def run_train(
+    recipe: Path, project: Path, *, nproc: int | None, threads: int | None, fresh: bool, as_json: bool
+) -> None:
     start = time.perf_counter()
     with report_errors(as_json=as_json, name=recipe.stem):
         result = train(recipe, open_project(project).root, nproc, threads=threads, fresh=fresh)

@@ -7,31 +7,27 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from pipeline.cli_output import Reporter, report_errors
+import typer
+
 from pipeline.cohort.manifest import load_cohort
-from pipeline.errors import BadManifestError, BadRecipeError, DamagedStoreError
-from pipeline.ingest.add_checksums import add_checksums
+from pipeline.errors import BadManifestError, DamagedStoreError
 from pipeline.ingest.source_comparison import verify_store
+from pipeline.naming.slides import MANIFEST_SUFFIXES, find_stores
+from pipeline.naming.sources import SourceNames
 from pipeline.project import Project, open_project, slide_id_of
 from pipeline.run_record import SlideOutcome
-from pipeline.slide_names import find_stores
-from pipeline.source_names import SourceNames
-from pipeline.store.overlays import list_predictions, read_predictions
-from pipeline.store.reader import StoreReader
+from pipeline.store.layers.overlays import list_predictions, read_predictions
+from pipeline.store.layers.tissue_origin import outdated_models, outdated_text
+from pipeline.store.reading.reader import StoreReader
+from pipeline.verbs.cli_output import Reporter, report_errors
+from training.foundation.errors import BadRecipeError
 
 SAMPLE_CHUNKS = 64
 """Compared with the source where every chunk is decoded."""
 
 
 def run_verify(
-    slides: list[str],
-    project_dir: Path,
-    *,
-    source: Path | None,
-    series: str | None,
-    chunks: str,
-    with_checksums: bool,
-    as_json: bool,
+    slides: list[str], project_dir: Path, *, source: Path | None, series: str | None, chunks: str, as_json: bool
 ) -> None:
     project = open_project(project_dir)
     reporter = Reporter(as_json=as_json, sources=SourceNames(*([source] if source else []), project=project))
@@ -47,8 +43,7 @@ def run_verify(
                 sample_chunks=num_chunks or SAMPLE_CHUNKS,
                 every_chunk=num_chunks is None,
             )
-            work = partial(_verify, store, project, check, with_checksums=with_checksums)
-            reporter.attempt(slide_id_of(store), work)
+            reporter.attempt(slide_id_of(store), partial(_verify, store, project, check))
     reporter.finish()
 
 
@@ -63,7 +58,7 @@ def _number_of(chunks: str) -> int | None:
 
 def _stores(slides: list[str], project: Project, source: Path | None) -> list[tuple[Path, Path | None]]:
     """Stores with the slides they were made from, where these are named."""
-    if source is not None and source.suffix.lower() == ".csv":
+    if source is not None and source.suffix.lower() in MANIFEST_SUFFIXES:
         cohort = load_cohort(source)
         wanted = {slide_id_of(Path(name)) for name in slides}
         unknown = sorted(wanted - {entry.slide_id for entry in cohort.included})
@@ -79,14 +74,15 @@ def _stores(slides: list[str], project: Project, source: Path | None) -> list[tu
     return [(store, source) for store in stores]
 
 
-def _verify(store: Path, project: Project, check: Callable[[], str], *, with_checksums: bool) -> SlideOutcome:
-    """Check a store and its results, then add checksums where they are asked for: only to one that is whole."""
+def _verify(store: Path, project: Project, check: Callable[[], str]) -> SlideOutcome:
+    """Check a store and its results."""
     start = time.perf_counter()
     checked = check() + _check_results(store, project)
-    if with_checksums and add_checksums(store):
-        checked = f"{check()}; checksums were added to its chunks"
-    elif with_checksums:
-        checked += "; its chunks have checksums, nothing to add"
+    outdated = outdated_text(outdated_models(store))
+    if outdated:
+        said = f"warning: slide {slide_id_of(store)}: {outdated}. `gemslide infer` makes them again."
+        typer.echo(said, err=True)
+        checked += f"; {outdated}"
     seconds = round(time.perf_counter() - start, 3)
     return SlideOutcome(slide_id_of(store), "done", message=checked, output=str(store), seconds=seconds)
 
@@ -102,7 +98,7 @@ def _check_results(store: Path, project: Project) -> str:
     folders = {model_id: folder for model_id, folder in folders.items() if folder.is_dir()}
     if store.resolve() != project.store_path(slide_id).resolve() or not folders:
         return ""
-    from pipeline.inference.results_check import check_results  # its libraries take long to import
+    from pipeline.inference.results.check import check_results  # its libraries take long to import
 
     reader = StoreReader(store)
     for model_id, folder in folders.items():

@@ -1,4 +1,4 @@
-"""Every attack at its whole length: `make attack`. Ends with 1 if any promise did not hold."""
+"""Run every attack in full: `make attack`. Exit with 1 if any promise did not hold."""
 
 from __future__ import annotations
 
@@ -13,16 +13,25 @@ WHOLE: dict[str, int] = {
     "hostile_names": 200,
     "hostile_packages": 64,
     "hostile_tables": 300,
+    "wrong_slides": 300,
+    "foreign_files": 3000,
     "damaged_projects": 1500,
     "bit_rot": 300,
     "leaks": 300,
+    "lying_colours": 400,
+    "audited_studies": 1000,
+    "named_messages": 400,
     "web_strangers": 200,
     "web_insiders": 200,
+    "blinded_readers": 600,
     "web_projects": 1000,
     "web_slow": 200,
     "web_many": 10_000,
+    "web_geometry": 330,
+    "web_leavers": 300,
+    "web_sockets": 400,
 }
-"""How often each attack tries; some try every listed case besides."""
+"""Number of tries per attack; some also try every listed case."""
 
 
 def main() -> int:
@@ -32,7 +41,7 @@ def main() -> int:
     arguments = parser.parse_args()
     start, broken = time.perf_counter(), []
     for name in arguments.only:
-        # Each in a process of its own: they fork, mount and start servers.
+        # Every attack runs in its own process, because they fork, mount and start servers.
         command = [sys.executable, "-m", f"tests.attacks.{name}", "--times", str(WHOLE[name])]
         done = subprocess.run([*command, "--seed", str(arguments.seed)], check=False)
         if done.returncode:

@@ -1,4 +1,4 @@
-"""What all attacks share: findings, and how they are told."""
+"""Code shared by all attacks: findings and their report."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from dataclasses import dataclass, field
 Attack = Callable[[int, int], "Result"]
 
 LONGEST_WAIT = 12 if "PYTEST_XDIST_WORKER" in os.environ else 2
-"""How many times longer than its processor time something may last by the clock; beside other tests more."""
+"""Largest allowed ratio of wall-clock time to processor time; higher when other tests run in parallel."""
 
 
 @dataclass
 class Result:
-    """How often something was attacked, and every promise that did not hold."""
+    """Number of attempts of one attack, and every promise that did not hold."""
 
     what: str
     attempts: int = 0
     findings: list[str] = field(default_factory=list)
 
     def check(self, holds: bool, finding: str) -> None:
-        """Note a promise that does not hold."""
+        """Record a finding if a promise does not hold."""
         if not holds:
             self.findings.append(finding)
 
@@ -36,7 +36,7 @@ class Result:
         *,
         longest_s: float = 5.0,
     ) -> None:
-        """Attempt something that must be refused and explained, soon: `longest_s` is processor time."""
+        """Attempt something that must soon be refused with an explanation; `longest_s` is processor time."""
         self.attempts += 1
         start, started = time.process_time(), time.perf_counter()
         try:

@@ -3,7 +3,7 @@
     .venv/bin/python -m tests.attacks.bit_rot --times 300 --seed 0
 
 Two slides are ingested (JPEG and JPEG 2000 tiles, built levels under zstd), with tissue, predictions and scores. Each
-flip is looked at by StoreReader, by plain zarr and by `gemslide verify`, and taken back.
+flip is checked by StoreReader, by plain zarr and by `gemslide verify`, then undone.
 """
 
 from __future__ import annotations
@@ -19,23 +19,24 @@ import numpy as np
 import zarr
 
 from pipeline.box import Box
-from pipeline.errors import CorruptTileError, DamagedStoreError, UnreadableError
+from pipeline.errors import CorruptTileError, DamagedStoreError
 from pipeline.ingest.source_comparison import verify_store
-from pipeline.store.overlays import Predictions, write_predictions
-from pipeline.store.plain_array import array_names, read_array
-from pipeline.store.qc_scores import SCORE_NAMES, Quality, write_quality
-from pipeline.store.reader import StoreReader
-from pipeline.store.shard import MISSING, index_bytes
+from pipeline.store.format.plain_array import array_names, read_array
+from pipeline.store.format.shard import MISSING, index_bytes
+from pipeline.store.layers.overlays import Predictions, write_predictions
+from pipeline.store.layers.qc_scores import SCORE_NAMES, Quality, write_quality
+from pipeline.store.reading.reader import StoreReader
 from tests.attacks.attack import Result, main
 from tests.pipeline.make import halved, ingest, sample_image, write_aperio_j2k, write_jpeg_pyramid
+from training.foundation.errors import UnreadableError
 
 NOTICED = (CorruptTileError, UnreadableError, DamagedStoreError, ValueError, RuntimeError)
-"""The last two are what zarr raises: the first where a checksum does not match, the other out of its codecs."""
+"""zarr raises the last two: the first if a checksum does not match, the other from its codecs."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """Bytes of a file that can rot, and how each reader comes to them."""
+    """Bytes of a file that can rot, and the call by which each reader reaches them."""
 
     kind: str
     path: Path
@@ -45,7 +46,7 @@ class Target:
 
 
 def make_stores(folder: Path) -> list[Path]:
-    """A store of JPEG and one of JPEG 2000 tiles, both with a built level, predictions and scores."""
+    """Make a store of JPEG tiles and one of JPEG 2000 tiles, both with a built level, predictions and scores."""
     pixels = cv2.GaussianBlur(sample_image(600, 400), (0, 0), 1.5)
     jpeg = write_jpeg_pyramid(folder / "a.tiff", halved(pixels, 1), tile_px=128)
     j2k = write_aperio_j2k(folder / "b.svs", pixels, compression=33005)
@@ -112,7 +113,7 @@ def _small_targets(store: Path) -> Iterator[Target]:
 
 @contextmanager
 def flipped(path: Path, at: int, bit: int) -> Iterator[None]:
-    """A file with one bit flipped, in place; whole again afterwards."""
+    """Flip one bit of a file in place; restore it afterwards."""
     with path.open("r+b") as stream:
         stream.seek(at)
         byte = stream.read(1)[0]
@@ -152,7 +153,7 @@ def _notices(read: Callable[[], object]) -> bool:
 
 
 def attack(times: int, seed: int) -> Result:
-    """Flip bits of two stores that are made for it."""
+    """Flip bits of two stores made for this attack."""
     with tempfile.TemporaryDirectory() as folder:
         return flip_bits(make_stores(Path(folder)), times, seed)
 

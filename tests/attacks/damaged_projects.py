@@ -1,7 +1,7 @@
-"""A project from others, or damaged: one file of it is changed at random, and a verb is run on it.
+"""A damaged or foreign project: one of its files is changed at random, and a verb is run on it.
 
-Whatever is changed, a verb ends in time, with an exit code and words, never with a traceback; and no other file of the
-project that was published is gone. `python -m tests.attacks.damaged_projects --times 1500 --seed 0`
+Whatever is changed, a verb ends in time, with an exit code and a message, never with a traceback; and no other
+published file of the project is lost. `python -m tests.attacks.damaged_projects --times 1500 --seed 0`
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 from pipeline.cli import cli
 from tests.attacks.attack import Result, main
-from tests.small_road import SmallRoad, make_small_road
+from tests.small_trained_project import SmallProject, make_small_project
 
 LONGEST_S = 60
 ODD: tuple[Any, ...] = (
@@ -35,7 +35,7 @@ VERBS: tuple[tuple[str, ...], ...] = (
     ("info", "small-test"),
     ("verify", "--sample-chunks", "2"),
     ("qc", "small-test"),
-    ("tile", "--tile-set", "fresh", "--tile-px", "32", "--mpp", "1.0"),
+    ("tile", "--tile-set", "fresh", "--tile-px", "32", "--tile-mpp", "1.0"),
     ("infer", "{model}", "small-test"),
     ("evaluate", "{model}", "--tile-set", "small", "--no-baselines"),
     ("export", "small-test", "{out}", "--to", "ngff-0.5"),
@@ -48,26 +48,30 @@ class TookTooLongError(Exception):
     """A verb did not end."""
 
 
-def prepare(road: SmallRoad) -> SmallRoad:
+def prepare(small_project: SmallProject) -> SmallProject:
     """Add quality scores, predictions and an evaluation: more kinds of files to damage."""
-    for verb in (("qc",), ("infer", road.model_id), ("evaluate", road.model_id, "--tile-set", "small")):
-        done = CliRunner().invoke(cli, [*verb, "--project", str(road.project.root)])
+    for verb in (
+        ("qc",),
+        ("infer", small_project.model_id),
+        ("evaluate", small_project.model_id, "--tile-set", "small"),
+    ):
+        done = CliRunner().invoke(cli, [*verb, "--project", str(small_project.project.root)])
         assert done.exit_code == 0, done.output
-    return road
+    return small_project
 
 
-def attack(times: int, seed: int, road: SmallRoad | None = None) -> Result:
-    """Args: road: a project that was prepared; one is made where none is given."""
+def attack(times: int, seed: int, small_project: SmallProject | None = None) -> Result:
+    """Args: small_project: a prepared project; made if not given."""
     result, chance = Result("hostile projects"), random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
-        road = road or prepare(make_small_road(home / "road"))
+        small_project = small_project or prepare(make_small_project(home / "small_project"))
         for number in range(times):
             project = home / "project"
-            shutil.copytree(road.project.root, project, symlinks=True)
+            shutil.copytree(small_project.project.root, project, symlinks=True)
             what = _change_one(project, chance)
             verb = chance.choice(VERBS)
-            _run(result, f"{number}: {what}; {verb[0]}", verb, project, road.model_id)
+            _run(result, f"{number}: {what}; {verb[0]}", verb, project, small_project.model_id)
             shutil.rmtree(project)
             out = home / "out"
             shutil.rmtree(out, ignore_errors=True) if out.is_dir() else out.unlink(missing_ok=True)
@@ -96,10 +100,10 @@ def _run(result: Result, what: str, verb: tuple[str, ...], project: Path, model_
 
 
 def _published(project: Path) -> set[str]:
-    """What no verb may take away: stores, tables, models and their files."""
+    """Paths that no verb may remove: stores, tables, models and their files."""
     kept = ("slides", "tiles", "models")
-    found = {str(path.relative_to(project)) for name in kept for path in (project / name).glob("*")}
-    return found | {str(path.relative_to(project)) for path in (project / "slides").glob("*/0/*/c/*/*")}
+    paths = {str(path.relative_to(project)) for name in kept for path in (project / name).glob("*")}
+    return paths | {str(path.relative_to(project)) for path in (project / "slides").glob("*/0/*/c/*/*")}
 
 
 @contextmanager
@@ -117,7 +121,7 @@ def _time_limit(seconds: int) -> Iterator[None]:
 
 
 def _change_one(project: Path, chance: random.Random) -> str:
-    """Change one file, mostly one that is metadata. Returns what was done."""
+    """Change one file, usually metadata. Return a description of the change."""
     files = sorted(path for path in project.rglob("*") if path.is_file() and "runs" not in path.parts)
     small = [path for path in files if path.suffix in (".json", ".toml", ".parquet", ".safetensors")]
     path = chance.choice(small if chance.random() < 0.8 else files)
@@ -176,7 +180,7 @@ def _bytes(path: Path, chance: random.Random) -> str:
 
 
 def _kind(path: Path, chance: random.Random) -> str:
-    """No regular file any more."""
+    """Remove a regular file, or replace it by another kind of file."""
     kinds: dict[str, Callable[[], object]] = {
         "gone": lambda: None,
         "a named pipe": lambda: os.mkfifo(path),

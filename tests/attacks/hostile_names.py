@@ -1,6 +1,6 @@
-"""Ids that become paths: wherever a path is made of one, what could leave the project is refused.
+"""Ids that become paths: wherever a path is built from one, names that could leave the project are refused.
 
-`python -m tests.attacks.hostile_names`: every kind of name × every place, 1,520 and more.
+`python -m tests.attacks.hostile_names`: every kind of name × every place, at least 1,520 cases.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pipeline.errors import BadManifestError
-from pipeline.names import find_package
+from pipeline.naming.models import find_package
+from pipeline.naming.slides import find_slide_id
 from pipeline.project import Project
-from pipeline.slide_names import find_slide_id
-from pipeline.store.overlays import predictions_path
+from pipeline.store.layers.overlays import predictions_path
 from tests.attacks.attack import Result, main
 
 PROJECT = Project(Path("/nowhere/project"))
@@ -54,7 +54,7 @@ PLACES: dict[str, Callable[[str], object]] = {
 
 
 def hostile_names(times: int, seed: int) -> list[str]:
-    """All listed ones, and `times` made of their letters."""
+    """All listed names, and `times` random ones made of their letters."""
     chance = random.Random(seed)
     letters = sorted(set("".join((*STEPS, *ALONE))))
     listed = [*ALONE, *(step + tail for step, tail in itertools.product(STEPS, TAILS))]
@@ -63,7 +63,7 @@ def hostile_names(times: int, seed: int) -> list[str]:
 
 
 def _can_be_typed(name: str) -> bool:
-    """Whether a shell can pass it on."""
+    """Whether a shell can pass the name as an argument."""
     return "\0" not in name and "\ud800" not in name
 
 
@@ -75,11 +75,11 @@ def attack(times: int, seed: int) -> Result:
         result.attempts += 1
         for find in (find_package, find_slide_id):
             try:
-                found = find(name, PROJECT)
+                result_path = find(name, PROJECT)
             except Exception as error:
                 result.check(hasattr(error, "code"), f"{name!r:.60}: {find.__name__}: {type(error).__name__}: {error}")
             else:
-                result.findings.append(f"{name!r:.60}: {find.__name__} gives {found}")
+                result.findings.append(f"{name!r:.60}: {find.__name__} gives {result_path}")
     return result
 
 

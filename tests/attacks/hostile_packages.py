@@ -1,6 +1,6 @@
-"""Model packages from others: every one is refused in words, in seconds, before a network is built.
+"""Hostile model packages: every one is refused with a message, within seconds, before a network is built.
 
-`python -m tests.attacks.hostile_packages`: each change of an honest package, and random ones of `--times`.
+`python -m tests.attacks.hostile_packages`: every listed change of an honest package, and `--times` random ones.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from safetensors.torch import save
 
 from tests.attacks.attack import Result, main
 from tests.attacks.killed_writers import package_content
-from training.errors import UnreadableError
+from training.foundation.errors import UnreadableError
 from training.inference import Classifier
 from training.models.resnet_v2 import resnet_v2
-from training.package import write_packages
+from training.packages.write import write_packages
 
 ABSENT = object()
 ODD: tuple[Any, ...] = (
     None, "", "x" * 300, -1, 0, 1e308, float("nan"), 10**30, True, [], {}, [[]], ["a"], {"a": 1}, "\ud800", "../..",
     ABSENT,
 )  # fmt: skip
-"""No key of a package may hold one of these (but where `_may_be` says so)."""
+"""Values that no key of a package may hold, except where `_may_be` allows them."""
 
 KEYS: tuple[tuple[str, ...], ...] = (
     ("spec_version",), ("num_classes",), ("patch_size_pixels",), ("spacing_um_px",), ("class_names",), ("gemslide",),
@@ -79,8 +79,8 @@ def honest_package(models: Path) -> Path:
 
 
 def _may_be(key: tuple[str, ...], value: object) -> bool:
-    """What is no damage: keys with a default, no stain, a hash that old packages lack, free text."""
-    if key[-1] in ("stain", "weights_sha256"):
+    """Whether a value is harmless: a key with a default, no stain, or free text."""
+    if key[-1] == "stain":
         return value in (None, ABSENT)
     if key[-1] == "split_sha256":
         return isinstance(value, str) and len(value) <= 64
@@ -121,11 +121,11 @@ def _raw_files(honest: bytes) -> Iterator[tuple[str, bytes | None]]:
 
 
 def attack(times: int, seed: int) -> Result:
-    """`times` random damages besides the listed ones."""
+    """Apply every listed damage, and `times` random ones."""
     result, chance = Result("hostile model packages"), random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
         package = honest_package(Path(folder))
-        Classifier.load(package)  # the honest one opens
+        Classifier.load(package)  # the honest package opens
         path, honest = package / "config.json", (package / "config.json").read_bytes()
         for what, key, value in _changes():
             path.write_text(json.dumps(_changed(json.loads(honest), key, value)), encoding="utf-8")

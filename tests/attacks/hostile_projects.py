@@ -1,4 +1,4 @@
-"""What a project that somebody sent may hold in place of the files of a slide: wrong types, pipes, loops, devices."""
+"""Projects from outside with wrong file types, pipes, loops or devices in place of a slide's files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pipeline.inference.hotspots import MAX_STORED
+from pipeline.inference.results.hotspots import MAX_STORED
 from pipeline.project import Project
 from tests.pathology_app.small_project import MODEL_ID, SLIDE_ID
 
@@ -30,6 +30,10 @@ def _predictions(project: Project) -> Path:
 
 def _hotspots(project: Project) -> Path:
     return project.result_dir(SLIDE_ID, MODEL_ID) / "hotspots.json"
+
+
+def _listed(spots: list[Any]) -> str:
+    return json.dumps({"threshold": 0.5, "hotspots": spots})
 
 
 PLACES: dict[str, Callable[[Project], Path]] = {
@@ -86,7 +90,7 @@ def _write(place: Callable[[Project], Path], text: str) -> Damage:
 
 
 def _set(place: Callable[[Project], Path], keys: str, value: Any) -> Damage:
-    """Set one entry of the attributes of ours in a `zarr.json`; keys are parted by dots."""
+    """Set one entry of gemslide's attributes in a `zarr.json`; keys are separated by dots."""
 
     def damage(project: Project) -> None:
         path = place(project)
@@ -128,11 +132,11 @@ SPOTS: tuple[Any, ...] = (
 )  # fmt: skip
 
 NAMES = ("a model", MARKDOWN.replace("/", "\\"), "line\nbreak", "x" * 200, "…", "\udcff", "-", "a*b")
-"""Of folders: blanks, Markdown, what is not UTF-8."""
+"""Folder names with blanks, Markdown, or bytes that are not UTF-8."""
 
 
 def _beside(name: str) -> Damage:
-    """Predictions and results under a name that no model can have."""
+    """Add predictions and results under a name that no model can have."""
 
     def damage(project: Project) -> None:
         shutil.copytree(_predictions(project), _predictions(project).with_name(name))
@@ -149,25 +153,25 @@ def _another_slide(name: str, kind: Callable[[Path], object]) -> Damage:
 
 
 def variants() -> dict[str, Damage]:
-    """Every way to damage the small project's slide, by what it is."""
-    found: dict[str, Damage] = {}
+    """Every way to damage the small project's slide, by description."""
+    damages: dict[str, Damage] = {}
     for name, place in PLACES.items():
-        found |= {f"{name}: {kind}": _put(place, make) for kind, make in KINDS.items()}
+        damages |= {f"{name}: {kind}": _put(place, make) for kind, make in KINDS.items()}
     for name in ("root", "level", "tissue", "predictions", "hotspots"):
-        found |= {f"{name}: {text[:9]}": _write(PLACES[name], text) for text in TEXTS}
-    found |= {f"root: {key} = {value!r:.40}": _set(PLACES["root"], key, value) for key, value in ROOT_FIELDS}
-    found |= {
+        damages |= {f"{name}: {text[:9]}": _write(PLACES[name], text) for text in TEXTS}
+    damages |= {f"root: {key} = {value!r:.40}": _set(PLACES["root"], key, value) for key, value in ROOT_FIELDS}
+    damages |= {
         f"predictions: {key} = {value!r:.40}": _set(PLACES["predictions"], key, value)
         for key, value in PREDICTIONS_FIELDS
     }
-    found |= {f"hotspots: spot {spot!r:.90}": _write(_hotspots, json.dumps([spot])) for spot in SPOTS}
-    found["hotspots: very many"] = _write(_hotspots, json.dumps([SPOT] * (MAX_STORED + 1)))
-    found |= {f"a model called {name[:20]!r}": _beside(name) for name in NAMES}
-    found |= {f"a slide called {name[:20]!r}": _another_slide(name, Path.mkdir) for name in NAMES}
+    damages |= {f"hotspots: spot {spot!r:.90}": _write(_hotspots, _listed([spot])) for spot in SPOTS}
+    damages["hotspots: very many"] = _write(_hotspots, _listed([SPOT] * (MAX_STORED + 1)))
+    damages |= {f"a model called {name[:20]!r}": _beside(name) for name in NAMES}
+    damages |= {f"a slide called {name[:20]!r}": _another_slide(name, Path.mkdir) for name in NAMES}
     for kind in ("a pipe", "a loop", "empty"):
-        found[f"a slide that is {kind}"] = _another_slide("S-003", KINDS[kind])
-        found[f"predictions that are {kind}"] = _put(lambda project: _predictions(project).parent, KINDS[kind])
-        found[f"a model that is {kind}"] = _put(_predictions, KINDS[kind])
-        found[f"results that are {kind}"] = _put(lambda project: project.results_dir, KINDS[kind])
-        found[f"a slide's results that are {kind}"] = _put(lambda p: _hotspots(p).parent, KINDS[kind])
-    return found
+        damages[f"a slide that is {kind}"] = _another_slide("S-003", KINDS[kind])
+        damages[f"predictions that are {kind}"] = _put(lambda project: _predictions(project).parent, KINDS[kind])
+        damages[f"a model that is {kind}"] = _put(_predictions, KINDS[kind])
+        damages[f"results that are {kind}"] = _put(lambda project: project.results_dir, KINDS[kind])
+        damages[f"a slide's results that are {kind}"] = _put(lambda p: _hotspots(p).parent, KINDS[kind])
+    return damages

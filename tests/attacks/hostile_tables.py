@@ -1,4 +1,4 @@
-"""Tile tables, predictions and hotspots from others, or damaged: each is refused in words, none is believed.
+"""Hostile or damaged tile tables, predictions and hotspots: all are refused with a message, none is trusted.
 
 `python -m tests.attacks.hostile_tables --times 300`: every listed change, and random bit flips of the files.
 """
@@ -20,16 +20,16 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.config import TileConfig
-from pipeline.errors import GemslideError
-from pipeline.inference.hotspots import read_hotspots
+from pipeline.inference.results.hotspots import read_hotspots
 from pipeline.project import Project
-from pipeline.store.overlays import Predictions, read_predictions, write_predictions
+from pipeline.settings.config import TileConfig
+from pipeline.store.layers.overlays import Predictions, read_predictions, write_predictions
 from pipeline.tiles.dataset import TileDataset
 from pipeline.tiles.table import METADATA_KEY, read_table
 from pipeline.tiles.tile import make_tile_table
 from tests.attacks.attack import Result, main
 from tests.pipeline.make import ingest, sample_image, write_jpeg_pyramid
+from training.foundation.errors import GemslideError
 
 Change = Callable[[pd.DataFrame, dict[str, Any]], Any]
 
@@ -114,8 +114,7 @@ PREDICTION_ATTRIBUTES: dict[str, Callable[[dict[str, Any]], Any]] = {
     "made from nothing readable": lambda ours: ours.update(made_from=[]),
 }
 
-HOTSPOTS: dict[str, bytes] = {
-    "no JSON": b"[",
+SPOTS: dict[str, bytes] = {
     "an object": b"{}",
     "texts": b'["a"]',
     "keys missing": b'[{"x_px0": 1}]',
@@ -123,9 +122,18 @@ HOTSPOTS: dict[str, bytes] = {
     "a score of 5": b'[{"x_px0": 1, "y_px0": 1, "area_um2": 1, "score": 5, "class": "a"}]',
     "a huge place": b'[{"x_px0": 1e300, "y_px0": 1, "area_um2": 1, "score": 1, "class": "a"}]',
     "a class that is a list": b'[{"x_px0": 1, "y_px0": 1, "area_um2": 1, "score": 1, "class": []}]',
-    "deep": b"[" * 200_000,
     "digits": b"[" + b"9" * 5000 + b"]",
     "not UTF-8": b'["\xff"]',
+}
+HOTSPOTS: dict[str, bytes] = {
+    **{what: b'{"threshold": 0.5, "hotspots": ' + spots + b"}" for what, spots in SPOTS.items()},
+    "no JSON": b"[",
+    "a list": b"[]",
+    "no threshold": b'{"hotspots": []}',
+    "a threshold of 0": b'{"threshold": 0, "hotspots": []}',
+    "a threshold that is no number": b'{"threshold": NaN, "hotspots": []}',
+    "something more": b'{"threshold": 0.5, "hotspots": [], "more": 1}',
+    "deep": b"[" * 200_000,
 }
 
 
@@ -164,11 +172,11 @@ def _predict(store: Path) -> None:
 
 
 def write(path: Path, frame: pd.DataFrame, metadata: Any, *, honestly: bool) -> None:
-    """A table as another program would write it; honestly: with the hash that belongs to it."""
-    from pipeline.tiles.table import QC_SCHEMA, SCHEMA
+    """Write a table as another program would; "honestly" means with its matching hash."""
+    from pipeline.tiles.schema import ARROW_SCHEMA
     from pipeline.tiles.table_checks import content_sha256
 
-    arrow = pa.Table.from_pandas(frame, schema=pa.schema([*SCHEMA, *QC_SCHEMA]), preserve_index=False)
+    arrow = pa.Table.from_pandas(frame, schema=ARROW_SCHEMA, preserve_index=False)
     if honestly:
         metadata["content_sha256"] = content_sha256(arrow.to_pandas(), metadata)
     arrow = arrow.replace_schema_metadata({METADATA_KEY: json.dumps(metadata).encode()})
@@ -178,7 +186,7 @@ def write(path: Path, frame: pd.DataFrame, metadata: Any, *, honestly: bool) -> 
 
 
 def attack(times: int, seed: int) -> Result:
-    """`times` random damages besides the listed ones."""
+    """Apply every listed damage, and `times` random ones."""
     result, chance = Result("hostile tables and arrays"), random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
         project = make_project(Path(folder))
@@ -190,7 +198,7 @@ def attack(times: int, seed: int) -> Result:
 
 
 def _open_all(project: Project) -> None:
-    """Everything that a table leads to: every tile, as training would read them."""
+    """Read everything that a table refers to: every tile, as training would."""
     dataset = TileDataset(project.root, "t")
     for slide_id in set(dataset.slides):
         dataset.read(int(np.flatnonzero(dataset.slides == slide_id)[0]))
@@ -230,7 +238,7 @@ def _damaged(honest: bytes, chance: random.Random, times: int) -> Iterator[tuple
 
 
 def _refused_or_the_same(result: Result, what: str, path: Path, honest: pd.DataFrame) -> None:
-    """A bit that nothing depends on may flip; what is read must then be what was written."""
+    """Check for a refusal, or for unchanged content: a bit that nothing depends on may flip."""
     result.attempts += 1
     try:
         frame = read_table(path).frame

@@ -1,10 +1,10 @@
-"""Streams with one to three hidden texts or labels each, ingested for real: nothing of them is in the store.
+"""Streams with one to three hidden texts or labels each, really ingested: none of it reaches the store.
 
     python -m tests.attacks.leaks [--times 300] [--seed 0]
 
 Each case takes a kind of tile, a container, and ways to hide (`leaky_streams`), puts them into some of the tiles and
-ingests the file. A finding is a store that holds anything of what was hidden, or whose shards differ from those of the
-honest twin's store by a byte; or a refusal. Exit code 1 on any finding, and on any other error.
+ingests the file. A finding is a store that holds any of the hidden content, or whose shards differ from those of the
+honest twin's store in any byte; or a refusal. The exit code is 1 on any finding or other error.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.errors import GemslideError
 from tests.attacks import leaky_streams as leaks
 from tests.attacks.leaky_files import FAMILIES, TEXT, WORDS
 from tests.pipeline.identity_scan import PIXEL_BYTES, STRIP_BYTES, Identity, Windows, _hashes, _is_telling, scan
 from tests.pipeline.make import ingest
+from training.foundation.errors import GemslideError
 
 MAX_LEAKS = 3
 FIRST = (leaks.adobe_fields, leaks.between_the_scans)
-"""They look for segments where the encoder put them."""
+"""Ways to hide that expect segments where the encoder put them; they are applied first."""
 
 
 @cache
 def planted() -> Identity:
-    """What must not be found: the words, and pieces of the label's encoded and decoded pixels."""
+    """Planted identity that must not leak: words, and pieces of the label's encoded and decoded pixels."""
     label = leaks.label_jpeg()
     coded = _hashes(label[leaks.first_scan(label) :], STRIP_BYTES)
     rows = [_hashes(row.tobytes(), PIXEL_BYTES)[_is_telling(row)] for row in leaks.label_image()]
@@ -47,7 +47,7 @@ def shards(store: Path) -> dict[str, bytes]:
 
 
 def run(times: int, seed: int, folder: Path) -> list[str]:
-    """Findings of so many cases, one line each. Each case's folder is removed when it held."""
+    """Findings of this many cases, one line each. The folder of a case without findings is removed."""
     draw, findings = random.Random(seed), []
     honest: dict[tuple[str, str], dict[str, bytes]] = {}
     for number in range(times):
@@ -64,9 +64,9 @@ def run(times: int, seed: int, folder: Path) -> list[str]:
         case.mkdir()
         path = getattr(family, container)(case / f"a.{suffix}", tiles)
         what = f"case {number} of seed {seed}: {kind} in {container}, {', '.join(leak.__name__ for leak in chosen)}"
-        found = _attempt(path, case / "project", honest[kind, container])
-        findings += [f"{what}: {line}" for line in found]
-        if not found:
+        lines = _attempt(path, case / "project", honest[kind, container])
+        findings += [f"{what}: {line}" for line in lines]
+        if not lines:
             shutil.rmtree(case)
     return findings
 

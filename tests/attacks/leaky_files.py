@@ -1,4 +1,4 @@
-"""Slide files that carry a patient's name, or a whole label, where nobody looks; each has an honest twin.
+"""Slide files that hide a patient's name, or a whole label; each has an honest twin.
 
 `python -m tests.attacks.leaky_files FOLDER` writes all of them.
 """
@@ -40,7 +40,7 @@ def progressive(tile: Pixels) -> bytes:
 
 @dataclass(frozen=True)
 class Family:
-    """Tiles of one kind, in a TIFF and in DICOM."""
+    """Tiles of one codec, in a TIFF and in DICOM."""
 
     encode: Encode
     is_rgb: bool
@@ -49,7 +49,7 @@ class Family:
 
     def tiff(self, path: Path, tiles: Sequence[bytes], extratags: Sequence[tuple[object, ...]] = ()) -> Path:
         height, width = PIXELS.shape[:2]
-        about = {"description": APERIO.format(width=width, height=height)} if not self.is_jpeg else {}
+        options = {"description": APERIO.format(width=width, height=height)} if not self.is_jpeg else {}
         kind = {
             "compression": "jpeg", "compressionargs": {"outcolorspace": "RGB" if self.is_rgb else "YCBCR"},
             "subsampling": (1, 1) if self.is_rgb else (2, 2),
@@ -57,7 +57,7 @@ class Family:
         with tifffile.TiffWriter(path) as tiff:
             tiff.write(
                 iter(tiles), shape=PIXELS.shape, dtype=np.uint8, tile=(TILE_PX, TILE_PX), photometric="rgb",
-                metadata=None, resolution=(2e4, 2e4), resolutionunit="CENTIMETER", extratags=extratags, **about,
+                metadata=None, resolution=(2e4, 2e4), resolutionunit="CENTIMETER", extratags=extratags, **options,
                 **(kind if self.is_jpeg else {"compression": 33005}),
             )  # fmt: skip
         return path
@@ -67,13 +67,13 @@ class Family:
         syntax = make_dicom.JPEG if self.is_jpeg else make_dicom.JPEG_2000_LOSSLESS
         photometric = "RGB" if self.is_rgb else "YBR_FULL_422" if self.is_jpeg else "YBR_RCT"
 
-        def said(ds: object) -> None:
+        def set_header(ds: object) -> None:
             for name, value in header.items():
                 setattr(ds, name, value)
 
         return make_dicom.write_dicom(
             path, PIXELS, tile_wh=(TILE_PX, TILE_PX), syntax=syntax, photometric=photometric,
-            encode=lambda _: next(frames), change=said,
+            encode=lambda _: next(frames), change=set_header,
         )  # fmt: skip
 
     def tiles(self) -> list[bytes]:
@@ -106,13 +106,13 @@ class LeakyFile:
 
 
 def leaky_files() -> list[LeakyFile]:
-    """Labels behind the image, texts elsewhere; every way in a TIFF and in DICOM, of rarer tiles in one of them."""
+    """Labels behind the image, texts elsewhere; every way in both TIFF and DICOM, or one of them for rare codecs."""
     files = []
     for kind, family in FAMILIES.items():
         plain = family.tiles()
         for number, leak in enumerate(family.leaks):
             secret = leaks.label_jpeg() + TEXT if leak.__name__.startswith("behind") else TEXT
-            # The first tile is honest: it is from there that a fast reader knows how tiles begin.
+            # The first tile is honest: a fast reader learns from it how tiles begin.
             tiles = [plain[0], *(leak(tile, secret) for tile in plain[1:])]
             both = [
                 LeakyFile(f"{kind}-{leak.__name__}.svs", partial(family.tiff, tiles=tiles)),
@@ -123,7 +123,7 @@ def leaky_files() -> list[LeakyFile]:
 
 
 def _refused() -> list[LeakyFile]:
-    """What libjpeg does not decode either, and what says that a label was burned in."""
+    """Files that libjpeg cannot decode either, and one that declares a burned-in label."""
     family = FAMILIES["jpeg"]
     plain = family.tiles()
     files = []
@@ -151,7 +151,7 @@ def _headers() -> list[LeakyFile]:
 
 
 def _whole_streams() -> list[LeakyFile]:
-    """Ways that do not go together with others: JP2 files as tiles, and tile parts of open length."""
+    """Ways that cannot be combined with others: JP2 files as tiles, and tile parts of open length."""
     family = FAMILIES["jpeg2000"]
     plain = family.tiles()
     files = []

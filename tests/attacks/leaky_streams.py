@@ -14,7 +14,7 @@ SCAN, TILE_PART, DATA = b"\xff\xda", b"\xff\x90", b"\xff\x93"
 EOI = b"\xff\xd9"
 
 Leak = Callable[[bytes, bytes], bytes]
-"""(stream, what to hide) → stream with it."""
+"""(stream, secret) → stream with the secret."""
 
 
 def segment(marker: int, body: bytes) -> bytes:
@@ -22,7 +22,7 @@ def segment(marker: int, body: bytes) -> bytes:
 
 
 def first_scan(stream: bytes) -> int:
-    """Where the first scan header stands."""
+    """Offset of the first scan header."""
     at = 2
     while stream[at : at + 2] != SCAN:
         # 0xFF before a marker is a fill byte.
@@ -31,7 +31,7 @@ def first_scan(stream: bytes) -> int:
 
 
 def _into(marker: int, body: bytes) -> bytes:
-    """As many segments as it takes."""
+    """Split `body` into as many segments as it takes."""
     most = 60_000
     return b"".join(segment(marker, body[at : at + most]) for at in range(0, len(body), most))
 
@@ -62,7 +62,7 @@ def in_application_data(stream: bytes, secret: bytes) -> bytes:
 
 
 def in_a_number_of_lines(stream: bytes, secret: bytes) -> bytes:
-    """DNL: the one segment besides comments and application data that decoders walk over."""
+    """In DNL, the only segment besides comments and application data that decoders skip."""
     at = first_scan(stream)
     return stream[:at] + _into(0xDC, secret) + stream[at:]
 
@@ -95,14 +95,14 @@ JPEG_LEAKS: tuple[Leak, ...] = (
 
 
 def between_the_scans(stream: bytes, secret: bytes) -> bytes:
-    """Of a progressive stream: before every scan but the first."""
+    """In a progressive stream, before every scan but the first."""
     first, *others = stream.split(SCAN)
     assert len(others) > 1
     return first + SCAN + (_into(0xFE, secret) + SCAN).join(others)
 
 
 def adobe_fields(stream: bytes, secret: bytes) -> bytes:
-    """Six bytes in the version and the flags of Adobe's segment, which tells the colours apart."""
+    """Six bytes in the version and flags of Adobe's segment, which states the colour transform."""
     assert stream[2:11] == b"\xff\xee\0\x0eAdobe"
     return stream[:11] + secret[:6] + stream[17:]
 
@@ -125,7 +125,7 @@ def _longer(stream: bytes, marker: int, secret: bytes) -> bytes:
 
 
 def in_boxes(stream: bytes, secret: bytes) -> bytes:
-    """A JP2 file around a codestream, with an XML box before it and a UUID box behind it."""
+    """In a JP2 file around the codestream: an XML box before it and a UUID box after it."""
     width, height = struct.unpack_from(">II", stream, 8)
     size = struct.pack(">IIHBBBB", height, width, 3, 7, 7, 0, 0)
     boxes = [
@@ -149,13 +149,13 @@ def in_a_main_header_comment(stream: bytes, secret: bytes) -> bytes:
 
 
 def in_a_main_header_segment_nobody_needs(stream: bytes, secret: bytes) -> bytes:
-    """Where components are registered (CRG, four bytes of each), and a segment of another part of the standard."""
+    """In the component registration (CRG, four bytes per component) and a segment of another part of the standard."""
     at = stream.index(TILE_PART)
     return stream[:at] + segment(0x63, secret[:12]) + _into(0x59, secret) + stream[at:]
 
 
 def in_a_tile_part_comment(stream: bytes, secret: bytes) -> bytes:
-    """Behind the header of the tile part, whose length is corrected."""
+    """After the header of the tile part, whose length is corrected."""
     at = stream.index(TILE_PART)
     (length,) = struct.unpack_from(">I", stream, at + 6)
     hidden = _into(0x64, b"\0\1" + secret) + segment(0x58, b"\0" + secret[:60])  # lengths of packets: 7-bit bytes
@@ -164,7 +164,7 @@ def in_a_tile_part_comment(stream: bytes, secret: bytes) -> bytes:
 
 
 def with_an_open_end(stream: bytes, secret: bytes) -> bytes:
-    """A tile part that says 0 for its length, and the secret behind the end."""
+    """After the end, with a tile part that gives its length as 0."""
     at = stream.index(TILE_PART)
     return stream[: at + 6] + bytes(4) + stream[at + 10 :] + secret
 

@@ -1,4 +1,4 @@
-"""Two processes that write the same output at the same moment: both end well, and one whole output is there.
+"""Two processes that write the same output at the same moment: both succeed, and leave one complete output.
 
 `python -m tests.attacks.rival_writers --times 120`
 """
@@ -36,11 +36,11 @@ def attack(times: int, seed: int) -> Result:
 
 
 def _both(writer: Writer, project: Path) -> list[int]:
-    """Exit codes of two processes that begin when both are there."""
+    """Exit codes of two processes that begin once both are ready."""
     gate, opens = os.pipe()
     children = [_start(writer, project, number, gate, opens) for number in (2, 4)]
     os.close(gate)
-    os.close(opens)  # the last writer of the pipe: both go
+    os.close(opens)  # closes the pipe's last writer, so that both begin
     return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
 
 

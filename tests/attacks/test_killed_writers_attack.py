@@ -1,4 +1,4 @@
-"""`make attack` kills 280 times; here a few, and a control that must be found out."""
+"""A few kills (`make attack` does 280), and a control that must be detected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slides that carry a name or a label where nobody looks: ingested for real, and nothing of it in the project."""
+"""Slides that hide a name or a label: really ingested, with none of it in the project."""
 
 import json
 
@@ -23,10 +23,10 @@ def sources(tmp_path_factory):
 
 
 def test_the_search_finds_what_is_hidden_in_every_source(sources):
-    """The control: each file holds a secret that the search knows, as it lies there."""
-    found = {line.split(":")[0] for line in scan(sources, planted())}
+    """Control: each file holds a secret that the search finds in the file's own bytes."""
+    files_found = {line.split(":")[0] for line in scan(sources, planted())}
 
-    assert {file.name for file in leaky_files()} <= found
+    assert {file.name for file in leaky_files()} <= files_found
 
 
 def test_nothing_that_was_hidden_in_a_slide_is_in_the_project(gemslide, sources, tmp_path):

@@ -1,4 +1,4 @@
-"""Whoever has a session, or none, gets no more than is theirs."""
+"""Nobody, with or without a session, gets more than they have a right to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worklist of many slides is as quick as one of few."""
+"""A worklist of many slides is as fast as one of few."""
 
 from __future__ import annotations
 

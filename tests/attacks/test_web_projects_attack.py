@@ -1,4 +1,4 @@
-"""Whatever a project holds, the web app shows the rest of it, and says what is wrong."""
+"""Whatever the damage to a project, the web app shows the rest of it and reports the damage."""
 
 from __future__ import annotations
 

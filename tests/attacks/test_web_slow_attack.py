@@ -1,4 +1,4 @@
-"""Slow and endless clients are ended, and nobody waits for them."""
+"""Slow and endless clients are disconnected, and nobody waits for them."""
 
 from __future__ import annotations
 

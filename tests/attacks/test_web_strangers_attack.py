@@ -1,4 +1,4 @@
-"""Strangers' requests are refused at once, and the app asks nobody: with a silent proxy, and without any network."""
+"""Strangers' requests are refused at once and the app contacts nobody: behind a silent proxy, and with no network."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_strangers_are_refused_at_once_and_nobody_is_asked() -> None:
 
 
 def test_without_any_network_strangers_are_refused_at_once() -> None:
-    """In a network namespace that has a loopback and no route."""
+    """Run in a network namespace with a loopback interface and no route."""
     if not shutil.which("unshare") or not shutil.which("ip"):
         pytest.skip("!! unshare or ip is missing: the app was not tried without any network")
     may = subprocess.run([*IN_A_NAMESPACE, "ip link set lo up"], capture_output=True, text=True, check=False)

@@ -1,10 +1,10 @@
-"""People with a session, or without one, who want more than is theirs: forged and ended sessions, other people's
-slides, forms of strangers, guessed passwords, paths that lead out.
+"""People with or without a session who try to exceed their rights: forged and ended sessions, other people's
+slides, cross-site forms, guessed passwords, paths that lead out.
 
     python -m tests.attacks.web_insiders --times 200 --seed 1
 
-Promised: each is refused, none of it changes anything, no answer names a folder, the log says that it was refused,
-holds far fewer entries than there were attempts, and verifies.
+Promised: every attempt is refused and changes nothing, no response names a folder, and the log records refusals, holds
+far fewer entries than there were attempts, and verifies.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from pathlib import Path
 
 import httpx
 
+from pipeline.ledger import PROJECT_LOG, LogFilter, find_ledger, project_history
 from pipeline.project import Project
-from pipeline.study import PROJECT_LOG, LogFilter, find_ledger, project_history, verify_log
+from pipeline.study import verify_log
 from tests.attacks.attack import Result, main
 from tests.pathology_app.signed_in import PASSWORD, add_people, browser, cookie_of, sign_in
 from tests.pathology_app.small_project import MODEL_ID, SLIDE_ID, make_project
@@ -46,7 +47,7 @@ Try = Callable[["Insider", random.Random], httpx.Response]
 
 
 class Insider:
-    """Browsers with sessions of a reader and of one who may not see the slide, and a session that has ended."""
+    """Browsers of a reader and of a person who may not see the slide, and a session that has ended."""
 
     def __init__(self, app: StartedApp) -> None:
         self.app = app
@@ -59,14 +60,14 @@ class Insider:
         self.signed_out.post("/sign-out", data={"form": form})
 
     def ask(self, method: str, path: str, cookie: str | None = None, **more: object) -> httpx.Response:
-        """With a cookie of the attacker's choice."""
+        """Send a request with a cookie of the attacker's choice."""
         headers = {"Origin": self.app.url, **({"Cookie": cookie} if cookie else {})}
         headers |= more.pop("headers", {})  # type: ignore[arg-type]
         return httpx.request(method, self.app.url + path, headers=headers, timeout=30, **more)  # type: ignore[arg-type]
 
 
 def forged_session(insider: Insider, rng: random.Random) -> httpx.Response:
-    """A session that nobody was given."""
+    """Use a session id that was never issued."""
     name, _, value = cookie_of(insider.reader).partition("=")
     changed = value[:-1] + ("A" if value[-1] != "A" else "B")
     guess = rng.choice(["", "0", secrets.token_urlsafe(32), changed, value.lower(), value + "x", "' OR 1=1 --", "{}"])
@@ -74,22 +75,22 @@ def forged_session(insider: Insider, rng: random.Random) -> httpx.Response:
 
 
 def ended_session(insider: Insider, rng: random.Random) -> httpx.Response:
-    """One that its owner has signed out."""
+    """Use a session that its owner has signed out of."""
     return insider.ask("GET", rng.choice(OF_SLIDE), insider.ended)
 
 
 def other_slides(insider: Insider, rng: random.Random) -> httpx.Response:
-    """What bob may not see."""
+    """Request a slide that bob may not see."""
     return insider.stranger.get(rng.choice(OF_SLIDE))
 
 
 def a_way_out(insider: Insider, rng: random.Random) -> httpx.Response:
-    """A path that leads elsewhere, by somebody who is signed in."""
+    """Request a path that leads out of the project while signed in."""
     return insider.reader.get(rng.choice(ROUTES).format(rng.choice(OUT)))
 
 
 def form_of_strangers(insider: Insider, rng: random.Random) -> httpx.Response:
-    """A page of others has the reader's browser send something."""
+    """Have another site's page make the reader's browser send a form."""
     origin = rng.choice(["http://evil.example", "null", "", f"http://127.0.0.1:{insider.app.port + 1}"])
     site = rng.choice(
         [{}, {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}]
@@ -99,30 +100,30 @@ def form_of_strangers(insider: Insider, rng: random.Random) -> httpx.Response:
 
 
 def no_form_of_ours(insider: Insider, rng: random.Random) -> httpx.Response:
-    """Name and password are right, and the form was not given to this browser."""
-    said = {"form": rng.choice(["", "x", secrets.token_urlsafe(32)]), "name": "ada", "password": PASSWORD}
-    return insider.ask("POST", "/sign-in", data=said)
+    """Sign in with the right name and password but a form that was not issued to this browser."""
+    form = {"form": rng.choice(["", "x", secrets.token_urlsafe(32)]), "name": "ada", "password": PASSWORD}
+    return insider.ask("POST", "/sign-in", data=form)
 
 
 def too_long(insider: Insider, rng: random.Random) -> httpx.Response:
-    """More than a form can be."""
+    """Send more than a form may hold."""
     return insider.ask("POST", "/sign-in", content=b"x" * rng.choice([16_385, 100_000, 1_000_000]))
 
 
 def guessed_password(insider: Insider, rng: random.Random) -> httpx.Response:
-    """Of somebody who is there, or not."""
+    """Guess the password of an existing or unknown person."""
     with browser(insider.app.url) as client:
         return sign_in(client, rng.choice(["ada", "cora", "root"]), f"guess {rng.random()}")
 
 
 def more_than_a_role(insider: Insider, rng: random.Random) -> httpx.Response:
-    """What a reader may not have."""
+    """Request something that a reader has no right to."""
     headers = rng.choice([{}, {"X-Gemslide-Visitor": "x open"}, {"X-Forwarded-User": "ada"}])
     return insider.reader.get("/log.csv", headers=headers)
 
 
 def wrong_method(insider: Insider, rng: random.Random) -> httpx.Response:
-    """Something sent to where nothing is taken."""
+    """Send a body to a route that accepts none."""
     return insider.reader.request(rng.choice(["POST", "PUT", "DELETE", "PATCH"]), rng.choice(OF_SLIDE))
 
 
@@ -133,7 +134,7 @@ TRIES: tuple[Try, ...] = (
 
 
 def attack(times: int, seed: int) -> Result:
-    """Try `times` times, each kind at least once."""
+    """Make `times` attempts, each kind at least once."""
     result, rng = Result("insiders of the web app", times), random.Random(seed)
     chosen = [*TRIES, *rng.choices(TRIES, k=max(0, times - len(TRIES)))][:times]
     with tempfile.TemporaryDirectory() as folder:
@@ -143,19 +144,21 @@ def attack(times: int, seed: int) -> Result:
         add_people(root)
         with started_app(root, Path(folder) / "server.log") as app:
             insider = Insider(app)
-            for each in chosen:
-                result.findings += _judge(each, each(insider, rng), root)
-                result.check(insider.reader.get(OF_SLIDE[0]).status_code == 200, f"{each.__name__}: the reader is out")
+            for attempt in chosen:
+                result.findings += _judge(attempt, attempt(insider, rng), root)
+                result.check(
+                    insider.reader.get(OF_SLIDE[0]).status_code == 200, f"{attempt.__name__}: the reader is out"
+                )
             for client in insider.clients:
                 client.close()
         result.findings += _log(root, times)
     return result
 
 
-def _judge(each: Try, answer: httpx.Response, root: Path) -> Iterator[str]:
-    what = f"{each.__name__} {answer.request.method} {answer.request.url.raw_path!r}"
-    # For what it has not, Streamlit gives its own empty page under /static.
-    is_start_page = each is a_way_out and "<title>Streamlit</title>" in answer.text
+def _judge(attempt: Try, answer: httpx.Response, root: Path) -> Iterator[str]:
+    what = f"{attempt.__name__} {answer.request.method} {answer.request.url.raw_path!r}"
+    # For unknown files under /static, Streamlit returns its own empty page.
+    is_start_page = attempt is a_way_out and "<title>Streamlit</title>" in answer.text
     if not 400 <= answer.status_code < 500 and not is_start_page and answer.status_code != 303:
         yield f"{what}: answered {answer.status_code}"
     if answer.status_code == 303 and answer.headers["location"] != "/sign-out":
@@ -170,9 +173,9 @@ def _judge(each: Try, answer: httpx.Response, root: Path) -> Iterator[str]:
 
 
 def _log(root: Path, times: int) -> Iterator[str]:
-    found = find_ledger(Project(root))
-    assert found
-    with found as ledger:
+    opened = find_ledger(Project(root))
+    assert opened
+    with opened as ledger:
         entries = project_history(ledger, LogFilter(), newest=100_000)
         yield from verify_log(ledger.database, PROJECT_LOG).findings
     refused = [entry for entry in entries if entry.action == "refused"]
@@ -180,8 +183,8 @@ def _log(root: Path, times: int) -> Iterator[str]:
         yield f"the log does not say what was refused: {sorted({row.subject for row in refused})}"
     if times > 100 and len(refused) > times / 2:
         yield f"{len(refused)} entries in the log after {times} attempts"
-    said = " ".join(f"{entry.actor} {entry.subject} {entry.details}" for entry in entries)
-    if PASSWORD in said or "guess" in said:
+    text = " ".join(f"{entry.actor} {entry.subject} {entry.details}" for entry in entries)
+    if PASSWORD in text or "guess" in text:
         yield "the log names a password"
 
 

@@ -1,4 +1,4 @@
-"""A worklist of very many slides: how long its pages take, and what stays open.
+"""A worklist of very many slides: the time its pages take, and the files left open.
 
     python -m tests.attacks.web_many --times 10000 --seed 1
 
@@ -14,11 +14,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from pathology_app.slide_index.facts import read_facts
-from pathology_app.slide_index.index import SlideIndex
-from pathology_app.slide_index.wanted import Wanted
-from pathology_app.tiles.cache import SlideCache
-from pathology_app.worklist_rows import ROWS_PER_PAGE
+from pathology_app.app_pages.worklist.rows import ROWS_PER_PAGE
+from pathology_app.slides.cache import SlideCache
+from pathology_app.slides.index.facts import read_facts
+from pathology_app.slides.index.index import SlideIndex
+from pathology_app.slides.index.wanted import Wanted
 from pipeline.project import Project
 from tests.attacks.attack import Result, main
 from tests.pathology_app.many_slides import make_many_slides
@@ -28,14 +28,14 @@ READY_S = 1.0
 
 
 def attack(times: int, seed: int) -> Result:
-    """Look through a worklist of `times` slides. What each look took stands in the result's name."""
+    """Page through a worklist of `times` slides. The result's name gives the time per page."""
     result, rng = Result(f"looks at a worklist of {times} slides"), random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
         small, root = Path(folder) / "small", Path(folder) / "many"
         small.mkdir()
         make_many_slides(make_project(small), root, times)
         cache = SlideCache(Project(root))
-        read_facts(cache, cache.project.slide_ids()[-1])  # once: the libraries open what they keep
+        read_facts(cache, cache.project.slide_ids()[-1])  # once, so that the libraries open the files they keep
         opened = len(os.listdir("/proc/self/fd"))
         index = SlideIndex(cache)
         for what, wanted, page in (
@@ -60,11 +60,11 @@ def attack(times: int, seed: int) -> Result:
 
 
 def _look(index: SlideIndex, wanted: Wanted, page: int) -> int:
-    """Read a page as the worklist does; how many rows it has without a fault."""
+    """Read a page as the worklist does; return its number of rows without a fault."""
     index.look()
     listed = index.table.find(wanted, skip=(page - 1) * ROWS_PER_PAGE, limit=ROWS_PER_PAGE)
     index.table.count(wanted)
-    return sum(not index.facts(each).note for each in listed)
+    return sum(not index.facts(row).note for row in listed)
 
 
 if __name__ == "__main__":

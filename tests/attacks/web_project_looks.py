@@ -1,6 +1,6 @@
-"""What a damaged project looks like: its worklist, the slide's page, and tiles.
+"""Views of a damaged project: its worklist, the slide's page, and tiles.
 
-A module of its own: Streamlit's AppTest takes the place of `__main__`, where another process could not find it again.
+Kept in its own module because Streamlit's AppTest replaces `__main__`, where another process could not find it.
 """
 
 from __future__ import annotations
@@ -14,29 +14,30 @@ from starlette.applications import Starlette
 from streamlit.testing.v1 import AppTest
 
 import pathology_app
-from pathology_app.slide_index.facts import read_facts
-from pathology_app.slide_index.sweep import Batch, Sweeper
-from pathology_app.slide_index.table import SlideTable
-from pathology_app.slide_index.wanted import Wanted
-from pathology_app.tiles.cache import PROJECT_VARIABLE, SlideCache
+from pathology_app.project.served import PROJECT_VARIABLE
+from pathology_app.slides.cache import SlideCache
+from pathology_app.slides.index.facts import read_facts
+from pathology_app.slides.index.sweep import Batch, Sweeper
+from pathology_app.slides.index.table import SlideTable
+from pathology_app.slides.index.wanted import Wanted
 from pathology_app.tiles.exports import export_routes
 from pathology_app.tiles.routes import viewer_routes
 from pipeline.project import Project
 from tests.pathology_app.small_project import MODEL_ID, SLIDE_ID
 
 LONGEST_S = 20.0
-"""For all looks at one project, on a machine that is busy with other tests; alone they take half a second."""
+"""Limit for all views of one project on a machine busy with other tests; alone they take half a second."""
 HEALTHY = "S-002"
 HARMLESS = ("hotspots: []",)
 MAIN = Path(pathology_app.__file__).with_name("main.py")
 
 
 def look(root: Path, name: str) -> list[str]:
-    """Look at a project's worklist, at the damaged slide's page and at both slides' tiles."""
+    """Open a project's worklist, the damaged slide's page and both slides' tiles."""
     os.environ[PROJECT_VARIABLE] = str(root)
     try:
         return [*_rows(root, name), *_answers(root), *_page(root, name)]
-    except Exception as error:  # the finding that this attack is after
+    except Exception as error:  # the finding that this attack looks for
         return [f"{type(error).__name__}: {error!s:.300}"]
 
 
@@ -47,7 +48,9 @@ def _rows(root: Path, name: str) -> list[str]:
     for line in Sweeper(cache.project).sweep():
         table.put(Batch.model_validate_json(line))
     listed = table.find(Wanted(sort="score"), skip=0, limit=len(slide_ids))
-    rows = {each.slide_id: each.facts or read_facts(cache, each.slide_id) for each in listed}
+    rows = {
+        listed_slide.slide_id: listed_slide.facts or read_facts(cache, listed_slide.slide_id) for listed_slide in listed
+    }
     findings = []
     if HEALTHY not in rows or rows[HEALTHY].note or not rows[HEALTHY].size_wh_px0:
         findings.append(f"the other slide's row is {rows.get(HEALTHY)}")

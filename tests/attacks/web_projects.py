@@ -1,9 +1,9 @@
-"""The web app over projects that somebody damaged: each row, page and tile fails alone, in words.
+"""The web app over damaged projects: each row, page and tile fails alone, with a message.
 
     python -m tests.attacks.web_projects --times 300 --seed 1
 
-Promised: whatever the files of one slide hold, the others are shown; the damaged one says so; no page ends in an
-error of the program, none takes long, and hotspots that cannot be read are never "none".
+Promised: whatever the files of one slide hold, the others are shown; the damaged one is marked; no page ends in a
+program error, none takes long, and unreadable hotspots are never shown as "none".
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.pathology_app.small_project import SLIDE_ID, make_project
 
 
 def attack(times: int, seed: int) -> Result:
-    """Look at as many damaged projects, in a process that is ended when it hangs."""
+    """Open `times` damaged projects, in a process that is killed when it hangs."""
     result = Result("hostile projects before the web app")
     chosen = list(variants())
     random.Random(seed).shuffle(chosen)
@@ -43,7 +43,7 @@ def attack(times: int, seed: int) -> Result:
 
 
 def _make_whole(root: Path) -> None:
-    """The small project, with a second slide beside the one that is going to be damaged."""
+    """Make a copy of the small project with a second slide beside the one to be damaged."""
     root.mkdir()
     project = make_project(root)
     healthy = project.store_path(HEALTHY)
@@ -53,25 +53,25 @@ def _make_whole(root: Path) -> None:
 
 
 class _Looker:
-    """A process that looks at projects; another one takes its place when it hangs."""
+    """A process that opens projects; it is replaced when it hangs."""
 
     def __init__(self, whole: Path) -> None:
-        """Args: whole: an undamaged project, to look at first: its start is not counted."""
+        """Args: whole: an undamaged project, opened first so that start-up is not counted."""
         self._whole = whole
         self._start()
 
     def look(self, root: Path, name: str) -> list[str]:
-        """What was not as promised of one project."""
-        looking = self._pool.submit(look, root, name)
+        """Broken promises for one project."""
+        findings = self._pool.submit(look, root, name)
         try:
-            return looking.result(timeout=LONGEST_S)
+            return findings.result(timeout=LONGEST_S)
         except TimeoutError:
             self.close()
             self._start()
             return [f"not done after {LONGEST_S:.0f} s"]
 
     def close(self) -> None:
-        """End the process, whatever it is doing."""
+        """Kill the process, whatever it is doing."""
         for process in list(self._pool._processes.values()):
             process.kill()
         self._pool.shutdown(wait=True, cancel_futures=True)

@@ -1,9 +1,9 @@
-"""Clients that take for ever: headers a byte at a time, headers without end, answers that nobody reads.
+"""Clients that never finish: headers a byte at a time, endless headers, unread answers.
 
     python -m tests.attacks.web_slow --times 200 --seed 1
 
-Promised: each is ended in time, no connection stays open, and no tile waits for them. Timeouts are short here, so
-that the attack is; the app's own stand in `pathology_app/access/timeouts.py`.
+Promised: each is disconnected in time, no connection stays open, and no tile waits for them. Timeouts are short here to
+keep the attack short; the app's own are in `pathology_app/serving/timeouts.py`.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from tests.pathology_app.started_app import WITH_TIMEOUTS, StartedApp, started_a
 
 HEADERS_S, ANSWER_S, IDLE_S = 1.0, 2.0, 1.0
 PATIENCE_S = 2.0
-"""Beyond the timeouts, on a machine that does other things, too."""
+"""Tolerance beyond the timeouts, on a busy machine."""
 PROMPT_S = 1.8
-"""What a tile may take meanwhile, on a machine that is busy with other tests."""
+"""Time limit for a tile meanwhile, on a machine that is busy with other tests."""
 BYTE_S = 0.05
-"""Between two bytes of a slow client."""
+"""Pause between two bytes of a slow client."""
 
 Slow = Callable[[asyncio.StreamReader, asyncio.StreamWriter, bytes], Awaitable[None]]
 
 
 async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes) -> None:
-    """Connects, and that is all."""
+    """Connect and send nothing."""
 
 
 async def byte_by_byte(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes) -> None:
-    """Headers that come a byte at a time."""
+    """Send headers a byte at a time."""
     for byte in request[:-4] + b"\r\nX: " + b"x" * 10_000:
         writer.write(bytes([byte]))
         await writer.drain()
@@ -49,35 +49,35 @@ async def byte_by_byte(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
 
 
 async def after_a_request(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes) -> None:
-    """The same on a connection that has had its first answer."""
+    """Do the same on a connection that has had its first answer."""
     writer.write(request)
     await reader.readuntil(b"\r\n\r\n")
     await byte_by_byte(reader, writer, request)
 
 
 async def only_line_ends(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes) -> None:
-    """Blank lines between two requests, which count for nothing."""
+    """Send blank lines between two requests, which servers ignore."""
     writer.write(request)
     await reader.readuntil(b"\r\n\r\n")
     await byte_by_byte(reader, writer, b"\r\n" * 5000)
 
 
 async def half_a_websocket(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes) -> None:
-    """A handshake without its end."""
+    """Send an incomplete handshake."""
     writer.write(
         request[:-2].replace(b" /", b" /_stcore/stream?", 1) + b"Upgrade: websocket\r\nConnection: Upgrade\r\n"
     )
 
 
 async def endless_headers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes) -> None:
-    """Headers as fast as they are taken."""
+    """Send headers as fast as they are accepted."""
     while True:
         writer.write(request[:-2] + b"X: " + b"x" * 65_000)
         await writer.drain()
 
 
 async def endless_body(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes) -> None:
-    """A body as fast as it is taken."""
+    """Send a body as fast as it is accepted."""
     writer.write(request[:-2] + b"Transfer-Encoding: chunked\r\n\r\n")
     while True:
         writer.write(b"8000\r\n" + b"x" * 0x8000 + b"\r\n")
@@ -85,7 +85,7 @@ async def endless_body(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
 
 
 async def unread_answers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes) -> None:
-    """Asks for megabytes and reads none of them."""
+    """Request megabytes and read none of them."""
     writer.transport.pause_reading()  # type: ignore[attr-defined]
     writer.write(request * 40)
     await asyncio.sleep(ANSWER_S + IDLE_S)
@@ -99,7 +99,7 @@ CLIENTS: tuple[Slow, ...] = (
 
 
 def attack(times: int, seed: int) -> Result:
-    """Let `times` slow clients come at once."""
+    """Connect `times` slow clients at once."""
     result, rng = Result("slow clients of the web app", times), random.Random(seed)
     clients = [*CLIENTS, *rng.choices(CLIENTS, k=max(0, times - len(CLIENTS)))][:times]
     limits = [str(limit) for limit in (HEADERS_S, ANSWER_S, IDLE_S)]
@@ -130,7 +130,7 @@ async def _attack(app: StartedApp, clients: list[Slow], result: Result) -> None:
 
 
 async def _one(app: StartedApp, client: Slow) -> str | None:
-    """How a client was not ended in time; None if it was."""
+    """Describe how a client outlived its time limit; None if it was disconnected in time."""
     limit_s = HEADERS_S + ANSWER_S + IDLE_S + PATIENCE_S
     start = time.perf_counter()
     reader, writer = await _connect(app)
@@ -159,14 +159,14 @@ async def _connect(app: StartedApp) -> tuple[asyncio.StreamReader, asyncio.Strea
 
 
 async def _tile(app: StartedApp) -> float:
-    """Seconds that a tile took on a connection of its own; infinite where none came."""
+    """Seconds that a tile took on its own connection; infinite if none came."""
     start = time.perf_counter()
     reader, writer = await asyncio.open_connection(app.name, app.port)
     request = f"GET /tiles/{SLIDE_ID}/0/1_1 HTTP/1.1\r\nHost: {app.name}:{app.port}\r\nConnection: close\r\n\r\n"
     try:
         writer.write(request.encode())
         answer = await reader.read()
-    finally:  # who watches tiles is cancelled at any moment
+    finally:  # the task that watches tiles may be cancelled at any moment
         writer.close()
     return time.perf_counter() - start if answer.startswith(b"HTTP/1.1 200") else math.inf
 
@@ -188,7 +188,7 @@ def _sockets(app: StartedApp) -> int:
 
 
 async def _until_closed(app: StartedApp, wanted: int) -> bool:
-    """Wait until no more than `wanted` sockets are open; whether there are still more when patience ends."""
+    """Wait until at most `wanted` sockets are open; return whether more are still open when patience ends."""
     ends = time.perf_counter() + PATIENCE_S + ANSWER_S
     while _sockets(app) > wanted and time.perf_counter() < ends:
         await asyncio.sleep(0.05)

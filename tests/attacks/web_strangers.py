@@ -1,8 +1,8 @@
-"""Requests of strangers: foreign names, origins and sites, methods and paths, while a pathologist looks at tiles.
+"""Strangers' requests: foreign names, origins and sites, methods and paths, while a pathologist views tiles.
 
     python -m tests.attacks.web_strangers --times 200 --seed 1
 
-Promised: each is refused at once, none makes the app contact anybody, none delays a tile, no answer
+Promised: each is refused at once, none makes the app contact anybody, none delays a tile, no response
 names a folder of this computer.
 """
 
@@ -23,7 +23,7 @@ from tests.pathology_app.small_project import SLIDE_ID, make_project
 from tests.pathology_app.started_app import StartedApp, started_app
 
 PROMPT_S = 1.8
-"""What "at once" and "no delay" mean, on a machine that is busy with other tests: Streamlit's look-up takes 2 s."""
+"""Limit for "at once" and "no delay" on a machine busy with other tests: Streamlit's look-up takes 2 s."""
 
 ORIGINS = (
     "http://evil.example", "https://evil.example", "null", "http://localhost", "http://127.0.0.1", "file://", "",
@@ -38,7 +38,7 @@ PATHS = (
 
 
 class SilentProxy:
-    """Takes connections and never answers; counts them."""
+    """Proxy that accepts connections, counts them and never answers."""
 
     def __init__(self) -> None:
         self._listening = socket.create_server(("127.0.0.1", 0))
@@ -47,7 +47,7 @@ class SilentProxy:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables that send every HTTP client of a process here."""
+        """Variables that direct every HTTP client of a process here."""
         url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
         names = ("http_proxy", "https_proxy", "all_proxy")
         proxies = {spelt: url for name in names for spelt in (name, name.upper())}
@@ -66,7 +66,7 @@ class SilentProxy:
 
 
 def ask(app: StartedApp, method: str, path: str, headers: list[tuple[str, str]], *, timeout_s: float = 30) -> bytes:
-    """One request as it stands, on a connection of its own; the whole answer, or its start for a WebSocket."""
+    """Send one request as is, on its own connection; return the whole answer, or its start for a WebSocket."""
     lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers)]
     with socket.create_connection((app.name, app.port), timeout=timeout_s) as connection:
         connection.sendall("\r\n".join([*lines, "Connection: close", "", ""]).encode())
@@ -91,7 +91,7 @@ def handshake(app: StartedApp, origin: str, host: str | None = None) -> bytes:
 
 
 def attack(times: int, seed: int) -> Result:
-    """Send `times` requests of strangers."""
+    """Send `times` requests as strangers."""
     result, proxy, rng = Result("requests of strangers to the web app", times), SilentProxy(), random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "project"
@@ -153,7 +153,7 @@ def _judge(what: str, answer: bytes, seconds: float, root: Path) -> Iterator[str
 
 @contextmanager
 def _tiles(app: StartedApp) -> Iterator[list[float]]:
-    """Ask for tiles all the while, as a page does; those that took long."""
+    """Request tiles throughout, as a page does; return those that took long."""
     slow: list[float] = []
     done = threading.Event()
 

@@ -1,4 +1,4 @@
-"""A really started `gemslide app` and a real Chromium."""
+"""A running `gemslide app` and a real Chromium."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pathology_app.tiles.cache import SlideCache
+from pathology_app.slides.cache import SlideCache
 from tests.pathology_app.small_project import make_project
 from tests.pathology_app.started_app import started_app
 
@@ -44,7 +44,7 @@ def wait_for(page: Page, condition: str, *, seconds: float = 30) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Every test of this folder needs a worker of its own group: while Playwright is there, no other may run a loop."""
+    """Put the tests of this folder in one xdist group: no other event loop may run beside Playwright."""
     if Path(__file__).parent in item.path.parents:
         item.add_marker(pytest.mark.browser)
         item.add_marker(pytest.mark.xdist_group("browser"))
@@ -52,7 +52,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @dataclass(frozen=True)
 class Server:
-    """The app as its user sees it."""
+    """The running app as its user sees it."""
 
     url: str
     cache: SlideCache
@@ -84,18 +84,20 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def context(browser: Browser) -> Iterator[BrowserContext]:
-    """A person's browser: no cookies and nothing kept from another test."""
+    """Fresh browser context: no cookies or other state from another test."""
     with browser.new_context(viewport={"width": 1600, "height": 1000}) as context:
         yield context
 
 
 @pytest.fixture
 def page(context: BrowserContext) -> Iterator[Page]:
-    """A page that must ask nobody but the app, try nothing that its policy forbids, and throw no error."""
+    """Page that must contact only the app, attempt nothing that its policy forbids, and throw no error."""
     page = context.new_page()
     strangers: list[str] = []
     errors: list[str] = []
-    page.on("console", lambda said: errors.append(said.text) if "Content Security Policy" in said.text else None)
+    page.on(
+        "console", lambda message: errors.append(message.text) if "Content Security Policy" in message.text else None
+    )
     local = re.compile(r"(https?|wss?)://127\.0\.0\.1:|data:|blob:|chrome")
     page.on("request", lambda request: None if local.match(request.url) else strangers.append(request.url))
     page.on("websocket", lambda socket: None if local.match(socket.url) else strangers.append(socket.url))

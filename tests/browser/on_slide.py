@@ -1,4 +1,4 @@
-"""The pointer at places of the slide that is shown."""
+"""Pointer positions on the slide that is shown."""
 
 from __future__ import annotations
 

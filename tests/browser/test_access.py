@@ -1,4 +1,4 @@
-"""Strangers and hostile files before a real browser."""
+"""Strangers and hostile files in a real browser."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Listener:
-    """A stranger's server; counts who comes."""
+    """A stranger's server that counts its visitors."""
 
     def __init__(self) -> None:
         self._listening = socket.create_server(("127.0.0.1", 0))
@@ -36,7 +36,7 @@ class Listener:
 
     @property
     def hostile(self) -> str:
-        """Markdown and HTML that fetches from here wherever it is not shown as text."""
+        """Markdown and HTML that fetch from this server unless they are shown as text."""
         url = f"http://127.0.0.1:{self.port}/leak.png"
         return f"![x]({url})<img src={url}>[:red[y]]({url})"
 
@@ -54,7 +54,7 @@ def listener() -> Listener:
 
 @pytest.fixture(scope="module")
 def hostile_app(tmp_path_factory: pytest.TempPathFactory, listener: Listener) -> Iterator[StartedApp]:
-    """The app over a project in which every name that can be hostile is."""
+    """The app over a project in which every name that can be hostile is hostile."""
     root = tmp_path_factory.mktemp("hostile")
     project = make_project(root)
     make_many_slides(project, root, 60)
@@ -84,7 +84,7 @@ def _replace(path: Path, old: str, new: str) -> None:
 def test_hostile_names_are_shown_as_text_and_no_folder_is_named(
     page: Page, hostile_app: StartedApp, listener: Listener
 ) -> None:
-    """Were one drawn, the page's policy would stop the request, too: then the console says so and `page` fails."""
+    """If one were rendered, the page's policy would also block its request: the console reports it and `page` fails."""
     hostile = listener.hostile
     received: list[bytes] = []
     page.on("websocket", lambda socket: socket.on("framereceived", lambda frame: received.append(_bytes(frame))))
@@ -106,8 +106,8 @@ def test_hostile_names_are_shown_as_text_and_no_folder_is_named(
     assert listener.callers == 0
     assert sum(map(len, received)) > 10_000
     # A browser on this computer is told the command for napari, and with it the project's folder.
-    told = f"--project {hostile_app.log.parent}".encode()
-    received = [data.replace(told, b"") for data in received]
+    command_text = f"--project {hostile_app.log.parent}".encode()
+    received = [data.replace(command_text, b"") for data in received]
     secrets = [str(hostile_app.log.parent), sys.prefix, str(Path(__file__).parents[2]), str(Path.home()) + "/"]
     assert not [secret for secret in secrets if any(secret.encode() in data for data in received)]
 
@@ -148,7 +148,7 @@ def test_a_printed_link_lets_one_browser_in(context: BrowserContext, page: Page,
         page.screenshot(path=ARTIFACTS / "log-in.png")
 
         page.goto(link)
-        page.get_by_text("1 of 1 slides").wait_for()
+        page.get_by_text("1 of 1 slide").wait_for()
         assert page.url == f"{url}/"
         page.goto(f"{url}/?slide={SLIDE_ID}")
         wait_for(page, "window.__gemslide && window.__gemslide.isSettled()")
@@ -157,4 +157,4 @@ def test_a_printed_link_lets_one_browser_in(context: BrowserContext, page: Page,
         page.goto(link)
         page.get_by_text("This link was used").wait_for()
         page.goto(app.next_link())
-        page.get_by_text("1 of 1 slides").wait_for()
+        page.get_by_text("1 of 1 slide").wait_for()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from pathology_app.access.account_file import ACCOUNTS_FILE, Account, changing_accounts
+from pathology_app.people.account_file import ACCOUNTS_FILE, Account, changing_accounts
 from tests.browser.conftest import Server, wait_for
 from tests.pathology_app.signed_in import PASSWORD, hashed
 from tests.pathology_app.small_project import MODEL_ID, SLIDE_ID, make_project
@@ -29,13 +29,18 @@ PAGES = {
 OF_A_STUDY = {
     "study": (f"?study={STUDY}", "Slides that have ended"),
     "readings": (f"?study={STUDY}&view=readings", "Readers"),
-    "begin of a reading": (f"?study={STUDY}&view=read", "Start reading"),
-    "reading": (f"?study={STUDY}&view=read", "R1"),
     "runs": ("?page=runs", "Ingest slides …"),
     "new run": ("?page=runs&new=ingest", "Ingest slides"),
     "log": ("?log", "signed in"),
 }
-"""Links, and what stands on their pages."""
+"""Link to each page, and a word on it."""
+OF_A_READER = {
+    "begin of a reading": (f"?study={STUDY}&view=read", "Start reading"),
+    "reading": (f"?study={STUDY}&view=read", "R1"),
+    "hidden study": (f"?study={STUDY}", "has not signed"),
+    "hidden runs": ("?page=runs", "has not signed"),
+}
+"""The same, for a reader who still has slides to read unassisted."""
 READY = {
     "slide": "window.__gemslide && window.__gemslide.isSettled() && window.__gemslide.hasOverlay()",
     "side by side": "window.__gemslideCompare && window.__gemslideCompare.isSettled()",
@@ -47,7 +52,7 @@ DRAWN = (
     "document.querySelector('.stApp') && !document.querySelector('[data-stale=true]') && "
     "document.getAnimations().every(({ playState }) => playState !== 'running')"
 )
-"""And nothing is being faded in, whose contrast is not its own yet."""
+"""The page is drawn, and nothing is still fading in with reduced contrast."""
 SERIOUS = ("serious", "critical")
 
 
@@ -64,18 +69,29 @@ def test_no_page_has_a_serious_finding(page: Page, server: Server, name: str, sc
 
 @pytest.fixture(scope="module")
 def study_app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedApp]:
-    """A study to read, and people who sign in."""
+    """App with a study to read, and people who sign in."""
     root = tmp_path_factory.mktemp("study")
     make_reading_study(make_project(tmp_path_factory.mktemp("small")), root, slides=2, readers=["R1"])
     with changing_accounts(root / ACCOUNTS_FILE) as accounts:
-        accounts.append(Account(name="ada", roles=("admin", "reader"), password=hashed(), reader="R1"))
+        accounts.append(Account(name="ada", roles=("admin",), password=hashed()))
+        accounts.append(Account(name="rae", roles=("admin", "reader"), password=hashed(), reader="R1"))
     with started_app(root, root / "server.log") as app:
         yield app
 
 
 @pytest.fixture(scope="module")
 def ada(browser: Browser, study_app: StartedApp) -> Iterator[Page]:
-    """The page of somebody who may do all; where they sign in, there is no serious finding either."""
+    """Page of a person with all rights; the sign-in page has no serious finding either."""
+    yield from signed_in(browser, study_app, "ada")
+
+
+@pytest.fixture(scope="module")
+def rae(browser: Browser, study_app: StartedApp) -> Iterator[Page]:
+    """Page of a reader in the study."""
+    yield from signed_in(browser, study_app, "rae")
+
+
+def signed_in(browser: Browser, study_app: StartedApp, name: str) -> Iterator[Page]:
     with browser.new_context(viewport={"width": 1280, "height": 900}) as context:
         page = context.new_page()
         page.goto(study_app.url)
@@ -83,7 +99,7 @@ def ada(browser: Browser, study_app: StartedApp) -> Iterator[Page]:
         for scheme in ("light", "dark"):
             page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
             assert serious(page) == []
-        page.get_by_label("Name").fill("ada")
+        page.get_by_label("Name").fill(name)
         page.get_by_label("Password").fill(PASSWORD)
         page.get_by_role("button", name="Sign in").click()
         page.get_by_role("heading", name="Worklist").wait_for()
@@ -93,30 +109,40 @@ def ada(browser: Browser, study_app: StartedApp) -> Iterator[Page]:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", OF_A_STUDY)
 def test_no_page_of_a_study_has_a_serious_finding(ada: Page, study_app: StartedApp, name: str, scheme: str) -> None:
-    ada.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-    link, shown = OF_A_STUDY[name]
-    ada.goto(f"{study_app.url}/{link}")
-    ada.get_by_text(shown).first.wait_for()
-    wait_for(ada, DRAWN)
+    show(ada, study_app, *OF_A_STUDY[name], scheme)
+    assert serious(ada) == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", OF_A_READER)
+def test_no_page_of_a_reader_has_a_serious_finding(rae: Page, study_app: StartedApp, name: str, scheme: str) -> None:
+    show(rae, study_app, *OF_A_READER[name], scheme)
     if name == "reading":
-        begin = ada.get_by_role("button", name="Start reading")
-        begin.or_(ada.locator(".gemslide-viewer")).first.wait_for()
+        begin = rae.get_by_role("button", name="Start reading")
+        begin.or_(rae.locator(".gemslide-viewer")).first.wait_for()
         if begin.is_visible():
             begin.click()
-        wait_for(ada, "window.__gemslide && window.__gemslide.isSettled()")
+        wait_for(rae, "window.__gemslide && window.__gemslide.isSettled()")
+        rae.get_by_role("button", name="Sign and continue").wait_for()
+    assert serious(rae) == []
 
-    assert serious(ada) == []
+
+def show(page: Page, study_app: StartedApp, link: str, word: str, scheme: str) -> None:
+    page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    page.goto(f"{study_app.url}/{link}")
+    page.get_by_text(word).first.wait_for()
+    wait_for(page, DRAWN)
 
 
 def test_a_serious_finding_would_be_found(page: Page, server: Server) -> None:
     page.goto(server.url)
-    page.get_by_text("1 of 1 slides").wait_for()
+    page.get_by_text("1 of 1 slide").wait_for()
     page.evaluate("document.body.append(document.createElement('input'))")
     assert any("label" in finding for finding in serious(page))
 
 
 def serious(page: Page) -> list[str]:
-    """What axe-core finds, in shadow roots as well."""
+    """Serious violations reported by axe-core, including those in shadow roots."""
     response = Axe().run(page).response
     return [
         f"{violation['id']} {node['target']}: {node.get('failureSummary', '')}"

@@ -1,4 +1,4 @@
-"""Annotations as a pathologist draws them, in a real browser against the really started app."""
+"""Annotations as a pathologist draws them, in a real browser against the running app."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pipeline.ledger import PROJECT_LOG, find_ledger, open_ledger
 from pipeline.project import Project
 from pipeline.review import annotations_of, save
-from pipeline.study import PROJECT_LOG, find_ledger, open_ledger, verify_log
+from pipeline.study import verify_log
 from tests.browser.conftest import ARTIFACTS, wait_for
 from tests.browser.on_slide import HOOK, click, drag
 from tests.pathology_app.small_project import SLIDE_ID, make_project
@@ -38,14 +39,16 @@ def running(drawn_on: Project) -> Iterator[StartedApp]:
 
 @pytest.fixture
 def app(running: StartedApp, drawn_on: Project) -> StartedApp:
-    """The app, and nothing is drawn on its slide any more."""
+    """The app, with no annotations left on its slide."""
     wipe(drawn_on)
     return running
 
 
 def wipe(project: Project) -> None:
     ledger = open_ledger(project)
-    save(ledger, SLIDE_ID, [each.draft(is_deleted=True) for each in annotations_of(ledger, SLIDE_ID)], "test")
+    save(
+        ledger, SLIDE_ID, [annotation.draft(is_deleted=True) for annotation in annotations_of(ledger, SLIDE_ID)], "test"
+    )
     ledger.database.close()
 
 
@@ -59,17 +62,17 @@ def hook(page: Page, call: str) -> Any:
 
 
 def draw_square(page: Page, x_px0: float = 500, y_px0: float = 400) -> None:
-    """By a rectangle that is dragged, with the tool in hand."""
+    """Drag a rectangle with the selected tool."""
     drag(page, (x_px0, y_px0), (x_px0 + 200, y_px0 + 200))
 
 
 def stored(project: Project) -> list[Any]:
     ledger = find_ledger(project)
     assert ledger
-    found = annotations_of(ledger, SLIDE_ID)
+    annotations = annotations_of(ledger, SLIDE_ID)
     assert not verify_log(ledger.database, PROJECT_LOG).findings
     ledger.database.close()
-    return found
+    return annotations
 
 
 def test_a_polygon_is_drawn_and_classed_and_is_there_after_a_reload(
@@ -96,9 +99,9 @@ def test_a_polygon_is_drawn_and_classed_and_is_there_after_a_reload(
     click(page, 700, 600)
     wait_for(page, f"{HOOK}.annotations.chosen().length === 1")
     assert "drawn by" in page.locator(".annotations .about").inner_text()
-    (found,) = stored(drawn_on)
-    assert (found.class_name, found.note, found.kind) == ("carcinoma", "ask a colleague", "polygon")
-    assert found.shape.area == pytest.approx(400 * 400, rel=0.03)
+    (annotation,) = stored(drawn_on)
+    assert (annotation.class_name, annotation.note, annotation.kind) == ("carcinoma", "ask a colleague", "polygon")
+    assert annotation.shape.area == pytest.approx(400 * 400, rel=0.03)
 
 
 def test_every_tool_draws_and_every_step_is_taken_back(page: Page, app: StartedApp, drawn_on: Project) -> None:
@@ -118,8 +121,10 @@ def test_every_tool_draws_and_every_step_is_taken_back(page: Page, app: StartedA
     wait_for(page, f"{HOOK}.annotations.chosen().length === 1")
     drag(page, (700, 600), (800, 700))  # a corner
     wait_for(page, SAVED)
-    assert sorted(each.kind for each in stored(drawn_on)) == ["ellipse", "freehand", "point", "polygon"]
-    assert max(each.shape.area for each in stored(drawn_on)) == pytest.approx(200 * 200 + 100 * 200, rel=0.05)
+    assert sorted(annotation.kind for annotation in stored(drawn_on)) == ["ellipse", "freehand", "point", "polygon"]
+    assert max(annotation.shape.area for annotation in stored(drawn_on)) == pytest.approx(
+        200 * 200 + 100 * 200, rel=0.05
+    )
 
     for _ in range(5):
         page.keyboard.press("Control+z")
@@ -127,7 +132,7 @@ def test_every_tool_draws_and_every_step_is_taken_back(page: Page, app: StartedA
     assert stored(drawn_on) == []
     page.keyboard.press("Control+Shift+Z")
     wait_for(page, f"{SAVED} && {HOOK}.annotations.shown().length === 1")
-    assert [each.kind for each in stored(drawn_on)] == ["rectangle"]
+    assert [annotation.kind for annotation in stored(drawn_on)] == ["rectangle"]
 
 
 def test_areas_are_split_and_joined(page: Page, app: StartedApp, drawn_on: Project) -> None:
@@ -138,7 +143,7 @@ def test_areas_are_split_and_joined(page: Page, app: StartedApp, drawn_on: Proje
     page.keyboard.press("x")
     drag(page, (600, 350), (600, 650))
     wait_for(page, f"{HOOK}.annotations.chosen().length === 2 && {SAVED}")
-    assert [each.shape.area for each in stored(drawn_on)] == pytest.approx([20_000, 20_000], rel=0.1)
+    assert [annotation.shape.area for annotation in stored(drawn_on)] == pytest.approx([20_000, 20_000], rel=0.1)
     page.keyboard.press("j")
     wait_for(page, f"{HOOK}.annotations.chosen().length === 1 && {SAVED}")
     (whole,) = stored(drawn_on)
@@ -177,8 +182,8 @@ def test_turned_and_mirrored_a_shape_lies_where_it_was_drawn(page: Page, app: St
     page.keyboard.press("r")
     draw_square(page, 700, 500)
     wait_for(page, f"{SAVED} && {HOOK}.annotations.shown().length === 1")
-    (found,) = stored(drawn_on)
-    assert found.shape.bounds == pytest.approx((700, 500, 900, 700), abs=6)
+    (annotation,) = stored(drawn_on)
+    assert annotation.shape.bounds == pytest.approx((700, 500, 900, 700), abs=6)
 
 
 def test_what_is_drawn_while_the_server_is_away_is_there_when_it_is_back(
@@ -219,15 +224,15 @@ def test_two_tabs_see_each_other_and_no_change_is_lost(
     page: Page, context: BrowserContext, app: StartedApp, drawn_on: Project
 ) -> None:
     other = context.new_page()
-    for each in (page, other):
-        open_slide(each, app)
+    for tab in (page, other):
+        open_slide(tab, app)
     page.bring_to_front()
     page.keyboard.press("a")
     page.keyboard.press("r")
     draw_square(page)
     wait_for(other, f"{HOOK}.annotations.shown().length === 1")
 
-    # The other tab hears of no change, and changes the same annotation.
+    # The other tab does not learn of the change, and edits the same annotation.
     other.bring_to_front()
     other.keyboard.press("a")
     click(other, 600, 500)
@@ -241,7 +246,7 @@ def test_two_tabs_see_each_other_and_no_change_is_lost(
     other.get_by_role("textbox", name="Note").fill("two")
     other.get_by_role("textbox", name="Note").blur()
     wait_for(other, f"{SAVED} && {HOOK}.annotations.said().includes('both kept')")
-    assert sorted(each.note for each in stored(drawn_on)) == ["one", "two"]
+    assert sorted(annotation.note for annotation in stored(drawn_on)) == ["one", "two"]
 
 
 def test_a_file_of_qupath_is_imported_and_exported(

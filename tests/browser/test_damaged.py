@@ -1,4 +1,4 @@
-"""What is damaged in a slide's file is hatched for whoever looks at it, to the pixel, and said above the slide."""
+"""Damaged areas of a slide's file are hatched to the pixel for every viewer, and announced above the slide."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_chunk_of_the_store_that_went_bad_is_hatched_in_grey_and_no_coarser_le
         good = [slide_colour(page, x, y) for x, y in ((760, 516), (772, 504), (1030, 762), (1018, 774))]
         assert all(4 <= green - red <= 7 and 10 <= blue - red <= 18 for red, green, blue in bad), bad
         assert not any(4 <= green - red <= 7 and 10 <= blue - red <= 18 for red, green, blue in good), good
-        assert page.get_by_text("Hatched in grey: damaged in the slide's store;").is_visible()
+        assert page.get_by_text("Grey hatching: damaged in the slide's store;").is_visible()
         page.screenshot(path=ARTIFACTS / "damaged-store.png")
 
 

@@ -1,4 +1,4 @@
-"""A slide's colours, brightness, contrast and gamma, changed in a real browser, and never in silence."""
+"""A slide's colours, brightness, contrast and gamma, changed in a real browser, and never silently."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from skimage.color import deltaE_ciede2000, rgb2lab
 
 from pipeline.box import Box
 from pipeline.project import Project
-from pipeline.store.colour import ToSrgb
-from pipeline.store.metadata import read_json, write_json
+from pipeline.store.format.metadata import read_json, write_json
+from pipeline.store.view.colour import ToSrgb
 from pipeline.units import RESEARCH_USE
 from tests.browser.conftest import ARTIFACTS, Server, wait_for
 from tests.pathology_app.profiles import give_profile, table_profile
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 
 HOOK = "window.__gemslide"
 PLACES = [(x, y) for x in range(600, 1300, 50) for y in range(480, 860, 40)]
-"""Level-0 pixels of tissue, all on the screen."""
+"""Level-0 pixels of tissue, all visible on the screen."""
 AT = "at=475,335,0.5"
-"""One pixel of the slide is one of the screen."""
+"""View at one screen pixel per slide pixel."""
 HALF = "at=475,335,1"
-"""Two pixels of the slide along each of the screen's."""
+"""View at two slide pixels per screen pixel in each direction."""
 USELESS = "useless"
 
 
 @pytest.fixture(scope="module")
 def app_url(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The small slide with a scanner's profile and a damaged chunk, and again with a profile of no use."""
+    """App with the small slide with a scanner's profile and a damaged chunk, and again with a useless profile."""
     project = Project(tmp_path_factory.mktemp("profiled"))
     source = server.cache.project.store_path(SLIDE_ID)
     give_profile(shutil.copytree(source, project.store_path(SLIDE_ID)), table_profile())
@@ -61,7 +61,7 @@ def open_slide(page: Page, url: str, query: str = "", slide_id: str = SLIDE_ID) 
 
 
 def colours(page: Page, places: list[tuple[int, int]] = PLACES) -> np.ndarray:
-    """What the screen shows, once it has been drawn again: uint8 (n, 3)."""
+    """Colours on the screen after the next redraw: uint8 (n, 3)."""
     page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))")
     shown = page.evaluate(f"places => places.map(([x, y]) => {HOOK}.slideColour(x, y).slice(0, 3))", places)
     return np.array(shown, np.uint8)
@@ -74,13 +74,13 @@ def difference(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 def test_the_screen_shows_what_little_cms_makes_of_the_colours_scanned_and_asks_for_no_tile_to_change_it(
     page: Page, app_url: str
 ) -> None:
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+    requested: list[str] = []
+    page.on("request", lambda request: requested.append(request.url))
     open_slide(page, app_url)
-    page.wait_for_load_state("networkidle")  # what lies beside the view is made ready
+    wait_for(page, f"{HOOK}.isReadAhead()")
     corrected = colours(page)
-    before = set(asked)
-    asked.clear()
+    before = set(requested)
+    requested.clear()
 
     page.keyboard.press("k")
     scanned = colours(page)
@@ -94,7 +94,7 @@ def test_the_screen_shows_what_little_cms_makes_of_the_colours_scanned_and_asks_
     assert difference(corrected, scanned).mean() > 3
     assert np.array_equal(corrected, again)
     assert page.get_by_text("Image changed").count() == 0
-    again_asked = [url for url in before.intersection(asked) if "/tiles/" in url or "/colour/" in url]
+    again_asked = [url for url in before.intersection(requested) if "/tiles/" in url or "/colour/" in url]
     assert not again_asked, again_asked
 
 
@@ -103,7 +103,7 @@ def test_a_changed_picture_is_said_kept_in_the_link_and_undone_by_a_key(page: Pa
     standard = colours(page)
 
     page.keyboard.press("i")
-    assert page.get_by_role("radio", name="corrected by the scanner's profile").evaluate(
+    assert page.get_by_role("radio", name="corrected with the scanner's profile").evaluate(
         "radio => radio.getRootNode().activeElement === radio"
     )
     page.keyboard.press("Tab")
@@ -112,14 +112,14 @@ def test_a_changed_picture_is_said_kept_in_the_link_and_undone_by_a_key(page: Pa
     assert (darker.astype(int) < standard).mean() > 0.95
     note = page.get_by_text("Image changed: brightness −0.")
     assert note.is_visible()
-    said = note.inner_text()
+    notice = note.inner_text()
     wait_for(page, "new URLSearchParams(location.search).has('image')")
     page.screenshot(path=ARTIFACTS / "image-changed.png")
 
     page.reload()
     wait_for(page, f"{HOOK} && {HOOK}.isSettled()")
     assert np.array_equal(colours(page), darker)
-    assert note.inner_text() == said
+    assert note.inner_text() == notice
 
     page.keyboard.press("I")
     assert np.array_equal(colours(page), standard)
@@ -146,7 +146,7 @@ def test_a_slide_whose_profile_is_of_no_use_is_shown_as_scanned_and_says_so_and_
 
     x_px0, y_px0 = np.array(PLACES).T
     assert np.abs(colours(page).astype(int) - slide_pixels()[y_px0, x_px0]).mean() < 6
-    assert page.get_by_text("This slide's colour profile is of no use").is_visible()
+    assert page.get_by_text("This slide's colour profile cannot be used").is_visible()
     assert page.get_by_text("Image changed").count() == 0
 
 
@@ -171,7 +171,7 @@ def test_the_viewer_leads_to_a_page_that_checks_the_screen(page: Page, app_url: 
         page.get_by_role("link", name="Check this screen").click()
     check = opened.value
 
-    for heading in ("This screen", "Black and white", "Steps of grey", "Gamma and sharpness", "Size"):
+    for heading in ("This screen", "Black and white", "Grey steps", "Gamma and sharpness", "Size"):
         check.get_by_role("heading", name=heading, exact=True).wait_for()
     assert RESEARCH_USE in check.locator("body").inner_text()
     assert check.title().startswith("Check this screen")

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 from joserfc.jwk import RSAKey
 
-from pathology_app.access.account_file import ACCOUNTS_FILE, Account, changing_accounts
-from pathology_app.access.people import Role
-from pathology_app.access.provider import PROVIDER_VARIABLE
+from pathology_app.people.account_file import ACCOUNTS_FILE, Account, changing_accounts
+from pathology_app.people.person import Role
+from pathology_app.people.provider import PROVIDER_VARIABLE
+from pipeline.ledger import LogFilter, find_ledger, project_history
 from pipeline.project import Project
-from pipeline.study import LogFilter, find_ledger, project_history
 from tests.free_ports import free_ports
 from tests.pathology_app.oidc_provider import Provider, secrets_toml, started_provider
 from tests.pathology_app.small_project import make_project
@@ -32,7 +32,7 @@ def provider() -> Iterator[Provider]:
 
 @pytest.fixture(autouse=True)
 def honest(provider: Provider) -> None:
-    """Each test begins with a provider that says the truth of ada."""
+    """Start each test with a provider that gives ada's true claims."""
     provider.claims = {"sub": "1", "email": "Ada@lab.example"}
     provider.signs_with = provider.state = None
 
@@ -49,7 +49,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def app(root: Path, provider: Provider) -> Iterator[StartedApp]:
-    (port,) = free_ports(1)  # the provider must be told where the app will be
+    (port,) = free_ports(1)  # the provider needs the app's address
     secrets = root / "secrets.toml"
     secrets.touch(mode=0o600)
     secrets.write_text(secrets_toml(provider, f"http://127.0.0.1:{port}"))
@@ -66,10 +66,10 @@ def go_to_the_provider(page: Page, app: StartedApp) -> None:
 
 
 def refused(root: Path) -> list[tuple[str, str]]:
-    """Who was refused, and why, newest first."""
-    found = find_ledger(Project(root))
-    assert found
-    with found as ledger:
+    """Refused people and the reasons, newest first."""
+    opened = find_ledger(Project(root))
+    assert opened
+    with opened as ledger:
         rows = project_history(ledger, LogFilter(), newest=50)
     return [(row.actor, row.subject) for row in rows if row.action == "refused"]
 
@@ -82,12 +82,12 @@ def test_a_person_signs_in_at_the_provider_and_comes_back_to_the_page_asked_for(
     page.wait_for_url("**/?slide=S-001")
     page.locator("canvas").first.wait_for()
     assert page.get_by_text("ada", exact=False).first.is_visible()
-    names = {each["name"] for each in page.context.cookies()}
+    names = {cookie["name"] for cookie in page.context.cookies()}
     assert not {name for name in names if name.startswith("_streamlit_user")}
     assert any("_session_" in name for name in names)
-    found = find_ledger(Project(root))
-    assert found
-    with found as ledger:
+    opened = find_ledger(Project(root))
+    assert opened
+    with opened as ledger:
         signed_in = project_history(ledger, LogFilter(subject="person ada"), newest=1)
     assert [(row.actor, row.details) for row in signed_in] == [("ada (web app)", '{"by":"provider"}')]
 
@@ -106,7 +106,7 @@ def test_an_unknown_person_is_told_so_and_not_let_in(
     provider.claims = claims
     go_to_the_provider(page, app)
     page.get_by_text("is not known here").wait_for()
-    assert not [each for each in page.context.cookies() if "_session_" in each["name"]]
+    assert not [cookie for cookie in page.context.cookies() if "_session_" in cookie["name"]]
     page.goto(app.url)
     assert page.get_by_role("heading", name="Sign in").is_visible()
     app_said = [actor for actor, kind in refused(root) if kind == "unknown person"]
@@ -135,13 +135,13 @@ def test_what_is_forged_or_expired_lets_nobody_in(page: Page, app: StartedApp, p
     provider.state = "guessed" if forged == "state" else None
     go_to_the_provider(page, app)
     page.locator('[data-testid="stAlert"]').wait_for()
-    assert not [each for each in page.context.cookies() if "_session_" in each["name"]]
+    assert not [cookie for cookie in page.context.cookies() if "_session_" in cookie["name"]]
     page.goto(f"{app.url}/?slide=S-001")
     assert page.get_by_role("heading", name="Sign in").is_visible()
 
 
 def test_what_the_provider_said_is_good_once(page: Page, app: StartedApp) -> None:
-    """Who copied Streamlit's cookie, which is good for a month, comes in no more."""
+    """Refuse a copy of Streamlit's cookie, which is valid for a month."""
     kept: list[dict[str, str]] = []
     page.on("request", lambda request: kept.extend(_copied(request.all_headers(), app)) if not kept else None)
     go_to_the_provider(page, app)
@@ -155,7 +155,7 @@ def test_what_the_provider_said_is_good_once(page: Page, app: StartedApp) -> Non
 
 
 def _copied(headers: dict[str, str], app: StartedApp) -> list[dict[str, str]]:
-    pairs = [each.partition("=") for each in headers.get("cookie", "").split("; ")]
+    pairs = [cookie.partition("=") for cookie in headers.get("cookie", "").split("; ")]
     return [
         {"name": name, "value": value, "url": app.url} for name, _, value in pairs if name.startswith("_streamlit_user")
     ]

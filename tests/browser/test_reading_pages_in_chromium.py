@@ -1,6 +1,6 @@
 """A pathologist's day in a real browser: opens a case from the worklist, finds and judges its hotspots by keyboard,
-lowers the threshold, probes, measures, draws, disagrees and signs, reads a slide without help, finds it all in the log,
-and comes back by the link."""
+lowers the threshold, probes, measures, draws, disagrees and signs, reads a slide unassisted, finds it all in the log,
+and returns by the link."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pipeline.ledger.opening import open_ledger
+from pipeline.ledger.rows import PROJECT_LOG, slide_subject
 from pipeline.project import Project
 from pipeline.review import annotations_of
 from pipeline.review.verify import verify_reviews
-from pipeline.study.opening import open_ledger
-from pipeline.study.rows import PROJECT_LOG, slide_subject
-from pipeline.study.verify import verify_log
+from pipeline.study.proof.verify import verify_log
 from tests.browser.conftest import ARTIFACTS, wait_for
 from tests.browser.on_slide import HOOK, click
 from tests.pathology_app.small_project import MODEL_ID, SLIDE_ID, make_project
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Heard:
-    """All that the browser is sent from some moment on."""
+    """Everything sent to the browser from a given moment on."""
 
     def __init__(self, page: Page) -> None:
         self.said: list[bytes] = []
@@ -49,7 +49,7 @@ class Heard:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """One slide, to be read without help and, two weeks later, with it."""
+    """Project with one slide, to be read unassisted and, two weeks later, assisted."""
     (tmp_path / "small").mkdir()
     root = tmp_path / "study"
     root.mkdir()
@@ -74,6 +74,8 @@ def test_a_case_is_judged_read_signed_found_in_the_log_and_come_back_to(page: Pa
     with open_ledger(Project(root)) as ledger:
         row = of_study(ledger).row("r1", 1, 1)
         assert (row.state, row.seconds > 0) == ("signed", True)
+        assert of_study(ledger).answers("r1", 1, 1)["remarks"] == "small biopsy"
+        assert ledger.history(STUDY, slide_subject(SLIDE_ID))[-1].action == "slide looked at"
         actions = [entry.action for entry in ledger.history(PROJECT_LOG, slide_subject(SLIDE_ID))]
         assert {"hotspot seen", "hotspot accepted", "slide reviewed", "slide looked at"} <= set(actions)
         (drawn,) = annotations_of(ledger, SLIDE_ID)
@@ -86,7 +88,7 @@ def test_a_case_is_judged_read_signed_found_in_the_log_and_come_back_to(page: Pa
 
 
 def judge_a_hotspot(page: Page) -> None:
-    """By keyboard: to the first one, accept it; then the list knows."""
+    """Go to the first hotspot and accept it by keyboard; the list then shows this."""
     wait_for(page, f"{HOOK} && {HOOK}.isSettled()")
     page.keyboard.press("n")
     wait_for(page, f"{HOOK}.currentHotspot() === 0 && {HOOK}.isSettled()")
@@ -109,7 +111,7 @@ def judge_a_hotspot(page: Page) -> None:
 
 
 def lower_the_threshold_and_probe(page: Page) -> None:
-    """By keyboard alone: what the model says at the middle of the screen, where the hotspot is."""
+    """Probe the model's value at the centre of the screen, on the hotspot, by keyboard alone."""
     threshold = page.get_by_label("Threshold", exact=True)
     before = float(threshold.input_value())
     page.keyboard.press("n")
@@ -147,7 +149,7 @@ def draw_and_class(page: Page) -> None:
 
 
 def come_back(page: Page) -> None:
-    """By a link that was kept: the view, the threshold, what was drawn and what was said are as they were left."""
+    """Return by a saved link: the view, threshold, drawings and judgements are as they were left."""
     page.keyboard.press("4")  # 10x, a pixel of the screen for each µm
     wait_for(page, f"/at=[^&]*,1(&|$)/.test(location.search) && {HOOK}.isSettled()")
     left, link = page.evaluate(f"{HOOK}.placement()"), page.url
@@ -166,8 +168,14 @@ def disagree(page: Page) -> None:
     page.get_by_role("button", name="Review").click()
     page.get_by_text("Disagree", exact=True).click()
     page.get_by_label("Own label").fill("benign")
-    page.get_by_label("Comment").fill("crush artefact")
+    page.get_by_label("Comment").press_sequentially("crush artefact")
+    page.reload()  # at once, with the field still in hand
+    page.get_by_role("button", name="Review").click()
+    page.get_by_text("Still to answer: name.").wait_for()
+    assert page.get_by_label("Comment").input_value() == "crush artefact"
     page.get_by_label("Sign with your name").fill("Ada")
+    page.get_by_text("Signing locks: verdict: Disagree; label: benign; comment: crush artefact; name: Ada.").wait_for()
+    page.screenshot(path=ARTIFACTS / "review-typed.png")
     page.get_by_role("button", name="Sign", exact=True).click()
     page.get_by_role("button", name="Reviews (1)").wait_for()
     page.get_by_role("cell", name="crush artefact").wait_for()
@@ -175,7 +183,7 @@ def disagree(page: Page) -> None:
 
 
 def read_without_help(page: Page, url: str, heard: Heard) -> str:
-    """Answer the questions; nothing of the model reaches the browser meanwhile. Returns the reading's link."""
+    """Answer the questions while nothing of the model reaches the browser. Return the reading's link."""
     page.goto(f"{url}/?study={STUDY}&view=readings")
     page.get_by_role("button", name="Read", exact=True).click()
     page.get_by_label("You read as").click()
@@ -186,7 +194,7 @@ def read_without_help(page: Page, url: str, heard: Heard) -> str:
     wait_for(page, f"{HOOK} && {HOOK}.isSettled()")
     page.get_by_text("malignant", exact=True).click()
     page.get_by_label("How sure are you?").fill("70")
-    page.get_by_label("Anything to say?").fill("small biopsy")
+    page.get_by_label("Remarks").fill("small biopsy")
     page.get_by_text("session 1, slide 1 of 1").click()  # leave the field
     page.get_by_text("remarks: small biopsy").wait_for()
     page.keyboard.press("4")
@@ -213,15 +221,12 @@ def read_without_help(page: Page, url: str, heard: Heard) -> str:
 
 
 def sign_and_find_it(page: Page, link: str) -> None:
-    page.get_by_role("button", name="Sign and go on").click()
+    page.get_by_role("button", name="Sign and continue").click()
     page.get_by_text("Washout: session 2 (assisted) of r1 begins on 20").wait_for()
     page.screenshot(path=ARTIFACTS / "washout.png")
     page.get_by_text("Signed readings (1)").click()
     page.get_by_role("table", name="Signed readings").get_by_role("link", name=SLIDE_ID).click()
-    log = page.locator("table[aria-label='Log of the slide']")
-    log.locator("tr", has_text="reading signed").wait_for()
-    assert log.locator("tr", has_text="slide looked at").count() > 0
-    page.get_by_role("table", name="Readings").get_by_text("small biopsy").wait_for()
-    page.screenshot(path=ARTIFACTS / "reading-log.png")
+    page.get_by_text("has not signed that reading").wait_for()  # it must be read once more
+    page.screenshot(path=ARTIFACTS / "reading-washout.png")
     page.goto(link)
     page.get_by_text("Washout: session 2").wait_for()

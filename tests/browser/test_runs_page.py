@@ -1,4 +1,4 @@
-"""A coordinator starts a run in a real browser, follows it while others look at slides, and stops it."""
+"""A coordinator starts a run in a real browser, follows it while others view slides, and stops it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SLIDES = 300
 QUICK_S = 0.5
-"""A tile takes some ms; the bound is for a machine that does other things, too."""
+"""Limit for a tile, which takes a few ms; generous because the machine may be busy."""
 
 
 def test_a_run_is_started_and_stopped_while_tiles_come_quickly(page: Page, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Slides side by side in a real browser: they move together, and are brought together by two places."""
+"""Slides side by side in a real browser: they move together, and are aligned by two points."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def settled(page: Page) -> None:
 
 
 def place(page: Page, pane: int, x_px0: float, y_px0: float) -> tuple[float, float]:
-    """Where a level-0 pixel lies on the page."""
+    """Position of a level-0 pixel on the page."""
     box = page.locator(".pane .marks").nth(pane).bounding_box()
     at = hook(page, f"toScreen({pane}, {x_px0}, {y_px0})")
     assert box
@@ -70,12 +70,12 @@ def test_two_places_in_every_view_bring_slides_together_and_the_link_keeps_it(pa
     page.goto(f"{server.url}/?compare={SLIDE_ID},{SLIDE_ID}~")
     settled(page)
     page.keyboard.press("g")
-    page.get_by_text("View 1: click a first place").wait_for()
+    page.get_by_text("View 1: click the first point").wait_for()
     for corner in ((400, 400), (1200, 400)):
         page.mouse.click(*place(page, 0, *corner))
-    for corner in ((1000, 300), (1000, 1100)):  # as if it lay turned by 90 degrees
+    for corner in ((1000, 300), (1000, 1100)):  # as if it were rotated by 90 degrees
         page.mouse.click(*place(page, 1, *corner))
-    page.get_by_text("Brought together").wait_for()
+    page.get_by_text("Aligned; the points still differ").wait_for()
     settled(page)
     assert hook(page, "degrees(1)") == pytest.approx(270, abs=1)
     assert on_pane(page, 1, 1000, 700) == pytest.approx(on_pane(page, 0, 800, 400), abs=4)

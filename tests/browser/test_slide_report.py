@@ -1,13 +1,14 @@
-"""A slide's report is one page of A4, asks nobody for anything, and nothing on it is wider than the screen."""
+"""A slide's report is one A4 page, loads nothing from elsewhere, and has nothing wider than the screen."""
 
 import json
 import re
 
 import pytest
 
-from pipeline.config import InferConfig
-from pipeline.inference.results import write_results
-from pipeline.store.reader import StoreReader
+from pipeline.inference.results.files import write_results
+from pipeline.inference.results.slide_report import About
+from pipeline.settings.config import InferConfig
+from pipeline.store.reading.reader import StoreReader
 from tests.pipeline.export.make_store import jfif, jpeg_level, make_store
 from tests.pipeline.export.predicted import made_predictions
 from tests.pipeline.make import halved, sample_image
@@ -46,8 +47,8 @@ def html(tmp_path_factory):
     config = InferConfig(formats=("report",), threshold=0.2, hotspot_min_distance_um=70)
     (folder / "out").mkdir()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pipeline.inference.slide_facts.stored_summary", lambda _: QC)
-        write_results(reader, made_predictions(), folder / "out", config, package=folder, seconds=seconds, facts=facts)
+        patch.setattr("pipeline.inference.results.slide_facts.stored_summary", lambda _: QC)
+        write_results(reader, made_predictions(), folder / "out", config, About(folder, None, seconds, facts))
     return (folder / "out/slide_report.html").read_text(encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""A coordinator looks at a study in a real browser, retries a slide with a reason, and reads that in its history."""
+"""A coordinator opens a study in a real browser, retries a slide with a reason, and finds both in its history."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pipeline.ledger.opening import actor_here, open_ledger
 from pipeline.project import Project
-from pipeline.study.opening import actor_here, open_ledger
 from tests.browser.conftest import ARTIFACTS, wait_for
 from tests.browser.test_viewer import HEADER_PX, ROW_PX, click_table
 from tests.pathology_app.small_study import STUDY, make_study, take, worker
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 TICK_PX = 16
-"""Of a table's first column, in which rows are ticked."""
+"""Offset of the check boxes in a table's first column."""
 
 
 def click_until(page: Page, x: float, y: float, seen: Callable[[], bool]) -> None:
-    """Click on a table until the page has taken it: a table of Streamlit misses a click while it is drawn again."""
+    """Click on a table until the page responds: a Streamlit table misses clicks while it is redrawn."""
     from playwright.sync_api import Error
 
     wait_for(page, "document.querySelectorAll('[data-testid=stDataFrame]').length === 1")
@@ -30,7 +30,7 @@ def click_until(page: Page, x: float, y: float, seen: Callable[[], bool]) -> Non
         try:
             page.get_by_test_id("stDataFrame").scroll_into_view_if_needed()
             click_table(page, x, y)
-        except Error:  # it was drawn again in the middle of that
+        except Error:  # it was redrawn in the meantime
             continue
         give_up = time.monotonic() + 15
         while time.monotonic() < give_up:
@@ -75,7 +75,7 @@ def test_a_failure_is_looked_at_and_retried_with_a_reason_that_stands_in_the_log
         with open_ledger(Project(tmp_path)) as ledger:
             mine = worker(ledger)
             assert take(mine).slide_id == "S-003"
-        page.locator("table[aria-label=Stages]").get_by_text("held").wait_for()  # by itself
+        page.locator("table[aria-label=Stages]").get_by_text("held").wait_for()  # without a click
         page.screenshot(path=ARTIFACTS / "study-slide.png")
         page.go_back()
         page.get_by_text("1 slide. A row leads").wait_for()

@@ -1,4 +1,4 @@
-"""The viewer as a pathologist uses it, in a real browser against the really started app."""
+"""The viewer as a pathologist uses it, in a real browser against the running app."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TAKEN = """key => {
     return event.defaultPrevented;
 }"""
 NEXT_FRAME = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))"
-"""Of Streamlit's table."""
+"""Wait for the next frame of Streamlit's table."""
 
 
 def hook(page: Page, call: str) -> Any:
@@ -60,7 +60,7 @@ def click_px0(page: Page, x_px0: float, y_px0: float) -> None:
 
 
 def distance_px(page: Page, element: Locator, x_px0: float, y_px0: float) -> float:
-    """From a level-0 pixel to the nearest point of an element on the screen."""
+    """Distance from a level-0 pixel to the nearest point of an element on the screen."""
     stage, box, place = page.locator(".marks").bounding_box(), element.bounding_box(), hook(page, "placement()")
     assert stage
     assert box
@@ -75,7 +75,7 @@ def click_table(page: Page, x: float, y: float) -> None:
     table.locator("canvas").first.wait_for()
     box = table.bounding_box()
     assert box
-    # As a hand does it: a table of Streamlit misses a click of a pointer that was elsewhere a moment ago.
+    # Move first, as a hand does: a Streamlit table misses clicks of a pointer that has just jumped there.
     page.mouse.move(box["x"] + x - 6, box["y"] + y, steps=12)
     page.evaluate(NEXT_FRAME)
     page.mouse.move(box["x"] + x, box["y"] + y, steps=3)
@@ -95,7 +95,7 @@ def centre_px0(page: Page) -> tuple[float, float]:
 def test_a_click_in_the_worklist_opens_the_slide(page: Page, server: Server) -> None:
     page.goto(server.url)
     with page.expect_response(lambda response: "/thumbnails/" in response.url):
-        page.get_by_text("1 of 1 slides").wait_for()
+        page.get_by_text("1 of 1 slide").wait_for()
     page.screenshot(path=ARTIFACTS / "worklist.png")
     assert page.title() == "Worklist · gemslide"
 
@@ -108,7 +108,7 @@ def test_a_click_in_the_worklist_opens_the_slide(page: Page, server: Server) -> 
 
 def test_a_keyboard_reaches_every_slide_of_the_worklist_and_chooses_one(page: Page, server: Server) -> None:
     page.goto(server.url)
-    page.get_by_text("1 of 1 slides").wait_for()
+    page.get_by_text("1 of 1 slide").wait_for()
     link = page.get_by_role("link", name=SLIDE_ID)
     link.wait_for()
     for _ in range(30):
@@ -135,25 +135,25 @@ def test_a_slide_opens_in_a_tab_of_its_own_and_the_list_stays(page: Page, server
 
 def test_the_filter_follows_what_is_typed_and_back_takes_it_away(page: Page, server: Server) -> None:
     page.goto(server.url)
-    page.get_by_text("1 of 1 slides").wait_for()
+    page.get_by_text("1 of 1 slide").wait_for()
 
     page.get_by_label("Filter").press_sequentially("zz")
-    page.get_by_text("0 of 1 slides").wait_for()
+    page.get_by_text("0 of 1 slide").wait_for()
     assert "find=zz" in page.url
     page.reload()
-    page.get_by_text("0 of 1 slides").wait_for()
+    page.get_by_text("0 of 1 slide").wait_for()
     assert page.get_by_label("Filter").input_value() == "zz"
 
     page.get_by_label("Filter").fill("s 0")
-    page.get_by_text("1 of 1 slides").wait_for()
+    page.get_by_text("1 of 1 slide").wait_for()
     page.go_back()
-    page.get_by_text("0 of 1 slides").wait_for()
+    page.get_by_text("0 of 1 slide").wait_for()
     wait_for(page, "document.activeElement !== null")
     assert page.get_by_label("Filter").input_value() == "zz"
 
 
 def open_from_worklist(page: Page) -> None:
-    page.get_by_text("1 of 1 slides").wait_for()
+    page.get_by_text("1 of 1 slide").wait_for()
     page.get_by_role("link", name=SLIDE_ID).click()
 
 
@@ -170,12 +170,12 @@ def test_the_whole_slide_lies_where_it_should(page: Page, server: Server) -> Non
 
 
 def test_no_padding_shows_at_the_right_and_bottom_edge(page: Page, server: Server) -> None:
-    """Chunks there are padded in black, and a browser that smooths mixed it into the slide's last pixels."""
+    """Chunks there are padded in black, which a smoothing browser used to mix into the slide's last pixels."""
     open_slide(page, server)
     stage = page.locator(".marks").bounding_box()
     assert stage
     page.mouse.move(stage["x"] + stage["width"] / 2, stage["y"] + stage["height"] / 2)
-    wheel(page, 1)  # out a little: both edges lie within the stage
+    wheel(page, 1)  # zoomed out a little, so that both edges are on the stage
 
     scales = []
     for _ in range(8):
@@ -184,7 +184,7 @@ def test_no_padding_shows_at_the_right_and_bottom_edge(page: Page, server: Serve
         for edge, colours in edge_colours(page, place).items():
             on_screen = np.array([colour[:3] for colour in colours if colour[3]])
             assert len(on_screen) >= EDGE_PX
-            # Glass of 243 lies there.
+            # Glass of value 243 is there.
             assert on_screen.min() > 225, (edge, place["scale"], colours)
         right, bottom = place["left"] + WIDTH_PX0 * place["scale"], place["top"] + HEIGHT_PX0 * place["scale"]
         page.mouse.move(stage["x"] + right - 2, stage["y"] + bottom - 2)
@@ -198,7 +198,7 @@ EDGE_PX = 5
 
 
 def edge_colours(page: Page, place: dict[str, float]) -> dict[str, list[list[int]]]:
-    """The last pixels of the screen that show the slide, and the first two beside it, near its corner."""
+    """Last screen pixels that show the slide, and the first two beside it, near its corner."""
     scale = place["scale"]
 
     def across(start: float, size_px0: int) -> list[float]:
@@ -221,18 +221,18 @@ def wheel(page: Page, clicks: int) -> None:
 
 def test_zooming_in_asks_for_finer_tiles(page: Page, server: Server) -> None:
     page.set_viewport_size({"width": 900, "height": 700})
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+    requested: list[str] = []
+    page.on("request", lambda request: requested.append(request.url))
     open_slide(page, server)
     before = hook(page, "placement()")
-    assert any(f"/tiles/{SLIDE_ID}/2/" in url for url in asked)
-    assert not any(f"/tiles/{SLIDE_ID}/0/" in url for url in asked)
-    asked.clear()
+    assert any(f"/tiles/{SLIDE_ID}/2/" in url for url in requested)
+    assert not any(f"/tiles/{SLIDE_ID}/0/" in url for url in requested)
+    requested.clear()
 
     page.get_by_role("button", name="40×", exact=True).click()
     wait_until(page, f"hook.placement().scale > {2 * before['scale']} && hook.isSettled()")
 
-    assert any(f"/tiles/{SLIDE_ID}/0/" in url for url in asked)
+    assert any(f"/tiles/{SLIDE_ID}/0/" in url for url in requested)
     assert hook(page, "placement()")["scale"] == pytest.approx(2.0, rel=0.01)  # 40x is 0.25 µm per screen pixel
     page.screenshot(path=ARTIFACTS / "slide-40x.png")
 
@@ -243,8 +243,8 @@ def test_the_overlay_changes_without_the_server(page: Page, server: Server) -> N
     (x_px0, y_px0), _ = HOTSPOTS_XY_PX0
     colour = f"overlayColour({x_px0}, {y_px0})"
     ring = f"overlayColour({x_px0 + 64}, {y_px0})"
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+    requested: list[str] = []
+    page.on("request", lambda request: requested.append(request.url))
     assert hook(page, colour)[3] == 128  # opacity 0.5
     assert hook(page, "overlayColour(700, 300)")[3] == 0  # below the threshold
     assert hook(page, "overlayColour(20, 20)")[3] == 0  # not predicted
@@ -267,12 +267,14 @@ def test_the_overlay_changes_without_the_server(page: Page, server: Server) -> N
     assert hook(page, colour)[3] == 0
     page.get_by_label("Show P(positive)").check()
     assert hook(page, colour)[3] == 255
-    # The picture of the tab is asked for when a link changes; what was looked at is kept now and then.
-    assert [url for url in asked if not url.endswith("/favicon.png") and "/coverage/" not in url] == []
+    # The tab's icon is requested when a link changes, viewings are stored from time to time, and on a slow machine
+    # the judgements of hotspots are read only now.
+    others = ("/favicon.png", "/coverage/", "/hotspots/")
+    assert [url for url in requested if not any(other in url for other in others)] == []
 
 
 def test_the_overlay_lies_on_the_predicted_cells(page: Page, server: Server) -> None:
-    """The cell's edge falls between the same two level-0 pixels as in the table of predictions."""
+    """The cell's edge lies between the same two level-0 pixels as in the table of predictions."""
     open_slide(page, server)
     page.get_by_label("Threshold", exact=True).fill("0.9")
     page.keyboard.press("n")
@@ -321,7 +323,7 @@ def test_back_leads_from_the_slide_to_the_worklist_and_forward_again(page: Page,
     wait_until(page, f"hook.slideId() === '{SLIDE_ID}' && hook.isSettled()")
 
     page.go_back()
-    page.get_by_text("1 of 1 slides").wait_for()
+    page.get_by_text("1 of 1 slide").wait_for()
     page.go_forward()
 
     wait_until(page, f"hook.slideId() === '{SLIDE_ID}' && hook.isSettled()")
@@ -352,9 +354,9 @@ def test_rings_follow_the_threshold_and_a_message_ends_where_its_hotspot_leaves_
 ) -> None:
     open_slide(page, server)
     assert hook(page, "shownHotspots()") == [0, 1]
-    page.get_by_label("Threshold", exact=True).fill("0.9")  # the second reaches 0.81
+    page.get_by_label("Threshold", exact=True).fill("0.9")  # the second hotspot reaches 0.81
     assert hook(page, "shownHotspots()") == [0]
-    for _ in range(2):  # the next one is the first again
+    for _ in range(2):  # the next hotspot is the first again
         page.keyboard.press("n")
         wait_until(page, "hook.currentHotspot() === 0 && hook.isSettled()")
     page.get_by_text("Hotspot 1 of 2 · positive 0.97").wait_for()
@@ -422,7 +424,7 @@ def test_keys_work_without_a_click_on_the_slide_and_are_listed(page: Page, serve
     assert hook(page, "placement()") == pytest.approx(whole, abs=0.5)
 
     page.get_by_role("button", name="40×").focus()
-    page.keyboard.press("ArrowRight")  # a button's own
+    page.keyboard.press("ArrowRight")  # the button's own key
     assert hook(page, "placement()") == pytest.approx(whole, abs=0.5)
     page.keyboard.press("n")
     wait_until(page, "hook.currentHotspot() === 0")
@@ -445,7 +447,7 @@ def test_another_class_keeps_the_view(page: Page, server: Server) -> None:
 def test_leaving_and_coming_back_leaves_no_old_viewer(page: Page, server: Server) -> None:
     open_slide(page, server)
     page.get_by_role("button", name="Worklist").click()
-    page.get_by_text("1 of 1 slides").wait_for()
+    page.get_by_text("1 of 1 slide").wait_for()
     page.locator(".gemslide-viewer").wait_for(state="detached")
     assert not page.evaluate(TAKEN, "ArrowDown"), "the worklist scrolls"
     assert "at=" not in page.url
@@ -477,7 +479,7 @@ def test_a_tile_on_a_kept_connection_is_quick(server: Server) -> None:
 
 
 def turned_places(page: Page) -> list[tuple[float, float]]:
-    """Where the first hotspot and the slide's corners lie on the screen."""
+    """Screen positions of the first hotspot and the slide's corners."""
     points = [HOTSPOTS_XY_PX0[0], (0, 0), (WIDTH_PX0, 0)]
     return [(at["x"], at["y"]) for at in (hook(page, f"toScreen({x}, {y})") for x, y in points)]
 
@@ -529,7 +531,7 @@ def test_lengths_areas_and_counts_are_measured_by_mouse_and_by_keyboard(page: Pa
         page.mouse.click(stage["x"] + at["x"], stage["y"] + at["y"])
 
     page.keyboard.press("m")
-    page.get_by_text("Ruler: click where it begins.").wait_for()
+    page.get_by_text("Ruler: click the starting point.").wait_for()
     click(300, 400)
     click(700, 700)
     (length,) = hook(page, "measured()")
@@ -539,7 +541,7 @@ def test_lengths_areas_and_counts_are_measured_by_mouse_and_by_keyboard(page: Pa
         click(*corner)
     click(300, 900)
     area = hook(page, "measured()")[1]
-    assert area.startswith("0.12 mm² · 1.4 mm around") or area.startswith("0.1")
+    assert area.startswith("0.12 mm² · perimeter 1.4 mm") or area.startswith("0.1")
 
     page.keyboard.press("c")
     page.get_by_text("1 mm²: 0 counted").wait_for()

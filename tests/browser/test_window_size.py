@@ -1,4 +1,4 @@
-"""The slide in windows of other sizes, and in one whose size changes."""
+"""The slide in windows of various sizes, and in one that is resized."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def placement(page: Page) -> Any:
 
 
 def wait_until_whole(page: Page) -> None:
-    """Until the slide touches two sides of the stage and passes none."""
+    """Wait until the slide touches two sides of the stage and extends past none."""
     page.locator(".marks").evaluate(
         """(stage, [across_px0, down_px0]) => new Promise((done, fail) => {
             const ends = Date.now() + 30000;

@@ -1,4 +1,4 @@
-"""The worklist in a real browser: by keyboard, as a gallery, in the dark, and when the server stops."""
+"""The worklist in a real browser: by keyboard, as a gallery, in dark mode, and when the server stops."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 NARROW = {"width": 1024, "height": 768}
 MIN_PX = 32
-"""Of what is pressed."""
+"""Minimum size of click targets."""
 
 
 def contrast(colours: list[str]) -> float:
-    """Of two colours as CSS computes them ("rgb(1, 2, 3)"), by WCAG 2."""
+    """Contrast of two colours as CSS computes them ("rgb(1, 2, 3)"), by WCAG 2."""
 
     def luminance(colour: str) -> float:
         parts = [float(part) / 255 for part in colour.partition("(")[2].rstrip(")").split(",")[:3]]
@@ -72,7 +72,7 @@ def test_a_keyboard_sorts_filters_and_unfolds_in_a_narrow_window_and_no_column_i
             assert box is not None
             assert box["x"] + box["width"] <= NARROW["width"]
         pressed = page.locator("a.gs-go:visible, button:visible, label:has(input):visible")
-        assert min(box["height"] for each in pressed.all() if (box := each.bounding_box())) >= MIN_PX
+        assert min(box["height"] for control in pressed.all() if (box := control.bounding_box())) >= MIN_PX
 
         page.get_by_role("columnheader", name="Picture").click()  # leads nowhere
         page.get_by_text("By case").click()
@@ -113,7 +113,7 @@ def test_in_the_dark_every_page_is_dark_and_can_be_read(browser: Browser, server
 
 
 WATCHES = "[...document.head.querySelectorAll('style')].some((each) => each.textContent.includes('.gemslide-stopped'))"
-"""Our own script has come, after the rows: before, nobody would say that the server is gone."""
+"""Our own script, which loads after the rows, is running: before that, nothing would report a stopped server."""
 
 
 def test_a_stopped_server_says_so_and_the_page_goes_on_when_it_is_back(
@@ -124,15 +124,15 @@ def test_a_stopped_server_says_so_and_the_page_goes_on_when_it_is_back(
         page.goto(app.url)
         page.get_by_role("link", name=SLIDE_ID).wait_for()
         wait_for(page, WATCHES)
-    said = page.get_by_role("alertdialog")
-    said.wait_for()
-    assert "gemslide has stopped or cannot be reached." in said.inner_text()
-    assert "gemslide app --project" in said.inner_text()
+    dialog = page.get_by_role("alertdialog")
+    dialog.wait_for()
+    assert "gemslide has stopped or cannot be reached." in dialog.inner_text()
+    assert "gemslide app --project" in dialog.inner_text()
     assert not page.get_by_text("connected to the internet").is_visible()
     page.screenshot(path=ARTIFACTS / "stopped.png")
 
     with started_app(root, tmp_path / "second.log", "--port", str(app.port)):
-        said.wait_for(state="detached")
+        dialog.wait_for(state="detached")
         page.get_by_text("Gallery").click()
         page.wait_for_url("**/?view=gallery")
         page.locator(".gs-card").wait_for()
@@ -140,14 +140,14 @@ def test_a_stopped_server_says_so_and_the_page_goes_on_when_it_is_back(
 
 def test_the_picture_of_the_view_is_what_the_screen_shows(page: Page, server: Server) -> None:
     open_slide(page, server)
-    # What lies over the slide on the screen and is in the picture's strip, or not in it.
+    # Controls over the slide on the screen, inside the image's strip or outside it.
     page.evaluate(
         "[...document.querySelectorAll('*')].map((each) => each.shadowRoot).filter(Boolean).forEach((root) => "
         "root.querySelectorAll('.stage .panel, .navigator').forEach((panel) => (panel.style.visibility = 'hidden')))"
     )
     page.locator(".export > summary").click()
     with page.expect_download() as download:
-        page.get_by_role("button", name="Picture of this view").click()
+        page.get_by_role("button", name="Image of this view").click()
     page.locator(".export > summary").click()
     assert download.value.suggested_filename == f"{SLIDE_ID}_view.png"
     saved = np.asarray(Image.open(download.value.path()).convert("RGB"))

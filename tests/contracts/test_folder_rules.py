@@ -1,12 +1,20 @@
-"""Sizes of files, who may import what, and words, checked on the source itself."""
+"""Rules for file sizes, imports and wording, checked on the source itself."""
 
 import ast
 import re
+from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SOURCES = [p for package in ("pathology_app", "pipeline", "training") for p in sorted((ROOT / package).rglob("*.py"))]
 MAX_LINES, MAX_INIT_LINES, MAX_FUNCTION_LINES = 400, 40, 60
+MAX_FILES, MAX_FILES_ONE_SUBJECT = 16, 32
+ONE_SUBJECT = {"training/engine", "pipeline/verbs"}
+"""Folders that hold one subject in many files: the engine, and one file per verb."""
+MAX_LOOSE = {"pathology_app": 8, "training": 8, "pipeline/study": 8, "pipeline/store": 8}
+"""Maximum number of files beside sub-folders in a folder, without `__init__.py`."""
+MAX_PARAMETERS, MAX_WITH_MORE = 7, 6
+"""Limit per function; and number of functions that may exceed it: a verb's options, and a training step's plan."""
 ADAPTERS = {
     "openslide": {"pipeline/slides/openslide/library.py"},
     "highdicom": {"pipeline/export/dicom/library.py"},
@@ -20,9 +28,10 @@ ADAPTERS = {
     "napari": {"pathology_app/desktop/window.py"},
     "typer": {
         "pipeline/cli.py",
-        "pipeline/cli_output.py",
+        "pipeline/verbs/cli_output.py",
         "pathology_app/account_cli.py",
         "pathology_app/account_verbs.py",
+        "pathology_app/serving/command_errors.py",
         "pathology_app/commands.py",
         "pathology_app/server.py",
     },
@@ -44,7 +53,7 @@ def test_a_file_holds_one_idea():
 
 
 def too_long_in(path):
-    """What of a file, or the file itself, is longer than one idea."""
+    """Messages about a file, or functions in it, that exceed the length limits."""
     text, name = path.read_text(encoding="utf-8"), path.relative_to(ROOT)
     most, lines = MAX_INIT_LINES if path.name == "__init__.py" else MAX_LINES, text.count("\n")
     if lines > most:
@@ -54,6 +63,32 @@ def too_long_in(path):
             lines = node.end_lineno - node.lineno
             if lines > MAX_FUNCTION_LINES:
                 yield f"{name}: {node.name} has {lines} lines, {MAX_FUNCTION_LINES} are the most"
+
+
+def test_a_folder_holds_one_subject():
+    """A few files, on the subject named in the folder's docstring."""
+    counted = Counter(path.relative_to(ROOT).parent.as_posix() for path in SOURCES)
+    most = {folder: MAX_FILES_ONE_SUBJECT if folder in ONE_SUBJECT else MAX_FILES for folder in counted}
+    assert not {folder: number for folder, number in counted.items() if number > most[folder]}
+    assert not {folder: counted[folder] - 1 for folder, most in MAX_LOOSE.items() if counted[folder] - 1 > most}
+
+    packages = [path for path in SOURCES if path.name == "__init__.py" and path.parent.name != "versions"]
+    unnamed = [str(path) for path in packages if not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))]
+    assert not unnamed, unnamed
+
+
+def test_few_functions_have_many_parameters():
+    many = [f"{path.relative_to(ROOT)}: {name}" for path in SOURCES for name in functions_with_many_parameters(path)]
+
+    assert len(many) <= MAX_WITH_MORE, "\n".join(many)
+
+
+def functions_with_many_parameters(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            names = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+            if len([name for name in names if name not in ("self", "cls")]) > MAX_PARAMETERS:
+                yield node.name
 
 
 def test_an_outside_library_has_one_adapter():
@@ -83,7 +118,7 @@ def calls_of(path):
 
 
 def test_image_codecs_are_called_in_one_folder():
-    """See codecs/images.py: whoever else imports imagecodecs wants its zstd, or to know whether it is whole."""
+    """See codecs/images.py: other modules import imagecodecs only for its zstd, or to check its installation."""
     importers = {str(p.relative_to(ROOT)) for p in SOURCES if "imagecodecs" in imports_of(p)}
     others = re.compile(
         r"Image\.open|cv2\.im(decode|encode|read|write)|tifffile\.imread|imagecodecs\.(jpeg|jxl|webp|png).*"
@@ -91,7 +126,7 @@ def test_image_codecs_are_called_in_one_folder():
     callers = {str(p.relative_to(ROOT)) for p in SOURCES for call in calls_of(p) if others.fullmatch(call)}
 
     codecs = {"pipeline/codecs/images.py", "pipeline/codecs/tiff_segments.py"}
-    assert importers == codecs | {"pipeline/doctor.py", "pipeline/store/chunks.py"}
+    assert importers == codecs | {"pipeline/doctor.py", "pipeline/store/format/chunks.py"}
     assert callers == {"pipeline/codecs/images.py"}
 
 

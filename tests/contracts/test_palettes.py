@@ -1,4 +1,4 @@
-"""One definition of colours: what the browser has is what pictures and napari have."""
+"""One definition of colours: the browser, images and napari use the same."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ STAINED = ("f3e3ee", "d9a0c0", "c77fa8", "a55c94", "7b4b8f", "4f3a7a", "8a5a34",
 
 
 def _in_typescript(name: str) -> object:
-    text = (DIST.parent / "src" / "palettes.ts").read_text()
-    found = re.search(rf"const {name}\b[^=]*= (.*?);\n", text, re.DOTALL)
-    assert found, name
-    return json.loads(re.sub(r",(\s*[\]}])", r"\1", re.sub(r"^(\s*)(\w+):", r'\1"\2":', found[1], flags=re.MULTILINE)))
+    text = (DIST.parent / "src" / "layers" / "palettes.ts").read_text()
+    match = re.search(rf"const {name}\b[^=]*= (.*?);\n", text, re.DOTALL)
+    assert match, name
+    return json.loads(re.sub(r",(\s*[\]}])", r"\1", re.sub(r"^(\s*)(\w+):", r'\1"\2":', match[1], flags=re.MULTILINE)))
 
 
 def test_the_browser_has_the_same_palettes_in_the_same_order() -> None:
-    found = _in_typescript("STOPS")
-    assert isinstance(found, dict)
-    assert {name: tuple(stops) for name, stops in found.items()} == dict(PALETTES)
-    assert list(found) == list(PALETTES)
+    stops_by_name = _in_typescript("STOPS")
+    assert isinstance(stops_by_name, dict)
+    assert {name: tuple(stops) for name, stops in stops_by_name.items()} == dict(PALETTES)
+    assert list(stops_by_name) == list(PALETTES)
     assert next(iter(PALETTES)) == DEFAULT_PALETTE
 
 
@@ -42,6 +42,6 @@ def test_high_probabilities_cannot_be_taken_for_stain() -> None:
 
     def nearest(palette: str) -> float:
         tinted = [0.5 * tissue + 0.5 * colour for colour in colours(palette, 11)[5:]]
-        return min(float(deltaE_ciede2000(lab(each)[:, None], lab(tissue)[None]).min()) for each in tinted)
+        return min(float(deltaE_ciede2000(lab(tint)[:, None], lab(tissue)[None]).min()) for tint in tinted)
 
     assert nearest(DEFAULT_PALETTE) > 10 > nearest("Turbo")

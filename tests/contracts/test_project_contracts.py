@@ -1,9 +1,8 @@
-"""What one room writes and another reads (docs/store.md), held against files of a real run."""
+"""Contracts between the packages that write and read files (docs/store.md), checked on files of a real run."""
 
 import json
 import re
 import uuid
-from typing import get_args
 
 import jsonschema
 import numpy as np
@@ -11,16 +10,16 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.cli_output import Reporter
 from pipeline.cohort.manifest import COLUMNS, SlideEntry
-from pipeline.config import InferConfig
+from pipeline.errors import BY_CODE
 from pipeline.inference.infer import infer_slide
 from pipeline.inference.predictor import Predictor
 from pipeline.run_record import SlideOutcome
+from pipeline.settings.config import InferConfig
+from pipeline.verbs.cli_output import Reporter
 from tests.contracts.test_folder_rules import ROOT
-from training.config import Recipe
-from training.config_parallel import ParallelConfig
-from training.foundation.errors import BY_CODE
+from training.engine.strategies import ALIASES, STRATEGIES
+from training.recipe.config import Recipe
 
 pytestmark = pytest.mark.xdist_group("contracts")  # inferred once
 
@@ -31,6 +30,7 @@ CODES = {
     "no_slides",
     "which_series",
     "qc_failed",
+    "relied_on",
     "corrupt_tile",
     "not_brightfield_rgb",
     "claims_too_much",
@@ -48,13 +48,16 @@ CODES = {
     "insane_output",
     "out_of_memory",
     "failed_process",
+    "outside_folders",
 }
 
 
 @pytest.fixture(scope="module")
-def results(road_copy):
-    predictor = Predictor.load(road_copy.project.models_dir / road_copy.model_id)
-    return infer_slide(road_copy.test_slide, predictor, road_copy.project, InferConfig(batch_size=16)).result_dir
+def results(small_project_copy):
+    predictor = Predictor.load(small_project_copy.project.models_dir / small_project_copy.model_id)
+    return infer_slide(
+        small_project_copy.test_slide, predictor, small_project_copy.project, InferConfig(batch_size=16)
+    ).result_dir
 
 
 def test_error_codes_are_those_of_the_contract():
@@ -86,23 +89,21 @@ def test_strategies_are_those_of_the_page():
     page = (ROOT / "docs/store.md").read_text(encoding="utf-8")
     (named,) = re.findall(r"`strategy` \(([^)]*)\)", page)
 
-    assert set(re.findall(r"[\w-]+", named)) == {
-        *get_args(ParallelConfig.model_fields["strategy"].annotation), "aliases",
-    }  # fmt: skip
+    assert set(re.findall(r"[\w-]+", named)) == {*STRATEGIES, *ALIASES, "aliases"}
 
 
-def test_research_use_stands_on_every_card_report_and_image(road_copy, results):
+def test_research_use_stands_on_every_card_report_and_image(small_project_copy, results):
     from PIL import Image
 
-    package = road_copy.project.models_dir / road_copy.model_id
+    package = small_project_copy.project.models_dir / small_project_copy.model_id
     with Image.open(results / "heatmap_warm.png") as image:
         assert "Research use only" in image.text["Description"]
     for text in (package / "card.md", ROOT / "README.md"):
         assert "Research use only. Not for diagnosis." in text.read_text(encoding="utf-8")
 
 
-def test_tile_table_columns_types_and_metadata(road_copy):
-    table = pq.read_table(road_copy.project.tile_table_path("small"))
+def test_tile_table_columns_types_and_metadata(small_project_copy):
+    table = pq.read_table(small_project_copy.project.tile_table_path("small"))
 
     assert {field.name: str(field.type) for field in table.schema} == {
         "slide_id": "string", "patient_id": "string", "x_px0": "int32", "y_px0": "int32", "side_px0": "int32",
@@ -115,12 +116,12 @@ def test_tile_table_columns_types_and_metadata(road_copy):
     ).keys()
 
 
-def test_model_package_has_wsinfer_s_keys_and_ours(road_copy):
-    package = road_copy.project.models_dir / road_copy.model_id
+def test_model_package_has_wsinfer_s_keys_and_ours(small_project_copy):
+    package = small_project_copy.project.models_dir / small_project_copy.model_id
     config = json.loads((package / "config.json").read_text())
 
     assert {p.name for p in package.iterdir()} == {"config.json", "model.safetensors", "metrics.json", "card.md"}
-    assert re.fullmatch(r"small-[0-9a-f]{8}", road_copy.model_id)
+    assert re.fullmatch(r"small-[0-9a-f]{8}", small_project_copy.model_id)
     assert config.keys() == {
         "spec_version", "architecture", "num_classes", "patch_size_pixels", "spacing_um_px", "class_names",
         "transform", "gemslide",
@@ -129,20 +130,20 @@ def test_model_package_has_wsinfer_s_keys_and_ours(road_copy):
     assert [step["name"] for step in config["transform"]] == ["Resize", "ToTensor", "Normalize"]
     assert config["gemslide"].keys() == {
         "model", "norm", "statistics", "stain", "class_order", "run_id", "weights_sha256", "split_sha256", "parallel",
-        "which", "epoch", "threads", "isa", "hues", "focus", "data", "runtime", "outputs",
+        "which", "epoch", "threads", "isa", "hues", "focus", "data", "runtime", "outputs", "read",
     }  # fmt: skip
     assert "Research use only" in (package / "card.md").read_text()
 
 
-def test_model_id_names_its_weights(road_copy):
+def test_model_id_names_its_weights(small_project_copy):
     import hashlib
 
-    weights = (road_copy.project.models_dir / road_copy.model_id / "model.safetensors").read_bytes()
+    weights = (small_project_copy.project.models_dir / small_project_copy.model_id / "model.safetensors").read_bytes()
 
-    assert road_copy.model_id.endswith(hashlib.sha256(weights).hexdigest()[:8])
+    assert small_project_copy.model_id.endswith(hashlib.sha256(weights).hexdigest()[:8])
 
 
-def test_result_csv_has_wsinfer_s_columns(road_copy, results):
+def test_result_csv_has_wsinfer_s_columns(small_project_copy, results):
     frame = pd.read_csv(results / "predictions.csv")
 
     assert list(frame.columns) == ["slide_id", "minx", "miny", "width", "height", "prob_cold", "prob_warm"]
@@ -150,7 +151,7 @@ def test_result_csv_has_wsinfer_s_columns(road_copy, results):
     assert (frame.width == 64).all()
 
 
-def test_geojson_is_what_qupath_reads(road_copy, results):
+def test_geojson_is_what_qupath_reads(small_project_copy, results):
     content = json.loads((results / "predictions.geojson").read_text())
 
     assert content["type"] == "FeatureCollection"
@@ -167,16 +168,18 @@ def test_geojson_is_what_qupath_reads(road_copy, results):
     assert len({feature["id"] for feature in content["features"]}) == len(content["features"])
 
 
-def test_hotspots_have_the_contract_s_keys_and_lie_on_warm_tissue(road_copy, results):
-    hotspots = json.loads((results / "hotspots.json").read_text())
+def test_hotspots_have_the_contract_s_keys_and_lie_on_warm_tissue(small_project_copy, results):
+    content = json.loads((results / "hotspots.json").read_text())
 
-    for spot in hotspots:
+    assert content.keys() == {"threshold", "hotspots"}
+    assert content["threshold"] == 0.5
+    for spot in content["hotspots"]:
         assert spot.keys() == {"x_px0", "y_px0", "area_um2", "score", "class"}
         assert spot["class"] == "warm"
 
 
-def test_run_records_hold_the_contract_s_keys(road_copy):
-    for path in road_copy.project.runs_dir.glob("*.json"):
+def test_run_records_hold_the_contract_s_keys(small_project_copy):
+    for path in small_project_copy.project.runs_dir.glob("*.json"):
         record = json.loads(path.read_text())
         assert re.fullmatch(r"\d{8}T\d{6}Z-[0-9a-f]{6}", record["run_id"])
         assert {
@@ -202,8 +205,8 @@ def test_the_manifest_s_schema_is_the_one_the_program_checks():
 
     assert schema == SlideEntry.model_json_schema()
     assert COLUMNS == (
-        "path", "slide_id", "patient_id", "site", "scanner", "mpp", "annotations", "label", "split", "exclude",
-        "sha256",
+        "path", "slide_id", "patient_id", "site", "scanner", "mpp", "series", "annotations", "label", "split",
+        "exclude", "sha256",
     )  # fmt: skip
     jsonschema.validate({"path": "a.svs", "slide_id": "a", "split": "train"}, schema)
     with pytest.raises(jsonschema.ValidationError):

@@ -14,7 +14,7 @@ ARTIFACTS = Path(__file__).parents[2] / "test-artifacts"
 
 @pytest.fixture(scope="session")
 def under_xvfb(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
-    """Runs a script of this folder in a window of its own, with settings of its own; returns what it printed last."""
+    """Run a script of this folder in its own window with its own settings; return the last line it printed."""
 
     def run(script: str, *arguments: Path) -> str:
         if not shutil.which("xvfb-run"):

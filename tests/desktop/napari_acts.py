@@ -1,4 +1,4 @@
-"""Does in napari what a pathologist does, and says what came of it. Run under xvfb by test_napari_acts.py."""
+"""Use napari as a pathologist does, and print the results. Run under xvfb by test_napari_acts.py."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from shapely.geometry import MultiPolygon, Point, Polygon, box
 
 from pathology_app.desktop.window import furnish, open_viewer
 from pipeline.box import Box
+from pipeline.ledger import find_ledger, open_ledger
 from pipeline.project import Project
 from pipeline.review import Draft, annotations_of, save
 from pipeline.store import StoreReader, for_screen
-from pipeline.study import find_ledger, open_ledger
 from tests.pathology_app.small_project import MODEL_ID, MPP0, SLIDE_ID
 
 HOLED = Polygon([(300, 300), (700, 320), (650, 700), (280, 640)], [[(400, 400), (500, 400), (500, 500), (400, 500)]])
@@ -36,7 +36,7 @@ DRAWN = [
 
 
 class Acts:
-    """One window, and what is done in it."""
+    """One window, and the actions performed in it."""
 
     def __init__(self, root: Path, images: Path) -> None:
         self.project, self.images = Project(root), images
@@ -53,7 +53,7 @@ class Acts:
         return self.dock.controls
 
     def until(self, is_so: Callable[[], bool]) -> None:
-        """Wait for the window's own events; a test's time limit ends what never comes."""
+        """Process the window's events until a condition holds; the test's time limit ends a wait that never does."""
         wake = QTimer()
         wake.start(20)
         while not is_so():
@@ -68,21 +68,21 @@ class Acts:
         return self.place()
 
     def place(self) -> list[float]:
-        _, y_um, x_um = self.viewer.camera.center
-        return [round(x_um / MPP0 + 0.5, 2), round(y_um / MPP0 + 0.5, 2), self.viewer.camera.zoom]
+        _, y_um, x_um = self.viewer.scene.camera.center
+        return [round(x_um / MPP0 + 0.5, 2), round(y_um / MPP0 + 0.5, 2), self.viewer.scene.camera.zoom]
 
     def hotspots(self) -> dict[str, Any]:
         table = self.dock.hotspots
-        said = self.dock.hotspot_text.text()
+        text = self.dock.hotspot_text.text()
         table.selectRow(1)
         second = self.place()
         first = self.press(Qt.Key.Key_P)
         stays = self.press(Qt.Key.Key_P)
         again = self.press(Qt.Key.Key_N)
-        return {"said": said, "second": second, "first": first, "stays": stays, "again": again}
+        return {"said": text, "second": second, "first": first, "stays": stays, "again": again}
 
     def threshold(self) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        results: dict[str, Any] = {}
         layer = self.viewer.layers[f"P(positive) {MODEL_ID}"]
         self.dock.hotspots.selectRow(1)  # its score is 0.81
         self.viewer.layers[f"hotspots {MODEL_ID}"].opacity = 0
@@ -93,7 +93,7 @@ class Acts:
             pixels = self.viewer.screenshot(canvas_only=True, flash=False)
             middle = pixels[pixels.shape[0] // 2 + 12, pixels.shape[1] // 2 + 12, :3]
             rings = self.viewer.layers[f"hotspots {MODEL_ID}"].shown
-            found[str(percent)] = {
+            results[str(percent)] = {
                 "alphas": layer.colormap.map(np.clip(at, 0, 1))[:, 3].tolist(),
                 "pixel": middle.tolist(),
                 "rings": int(np.sum(rings)),
@@ -101,7 +101,7 @@ class Acts:
             }
         self.dock.threshold.setValue(50)
         self.viewer.layers[f"hotspots {MODEL_ID}"].opacity = 1
-        return found
+        return results
 
     def colours(self) -> dict[str, bool]:
         reader = StoreReader(self.store)
@@ -128,7 +128,7 @@ class Acts:
         return self.viewer.status["coordinates"]
 
     def drop(self) -> dict[str, Any]:
-        """Two more slides one after another, a folder that is not ours, and a damaged store."""
+        """Drop two more slides one after another, a foreign folder, and a damaged store."""
         other, damaged = self.project.store_path("other"), self.project.store_path("damaged")
         names = {}
         self._drop(other)
@@ -171,33 +171,38 @@ class Acts:
         unsaved = len(notes.unsaved())
         ledger = find_ledger(self.project)
         assert ledger is not None
-        by_other = next(each for each in annotations_of(ledger, SLIDE_ID) if each.kind == "rectangle")
+        by_other = next(annotation for annotation in annotations_of(ledger, SLIDE_ID) if annotation.kind == "rectangle")
         save(ledger, SLIDE_ID, [by_other.draft(note="mine")], "bob (web app)")
         self.dock.notes_box.save()
-        said = self.dock.notes_box.message.text()
-        kept = [[each.kind, each.class_name, each.note, each.revision] for each in annotations_of(ledger, SLIDE_ID)]
-        holed = next(each for each in annotations_of(ledger, SLIDE_ID) if each.kind == "freehand")
-        asked: list[str] = []
+        message = self.dock.notes_box.message.text()
+        kept = [
+            [annotation.kind, annotation.class_name, annotation.note, annotation.revision]
+            for annotation in annotations_of(ledger, SLIDE_ID)
+        ]
+        holed = next(annotation for annotation in annotations_of(ledger, SLIDE_ID) if annotation.kind == "freehand")
+        questions: list[str] = []
         box_ = self.dock.notes_box
 
         def answer(question: str, buttons: Any) -> Any:
-            asked.append(question)
-            return QMessageBox.StandardButton.Cancel if len(asked) == 1 else QMessageBox.StandardButton.Save
+            questions.append(question)
+            return QMessageBox.StandardButton.Cancel if len(questions) == 1 else QMessageBox.StandardButton.Save
 
         box_.ask = answer
         self.viewer.window._qt_window.close()
         stays = self.viewer.window._qt_window.isVisible()
         box_.save()
-        both = [each.class_name for each in annotations_of(ledger, SLIDE_ID) if each.kind == "rectangle"]
+        both = [
+            annotation.class_name for annotation in annotations_of(ledger, SLIDE_ID) if annotation.kind == "rectangle"
+        ]
         ledger.database.close()
         return {
-            "untouched": untouched, "unsaved": unsaved, "said": said, "kept": kept, "asked": asked, "stays": stays,
-            "both": both, "left": len(notes.unsaved()), "hole_is_kept": bool(holed.shape.equals(HOLED)),
+            "untouched": untouched, "unsaved": unsaved, "said": message, "kept": kept, "asked": questions,
+            "stays": stays, "both": both, "left": len(notes.unsaved()), "hole_is_kept": bool(holed.shape.equals(HOLED)),
         }  # fmt: skip
 
 
 _KEPT: list[QMimeData] = []
-"""Qt's events do not hold what was dropped."""
+"""References to dropped data, which Qt's events do not hold."""
 
 
 def _drop_of(path: Path) -> QDropEvent:
@@ -209,18 +214,18 @@ def _drop_of(path: Path) -> QDropEvent:
 
 
 def main(root: Path, images: Path) -> None:
-    faulthandler.dump_traceback_later(240, exit=True)  # says where a window waits for what never comes
+    faulthandler.dump_traceback_later(240, exit=True)  # prints where a window waits for an event that never comes
     acts = Acts(root, images)
-    found = {"layers": [[layer.name, bool(layer.visible)] for layer in acts.viewer.layers]}
+    results = {"layers": [[layer.name, bool(layer.visible)] for layer in acts.viewer.layers]}
     for act in (acts.hotspots, acts.threshold, acts.colours, acts.probe):
-        found[act.__name__] = act()
+        results[act.__name__] = act()
     for theme in ("dark", "light"):
         get_settings().appearance.theme = theme
         acts.shot(theme)
-    found["research_use"] = acts.viewer.canvas.overlays.text.text
-    found["notes"] = acts.notes()
-    found["drop"] = acts.drop()
-    print(json.dumps(found))
+    results["research_use"] = acts.viewer.canvas.overlays.text.text
+    results["notes"] = acts.notes()
+    results["drop"] = acts.drop()
+    print(json.dumps(results))
     acts.dock.notes_box.ask = lambda *_: QMessageBox.StandardButton.Discard
     acts.viewer.close()
     assert napari.current_viewer() is None

@@ -1,4 +1,4 @@
-"""Opens napari on a store, says what it shows, and takes an image. Run under xvfb by test_napari.py."""
+"""Open napari on a store, print what it shows, and take a screenshot. Run under xvfb by test_napari.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""napari really opens a store: layers, units and places, under a virtual display."""
+"""napari really opens a store: layers, units and positions, under a virtual display."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_napari_shows_every_layer_in_its_place(under_xvfb: Callable[..., str], t
 
 
 def test_napari_finds_the_plug_in() -> None:
-    """By its entry point, as an installed user has it; npe2 also imports what the manifest names."""
+    """By its entry point, as in an installation; npe2 also imports everything the manifest names."""
     done = subprocess.run([sys.executable, "-m", "npe2", "validate", "gemslide"], capture_output=True, text=True)
 
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""napari as a pathologist uses it: one window under a virtual display, and what was done in it."""
+"""napari as a pathologist uses it, in one window under a virtual display."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from pipeline.project import Project
 from pipeline.store import Quality, write_quality
-from pipeline.store.layout import LABELS
+from pipeline.store.format.layout import LABELS
 from tests.desktop.conftest import ARTIFACTS
 from tests.pathology_app.small_project import HOTSPOTS_XY_PX0, MODEL_ID, MPP0, SLIDE_ID, make_project
 from tests.pipeline.store.test_rendering import swapped_profile
@@ -22,11 +22,11 @@ from tests.pipeline.store.test_rendering import swapped_profile
 pytestmark = [pytest.mark.display, pytest.mark.xdist_group("display")]
 
 FIRST, SECOND = ([x, y, 1.0] for x, y in HOTSPOTS_XY_PX0)
-"""Where the camera goes: 1 screen pixel per µm is 10×."""
+"""Camera positions: 1 screen pixel per µm is 10×."""
 
 
 def make_rich_project(root: Path) -> Project:
-    """With quality scores and a colour profile; beside it a slide without tissue mask, a damaged one, and a folder."""
+    """Make a slide with quality scores and a profile, one without tissue mask, a damaged one, and a foreign folder."""
     project = make_project(root)
     store = project.store_path(SLIDE_ID)
     for name in ("other", "damaged"):
@@ -49,8 +49,8 @@ def make_rich_project(root: Path) -> Project:
 def done(under_xvfb: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     root = tmp_path_factory.mktemp("rich")
     make_rich_project(root)
-    found: dict[str, Any] = json.loads(under_xvfb("napari_acts.py", root, ARTIFACTS))
-    return found
+    results: dict[str, Any] = json.loads(under_xvfb("napari_acts.py", root, ARTIFACTS))
+    return results
 
 
 def test_every_layer_is_there_and_quality_is_hidden_at_first(done: dict[str, Any]) -> None:
@@ -136,8 +136,8 @@ def test_annotations_are_saved_where_the_browser_keeps_them(done: dict[str, Any]
 def test_another_persons_change_is_not_overwritten_and_ours_is_not_lost(done: dict[str, Any]) -> None:
     notes = done["notes"]
 
-    assert "1 annotations were changed by others meanwhile" in notes["said"]
-    assert notes["asked"] == ["1 changes of annotations are not saved."]
+    assert "1 annotation was changed by others meanwhile" in notes["said"]
+    assert notes["asked"] == ["1 change of annotations is not saved."]
     assert notes["stays"]
     assert sorted(notes["both"]) == ["necrosis", "tumour"]
     assert notes["left"] == 0

@@ -1,7 +1,7 @@
-"""The ways of splitting a network that must change no bit: all of them, and few that show every two choices together.
+"""Ways of splitting a network that must change no bit: all of them, and a small set that covers every two choices.
 
 All: strategies, stages S, micro-batches N, groups D and micro-batch sizes are crossed fully; recomputation and memory
-format are crossed with all that for N = 4 micro-batches of two, and go round in the rest.
+format are crossed with all of these for N = 4 micro-batches of two, and alternate in the rest.
 """
 
 from collections.abc import Mapping
@@ -13,21 +13,21 @@ from tests.distributed.networks import dropout_resnet, group_norm_resnet, odd_no
 from tests.distributed.pairwise import cover
 from tests.distributed.problem import Case, evenly
 from training.engine.recompute import Recompute
-from training.engine.schedule import STRATEGIES
+from training.engine.strategies import STRATEGIES
 
 LAYOUTS = ((1, 1), (2, 1), (1, 2), (3, 1), (4, 1), (2, 2), (3, 2), (4, 2))
 """(S, D)."""
 WORLDS = tuple(sorted({s * d for s, d in LAYOUTS}))
 """Numbers of ranks."""
 COUNTS = (1, 2, 4, 6)
-"""Micro-batches of each group."""
+"""Micro-batches per group."""
 UNEVEN = ((2, 2, 2, 2, 2, 2, 1), (2, 2, 1), (1,))
-"""Seven, three and one micro-batches in three steps, the last of each smaller."""
+"""Seven, three and one micro-batches in three steps; the last one of a step is smaller."""
 NUM_BLOCKS = {small_resnet: 5, group_norm_resnet: 5, odd_norms_network: 4, tuple_network: 3, dropout_resnet: 5}
 
 FACTORS: Mapping[str, tuple[Any, ...]] = {
     "layout": LAYOUTS,
-    "strategy": STRATEGIES,
+    "strategy": tuple(STRATEGIES),
     "batches": (*product(COUNTS, (1, 2)), "uneven"),
     "recompute": ("nothing", "every block", "every second block", "a prefix of each stage", "norms", "in host memory"),
     "channels_last": (False, True),
@@ -46,11 +46,11 @@ SPLIT: dict[str, tuple[Any, ...]] = {
     "layout": tuple(layout for layout in FACTORS["layout"] if layout[0] > 1),
     "strategy": tuple(strategy for strategy in FACTORS["strategy"] if strategy != "single"),
 }
-"""The factors where the network is spread over several ranks."""
+"""Factors for a network that is spread over several ranks."""
 
 
 def is_legal(chosen: Mapping[str, Any]) -> bool:
-    """Whether values of some of the `FACTORS` may stand together."""
+    """Whether values of some of the `FACTORS` may be combined."""
     num_stages, _ = chosen.get("layout", (None, None))
     strategy = chosen.get("strategy")
     num_blocks = NUM_BLOCKS.get(chosen.get("network", small_resnet), 5)
@@ -60,17 +60,17 @@ def is_legal(chosen: Mapping[str, Any]) -> bool:
 
 
 def pairwise_cases() -> list[Case]:
-    """About a hundred cases in which every two legal values of two factors come together."""
+    """About a hundred cases that contain every legal pair of values of two factors."""
     return [make_case(**chosen) for chosen in chosen_combinations()]
 
 
 def chosen_combinations() -> list[dict[str, Any]]:
-    """Two values that say nothing of the layout come together on a network that is split, if they can."""
+    """Combine pairs of values that leave the layout open on a split network, if possible."""
     return cover(FACTORS, is_legal, start=cover(SPLIT, is_legal))
 
 
 def make_case(*, layout: tuple[int, int], batches: Any, recompute: str, big_block: int | None, **others: Any) -> Case:
-    """The case of one value of each factor."""
+    """Case for one value per factor."""
     num_stages, data_parallel = layout
     if batches != "uneven":
         num_microbatches, samples = batches
@@ -95,11 +95,11 @@ def all_cases() -> list[Case]:
 
 
 def strategies_for(num_stages: int) -> list[str]:
-    return [s for s in STRATEGIES if (s != "single" or num_stages == 1) and (s != "chimera" or num_stages % 2 == 0)]
+    return [row.name for row in STRATEGIES.values() if row.refusal(num_stages) is None]
 
 
 def recomputations(num_stages: int) -> tuple[Recompute, ...]:
-    """By the names in `FACTORS`."""
+    """Recomputation settings by their names in `FACTORS`."""
     prefix = (1, 0, 1, 1)[:num_stages]
     return (
         Recompute(),
@@ -115,7 +115,7 @@ def matrix(num_stages: int, data_parallel: int) -> list[Case]:
     ways = list(product(recomputations(num_stages), (False, True)))
     cases = []
     for strategy in strategies_for(num_stages):
-        start = STRATEGIES.index(strategy) + 3 * num_stages + data_parallel
+        start = list(STRATEGIES).index(strategy) + 3 * num_stages + data_parallel
         turns = islice(cycle(ways), start, None)
         for n, samples in product(COUNTS, (1, 2)):
             num_ways = len(ways) if (n, samples) == (4, 2) else 2 if n == 4 else 1
@@ -125,7 +125,7 @@ def matrix(num_stages: int, data_parallel: int) -> list[Case]:
 
 
 def others(num_stages: int, data_parallel: int) -> list[Case]:
-    """Uneven batches, bf16, dropout, clipping, shapes that differ in a step, tuples, other norms, wires and cuts."""
+    """Uneven batches, bf16, dropout, clipping, mixed shapes within a step, tuples, other norms, wires and cuts."""
     four = evenly(4 * data_parallel)
     cases = []
     for strategy in strategies_for(num_stages):

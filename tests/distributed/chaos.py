@@ -1,4 +1,4 @@
-"""kill -9 of ranks at random moments of a training: the same command goes on, to the weights of an unbroken run.
+"""kill -9 of ranks at random moments of a training run: the same command resumes, to the weights of an unbroken run.
 
 `make chaos` kills fifty times: `python -m tests.distributed.chaos --times 50 --seed 0`. Real processes are killed: one
 rank of `gemslide train`, or all of it, on one rank or on two, under strategies that change from start to start.
@@ -21,21 +21,21 @@ from pathlib import Path
 
 import psutil
 
-from pipeline.launch import TrainingResult, train
-from tests.small_road import SmallRoad, Way, make_small_road, share_tiles
+from pipeline.models.launch import TrainingResult, train
+from tests.small_trained_project import SmallProject, Way, make_small_project, share_tiles
 
 GEMSLIDE = Path(sys.executable).parent / "gemslide"
 WAYS = (
     Way("single"), Way("master", num_stages=2), Way("1f1b", num_stages=2, more='recompute = "norm"'),
     Way("ddp", num_microbatches=1, data_parallel=2),
 )  # fmt: skip
-"""All take 8 tiles a step, 4 to a micro-batch."""
+"""All use 8 tiles per step, 4 per micro-batch."""
 EPOCHS, EVERY_STEPS = 4, 3
 SHARE_OF_WHOLE = 0.3
-"""Of kills that hit the command and all its processes, not one rank."""
+"""Share of kills that hit the command and all its processes rather than one rank."""
 LONGEST_S = 90.0
 ENOUGH_TO_GO_ON = 10
-"""Kills, of which some must hit a run that had gone on at a checkpoint."""
+"""Number of kills from which some must hit a run resumed from a checkpoint."""
 
 
 class Broken(AssertionError):
@@ -44,7 +44,7 @@ class Broken(AssertionError):
 
 @dataclass
 class Tally:
-    """What the kills hit."""
+    """Counts of kills and of what they interrupted."""
 
     killed: int = 0
     runs: int = 0
@@ -60,17 +60,22 @@ class Tally:
 
 
 class Chaos:
-    """Runs that are killed in `folder`."""
+    """Runs in `folder` that are killed."""
 
-    def __init__(self, road: SmallRoad, folder: Path, seed: int) -> None:
-        self._road, self._folder, self._random, self.tally = road, folder, random.Random(seed), Tally()
+    def __init__(self, small_project: SmallProject, folder: Path, seed: int) -> None:
+        self._small_project, self._folder, self._random, self.tally = (
+            small_project,
+            folder,
+            random.Random(seed),
+            Tally(),
+        )
         whole = self._new_project("unbroken")
         start = time.perf_counter()
         self._unbroken = train(self._write(whole, WAYS[1]), whole, 2)
         self._seconds = time.perf_counter() - start
 
     def run(self, times: int) -> int:
-        """Kill one run up to `times` times, then let it end; how often it was killed."""
+        """Kill one run up to `times` times, then let it finish; return the number of kills."""
         project, killed = self._new_project("project"), 0
         while killed < times and not self._is_done(project):
             way = self._random.choice(WAYS)
@@ -87,7 +92,7 @@ class Chaos:
     def _new_project(self, name: str) -> Path:
         folder = self._folder / name
         shutil.rmtree(folder, ignore_errors=True)
-        share_tiles(self._road.project, folder)
+        share_tiles(self._small_project.project, folder)
         return folder
 
     def _write(self, project: Path, way: Way) -> Path:
@@ -98,7 +103,7 @@ class Chaos:
         return recipe
 
     def _is_killed(self, project: Path, way: Way) -> bool:
-        """Start, kill somewhere; False where it was over before."""
+        """Start a run and kill it at some moment; False if it was over before."""
         command = [GEMSLIDE, "train", self._write(project, way), "--project", project, "--nproc", way.num_ranks]
         had = bool(list(project.glob("checkpoints/*/step-*")))
         process = subprocess.Popen(
@@ -106,13 +111,13 @@ class Chaos:
         )
         time.sleep(self._random.uniform(0.2, 0.9) * self._seconds)
         self._kill(process)
-        said, _ = process.communicate(timeout=LONGEST_S)
+        output, _ = process.communicate(timeout=LONGEST_S)
         if process.returncode == 0:
             return False
-        if process.returncode != -signal.SIGKILL and "was ended by signal 9" not in said:
-            raise Broken(f"it ended with code {process.returncode}, and not by the kill: {said}")
+        if process.returncode != -signal.SIGKILL and "was ended by signal 9" not in output:
+            raise Broken(f"it ended with code {process.returncode}, and not by the kill: {output}")
         self.tally.killed += 1
-        self.tally.resumed += had and "going on after step" in said
+        self.tally.resumed += had and "going on after step" in output
         self.tally.moments[self._moment(project)] += 1
         self._check_whole(project)
         return True
@@ -153,13 +158,13 @@ class Chaos:
             raise Broken(f"ended with {self._models(project)}, an unbroken run with {self._unbroken}")
 
 
-def run(road: SmallRoad, folder: Path, times: int, seed: int, *, say: bool = False) -> Tally:
+def run(small_project: SmallProject, folder: Path, times: int, seed: int, *, say: bool = False) -> Tally:
     """Kill `times` times.
 
     Raises:
         Broken: a promise was not kept.
     """
-    chaos, left = Chaos(road, folder, seed), times
+    chaos, left = Chaos(small_project, folder, seed), times
     while left > 0:
         left -= chaos.run(min(left, 6))
         if say:
@@ -176,7 +181,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="gemslide-chaos-") as name:
         folder = Path(name)
-        print(run(make_small_road(folder / "road"), folder, options.times, options.seed, say=True))
+        print(run(make_small_project(folder / "small_project"), folder, options.times, options.seed, say=True))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Start real processes that talk over gloo, and bring back what each of them found.
+"""Start real processes that communicate over gloo, and collect their results.
 
-Each rank is forked from a server that has imported torch and done nothing else: an import of torch takes two seconds
-of a core, a fork some milliseconds.
+Every rank is forked from a server that has only imported torch: importing torch takes two seconds of a core, a fork a
+few milliseconds.
 """
 
 import multiprocessing
@@ -22,7 +22,7 @@ PRELOADED = [
     "torch._dynamo",  # imported by torch's first optimizer
     "tests.distributed.problem",
     "tests.training.engine.small_networks",
-    "training.trainer",
+    "training.run.trainer",
     "pipeline.tiles.dataset",
 ]
 
@@ -30,18 +30,18 @@ multiprocessing.set_forkserver_preload(PRELOADED)
 
 
 def run_ranks(num_ranks: int, task: Callable[..., Any], *args: Any, timeout_s: float = TIMEOUT_S) -> list[Any]:
-    """Run `task(ranks, *args)` once per rank, each in a new process of its own.
+    """Run `task(ranks, *args)` once per rank, each time in a new process.
 
     Args:
-        task: a function of a module, so that the new processes can import it.
-        timeout_s: of every message between ranks.
+        task: a module-level function, so that the new processes can import it.
+        timeout_s: timeout for every message between ranks.
 
     Returns:
-        what each rank returned, None for one that left without a result. A rank that raises makes this call raise,
+        the result of each rank, or None for a rank that left without one. A rank that raises makes this call raise,
         with that rank's traceback.
     """
     with tempfile.TemporaryDirectory() as folder:
-        # join=False and a loop of ours: the children end by themselves, at the latest after the message timeout.
+        # join=False and our own loop: the children end by themselves, at the latest after the message timeout.
         context = torch.multiprocessing.start_processes(
             _one_rank,
             (num_ranks, folder, timeout_s, task, args),

@@ -1,4 +1,4 @@
-"""Engines with a planted fault: each shows that an equality test would notice it."""
+"""Engines with a planted fault, to show that an equality test would notice it."""
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
@@ -21,21 +21,21 @@ from training.engine.transport import Route, Transport
 from training.engine.tree_sum import GradientSet, Node, TreeSum
 
 Fault = Callable[[Ranks, Case], Outcome]
-"""`problem.train` under a fault."""
+"""`problem.train` with a fault."""
 
 
 def train_all_with_faults(ranks: Ranks, planted: list[tuple[Fault, Case]]) -> list[tuple[Outcome, Outcome]]:
-    """Each case without and with its fault; a task for `run_ranks`."""
+    """Train each case without and with its fault; a task for `run_ranks`."""
     return [(train(ranks, case), fault(ranks, case)) for fault, case in planted]
 
 
 def train_all_with_fault(ranks: Ranks, fault: Fault, cases: list[Case]) -> list[Outcome]:
-    """All cases with the same fault; a task for `run_ranks`."""
+    """Train all cases with the same fault; a task for `run_ranks`."""
     return [fault(ranks, case) for case in cases]
 
 
 def train_with_flipped_bit(ranks: Ranks, case: Case) -> Outcome:
-    """One rank's gradient of one weight in the last micro-batch is off by its last bit."""
+    """Flip the last bit of one rank's gradient of one weight in the last micro-batch."""
     backward = StageCopy.backward
 
     def flipping(self: StageCopy, microbatch: int, gradients: Gradients | None) -> Gradients:
@@ -57,7 +57,7 @@ def _flip_last_bit(gradients: GradientSet) -> GradientSet:
 
 
 def train_with_wrong_scale(ranks: Ranks, case: Case) -> Outcome:
-    """Each micro-batch gives the mean over its own samples: the learning rate grows with their number."""
+    """Average the loss over each micro-batch's samples, so that the learning rate grows with their number."""
 
     def own_mean(self: Executor, step: Step, microbatch: int) -> Finish:
         assert step.loss is not None
@@ -69,7 +69,7 @@ def train_with_wrong_scale(ranks: Ranks, case: Case) -> Outcome:
 
 
 def train_with_dropped_microbatch(ranks: Ranks, case: Case) -> Outcome:
-    """The gradient of the last micro-batch gets lost on its way to those who own the weights."""
+    """Lose the gradient of the last micro-batch on its way to the owners of the weights."""
     bring_together = StageSync.bring_together
     last = len(case.batches[0]) - 1
 
@@ -88,7 +88,7 @@ def train_with_dropped_microbatch(ranks: Ranks, case: Case) -> Outcome:
 
 
 def train_with_swapped_rows(ranks: Ranks, case: Case) -> Outcome:
-    """Weights that come from another rank are put in one another's place."""
+    """Swap weights received from another rank."""
     hand_round = StageSync.hand_round
 
     def swapping(self: StageSync, action: Action) -> None:
@@ -101,12 +101,12 @@ def train_with_swapped_rows(ranks: Ranks, case: Case) -> Outcome:
 
 
 def _flipped(row: Tensor) -> Tensor:
-    """Its numbers in reverse; all of them fp32."""
+    """Tensor with its fp32 values in reverse order."""
     return row.view(torch.float32).flip(0).view(torch.uint8)
 
 
 def train_with_random_numbers_of_the_rank(ranks: Ranks, case: Case) -> Outcome:
-    """Dropout draws from a generator of the rank's own."""
+    """Draw dropout masks from a generator local to the rank."""
     start_block = Draws.start_block
 
     def own(self: Draws, block: int, device: torch.device) -> None:
@@ -117,7 +117,7 @@ def train_with_random_numbers_of_the_rank(ranks: Ranks, case: Case) -> Outcome:
 
 
 def train_with_random_numbers_of_the_group(ranks: Ranks, case: Case) -> Outcome:
-    """Micro-batches are counted within the group, so that all groups draw the same masks."""
+    """Count micro-batches within the group, so that all groups draw the same masks."""
     start_block = Draws.start_block
 
     def within(self: Draws, block: int, device: torch.device) -> None:
@@ -128,7 +128,7 @@ def train_with_random_numbers_of_the_group(ranks: Ranks, case: Case) -> Outcome:
 
 
 def train_with_other_first_weights(ranks: Ranks, case: Case) -> Outcome:
-    """The last rank starts with weights of its own, and nobody says so."""
+    """Start the last rank with different weights, unnoticed."""
 
     def other() -> list[nn.Module]:
         blocks = case.network()
@@ -143,7 +143,7 @@ def train_with_other_first_weights(ranks: Ranks, case: Case) -> Outcome:
 
 
 def train_with_contiguous_buffers(ranks: Ranks, case: Case) -> Outcome:
-    """What comes from another rank is laid out row by row, whatever the sender's layout."""
+    """Make tensors from another rank contiguous, whatever the sender's memory layout."""
     exchange = Transport.exchange
 
     def forgetful(self: Transport, gives: Sequence[Hashable], takes: Sequence[Route]) -> list[Boundary]:
@@ -160,7 +160,7 @@ def train_with_contiguous_buffers(ranks: Ranks, case: Case) -> Outcome:
 
 
 def train_with_double_counting(ranks: Ranks, case: Case) -> Outcome:
-    """BatchNorm sees a micro-batch again when its forward is recomputed."""
+    """Update BatchNorm's statistics again when a micro-batch's forward is recomputed."""
     again = _Piece._again
 
     def counting(self: _Piece, passed: _Passed, gradients: Gradients) -> tuple[list[Any], Gradients]:
@@ -174,13 +174,13 @@ def train_with_double_counting(ranks: Ranks, case: Case) -> Outcome:
 
 
 def train_with_late_mirror(ranks: Ranks, case: Case) -> Outcome:
-    """Nobody takes over what others have updated."""
+    """Skip the copy of weights that other ranks have updated."""
     with mock.patch.object(StageSync, "hand_round", return_value=None):
         return train(ranks, case)
 
 
 def train_with_sequential_sum(ranks: Ranks, case: Case) -> Outcome:
-    """Gradients are added one after the other instead of in the tree."""
+    """Add gradients one after the other instead of in the tree."""
 
     class RunningSum(TreeSum):
         def add(self, node: Node, gradients: GradientSet) -> None:

@@ -1,4 +1,4 @@
-"""Small networks with what makes splitting hard: residuals, normalisations of every kind, tuples, views with gaps."""
+"""Small networks that are hard to split: residuals, normalisations of every kind, tuples, views with gaps."""
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +19,7 @@ def group_norm_resnet() -> list[nn.Module]:
 
 
 class Fork(nn.Module):
-    """Gives a tuple: two branches of different size, and a tensor that needs no gradient."""
+    """Module that returns a tuple: two branches of different size, and a tensor that needs no gradient."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class Fork(nn.Module):
 
 
 class Shift(nn.Module):
-    """Takes a tuple and gives a tuple; its first output is a view with gaps in memory."""
+    """Module that takes and returns a tuple; its first output is a view with gaps in memory."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class Shift(nn.Module):
 
 
 class Join(nn.Module):
-    """Uses both branches."""
+    """Module that joins both branches."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ def tuple_network() -> list[nn.Module]:
 
 
 def odd_norms_network() -> list[nn.Module]:
-    """BatchNorm as an average over all time, without running statistics, and without weights; a frozen convolution."""
+    """Network with cumulative, untracked and weightless BatchNorm, and a frozen convolution."""
     torch.manual_seed(7)
     blocks = [
         nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8, momentum=None), nn.ReLU()),
@@ -71,7 +71,7 @@ def odd_norms_network() -> list[nn.Module]:
 
 
 def dropout_resnet() -> list[nn.Module]:
-    """Residual blocks and dropout between them, of single numbers and of whole channels."""
+    """Residual blocks with dropout between them, of single values and of whole channels."""
     torch.manual_seed(7)
     stem, *middle, head = resnet_v2_blocks(depth=11, num_classes=NUM_CLASSES)
     return [stem, nn.Sequential(middle[0], nn.Dropout2d(0.3)), *middle[1:], nn.Sequential(nn.Dropout(0.2), head)]

@@ -1,4 +1,4 @@
-"""Few combinations of factors that still show every two values together: few faults need a third to show."""
+"""Pairwise coverage: few combinations of factors that contain every pair of values; few faults need a third."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import combinations, product
@@ -8,11 +8,11 @@ Value = tuple[str, Hashable]
 """Name of a factor and one of its values."""
 Factors = Mapping[str, Sequence[Any]]
 Legal = Callable[[Mapping[str, Any]], bool]
-"""Whether values of some of the factors may stand together."""
+"""Whether values of some of the factors may be combined."""
 
 
 def legal_pairs(factors: Factors, legal: Legal) -> list[tuple[Value, Value]]:
-    """Every two values of two factors that may stand together, in order."""
+    """Every legal pair of values of two factors, in order."""
     return [
         ((left, a), (right, b))
         for left, right in combinations(factors, 2)
@@ -22,19 +22,19 @@ def legal_pairs(factors: Factors, legal: Legal) -> list[tuple[Value, Value]]:
 
 
 def cover(factors: Factors, legal: Legal, start: Sequence[Mapping[str, Any]] = ()) -> list[dict[str, Any]]:
-    """Choose combinations until every legal pair is in one of them; the same ones each time.
+    """Choose combinations until every legal pair is in one of them; the choice is deterministic.
 
-    Each starts with the first pair that is still missing, and takes of each other factor the value that brings the
-    most missing pairs; of equals the one that was taken least.
+    A combination starts with the first pair that is still missing, and takes the value of every other factor that
+    adds the most missing pairs; ties go to the least used value.
 
     Args:
-        start: combinations that are taken in any case.
+        start: combinations to include in any case.
 
     Raises:
         ValueError: a pair is legal, but no value of some other factor fits it.
     """
     chosen = [{name: combination[name] for name in factors} for combination in start]
-    missing = set(legal_pairs(factors, legal)).difference(*(combinations(each.items(), 2) for each in chosen))
+    missing = set(legal_pairs(factors, legal)).difference(*(combinations(earlier.items(), 2) for earlier in chosen))
     for pair in legal_pairs(factors, legal):
         if pair in missing:
             combination = dict(pair)
@@ -51,7 +51,7 @@ def cover(factors: Factors, legal: Legal, start: Sequence[Mapping[str, Any]] = (
 def _worth(
     name: str, others: Mapping[str, Any], missing: set[tuple[Value, Value]], chosen: list[dict[str, Any]]
 ) -> Callable[[Any], tuple[int, int]]:
-    """What a value of a factor brings to a combination that has these others."""
+    """Scoring function for a factor's value in a combination with these other values."""
 
     def worth(value: Any) -> tuple[int, int]:
         mine = (name, value)

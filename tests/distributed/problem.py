@@ -1,4 +1,4 @@
-"""A small training problem that can be run under any strategy: the ground of the equality tests."""
+"""A small training problem that can be run under any strategy: the basis of the equality tests."""
 
 import hashlib
 from collections.abc import Callable
@@ -15,10 +15,10 @@ from training.engine.engine import Engine
 from training.engine.plan import make_plan
 from training.engine.ranks import Ranks
 from training.engine.recompute import Recompute
-from training.engine.schedule import MIRRORED
+from training.engine.strategies import STRATEGIES
 
 SIZES_HW = ((12, 16), (8, 20), (12, 16))
-"""Of the images of each step: not square, and not always the same."""
+"""Image sizes per step: not square, and not always the same."""
 STEPS = len(SIZES_HW)
 NOT_RECOMPUTED = Recompute()
 
@@ -39,13 +39,13 @@ class Case:
     compiled: bool = False
     network: Callable[[], list[nn.Module]] = small_resnet
     costs: tuple[float, ...] | None = None
-    """Of the blocks, where to cut; None: all alike."""
+    """Costs of the blocks, which decide the cuts; None: all equal."""
     mixed_shapes: bool = False
     """Neighbouring micro-batches differ in shape."""
     then_infer: bool = False
-    """After training, give the outputs for the first batch."""
+    """Whether to return the outputs for the first batch after training."""
     strict: bool = False
-    """Over a wire that keeps the weakest promise (strict.py)."""
+    """Whether to use a wire with the weakest guarantees (strict.py)."""
 
     @property
     def num_ranks(self) -> int:
@@ -53,7 +53,7 @@ class Case:
 
     @property
     def as_single(self) -> "Case":
-        """The same work in one process: where the network is cut and what is recomputed must not matter."""
+        """The same work in one process: cuts and recomputation must not matter."""
         return replace(
             self, strategy="single", num_stages=1, data_parallel=1, recompute=NOT_RECOMPUTED, costs=None, strict=False
         )
@@ -66,40 +66,40 @@ def evenly(num_microbatches: int, samples: int = 2) -> tuple[tuple[int, ...], ..
 
 @dataclass
 class Outcome:
-    """What a rank knows after all steps. Tensors go by their unsharded names."""
+    """State of a rank after all steps. Tensors are keyed by their unsharded names."""
 
     losses: list[tuple[float, ...]] = field(default_factory=list)
     norms: list[float | None] = field(default_factory=list)
     gradients: list[dict[str, Any]] = field(default_factory=list)
-    """Per step, what the optimizer was given, on the rank that owns the stage."""
+    """Gradients given to the optimizer in each step, on the rank that owns the stage."""
     state: dict[str, Any] = field(default_factory=dict)
     """Weights and buffers of the whole network, from the owners."""
     copies: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
-    """The same of each (replica, stage) held here, as it lies here."""
+    """The same for each (replica, stage) held here, in its local state."""
     outputs: list[Any] = field(default_factory=list)
-    """In evaluation mode, by micro-batch."""
+    """Outputs in evaluation mode, by micro-batch."""
     asked: list[tuple[str, int, int]] = field(default_factory=list)
-    """("inputs" or "targets", step, micro-batch), in order."""
+    """Requests for ("inputs" or "targets", step, micro-batch), in order."""
 
 
 def fingerprint(tensor: Tensor) -> str:
-    """Equal for tensors of the same type, shape and bits, wherever their numbers lie in memory."""
+    """Hash that is equal for tensors of the same type, shape and bits, whatever their memory layout."""
     numbers = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy()
     return f"{tensor.dtype} {tuple(tensor.shape)} {hashlib.sha1(numbers).hexdigest()}"
 
 
 def differences(outcomes: list[Outcome], single: Outcome) -> list[str]:
-    """Everything in which ranks differ from one process, down to the last bit."""
-    found = []
+    """All differences between ranks and one process, down to the last bit."""
+    lines = []
     for rank, outcome in enumerate(outcomes):
         if outcome.losses != single.losses:
-            found.append(f"rank {rank}: losses {outcome.losses} instead of {single.losses}")
+            lines.append(f"rank {rank}: losses {outcome.losses} instead of {single.losses}")
         if outcome.norms != single.norms:
-            found.append(f"rank {rank}: norms {outcome.norms} instead of {single.norms}")
+            lines.append(f"rank {rank}: norms {outcome.norms} instead of {single.norms}")
         if outcome.outputs != single.outputs:
-            found.append(f"rank {rank}: outputs in evaluation mode")
+            lines.append(f"rank {rank}: outputs in evaluation mode")
         if outcome.state.keys() != single.state.keys():
-            found.append(f"rank {rank}: names {sorted(outcome.state.keys() ^ single.state.keys())}")
+            lines.append(f"rank {rank}: names {sorted(outcome.state.keys() ^ single.state.keys())}")
         pairs = {f"state {name}": (mine, single.state.get(name)) for name, mine in outcome.state.items()}
         for (replica, _), held in outcome.copies.items():
             what = f"copy of replica {replica}"
@@ -107,35 +107,35 @@ def differences(outcomes: list[Outcome], single: Outcome) -> list[str]:
         for step, gradients in enumerate(outcome.gradients):
             expected = single.gradients[step]
             pairs |= {f"gradient {name}, step {step}": (mine, expected[name]) for name, mine in gradients.items()}
-        found += [f"rank {rank}: {what}" for what, (mine, theirs) in pairs.items() if mine != theirs]
+        lines += [f"rank {rank}: {what}" for what, (mine, theirs) in pairs.items() if mine != theirs]
     for step, expected in enumerate(single.gradients):
         seen = {name for outcome in outcomes if outcome.gradients for name in outcome.gradients[step]}
-        found += [f"no rank has the gradient {name}, step {step}" for name in expected.keys() - seen]
-    return found
+        lines += [f"no rank has the gradient {name}, step {step}" for name in expected.keys() - seen]
+    return lines
 
 
 def expected_questions(case: Case, rank: int) -> list[tuple[str, int, int]]:
-    """Only ranks at the front of a replica are asked for its images, only those at its end for its labels; once."""
-    asked = []
+    """Expected requests: only the first rank of a replica needs its images, only the last its labels; once."""
+    requests = []
     group, place = divmod(rank, case.num_stages)
-    num_directions = 2 if case.strategy in MIRRORED else 1
+    num_directions = 2 if STRATEGIES[case.strategy].is_mirrored else 1
     num_replicas = case.data_parallel * num_directions
     for direction in range(num_directions):
         stage = place if direction == 0 else case.num_stages - 1 - place
         replica = group * num_directions + direction
         for step, batch in enumerate(case.batches):
             own = [k for k in range(len(batch)) if k * num_replicas // len(batch) == replica]
-            asked += [("inputs", step, k) for k in own if stage == 0]
-            asked += [("targets", step, k) for k in own if stage == case.num_stages - 1]
-    return sorted(asked)
+            requests += [("inputs", step, k) for k in own if stage == 0]
+            requests += [("targets", step, k) for k in own if stage == case.num_stages - 1]
+    return sorted(requests)
 
 
 class StepBatch:
-    """The batch of one step; it notes who asks for what."""
+    """Batch of one step that records every request."""
 
-    def __init__(self, case: Case, step: int, asked: list[tuple[str, int, int]] | None = None):
+    def __init__(self, case: Case, step: int, requests: list[tuple[str, int, int]] | None = None):
         self._step = step
-        self._asked = [] if asked is None else asked
+        self._asked = [] if requests is None else requests
         sizes_hw = [SIZES_HW[(step + k * case.mixed_shapes) % STEPS] for k in range(len(case.batches[step]))]
         self.shapes = [(n, 3, *size_hw) for n, size_hw in zip(case.batches[step], sizes_hw, strict=True)]
 
@@ -151,7 +151,7 @@ class StepBatch:
 
 
 def loss_sum(output: Tensor, labels_n: Tensor) -> Tensor:
-    """Cross-entropy, added up over the samples."""
+    """Cross-entropy summed over the samples."""
     logits_nk = output.mean((2, 3)) if output.ndim == 4 else output
     return nn.functional.cross_entropy(logits_nk.float(), labels_n, reduction="sum")
 
@@ -162,7 +162,7 @@ Note = Callable[[Tensor], Any]
 def make_engine(
     ranks: Ranks | None, case: Case, gradients: list[dict[str, Any]] | None = None, note: Note = torch.clone
 ) -> Engine:
-    """Build the case's engine; each update appends the gradients that it is given."""
+    """Build the case's engine; every update records its gradients."""
     blocks = case.network()
     plan = make_plan(
         case.strategy,
@@ -187,7 +187,7 @@ def train(ranks: Ranks | None, case: Case, note: Note = fingerprint) -> Outcome:
     """Train all steps of a case; a task for `run_ranks`.
 
     Args:
-        note: what the outcome keeps of each gradient, weight and buffer; `torch.clone` keeps all of it.
+        note: function applied to every gradient, weight and buffer for the outcome; `torch.clone` keeps it whole.
     """
     with mock.patch("training.engine.saved.LEAST_OFFLOADED_BYTES", 256):
         return _train(ranks, case, note)
@@ -211,12 +211,12 @@ def _train(ranks: Ranks | None, case: Case, note: Note) -> Outcome:
 
 
 def train_all(ranks: Ranks | None, cases: list[Case]) -> list[Outcome]:
-    """Run one case after the other in the same processes; a task for `run_ranks`."""
+    """Train the cases one after the other in the same processes; a task for `run_ranks`."""
     return [train(ranks, case) for case in cases]
 
 
 class _WatchedSGD(torch.optim.SGD):
-    """SGD with momentum that notes the gradients it is given."""
+    """SGD with momentum that records the gradients it is given."""
 
     def __init__(self, named: list[tuple[str, nn.Parameter]], seen: list[dict[str, Any]], note: Note):
         super().__init__([weight for _, weight in named], lr=0.05, momentum=0.9, weight_decay=1e-2)
@@ -226,7 +226,7 @@ class _WatchedSGD(torch.optim.SGD):
         self._num_steps = 0
 
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        if len(self._seen) == self._num_steps:  # a rank has an optimizer for each stage that it holds
+        if len(self._seen) == self._num_steps:  # a rank has one optimizer per stage that it holds
             self._seen.append({})
         self._seen[self._num_steps] |= {name: self._note(weight.grad) for name, weight in self._named}
         self._num_steps += 1

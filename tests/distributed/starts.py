@@ -1,7 +1,7 @@
-"""Two ways to start the ranks of a training run: as `gemslide train` does, and for less.
+"""Two ways to start the ranks of a training run: as `gemslide train` does, and a cheaper one.
 
-`gemslide train` starts every rank as a new Python: four seconds of a core for each. Ranks that are forked from a server
-which has imported all that share the rest of the workflow.
+`gemslide train` starts every rank as a new Python, at four seconds of a core per rank. Ranks forked from a server that
+has already imported everything share the rest of the workflow.
 """
 
 from __future__ import annotations
@@ -13,33 +13,33 @@ from pathlib import Path
 
 import torch
 
-from pipeline.launch import TrainingResult, train
+from pipeline.models.launch import TrainingResult, train
 from tests.distributed.launch import run_ranks
-from training.checkpoint import Checkpoints, Manifest
-from training.engine.allocator import keep_freed_memory
 from training.engine.ranks import LostPeerError, Ranks, alone
-from training.preflight import check_run
-from training.threads import use_threads
-from training.trainer import Trainer
+from training.machine.allocator import keep_for_training
+from training.machine.threads import use_threads
+from training.run.checkpoint import Checkpoints, Manifest
+from training.run.preflight import check_run
+from training.run.trainer import Trainer
 
 __all__ = ["Death", "train", "train_forked", "train_until_death"]
 
 
 @dataclass(frozen=True)
 class Death:
-    """All ranks are gone without a word, at once, when rank 0 begins its n-th action from a step on."""
+    """Sudden exit of all ranks at once, when rank 0 begins its n-th action from a given step on."""
 
     step: int
     action: int = 0
     in_checkpoint: bool = False
-    """Instead when the first checkpoint from that step on is written, and only has no name yet."""
+    """Exit instead when the first checkpoint from that step on is written but not yet named."""
 
     def watch(self) -> Watcher:
         return Watcher(self)
 
 
 class Watcher:
-    """The engine's `watch`."""
+    """Callback for the engine's `watch`."""
 
     def __init__(self, death: Death) -> None:
         self._death, self._seen = death, 0
@@ -52,12 +52,12 @@ class Watcher:
 
 
 def train_forked(recipe: Path, project: Path, num_ranks: int, *, fresh: bool = False) -> TrainingResult:
-    """`pipeline.launch.train` without its processes."""
+    """`pipeline.models.launch.train` without its processes."""
     return TrainingResult(**run_ranks(num_ranks, _train, recipe, project, None, fresh)[0])
 
 
 def train_until_death(recipe: Path, project: Path, num_ranks: int, death: Death) -> None:
-    """A run that dies: of several ranks, each at the same place of its own list."""
+    """Run until all ranks die, each at the same position in its own list of actions."""
     results = run_ranks(num_ranks, _train, recipe, project, death)
     assert results == [None] * num_ranks, results
 
@@ -66,7 +66,7 @@ def _train(
     ranks: Ranks, recipe: Path, project: Path, death: Death | None, fresh: bool = False
 ) -> dict[str, str] | None:
     checked = check_run(recipe, project, ranks.num_ranks)
-    keep_freed_memory()
+    keep_for_training()
     use_threads(checked.recipe.train.threads)
     watch = {"watch": death.watch()} if death else {}
     if death and death.in_checkpoint:
@@ -77,11 +77,11 @@ def _train(
     except LostPeerError:
         if death is None:
             raise
-        return None  # its peer died first
+        return None  # this rank's peer died first
 
 
 def _die_in_checkpoint(step: int) -> None:
-    """In this process, which is a rank's own."""
+    """Make this process, which belongs to one rank, die in a checkpoint."""
     publish = Checkpoints._publish
 
     def dying(self: Checkpoints, stack: ExitStack, partial: Path, manifest: Manifest, final: Path) -> None:

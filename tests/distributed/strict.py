@@ -1,7 +1,7 @@
-"""A wire that keeps to the weakest promise of any backend, on gloo: a rank's groups run strictly one after the other.
+"""A wire on gloo with the weakest guarantees of any backend: a rank's groups run strictly one after the other.
 
 A group returns only when every message in it has met its other end, in the group that the other rank is in at that
-moment: whoever receives says so, and whoever sends waits for that. Nothing is buffered, nothing runs ahead.
+moment: the receiver acknowledges it, and the sender waits for that. Nothing is buffered, nothing runs ahead.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from training.engine.transport import GroupWire, Row, Work
 
 
 class StrictWire(GroupWire):
-    """For `Transport`, in place of its own."""
+    """Replacement for `Transport`'s own wire."""
 
     def group(self, sends: Sequence[Row], receives: Sequence[Row]) -> tuple[list[Work], list[Work]]:
         given, coming = super().group(sends, receives)

@@ -1,4 +1,4 @@
-"""Gradients are clipped by the norm of all of them together, to the same bits under every strategy."""
+"""Gradients are clipped by their global norm, to the same bits under every strategy."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Compiled blocks: where the network is cut changes no bit of them either."""
+"""Compiled blocks: the cuts of the network change none of their bits either."""
 
 import shutil
 from dataclasses import replace
@@ -15,7 +15,7 @@ from training.engine.recompute import Recompute
 pytestmark = [
     pytest.mark.usefixtures("one_thread"),
     pytest.mark.slow,
-    # torch's own: its compiler imports what it advises against, and looks at every tensor's gradient.
+    # torch's own warnings: its compiler imports deprecated modules, and reads every tensor's gradient.
     pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning"),
     pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler (g++)"),
@@ -23,7 +23,7 @@ pytestmark = [
 
 
 def test_strategies_agree_on_compiled_blocks():
-    batches = ((1, 1, 1),)  # one step, one shape: each more is compiled anew
+    batches = ((1, 1, 1),)  # one step, one shape: every further shape is compiled again
     split = [
         Case("1f1b", 2, batches, compiled=True, costs=(1.0, 1.0, 1.0, 1.0, 3.0)),
         Case("master", 2, batches, compiled=True, recompute=Recompute(rest="offload")),
@@ -37,7 +37,7 @@ def test_strategies_agree_on_compiled_blocks():
 
 @pytest.mark.parametrize("recompute", [Recompute(2), Recompute(rest="norm")])
 def test_compiled_blocks_are_not_recomputed(recompute):
-    """Their forward without a graph has other bits than the one with it."""
+    """The forward without a graph differs in bits from the one with a graph."""
     with pytest.raises(ValueError, match="compiled blocks cannot be recomputed"):
         train(None, Case("single", 1, ((1,),), compiled=True, recompute=recompute))
 
@@ -53,10 +53,10 @@ def test_memory_is_predicted_as_if_blocks_were_not_compiled():
 
 
 def test_compiled_blocks_are_what_runs():
-    """Their fused operations round otherwise than torch's own."""
+    """Fused operations round differently from torch's own."""
     case = Case("single", 1, ((1, 1),), compiled=True)
 
-    found = differences([train(None, case)], train(None, Case("single", 1, case.batches)))
+    lines = differences([train(None, case)], train(None, Case("single", 1, case.batches)))
 
-    assert found
-    assert "losses" in found[0]
+    assert lines
+    assert "losses" in lines[0]

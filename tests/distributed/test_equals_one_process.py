@@ -18,7 +18,7 @@ LENGTHS = [
 single = cache(train)
 
 
-@pytest.mark.parametrize("num_ranks", sorted(WORLDS, reverse=True))  # the longest first, for two workers
+@pytest.mark.parametrize("num_ranks", sorted(WORLDS, reverse=True))  # longest first, for two workers
 @pytest.mark.parametrize("make_cases", LENGTHS)
 def test_splitting_the_network_changes_no_bit(make_cases, num_ranks):
     cases = [case for case in make_cases() if case.num_ranks == num_ranks]

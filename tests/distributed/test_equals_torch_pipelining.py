@@ -1,7 +1,7 @@
 """The same network and micro-batches under torch.distributed.pipelining give the same gradients and statistics.
 
-torch adds the gradients of micro-batches one after the other: two micro-batches have only one sum, more agree to
-rounding. Its stages get metadata beforehand, because otherwise its first step feeds noise to BatchNorm.
+torch adds the gradients of micro-batches one after the other: two micro-batches have only one possible sum, more agree
+up to rounding. Its stages get metadata in advance, because otherwise its first step feeds noise to BatchNorm.
 """
 
 import copy
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 Theirs = tuple[dict[str, Tensor], dict[str, Tensor], list[float]]
-"""Gradients and buffers of this rank's stage, and the losses where the network ends."""
+"""Gradients and buffers of this rank's stage, and the losses on the last stage."""
 
 
 def one_step(strategy: str, num_stages: int, num_microbatches: int) -> Case:
@@ -33,12 +33,12 @@ def one_step(strategy: str, num_stages: int, num_microbatches: int) -> Case:
 
 
 def step_of_torch(ranks: Ranks, case: Case) -> Theirs:
-    """One step of torch's schedule on this rank."""
+    """Run one step of torch's schedule on this rank."""
     blocks = small_resnet()
     own = stage_ranges(partition([1.0] * len(blocks), case.num_stages), len(blocks))[ranks.rank]
     batch = StepBatch(case, 0)
     num_microbatches = len(batch.shapes)
-    # A copy passes the noise on: these BatchNorm layers are not those that are trained.
+    # A copy absorbs the noise: these BatchNorm layers are not the ones that are trained.
     taken = copy.deepcopy(nn.Sequential(*blocks[: own.start]))(torch.randn(batch.shapes[0])).detach()
     given = copy.deepcopy(nn.Sequential(*blocks[own.start : own.stop]))(taken).detach()
     module = nn.Sequential(OrderedDict((str(index), blocks[index]) for index in own))

@@ -1,4 +1,4 @@
-"""Real runs of real ranks that are killed, stopped, started again, or spread over two agents of torchrun."""
+"""Real runs of real ranks that are killed, stopped, restarted, or spread over two torchrun agents."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pipeline.launch import train
+from pipeline.models.launch import train
 from tests.distributed.test_training_runs import wait_until
 from tests.free_ports import free_ports
 from tests.slurm import cluster, missing_programs
-from tests.small_road import Way, share_tiles
+from tests.small_trained_project import Way, share_tiles
 
 GEMSLIDE = Path(sys.executable).parent / "gemslide"
 SBATCH_SCRIPT = Path(__file__).parents[2] / "docs" / "workflows" / "train.sbatch"
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 WAYS = {1: Way("single"), 2: Way("master", num_stages=2)}
-"""By the number of ranks; the result is the same."""
+"""Ways by number of ranks; their results are the same."""
 GRACE_S = 30.0
-"""How long torchrun waits for ranks that it has asked to end."""
+"""Time that torchrun waits for ranks after SIGTERM."""
 
 pytestmark = pytest.mark.xdist_group("faults")
 
@@ -41,18 +41,18 @@ def write(folder: Path, way: Way = WAYS[2], *, parallel: str = "") -> Path:
 
 
 @pytest.fixture(scope="module")
-def unbroken(road, tmp_path_factory):
+def unbroken(small_project, tmp_path_factory):
     folder = tmp_path_factory.mktemp("unbroken")
-    share_tiles(road.project, folder)
+    share_tiles(small_project.project, folder)
     return train(write(folder), folder, 2)
 
 
 @contextmanager
 def running(command: list[object], folder: Path, **environment: str) -> Iterator[subprocess.Popen[str]]:
-    """A process whose words go to a file; whatever it has started ends with the block."""
-    with (folder / "said.txt").open("a") as said:
+    """A process whose output goes to a file; its child processes end with the block."""
+    with (folder / "said.txt").open("a") as output:
         process = subprocess.Popen(
-            [*map(str, command)], stdout=said, stderr=said, text=True, env={**os.environ, **environment}
+            [*map(str, command)], stdout=output, stderr=output, text=True, env={**os.environ, **environment}
         )
         family: list[psutil.Process] = []
         try:
@@ -89,9 +89,9 @@ def said_by(folder: Path) -> str:
 
 @pytest.mark.parametrize("num_ranks", [1, 2])
 def test_a_killed_rank_ends_the_run_by_name_and_the_same_command_goes_on_to_the_same_weights(
-    road, unbroken, tmp_path, num_ranks
+    small_project, unbroken, tmp_path, num_ranks
 ):
-    share_tiles(road.project, tmp_path)
+    share_tiles(small_project.project, tmp_path)
     recipe, last = write(tmp_path, WAYS[num_ranks]), num_ranks - 1
     command = [GEMSLIDE, "train", recipe, "--project", tmp_path, "--nproc", num_ranks]
     with running(command, tmp_path) as process:
@@ -103,21 +103,21 @@ def test_a_killed_rank_ends_the_run_by_name_and_the_same_command_goes_on_to_the_
         assert process.wait(120) == 1
         assert time.monotonic() - killed_s < GRACE_S + 10
 
-    said = " ".join(said_by(tmp_path).split())
-    assert f"error [lost_peer]: rank {last} was ended by signal 9 (Killed)" in said
-    assert "It was last in: 20" in said
-    assert "Started again, the run goes on at its last checkpoint" in said
-    assert "Traceback" not in said
+    output = " ".join(said_by(tmp_path).split())
+    assert f"error [lost_peer]: rank {last} was ended by signal 9 (Killed)" in output
+    assert "It was last in: 20" in output
+    assert "Started again, the run goes on at its last checkpoint" in output
+    assert "Traceback" not in output
     (log,) = tmp_path.glob(f"runs/ranks/*/rank-{last:05}.log")
-    assert str(log) in said
+    assert str(log) in output
     assert not (tmp_path / "models").exists()
 
     assert train(recipe, tmp_path, num_ranks) == unbroken
     assert not list(tmp_path.glob("checkpoints/*"))
 
 
-def test_torchrun_starts_the_ranks_again_and_they_go_on_by_themselves(road, unbroken, tmp_path):
-    share_tiles(road.project, tmp_path)
+def test_torchrun_starts_the_ranks_again_and_they_go_on_by_themselves(small_project, unbroken, tmp_path):
+    share_tiles(small_project.project, tmp_path)
     command = [
         *TORCHRUN, "--standalone", "--nproc-per-node", 2, "--max-restarts", 1, "-m", "training.train", write(tmp_path),
         "--project", tmp_path,
@@ -145,8 +145,8 @@ def agent(folder: Path, recipe: Path, nodes: str, port: int, restarts: int = 0) 
     ]  # fmt: skip
 
 
-def test_two_agents_train_one_model_together(road, unbroken, tmp_path):
-    share_tiles(road.project, tmp_path)
+def test_two_agents_train_one_model_together(small_project, unbroken, tmp_path):
+    share_tiles(small_project.project, tmp_path)
     command = agent(tmp_path, write(tmp_path), "2", free_ports(1)[0])
     with (
         running(command, tmp_path, OMP_NUM_THREADS="1") as one,
@@ -158,10 +158,10 @@ def test_two_agents_train_one_model_together(road, unbroken, tmp_path):
 
 
 @pytest.mark.prove
-def test_two_nodes_of_a_slurm_cluster_train_one_model_together(road, unbroken, tmp_path):
+def test_two_nodes_of_a_slurm_cluster_train_one_model_together(small_project, unbroken, tmp_path):
     if missing := missing_programs():
         pytest.skip(f"not installed: {', '.join(missing)} (Debian: slurm-wlm and munge)")
-    share_tiles(road.project, tmp_path)
+    share_tiles(small_project.project, tmp_path)
     search_path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     command = [
         "sbatch", "--wait", "--gpus-per-node=0", "--cpus-per-task=1", "--output", tmp_path / "said.txt", SBATCH_SCRIPT,
@@ -178,12 +178,12 @@ def test_two_nodes_of_a_slurm_cluster_train_one_model_together(road, unbroken, t
 
 
 @pytest.mark.prove
-def test_when_a_machine_goes_the_other_goes_on_alone_to_the_same_weights(road, unbroken, tmp_path):
-    share_tiles(road.project, tmp_path)
+def test_when_a_machine_goes_the_other_goes_on_alone_to_the_same_weights(small_project, unbroken, tmp_path):
+    share_tiles(small_project.project, tmp_path)
     port = free_ports(1)[0]
     command = agent(tmp_path, write(tmp_path, parallel="elastic = true"), "1:2", port, restarts=5)
     with running(command, tmp_path, OMP_NUM_THREADS="1") as one:
-        wait_until(lambda: listens(port))  # the agents meet at the first one: that machine has to stay
+        wait_until(lambda: listens(port))  # the agents meet at the first one, whose machine has to stay
         with running(command, tmp_path, OMP_NUM_THREADS="1") as other:
             wait_for_checkpoint(tmp_path)
             for victim in (*psutil.Process(other.pid).children(recursive=True), psutil.Process(other.pid)):
@@ -194,8 +194,8 @@ def test_when_a_machine_goes_the_other_goes_on_alone_to_the_same_weights(road, u
 
 
 @pytest.mark.prove
-def test_a_rank_that_stands_still_is_found_by_the_timeout(road, tmp_path):
-    share_tiles(road.project, tmp_path)
+def test_a_rank_that_stands_still_is_found_by_the_timeout(small_project, tmp_path):
+    share_tiles(small_project.project, tmp_path)
     recipe = write(tmp_path)
     recipe.write_text(recipe.read_text().replace("timeout_s = 120.0", "timeout_s = 5.0"))
     command = [GEMSLIDE, "train", recipe, "--project", tmp_path, "--nproc", 2]
@@ -206,7 +206,7 @@ def test_a_rank_that_stands_still_is_found_by_the_timeout(road, tmp_path):
         victim.send_signal(signal.SIGSTOP)
         assert process.wait(5 + GRACE_S + 60) == 1
 
-    said = " ".join(said_by(tmp_path).split())
-    assert "error [lost_peer]: rank 0 in (" in said
-    assert "Rank 1 was last in: 20" in said
+    output = " ".join(said_by(tmp_path).split())
+    assert "error [lost_peer]: rank 0 in (" in output
+    assert "Rank 1 was last in: 20" in output
     assert not victim.is_running()

@@ -1,4 +1,4 @@
-"""Ranks start with what they need: a module that the server could not import would only make every test slower."""
+"""Ranks start with the modules they need: one that the server failed to import would slow down every test."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""A rank that is gone or silent: the others say which one, and in which action, within the timeout."""
+"""A rank that has died or hangs: the others report which one, and in which action, within the timeout."""
 
 import os
 import time
@@ -18,13 +18,13 @@ CASE = Case("master", 2, evenly(2))
 
 
 def with_short_timeout(ranks: Ranks) -> Ranks:
-    """The same ranks on new channels. Only messages are in a hurry: processes may start long after each other."""
+    """The same ranks on new channels. Only messages get a short timeout: processes may start far apart."""
     data, control = (dist.new_group(timeout=timedelta(seconds=SHORT_S)) for _ in ("data", "control"))
     return replace(ranks, timeout_s=SHORT_S, data=data, control=control)
 
 
 def step_until_lost(engine: Engine) -> tuple[str, float]:
-    """Message of the error that a step ends with, and how long it took in seconds."""
+    """Message of the error that ends a step, and its duration in seconds."""
     start_s = time.monotonic()
     with pytest.raises(LostPeerError) as lost:
         engine.train_step(StepBatch(CASE, 0), loss_sum)
@@ -34,7 +34,7 @@ def step_until_lost(engine: Engine) -> tuple[str, float]:
 
 
 def one_rank_hangs(ranks: Ranks, meeting_point: str) -> tuple[str, float] | None:
-    """Rank 1 does nothing until rank 0 has noticed."""
+    """Let rank 1 do nothing until rank 0 has noticed."""
     store = dist.FileStore(meeting_point, 2)
     ranks = with_short_timeout(ranks)
     engine = make_engine(ranks, CASE)
@@ -48,7 +48,7 @@ def one_rank_hangs(ranks: Ranks, meeting_point: str) -> tuple[str, float] | None
 
 
 def one_rank_dies(ranks: Ranks) -> tuple[str, float] | None:
-    """Rank 1 is gone without a word, as after a kill."""
+    """Let rank 1 exit silently, as after a kill."""
     engine = make_engine(ranks, CASE)
     if ranks.rank == 1:
         os._exit(0)
@@ -56,7 +56,7 @@ def one_rank_dies(ranks: Ranks) -> tuple[str, float] | None:
 
 
 def one_rank_dies_at_the_losses(ranks: Ranks) -> tuple[str, float] | None:
-    """Rank 1 does all its work and is gone before the losses are shared."""
+    """Let rank 1 do all its work and exit before the losses are shared."""
     engine = make_engine(ranks, CASE)
     if ranks.rank == 1:
         engine._transport.sum_over_ranks = lambda *_, **__: os._exit(0)  # type: ignore[method-assign]
@@ -64,7 +64,7 @@ def one_rank_dies_at_the_losses(ranks: Ranks) -> tuple[str, float] | None:
 
 
 def one_rank_dies_at_the_update(ranks: Ranks) -> tuple[str, float] | None:
-    """Rank 1 is gone when it should give away the new weights of its stage."""
+    """Let rank 1 exit when it should send the new weights of its stage."""
     engine = make_engine(ranks, CASE)
     if ranks.rank == 1:
         engine._stages[0].update = lambda *_: os._exit(0)  # type: ignore[method-assign]
@@ -72,11 +72,11 @@ def one_rank_dies_at_the_update(ranks: Ranks) -> tuple[str, float] | None:
 
 
 def first_rank_dies_before_anything(ranks: Ranks) -> str:
-    """Rank 0 is gone while rank 1 waits for what it alone reads."""
+    """Let rank 0 exit while rank 1 waits for data that only rank 0 reads."""
     if ranks.rank == 0:
         os._exit(0)
     with pytest.raises(LostPeerError) as lost:
-        ranks.of_first(None)
+        ranks.broadcast_from_first(None)
     assert lost.value.peer == 0
     return str(lost.value)
 

@@ -19,13 +19,13 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_DATA cou
 SIDE_HW = (260, 1024)
 CHANNELS = 8
 NUM_BLOCKS = 24
-"""Each keeps one activation, 8.5 MB."""
+"""Number of blocks, each of which keeps one activation of 8.5 MB."""
 NUM_MICROBATCHES = 4
 STEPS = 2
 M_MMAP_THRESHOLD = -3
-"""For the C library's mallopt."""
+"""Parameter of the C library's mallopt."""
 LIMIT_BYTES = 150_000_000
-"""How far a process may grow from when it has its weights: about two thirds of what one process would need."""
+"""Memory growth allowed after the weights are allocated: about two thirds of what one process would need."""
 
 
 def blocks() -> list[nn.Module]:
@@ -39,7 +39,7 @@ def loss(outputs_nk: Tensor, labels_n: Tensor) -> Tensor:
 
 
 class GeneratedBatch:
-    """Made when asked for, so that nobody holds it whole."""
+    """Batch generated on demand, so that it is never held whole."""
 
     def __init__(self, num_microbatches: int):
         self.shapes = [(1, CHANNELS, *SIDE_HW)] * num_microbatches
@@ -58,7 +58,7 @@ def plan_of(strategy: str, num_stages: int) -> Plan:
 def train(
     ranks: Ranks, strategy: str, num_microbatches: int, limit_bytes: int | None
 ) -> tuple[str, dict[str, Tensor], int]:
-    """What went wrong, the weights after the steps, and the live bytes; a task for `run_ranks`."""
+    """Error message, weights after the steps, and peak live bytes; a task for `run_ranks`."""
     trained = Engine(blocks(), plan_of(strategy, ranks.num_ranks), ranks=ranks, count_bytes=True)
     if limit_bytes is not None:
         _limit_growth(limit_bytes)
@@ -73,9 +73,9 @@ def train(
 
 
 def _limit_growth(limit_bytes: int) -> None:
-    """Refuse this process more than `limit_bytes` of memory on top of what it has.
+    """Allow this process at most `limit_bytes` of memory beyond its current use.
 
-    Freed memory goes back at once from now on: the limit then meets what is held, and not what was.
+    Freed memory is returned at once from now on, so that the limit applies to current use, not to past use.
     """
     assert ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, 1_000_000) == 1
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())

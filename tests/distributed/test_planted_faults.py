@@ -1,4 +1,4 @@
-"""The equality tests can fail: each planted fault is noticed, in the place where it must show."""
+"""The equality tests can fail: every planted fault is noticed where it must show."""
 
 from dataclasses import replace
 from unittest import mock
@@ -26,7 +26,8 @@ from tests.distributed.mutants import (
 from tests.distributed.networks import dropout_resnet
 from tests.distributed.problem import Case, differences, evenly, train
 from training.engine.recompute import Recompute
-from training.engine.schedule import MIRRORED, Op, ScheduleError, build_schedule
+from training.engine.schedule import Op, ScheduleError
+from training.engine.strategies import STRATEGIES, build_schedule
 
 MASTER = Case("master", 2, evenly(4))
 BASIC = Case("mp-basic", 2, evenly(4))
@@ -67,15 +68,15 @@ def test_a_planted_fault_is_noticed(index, by_rank):
     _, case, noticed = PLANTED[index]
     single = train(None, case.as_single)
 
-    without, found = (differences([rank[index][i] for rank in by_rank], single) for i in (0, 1))
+    without, with_fault = (differences([rank[index][i] for rank in by_rank], single) for i in (0, 1))
 
     assert without == []
-    assert [what for what in noticed if not any(what in difference for difference in found)] == [], found
+    assert [what for what in noticed if not any(what in difference for difference in with_fault)] == [], with_fault
 
 
 def stops_at(fault, case):
-    """Whether the engine itself trips over the fault: nothing is left to add up, or parts do not fit each other."""
-    shared = case.data_parallel > 1 or case.strategy in MIRRORED
+    """Whether the engine itself fails on the fault: nothing is left to add, or parts do not match."""
+    shared = case.data_parallel > 1 or STRATEGIES[case.strategy].is_mirrored
     return (fault is train_with_dropped_microbatch and min(map(len, case.batches)) == 1) or (
         fault is train_with_sequential_sum and shared
     )
@@ -87,13 +88,13 @@ def test_the_short_set_of_cases_notices_it_too(fault):
     cases = [case for case in pairwise_cases() if case.num_ranks == 2 and not stops_at(fault, case)]
     by_rank = run_ranks(2, train_all_with_fault, fault, cases)
 
-    found = [
+    noticed_cases = [
         index
         for index, case in enumerate(cases)
         if differences([outcomes[index] for outcomes in by_rank], train(None, case.as_single))
     ]
-    print(f"noticed in {len(found)} of {len(cases)} cases")
-    assert found
+    print(f"noticed in {len(noticed_cases)} of {len(cases)} cases")
+    assert noticed_cases
 
 
 @pytest.mark.parametrize("op", [Op.F, Op.B])

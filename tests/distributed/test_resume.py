@@ -1,4 +1,4 @@
-"""A run saved under one strategy goes on under another as if nothing had happened."""
+"""A run saved under one strategy resumes under another as if uninterrupted."""
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def train_steps(ranks: Ranks | None, case: Case, steps: range, saved: Saved | None) -> Saved:
-    """Go on from `saved`, if given, and save again."""
+    """Resume from `saved`, if given, and save again."""
     engine = make_engine(ranks, case)
     if saved is not None:
         weights, remembered = saved
@@ -34,7 +34,7 @@ def assert_equal(left: Saved, right: Saved) -> None:
 
 
 def strategies(batches: tuple[tuple[int, ...], ...]) -> list[Case]:
-    """One for each step; they differ in everything that must not matter."""
+    """Strategies, one per step, that differ in everything that must not matter."""
     return [
         Case("master", 3, batches, channels_last=True, recompute=Recompute(1)),
         Case("chimera", 2, batches, data_parallel=2, channels_last=True),

@@ -1,4 +1,4 @@
-"""BatchNorm's running statistics are those of nn.BatchNorm2d that saw the micro-batches one after the other."""
+"""BatchNorm's running statistics equal those of an nn.BatchNorm2d fed the micro-batches one after the other."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ from training.engine.recompute import Recompute
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 MANY = ((2, 1, 2, 2, 1, 2, 2, 2, 1, 2, 2, 2, 1),)
-"""One step: a plain loop adds gradients in another order, so its weights differ in the next."""
+"""One step only: a plain loop adds gradients in another order, so weights would differ in the next."""
 
 
 def plain_loop(case: Case) -> dict[str, torch.Tensor]:
@@ -39,7 +39,7 @@ def test_running_statistics_on_every_copy_are_those_of_a_plain_loop(num_stages, 
     cases = [
         Case(strategy, num_stages, batches, data_parallel, recompute, network=network)
         for strategy in strategies
-        # Two micro-batches have only one sum: three steps then have the same weights.
+        # Two micro-batches have only one possible sum, so three steps give the same weights.
         for batches, recompute in ((MANY, Recompute()), (MANY, Recompute(1)), (evenly(2), Recompute(2)))
         for network in (small_resnet, odd_norms_network)
     ]

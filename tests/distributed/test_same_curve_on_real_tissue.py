@@ -1,4 +1,4 @@
-"""Steps on real tissue through the whole workflow: however the network is spread over ranks, the same bits."""
+"""Steps on real tissue through the whole workflow give the same bits however the network is spread over ranks."""
 
 import json
 
@@ -36,12 +36,12 @@ WAYS = {
     "master": (2, 'strategy = "master"\nnum_stages = 2\nnum_microbatches = 4'),
     "hybrid": (4, 'strategy = "hybrid"\nnum_stages = 2\nnum_microbatches = 2\ndata_parallel = 2'),
 }
-"""Ranks and `[parallel]`; 16 tiles to a batch in each."""
+"""Number of ranks and `[parallel]`, each with batches of 16 tiles."""
 
 
 @pytest.fixture
 def one_thread_in_ranks(monkeypatch):
-    """With more threads, convolutions add in another order."""
+    """Limit ranks to one thread: with more, convolutions add in another order."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
 
@@ -58,7 +58,7 @@ def test_single_master_and_hybrid_have_one_loss_curve(real_slides, tmp_path_fact
         recipe = project.root / "crc.toml"
         recipe.write_text(RECIPE.format(parallel=parallel, clip_norm=CLIP_NORM, steps=steps))
 
-        models[way] = start(recipe, project.root, num_ranks)  # its ids hold the hash of the weights
+        models[way] = start(recipe, project.root, num_ranks)  # ids contain the hash of the weights
 
         curves[way] = _scalars(project, "train/loss")
         norms[way] = _scalars(project, "train/gradient_norm")
@@ -72,7 +72,7 @@ def test_single_master_and_hybrid_have_one_loss_curve(real_slides, tmp_path_fact
     sizes = [norm for _, norm in norms["single"]]
     print(sorted(sizes)[::20], curves["single"][::25])
     assert min(sizes) < CLIP_NORM < max(sizes)  # some steps were clipped, others not
-    # TensorBoard keeps 32 bits of a loss; the mean in the record has 64.
+    # TensorBoard stores a loss in 32 bits; the mean in the record has 64.
     mean_loss = {way: record["epochs"][-1]["train_loss"] for way, record in records.items()}
     assert mean_loss["master"] == mean_loss["hybrid"] == mean_loss["single"]
     assert models["master"] == models["hybrid"] == models["single"]

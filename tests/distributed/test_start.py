@@ -1,4 +1,4 @@
-"""What ranks agree on before their first step: one set of weights, and how long they wait for each other."""
+"""Agreement between ranks before their first step: one set of weights, and one timeout."""
 
 from datetime import timedelta
 
@@ -22,7 +22,7 @@ TIMEOUT_S = 77.0
 
 
 def train_from_own_seed(ranks: Ranks, num_stages: int) -> dict[str, torch.Tensor]:
-    """One step from weights that this rank has drawn for itself."""
+    """Train one step from weights initialised by this rank."""
     torch.manual_seed(100 + ranks.rank)
     blocks: list[nn.Module] = resnet_v2_blocks(depth=11, num_classes=NUM_CLASSES)
     plan = make_plan("master", costs=[1.0] * len(blocks), num_stages=num_stages, num_microbatches=3)

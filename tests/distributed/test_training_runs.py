@@ -1,6 +1,6 @@
 """Whole training runs on real tiles and real ranks.
 
-`gemslide train` starts some of them in `make test`, and all in `make prove`; the others have forked ranks.
+`gemslide train` starts some of them in `make test`, and all of them in `make prove`; the others use forked ranks.
 """
 
 import json
@@ -20,23 +20,22 @@ import torch
 from safetensors.torch import load_file
 
 from pipeline.cohort.manifest import load_cohort
-from pipeline.config import TileConfig
 from pipeline.project import Project
+from pipeline.settings.config import TileConfig
 from pipeline.tiles.tile import make_tile_table
 from tests.distributed.starts import train, train_forked
-from tests.small_road import TILES, Way, share_tiles, write_recipe
-from training.config import Recipe
+from tests.small_trained_project import TILES, Way, share_tiles, write_recipe
 from training.engine import TensorBatch
 from training.engine.predict import predict_memory
-from training.errors import BadRecipeError
-from training.foundation.errors import GemslideError
+from training.foundation.errors import BadRecipeError, GemslideError
 from training.inference import Classifier
-from training.optimisation import cross_entropy
-from training.parallel_plan import blocks_of, plan_of
-from training.preflight import check_run
+from training.recipe.config import Recipe
+from training.recipe.optimisation import cross_entropy
+from training.recipe.plan import blocks_of, plan_of
+from training.run.preflight import check_run
 
 STEPS = 19
-"""One epoch of 150 tiles, 8 at a time: the last batch has 6, so its last micro-batch has 2 instead of 4."""
+"""Steps in an epoch of 150 tiles, 8 per batch: the last batch has 6, so its last micro-batch has 2, not 4."""
 SHORT = 2
 WAYS = {
     "single": Way("single"),
@@ -47,7 +46,7 @@ WAYS = {
     "ddp": Way("ddp", num_microbatches=1, data_parallel=2),
     "hybrid": Way("hybrid", num_stages=2, num_microbatches=1, data_parallel=2),
 }
-"""All take 8 tiles a step, 4 to a micro-batch."""
+"""All use 8 tiles per step, 4 per micro-batch."""
 
 
 STARTS = [
@@ -57,13 +56,13 @@ STARTS = [
 
 
 @pytest.fixture(scope="module", params=STARTS)
-def single(request, road, tmp_path_factory):
-    return _train(road, tmp_path_factory.mktemp("single"), WAYS["single"], request.param)
+def single(request, small_project, tmp_path_factory):
+    return _train(small_project, tmp_path_factory.mktemp("single"), WAYS["single"], request.param)
 
 
-def _train(road, folder, way, start, change=("", "")):
-    """Train for an epoch in a project of its own."""
-    share_tiles(road.project, folder)
+def _train(small_project, folder, way, start, change=("", "")):
+    """Train for an epoch in a separate project."""
+    share_tiles(small_project.project, folder)
     recipe = way.write(folder / "r.toml", steps=STEPS)
     recipe.write_text(recipe.read_text().replace(f"steps = {STEPS}", "epochs = 1").replace(*change))
     with pytest.MonkeyPatch.context() as patch:
@@ -84,10 +83,10 @@ def _record(folder):
         *(pytest.param(name, train, marks=pytest.mark.prove) for name in WAYS if name != "master"),
     ],
 )
-def test_a_run_on_several_ranks_ends_with_the_weights_of_one_process(road, single, tmp_path, name, start):
-    folder, trained = _train(road, tmp_path, WAYS[name], start)
+def test_a_run_on_several_ranks_ends_with_the_weights_of_one_process(small_project, single, tmp_path, name, start):
+    folder, trained = _train(small_project, tmp_path, WAYS[name], start)
 
-    assert trained == single[1]  # the model id holds the SHA-256 of the weights
+    assert trained == single[1]  # the model id contains the SHA-256 of the weights
     ours = load_file(folder / "models" / trained.last / "model.safetensors")
     theirs = load_file(single[0] / "models" / single[1].last / "model.safetensors")
     assert all(theirs[name].equal(value) for name, value in ours.items())
@@ -100,7 +99,7 @@ def test_one_process_keeps_what_was_predicted(single):
 
 
 def _check_plan_and_memory(record, way, *, tile_px):
-    """Aliases are spelled out, and every rank kept the bytes that are predicted without training."""
+    """Check that aliases are resolved, and that every rank kept the bytes predicted without training."""
     recipe = Recipe.model_validate(record["settings"])
     blocks = blocks_of(recipe.model, tile_px)
     plan = plan_of(recipe, blocks, tile_px, torch.device("cpu"))
@@ -123,20 +122,22 @@ def _check_plan_and_memory(record, way, *, tile_px):
 
 
 @pytest.mark.parametrize("start", STARTS)
-def test_recompute_keeps_less_than_it_would_without(single, road, tmp_path, start):
+def test_recompute_keeps_less_than_it_would_without(single, small_project, tmp_path, start):
     way = Way("single", more="recompute = {every = 2}")
 
-    folder, trained = _train(road, tmp_path, way, start)
+    folder, trained = _train(small_project, tmp_path, way, start)
 
     assert trained == single[1]
     assert _record(folder)["memory"]["live"][0] < 0.8 * _record(single[0])["memory"]["live"][0]
 
 
 @pytest.mark.parametrize("start", STARTS)
-def test_the_network_of_the_gems_authors_trains_and_gives_probabilities(road, tmp_path, start):
+def test_the_network_of_the_gems_authors_trains_and_gives_probabilities(small_project, tmp_path, start):
     way = Way("master", num_stages=2)
 
-    folder, trained = _train(road, tmp_path, way, start, change=("depth = 11", 'depth = 11\nvariant = "gems-public"'))
+    folder, trained = _train(
+        small_project, tmp_path, way, start, change=("depth = 11", 'depth = 11\nvariant = "gems-public"')
+    )
 
     classifier = Classifier.load(folder / "models" / trained.last)
     tiles_nhwc = np.random.default_rng(0).integers(0, 256, (5, 32, 32, 3), dtype=np.uint8)
@@ -144,7 +145,7 @@ def test_the_network_of_the_gems_authors_trains_and_gives_probabilities(road, tm
     assert probabilities_nk.shape == (5, 2)
     assert np.allclose(probabilities_nk.sum(axis=1), 1, atol=1e-6)
     metrics = _record(folder)["epochs"][-1]
-    # Of the probabilities themselves: a second softmax would leave both classes of each tile above 0.26.
+    # Of the probabilities themselves: a second softmax would keep both classes of every tile above 0.26.
     assert metrics["accuracy"] > 0.9
     assert metrics["loss"] < 0.31
     _check_plan_and_memory(_record(folder), way, tile_px=TILES.tile_px)
@@ -168,12 +169,12 @@ def test_loss_metrics_and_images_are_in_the_tensorboard_file(single):
 
     assert {"train/loss", "train/lr", "val/loss", "val/accuracy", "val/auc"} <= set(log.Tags()["scalars"])
     assert {"val/confusion", "val/tiles"} <= set(log.Tags()["images"])
-    assert len(log.Scalars("train/loss")) == STEPS  # the last one had what was left of the epoch
+    assert len(log.Scalars("train/loss")) == STEPS  # the last batch had the rest of the epoch
 
 
 @pytest.mark.parametrize("start", STARTS)
-def test_clipping_shows_the_norm_of_all_gradients(road, tmp_path, start):
-    share_tiles(road.project, tmp_path)
+def test_clipping_shows_the_norm_of_all_gradients(small_project, tmp_path, start):
+    share_tiles(small_project.project, tmp_path)
     recipe = Way("single").write(tmp_path / "r.toml", steps=SHORT)
     recipe.write_text(recipe.read_text().replace("lr = 0.05", "lr = 0.05\nclip_norm = 0.5"))
 
@@ -195,7 +196,7 @@ def _events(folder):
 
 @pytest.fixture(params=["checked", pytest.param("gemslide", marks=pytest.mark.prove)])
 def refused(request, gemslide_process):
-    """Why a run does not start: the code and the message, from the check itself or from the command's last words."""
+    """Error code and message of a run that does not start, from the check itself or from the command's output."""
 
     def check(recipe, project, num_ranks):
         with pytest.raises(GemslideError) as error:
@@ -210,30 +211,30 @@ def refused(request, gemslide_process):
     return command if request.param == "gemslide" else check
 
 
-def test_a_world_size_that_does_not_fit_is_one_message(road, refused, tmp_path):
+def test_a_world_size_that_does_not_fit_is_one_message(small_project, refused, tmp_path):
     recipe = write_recipe(tmp_path / "r.toml", strategy="master", num_stages=2)
 
-    code, message = refused(recipe, road.project.root, 3)
+    code, message = refused(recipe, small_project.project.root, 3)
 
     assert code == "wrong_world_size"
     assert "needs 2 ranks, but 3 are started" in message
 
 
-def test_a_tile_set_that_is_not_there_is_one_message(road, gemslide_process, tmp_path):
+def test_a_tile_set_that_is_not_there_is_one_message(small_project, gemslide_process, tmp_path):
     recipe = write_recipe(tmp_path / "r.toml")
     recipe.write_text(recipe.read_text().replace('"small"', '"smaal"'))
 
-    done = gemslide_process("train", recipe, "--project", road.project.root, "--json")
+    done = gemslide_process("train", recipe, "--project", small_project.project.root, "--json")
 
     assert done.code == 1
     assert json.loads(done.out)["code"] == "empty_table"
     assert "Did you mean small?" in done.err
 
 
-def test_a_tile_that_the_network_cannot_take_is_one_message(road, refused, tmp_path):
-    (tmp_path / "slides").symlink_to(road.project.slides_dir)
+def test_a_tile_that_the_network_cannot_take_is_one_message(small_project, refused, tmp_path):
+    (tmp_path / "slides").symlink_to(small_project.project.slides_dir)
     tiles = TileConfig(tile_px=48, mpp=1.0, classes=("cold", "warm"))
-    make_tile_table(Project(tmp_path), "small", tiles, cohort=load_cohort(road.cohort))
+    make_tile_table(Project(tmp_path), "small", tiles, cohort=load_cohort(small_project.cohort))
     recipe = write_recipe(tmp_path / "r.toml")
     recipe.write_text(recipe.read_text().replace("depth = 11", 'depth = 11\nvariant = "gems-public"'))
 
@@ -244,11 +245,11 @@ def test_a_tile_that_the_network_cannot_take_is_one_message(road, refused, tmp_p
     assert "a multiple of 32 px, got 48; use 32 or 64" in message
 
 
-def test_more_stages_than_blocks_are_refused(road, tmp_path):
+def test_more_stages_than_blocks_are_refused(small_project, tmp_path):
     recipe = write_recipe(tmp_path / "r.toml", strategy="master", num_stages=6)
 
     with pytest.raises(BadRecipeError, match=r"cannot cut 5 blocks into 6 stages .* use num_stages from 1 to 5"):
-        check_run(recipe, road.project.root, 6)
+        check_run(recipe, small_project.project.root, 6)
 
 
 def test_torchrun_with_a_misspelt_key_says_so_once(tmp_path):
@@ -263,17 +264,17 @@ def test_torchrun_with_a_misspelt_key_says_so_once(tmp_path):
     assert done.stderr.count("did you mean `tile_set`") == 1
 
 
-def test_a_recipe_whose_name_cannot_name_a_model_is_refused(road, refused, tmp_path):
+def test_a_recipe_whose_name_cannot_name_a_model_is_refused(small_project, refused, tmp_path):
     recipe = write_recipe(tmp_path / "tiny (1).toml")
 
-    code, message = refused(recipe, road.project.root, 1)
+    code, message = refused(recipe, small_project.project.root, 1)
 
     assert code == "bad_recipe"
     assert message.startswith("tiny (1).toml")
 
 
-def test_diverged_training_is_one_message_and_leaves_no_model(road, gemslide_process, tmp_path):
-    share_tiles(road.project, tmp_path)
+def test_diverged_training_is_one_message_and_leaves_no_model(small_project, gemslide_process, tmp_path):
+    share_tiles(small_project.project, tmp_path)
     recipe = write_recipe(tmp_path / "r.toml", steps=6)
     recipe.write_text(recipe.read_text().replace("lr = 0.05", "lr = 1e30"))
 
@@ -285,8 +286,8 @@ def test_diverged_training_is_one_message_and_leaves_no_model(road, gemslide_pro
 
 
 @pytest.mark.parametrize("stop", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.prove)])
-def test_stopping_gemslide_stops_every_rank_and_publishes_nothing(road, tmp_path, stop):
-    share_tiles(road.project, tmp_path)
+def test_stopping_gemslide_stops_every_rank_and_publishes_nothing(small_project, tmp_path, stop):
+    share_tiles(small_project.project, tmp_path)
     recipe = write_recipe(tmp_path / "r.toml", strategy="master", num_stages=2, steps=100_000)
     command = [str(Path(sys.executable).parent / "gemslide"), "train", str(recipe), "--project", str(tmp_path)]
     with subprocess.Popen([*command, "--nproc", "2"], stderr=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -294,7 +295,7 @@ def test_stopping_gemslide_stops_every_rank_and_publishes_nothing(road, tmp_path
             runs = tmp_path / "runs" / "tensorboard"
             wait_until(lambda: any(path.stat().st_size > 2000 for path in runs.glob("*/events*")))
             family = psutil.Process(process.pid).children(recursive=True)
-            assert len(family) >= 3  # what starts them, and two ranks
+            assert len(family) >= 3  # the launcher and two ranks
 
             process.send_signal(stop)
             _, errors = process.communicate(timeout=100)
@@ -339,7 +340,7 @@ def test_fresh_goes_with_the_command_and_not_with_the_restarts_of_torchrun(tmp_p
 
 
 def wait_until(condition, timeout_s=240):
-    """Poll a condition; gives up with an assertion."""
+    """Poll a condition; raise AssertionError at the deadline."""
     end = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < end, "waited too long"

@@ -1,4 +1,4 @@
-"""Messages between two real processes, and what one side of them holds."""
+"""Messages between two real processes, and the memory that one side holds."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -34,7 +34,7 @@ def every_kind() -> list[Tensor | tuple[Tensor, ...]]:
 
 
 def messages_of_every_kind(ranks: Ranks, wire: type[GroupWire], turn: bool) -> tuple[list[Boundary], int]:
-    """Each kind twice from rank 0 to rank 1, and in `turn` the same the other way in the same groups."""
+    """Send each kind twice from rank 0 to rank 1, and with `turn` also the other way in the same groups."""
     counter = LiveBytes(enabled=True)
     transport = Transport(ranks, CPU, wire=wire(ranks), counter=counter)
     peer = 1 - ranks.rank
@@ -68,7 +68,7 @@ def test_tensors_arrive_with_their_type_values_and_layout(wire, turn):
 
 
 def two_at_a_time(ranks: Ranks) -> list[Boundary]:
-    """Rank 0 gives two boundaries in one group, again and again; rank 1 takes both."""
+    """Repeatedly send two boundaries in one group from rank 0 to rank 1."""
     transport = Transport(ranks, CPU, counter=LiveBytes())
     routes = [Route(1 - ranks.rank, kind=kind, during="test") for kind in ("a", "b")]
     came: list[Boundary] = []
@@ -90,7 +90,7 @@ def test_several_messages_of_a_group_come_in_the_order_they_were_asked_for():
 
 
 def rows_to_all(ranks: Ranks) -> dict[int, Tensor]:
-    """To each rank a row of its own length; none to the next one."""
+    """Send every rank a row of its own length, but none to the next rank."""
     transport = Transport(ranks, CPU, counter=LiveBytes())
     others = [rank for rank in range(ranks.num_ranks) if rank != ranks.rank]
     lengths = {peer: 0 if (peer - ranks.rank) % 3 == 1 else 2 + peer for peer in others}
@@ -109,7 +109,7 @@ def test_each_rank_gets_its_own_row_from_each_other():
 
 
 class Line:
-    """A wire whose other end takes part in the same process, and a log of what happens on it."""
+    """A wire whose other end is in the same process, with a log of its events."""
 
     device = CPU
 
@@ -145,12 +145,12 @@ SMALL, LARGE = Route(1, kind="small", during="F"), Route(1, kind="large", during
 
 
 def small_and_large() -> tuple[Tensor, Tensor]:
-    """Of 24 and 96 bytes."""
+    """Two boundaries of 24 and 96 bytes."""
     return torch.zeros(2, 3), torch.zeros(4, 6)
 
 
 def known(line: Line) -> tuple[Transport, Transport, LiveBytes, LiveBytes]:
-    """Two ends that have met both kinds before."""
+    """Two ends that have already exchanged both kinds."""
     sender, receiver, held_here, held_there = two_ends(line)
     for value, route in zip(small_and_large(), (SMALL, LARGE), strict=True):
         sender.offer(route.kind, value, route)
@@ -202,7 +202,7 @@ def test_what_was_sent_is_released_before_more_comes():
 
 
 def test_a_swap_ends_when_what_it_gives_has_been_taken_too():
-    """Else the rows could be changed, or freed, while they are read."""
+    """Otherwise rows could be changed or freed while they are read."""
     line = Line()
     here, *_ = two_ends(line)
 
@@ -270,7 +270,7 @@ def test_what_the_device_reports_is_not_taken_for_a_lost_peer(error, seen):
 
 
 class Fickle(nn.Module):
-    """Changes its mind about the layout of what it gives."""
+    """Module that changes the memory layout of its output after two calls."""
 
     def __init__(self) -> None:
         super().__init__()

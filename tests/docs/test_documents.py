@@ -1,4 +1,4 @@
-"""Documents are true: the tutorial's commands run, links lead somewhere, the demonstration does what it says."""
+"""The documents are correct: the tutorial's commands run, links resolve, the demonstration does what it says."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ NAMES_A_FILE = re.compile(r"^# file: (\S+)$", re.MULTILINE)
 
 def blocks(path: Path) -> list[tuple[str, str]]:
     """(language, text) of every fenced block."""
-    found = re.findall(r"^```(\w*)\n(.*?)^```$", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    return [(language, text) for language, text in found]
+    matches = re.findall(r"^```(\w*)\n(.*?)^```$", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    return [(language, text) for language, text in matches]
 
 
 def normal(name: str) -> str:
@@ -29,16 +29,16 @@ def normal(name: str) -> str:
 
 
 def pins(file: str) -> list[tuple[str, str, int]]:
-    """(package, version, number of hashes) of a lock."""
+    """(package, version, number of hashes) for each pin of a lock file."""
     text = (ROOT / file).read_text(encoding="utf-8").replace("\\\n", " ")
-    found = re.findall(r"^([A-Za-z][\w.-]*)==(\S+)(.*)$", text, re.MULTILINE)
+    matches = re.findall(r"^([A-Za-z][\w.-]*)==(\S+)(.*)$", text, re.MULTILINE)
     return [
-        (normal(name), version, len(re.findall(r"--hash=sha256:[0-9a-f]{64}", rest))) for name, version, rest in found
+        (normal(name), version, len(re.findall(r"--hash=sha256:[0-9a-f]{64}", rest))) for name, version, rest in matches
     ]
 
 
 def commands_of(document: str) -> str:
-    """What a reader types: files that the page names, and blocks that name no language."""
+    """Shell script of a page: the files that it names, and its blocks without a language."""
     shell = []
     for language, text in blocks(ROOT / document):
         named = NAMES_A_FILE.search(text)
@@ -68,7 +68,7 @@ def test_every_link_to_a_file_leads_there(path):
 
 
 def test_every_page_a_person_reads_results_on_says_research_use_only():
-    for name in ("README.md", "docs/tutorial.md", "docs/training.md"):
+    for name in ("README.md", "docs/tutorials/first_project.md", "docs/reference/training.md"):
         assert "Research use only. Not for diagnosis." in (ROOT / name).read_text(encoding="utf-8")
 
 
@@ -98,27 +98,29 @@ def test_every_locked_package_is_asked_for_by_the_project_or_by_another():
 
     text = tomllib.loads((ROOT / "pyproject.toml").read_text())
     extras = text["project"]["optional-dependencies"].values()
-    asked = [
+    lines = [
         *text["project"]["dependencies"],
         *text["build-system"]["requires"],
         *(t for extra in extras for t in extra),
     ]
-    waiting, needed = [Requirement(line) for line in asked], set()
+    waiting, needed = [Requirement(line) for line in lines], set()
     while waiting:
-        each = waiting.pop()
-        known = {(normal(each.name), extra) for extra in ("", *each.extras)}
+        requirement = waiting.pop()
+        known = {(normal(requirement.name), extra) for extra in ("", *requirement.extras)}
         if not known <= needed:
             needed |= known
-            found = [Requirement(line) for line in distribution(each.name).requires or []]
-            waiting += [r for r in found if r.marker is None or any(r.marker.evaluate({"extra": e}) for _, e in known)]
+            dependencies = [Requirement(line) for line in distribution(requirement.name).requires or []]
+            waiting += [
+                r for r in dependencies if r.marker is None or any(r.marker.evaluate({"extra": e}) for _, e in known)
+            ]
 
-    # hatchling asks for editables when it builds; tzdata is zoneinfo's where the system has no time zones.
+    # hatchling requires editables to build; zoneinfo needs tzdata if the system has no time zones.
     unasked = {name for file in LOCKS for name, _, _ in pins(file)} - {name for name, _ in needed}
     assert unasked == {"editables", "tzdata"}
 
 
 def test_the_engine_page_s_example_draws_a_schedule(tmp_path):
-    (command,) = (t for _, t in blocks(ROOT / "docs/engine.md") if t.startswith("python -c"))
+    (command,) = (t for _, t in blocks(ROOT / "docs/explanation/engine.md") if t.startswith("python -c"))
 
     assert "B0" in run(command, tmp_path)
 
@@ -126,8 +128,8 @@ def test_the_engine_page_s_example_draws_a_schedule(tmp_path):
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
 def test_every_command_of_the_tutorial_and_of_training_runs_and_the_demonstration_reaches_its_accuracy(tmp_path):
-    output = run(commands_of("docs/tutorial.md"), tmp_path)
-    trained = run(commands_of("docs/training.md"), tmp_path)
+    output = run(commands_of("docs/tutorials/first_project.md"), tmp_path)
+    trained = run(commands_of("docs/reference/training.md"), tmp_path)
     tuned = [
         path for path in (tmp_path / "study/models").glob("tuned-*/card.md") if "It starts from" in path.read_text()
     ]
@@ -158,7 +160,7 @@ def _check_what_the_demo_prints(output: str) -> None:
 def _check_that_a_negative_slide_has_few_hotspots(project: Path, model_id: str) -> None:
     folder = project / "results" / model_id
     counts = {
-        name: sum(spot["area_um2"] for spot in json.loads((folder / name / "hotspots.json").read_text()))
+        name: sum(spot["area_um2"] for spot in json.loads((folder / name / "hotspots.json").read_text())["hotspots"])
         for name in ("demo-test-positive", "demo-test-negative")
     }
     assert counts["demo-test-negative"] < 0.1 * counts["demo-test-positive"]

@@ -1,4 +1,4 @@
-"""The drawings in docs/images/engine are what the code draws."""
+"""The drawings in docs/images/engine match the code's output."""
 
 import pytest
 

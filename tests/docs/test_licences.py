@@ -1,4 +1,4 @@
-"""`make audit`: which licences may be shipped in an Apache-2.0 product, and that those of the locked packages may."""
+"""`make audit`: licences that an Apache-2.0 product may ship; those of the locked packages are among them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`make prove`: docs/proof.md says what held, and at which commit."""
+"""`make prove`: docs/reference/proof.md states what held, and at which commit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ spec = importlib.util.spec_from_file_location("prove", SCRIPT)
 assert spec is not None
 assert spec.loader is not None
 prove = importlib.util.module_from_spec(spec)
-sys.modules["prove"] = prove  # where dataclasses look
+sys.modules["prove"] = prove  # dataclasses look the module up here
 spec.loader.exec_module(prove)
 
 HOLDS = prove.Part("Holds", ("-c", "print('many lines'); print('=== 12 tried, 0 findings ==='); print()"))

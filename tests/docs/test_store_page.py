@@ -1,4 +1,4 @@
-"""The store's page is true: its examples run, its tables name every key and code."""
+"""The page on the store is correct: its examples run, and its tables name every key and code."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from pipeline import errors
-from pipeline.config import Settings
-from pipeline.store.layout import CONTRACT_VERSION
-from pipeline.store.metadata import Level, SlideAttributes, read_json
+from pipeline.settings.config import Settings
+from pipeline.store.format.layout import CONTRACT_VERSION
+from pipeline.store.format.metadata import Level, SlideAttributes, read_json
 from tests.docs.test_documents import ROOT, blocks
 from tests.pipeline.make import halved, ingest, sample_image, write_jpeg_pyramid
 
@@ -53,7 +53,7 @@ def test_every_key_of_a_store_s_attributes_is_on_the_page(demo):
 
 def test_every_section_of_the_settings_and_every_code_is_on_the_page():
     text = PAGE.read_text(encoding="utf-8")
-    codes = {found.code for found in vars(errors).values() if isinstance(found, type) and hasattr(found, "code")}
+    codes = {value.code for value in vars(errors).values() if isinstance(value, type) and hasattr(value, "code")}
 
     assert [name for name in Settings.model_fields if name not in text] == []
     assert [code for code in sorted(codes) if f"`{code}`" not in text] == []

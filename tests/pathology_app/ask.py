@@ -1,4 +1,4 @@
-"""Asking an ASGI app with every part of the request under the test's control, without a server."""
+"""Requests to an ASGI app without a server, with every part of the request under the test's control."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ LOOPBACK = ("127.0.0.1", 8501)
 
 @dataclass
 class Answer:
-    """What came back; status 101 is an accepted WebSocket."""
+    """Response to a request; status 101 is an accepted WebSocket."""
 
     status: int = 0
     headers: Headers = field(default_factory=Headers)
     body: bytes = b""
     closed_with: int | None = None
-    """Code with which a WebSocket was closed."""
+    """Close code of the WebSocket."""
 
 
 async def served(scope: Scope, receive: Receive, send: Send) -> None:
-    """An app behind the guard that says yes to everything."""
+    """App behind the guard that accepts everything."""
     if scope["type"] == "websocket":
         await send({"type": "websocket.accept"})
     else:
@@ -43,7 +43,7 @@ def ask(
     server: tuple[str, int | None] | None = LOOPBACK,
     scheme: str | None = None,
 ) -> Answer:
-    """One request. Without a Host among the headers it is that of the loopback address."""
+    """Send one request. The default Host is the loopback address."""
     pairs = list(headers.items()) if isinstance(headers, dict) else headers or []
     if not any(name.lower() == "host" for name, _ in pairs):
         pairs.append(("host", "127.0.0.1:8501"))

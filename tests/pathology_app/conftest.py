@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pathology_app.tiles.cache import PROJECT_VARIABLE, SlideCache
+from pathology_app.project.served import PROJECT_VARIABLE
+from pathology_app.slides.cache import SlideCache
 from pipeline.project import Project
 from tests.pathology_app.small_project import make_damaged_project, make_project
 
@@ -22,12 +23,12 @@ def cache(project: Project) -> SlideCache:
 
 @pytest.fixture(scope="session")
 def damaged_project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """The same with damaged tiles; tests must not change it."""
+    """The same project with damaged tiles; tests must not change it."""
     return make_damaged_project(tmp_path_factory.mktemp("damaged"))
 
 
 @pytest.fixture
 def serve_project(monkeypatch: pytest.MonkeyPatch, project: Project) -> Path:
-    """Make the small project the one the pages show."""
+    """Make the pages show the small project."""
     monkeypatch.setenv(PROJECT_VARIABLE, str(project.root))
     return project.root

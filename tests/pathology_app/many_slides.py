@@ -1,4 +1,4 @@
-"""A project of very many slides: one small store, hard-linked, each with a root of its own."""
+"""A project of very many slides: one small store, hard-linked, with a separate root per slide."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.pathology_app.small_project import SLIDE_ID
 
 
 def make_many_slides(small: Project, root: Path, count: int) -> None:
-    """Stores `many-00000` onwards under `root`. Only what a worklist and a thumbnail need is in them."""
+    """Make stores `many-00000` onwards under `root`, with only the parts that a worklist and a thumbnail need."""
     template = small.store_path(SLIDE_ID)
     text = (template / "zarr.json").read_text()
     parts = [path.relative_to(template) for path in template.rglob("*") if not path.is_dir()]

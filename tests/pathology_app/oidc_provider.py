@@ -1,4 +1,4 @@
-"""An OpenID Connect provider on this computer: says whatever a test wants it to say of whoever comes."""
+"""An OpenID Connect provider on this computer that makes any claims a test wants about its visitors."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ CLIENT_ID, CLIENT_SECRET = "gemslide", "provider-secret"
 
 @dataclass
 class Provider:
-    """What it says next."""
+    """OpenID Connect provider whose next answers a test sets."""
 
     claims: dict[str, Any] = field(default_factory=lambda: {"sub": "1", "email": "ada@lab.example"})
     key: RSAKey = field(default_factory=lambda: RSAKey.generate_key(2048, parameters={"kid": "1"}))
     signs_with: RSAKey | None = None
-    """Another key than the one it publishes."""
+    """Signing key other than the published one."""
     state: str | None = None
-    """In place of the state that it was asked with."""
+    """State to return in place of the requested one."""
     url: str = ""
     nonces: dict[str, str] = field(default_factory=dict)
 
@@ -51,11 +51,11 @@ class Provider:
         )
 
     async def authorize(self, request: Request) -> Response:
-        asked = request.query_params
+        query = request.query_params
         code = f"code-{len(self.nonces)}"
-        self.nonces[code] = asked["nonce"]
-        said = urlencode({"code": code, "state": self.state or asked["state"]})
-        return RedirectResponse(f"{asked['redirect_uri']}?{said}", 302)
+        self.nonces[code] = query["nonce"]
+        answer = urlencode({"code": code, "state": self.state or query["state"]})
+        return RedirectResponse(f"{query['redirect_uri']}?{answer}", 302)
 
     async def token(self, request: Request) -> Response:
         form = await request.form()
@@ -71,7 +71,7 @@ class Provider:
 
 @contextmanager
 def started_provider() -> Iterator[Provider]:
-    """Serve it in a thread."""
+    """Serve the provider in a thread."""
     provider = Provider()
     names = ("authorize", "token", "jwks")
     routes = [Route(f"/{name}", getattr(provider, name), methods=["GET", "POST"]) for name in names]
@@ -90,7 +90,7 @@ def started_provider() -> Iterator[Provider]:
 
 
 def secrets_toml(provider: Provider, app_url: str) -> str:
-    """The operator's file."""
+    """Content of the operator's secrets.toml."""
     return f"""[auth]
 redirect_uri = "{app_url}/oauth2callback"
 cookie_secret = "{"0123456789abcdef" * 2}"

@@ -15,7 +15,7 @@ from streamlit.testing.v1 import AppTest
 import pathology_app
 from pipeline.units import RESEARCH_USE
 
-# Every run of an AppTest reads what all installed packages say of themselves: four fifths of its time.
+# Every run of an AppTest reads the metadata of all installed packages, which takes four fifths of its time.
 manifest_scanner.scan_component_manifests = cache(manifest_scanner.scan_component_manifests)
 
 MAIN = Path(pathology_app.__file__).with_name("main.py")
@@ -31,33 +31,35 @@ def open_page(**query: str) -> AppTest:
     return page
 
 
-def said(element: Any) -> str:
-    """What a reader sees of Markdown that is all escaped."""
+def visible_text(element: Any) -> str:
+    """Visible text of fully escaped Markdown."""
     return re.sub(r"\\(.)", r"\1", element.value).replace("\u2060", "")
 
 
 def html_of(page: AppTest) -> str:
-    """All that is drawn as HTML: tables, bars, facts."""
-    return "\n".join(each.proto.body for each in page.get("html"))
+    """Everything rendered as HTML: tables, bars, facts."""
+    return "\n".join(element.proto.body for element in page.get("html"))
 
 
 def linked(page: AppTest) -> list[str]:
-    """The words that lead to other pages, in tables."""
+    """Link texts in tables that lead to other pages."""
     return [words for _, words in _links(page)]
 
 
 def hrefs(page: AppTest) -> list[str]:
-    """Where they lead."""
+    """Targets of these links."""
     return [href for href, _ in _links(page)]
 
 
 def _links(page: AppTest) -> list[tuple[str, str]]:
-    found = re.findall(r'<a class="gs-go"[^>]* href="([^"]*)">(.*?)</a>', html_of(page))
-    return [(html.unescape(href), html.unescape(words)) for href, words in found]
+    matches = re.findall(r'<a class="gs-go"[^>]* href="([^"]*)">(.*?)</a>', html_of(page))
+    return [(html.unescape(href), html.unescape(words)) for href, words in matches]
 
 
 def viewer_data(page: AppTest) -> dict[str, Any]:
-    """What the slide viewer was given."""
-    (viewer,) = (each for each in page.get("bidi_component") if each.proto.component_name.endswith("gemslide_viewer"))
+    """Data passed to the slide viewer."""
+    (viewer,) = (
+        element for element in page.get("bidi_component") if element.proto.component_name.endswith("gemslide_viewer")
+    )
     data: dict[str, Any] = json.loads(viewer.proto.json)
     return data

@@ -1,4 +1,4 @@
-"""Colour profiles as scanners have them, made by formula, and slides that have one."""
+"""Colour profiles like those of scanners, made by formula, and slides that have one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.store.metadata import read_json, write_json
+from pipeline.store.format.metadata import read_json, write_json
 from tests.attacks.leaky_profiles import assembled
 
 _RESERVED = bytes(4)
@@ -17,19 +17,19 @@ _PRIMARIES = {
     b"gXYZ": (0.2053, 0.6257, 0.0609),
     b"bXYZ": (0.1492, 0.0632, 0.7448),
 }
-"""Wider than a screen's: what a scanner tells apart, a screen clips."""
+"""Primaries wider than a screen's: colours that a scanner tells apart are clipped by a screen."""
 _GRID, _CURVE_NODES = 9, 256
 
 
 def matrix_profile(gamma: float) -> bytes:
-    """Three primaries and a curve."""
+    """Profile of three primaries and a curve."""
     curve = b"para" + _RESERVED + struct.pack(">HHi", 0, 0, round(gamma * 65_536))
     tags = {name: b"XYZ " + _RESERVED + struct.pack(">3i", *_fixed(xyz)) for name, xyz in _PRIMARIES.items()}
     return assembled(tags | dict.fromkeys((b"rTRC", b"gTRC", b"bTRC"), curve), b"XYZ ", b"")
 
 
 def table_profile() -> bytes:
-    """A table of Lab values as a measured target gives it: no matrix could say the same."""
+    """Profile with a table of Lab values, as from a measured target, that no matrix could express."""
     linear = (np.stack(np.meshgrid(*[np.linspace(0, 1, _GRID)] * 3, indexing="ij"), -1).reshape(-1, 3)) ** 2.0
     xyz = linear @ np.array(list(_PRIMARIES.values()))
     ratio = xyz / np.array([0.9642, 1.0, 0.8249])
@@ -46,7 +46,7 @@ def table_profile() -> bytes:
 
 
 def give_profile(store: Path, icc: bytes) -> None:
-    """Put a profile into a slide's store, as if it had come with the slide."""
+    """Add a profile to a slide's store, as if it had come with the slide."""
     root = read_json(store / "zarr.json")
     root["attributes"]["gemslide"]["icc"] = base64.b64encode(icc).decode()
     write_json(store / "zarr.json", root)

@@ -1,4 +1,4 @@
-"""Routes, asked without a server."""
+"""Requests to routes without a server."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import httpx
 from starlette.applications import Starlette
 from starlette.routing import BaseRoute
 
-from pathology_app.tiles.cache import SlideCache
+from pathology_app.slides.cache import SlideCache
 from pathology_app.tiles.exports import export_routes
 from pathology_app.tiles.routes import viewer_routes
 
 
 def get(cache: SlideCache, url: str, **headers: str) -> httpx.Response:
-    """One request to the tile routes over a project's slides."""
+    """Send one request to the tile routes over a project's slides."""
     return get_from([*viewer_routes(cache), *export_routes(cache)], url, **headers)
 
 
 def get_from(routes: Sequence[BaseRoute], url: str, **headers: str) -> httpx.Response:
-    """One request to any routes."""
+    """Send one request to any routes."""
 
     async def ask() -> httpx.Response:
         transport = httpx.ASGITransport(Starlette(routes=routes))

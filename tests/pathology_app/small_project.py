@@ -9,12 +9,12 @@ import numpy as np
 import tifffile
 from skimage.filters import gaussian
 
-from pipeline.config import IngestConfig
-from pipeline.inference.hotspots import find_hotspots, write_hotspots
+from pipeline.inference.results.hotspots import Hotspots, find_hotspots, write_hotspots
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.project import Project
-from pipeline.store.overlays import Predictions, write_predictions
-from pipeline.store.reader import StoreReader
+from pipeline.settings.config import IngestConfig
+from pipeline.store.layers.overlays import Predictions, write_predictions
+from pipeline.store.reading.reader import StoreReader
 from tests.pipeline.damage import damage_tiles
 
 SLIDE_ID = "S-001"
@@ -24,10 +24,10 @@ WIDTH_PX0, HEIGHT_PX0 = 1800, 1300
 MPP0 = 0.5
 STRIDE_PX0 = 64
 HOTSPOTS_XY_PX0 = ((480, 864), (1376, 352))
-"""Centres of the strongest cells, by falling score."""
+"""Centres of the strongest cells, in descending order of score."""
 
 DAMAGED_TILES = {(1, 1), (1, 2), (2, 2), (5, 7)}
-"""(row, column) of tiles of 256 px; the last reaches beyond the slide's corner."""
+"""(row, column) of tiles of 256 px; the last extends beyond the slide's corner."""
 
 
 def make_project(root: Path) -> Project:
@@ -38,13 +38,18 @@ def make_project(root: Path) -> Project:
     ingest_slide(IngestRequest(source, SLIDE_ID), project, IngestConfig())
     predictions = small_predictions()
     write_predictions(project.store_path(SLIDE_ID), predictions, mpp0=MPP0)
-    hotspots = find_hotspots(predictions, ["positive"], mpp0=MPP0, threshold=0.5, most=10)
-    write_hotspots(project.result_dir(SLIDE_ID, MODEL_ID) / "hotspots.json", hotspots)
+    write_small_hotspots(project, predictions, 0.5)
     return project
 
 
+def write_small_hotspots(project: Project, predictions: Predictions, threshold: float) -> None:
+    """Write hotspots as inference with a threshold does."""
+    spots = find_hotspots(predictions, ["positive"], mpp0=MPP0, threshold=threshold, most=10)
+    write_hotspots(project.result_dir(SLIDE_ID, MODEL_ID) / "hotspots.json", Hotspots(threshold, spots))
+
+
 def make_damaged_project(root: Path) -> Project:
-    """The same slide with damaged tiles, masked; with the same predictions, as if they had been made before."""
+    """Make the same slide with damaged tiles, masked, and the same predictions, as if made before the damage."""
     project = Project(root)
     write_tiff(root / "source.tiff")
     columns = -(-WIDTH_PX0 // 256)
@@ -55,7 +60,7 @@ def make_damaged_project(root: Path) -> Project:
 
 
 def flip_a_bit(project: Project, *, row: int, column: int) -> None:
-    """Damage one chunk of the finest level: its shard is there, but its checksum does not match."""
+    """Damage one chunk of the finest level: its shard exists, but its checksum does not match."""
     stream = StoreReader(project.store_path(SLIDE_ID)).chunk(0, row, column)
     assert stream
     for shard in (project.store_path(SLIDE_ID) / "0" / "0" / "c").rglob("*"):
@@ -68,7 +73,7 @@ def flip_a_bit(project: Project, *, row: int, column: int) -> None:
 
 
 def write_tiff(path: Path) -> None:
-    """Tiled, JPEG compressed, two levels; resolution in the TIFF's own tags."""
+    """Write a tiled TIFF of two levels with JPEG compression, and the resolution in the TIFF's own tags."""
     finest = slide_pixels()
     coarse = finest.reshape(HEIGHT_PX0 // 4, 4, WIDTH_PX0 // 4, 4, 3).mean((1, 3)).astype(np.uint8)
     with tifffile.TiffWriter(path) as writer:
@@ -86,7 +91,7 @@ def write_tiff(path: Path) -> None:
             )
 
 
-@lru_cache(maxsize=1)  # its blurs take longer than everything else here
+@lru_cache(maxsize=1)  # its blurs take longer than anything else here
 def slide_pixels() -> np.ndarray:
     """Pink tissue with purple nuclei on white glass, from a fixed seed."""
     rng = np.random.default_rng(7)

@@ -1,4 +1,4 @@
-"""A project with three slides that were predicted, and a study in which two readers read them."""
+"""A project with predictions for three slides, and a study in which two readers read them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pipeline.ledger.ledger import NewSlide
+from pipeline.ledger.opening import open_ledger
 from pipeline.project import Project
-from pipeline.study.leases import Ended
-from pipeline.study.ledger import NewSlide
-from pipeline.study.opening import open_ledger
-from pipeline.study.reading_order import lay_out
-from pipeline.study.reading_progress import readings_of
-from pipeline.study.readings import Readings
+from pipeline.study.reading.order import lay_out
+from pipeline.study.reading.progress import readings_of
+from pipeline.study.reading.readings import Readings
+from pipeline.study.work.leases import Ended
 from tests.pathology_app.small_project import MODEL_ID, SLIDE_ID
 from tests.pathology_app.small_study import take, worker
 
@@ -25,15 +25,15 @@ QUESTIONS: list[dict[str, Any]] = [
     {"name": "diagnosis", "ask": "What is it?", "kind": "choice", "choices": ["benign", "atypical", "malignant"]},
     {"name": "sure", "ask": "How sure are you?", "kind": "score", "low": 0, "high": 100},
     {"name": "artefact", "ask": "Is an artefact in the way?", "kind": "yes_no", "required": False},
-    {"name": "remarks", "ask": "Anything to say?", "kind": "text", "required": False},
+    {"name": "remarks", "ask": "Remarks", "kind": "text", "required": False},
 ]
 
 
 def make_reading_study(small: Project, root: Path, *, slides: int = 3, laid_out: bool = True, **reading: Any) -> None:
-    """Copy the small project's slide under several names, and begin a study in which all are done.
+    """Copy the small project's slide under several names, and begin a study in which all slides are done.
 
     Args:
-        reading: in place of what `[reading]` says here.
+        reading: settings that replace those of `[reading]`.
     """
     for name in SLIDES[:slides]:
         copy_slide(small, Project(root), name)
@@ -41,11 +41,11 @@ def make_reading_study(small: Project, root: Path, *, slides: int = 3, laid_out:
 
 
 def begin_reading_study(root: Path, names: Sequence[str], *, laid_out: bool = True, **reading: Any) -> None:
-    """A study of slides that are there, in which all are done."""
+    """Begin a study of existing slides, all of them done."""
     design = {"readers": list(READERS), "arms": ["unassisted"], "adjudicators": ["chief"], "questions": QUESTIONS}
     protocol = {
         "study": {"title": "Do readers agree?", "question": "Do they?", "seed": 3},
-        "models": [{"id": MODEL_ID, "sha256": "0" * 64}],
+        "models": [{"id": MODEL_ID, "sha256": "0" * 64, "config_sha256": "0" * 64}],
         "reading": design | reading,
     }
     with open_ledger(Project(root)) as ledger:
@@ -73,7 +73,7 @@ def copy_slide(small: Project, project: Project, name: str) -> None:
 
 
 def read_one(readings: Readings, reader: str, diagnosis: str) -> str:
-    """Read and sign the reading that is due. Returns its slide."""
+    """Read and sign the reading that is due. Return its slide."""
     row = readings.next_of(reader)
     assert row is not None
     at = (reader, row.session, row.position)

@@ -1,15 +1,15 @@
-"""A project whose ledger has a study with slides in every kind of state; no slide was really worked on."""
+"""A project whose ledger has a study with slides in every state; no slide was really processed."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from pipeline.ledger.ledger import Ledger, NewSlide
+from pipeline.ledger.opening import open_ledger
 from pipeline.project import Project
-from pipeline.study.leases import Ended, Leases
-from pipeline.study.ledger import Ledger, NewSlide
-from pipeline.study.limits import Limits
-from pipeline.study.opening import open_ledger
-from pipeline.study.owner import Owner
+from pipeline.study.work.leases import Ended, Leases
+from pipeline.study.work.limits import Limits
+from pipeline.study.work.owner import Owner
 
 STUDY = "sites"
 STAGES = ("ingest", "qc", "infer demo-0a1b2c3d")
@@ -19,8 +19,8 @@ HOST = "node-1"
 
 
 def make_study(root: Path, *, slides: int = 7) -> None:
-    """S-001 is done, S-002 and S-003 are unreadable, S-004 failed with another code, S-005 is held; S-006 is excluded
-    and the others wait."""
+    """S-001 is done, S-002 and S-003 are unreadable, S-004 failed with another code, a worker has S-005; S-006 is
+    excluded and the others wait."""
     names = [f"S-{number:03d}" for number in range(1, slides + 1)]
     with open_ledger(Project(root)) as ledger:
         new = [NewSlide(name, "Lund", excluded="scanned twice" if name == "S-006" else None) for name in names]

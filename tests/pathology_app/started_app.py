@@ -1,4 +1,4 @@
-"""`gemslide app`, really started."""
+"""A running `gemslide app`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ GEMSLIDE = Path(sys.executable).with_name("gemslide")
 _LINK = re.compile(r"http://([^\s/]+):(\d+)")
 
 WITH_TIMEOUTS = (
-    "import sys; from pathlib import Path; from pathology_app.access.timeouts import Timeouts; "
+    "import sys; from pathlib import Path; from pathology_app.serving.timeouts import Timeouts; "
     "from pathology_app.server import serve; "
     "serve(Path(sys.argv[1]), host=None, port=0, timeouts=Timeouts(*map(float, sys.argv[2:])))"
 )
-"""As `gemslide app` on any free port, with other timeouts: arguments project, headers_s, answer_s, idle_s."""
+"""Program like `gemslide app` on any free port, with arguments project, headers_s, answer_s, idle_s."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class StartedApp:
     log: Path
 
     def next_link(self) -> str:
-        """The next log-in link on its terminal."""
+        """Wait for the next sign-in link on its terminal."""
         assert self.process.stdout
         for line in self.process.stdout:
             if "token=" in line:
@@ -52,8 +52,8 @@ def started_app(
     """Start the app and end it.
 
     Args:
-        log: file for what it writes on stderr.
-        command: in place of `gemslide app --project PROJECT --port 0`; must print a link, too.
+        log: file for its stderr.
+        command: replaces `gemslide app --project PROJECT --port 0`; must also print a link.
     """
     command = command or [GEMSLIDE, "app", "--project", project, "--port", "0"]
     with (
@@ -68,8 +68,8 @@ def started_app(
     ):
         try:
             assert process.stdout
-            said = iter(process.stdout.readline, "")
-            match = next((found for line in said if (found := _LINK.search(line))), None)
+            lines = iter(process.stdout.readline, "")
+            match = next((found_link for line in lines if (found_link := _LINK.search(line))), None)
             assert match, f"the app did not say where it is\n{log.read_text()}"
             yield StartedApp(match[0], match[1], int(match[2]), process, log)
         finally:

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from pathology_app.access.account_file import ACCOUNTS_FILE, ACCOUNTS_VARIABLE, AccountError, read_accounts
-from pathology_app.access.accounts import Accounts
-from pathology_app.access.passwords import MIN_LENGTH, WeakPasswordError, hash_password, is_hash, is_password
-from pathology_app.access.people import Action, Person, Role
-from pathology_app.access.seeing import may_see, may_see_study, visible
 from pathology_app.access.sign_in_routes import own_path
+from pathology_app.access.visibility import may_see, may_see_study, visible
 from pathology_app.account_cli import account_cli
-from pathology_app.tiles.cache import PROJECT_VARIABLE
-from pipeline.errors import BadRecipeError
+from pathology_app.people.account_file import ACCOUNTS_FILE, ACCOUNTS_VARIABLE, AccountError, read_accounts
+from pathology_app.people.accounts import Accounts
+from pathology_app.people.passwords import MIN_LENGTH, WeakPasswordError, hash_password, is_hash, is_password
+from pathology_app.people.person import Action, Person, Role
+from pathology_app.project.served import PROJECT_VARIABLE
 from tests.pathology_app.signed_in import PASSWORD, add_people, hashed
 from tests.pathology_app.small_study import STUDY, make_study
+from training.foundation.errors import BadRecipeError
 
 RUNNER = CliRunner()
 
@@ -39,14 +39,14 @@ def test_people_are_added_listed_given_passwords_and_removed(tmp_path: Path) -> 
     assert ada
     assert ada.person == Person("ada", frozenset({Role.ADMIN}), "R1", ("S-0*",))
     assert is_password(PASSWORD, ada.password)
-    said = json.loads(run(tmp_path, "list", "--json")[1])
-    assert (said["name"], "password" in said) == ("ada", False)
+    listed = json.loads(run(tmp_path, "list", "--json")[1])
+    assert (listed["name"], "password" in listed) == ("ada", False)
 
     assert run(tmp_path, "passwd", "ada", typed="another long password\n")[0] == 0
     changed = accounts.find("ada")
     assert changed
     assert not is_password(PASSWORD, changed.password)
-    assert changed.stamp != ada.stamp  # sessions of before are over
+    assert changed.stamp != ada.stamp  # earlier sessions have ended
 
     assert run(tmp_path, "add", "bob", "--role", "reader", "--email", "bob@lab.example")[0] == 0
     assert run(tmp_path, "remove", "ada")[0] == 0
@@ -133,17 +133,21 @@ def test_what_a_person_may_see(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     by_study = Person("bob", slides=(f"study:{STUDY}",))
     assert visible(everything, ["S-001", "T"]) == ["S-001", "T"]
     assert visible(by_name, ["S-001", "S-002", "S-003", "X-7"]) == ["S-001", "S-002", "X-7"]
-    assert [may_see(by_study, each) for each in ("S-001", "S-999")] == [True, False]
+    assert [may_see(by_study, slide_id) for slide_id in ("S-001", "S-999")] == [True, False]
     assert not may_see(Person("eve", slides=("study:nothing",)), "S-001")
     assert not may_see(Person("eve", slides=()), "S-001")
-    assert [may_see_study(each, STUDY) for each in (everything, by_name, by_study)] == [True, False, True]
+    assert [may_see_study(person, STUDY) for person in (everything, by_name, by_study)] == [True, False, True]
 
 
 def test_each_role_may_do_what_it_must_and_no_more() -> None:
     reader, coordinator = (Person("x", frozenset({role})) for role in (Role.READER, Role.COORDINATOR))
-    assert [reader.may(each) for each in (Action.READ, Action.COORDINATE, Action.ADMINISTER)] == [True, False, False]
-    assert [coordinator.may(each) for each in (Action.READ, Action.COORDINATE)] == [False, True]
-    assert not any(Person("x", frozenset()).may(each) for each in Action)
+    assert [reader.may(action) for action in (Action.READ, Action.COORDINATE, Action.ADMINISTER)] == [
+        True,
+        False,
+        False,
+    ]
+    assert [coordinator.may(action) for action in (Action.READ, Action.COORDINATE)] == [False, True]
+    assert not any(Person("x", frozenset()).may(action) for action in Action)
 
 
 @pytest.mark.parametrize("wanted", ["/", "/?slide=S-1", "/slide?slide=S-1&at=1,2,3", "/worklist"])

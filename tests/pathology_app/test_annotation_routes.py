@@ -1,4 +1,4 @@
-"""The routes of annotations, asked without a server: what is saved, shown, and refused."""
+"""Annotation routes, requested without a server: annotations saved, shown and refused."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 from starlette.applications import Starlette
 
-from pathology_app.access import people
-from pathology_app.access.people import Person, Role
 from pathology_app.annotating import bodies, routes
 from pathology_app.annotating.routes import annotation_routes
-from pathology_app.study_ledger import StudyLedger
-from pathology_app.tiles.cache import SlideCache
+from pathology_app.people import person as people
+from pathology_app.people.person import Person, Role
+from pathology_app.project.ledger import StudyLedger
+from pathology_app.slides.cache import SlideCache
 from pipeline.project import Project
 from tests.pathology_app.small_project import HEIGHT_PX0, SLIDE_ID, WIDTH_PX0
 
@@ -67,7 +67,7 @@ def two_slides(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Pr
 
 @pytest.fixture
 def app(two_slides: Project) -> Iterator[App]:
-    """Nobody has drawn anything yet."""
+    """Routes over slides without annotations."""
     app = App(two_slides)
     yield app
     app.ledger.close()
@@ -75,19 +75,19 @@ def app(two_slides: Project) -> Iterator[App]:
         path.unlink()
 
 
-def change(x: float = 100, y: float = 100, side: float = 200, **said: Any) -> dict[str, Any]:
+def change(x: float = 100, y: float = 100, side: float = 200, **fields: Any) -> dict[str, Any]:
     ring = [[x, y], [x + side, y], [x + side, y + side], [x, y + side], [x, y]]
     drawn = {"kind": "polygon", "geometry": {"type": "Polygon", "coordinates": [ring]}, "class": "tumour"}
-    return {"id": str(uuid.uuid4()), "revision": 0, **drawn, **said}
+    return {"id": str(uuid.uuid4()), "revision": 0, **drawn, **fields}
 
 
 def parsed(content: bytes) -> dict[str, Any]:
-    """What stands in a tile, read as vector_tile.py says."""
+    """Content of a tile, parsed as vector_tile.py specifies."""
     assert content[:4] == b"GVT1"
     length = int.from_bytes(content[4:8], "little")
     header = json.loads(content[8 : 8 + length])
     at = -(-(8 + length) // 8) * 8
-    found = {"classes": header["classes"], "change": header["change"]}
+    arrays = {"classes": header["classes"], "change": header["change"]}
     for name, kind, count in (
         ("ids", ">u4", 2 * header["outlines"]),
         ("class_of", "u1", header["outlines"]),
@@ -98,10 +98,10 @@ def parsed(content: bytes) -> dict[str, Any]:
         ("cells", "u1", 4 * header["cells"]),
     ):
         kind = kind.replace(">", "<")
-        found[name] = np.frombuffer(content, kind, count, at)
-        at += -(-found[name].nbytes // 8) * 8
+        arrays[name] = np.frombuffer(content, kind, count, at)
+        at += -(-arrays[name].nbytes // 8) * 8
     assert at == len(content)
-    return found
+    return arrays
 
 
 def test_looking_makes_no_ledger_and_finds_nothing(app: App, two_slides: Project) -> None:
@@ -115,11 +115,11 @@ def test_looking_makes_no_ledger_and_finds_nothing(app: App, two_slides: Project
 
 def test_what_is_saved_is_told_to_who_asks_what_has_changed(app: App) -> None:
     saved = app.save(change(note="here"), change(x=700, **{"class": None}))
-    assert [each["revision"] for each in saved["saved"]] == [1, 1]
+    assert [annotation["revision"] for annotation in saved["saved"]] == [1, 1]
 
     changes = app.ask(f"{ROOT}/changes?since=0").json()
 
-    assert sorted(each["note"] for each in changes["annotations"]) == ["", "here"]
+    assert sorted(annotation["note"] for annotation in changes["annotations"]) == ["", "here"]
     assert (changes["classes"], changes["without_class"]) == ([["tumour", 1, "0072b2"]], 1)
     assert app.ask(f"{ROOT}/changes?since={changes['change']}").json()["annotations"] == []
     assert app.ask(f"{ROOT}/changes").json()["annotations"] is None
@@ -140,7 +140,7 @@ def test_a_change_of_another_revision_comes_back_with_what_is_there(app: App) ->
     result = app.save({**first, "revision": 1, "note": "mine"})
 
     assert result["saved"] == []
-    assert [(each["note"], each["revision"]) for each in result["conflicts"]] == [("theirs", 2)]
+    assert [(annotation["note"], annotation["revision"]) for annotation in result["conflicts"]] == [("theirs", 2)]
 
 
 def test_a_tile_has_the_outlines_in_its_own_pixels(app: App) -> None:
@@ -154,7 +154,7 @@ def test_a_tile_has_the_outlines_in_its_own_pixels(app: App) -> None:
     assert (corners.min(0).tolist(), corners.max(0).tolist()) == ([88, 100], [288, 300])
     coarse_corners = coarse["corners"].reshape(-1, 2) / 32
     assert (coarse_corners.min(0).tolist(), coarse_corners.max(0).tolist()) == ([150, 25], [200, 75])
-    assert "".join(f"{each:08x}" for each in finest["ids"]) == drawn["id"].replace("-", "")[:16]
+    assert "".join(f"{number:08x}" for number in finest["ids"]) == drawn["id"].replace("-", "")[:16]
     assert finest["classes"] == ["tumour"]
     assert app.tile("0/0_0")["class_of"].size == 0
 
@@ -164,11 +164,12 @@ def test_a_tile_follows_every_change_and_names_the_change_it_shows(app: App) -> 
     app.save(drawn)
     assert app.tile("0/0_0")["class_of"].size == 1
     project = app.ask(f"{ROOT}/changes").json()["project"]
-    kept = app.ask(f"{ROOT}/tiles/0/0_0?v={project}-1").headers["cache-control"]
+    kept = app.ask(f"{ROOT}/tiles/0/0_0?v={project}-1").headers
     app.save({**drawn, "revision": 1, "deleted": True})
     after = app.ask(f"{ROOT}/tiles/0/0_0?v={project}-1")
     assert parsed(after.content)["class_of"].size == 0
-    assert ("immutable" in kept, after.headers["cache-control"]) == (True, "no-store")
+    assert (kept["cache-control"], after.headers["cache-control"]) == ("private, no-cache", "no-store")
+    assert kept["etag"] == f'"{project}-1-0-0-0"'
 
 
 def test_what_is_smaller_than_pixels_is_counted_in_cells(app: App) -> None:
@@ -206,8 +207,8 @@ def test_every_kind_of_shape_is_in_a_tile(app: App) -> None:
 
 def test_the_smallest_under_a_point_comes_first(app: App) -> None:
     app.save(change(side=400, note="large"), change(x=150, y=150, side=50, note="small"), change(x=900, note="away"))
-    found = app.ask(f"{ROOT}/at/160.5_160.5?within=2").json()["annotations"]
-    assert [each["note"] for each in found] == ["small", "large"]
+    hits = app.ask(f"{ROOT}/at/160.5_160.5?within=2").json()["annotations"]
+    assert [annotation["note"] for annotation in hits] == ["small", "large"]
     assert app.ask(f"{ROOT}/at/99_99").json()["annotations"] == []
     assert len(app.ask(f"{ROOT}/at/99_99?within=3").json()["annotations"]) == 1
 
@@ -230,6 +231,40 @@ def test_a_file_is_imported_and_goes_out_again(app: App) -> None:
     assert answer.headers["content-disposition"] == f'attachment; filename="{SLIDE_ID}.geojson"'
     assert answer.json()["features"][0]["properties"]["classification"]["name"] == "stroma"
     assert app.ask(f"{ROOT}/import", answer.content).json()["unchanged"] == 1
+
+
+def test_a_file_is_laid_on_the_slide_as_the_project_s_settings_say(app: App, two_slides: Project) -> None:
+    zarr_json, settings = two_slides.store_path(SLIDE_ID) / "zarr.json", two_slides.settings_path
+    before = zarr_json.read_text()
+    root = json.loads(before)
+    root["attributes"]["gemslide"]["bounds_px0"] = [8, 16, WIDTH_PX0 - 8, HEIGHT_PX0 - 16]
+    feature = {"type": "Feature", "geometry": change()["geometry"], "properties": {}}
+    drawn = np.array(feature["geometry"]["coordinates"][0])
+    zarr_json.write_text(json.dumps(root))
+    try:
+        for counts_from, origin_xy0 in (("scanned", (8, 16)), ("slide", (0, 0))):
+            settings.write_text(f'[tile]\nqupath_counts_from = "{counts_from}"\nallow_other_mpp = true\n')
+            fresh = App(two_slides)
+            assert fresh.ask(f"{ROOT}/import", [feature]).json()["saved"] == 1
+            newest = fresh.ask(f"{ROOT}/changes?since=0").json()["annotations"][-1]
+            np.testing.assert_allclose(newest["geometry"]["coordinates"][0], drawn + origin_xy0)
+            exported = fresh.ask(f"{ROOT}/qupath.geojson").json()["features"]
+            assert any(
+                np.allclose(exported_feature["geometry"]["coordinates"][0], drawn) for exported_feature in exported
+            )
+            fresh.ledger.close()
+        layer = (
+            '<Annotations MicronsPerPixel="77"><Annotation Name="t"><Regions><Region Type="0"><Vertices>'
+            '<Vertex X="1" Y="1"/><Vertex X="9" Y="1"/><Vertex X="9" Y="9"/>'
+            "</Vertices></Region></Regions></Annotation></Annotations>"
+        )
+        assert app.ask(f"{ROOT}/import", layer.encode()).json()["saved"] == 1
+        settings.unlink()
+        refused = app.ask(f"{ROOT}/import", layer.encode())
+        assert (refused.status_code, "says 77 µm/px" in refused.text) == (400, True)
+    finally:
+        zarr_json.write_text(before)
+        settings.unlink(missing_ok=True)
 
 
 HOSTILE: list[Any] = [

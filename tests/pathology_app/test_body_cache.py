@@ -1,4 +1,4 @@
-"""What is kept in memory of the answers: bounded by bytes, whoever asks."""
+"""Cache of response bodies in memory: bounded in bytes, whoever sends the requests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathology_app.tiles.body_cache import ENTRY_BYTES, BodyCache
 
 ROOM_BYTES = 100_000
 BODY = b"x" * (ROOM_BYTES // 10 - ENTRY_BYTES)
-"""Ten of them fill it."""
+"""Body of a tenth of the cache's size."""
 
 
 def test_what_was_not_asked_for_longest_goes_first() -> None:
@@ -24,7 +24,7 @@ def test_what_was_not_asked_for_longest_goes_first() -> None:
     cache.put("10", BODY)
 
     assert cache.get("1") is None
-    assert [cache.get(each) for each in ("0", "2", "10")] == [BODY] * 3
+    assert [cache.get(key) for key in ("0", "2", "10")] == [BODY] * 3
     assert cache.size_bytes == ROOM_BYTES
 
 
@@ -64,8 +64,8 @@ def test_threads_never_exceed_it_and_never_get_anothers_body() -> None:
         rng = np.random.default_rng(seed)
         for key in rng.integers(0, 40, 3_000):
             body = bytes([key]) * (int(key) * 200)
-            found = cache.get(str(key))
-            if (found is not None and found != body) or cache.size_bytes > ROOM_BYTES:
+            kept = cache.get(str(key))
+            if (kept is not None and kept != body) or cache.size_bytes > ROOM_BYTES:
                 wrong.append(key)
             cache.put(str(key), body)
 

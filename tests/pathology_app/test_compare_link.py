@@ -1,10 +1,10 @@
-"""What a link says of slides side by side."""
+"""Links to slides side by side."""
 
 from __future__ import annotations
 
 import pytest
 
-from pathology_app.compare_link import COMPARE, CompareLink, CompareView
+from pathology_app.links.compare import COMPARE, CompareLink, CompareView
 
 
 @pytest.mark.parametrize("text", ["", "S-1", "S-1~model-a,S-1~model-b", "S-1~,S-2,S.3~m_1,S-4"])

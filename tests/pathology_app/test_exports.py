@@ -1,4 +1,4 @@
-"""Results and heat maps over HTTP: what is sent, to whom, and under which name."""
+"""Results and heat maps over HTTP: contents, recipients and file names."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pathology_app.access.people import Person, Role
-from pathology_app.slide_exports import exports_of
-from pathology_app.study_ledger import close_study_ledgers
+from pathology_app.app_pages.slide.exports import exports_of
+from pathology_app.people.person import Person, Role
+from pathology_app.project.ledger import close_study_ledgers
+from pathology_app.routes import declared as declared_routes
+from pathology_app.slides.cache import SlideCache
 from pathology_app.tiles import exports
-from pathology_app.tiles.cache import SlideCache
 from pipeline.export.csv.predictions import write_csv
 from pipeline.project import Project
-from pipeline.study.order import LEDGER_VARIABLE
+from pipeline.settings.site import LEDGER_VARIABLE
 from tests.pathology_app.routes_in_process import get
 from tests.pathology_app.small_project import MODEL_ID, SLIDE_ID, small_predictions
 from tests.pathology_app.small_reading import make_reading_study
@@ -50,7 +51,7 @@ def test_the_file_that_inference_wrote_is_sent_as_it_is(copied: SlideCache) -> N
     (copied.project.result_dir(SLIDE_ID, MODEL_ID) / "contours.geojson").write_text('{"features": []}')
 
     assert get(copied, f"{URL}/contours.geojson").content == b'{"features": []}'
-    assert get(copied, f"{URL}/hotspots.json").json()[0]["class"] == "positive"
+    assert get(copied, f"{URL}/hotspots.json").json()["hotspots"][0]["class"] == "positive"
 
 
 def test_of_a_link_that_leads_to_itself_the_table_is_made_of_what_is_stored(copied: SlideCache) -> None:
@@ -89,7 +90,8 @@ def test_a_reader_gets_no_result_of_a_slide_before_the_reading_is_signed(
 ) -> None:
     monkeypatch.delenv(LEDGER_VARIABLE, raising=False)
     make_reading_study(project, tmp_path)
-    monkeypatch.setattr(exports, "person_of", lambda _: Person("ada", frozenset({Role.REVIEWER}), "r1"))
+    for module in (exports, declared_routes):
+        monkeypatch.setattr(module, "person_of", lambda _: Person("ada", frozenset({Role.REVIEWER}), "r1"))
 
     response = get(SlideCache(Project(tmp_path)), f"{URL}/predictions.csv")
 
@@ -131,7 +133,7 @@ def test_only_this_computers_browser_is_told_where_the_project_lies(project: Pro
     assert command(is_here=True) == f"gemslide view {SLIDE_ID} --project {project.root}"
     assert command(is_here=False) == f"gemslide view {SLIDE_ID} --project PROJECT"
     offered = exports_of(project, SLIDE_ID, MODEL_ID, Person(), is_here=False)["files"]
-    assert [each["url"].rpartition("/")[2] for each in offered] == [
+    assert [offer["url"].rpartition("/")[2] for offer in offered] == [
         "predictions.csv", "predictions.geojson", "hotspots.json",
     ]  # fmt: skip
     refused = exports_of(project, SLIDE_ID, MODEL_ID, READER, is_here=False)

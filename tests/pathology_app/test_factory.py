@@ -1,4 +1,4 @@
-"""The app behind a server of one's own: `uvicorn --factory pathology_app.asgi:create_app`."""
+"""The app behind the user's own server: `uvicorn --factory pathology_app.asgi:create_app`."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from pathlib import Path
 import httpx
 import pytest
 
-from pathology_app.access.environment import NAMES_VARIABLE
 from pathology_app.asgi import create_app
 from pathology_app.jobs.offers import SLIDES_VARIABLE
-from pathology_app.tiles.cache import PROJECT_VARIABLE
-from pipeline.errors import BadRecipeError
+from pathology_app.project.served import PROJECT_VARIABLE
+from pathology_app.serving.environment import NAMES_VARIABLE
 from pipeline.project import Project
 from tests.pathology_app.small_project import SLIDE_ID
 from tests.pathology_app.started_app import started_app
+from training.foundation.errors import BadRecipeError
 
 TILE = f"/tiles/{SLIDE_ID}/0/0_0"
 FACTORY = [sys.executable, "-m", "uvicorn", "--factory", "pathology_app.asgi:create_app", "--port", "0"]
 
 
 def test_any_server_lets_in_this_computer_and_asks_others_to_log_in(project: Project, tmp_path: Path) -> None:
-    root = tmp_path / "project"  # links are kept in its ledger
+    root = tmp_path / "project"  # links are stored in its ledger
     shutil.copytree(project.root, root)
     log = tmp_path / "server.log"
     environment = {PROJECT_VARIABLE: str(root), NAMES_VARIABLE: "slides.example.org"}
     through_proxy = {"Host": "slides.example.org", "X-Forwarded-For": "10.0.0.7", "X-Forwarded-Proto": "https"}
-    # uvicorn says on stderr where it is, and on stdout whom it has answered.
+    # uvicorn prints its address on stderr, and its access log on stdout.
     both = ["sh", "-c", 'exec "$@" 2>&1', "sh", *FACTORY]
     with started_app(root, log, command=both, environment=environment) as app:
         with httpx.Client(base_url=app.url) as client:
-            assert client.get(TILE).status_code == 401  # a public name stands in the environment
+            assert client.get(TILE).status_code == 401  # a public name is set in the environment
             refused = client.get("/", headers=through_proxy)
             assert refused.status_code == 401
             token = _token(app.process)
@@ -47,16 +47,16 @@ def test_any_server_lets_in_this_computer_and_asks_others_to_log_in(project: Pro
             assert client.get(TILE, headers=foreign).status_code == 400
         app.process.terminate()
         assert app.process.stdout
-        said = app.process.stdout.read()
-    assert '"GET / HTTP/1.1" 303' in said
-    assert token not in said
+        output = app.process.stdout.read()
+    assert '"GET / HTTP/1.1" 303' in output
+    assert token not in output
 
 
 def _token(process: subprocess.Popen[str]) -> str:
     assert process.stdout
     for line in process.stdout:
-        if found := re.search(r"token=([\w-]+)", line):
-            return found[1]
+        if match := re.search(r"token=([\w-]+)", line):
+            return match[1]
     raise AssertionError("no token on the terminal")
 
 

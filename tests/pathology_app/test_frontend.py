@@ -1,4 +1,4 @@
-"""The viewer's TypeScript: its own tests, and that the committed bundle is built from it."""
+"""The viewer's TypeScript: its own tests, and a check that the committed bundle is built from it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from skimage.color import deltaE_ciede2000, rgb2lab
 from pathology_app.tiles.colour_body import colour_body
 from pathology_app.viewer.bundle import DIST, bundle_path
 from pipeline.codecs.types import Pixels
-from pipeline.store.colour import ToSrgb, colour_table
+from pipeline.store.view.colour import ToSrgb, colour_table
 from tests.pathology_app.profiles import matrix_profile, table_profile
 
 NPM = shutil.which("npm")
@@ -29,7 +29,7 @@ def npm(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def frontend(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The front end's folder with what its lock names, away from the checkout."""
+    """Copy of the front end's folder outside the checkout, with its locked packages installed."""
     if NPM is None:
         pytest.skip("npm is not installed: it tests and builds the viewer's TypeScript")
     folder = tmp_path_factory.mktemp("frontend") / "viewer"
@@ -66,17 +66,17 @@ writeFileSync("converted", converted);
 
 @pytest.fixture(scope="module")
 def converter(frontend: Path) -> Path:
-    """A folder with the viewer's own colour arithmetic as a module for node, and a script that uses it."""
+    """Folder with the viewer's colour arithmetic as a node module, and a script that uses it."""
     folder = frontend / "colours"
     folder.mkdir()
-    esbuild = [NPM, "exec", "--", "esbuild", "src/colour.ts", "--format=esm", "--outfile=colours/colour.mjs"]
+    esbuild = [NPM, "exec", "--", "esbuild", "src/image/colour.ts", "--format=esm", "--outfile=colours/colour.mjs"]
     subprocess.run([str(part) for part in esbuild], cwd=frontend, capture_output=True, check=True, timeout=60)
     (folder / "convert.mjs").write_text(CONVERT)
     return folder
 
 
 def differences(converter: Path, icc: bytes, colours: Pixels) -> np.ndarray:
-    """Between what the browser makes of colours, (n, 3), and what Little CMS does: ΔE00 of each."""
+    """ΔE00 between the browser's and Little CMS's conversion of colours (n, 3)."""
     (converter / "table").write_bytes(colour_body(colour_table(icc)))
     opaque = np.concatenate([colours, np.full((len(colours), 1), 255, np.uint8)], axis=1)
     (converter / "pixels").write_bytes(opaque.tobytes())
@@ -87,12 +87,12 @@ def differences(converter: Path, icc: bytes, colours: Pixels) -> np.ndarray:
     return deltaE_ciede2000(rgb2lab(expected), rgb2lab(shown[None, :, :3]))[0]
 
 
-def is_near(profile: str, found: np.ndarray) -> None:
-    print(f"{profile}: ΔE00 mean {found.mean():.3f}, 99 % {np.percentile(found, 99):.3f}, largest {found.max():.3f}")
-    assert found.mean() <= 0.4
-    assert np.percentile(found, 99) <= 1
-    # One level more or less of a colour near black or grey is a ΔE00 of up to 2.4; more would not be rounding.
-    assert found.max() <= 2.6
+def is_near(profile: str, ours: np.ndarray) -> None:
+    print(f"{profile}: ΔE00 mean {ours.mean():.3f}, 99 % {np.percentile(ours, 99):.3f}, largest {ours.max():.3f}")
+    assert ours.mean() <= 0.4
+    assert np.percentile(ours, 99) <= 1
+    # One level more or less in a colour near black or grey is a ΔE00 of up to 2.4; more would not be rounding.
+    assert ours.max() <= 2.6
 
 
 def all_colours(step: int) -> Pixels:
@@ -131,6 +131,6 @@ def test_the_browser_s_colours_of_real_tissue_are_those_of_little_cms(
     icc = MADE[profile]() if profile in MADE else profile_in(real_slides, profile)
     tissue = tifffile.imread(real_slides / "Dana-Farber-AIOS+pathml/tests/testdata/small_HE.svs", level=0)
 
-    found = differences(converter, icc, tissue[800:1200, 600:1000].reshape(-1, 3))
+    converted = differences(converter, icc, tissue[800:1200, 600:1000].reshape(-1, 3))
 
-    is_near(profile, found)
+    is_near(profile, converted)

@@ -1,4 +1,4 @@
-"""The guard, asked in process: whose requests it lets through."""
+"""The guard, tested in process: requests that it admits."""
 
 from __future__ import annotations
 
@@ -10,14 +10,21 @@ from pathlib import Path
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from pathology_app.access.guard import MAX_WEBSOCKETS, WEBSOCKET, Access, Guard
-from pathology_app.access.names import Names, parse_names
-from pathology_app.access.sign_in import SignIn
-from pathology_app.study_ledger import StudyLedger
-from pipeline.errors import BadRecipeError
+from pathology_app.access.guard import WEBSOCKET, Access, Guard
+from pathology_app.access.quotas import MAX_PAGES, Page
+from pathology_app.access.sign_in_routes import sign_in_routes
+from pathology_app.annotating.routes import annotation_routes
+from pathology_app.callers.host_names import Names, parse_names
+from pathology_app.people.sign_in import SignIn
+from pathology_app.project.ledger import StudyLedger
+from pathology_app.routes.declared import only_declared, openings_of
+from pathology_app.routes.paths import WritableRoutes
+from pathology_app.slides.cache import SlideCache
+from pathology_app.tiles.review_routes import review_routes
 from pipeline.project import Project
 from pipeline.units import RESEARCH_USE
 from tests.pathology_app.ask import ask, served
+from training.foundation.errors import BadRecipeError
 
 TILE = "/tiles/S-001/0/0_0"
 FAR = {"client": ("10.0.0.7", 5000), "server": ("10.0.0.5", 8501)}
@@ -25,7 +32,7 @@ FAR_HOST = {"host": "10.0.0.5:8501"}
 
 
 class Terminal:
-    """What the operator sees."""
+    """The operator's terminal: tokens printed there, and a clock that tests set."""
 
     def __init__(self, root: Path) -> None:
         self.tokens: list[str] = []
@@ -36,7 +43,7 @@ class Terminal:
 
 @pytest.fixture
 def terminal(tmp_path: Path) -> Iterator[Terminal]:
-    """Over a project without a ledger."""
+    """Terminal over a project without a ledger."""
     terminal = Terminal(tmp_path)
     yield terminal
     terminal.sign_in.close()
@@ -50,8 +57,11 @@ Make = Callable[..., Guard]
 def guard(terminal: Terminal) -> Make:
     def make(*names: str, everybody_logs_in: bool = False) -> Guard:
         access = Access(terminal.sign_in, Names(parse_names(names)), everybody_logs_in)
-        return Guard(served, access, Path("main.py"))
+        return Guard(served, access, Path("main.py"), openings)
 
+    cache = SlideCache(terminal.ledger.project)
+    routes = [*annotation_routes(cache, terminal.ledger), *review_routes(cache), *sign_in_routes()]
+    openings = openings_of(only_declared(routes))
     return make
 
 
@@ -149,7 +159,8 @@ def test_every_answer_carries_the_security_headers(guard: Make) -> None:
 
 def test_no_more_pages_than_the_app_can_bear(guard: Make) -> None:
     full = guard()
-    full._websockets = MAX_WEBSOCKETS
+    for number in range(MAX_PAGES):
+        full._pages.add(Page(f"person {number}", False, lambda: None))
     assert ask(full, WEBSOCKET, kind="websocket").status == 503
 
 
@@ -189,7 +200,7 @@ def test_an_open_page_ends_with_its_session(terminal: Terminal) -> None:
         terminal.now_s += 1
         await asyncio.Event().wait()
 
-    app = Guard(waits_for_ever, Access(terminal.sign_in, everybody_logs_in=True), Path("main.py"))
+    app = Guard(waits_for_ever, Access(terminal.sign_in, everybody_logs_in=True), Path("main.py"), WritableRoutes())
     answer = ask(app, WEBSOCKET, {"cookie": f"gemslide_session_8501={session}"}, kind="websocket")
     assert (answer.status, answer.closed_with) == (101, 1008)
 
@@ -224,7 +235,7 @@ def test_a_token_is_spent_by_opening_the_page_only(guard: Make, terminal: Termin
 
 
 def test_no_log_of_the_server_sees_the_token(guard: Make) -> None:
-    """Servers log the query that stands in the scope."""
+    """Servers log the query in the scope."""
     scopes = []
 
     async def seen(scope: dict[str, object], receive: object, send: object) -> None:

@@ -1,10 +1,10 @@
-"""Tables as HTML hold what they are given as text, and nothing that is empty."""
+"""HTML tables show their values as text, and nothing that is empty."""
 
 from __future__ import annotations
 
 import re
 
-from pathology_app.html_tables import Column, Swatch, bar, beside, facts, table
+from pathology_app.html.tables import Column, Swatch, bar, beside, facts, table
 
 HOSTILE = "<img src=x onerror=alert(1)>\" style='x' &amp; \u202e\n"
 

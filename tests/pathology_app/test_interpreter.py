@@ -1,4 +1,4 @@
-"""Python's own pauses beside the tiles."""
+"""Python's own pauses while tiles are served."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from pathology_app.interpreter import SWITCH_S, first_page_is_drawn, share_with_tiles
+from pathology_app.serving.interpreter import SWITCH_S, first_page_is_drawn, share_with_tiles
 from tests.pathology_app.opened import open_page
 
 
 @pytest.fixture
 def interpreter() -> Iterator[None]:
-    """As it was, afterwards."""
+    """Restore the interpreter's settings afterwards."""
     before_s = sys.getswitchinterval()
     assert gc.get_freeze_count() == 0
     yield
@@ -25,7 +25,7 @@ def interpreter() -> Iterator[None]:
 @pytest.mark.usefixtures("interpreter", "serve_project")
 def test_what_is_loaded_is_not_looked_through_after_each_run_of_a_page() -> None:
     open_page()
-    assert gc.get_freeze_count() == 0  # nothing in a process that serves no tiles
+    assert gc.get_freeze_count() == 0  # no effect in a process that serves no tiles
 
     share_with_tiles()
     open_page()

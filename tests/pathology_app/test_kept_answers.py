@@ -1,4 +1,4 @@
-"""Answers from memory: the same bytes, never of a version that is gone, and never a hole."""
+"""Responses from memory: the same bytes, never of a replaced version, and never a hole."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from pathlib import Path
 import httpx
 import pytest
 from starlette.applications import Starlette
+from starlette.routing import Route
 
-from pathology_app.access.environment import sign_in_here
 from pathology_app.access.guard import Access
 from pathology_app.asgi import create_app
+from pathology_app.serving.environment import sign_in_here
+from pathology_app.slides.cache import SlideCache
 from pathology_app.tiles import routes
 from pathology_app.tiles.body_cache import BodyCache
-from pathology_app.tiles.cache import SlideCache
 from pathology_app.tiles.routes import TileServer, viewer_routes
 from pathology_app.viewer.bundle import bundle_path
 from pipeline.project import Project
@@ -33,14 +34,14 @@ Get = Callable[..., Awaitable[httpx.Response]]
 
 @pytest.fixture
 def copy(project: Project, tmp_path: Path) -> Project:
-    """The small project, to be changed."""
+    """Copy of the small project to change."""
     made = Project(tmp_path / "copy")
     shutil.copytree(project.store_path(SLIDE_ID), made.store_path(SLIDE_ID))
     return made
 
 
-def asked(project: Project, steps: Callable[[Get], Awaitable[None]]) -> None:
-    """Run steps against one server of the project."""
+def run_requests(project: Project, steps: Callable[[Get], Awaitable[None]]) -> None:
+    """Run requests against one server of the project."""
 
     async def run() -> None:
         transport = httpx.ASGITransport(Starlette(routes=viewer_routes(SlideCache(project))))
@@ -51,7 +52,7 @@ def asked(project: Project, steps: Callable[[Get], Awaitable[None]]) -> None:
 
 
 def spoil(project: Project) -> None:
-    """Nothing can be read of any level any more; files stay what they are, so that the version does, too."""
+    """Make every level unreadable while the files, and so the version, stay the same."""
     for shard in (project.store_path(SLIDE_ID) / "0").glob("*/c/**/*"):
         if shard.is_file():
             shard.write_bytes(b"")
@@ -83,7 +84,7 @@ def test_what_was_answered_once_is_answered_from_memory(
             assert (again.content, again.headers) == (before.content, before.headers)
         assert has_holes(await get(OTHER))
 
-    asked(copy, steps)
+    run_requests(copy, steps)
 
 
 def test_a_project_can_keep_nothing_in_memory(copy: Project) -> None:
@@ -94,7 +95,7 @@ def test_a_project_can_keep_nothing_in_memory(copy: Project) -> None:
         spoil(copy)
         assert has_holes(await get(TILE))
 
-    asked(copy, steps)
+    run_requests(copy, steps)
 
 
 @pytest.mark.parametrize("link", [TILE, BETWEEN])
@@ -110,7 +111,7 @@ def test_a_hole_is_looked_at_again_each_time(copy: Project, link: str) -> None:
 
         assert not has_holes(await get(link))
 
-    asked(copy, steps)
+    run_requests(copy, steps)
 
 
 def test_a_link_of_a_newer_version_is_believed_at_once(copy: Project, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,7 +127,7 @@ def test_a_link_of_a_newer_version_is_believed_at_once(copy: Project, monkeypatc
         assert now.status_code == 200
         assert now.headers["etag"] == f'"{version}-0-0-0"' != before
 
-    asked(copy, steps)
+    run_requests(copy, steps)
 
 
 def test_a_slide_written_again_or_deleted_is_noticed_by_old_links(
@@ -144,7 +145,7 @@ def test_a_slide_written_again_or_deleted_is_noticed_by_old_links(
         shutil.rmtree(copy.store_path(SLIDE_ID))
         assert (await get(TILE)).status_code == 404
 
-    asked(copy, steps)
+    run_requests(copy, steps)
 
 
 def test_a_known_tile_is_not_sent_again_from_memory_either(project: Project) -> None:
@@ -154,14 +155,14 @@ def test_a_known_tile_is_not_sent_again_from_memory_either(project: Project) -> 
         assert (known.status_code, known.content, known.headers["etag"]) == (304, b"", tag)
         assert other.status_code == 200
 
-    asked(project, steps)
+    run_requests(project, steps)
 
 
 def test_many_readers_at_once_get_each_tile_right_and_memory_stays_bounded(project: Project) -> None:
-    bodies = BodyCache(500_000)  # not room for all of them
+    bodies = BodyCache(500_000)  # too little room for all of them
     server = TileServer(SlideCache(project), bodies)
     alone = Starlette(routes=viewer_routes(SlideCache(project)))
-    crowded = Starlette(routes=[routes.Route("/tiles/{slide_id}/{rest:path}", server.tile)])
+    crowded = Starlette(routes=[Route("/tiles/{slide_id}/{rest:path}", server.tile)])
     links = [f"/tiles/{SLIDE_ID}/{level}/{c}_{r}" for level, w, h in ((0, 4, 3), (1, 2, 2)) for c in range(w) for r in range(h)]  # fmt: skip # noqa: E501
 
     async def run() -> None:
@@ -194,5 +195,5 @@ def test_the_app_compresses_its_script_and_no_tile() -> None:
             return [await client.get(link) for link in links]
 
     answers = asyncio.run(run())
-    assert [each.status_code for each in answers] == [200] * 5
-    assert [each.headers.get("content-encoding") for each in answers] == [None, None, None, None, "gzip"]
+    assert [answer.status_code for answer in answers] == [200] * 5
+    assert [answer.headers.get("content-encoding") for answer in answers] == [None, None, None, None, "gzip"]

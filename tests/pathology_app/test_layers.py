@@ -1,4 +1,4 @@
-"""What napari would get: values and micrometres, without napari."""
+"""Layers for napari: values and micrometres, tested without napari."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pathology_app.desktop.pixels import LevelYxc, SlidePixels
 from pathology_app.desktop.reader import napari_get_reader
 from pathology_app.desktop.slide import OpenedSlide
 from pipeline.project import Project
-from pipeline.store.layout import LABELS, TISSUE
-from pipeline.store.reader import StoreReader
+from pipeline.store.format.layout import LABELS, TISSUE
+from pipeline.store.reading.reader import StoreReader
 from tests.pathology_app.small_project import (
     DAMAGED_TILES,
     HEIGHT_PX0,
@@ -53,7 +53,7 @@ def test_a_level_is_sliced_like_an_array(finest: LevelYxc, key: object) -> None:
 
 
 def test_layers_lie_over_each_other(project: Project) -> None:
-    """Every layer begins at the slide's corner: translation less half a cell is minus half a pixel."""
+    """Every layer starts at the slide's corner: its translation less half a cell is minus half a pixel."""
     layers = slide_layers(project.store_path(SLIDE_ID))
 
     assert [kind for _, _, kind in layers] == ["image"] * 4
@@ -88,7 +88,7 @@ def test_a_damaged_tissue_mask_is_not_taken_for_none(project: Project, tmp_path:
     slide = OpenedSlide(store)
     layers = layers_of(slide)
 
-    assert layers[0][1]["name"] == SLIDE_ID  # the slide can be looked at
+    assert layers[0][1]["name"] == SLIDE_ID  # the slide can be viewed
     assert "no readable tissue mask" in slide.problems[0]
 
 

@@ -1,4 +1,4 @@
-"""Many readers: one app and two tile processes behind nginx with the documented example, all really running."""
+"""Many readers: one app and two tile processes really run behind nginx with the documented example."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from starlette.routing import Route
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from pathology_app.tiles.cache import SlideCache
+from pathology_app.slides.cache import SlideCache
 from pathology_app.tiles.routes import viewer_routes
 from pathology_app.tiles.tile_body import MEDIA_TYPE
 from pipeline.project import Project
@@ -31,7 +31,7 @@ OTHERS = [f"/overlays/{SLIDE_ID}/{MODEL_ID}/1.png", f"/thumbnails/{SLIDE_ID}.jpg
 
 @dataclass(frozen=True)
 class Site:
-    """Two origins over the same processes: for this computer's users, and, as documented, for whoever has logged in."""
+    """Two origins over the same processes: for local users, and, as documented, for people who have signed in."""
 
     here: Nginx
     everybody: Nginx
@@ -43,9 +43,9 @@ class Site:
 def site(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     nginx_program()
     folder, sockets = tmp_path_factory.mktemp("site"), [listening_socket(), listening_socket()]
-    root = folder / "project"  # links are kept in its ledger
+    root = folder / "project"  # links are stored in its ledger
     shutil.copytree(project.root, root)
-    names = [word for each in sockets for word in ("--name", f"{NAME}:{each.getsockname()[1]}")]
+    names = [word for listener in sockets for word in ("--name", f"{NAME}:{listener.getsockname()[1]}")]
     with ExitStack() as stack:
 
         def started(name: str, *options: str) -> StartedApp:
@@ -54,7 +54,7 @@ def site(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
         pages = started("pages")
         tiles = [started(f"tiles-{index}", "--tiles-only") for index in range(2)]
-        behind = pages.port, [each.port for each in tiles]
+        behind = pages.port, [process.port for process in tiles]
         here = stack.enter_context(started_nginx(folder / "here", sockets[0], *behind, says_who_asks=False))
         everybody = stack.enter_context(started_nginx(folder / "everybody", sockets[1], *behind))
         yield Site(here, everybody, pages, tiles)
@@ -76,7 +76,9 @@ def test_tiles_come_from_both_processes_and_the_page_from_the_app(site: Site) ->
     straight = {link: httpx.get(site.pages.url + link) for link in [*LINKS, *OTHERS]}
 
     assert page.headers["content-type"].startswith("text/html")
-    assert {each.headers["content-type"] for link, each in through.items() if link in LINKS} == {MEDIA_TYPE}
+    assert {tile_answer.headers["content-type"] for link, tile_answer in through.items() if link in LINKS} == {
+        MEDIA_TYPE
+    }
     for link, answer in through.items():
         assert answer.status_code == 200
         assert answer.content == straight[link].content
@@ -84,7 +86,7 @@ def test_tiles_come_from_both_processes_and_the_page_from_the_app(site: Site) ->
         assert [answer.headers[name] for name in same] == [straight[link].headers[name] for name in same]
     assert (known.status_code, known.content) == (304, b"")
     answered = site.here.answered_by()
-    assert all(answered[each.port] > 0 for each in (site.pages, *site.tiles))
+    assert all(answered[process.port] > 0 for process in (site.pages, *site.tiles))
     assert answered[site.pages.port] == 1
 
 
@@ -112,7 +114,7 @@ def test_a_strangers_name_is_refused_through_nginx(site: Site, path: str) -> Non
 
 @pytest.mark.parametrize("path", ["/", *LINKS[:4], *OTHERS])
 def test_without_a_session_and_with_a_forged_one_nobody_comes_in(site: Site, path: str) -> None:
-    ports = [site.pages.port, *(each.port for each in site.tiles), int(site.everybody.url.rpartition(":")[2])]
+    ports = [site.pages.port, *(process.port for process in site.tiles), int(site.everybody.url.rpartition(":")[2])]
     forged = "; ".join(f"gemslide_session_{port}={'A' * 43}" for port in ports)
 
     for headers, code in (({}, "log_in"), ({"Cookie": forged}, "session_is_over")):
@@ -121,7 +123,7 @@ def test_without_a_session_and_with_a_forged_one_nobody_comes_in(site: Site, pat
 
 
 def test_who_logs_in_at_the_app_is_let_in_by_the_tile_processes(site: Site) -> None:
-    httpx.get(site.everybody.url)  # asks for a link
+    httpx.get(site.everybody.url)  # requests a link
     token = site.pages.next_link().partition("token=")[2]
     with httpx.Client(base_url=site.everybody.url) as client:
         assert client.get("/", params={"token": token}).status_code == 303
@@ -160,7 +162,7 @@ def test_connections_to_nginx_are_kept(site: Site) -> None:
 
 
 def test_when_a_tile_process_dies_the_others_answer(site: Site) -> None:
-    """Last here: first one of them is killed, then the other, then the app answers itself."""
+    """Runs last: first one tile process is killed, then the other, then the app answers itself."""
     for dying, left in ((site.tiles[0], {site.tiles[1].port}), (site.tiles[1], {site.pages.port})):
         dying.process.send_signal(signal.SIGKILL)
         dying.process.wait()
@@ -169,5 +171,5 @@ def test_when_a_tile_process_dies_the_others_answer(site: Site) -> None:
         with httpx.Client(base_url=site.here.url) as client:
             answers = [client.get(link) for link in LINKS]
 
-        assert {each.status_code for each in answers} == {200}
+        assert {answer.status_code for answer in answers} == {200}
         assert set(site.here.answered_by() - before) == left

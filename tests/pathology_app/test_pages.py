@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from pathology_app.text import as_markdown
-from pathology_app.tiles.cache import PROJECT_VARIABLE
-from pathology_app.worklist_rows import ROWS_PER_PAGE
+from pathology_app.app_pages.worklist.rows import ROWS_PER_PAGE
+from pathology_app.html.text import as_markdown
+from pathology_app.project.served import PROJECT_VARIABLE
 from pipeline.project import Project
 from tests.pathology_app.many_slides import make_many_slides
-from tests.pathology_app.opened import hrefs, html_of, linked, open_page, said, viewer_data
+from tests.pathology_app.opened import hrefs, html_of, linked, open_page, viewer_data, visible_text
 from tests.pathology_app.small_project import MODEL_ID, SLIDE_ID
 
 
@@ -28,10 +28,10 @@ def test_the_worklist_shows_the_slides() -> None:
     page = open_page()
 
     assert linked(page) == [SLIDE_ID]
-    assert "1 of 1 slides." in [caption.value for caption in page.caption]
+    assert "1 of 1 slide." in [caption.value for caption in page.caption]
     page = open_page(find="nothing like it")
     assert linked(page) == []
-    assert "0 of 1 slides." in [caption.value for caption in page.caption]
+    assert "0 of 1 slide." in [caption.value for caption in page.caption]
     assert "No slide's name holds all these words." in page.info[0].value
 
 
@@ -95,7 +95,7 @@ def test_a_wrong_link_is_one_message(slide_id: str, message: str) -> None:
     page = open_page(slide=slide_id)
 
     (error,) = page.error
-    assert message in said(error)
+    assert message in visible_text(error)
 
 
 def test_a_project_without_slides_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_a_project_without_slides_says_what_to_do(monkeypatch: pytest.MonkeyPatc
 
 @pytest.fixture
 def copied(monkeypatch: pytest.MonkeyPatch, project: Project, tmp_path: Path) -> Project:
-    """A copy of the small project that the pages show, to be damaged."""
+    """Copy of the small project that the pages show, to be damaged."""
     shutil.copytree(project.root, tmp_path, dirs_exist_ok=True)
     monkeypatch.setenv(PROJECT_VARIABLE, str(tmp_path))
     return Project(tmp_path)
@@ -120,7 +120,7 @@ def test_damaged_hotspots_are_one_message_and_not_taken_for_none(copied: Project
     page = open_page(slide=SLIDE_ID)
 
     (error,) = page.error
-    assert said(error).startswith(f"results/{MODEL_ID}/{SLIDE_ID}: hotspots.json is damaged")
+    assert visible_text(error).startswith(f"results/{MODEL_ID}/{SLIDE_ID}: hotspots.json is damaged")
     assert viewer_data(page)["hotspots_note"].startswith("Unknown: ")
 
 
@@ -130,7 +130,7 @@ def test_missing_hotspots_are_not_taken_for_none(copied: Project) -> None:
 
 
 def test_hotspots_that_were_looked_for_in_vain_are_none(copied: Project) -> None:
-    (copied.result_dir(SLIDE_ID, MODEL_ID) / "hotspots.json").write_text("[]")
+    (copied.result_dir(SLIDE_ID, MODEL_ID) / "hotspots.json").write_text('{"threshold": 0.5, "hotspots": []}')
     assert viewer_data(open_page(slide=SLIDE_ID))["hotspots_note"] == "None found."
 
 
@@ -140,7 +140,7 @@ def test_damaged_predictions_leave_the_slide_to_be_seen(copied: Project) -> None
     page = open_page(slide=SLIDE_ID)
 
     (error,) = page.error
-    assert "no readable predictions" in said(error)
+    assert "no readable predictions" in visible_text(error)
     assert [layer["id"] for layer in viewer_data(page)["layers"]] == ["tissue"]
 
 
@@ -150,7 +150,7 @@ def test_a_model_with_a_blank_in_its_name_is_one_message(copied: Project) -> Non
 
     assert f'<td class="text gs-from-900">{MODEL_ID}</td>' in html_of(open_page())
     page = open_page(slide=SLIDE_ID, model="a model")
-    assert said(page.warning[0]) == f"No predictions of model 'a model' for this slide; showing {MODEL_ID}."
+    assert visible_text(page.warning[0]) == f"No predictions of model 'a model' for this slide; showing {MODEL_ID}."
     assert viewer_data(page)
 
 
@@ -166,7 +166,7 @@ def test_a_damaged_store_is_a_row_beside_the_others(copied: Project) -> None:
     assert "not a gemslide store" not in good
     assert "not a gemslide store" in bad
     assert any(caption.value.startswith("2 of 2 slides") for caption in page.caption)
-    assert "not a gemslide store" in said(open_page(slide="S-009").error[0])
+    assert "not a gemslide store" in visible_text(open_page(slide="S-009").error[0])
 
 
 def test_no_message_names_a_folder_outside_the_project(copied: Project) -> None:

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from pathology_app import presenters
-from pathology_app.tiles.cache import SlideCache
+from pathology_app.slides import presenters
+from pathology_app.slides.cache import SlideCache
 from pipeline.project import Project
-from tests.pathology_app.small_project import CLASS_NAMES, HOTSPOTS_XY_PX0, MODEL_ID, SLIDE_ID
+from tests.pathology_app.small_project import CLASS_NAMES, HOTSPOTS_XY_PX0, MODEL_ID, SLIDE_ID, make_project
 
 HOTSPOTS = [
     {"x_px0": 480, "y_px0": 864, "area_um2": 100 * math.pi, "score": 0.97, "class": "positive"},
@@ -36,8 +38,21 @@ def test_the_viewer_and_the_facts_tell_of_damage_and_only_where_there_is_some(
     assert presenters.slide_data(whole)["damaged"] is None
     data = presenters.slide_data(damaged)["damaged"]
     assert (data["url"], data["cell_px0"]) == (f"/damaged/{SLIDE_ID}.png?v={damaged.version}", 256)
-    assert presenters.damage_note(whole.reader) is None
-    assert "4 of 48 tiles are damaged in the slide's file: hatched" in (presenters.damage_note(damaged.reader) or "")
+    assert presenters.slide_notes(whole.reader) == []
+    (note,) = presenters.slide_notes(damaged.reader)
+    assert "4 of 48 tiles are damaged in the slide's file: hatched" in note
+
+
+def test_a_slide_whose_file_contradicts_itself_says_so_on_its_page(tmp_path: Path) -> None:
+    project = make_project(tmp_path)
+    root = project.store_path(SLIDE_ID) / "zarr.json"
+    content = json.loads(root.read_text())
+    content["attributes"]["gemslide"]["ingest"]["warnings"] = ["its tiles are marked YCbCr, its tag says RGB <b>"]
+    root.write_text(json.dumps(content))
+
+    (note,) = presenters.slide_notes(SlideCache(project).slide(SLIDE_ID).reader)
+
+    assert note == "Slide file: its tiles are marked YCbCr, its tag says RGB <b>."
 
 
 def test_hotspots_are_rings_around_a_cell_with_room_around() -> None:

@@ -1,4 +1,4 @@
-"""The reading pages without a browser: what is asked, what is kept, and what a blinded reader is never sent."""
+"""The reading pages without a browser: questions, stored answers, and data never sent to a blinded reader."""
 
 from __future__ import annotations
 
@@ -8,32 +8,39 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import streamlit as st
 from sqlalchemy import text
 from streamlit.testing.v1 import AppTest
 
-from pathology_app.access.people import Person, Role
-from pathology_app.app_pages import (
-    reading,
-    reading_answers,
-    readings_overview,
-    slide,
-    slide_review,
-    study_slide,
-    worklist,
-)
-from pathology_app.study_ledger import close_study_ledgers
-from pathology_app.tiles.cache import PROJECT_VARIABLE
+from pathology_app.app_pages import declared as declared_pages
+from pathology_app.app_pages import signed_form
+from pathology_app.app_pages.log import page as access_log
+from pathology_app.app_pages.runs import page as runs
+from pathology_app.app_pages.slide import page as slide
+from pathology_app.app_pages.slide import review as slide_review
+from pathology_app.app_pages.studies import page as studies
+from pathology_app.app_pages.studies import reading, reading_answers, reading_form
+from pathology_app.app_pages.studies import readings as readings_overview
+from pathology_app.app_pages.worklist import page as worklist
+from pathology_app.links.reading import ReadingLink
+from pathology_app.people import actions as acting
+from pathology_app.people import visitor
+from pathology_app.people.person import ForbiddenError, Person, Role
+from pathology_app.project.ledger import close_study_ledgers, current_study_ledger
+from pathology_app.project.served import PROJECT_VARIABLE
+from pathology_app.readings.acts import sign_reading, start_reading
+from pipeline.errors import BadManifestError
+from pipeline.ledger.opening import actor_here, open_ledger
+from pipeline.ledger.rows import PROJECT_LOG, reading_subject
 from pipeline.project import Project
-from pipeline.review.coverage import CoverageGrid, Look
-from pipeline.review.coverage_store import save_looks
-from pipeline.review.looking import Looking
-from pipeline.review.slide_reviews import reviews_of
+from pipeline.review.judging.coverage import CoverageGrid, Viewing
+from pipeline.review.judging.coverage_store import save_looks
+from pipeline.review.judging.slides import reviews_of
+from pipeline.review.rows.view_context import ViewContext
 from pipeline.review.verify import verify_reviews
-from pipeline.study.opening import actor_here, open_ledger
-from pipeline.study.order import LEDGER_VARIABLE
-from pipeline.study.rows import PROJECT_LOG, reading_subject
-from pipeline.study.verify import verify_log
-from tests.pathology_app.opened import hrefs, html_of, linked, open_page, said, viewer_data
+from pipeline.settings.site import LEDGER_VARIABLE
+from pipeline.study.proof.verify import verify_log
+from tests.pathology_app.opened import hrefs, html_of, linked, open_page, viewer_data, visible_text
 from tests.pathology_app.small_project import MODEL_ID
 from tests.pathology_app.small_reading import STUDY, make_reading_study, of_study, read_one
 from tests.pathology_app.small_study import STUDY as OTHER
@@ -47,7 +54,7 @@ READ = {"study": STUDY, "view": "read"}
 
 @pytest.fixture
 def made(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Makes the study that the pages show, with what `[reading]` is to say."""
+    """Make the study that the pages show, with the given `[reading]` settings."""
     monkeypatch.setenv(PROJECT_VARIABLE, str(tmp_path))
     monkeypatch.delenv(LEDGER_VARIABLE, raising=False)
 
@@ -61,10 +68,13 @@ def made(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
 
 @pytest.fixture
 def signed_in(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Makes somebody the one who looks; how people sign in is another part's."""
+    """Make a person the current viewer; sign-in is tested elsewhere."""
 
     def sign_in(person: Person) -> None:
-        for module in (reading, reading_answers, readings_overview, slide, slide_review, study_slide, worklist):
+        for module in (
+            acting, access_log, declared_pages, visitor, reading, reading_answers, readings_overview, runs, slide,
+            slide_review, studies, worklist,
+        ):  # fmt: skip
             monkeypatch.setattr(module, "current_person", lambda: person)
 
     return sign_in
@@ -72,13 +82,15 @@ def signed_in(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def texts(page: AppTest) -> str:
     kinds = ("markdown", "caption", "error", "warning", "info", "success")
-    return "\n".join(said(element) for kind in kinds for element in page.get(kind))
+    return "\n".join(visible_text(element) for kind in kinds for element in page.get(kind))
 
 
 def sent(page: AppTest) -> str:
-    """All that the browser is sent."""
-    everything = [texts(page), html_of(page), *(each.proto.json for each in page.get("bidi_component"))]
-    everything += [str(each.proto) for kind in ("selectbox", "radio", "button", "expander") for each in page.get(kind)]
+    """Everything sent to the browser."""
+    everything = [texts(page), html_of(page), *(element.proto.json for element in page.get("bidi_component"))]
+    everything += [
+        str(element.proto) for kind in ("selectbox", "radio", "button", "expander") for element in page.get(kind)
+    ]
     return "\n".join(everything)
 
 
@@ -87,12 +99,37 @@ def press(page: AppTest, label: str) -> None:
     assert not page.exception
 
 
-def answer(page: AppTest, diagnosis: str) -> None:
-    next(radio for radio in page.radio if "What is it?" in radio.label).set_value(diagnosis).run()
-    page.number_input[0].set_value(70.0).run()
+def form_data(page: AppTest) -> dict[str, Any]:
+    """Data passed to the signed form."""
+    (form,) = (
+        element for element in page.get("bidi_component") if element.proto.component_name.endswith("gemslide_questions")
+    )
+    data: dict[str, Any] = json.loads(form.proto.json)
+    return data
 
 
-def test_a_slide_is_read_answered_signed_and_the_next_one_comes(made: Any) -> None:
+@pytest.fixture
+def browser(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Make the form of the next run send an event, as a browser would: AppTest cannot act for a component."""
+
+    def say(page: AppTest, what: str, **answers: Any) -> None:
+        data = form_data(page)
+        message = {"place": data["place"], "answers": answers}
+
+        def form(data: dict[str, Any], *, key: str, on_keep: Any, on_sign: Any) -> None:
+            monkeypatch.setattr(signed_form, "signed_form", original)
+            {"keep": on_keep, "sign": on_sign}[what](message)
+            st.rerun()
+
+        original = signed_form.signed_form
+        monkeypatch.setattr(signed_form, "signed_form", form)
+        page.run()
+        assert not page.exception
+
+    return say
+
+
+def test_a_slide_is_read_answered_signed_and_the_next_one_comes(made: Any, browser: Any) -> None:
     root = made()
     page = open_page(**READ)
     assert "nobody has checked it" in texts(page)
@@ -101,23 +138,19 @@ def test_a_slide_is_read_answered_signed_and_the_next_one_comes(made: Any) -> No
     press(page, "Start reading")
     first = viewer_data(page)["slide"]["slide_id"]
     assert page.query_params["reading"] == first
-    sign = page.button(key="sign")
-    assert sign.disabled
-    assert "To be answered still: diagnosis, sure." in texts(page)
+    assert form_data(page)["answers"] == {}
 
-    answer(page, "atypical")
-    answer(page, "malignant")
-    page.text_area[0].set_value("small biopsy").run()
-    assert "Signing locks: diagnosis: malignant; sure: 70; artefact: –; remarks: small biopsy." in texts(page)
-    again = open_page(**READ, reader="r1")
-    assert again.radio[0].value == "malignant", "kept as it was given"
-    assert again.text_area[0].value == "small biopsy"
+    browser(page, "keep", diagnosis="atypical", sure=70)
+    browser(page, "keep", diagnosis="malignant")
+    browser(page, "keep", remarks="small biopsy")
+    kept = {"diagnosis": "malignant", "sure": 70, "remarks": "small biopsy"}
+    assert form_data(page)["answers"] == kept
+    assert form_data(open_page(**READ, reader="r1"))["answers"] == kept, "kept as it was given"
 
     with open_ledger(Project(root)) as ledger:
-        looking = Looking(first, "r1", UNSIGNED, STUDY, "r1/1/1")
-        save_looks(ledger, looking, CoverageGrid(128.0, 7, 5), [whole()], mpp0=0.5, seconds=1e6)
-    page.button(key="sign").click().run()
-    assert not page.exception
+        context = ViewContext(first, "r1", UNSIGNED, STUDY, "r1/1/1")
+        save_looks(ledger, context, CoverageGrid(128.0, 7, 5), [whole()], mpp0=0.5, seconds=1e6)
+    browser(page, "sign", **kept)
     assert viewer_data(page)["slide"]["slide_id"] != first
     assert "session 1, slide 2 of 3 · 1 of 3 signed" in texts(page)
 
@@ -133,8 +166,8 @@ def test_a_slide_is_read_answered_signed_and_the_next_one_comes(made: Any) -> No
         assert not verify_reviews(ledger.database, STUDY)
 
 
-def whole() -> Look:
-    return Look(((0, 0), (1800, 0), (1800, 1300), (0, 1300)), 1.0, 2.0)
+def whole() -> Viewing:
+    return Viewing(((0, 0), (1800, 0), (1800, 1300), (0, 1300)), 1.0, 2.0)
 
 
 def test_a_blinded_reader_is_sent_nothing_of_a_model_on_any_page(made: Any, signed_in: Any) -> None:
@@ -153,18 +186,25 @@ def test_a_blinded_reader_is_sent_nothing_of_a_model_on_any_page(made: Any, sign
         "worklist by case": open_page(group="case", predicted="1", find="demo"),
         "slide of the study": open_page(study=STUDY, study_slide=row.slide_id),
         "readings": open_page(study=STUDY, view="readings"),
+        "study": open_page(study=STUDY),
+        "failures": open_page(study=STUDY, view="failures"),
+        "studies": open_page(study=""),
+        "runs": open_page(page="runs"),
+        "side by side": open_page(compare=f"{row.slide_id}~{MODEL_ID},{row.slide_id}"),
     }
     for name, page in pages.items():
-        found = sent(page)
-        assert MODEL_ID not in found, name
-        assert not any(route in found for route in ("/overlays/", "/heatmaps/", "/exports/")), name
-        assert "0.97" not in found, name
-        assert "malignant" not in found or name == "reading", f"{name}: another reader's answer"
+        everything = sent(page)
+        assert MODEL_ID not in everything, name
+        assert not any(route in everything for route in ("/overlays/", "/heatmaps/", "/exports/")), name
+        assert "0.97" not in everything, name
+        assert "malignant" not in everything or name == "reading", f"{name}: another reader's answer"
     assert viewer_data(pages["reading"])["hotspots"] == []
     assert viewer_data(pages["reading"])["hotspots_note"] is None
     assert "has not signed that reading" in texts(pages["slide"])
     assert "has not signed that reading" in texts(pages["slide of the study"])
     assert "r2" not in html_of(pages["readings"]), "how far others are is for who steers"
+    for name in ("study", "failures", "runs"):
+        assert "has not signed all of those readings" in texts(pages[name]), name
     assert open_page(find=MODEL_ID, predicted="1").caption[0].value.startswith("0 of 3")
 
     with open_ledger(Project(root)) as ledger:
@@ -202,20 +242,19 @@ def test_a_washout_says_when_to_come_back(made: Any) -> None:
     assert viewer_data(page)["hotspots"]
 
 
-def test_a_glass_slide_is_read_at_the_microscope(made: Any) -> None:
+def test_a_glass_slide_is_read_at_the_microscope(made: Any, browser: Any) -> None:
     root = made(readers=["r1"], arms=["glass", "digital"])
     with open_ledger(Project(root)) as ledger:
         of_study(ledger).start("r1", 1, 1)
     page = open_page(**READ, reader="r1")
-    kinds = [each.proto.component_name for each in page.get("bidi_component")]
+    kinds = [element.proto.component_name for element in page.get("bidi_component")]
     assert not any("viewer" in kind for kind in kinds)
     assert any("clock" in kind for kind in kinds)
-    answer(page, "benign")
-    page.button(key="sign").click().run()
+    browser(page, "sign", diagnosis="benign", sure=70)
     assert "slide 2 of 3" in texts(page)
 
 
-def test_where_readers_disagree_the_adjudicator_sees_their_answers_and_decides(made: Any) -> None:
+def test_where_readers_disagree_the_adjudicator_sees_their_answers_and_decides(made: Any, browser: Any) -> None:
     root = made()
     with open_ledger(Project(root)) as ledger:
         for reader in ("r1", "r2"):
@@ -237,9 +276,8 @@ def test_where_readers_disagree_the_adjudicator_sees_their_answers_and_decides(m
     assert "Answers of the readers" in table
     assert ("malignant" in table, "r1" in table, "r2" in table) == (True, True, True)
     assert MODEL_ID not in sent(page), "the arm allows no predictions"
-    answer(page, "benign")
-    page.button(key="sign").click().run()
-    assert "All 1 readings of chief are signed." in texts(page)
+    browser(page, "sign", diagnosis="benign", sure=70)
+    assert "Everything is signed: 1 reading of chief." in texts(page)
 
 
 def test_only_who_may_reads_steers_and_sees_others_answers(made: Any, signed_in: Any) -> None:
@@ -289,22 +327,23 @@ def test_the_worklist_leads_a_reader_to_the_next_unread(made: Any, signed_in: An
     assert f"?study={STUDY}&study_slide={signed}" in hrefs(page)
 
 
-def test_a_slide_is_reviewed_outside_studies_and_the_review_is_shown(made: Any) -> None:
+def test_a_slide_is_reviewed_outside_studies_and_the_review_is_shown(made: Any, browser: Any) -> None:
     root = made()
     page = open_page(slide="S-001")
-    press(page, "Sign")
-    assert "a review needs its verdict" in texts(page)
-    next(radio for radio in page.radio if radio.label == "Verdict").set_value("disagree")
-    page.text_input(key="review S-001 0 label").input("benign")
-    page.text_area(key="review S-001 0 comment").input("crush artefact")
-    page.text_input(key="review S-001 0 name").input("Ada")
-    press(page, "Sign")
-    shown = html_of(open_page(slide="S-001"))
+    place = form_data(page)["place"]
+    browser(page, "sign", comment="crush artefact")
+    assert form_data(page)["wrong"] == "a review needs its verdict: agree, disagree, or cannot judge."
+    assert form_data(page)["place"] == place, "what was typed stays"
+    browser(page, "sign", verdict="Disagree", label="benign", comment="crush artefact", name="Ada")
+    page.run()
+    assert (form_data(page)["wrong"], form_data(page)["answers"]) == (None, {"name": "Ada"})
+    assert form_data(page)["place"] != place, "the next one begins empty"
+    shown = html_of(page)
     assert ("Disagree" in shown, "crush artefact" in shown, "Ada" in shown) == (True, True, True)
     with open_ledger(Project(root)) as ledger:
-        (found,) = reviews_of(ledger, "S-001")
-        assert (found.model_id, found.class_name, found.label) == (MODEL_ID, "positive", "benign")
-        assert len(found.predictions_sha256 or "") == 64
+        (review,) = reviews_of(ledger, "S-001")
+        assert (review.model_id, review.class_name, review.label) == (MODEL_ID, "positive", "benign")
+        assert len(review.predictions_sha256 or "") == 64
         assert not verify_reviews(ledger.database, PROJECT_LOG)
 
 
@@ -322,3 +361,87 @@ def served_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     make_study(tmp_path)
     yield tmp_path
     close_study_ledgers()
+
+
+def test_a_signature_locks_what_was_shown_or_says_what_has_changed(made: Any, browser: Any) -> None:
+    root = made()
+    with open_ledger(Project(root)) as ledger:
+        of_study(ledger).start("r1", 1, 1)
+        page = open_page(**READ, reader="r1")
+        browser(page, "keep", diagnosis="benign", sure=80)
+        of_study(ledger).give("r1", 1, 1, "artefact", True)  # in another tab
+        browser(page, "sign", diagnosis="benign", sure=85)
+        assert "changed elsewhere since it was shown here: artefact" in form_data(page)["wrong"]
+        assert of_study(ledger).row("r1", 1, 1).state == "started"
+        assert of_study(ledger).answers("r1", 1, 1)["sure"] == 80, "all or nothing"
+        browser(page, "sign", diagnosis="benign", sure=85, artefact=True, remarks="typed, and the field not left")
+        assert of_study(ledger).row("r1", 1, 1).state == "signed"
+        assert of_study(ledger).answers("r1", 1, 1) == {
+            "diagnosis": "benign", "sure": 85, "artefact": True, "remarks": "typed, and the field not left",
+        }  # fmt: skip
+        assert not verify_log(ledger.database, STUDY).findings
+
+
+@pytest.mark.parametrize(
+    "said", [None, "x", {}, {"answers": 1}, {"answers": {"sure": 5}}, {"place": "another", "answers": {"sure": 5}}]
+)
+def test_what_is_no_answer_of_this_reading_is_kept_by_nobody(said: object, made: Any) -> None:
+    root = made()
+    with open_ledger(Project(root)) as ledger:
+        readings = of_study(ledger)
+        readings.start("r1", 1, 1)
+        link = ReadingLink(STUDY, "r1", 1, 1)
+        reading = reading_form.StartedReading(current_study_ledger(), readings, link, readings.row("r1", 1, 1), None)  # type: ignore[arg-type]
+        with pytest.raises(BadManifestError, match="Reload the page"):
+            signed_form.answers_in(said, reading.place)
+        for value in ([1], {"a": 1}, None):
+            with pytest.raises(BadManifestError, match="is no answer"):
+                signed_form.answers_in({"place": reading.place, "answers": {"sure": value}}, reading.place)
+        for text_ in ("a\0b", "\ud800"):
+            with pytest.raises(BadManifestError, match="is no answer"):
+                readings.give("r1", 1, 1, "remarks", text_)
+
+
+def test_who_is_named_adjudicator_without_the_right_decides_nothing(made: Any, signed_in: Any) -> None:
+    root = made()
+    chief = Person("joe", frozenset({Role.READER}), "chief")
+    with open_ledger(Project(root)) as ledger:
+        readings = of_study(ledger)
+        for reader in ("r1", "r2"):
+            for _ in range(3):
+                read_one(readings, reader, "malignant" if reader == "r2" else "benign")
+        readings.adjudicate("diagnosis", "unassisted", actor="ada")
+        link = ReadingLink(STUDY, "chief", 1, 1)
+        with pytest.raises(ForbiddenError, match="You may not decide"):
+            start_reading(chief, readings, link)
+        signed_in(chief)
+        page = open_page(**READ)
+        assert "You may not decide where readers disagree" in texts(page)
+        assert not [button for button in page.button if button.key in ("start_reading", "sign")]
+        assert "malignant" not in sent(page)
+        readings.start("chief", 1, 1)
+        with pytest.raises(ForbiddenError, match="You may not decide"):
+            sign_reading(chief, readings, link, {"diagnosis": "benign", "sure": 1}, seconds=1, seen={})
+        assert "malignant" not in sent(open_page(**READ))
+        assert readings.row("chief", 1, 1).state == "started"
+
+
+def test_an_open_page_is_drawn_again_when_a_reading_begins(made: Any) -> None:
+    root = made()
+    page = open_page(slide="S-001")
+    assert viewer_data(page)["hotspots"]
+    with open_ledger(Project(root)) as ledger:
+        readings = of_study(ledger)
+        while readings.next_of("r1").slide_id != "S-001":
+            read_one(readings, "r1", "benign")
+        row = readings.next_of("r1")
+        readings.start("r1", row.session, row.position)
+    page.run()  # as the page itself does, every few seconds
+    assert MODEL_ID not in sent(page)
+    assert "has not signed that reading" in texts(page)
+
+
+def test_every_part_of_a_page_that_runs_by_itself_asks_first_what_may_be_shown() -> None:
+    folder = Path(declared_pages.__file__).parent
+    users = [path.name for path in folder.rglob("*.py") if "st.fragment" in path.read_text()]
+    assert users == ["declared.py"]

@@ -1,4 +1,4 @@
-"""What was refused is logged, and a flood of it is a few entries."""
+"""Refused requests are logged, and a flood of them takes a few entries."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from pathology_app.access.refusals import MAX_KINDS, Refusals
-from pathology_app.study_ledger import StudyLedger
+from pathology_app.people.refusal_log import MAX_KINDS, RefusalLog
+from pathology_app.project.ledger import StudyLedger
+from pipeline.ledger import PROJECT_LOG, Ledger, LogFilter, open_ledger, project_history
 from pipeline.project import Project
-from pipeline.study import PROJECT_LOG, Ledger, LogFilter, open_ledger, project_history, verify_log
+from pipeline.study import verify_log
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def logged(ledger: Ledger) -> list[tuple[str, str, dict[str, object]]]:
 
 
 def test_the_first_is_logged_at_once_and_a_flood_is_one_more_entry(ledger: Ledger) -> None:
-    refusals = Refusals(lambda: ledger)
+    refusals = RefusalLog(lambda: ledger)
     refusals.note("nobody (web app)", "unknown_host", about="/", address="10.0.0.7")
     refusals.written()
     assert logged(ledger) == [("nobody (web app)", "unknown_host", {"number": 1, "about": ["/"], "from": ["10.0.0.7"]})]
@@ -42,18 +43,18 @@ def test_the_first_is_logged_at_once_and_a_flood_is_one_more_entry(ledger: Ledge
 
 
 def test_however_many_there_are_the_entries_are_bounded(ledger: Ledger) -> None:
-    refusals = Refusals(lambda: ledger)
+    refusals = RefusalLog(lambda: ledger)
     for number in range(5 * MAX_KINDS):
         refusals.note(f"person {number}", "forbidden")
     refusals.close()
-    found = logged(ledger)
-    assert len(found) <= 2 * MAX_KINDS + 1
-    assert sum(int(str(details["number"])) for _, _, details in found) == 5 * MAX_KINDS
+    entries = logged(ledger)
+    assert len(entries) <= 2 * MAX_KINDS + 1
+    assert sum(int(str(details["number"])) for _, _, details in entries) == 5 * MAX_KINDS
 
 
 def test_after_a_while_the_next_is_logged_at_once(ledger: Ledger) -> None:
     now = [0.0]
-    refusals = Refusals(lambda: ledger, clock=lambda: now[0])
+    refusals = RefusalLog(lambda: ledger, clock=lambda: now[0])
     for _ in range(2):
         refusals.note("ada (web app)", "forbidden")
         refusals.written()
@@ -63,16 +64,16 @@ def test_after_a_while_the_next_is_logged_at_once(ledger: Ledger) -> None:
 
 
 def test_what_strangers_wrote_is_shortened_and_can_be_printed(ledger: Ledger) -> None:
-    refusals = Refusals(lambda: ledger)
+    refusals = RefusalLog(lambda: ledger)
     refusals.note("nobody (web app)", "not_found", about="/\x1b[2J\n" + "x" * 5000)
     refusals.close()
-    (about,) = logged(ledger)[0][2]["about"]  # type: ignore[misc]
-    assert len(about) == 120
-    assert about.isprintable()
+    (subject,) = logged(ledger)[0][2]["about"]  # type: ignore[misc]
+    assert len(subject) == 120
+    assert subject.isprintable()
 
 
 def test_without_a_ledger_none_is_made(tmp_path: Path) -> None:
-    refusals = Refusals(StudyLedger(Project(tmp_path)).ledger)
+    refusals = RefusalLog(StudyLedger(Project(tmp_path)).ledger)
     refusals.note("nobody (web app)", "unknown_host")
     refusals.close()
     assert list(tmp_path.iterdir()) == []

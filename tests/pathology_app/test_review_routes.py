@@ -1,4 +1,4 @@
-"""Routes of what people look at and judge: kept with an entry of the log, refused where a reading forbids it."""
+"""Routes for viewings and judgements: stored with a log entry, refused if a reading forbids them."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ from PIL import Image
 from starlette.applications import Starlette
 from starlette.types import Receive, Scope, Send
 
-from pathology_app.access.people import Person, Role
-from pathology_app.study_ledger import close_study_ledgers
+from pathology_app.people.person import Person, Role
+from pathology_app.project.ledger import close_study_ledgers
+from pathology_app.routes import declared as declared_routes
+from pathology_app.slides.cache import SlideCache
 from pathology_app.tiles import review_routes as review
 from pathology_app.tiles import routes as tiles
-from pathology_app.tiles.cache import SlideCache
+from pipeline.ledger.ledger import Ledger
+from pipeline.ledger.opening import open_ledger
+from pipeline.ledger.rows import PROJECT_LOG, slide_subject
 from pipeline.project import Project
 from pipeline.review.verify import verify_reviews
-from pipeline.study.ledger import Ledger
-from pipeline.study.opening import open_ledger
-from pipeline.study.order import LEDGER_VARIABLE
-from pipeline.study.rows import PROJECT_LOG, slide_subject
-from pipeline.study.verify import verify_log
+from pipeline.settings.site import LEDGER_VARIABLE
+from pipeline.study.proof.verify import verify_log
 from tests.pathology_app.small_project import HOTSPOTS_XY_PX0, MODEL_ID, SLIDE_ID
 from tests.pathology_app.small_reading import STUDY, make_reading_study, of_study, read_one
 
@@ -44,14 +45,14 @@ OVERLAY = f"/overlays/{{}}/{MODEL_ID}/1.png"
 
 
 class Client:
-    """The routes over one project, asked by somebody."""
+    """Client of the routes over one project, for one person."""
 
     def __init__(self, root: Path) -> None:
         cache = SlideCache(Project(root))
         self.app = Starlette(routes=[*tiles.viewer_routes(cache), *review.review_routes(cache)])
 
     def ask(self, person: Person, url: str, body: Any = None) -> httpx.Response:
-        async def asked() -> httpx.Response:
+        async def send_request() -> httpx.Response:
             async def app(scope: Scope, receive: Receive, send: Send) -> None:
                 await self.app({**scope, "person": person}, receive, send)
 
@@ -59,14 +60,14 @@ class Client:
             async with httpx.AsyncClient(transport=transport, base_url="http://slides") as client:
                 return await (client.get(url) if body is None else client.post(url, json=body))
 
-        return asyncio.run(asked())
+        return asyncio.run(send_request())
 
 
 @pytest.fixture
 def root(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """With a study of two readers. Whoever asks is who the test says: signing in is another part's."""
+    """Project with a study of two readers. The test names the person; sign-in is tested elsewhere."""
     monkeypatch.delenv(LEDGER_VARIABLE, raising=False)
-    for module in (tiles, review):
+    for module in (tiles, review, declared_routes):
         monkeypatch.setattr(module, "person_of", lambda scope: scope["person"])
     make_reading_study(project, tmp_path)
     yield tmp_path
@@ -79,7 +80,7 @@ def client(root: Path) -> Client:
 
 
 def start(root: Path, reader: str = "r1") -> tuple[str, str]:
-    """Start a reader's next reading. Returns its slide, and the query that names it."""
+    """Start a reader's next reading. Return its slide, and the query that names it."""
     with open_ledger(Project(root)) as ledger:
         row = of_study(ledger).next_of(reader)
         assert row is not None

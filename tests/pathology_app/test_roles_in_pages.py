@@ -1,24 +1,22 @@
-"""What a page draws and does is decided on the server, whatever a browser says over its WebSocket."""
+"""The server decides what a page shows and does, whatever a browser sends over its WebSocket."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from sqlalchemy import text
-from streamlit.proto.WidgetStates_pb2 import WidgetState
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from pipeline.ledger import PROJECT_LOG, find_ledger
 from pipeline.project import Project
-from pipeline.review import Looking, SlideReview, add_review
-from pipeline.study import PROJECT_LOG, find_ledger
+from pipeline.review import SlideReview, ViewContext, add_review
 from tests.pathology_app.signed_in import add_people, browser, cookie_of, sign_in
 from tests.pathology_app.small_project import SLIDE_ID, make_project
 from tests.pathology_app.small_study import STUDY, make_study
 from tests.pathology_app.started_app import StartedApp, started_app
-from tests.pathology_app.streamlit_socket import Tab, tab, texts
+from tests.pathology_app.streamlit_socket import Tab, form_of, tab, texts
 
 pytestmark = pytest.mark.xdist_group("sign_in")
 
@@ -46,16 +44,6 @@ def session(app: StartedApp, name: str) -> str:
         return cookie_of(client)
 
 
-def form_of(drawn: list[Any], label: str) -> list[WidgetState]:
-    """What a browser says when the form with this button is filled in and sent."""
-    button = next(each.button for each in drawn if each.WhichOneof("type") == "button" and each.button.label == label)
-    states = [WidgetState(id=button.id, trigger_value=True)]
-    for each in drawn:
-        if each.WhichOneof("type") == "text_input" and each.text_input.form_id == button.form_id:
-            states.append(WidgetState(id=each.text_input.id, string_value="because"))
-    return states
-
-
 def test_a_reader_who_sends_a_coordinators_words_does_nothing(app: StartedApp, root: Path) -> None:
     project = Project(root)
     with tab(app, session(app, "cora")) as coras:
@@ -63,9 +51,9 @@ def test_a_reader_who_sends_a_coordinators_words_does_nothing(app: StartedApp, r
     with tab(app, session(app, "rita")) as ritas:
         assert "Pause" not in texts(ritas.run(STUDY_PAGE))
         ritas.run(STUDY_PAGE, pause)
-    found = find_ledger(project)
-    assert found
-    with found as ledger:
+    opened = find_ledger(project)
+    assert opened
+    with opened as ledger:
         assert ledger.study(STUDY).state == "running"
         with tab(app, session(app, "cora")) as coras:
             coras.run(STUDY_PAGE)
@@ -94,9 +82,9 @@ def test_other_peoples_slides_and_studies_are_on_no_page(app: StartedApp, root: 
         assert "Runs name slides of others" in texts(bobs.run("page=runs"))
         refused = texts(bobs.run(f"study={STUDY}&study_slide={SLIDE_ID}"))
     assert "not in this ledger" in refused
-    found = find_ledger(Project(root))
-    assert found
-    with found as ledger:
+    opened = find_ledger(Project(root))
+    assert opened
+    with opened as ledger:
         hidden = ledger.history(PROJECT_LOG, "hidden slide")
         assert {row.actor for row in hidden} == {"bob (web app)"}
         assert not [row for row in ledger.history(PROJECT_LOG, f"slide {SLIDE_ID}") if row.actor.startswith("bob")]
@@ -111,18 +99,18 @@ def test_the_log_is_drawn_for_admins_only(app: StartedApp) -> None:
 
 
 def test_the_log_page_finds_what_was_changed_behind_the_logs_back(app: StartedApp, root: Path) -> None:
-    found = find_ledger(Project(root))
-    assert found
-    with found as ledger, tab(app, session(app, "ada")) as adas:
-        add_review(ledger, Looking(SLIDE_ID, "rae", "rae (web app)"), SlideReview("agree", "Rae"))
+    opened = find_ledger(Project(root))
+    assert opened
+    with opened as ledger, tab(app, session(app, "ada")) as adas:
+        add_review(ledger, ViewContext(SLIDE_ID, "rae", "rae (web app)"), SlideReview("agree", "Rae"))
         verify = form_of(adas.run("log="), "Verify the log")[:1]
         assert "entries verify" in texts(adas.run("log=", verify))
         for verdict in ("disagree", "agree"):
             with ledger.database.write() as connection:
                 connection.execute(text("UPDATE review SET verdict = :verdict"), {"verdict": verdict})
-            said = texts(adas.run("log=", verify))
-            assert ("The log does not verify" in said) == (verdict == "disagree")
-            assert ("was changed without an entry" in said) == (verdict == "disagree")
+            page_text = texts(adas.run("log=", verify))
+            assert ("The log does not verify" in page_text) == (verdict == "disagree")
+            assert ("was changed without an entry" in page_text) == (verdict == "disagree")
 
 
 def test_a_slide_is_logged_once_for_each_opening(app: StartedApp, root: Path) -> None:
@@ -131,9 +119,9 @@ def test_a_slide_is_logged_once_for_each_opening(app: StartedApp, root: Path) ->
         with tab(app, cookie) as opened:
             for _ in range(3):
                 assert f"/tiles/{SLIDE_ID}" in texts(opened.run(f"slide={SLIDE_ID}"))
-    found = find_ledger(Project(root))
-    assert found
-    with found as ledger:
+    log_ledger = find_ledger(Project(root))
+    assert log_ledger
+    with log_ledger as ledger:
         views = [row for row in ledger.history(PROJECT_LOG, f"slide {SLIDE_ID}") if row.actor == "ada (web app)"]
     assert [row.details for row in views] == ['{"model":"demo-0a1b2c3d","page":"slide"}'] * 2
 

@@ -1,4 +1,4 @@
-"""The HTTP routes, asked in process."""
+"""The HTTP routes, requested in process."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pathology_app.tiles.cache import SlideCache
+from pathology_app.slides.cache import SlideCache
 from pathology_app.tiles.colour_body import COLOUR_MEDIA_TYPE
 from pathology_app.tiles.routes import CACHE_CONTROL
 from pathology_app.tiles.tile_body import MEDIA_TYPE
 from pathology_app.viewer.bundle import bundle_path
 from pipeline.project import Project
-from pipeline.store.colour import ToSrgb
+from pipeline.store.view.colour import ToSrgb
 from tests.pathology_app.profiles import give_profile, matrix_profile
 from tests.pathology_app.routes_in_process import get
 from tests.pathology_app.small_project import (
@@ -168,7 +168,7 @@ def test_a_damaged_chunk_is_a_hole_and_what_is_around_it_is_shown(
 
     assert [box for box, stream in parts if not stream] == holes
     whole = parts_of(get(SlideCache(project), f"/tiles/{SLIDE_ID}/{level}/0_0").content)
-    if level != 1:  # there the rest was encoded around the hole
+    if level != 1:  # the rest there was encoded around the hole
         assert [part for part in parts if part[1]] == [part for part in whole if part[0] not in holes]
 
 
@@ -209,7 +209,7 @@ def test_a_slide_written_again_is_read_again(project: Project, tmp_path: Path) -
 
 
 def test_a_jpeg_2000_slide_is_shown_in_jpegs(tmp_path: Path) -> None:
-    """Browsers do not know JPEG 2000."""
+    """Browsers do not support JPEG 2000."""
     pixels = sample_image(700, 500)
     source = write_aperio_j2k(tmp_path / "a.svs", pixels, compression=33005)
     ingest(source, tmp_path, slide_id="j2k", smallest_level_px=350)
@@ -223,7 +223,7 @@ def test_a_jpeg_2000_slide_is_shown_in_jpegs(tmp_path: Path) -> None:
     assert [[box for box, _ in parts] for parts in tiles] == [[(0, 0, *size)] for size in sizes]
     assert [Image.open(io.BytesIO(parts[0][1])).size for parts in tiles] == sizes
     shown = np.asarray(Image.open(io.BytesIO(tiles[0][0][1]))).astype(int)
-    assert np.abs(shown - pixels[:500, :512]).mean() < 8  # noise of ±20 through a JPEG
+    assert np.abs(shown - pixels[:500, :512]).mean() < 8  # noise of ±20 after JPEG compression
     assert Image.open(io.BytesIO(thumbnail.content)).size == (320, 229)
     assert get(cache, "/tiles/j2k/0/2_0").status_code == 404
 

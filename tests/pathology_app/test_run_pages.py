@@ -1,4 +1,4 @@
-"""The runs pages without a browser: what they say, what they start and stop, and what the project's log keeps of it."""
+"""The runs pages without a browser: their text, the runs they start and stop, and the entries in the project's log."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ import pytest
 from sqlalchemy import select
 from streamlit.testing.v1 import AppTest
 
-from pathology_app import run_actions
-from pathology_app.access.people import ForbiddenError, Person, Role
+from pathology_app.app_pages.runs import acts as run_actions
 from pathology_app.jobs.commands import Command, train_command
 from pathology_app.jobs.record import job_path
 from pathology_app.jobs.start import running_ids
 from pathology_app.jobs.state import name_of_this_process, status_of
-from pathology_app.study_ledger import close_study_ledgers
-from pathology_app.tiles.cache import PROJECT_VARIABLE
-from pipeline.errors import GemslideError
+from pathology_app.people.person import ForbiddenError, Person, Role
+from pathology_app.project.ledger import close_study_ledgers
+from pathology_app.project.served import PROJECT_VARIABLE
+from pipeline.ledger.opening import find_ledger
+from pipeline.ledger.rows import PROJECT_LOG
+from pipeline.ledger.tables import audit
 from pipeline.project import Project
-from pipeline.study.opening import find_ledger
-from pipeline.study.rows import PROJECT_LOG
-from pipeline.study.tables import audit
-from pipeline.study.verify import verify_log
-from tests.pathology_app.opened import hrefs, html_of, linked, open_page, said
-from tests.small_road import make_slide, write_recipe
-from training.event_file import EventFile
+from pipeline.study.proof.verify import verify_log
+from tests.pathology_app.opened import hrefs, html_of, linked, open_page, visible_text
+from tests.small_trained_project import make_slide, write_recipe
+from training.foundation.errors import GemslideError
+from training.run.event_file import EventFile
 
 JOB = "20260102T030405Z-abcdef"
 
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Project]:
-    """The project that the pages show; empty at first."""
+    """Project that the pages show, empty at first."""
     monkeypatch.setenv(PROJECT_VARIABLE, str(tmp_path))
     yield Project(tmp_path)
     close_study_ledgers()
@@ -47,11 +47,11 @@ def served(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Project]
 
 def texts(page: AppTest) -> str:
     kinds = ("markdown", "caption", "error", "warning", "info", "success", "code")
-    return "\n".join(said(element) for kind in kinds for element in page.get(kind))
+    return "\n".join(visible_text(element) for kind in kinds for element in page.get(kind))
 
 
 def write_job(project: Project, *, exit_code: int | None, log: str = "", stopped_by: str = "") -> None:
-    """A run of another day; without an exit code it is lost."""
+    """Write the record of an earlier run; without an exit code the run is lost."""
     project.jobs_dir.mkdir(parents=True, exist_ok=True)
     job = {
         "version": 1, "job_id": JOB, "verb": "infer", "argv": ["infer", "--", "demo-0a1b2c3d"],
@@ -74,7 +74,7 @@ def line(slide_id: str, status: str, message: str = "") -> str:
 
 
 def logged(project: Project) -> list[tuple[str, str, str]]:
-    """Who did what with runs, by the project's log, which verifies."""
+    """Actor, action and reason of each entry about runs in the project's log, once the log is verified."""
     ledger = find_ledger(project)
     assert ledger
     with ledger:
@@ -104,7 +104,9 @@ def test_a_failed_run_says_what_became_of_each_slide(served: Project) -> None:
     page = open_page(page="runs", run=JOB)
     shown, drawn = texts(page), html_of(page)
     assert "gemslide infer -- demo-0a1b2c3d" in shown
-    assert "2 of 4" in drawn
+    assert "<span>Slides done</span><strong>1 of 4</strong>" in drawn
+    assert "<span>Without a result</span><strong>1</strong>" in drawn
+    assert 'aria-label="1 done, 1 without a result, 2 left"' in drawn
     assert "2 min" in drawn
     assert "slides/S-2 has no scale, see …/x.svs" in drawn
     assert "/mnt" not in shown + drawn
@@ -125,6 +127,20 @@ def test_a_run_whose_process_is_gone_is_lost_and_has_no_stop_button(served: Proj
     page = open_page(page="runs", run=JOB)
     assert "its process is gone" in texts(page)
     assert "stop" not in [button.key for button in page.button]
+
+
+def test_a_run_in_which_every_slide_was_refused_has_done_none(served: Project) -> None:
+    write_job(served, exit_code=1, log="".join(line(f"S-{number}", "refused", "no scale") for number in range(4)))
+    drawn = html_of(open_page(page="runs", run=JOB))
+    assert "<span>Slides done</span><strong>0 of 4</strong>" in drawn
+    assert "<span>Without a result</span><strong>4</strong>" in drawn
+
+
+def test_a_training_that_was_stopped_says_that_it_goes_on_at_its_checkpoint(served: Project) -> None:
+    write_job(served, exit_code=-2, stopped_by="Bob (web app)")
+    job = json.loads(job_path(served, JOB).read_text())
+    job_path(served, JOB).write_text(json.dumps({**job, "verb": "train", "argv": ["train", "--", "small.toml"]}))
+    assert "goes on at its last one" in texts(open_page(page="runs", run=JOB))
 
 
 @pytest.mark.parametrize("run", ["20990101T000000Z-abcdef", "../../etc", "99999999T999999Z-abcdef"])
@@ -166,8 +182,8 @@ def test_a_training_from_the_command_line_has_curves_and_models(served: Project)
 
 
 def sign_in(monkeypatch: pytest.MonkeyPatch, person: Person) -> None:
-    for module in ("runs", "run_view", "run_forms"):
-        monkeypatch.setattr(f"pathology_app.app_pages.{module}.current_person", lambda: person)
+    for module in ("page", "run", "forms"):
+        monkeypatch.setattr(f"pathology_app.app_pages.runs.{module}.current_person", lambda: person)
 
 
 def test_a_run_is_started_followed_and_stopped_by_a_person_and_the_log_says_so(

@@ -1,4 +1,4 @@
-"""The index of all slides: it finds what is wanted, follows the files, and believes no cache that it cannot check."""
+"""The index of all slides: it answers searches, follows the files, and trusts no cache that it cannot check."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from pathology_app.slide_index.cache_file import FILE, load_facts
-from pathology_app.slide_index.facts import ModelFacts, SlideFacts, read_facts
-from pathology_app.slide_index.index import MANY, SlideIndex
-from pathology_app.slide_index.sweep import Batch, CohortFacts, Sweeper
-from pathology_app.slide_index.table import SlideTable
-from pathology_app.slide_index.wanted import SORTS, Wanted
-from pathology_app.tiles.cache import SlideCache
+from pathology_app.slides.cache import SlideCache
+from pathology_app.slides.index.cache_file import FILE, load_facts
+from pathology_app.slides.index.facts import ModelFacts, SlideFacts, read_facts
+from pathology_app.slides.index.index import MANY, SlideIndex
+from pathology_app.slides.index.sweep import Batch, CohortFacts, Sweeper
+from pathology_app.slides.index.table import SlideTable
+from pathology_app.slides.index.wanted import SORTS, Wanted
 from pipeline.project import Project
 from tests.pathology_app.many_slides import make_many_slides
 from tests.pathology_app.small_project import MODEL_ID, SLIDE_ID
@@ -26,20 +26,20 @@ LONG_S = 60.0
 
 @pytest.fixture
 def copied(project: Project, tmp_path: Path) -> Project:
-    # Pages that other tests have drawn have left a cache.
+    # Pages drawn by other tests have left a cache.
     shutil.copytree(project.root, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("cache"))
     return Project(tmp_path)
 
 
 def facts_of(slide_id: str, score: float | None = None, **more: object) -> SlideFacts:
     models = () if score is None else (ModelFacts(model_id="m-1", top_scores={"tumour": score} if score else {}),)
-    said: dict[str, object] = {"size_wh_px0": (10, 10), "mpp0": 0.5, "models": models, **more}
-    return SlideFacts(slide_id=slide_id, stamp="s", **said)  # type: ignore[arg-type]
+    facts: dict[str, object] = {"size_wh_px0": (10, 10), "mpp0": 0.5, "models": models, **more}
+    return SlideFacts(slide_id=slide_id, stamp="s", **facts)  # type: ignore[arg-type]
 
 
 @pytest.fixture
 def table() -> SlideTable:
-    """Six slides, of three cases; of "f" nothing is known yet."""
+    """Table of six slides of three cases; nothing is known of "f" yet."""
     table = SlideTable()
     table.set_names(list("abcdef"))
     facts = (
@@ -56,10 +56,10 @@ def table() -> SlideTable:
     return table
 
 
-def found(table: SlideTable, **wanted: object) -> str:
-    asked = Wanted(**wanted)  # type: ignore[arg-type]
-    slides = "".join(listed.slide_id for listed in table.find(asked, skip=0, limit=50))
-    assert table.count(asked) == len(slides)
+def slides_matching(table: SlideTable, **wanted: object) -> str:
+    query = Wanted(**wanted)  # type: ignore[arg-type]
+    slides = "".join(listed.slide_id for listed in table.find(query, skip=0, limit=50))
+    assert table.count(query) == len(slides)
     return slides
 
 
@@ -91,17 +91,17 @@ def found(table: SlideTable, **wanted: object) -> str:
 def test_slides_are_found_and_sorted_and_what_is_not_known_comes_last(
     table: SlideTable, wanted: dict[str, object], slides: str
 ) -> None:
-    assert found(table, **wanted) == slides
+    assert slides_matching(table, **wanted) == slides
 
 
 def test_of_hidden_slides_neither_scores_nor_models_nor_labels_count(table: SlideTable) -> None:
     table.put(Batch(cohort=(CohortFacts(slide_id="a", label="tumour"), CohortFacts(slide_id="b", label="normal"))))
-    assert found(table, sort="label") == "bacdef"
+    assert slides_matching(table, sort="label") == "bacdef"
 
-    assert found(table, sort="label", hidden=["b"]) == "abcdef"
-    assert found(table, sort="score", hidden=["a"]) == "dbacef"
-    assert found(table, min_score=0.1, hidden=["a"]) == "bd"
-    assert found(table, only_predicted=True, words=["m-1"], hidden=["a", "b"]) == "c"
+    assert slides_matching(table, sort="label", hidden=["b"]) == "abcdef"
+    assert slides_matching(table, sort="score", hidden=["a"]) == "dbacef"
+    assert slides_matching(table, min_score=0.1, hidden=["a"]) == "bd"
+    assert slides_matching(table, only_predicted=True, words=["m-1"], hidden=["a", "b"]) == "c"
     assert table.scored(["d"]) == [("m-1", "tumour")]
     (listed, *_) = table.find(Wanted(hidden=["a"]), skip=0, limit=1)
     assert listed.cohort.label is None
@@ -152,14 +152,14 @@ def test_what_can_be_chosen_is_what_there_is(table: SlideTable) -> None:
 def test_what_was_asked_before_is_asked_again_only_once_something_has_changed(
     table: SlideTable, change: Callable[[SlideTable], None], wanted: dict[str, object], after: str
 ) -> None:
-    asked: list[str] = []
-    before = found(table, **wanted)
-    table._connection.set_trace_callback(asked.append)
-    assert (found(table, **wanted), asked) == (before, [])
+    statements: list[str] = []
+    before = slides_matching(table, **wanted)
+    table._connection.set_trace_callback(statements.append)
+    assert (slides_matching(table, **wanted), statements) == (before, [])
 
     change(table)
 
-    assert found(table, **wanted) == after != before
+    assert slides_matching(table, **wanted) == after != before
 
 
 @pytest.fixture
@@ -176,7 +176,7 @@ def test_a_small_project_is_known_at_once_and_what_changes_in_it_is_seen(index: 
     assert index.is_swept
     assert listed.facts == read_facts(SlideCache(copied), SLIDE_ID)
     assert listed.facts.top_score(MODEL_ID, "positive") == pytest.approx(0.97, abs=1e-3)
-    (copied.result_dir(SLIDE_ID, MODEL_ID) / "hotspots.json").write_text("[]")
+    (copied.result_dir(SLIDE_ID, MODEL_ID) / "hotspots.json").write_text('{"threshold": 0.5, "hotspots": []}')
     assert index.facts(listed).models[0].top_scores == {}
     assert index.table.find(Wanted(min_score=0.1), skip=0, limit=1) == []
 
@@ -189,13 +189,13 @@ def test_a_slide_that_comes_or_goes_is_listed_at_once(index: SlideIndex, copied:
 
 
 def sweep(project: Project) -> list[SlideFacts]:
-    """What a process says that has just begun."""
+    """Facts reported by a newly started process."""
     return [facts for line in Sweeper(project).sweep() for facts in Batch.model_validate_json(line).facts]
 
 
 def test_the_second_start_reads_no_slide_that_has_not_changed(copied: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     before = sweep(copied)
-    monkeypatch.setattr("pathology_app.slide_index.sweep.read_facts", lambda *_: pytest.fail("a slide was read"))
+    monkeypatch.setattr("pathology_app.slides.index.sweep.read_facts", lambda *_: pytest.fail("a slide was read"))
 
     assert sweep(copied) == before
 
@@ -223,8 +223,8 @@ def test_a_damaged_cache_is_made_again(copied: Project, damage: object) -> None:
 
 
 def forge(project: Project, **changes: object) -> None:
-    """A cache whose hash is right, as somebody makes it who may write into the project."""
-    from pathology_app.slide_index.cache_file import save_facts
+    """Write a cache with a correct hash, as anyone with write access to the project could."""
+    from pathology_app.slides.index.cache_file import save_facts
 
     (kept,) = load_facts(project).values()
     save_facts(project, [json.dumps(json.loads(kept.line) | changes).encode()])
@@ -245,11 +245,11 @@ def test_a_forged_cache_with_values_that_cannot_be_is_made_again(copied: Project
     before = sweep(copied)
     forge(copied, **changes)
 
-    found = sweep(copied)
-    assert found == before
+    facts = sweep(copied)
+    assert facts == before
     table = SlideTable()
     table.set_names([SLIDE_ID])
-    table.put(Batch(facts=tuple(found)))
+    table.put(Batch(facts=tuple(facts)))
 
 
 def test_facts_of_other_files_than_those_that_are_there_do_not_count(copied: Project) -> None:
@@ -259,7 +259,7 @@ def test_facts_of_other_files_than_those_that_are_there_do_not_count(copied: Pro
 
 
 def test_a_project_that_cannot_be_written_to_is_read_all_the_same(copied: Project) -> None:
-    copied.cache_dir.write_text("a file where the folder should be")  # root may write into any folder
+    copied.cache_dir.write_text("a file where the folder should be")  # root may write to any folder
     assert [facts.slide_id for facts in sweep(copied)] == [SLIDE_ID]
     copied.cache_dir.unlink()
 

@@ -1,4 +1,4 @@
-"""What can be shown over a slide, and what is said of what cannot."""
+"""Layers that can be shown over a slide, and messages about those that cannot."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pathology_app.slide_layers import layers_of
-from pathology_app.tiles.cache import SlideCache
+from pathology_app.slides.cache import SlideCache
+from pathology_app.slides.overlays import layers_of
 from pipeline.project import Project
 from pipeline.store import Quality, write_quality
-from pipeline.store.overlays import write_predictions
+from pipeline.store.layers.overlays import write_predictions
 from tests.pathology_app.routes_in_process import get
 from tests.pathology_app.small_project import MODEL_ID, MPP0, SLIDE_ID, make_project, small_predictions
 
@@ -23,7 +23,7 @@ SCORES = np.linspace(0, 1, 2 * 6 * 8, dtype=np.float16).reshape(2, 6, 8)
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """With two models and quality scores."""
+    """Project with two models and quality scores."""
     project = make_project(tmp_path_factory.mktemp("layers"))
     store = project.store_path(SLIDE_ID)
     write_predictions(store, replace(small_predictions(), model_id="other-1", class_names=("a/b", "c;d")), mpp0=MPP0)

@@ -1,4 +1,4 @@
-"""Pixels for napari: decoded once, within a bound, and hatched where the store is damaged."""
+"""Pixels for napari: decoded once, within a memory bound, and hatched where the store is damaged."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def test_what_is_damaged_in_the_store_is_hatched_and_said_once(project: Project,
     copy = Project(tmp_path)
     shutil.copytree(project.store_path(SLIDE_ID), copy.store_path(SLIDE_ID))
     flip_a_bit(copy, row=1, column=2)
-    told: list[str] = []
-    pixels = SlidePixels(StoreReader(copy.store_path(SLIDE_ID)), told.append, BlockCache(2**24))
+    messages: list[str] = []
+    pixels = SlidePixels(StoreReader(copy.store_path(SLIDE_ID)), messages.append, BlockCache(2**24))
 
     level = pixels.arrays(as_scanned=True)[0]
     shown, again = level[:], level[256:512, 512:768]
@@ -38,5 +38,5 @@ def test_what_is_damaged_in_the_store_is_hatched_and_said_once(project: Project,
     differs = np.argwhere((shown != whole).any(2))
     assert [*differs.min(0), *differs.max(0)] == [256, 512, 511, 767]
     assert set(np.unique(again)) == {150, 205}
-    assert len(told) == 1
-    assert "damaged" in told[0]
+    assert len(messages) == 1
+    assert "damaged" in messages[0]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import streamlit as st
 
-from pathology_app.streamlit_files import streamlit_file_routes
+from pathology_app.serving.streamlit_files import streamlit_file_routes
 from tests.pathology_app.routes_in_process import get_from
 
 FOLDER = Path(st.__file__).parent / "static" / "static"

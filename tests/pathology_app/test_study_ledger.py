@@ -1,4 +1,4 @@
-"""The ledger is opened once for everybody, asked as seldom as it is slow, and its errors are remembered, too."""
+"""The ledger is opened once for everybody, queried less often the slower it is, and its errors are cached, too."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from pathology_app.study_actors import IncompleteError, actor_text, reason_text
-from pathology_app.study_ledger import Remembered, StudyLedger
-from pipeline.errors import UnreadableError
+from pathology_app.people.actors import IncompleteError, actor_text, reason_text
+from pathology_app.project.ledger import Remembered, StudyLedger
+from pipeline.ledger.opening import actor_here, open_ledger
 from pipeline.project import Project
-from pipeline.study.opening import actor_here, open_ledger
 from tests.pathology_app.small_study import STUDY, make_study
+from training.foundation.errors import UnreadableError
 
 
 class Slow:
-    """A question that takes as long as it says, by a clock of its own."""
+    """A query with a set duration on its own clock."""
 
     def __init__(self, takes_s: float) -> None:
         self.now, self.takes_s, self.asked = 0.0, takes_s, 0

@@ -1,10 +1,11 @@
-"""A link to the study pages names one place, and any other text a place that there is."""
+"""A link to the study pages names one page, and any other text falls back to an existing page."""
 
 from __future__ import annotations
 
 import pytest
 
-from pathology_app.study_link import StudyLink
+from pathology_app.links.link import MAX_TEXT
+from pathology_app.links.studies import StudyLink
 
 
 @pytest.mark.parametrize(
@@ -38,5 +39,5 @@ def test_what_cannot_mean_anything_is_left_out(query: dict[str, str]) -> None:
 
 def test_texts_are_as_long_as_names_can_be_and_hold_no_zero_byte() -> None:
     link = StudyLink.of({"study": "s\0" * 10_000, "find": "\0"})
-    assert len(link.study) == 200
+    assert len(link.study) == MAX_TEXT
     assert "\0" not in link.study + link.find

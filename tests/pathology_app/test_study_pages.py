@@ -1,4 +1,4 @@
-"""The study pages without a browser: what they say, what they do to the ledger, and what they leave alone."""
+"""The study pages without a browser: their text, their changes to the ledger, and what they leave alone."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from pathology_app.study_ledger import close_study_ledgers
-from pathology_app.study_link import SLIDES_PER_PAGE
-from pathology_app.text import as_markdown
-from pathology_app.tiles.cache import PROJECT_VARIABLE
+from pathology_app.html.text import as_markdown
+from pathology_app.links.studies import SLIDES_PER_PAGE
+from pathology_app.project.ledger import close_study_ledgers
+from pathology_app.project.served import PROJECT_VARIABLE
+from pipeline.ledger.ledger import NewSlide
+from pipeline.ledger.opening import actor_here, open_ledger
 from pipeline.project import Project
-from pipeline.study.leases import Ended
-from pipeline.study.ledger import NewSlide
-from pipeline.study.opening import actor_here, open_ledger
-from pipeline.study.order import LEDGER_VARIABLE
-from pipeline.study.retries import retry
-from pipeline.study.verify import verify_log
-from tests.pathology_app.opened import hrefs, html_of, linked, open_page, said, viewer_data
+from pipeline.settings.site import LEDGER_VARIABLE
+from pipeline.study.outcomes.retries import retry
+from pipeline.study.proof.verify import verify_log
+from pipeline.study.work.leases import Ended
+from tests.pathology_app.opened import hrefs, html_of, linked, open_page, viewer_data, visible_text
 from tests.pathology_app.small_study import STUDY, make_study, take, worker
 
 ACTOR = f"Ada (web app, {actor_here()})"
@@ -31,7 +31,7 @@ ACTOR = f"Ada (web app, {actor_here()})"
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
-    """The folder of the project that the pages show; empty at first."""
+    """Folder of the project that the pages show, empty at first."""
     monkeypatch.setenv(PROJECT_VARIABLE, str(tmp_path))
     monkeypatch.delenv(LEDGER_VARIABLE, raising=False)
     yield tmp_path
@@ -45,13 +45,13 @@ def studied(served: Path) -> Path:
 
 
 def press(page: AppTest, label: str) -> None:
-    """A form's button."""
+    """Press a form's button."""
     next(button for button in page.button if button.label == label).click().run()
 
 
 def texts(page: AppTest) -> str:
     kinds = ("markdown", "caption", "error", "warning", "info", "success")
-    return "\n".join(said(element) for kind in kinds for element in page.get(kind))
+    return "\n".join(visible_text(element) for kind in kinds for element in page.get(kind))
 
 
 def states(root: Path) -> dict[str, str]:
@@ -163,7 +163,7 @@ def test_nothing_is_done_without_a_name_and_a_reason(studied: Path, name: str, w
     page.text_input(key="retry_name").set_value(name)
     page.text_input(key="retry_why").set_value(why)
     press(page, "Retry 1 slide")
-    assert message in said(page.error[0])
+    assert message in visible_text(page.error[0])
     assert states(studied) == before
 
 
@@ -246,7 +246,7 @@ def test_a_slide_with_a_store_leads_to_the_viewer_and_the_viewer_back(
 )
 def test_a_wrong_link_is_one_sentence(studied: Path, query: dict[str, str], message: str) -> None:
     (error,) = open_page(**query).error
-    assert message in said(error)
+    assert message in visible_text(error)
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ def test_a_ledger_that_is_no_database_is_one_sentence_and_the_worklist_stays(ser
     (served / "gemslide.db").write_bytes(b"no database at all" * 100)
     for page in (open_page(study=STUDY), open_page(study=""), open_page()):
         (error,) = page.error
-        assert said(error).startswith("gemslide.db: the ledger cannot be read")
+        assert visible_text(error).startswith("gemslide.db: the ledger cannot be read")
         assert str(served) not in error.value
     assert page.header[0].value == "Worklist"
 
@@ -306,7 +306,7 @@ def test_a_damaged_ledger_is_one_sentence(studied: Path) -> None:
     content = path.read_bytes()
     path.write_bytes(content[:4096] + b"\xff" * (len(content) - 4096))
     (error,) = open_page(study=STUDY).error
-    assert said(error).startswith("gemslide.db: the ledger cannot be read")
+    assert visible_text(error).startswith("gemslide.db: the ledger cannot be read")
 
 
 def test_a_server_that_is_away_is_one_sentence_without_its_password(
@@ -315,7 +315,7 @@ def test_a_server_that_is_away_is_one_sentence_without_its_password(
     monkeypatch.setenv(LEDGER_VARIABLE, "postgresql://ada:secret@127.0.0.1:1/ledger")
     for page in (open_page(study=STUDY), open_page()):
         (error,) = page.error
-        assert "the ledger cannot be reached" in said(error)
+        assert "the ledger cannot be reached" in visible_text(error)
         assert "secret" not in error.value
 
 
@@ -346,3 +346,12 @@ def test_a_study_that_is_over_is_not_asked_again(served: Path) -> None:
     assert "again every" not in texts(page)
     assert "every slide has ended" in texts(page)
     assert "No slide has ended without a result" in open_page(study=STUDY, view="failures").info[0].value
+
+
+def test_every_view_of_a_study_says_that_its_log_does_not_verify(studied: Path) -> None:
+    assert "does not verify" not in texts(open_page(study=STUDY))
+    close_study_ledgers()
+    with sqlite3.connect(studied / "gemslide.db") as database:
+        database.execute("UPDATE task SET seconds = 7 WHERE state = 'done'")
+    for view in ("overview", "failures"):
+        assert "**The log of this study does not verify**" in texts(open_page(study=STUDY, view=view))

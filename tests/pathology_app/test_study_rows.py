@@ -1,4 +1,4 @@
-"""What the study pages say about rows of a ledger."""
+"""Text of the study pages about rows of a ledger."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from pathology_app import study_rows
-from pipeline.study.failures import Failures
-from pipeline.study.ledger import Counts, StudyRow
-from pipeline.study.owner import this_process
-from pipeline.study.progress import Progress
-from pipeline.study.tables import SLIDE_STATES, TASK_STATES
+from pathology_app.app_pages.studies import rows as study_rows
+from pipeline.ledger.ledger import Counts, StudyRow
+from pipeline.ledger.tables import SLIDE_STATES, TASK_STATES
+from pipeline.study.outcomes.failures import Failures
+from pipeline.study.outcomes.progress import Progress
+from pipeline.study.work.owner import this_process
 
 ROOT = Path("/data/study")
 UTC = "2026-11-20T14:03:12.5Z"
@@ -38,8 +38,8 @@ def a_task(stage: str, state: str, **given: Any) -> Any:
 
 
 def an_entry(**given: Any) -> Any:
-    said = {"seq": 7, "utc": "2026-11-20T14:03:12.123456Z", "actor": "ada", "action": "task ended", "why": ""}
-    return SimpleNamespace(**(said | {"subject": "task S-1/infer a/b", "details": '{"code": "locked"}'} | given))
+    entry = {"seq": 7, "utc": "2026-11-20T14:03:12.123456Z", "actor": "ada", "action": "task ended", "why": ""}
+    return SimpleNamespace(**(entry | {"subject": "task S-1/infer a/b", "details": '{"code": "locked"}'} | given))
 
 
 def cells(drawn: str) -> list[str]:

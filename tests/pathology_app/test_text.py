@@ -1,4 +1,4 @@
-"""Text of others is shown as text."""
+"""Foreign text is shown as plain text."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from pathology_app.text import MAX_SHOWN, as_markdown, as_text, message_of
-from pipeline.errors import UnreadableError
+from pathology_app.html.text import MAX_SHOWN, as_markdown, as_text, message_of
+from training.foundation.errors import UnreadableError
 
 
 @pytest.mark.parametrize("name", ["S-001", "demo-0a1b2c3d", "tumour, grade 2", "9 × 8 mm"])
 def test_plain_names_stay_what_they_are(name: str) -> None:
-    """Also for those who copy them from the page: no invisible characters."""
+    """Also when copied from the page: no invisible characters."""
     assert as_text(name) == name
     assert as_markdown(name).replace("\\", "") == name
 

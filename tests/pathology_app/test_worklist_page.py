@@ -1,4 +1,4 @@
-"""The worklist's page without a browser: sorting, filters, gallery, cases, and what one has not read."""
+"""The worklist page without a browser: sorting, filters, gallery, cases, and unread slides."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from pathology_app.access.people import Person, Role
-from pathology_app.app_pages import worklist
-from pathology_app.reading_states import reading_states
-from pathology_app.study_ledger import close_study_ledgers
-from pathology_app.tiles.cache import PROJECT_VARIABLE, current_cache
+from pathology_app.app_pages.worklist import page as worklist
+from pathology_app.people.person import Person, Role
+from pathology_app.project.ledger import close_study_ledgers
+from pathology_app.project.served import PROJECT_VARIABLE
+from pathology_app.readings.status import reading_states
+from pathology_app.slides.cache import current_cache
+from pipeline.ledger.opening import open_ledger
+from pipeline.ledger.project_log import Change, log_in_project
+from pipeline.ledger.rows import slide_subject
 from pipeline.project import Project
-from pipeline.study.opening import open_ledger
-from pipeline.study.project_log import Change, log_in_project
-from pipeline.study.rows import slide_subject
 from tests.pathology_app.many_slides import make_many_slides
 from tests.pathology_app.opened import hrefs, html_of, linked, open_page
 from tests.pathology_app.small_project import MODEL_ID, SLIDE_ID
@@ -28,7 +29,7 @@ ADA = Person("ada", frozenset({Role.READER}))
 
 @pytest.fixture
 def several(monkeypatch: pytest.MonkeyPatch, project: Project, tmp_path: Path) -> Iterator[Project]:
-    """The small slide, three others without predictions, and a manifest."""
+    """Project with the small slide, three others without predictions, and a manifest."""
     make_many_slides(project, tmp_path, 3)
     for folder in ("slides", "results"):
         shutil.copytree(project.root / folder, tmp_path / folder, dirs_exist_ok=True)
@@ -74,7 +75,7 @@ def test_the_gallery_has_a_card_for_each_slide_with_its_heat_map(several: Projec
 
     drawn = html_of(page)
     assert drawn.count('role="listitem"') == len(linked(page)) == 4
-    assert len(re.findall(rf'src="/heatmaps/{SLIDE_ID}/{MODEL_ID}/1\.png\?v=\w+"', drawn)) == 1
+    assert len(re.findall(rf'src="/heatmaps/{SLIDE_ID}/{MODEL_ID}/1\.png\?v=\w+-0\.5"', drawn)) == 1
     assert hrefs(page)[0] == f"?view=gallery&slide={SLIDE_ID}"
 
 
@@ -120,12 +121,12 @@ def test_where_nobody_signs_in_nothing_is_read_or_unread() -> None:
 def test_a_person_of_whom_the_log_says_nothing_has_read_nothing(several: Project) -> None:
     states = reading_states(several, ADA)
     assert states is not None
-    assert (states.words[0], dict(states.states), states.readers([SLIDE_ID])) == ("unread", {}, {})
+    assert (states.statuses[0], dict(states.states), states.readers([SLIDE_ID])) == ("unread", {}, {})
 
 
 def test_what_is_still_being_read_is_said(several: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worklist, "WAIT_S", 0.0)
-    monkeypatch.setattr("pathology_app.slide_index.index.SlideIndex._sweep", lambda self: None)
+    monkeypatch.setattr("pathology_app.slides.index.index.SlideIndex._sweep", lambda self: None)
 
     page = open_page()
 

@@ -1,4 +1,4 @@
-"""Rows and cards of the worklist, and what its links name."""
+"""Rows and cards of the worklist, and the targets of its links."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from pathology_app.html_tables import Link, Picture
-from pathology_app.slide_index.facts import ModelFacts, read_facts
-from pathology_app.slide_index.sweep import CohortFacts
-from pathology_app.slide_index.table import Case, Listed
-from pathology_app.tiles.cache import SlideCache
-from pathology_app.worklist_link import GALLERY, NO_VERDICT, WorklistLink
-from pathology_app.worklist_lists import cases_html, heat_legend, slides_html
-from pathology_app.worklist_rows import WorklistRow, columns, read_row
+from pathology_app.app_pages.worklist.lists import cases_html, heat_legend, slides_html
+from pathology_app.app_pages.worklist.rows import WorklistRow, columns, read_row
+from pathology_app.html.tables import Link, Picture
+from pathology_app.links.worklist import GALLERY, NO_VERDICT, WorklistLink
+from pathology_app.slides.cache import SlideCache
+from pathology_app.slides.index.facts import ModelFacts, read_facts
+from pathology_app.slides.index.sweep import CohortFacts
+from pathology_app.slides.index.table import Case, Listed
 from pipeline.project import Project
 from tests.pathology_app.small_project import MODEL_ID, MPP0, SLIDE_ID
 
@@ -25,28 +25,28 @@ HOSTILE = "<img src=x onerror=alert(1)>\"'\u202e"
 
 @pytest.fixture
 def copied(project: Project, tmp_path: Path) -> SlideCache:
-    """A copy of the small project, to be damaged."""
+    """Copy of the small project, to be damaged."""
     shutil.copytree(project.root, tmp_path, dirs_exist_ok=True)
     return SlideCache(Project(tmp_path))
 
 
-def row_of(cache: SlideCache, link: WorklistLink = LINK, **said: str) -> WorklistRow:
-    listed = Listed(SLIDE_ID, None, CohortFacts(slide_id=SLIDE_ID, **said), (("trial", "done"),), "unread")
+def row_of(cache: SlideCache, link: WorklistLink = LINK, **facts: str) -> WorklistRow:
+    listed = Listed(SLIDE_ID, None, CohortFacts(slide_id=SLIDE_ID, **facts), (("trial", "done"),), "unread")
     return read_row(cache, listed, read_facts(cache, SLIDE_ID), link, reading="unread", readers="r1: signed")
 
 
 def test_a_row_says_what_the_slide_is(cache: SlideCache) -> None:
     link = WorklistLink("s", page=2)
     cells = row_of(cache, link, case_id="P-1", site="north", label="tumour", scanner="GT450").cells(link)
-    said = dict(zip([column.heading for column in columns(link)], cells, strict=True))
+    values = dict(zip([column.heading for column in columns(link)], cells, strict=True))
 
-    picture = said.pop("Picture")
+    picture = values.pop("Picture")
     assert isinstance(picture, Picture)
     assert picture.url.startswith(f"/thumbnails/{SLIDE_ID}.jpg?v=")
     assert str(picture.over).startswith(f"/heatmaps/{SLIDE_ID}/{MODEL_ID}/1.png?v=")
-    assert 0.2 < float(str(said.pop("Tissue mm²"))) < 0.6
-    assert len(str(said.pop("Read in"))) == len("2026-11-23")
-    assert said == {
+    assert 0.2 < float(str(values.pop("Tissue mm²"))) < 0.6
+    assert len(str(values.pop("Ingested"))) == len("2026-11-23")
+    assert values == {
         "Slide": Link(SLIDE_ID, {"find": "s", "page": "2", "slide": SLIDE_ID}),
         "Case": "P-1",
         "State": "unread",
@@ -129,15 +129,15 @@ def test_a_damaged_slide_is_a_row_that_says_so(copied: SlideCache) -> None:
 
 def test_a_store_put_in_anothers_place_is_seen_whatever_its_time(copied: SlideCache) -> None:
     root = copied.project.store_path(SLIDE_ID) / "zarr.json"
-    before, text, found = copied.slide(SLIDE_ID), root.read_bytes(), root.stat()
+    before, text, stat = copied.slide(SLIDE_ID), root.read_bytes(), root.stat()
     facts = read_facts(copied, SLIDE_ID)
 
     other = root.with_name("other")
     other.write_bytes(text)
-    os.utime(other, ns=(found.st_atime_ns, found.st_mtime_ns))
+    os.utime(other, ns=(stat.st_atime_ns, stat.st_mtime_ns))
     other.replace(root)
 
-    assert root.stat().st_mtime_ns == found.st_mtime_ns
+    assert root.stat().st_mtime_ns == stat.st_mtime_ns
     assert copied.slide(SLIDE_ID).version != before.version
     assert read_facts(copied, SLIDE_ID).stamp != facts.stamp
     assert read_facts(copied, SLIDE_ID).version != facts.version

@@ -1,4 +1,4 @@
-"""A tile's body, taken apart again."""
+"""Parser for a tile's body."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ _COUNT, _PART = struct.Struct("<I"), struct.Struct("<4HII")
 
 
 def parts_of(body: bytes) -> list[tuple[tuple[int, int, int, int], bytes]]:
-    """Place and stream of each part."""
+    """Position and stream of each part."""
     (count,) = _COUNT.unpack_from(body)
-    at, found = _COUNT.size + count * _PART.size, []
+    at, parts = _COUNT.size + count * _PART.size, []
     for index in range(count):
         *box, _, size = _PART.unpack_from(body, _COUNT.size + index * _PART.size)
-        found.append(((box[0], box[1], box[2], box[3]), body[at : at + size]))
+        parts.append(((box[0], box[1], box[2], box[3]), body[at : at + size]))
         at += size
     assert at == len(body)
-    return found
+    return parts

@@ -15,11 +15,11 @@ KINDS = ("zeros", "random", "another tile")
 
 
 def damage_tiles(path: Path, tiles: Iterable[int], kind: str, *, page: int = 0) -> set[tuple[int, int]]:
-    """Damage tiles of a TIFF, by index. Returns them as (row, column).
+    """Damage tiles of a TIFF, by index. Return them as (row, column).
 
     Args:
-        kind: "zeros" in place of the tile; "random" bytes behind its first 64, which keep it a JPEG; "another tile",
-            of about a sixth of the slide further on, without any trace in the bytes.
+        kind: "zeros" in place of the tile; "random" bytes after its first 64, so that it stays a JPEG; "another tile",
+            about a sixth of the slide further on, which leaves no trace in the bytes.
     """
     random = np.random.default_rng(0)
     with tifffile.TiffFile(path) as tiff:
@@ -39,7 +39,7 @@ def damage_tiles(path: Path, tiles: Iterable[int], kind: str, *, page: int = 0) 
 
 
 def move_finest_to_the_end(path: Path) -> int:
-    """Lay the finest level's tiles behind everything else, as cloud-optimised TIFFs do. Returns where they begin."""
+    """Move the finest level's tiles to the end, as in cloud-optimised TIFFs. Return their offset."""
     with tifffile.TiffFile(path) as tiff:
         offsets, counts = list(tiff.pages[0].dataoffsets), list(tiff.pages[0].databytecounts)
     content = path.read_bytes()

@@ -1,6 +1,6 @@
-"""Looks for a slide's identity in every byte of a folder: names, and pieces of its label and macro images.
+"""Search every byte of a folder for a slide's identity: names, and pieces of its label and macro images.
 
-Stored bytes are looked at as they are, and again decoded: zarr arrays as pixels, Parquet as text, long runs of base64.
+Bytes are searched as stored, and again decoded: zarr arrays as pixels, Parquet as text, long runs of base64.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from numpy.typing import NDArray
 from PIL import Image
 
 STRIP_BYTES, PIXEL_BYTES = 16, 96
-"""Length of the windows of encoded strips, and of 32 decoded pixels (a label has few colours: less says nothing)."""
+"""Window lengths for encoded strips, and for 32 decoded pixels (a label has few colours: fewer prove nothing)."""
 MIN_CHANGES = 4
-"""A window of pixels with fewer changes of colour is plain paper or glass, as it is in every image."""
+"""A window of pixels with fewer changes of colour is plain paper or glass, as in every image."""
 EVERY_ROW = 16
-"""Of decoded images, one row in so many is looked for: a copied image has them all."""
+"""In decoded images only every n-th row is searched for: a copied image has them all."""
 _TABLE_BITS = 24
 _BLOCK = 4 * 2**20
 _BASE64 = re.compile(rb"[A-Za-z0-9+/]{24,}={0,2}")
 
 
 class Windows:
-    """Windows of one length, known by their hashes, to be found in other bytes.
+    """Windows of one length, stored as hashes, to be found in other bytes.
 
     Args:
-        step: look at every so many bytes only; enough where all windows of much longer pieces are known.
+        step: search at every `step` bytes only; enough if all windows of much longer pieces are known.
     """
 
     def __init__(self, hashes: NDArray[np.uint64], length: int, *, step: int = 1) -> None:
@@ -47,7 +47,7 @@ class Windows:
         return len(self._hashes)
 
     def count_in(self, content: bytes) -> int:
-        """How many windows of `content` are among these."""
+        """Number of windows of `content` that are among these."""
         count = 0
         for start in range(0, max(0, len(content) - self._length + 1), _BLOCK):
             hashes = _hashes(content[start : start + _BLOCK + self._length - 1], self._length, self._step)
@@ -70,7 +70,7 @@ def _hashes(piece: bytes, length: int, step: int = 1) -> NDArray[np.uint64]:
 
 
 def _is_telling(row: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """Which windows of a row of pixels (x,c) hold enough changes of colour."""
+    """Whether each window of a row of pixels (x,c) holds enough changes of colour to identify the row."""
     changes = np.zeros(row.size, np.int64)
     changes[3::3] = (np.diff(row, axis=0) != 0).any(1)
     so_far = np.concatenate([[0], np.cumsum(changes)])
@@ -79,14 +79,14 @@ def _is_telling(row: NDArray[np.uint8]) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class Identity:
-    """What must not be found."""
+    """Words, encoded strips and pixels that must not be found."""
 
     words: tuple[str, ...]
     strips: Windows
-    """Of the encoded label and macro: every one that is not in the slide's own tiles as well. (The code of plain glass
-    is the same in a macro and in a tile.)"""
+    """Windows of the encoded label and macro that are not also in the slide's own tiles. (The code of plain glass is
+    the same in a macro and in a tile.)"""
     pixels: Windows
-    """Of the decoded label and macro, interleaved."""
+    """Windows of the decoded label and macro, interleaved."""
 
 
 def identity_of(slides: list[Path], words: list[str]) -> Identity:
@@ -121,7 +121,7 @@ def _segments(tiff: tifffile.TiffFile, page: tifffile.TiffPage) -> Iterator[byte
 
 
 def _entropy_coded(strip: bytes) -> bytes:
-    """A JPEG strip without its headers, which are those of any JPEG from the same scanner; others as they are."""
+    """JPEG strip without its headers, which any JPEG from the scanner shares; other strips unchanged."""
     if not strip.startswith(b"\xff\xd8"):
         return strip
     at = strip.index(b"\xff\xda")
@@ -139,23 +139,23 @@ def aperio_words(slide: Path) -> list[str]:
 
 
 def scan(folder: Path, identity: Identity) -> list[str]:
-    """Everything that was found, one line each; nothing: an empty list."""
-    found: list[str] = []
+    """Everything that was found, one line per finding."""
+    lines: list[str] = []
     for what, content, is_text in _contents(folder):
         folded = content.lower() if is_text else b""
         for word in identity.words:
             for coding in ("utf-8", "utf-16-le", "utf-16-be"):
                 if word.lower().encode(coding) in folded:
-                    found.append(f"{what}: {word!r} in {coding}")
+                    lines.append(f"{what}: {word!r} in {coding}")
         for name, windows in (("strips", identity.strips), ("pixels", identity.pixels)):
             count = windows.count_in(content)
             if count:
-                found.append(f"{what}: {count} windows of the {name}")
-    return found
+                lines.append(f"{what}: {count} windows of the {name}")
+    return lines
 
 
 def _contents(folder: Path) -> Iterator[tuple[str, bytes, bool]]:
-    """(what, bytes, whether names may be in them) of every file, as it is and decoded."""
+    """(description, bytes, whether names may be in them) of every file, raw and decoded."""
     for path in sorted(folder.rglob("*")):
         where = str(path.relative_to(folder))
         yield f"name of {where}", where.encode(), True

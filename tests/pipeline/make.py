@@ -10,9 +10,9 @@ import numpy as np
 import tifffile
 from numpy.typing import NDArray
 
-from pipeline.config import IngestConfig, TissueConfig
 from pipeline.ingest.ingest import IngestReport, IngestRequest, ingest_slide
 from pipeline.project import Project
+from pipeline.settings.config import IngestConfig, TissueConfig
 
 MPP0 = 0.5
 PHOTOMETRIC = 262
@@ -23,7 +23,7 @@ Pixels = NDArray[np.uint8]
 
 
 def sample_image(width_px: int, height_px: int, seed: int = 0) -> Pixels:
-    """Colours that change over the whole width and height, under noise: no two tiles are alike."""
+    """Image with colours that vary over the whole width and height, under noise: no two tiles are alike."""
     random = np.random.default_rng(seed)
     y, x = np.mgrid[:height_px, :width_px]
     base = np.stack([x * 255 / width_px, y * 255 / height_px, (x // 7 + y // 5 + 40 * seed) % 256], -1)
@@ -31,7 +31,7 @@ def sample_image(width_px: int, height_px: int, seed: int = 0) -> Pixels:
 
 
 def halved(pixels: Pixels, times: int) -> list[Pixels]:
-    """The image and `times` smaller ones, each with every second pixel of the last."""
+    """The image and `times` smaller ones, each with every second pixel of the previous one."""
     levels = [pixels]
     for _ in range(times):
         levels.append(np.ascontiguousarray(levels[-1][::2, ::2]))
@@ -41,7 +41,7 @@ def halved(pixels: Pixels, times: int) -> list[Pixels]:
 def write_pyramid(
     path: Path, levels: list[Pixels], *, tile_px: int | None = 256, compression: str | None = "jpeg", **options: object
 ) -> Path:
-    """A pyramid in a TIFF: JPEG tiles as `write_jpeg_pyramid` makes them, or losslessly; `tile_px=None` for strips."""
+    """Write a pyramid as TIFF: JPEG tiles as in `write_jpeg_pyramid`, or lossless; `tile_px=None` for strips."""
     if compression == "jpeg" and tile_px:
         return write_jpeg_pyramid(path, levels, tile_px=tile_px, **options)
     mpp = options.pop("mpp", MPP0)
@@ -66,13 +66,13 @@ def write_jpeg_pyramid(
     mpp: float | tuple[float, float] | None = MPP0,
     **options: object,
 ) -> Path:
-    """A TIFF of JPEG tiles as scanners write it.
+    """Write a TIFF of JPEG tiles as scanners do.
 
     Args:
-        photometric: what the TIFF's tag says, "rgb" or "ycbcr".
-        stream: what the tiles really hold (default: the same). "rgb" tiles have no marker that says so, as Aperio's;
+        photometric: value of the TIFF's tag, "rgb" or "ycbcr".
+        stream: real content of the tiles (default: the same). "rgb" tiles have no marker that declares it, as Aperio's;
             "ycbcr" tiles have a JFIF marker.
-        shared_tables: Huffman and quantisation tables stand once in JPEGTables and not in the tiles.
+        shared_tables: whether Huffman and quantisation tables are in JPEGTables rather than in the tiles.
     """
     encode = _encode_bare_rgb if (stream or photometric) == "rgb" else _encode_jfif
     with tifffile.TiffWriter(path) as tiff:
@@ -100,7 +100,7 @@ def _scale(mpp: float | tuple[float, float] | None, level: int) -> dict[str, obj
 
 
 def _full_tiles(pixels: Pixels, tile_px: int) -> Iterator[Pixels]:
-    """Tiles row by row; those at the right and bottom are filled up with grey, as scanners do."""
+    """Tiles row by row; those at the right and bottom are padded with grey, as by scanners."""
     height, width = pixels.shape[:2]
     for y in range(0, height, tile_px):
         for x in range(0, width, tile_px):
@@ -115,7 +115,7 @@ def _encode_jfif(tile: Pixels, subsampling: str) -> bytes:
 
 
 def _encode_bare_rgb(tile: Pixels, subsampling: str) -> bytes:
-    """R, G, B components without any colour marker: 16 bytes of APP14 after the first two are cut out."""
+    """Encode R, G, B without any colour marker: 16 bytes of APP14 after the first two are cut out."""
     encoded = bytes(imagecodecs.jpeg8_encode(tile, level=85, colorspace="RGB", outcolorspace="RGB"))
     assert encoded[2:4] == b"\xff\xee"
     return encoded[:2] + encoded[18:]
@@ -141,7 +141,7 @@ def _tables_and_rest(tile: bytes) -> tuple[bytes, bytes]:
 
 
 def write_aperio_j2k(path: Path, pixels: Pixels, *, compression: int) -> Path:
-    """An Aperio slide of JPEG 2000 tiles that do not say what their three components are, as 33003 and 33005 are."""
+    """Write an Aperio slide of JPEG 2000 tiles (33003 or 33005) that do not declare their three components."""
     height, width = pixels.shape[:2]
     tiles = (
         imagecodecs.jpeg2k_encode(tile, codecformat="j2k", colorspace=0, mct=False, reversible=True, level=0)
@@ -166,7 +166,7 @@ def overwrite_tag(path: Path, code: int, value: int, *, page: int = 0, index: in
 
 
 def overwrite_tile(path: Path, tile: int, junk: bytes, *, page: int = 0, at: int = 0) -> None:
-    """Put other bytes into one tile, from byte `at` of it (counted from its end if negative)."""
+    """Overwrite bytes of one tile from byte `at` on (counted from its end if negative)."""
     with tifffile.TiffFile(path) as tiff:
         offset, count = tiff.pages[page].dataoffsets[tile], tiff.pages[page].databytecounts[tile]
     _overwrite(path, offset + at % count, junk)

@@ -1,4 +1,4 @@
-"""Pyramids of any kind that a scanner may write: encodings, tile sizes, byte orders, tiles left out."""
+"""Pyramids of any kind that a scanner may write: encodings, tile sizes, byte orders, omitted tiles."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ LOSSLESS = ("lzw", "deflate", "zstd")
 
 @dataclass(frozen=True)
 class Pyramid:
-    """What to write."""
+    """Parameters of a pyramid to write."""
 
     size_wh: tuple[int, int]
     factors: tuple[int, ...]
-    """How many times smaller each further level is than the one before."""
+    """Downsampling factor of each further level from the level before."""
     tile_px: int
     coding: tuple[str, str, str] | int | str
     """("jpeg", photometric, subsampling), a TIFF compression of JPEG 2000, or the name of a lossless one."""
@@ -40,7 +40,7 @@ class Pyramid:
         return self.coding not in LOSSLESS
 
     def levels(self) -> list[Pixels]:
-        """Pixels of the levels, down to 8 px: of a smaller one nobody can tell that it has the slide's proportions."""
+        """Pixels of the levels, down to 8 px: a smaller level's proportions cannot be matched to the slide's."""
         levels = [sample_image(*self.size_wh, self.seed)]
         for factor in self.factors:
             smaller = np.ascontiguousarray(levels[-1][::factor, ::factor])
@@ -83,7 +83,7 @@ def write_any(path: Path, pyramid: Pyramid) -> Path:
                 subfiletype=1 if number else 0, metadata=None, resolution=(scale, scale), resolutionunit="CENTIMETER",
                 **options,
             )  # fmt: skip
-    if isinstance(coding, tuple):  # whatever is asked for, tifffile says YCbCr
+    if isinstance(coding, tuple):  # tifffile declares YCbCr, whatever is requested
         for page in range(len(levels)):
             overwrite_tag(path, PHOTOMETRIC, {"rgb": 2, "ycbcr": 6}[coding[1]], page=page)
     for page, pixels in enumerate(levels):
@@ -95,20 +95,20 @@ def write_any(path: Path, pyramid: Pyramid) -> Path:
 
 
 def decoded_by_tifffile(path: Path) -> list[NDArray[np.uint8]]:
-    """Pixels of all pages; white, not tifffile's black, where a tile is left out."""
-    found = []
+    """Pixels of all pages, with omitted tiles white, not black as in tifffile."""
+    pages = []
     with tifffile.TiffFile(path) as tiff:
         for page in tiff.pages:
             pixels, columns = page.asarray(), -(-page.imagewidth // page.tilewidth)
             for tile in np.flatnonzero(np.asarray(page.databytecounts) == 0):
                 y, x = (int(at) * page.tilewidth for at in divmod(tile, columns))
                 pixels[y : y + page.tilewidth, x : x + page.tilewidth] = 255
-            found.append(pixels)
-    return found
+            pages.append(pixels)
+    return pages
 
 
 def _cut(pixels: Pixels, tile_px: int) -> Iterator[Pixels]:
-    """Full tiles; those at the right and bottom are filled up with grey."""
+    """Full tiles; those at the right and bottom are padded with grey."""
     for y in range(0, pixels.shape[0], tile_px):
         for x in range(0, pixels.shape[1], tile_px):
             tile = np.full((tile_px, tile_px, 3), 128, np.uint8)

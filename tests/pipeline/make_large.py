@@ -13,7 +13,7 @@ MPP0 = 0.5
 
 
 def make_large_cohort(folder: Path) -> Path:
-    """A train and a val slide of two tiles each, one of either class. Returns the manifest."""
+    """Make a train and a val slide with one tile of each class. Return the manifest."""
     folder.mkdir(parents=True)
     rows = ["path,patient_id,annotations,split"]
     image = data.immunohistochemistry()

@@ -1,4 +1,4 @@
-"""A box's arithmetic equals that of the pixels it stands for."""
+"""A box's arithmetic equals that of the pixels it represents."""
 
 from __future__ import annotations
 

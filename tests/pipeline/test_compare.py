@@ -1,4 +1,4 @@
-"""Two models or runs side by side: what differs, and whether that explains other weights."""
+"""Two models or runs side by side: their differences, and whether these explain other weights."""
 
 import json
 import re
@@ -7,27 +7,27 @@ import shutil
 import pytest
 from safetensors.torch import load_file
 
-from pipeline.compare import ABSENT, compare
-from pipeline.errors import UnreadableError
+from pipeline.models.compare import ABSENT, compare
 from pipeline.project import Project
 from tests.model_packages import read_config, with_weights, write_config
+from training.foundation.errors import UnreadableError
 
 
 @pytest.fixture
-def project(road, tmp_path):
-    """A project with the road's model and its run."""
+def project(small_project, tmp_path):
+    """Project with the small project's model and its run."""
     for folder in ("models", "runs"):
-        shutil.copytree(getattr(road.project, f"{folder}_dir"), tmp_path / "project" / folder)
+        shutil.copytree(getattr(small_project.project, f"{folder}_dir"), tmp_path / "project" / folder)
     return Project(tmp_path / "project")
 
 
 @pytest.fixture
-def run_id(road, project):
-    return read_config(project.model_path(road.model_id))["gemslide"]["run_id"]
+def run_id(small_project, project):
+    return read_config(project.model_path(small_project.model_id))["gemslide"]["run_id"]
 
 
 def another(project, model_id, run_id, change, *, new_weights=True):
-    """The same training again with something changed in its record, and other weights; returns its model id."""
+    """Add the same training with a changed record and other weights; return its model id."""
     package = project.models_dir / f"{model_id.rpartition('-')[0]}-copy"
     shutil.copytree(project.model_path(model_id), package)
     record = json.loads((project.runs_dir / f"{run_id}.json").read_text())
@@ -43,32 +43,32 @@ def another(project, model_id, run_id, change, *, new_weights=True):
     return with_weights(package, {name: (tensor + 1).contiguous() for name, tensor in state.items()}).name
 
 
-def test_a_model_is_itself_by_whatever_name(road, project, run_id):
+def test_a_model_is_itself_by_whatever_name(small_project, project, run_id):
     names = [
-        road.model_id,
-        str(project.model_path(road.model_id)),
+        small_project.model_id,
+        str(project.model_path(small_project.model_id)),
         run_id,
         str(project.runs_dir / f"{run_id}.json"),
     ]
 
     for name in names:
-        found = compare(road.model_id, name, project)
-        assert found.differences == []
-        assert found.weights_equal is True
-        assert found.conclusion == "The weights are the same, byte for byte."
+        comparison = compare(small_project.model_id, name, project)
+        assert comparison.differences == []
+        assert comparison.weights_equal is True
+        assert comparison.conclusion == "The weights are the same, byte for byte."
 
 
-def test_other_threads_explain_other_weights(road, project, run_id):
+def test_other_threads_explain_other_weights(small_project, project, run_id):
     def two_threads(record):
         record["threads"] = record["settings"]["train"]["threads"] = 2
 
-    found = compare(road.model_id, another(project, road.model_id, run_id, two_threads), project)
+    comparison = compare(small_project.model_id, another(project, small_project.model_id, run_id, two_threads), project)
 
-    assert found.weights_equal is False
-    assert [(d.part, d.key, d.a, d.b) for d in found.differences if d.part != "weights"] == [
+    assert comparison.weights_equal is False
+    assert [(d.part, d.key, d.a, d.b) for d in comparison.differences if d.part != "weights"] == [
         ("arithmetic", "threads", 1, 2)
     ]
-    assert found.conclusion == (
+    assert comparison.conclusion == (
         "The weights differ at the same settings and inputs. That is explained by threads (1 and 2)."
     )
 
@@ -88,51 +88,97 @@ def test_other_threads_explain_other_weights(road, project, run_id):
         (lambda r: r["settings"]["optim"].pop("lr"), r"cannot be told. Not known of one of them: optim\.lr"),
     ],
 )
-def test_what_differs_explains_other_weights_or_does_not(road, project, run_id, change, says):
-    found = compare(road.model_id, another(project, road.model_id, run_id, change), project)
+def test_what_differs_explains_other_weights_or_does_not(small_project, project, run_id, change, says):
+    comparison = compare(small_project.model_id, another(project, small_project.model_id, run_id, change), project)
 
-    assert found.weights_equal is False
-    assert re.search(says, found.conclusion), found.conclusion
-
-
-def test_the_same_weights_need_no_explanation(road, project, run_id):
-    copy = another(project, road.model_id, run_id, lambda r: r.update(threads=2), new_weights=False)
-
-    found = compare(road.model_id, copy, project)
-
-    assert [d.key for d in found.differences] == ["threads"]
-    assert found.weights_equal is True
+    assert comparison.weights_equal is False
+    assert re.search(says, comparison.conclusion), comparison.conclusion
 
 
-def test_a_package_of_an_earlier_version_far_from_its_run_has_settings_that_are_not_known(road, project, tmp_path):
-    stranger = tmp_path / "elsewhere" / road.model_id
-    shutil.copytree(project.model_path(road.model_id), stranger)
+def test_the_same_weights_need_no_explanation(small_project, project, run_id):
+    copy = another(project, small_project.model_id, run_id, lambda r: r.update(threads=2), new_weights=False)
+
+    comparison = compare(small_project.model_id, copy, project)
+
+    assert [d.key for d in comparison.differences] == ["threads"]
+    assert comparison.weights_equal is True
+
+
+def test_a_package_of_an_earlier_version_far_from_its_run_has_settings_that_are_not_known(
+    small_project, project, tmp_path
+):
+    stranger = tmp_path / "elsewhere" / small_project.model_id
+    shutil.copytree(project.model_path(small_project.model_id), stranger)
     config = read_config(stranger)
     for key in ("threads", "isa"):
         del config["gemslide"][key]
     write_config(stranger, config)
 
-    found = compare(str(stranger), road.model_id, project)
+    comparison = compare(str(stranger), small_project.model_id, project)
 
-    assert found.weights_equal is True
-    assert {d.a for d in found.differences if d.part in ("arithmetic", "versions")} == {ABSENT}
-    assert not [d for d in found.differences if d.key.startswith("model.")]
-
-
-def test_what_is_not_there_is_refused_with_what_is(road, project):
-    with pytest.raises(UnreadableError, match=rf"no-such: no such model in .* no such run in .*: .*{road.model_id}"):
-        compare(road.model_id, "no-such", project)
+    assert comparison.weights_equal is True
+    assert {d.a for d in comparison.differences if d.part in ("arithmetic", "versions")} == {ABSENT}
+    assert not [d for d in comparison.differences if d.key.startswith("model.")]
 
 
-def test_the_verb_says_it_in_a_table_and_in_json(road, project, run_id, gemslide):
-    other = another(project, road.model_id, run_id, lambda r: r.update(threads=2))
+def test_what_is_not_there_is_refused_with_what_is(small_project, project):
+    with pytest.raises(
+        UnreadableError, match=rf"no-such: no such model in .* no such run in .*: .*{small_project.model_id}"
+    ):
+        compare(small_project.model_id, "no-such", project)
 
-    words = gemslide("compare", road.model_id, other, "--project", project.root)
-    line = gemslide("compare", road.model_id, other, "--project", project.root, "--json")
+
+def test_the_verb_says_it_in_a_table_and_in_json(small_project, project, run_id, gemslide):
+    other = another(project, small_project.model_id, run_id, lambda r: r.update(threads=2))
+
+    words = gemslide("compare", small_project.model_id, other, "--project", project.root)
+    line = gemslide("compare", small_project.model_id, other, "--project", project.root, "--json")
 
     assert words.code == line.code == 0
     assert "arithmetic\n  threads" in words.out
     assert "That is explained by threads (1 and 2)." in " ".join(words.out.split())
-    said = json.loads(line.out)
-    assert said.keys() == {"a", "b", "differences", "weights_equal", "conclusion"}
-    assert {"part": "arithmetic", "key": "threads", "a": 1, "b": 2} in said["differences"]
+    result = json.loads(line.out)
+    assert result.keys() == {"a", "b", "differences", "weights_equal", "conclusion"}
+    assert {"part": "arithmetic", "key": "threads", "a": 1, "b": 2} in result["differences"]
+
+
+def of_epoch(project, model_id, epoch):
+    """Add another package of the same run, of another epoch; return its model id."""
+    package = project.models_dir / f"{model_id.rpartition('-')[0]}-later"
+    shutil.copytree(project.model_path(model_id), package)
+    config = read_config(package)
+    config["gemslide"] |= {"epoch": epoch, "which": "last"}
+    write_config(package, config)
+    state = load_file(project.model_path(model_id) / "model.safetensors")
+    return with_weights(package, {name: (tensor + 1).contiguous() for name, tensor in state.items()}).name
+
+
+def test_two_packages_of_one_run_are_told_apart_by_their_epochs(small_project, project, run_id, gemslide):
+    own = read_config(project.model_path(small_project.model_id))["gemslide"]["epoch"]
+    later = of_epoch(project, small_project.model_id, own + 3)
+
+    for a in (small_project.model_id, run_id):
+        comparison = compare(a, later, project)
+        assert [(d.part, d.key, d.a, d.b) for d in comparison.differences if d.part != "weights"] == [
+            ("training", "epoch", own, own + 3)
+        ]
+        assert comparison.conclusion == (
+            f"The weights differ because they are of two epochs of one run: {own} and {own + 3}."
+        )
+    done = gemslide("compare", small_project.model_id, later, "--project", project.root)
+    assert done.code == 0
+    assert re.search(rf"^  epoch +{own} +{own + 3}$", done.out, re.MULTILINE)
+
+
+def test_epochs_of_different_runs_are_named_beside_what_else_differs(small_project, project, run_id):
+    other = another(project, small_project.model_id, run_id, lambda record: record["settings"]["optim"].update(lr=0.07))
+    config = read_config(project.model_path(other))
+    own = config["gemslide"]["epoch"]
+    config["gemslide"]["epoch"] = own + 1
+    write_config(project.model_path(other), config)
+
+    conclusion = compare(small_project.model_id, other, project).conclusion
+
+    assert conclusion.startswith("The weights differ because the runs do: ")
+    assert "optim.lr (0.05 and 0.07)" in conclusion
+    assert f"epoch ({own} and {own + 1})" in conclusion

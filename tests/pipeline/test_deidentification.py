@@ -1,4 +1,4 @@
-"""Slides whose labels can be read go through the whole workflow; the project folder holds nothing of their identity."""
+"""Slides with readable labels go through the whole workflow; the project folder holds nothing of their identity."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import tifffile
 
 from pipeline.cohort.manifest import COLUMNS
-from pipeline.store.reader import StoreReader
+from pipeline.store.reading.reader import StoreReader
 from tests.pipeline.identity_scan import aperio_words, associated_page, identity_of, scan
 
 pytestmark = pytest.mark.data
@@ -49,7 +49,7 @@ SETTINGS = "[tile]\ntile_px = 32\nmpp = 1.0\nmin_tissue = 0.1\n"
 
 @pytest.fixture(scope="module")
 def sources(real_slides, tmp_path_factory):
-    """The three slides in a folder that names a ward and a patient, with outlines and a manifest that names all."""
+    """Three slides in a folder named after a ward and a patient, with outlines and a manifest that names all."""
     folder = tmp_path_factory.mktemp("in") / "ward-77" / "Roe_Jane_1950-02-03"
     folder.mkdir(parents=True)
     rows = [",".join(COLUMNS)]
@@ -66,7 +66,7 @@ def sources(real_slides, tmp_path_factory):
 
 
 def _write_halves(path, slide):
-    """Left half "one", right half "two"; the names of the outlines name the patient, as people's do."""
+    """Outline the left half as "one", the right half as "two", with the patient's name in the outlines' names."""
     with tifffile.TiffFile(slide) as tiff:
         width, height = tiff.pages.first.imagewidth, tiff.pages.first.imagelength
     features = [
@@ -100,7 +100,7 @@ def pseudonymized(gemslide, sources, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def project(gemslide_process, pseudonymized, tmp_path_factory):
-    """A project after the whole workflow, by the commands that people type."""
+    """Project after the whole workflow, run by its commands."""
     root = tmp_path_factory.mktemp("out") / "project"
     root.mkdir()
     (root / "gemslide.toml").write_text(SETTINGS)
@@ -124,7 +124,7 @@ def project(gemslide_process, pseudonymized, tmp_path_factory):
 
 
 def test_the_description_names_file_person_machine_and_moment(sources):
-    """What is looked for is really in the source."""
+    """Check that the words to search for are really in the source."""
     assert aperio_words(sources / "small_HE.svs") == [
         "CPAPERIOCS", "CMU-1", "12/29/09", "09:59:15", "b414003d-95c6-48b0-9369-8010ed517ba7", "1004486",
     ]  # fmt: skip
@@ -150,9 +150,9 @@ def test_the_scan_finds_identity_where_it_is(project, identity, sources, tmp_pat
         strip = tiff.filehandle.read(label.databytecounts[middle])
     (tmp_path / "piece.bin").write_bytes(b"x" * 1000 + strip[20:60] + b"y" * 1000)
 
-    found = scan(tmp_path, identity)
+    lines = scan(tmp_path, identity)
 
-    assert {line.split(":")[0] for line in found} == {"log.txt", "name of small_he.txt", "piece.bin"}
+    assert {line.split(":")[0] for line in lines} == {"log.txt", "name of small_he.txt", "piece.bin"}
 
 
 def test_labels_are_in_the_store_when_asked_for_and_it_says_so(gemslide, pseudonymized, identity, tmp_path):
@@ -166,8 +166,8 @@ def test_labels_are_in_the_store_when_asked_for_and_it_says_so(gemslide, pseudon
         assert attributes.ingest["settings"]["keep_associated"] == ["label"]
     (record,) = (json.loads(path.read_text()) for path in (tmp_path / "runs").glob("*.json"))
     assert record["settings"]["ingest"]["keep_associated"] == ["label"]
-    found = scan(tmp_path, identity)
-    assert [line.split(":")[0] for line in found] == [
+    lines = scan(tmp_path, identity)
+    assert [line.split(":")[0] for line in lines] == [
         f"values of slides/{store.name}/1/0/zarr.json" for store in stores
     ]
 
@@ -188,12 +188,13 @@ def test_slides_named_after_their_files_are_said_once(gemslide, sources, tmp_pat
     done = gemslide("ingest", sources / "A9K0_3.svs", "--project", tmp_path, "--json")
 
     assert done.code == 0
-    assert done.err.count("named after their files") == 1
+    assert done.err.count("named after its file") == 1
     assert "gemslide cohort pseudonymize" in done.err
 
 
-def test_a_manifest_inside_the_project_is_said(gemslide, sources, tmp_path):
-    manifest = tmp_path / "cohort.csv"
+@pytest.mark.parametrize("suffix", ["csv", "tsv"])
+def test_a_manifest_inside_the_project_is_said(gemslide, sources, tmp_path, suffix):
+    manifest = tmp_path / f"cohort.{suffix}"
     manifest.write_text(f"path,slide_id\n{sources / 'A9K0_3.svs'},S-1\n")
 
     done = gemslide("ingest", manifest, "--project", tmp_path)

@@ -1,4 +1,4 @@
-"""A project that the code before the rearrangement of the packages wrote (commit cdcb4a5) is read as it was."""
+"""A project written before the packages were rearranged (commit cdcb4a5) is still read correctly."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.config import InferConfig, QualityConfig
 from pipeline.inference.infer import infer_slide
 from pipeline.inference.predictor import Predictor
 from pipeline.project import Project
 from pipeline.qc.check import check_quality
-from pipeline.store.overlays import read_predictions
-from pipeline.store.qc_scores import read_quality
+from pipeline.settings.config import InferConfig, QualityConfig
+from pipeline.store.layers.overlays import read_predictions
+from pipeline.store.layers.qc_scores import read_quality
 from pipeline.tiles.dataset import TileDataset
 from tests.pipeline.store.golden import level_crcs
 

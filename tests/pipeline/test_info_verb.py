@@ -8,7 +8,7 @@ import shutil
 import pytest
 import typer
 
-from pipeline.store.metadata import read_json, write_json
+from pipeline.store.format.metadata import read_json, write_json
 from pipeline.verbs.info import run_info
 from tests.pipeline.make import halved, ingest, sample_image, write_aperio_j2k, write_pyramid
 from tests.pipeline.slides.make_dicom import write_dicom
@@ -17,7 +17,7 @@ from tests.pipeline.slides.make_ome_zarr import write_ome_zarr
 
 @pytest.fixture
 def told(capsys, tmp_path):
-    """What the verb says, as a dictionary; the project is `tmp_path`."""
+    """Output of the verb, as a dictionary; the project is `tmp_path`."""
 
     def ask(path, series=None):
         run_info(str(path), tmp_path, series=series, as_json=True)
@@ -48,11 +48,11 @@ def test_levels_asked_for_in_jpeg_and_rebuilt_tiles_are_told(told, tmp_path):
     root["attributes"]["gemslide"]["bounds_px0"] = [10, 20, 300, 200]
     write_json(store / "zarr.json", root)
 
-    found = told(store)
+    info = told(store)
 
-    assert "decode, JPEG at quality 85" in found["levels"][0]
-    assert found["levels"][0].endswith("2 damaged tiles repaired from the level before")
-    assert found["scanned"] == "300 × 200 px at x 10, y 20"
+    assert "decode, JPEG at quality 85" in info["levels"][0]
+    assert info["levels"][0].endswith("2 damaged tiles repaired from the level before")
+    assert info["scanned"] == "300 × 200 px at x 10, y 20"
 
 
 def test_a_dicom_folder_of_two_series_is_refused_until_one_is_named(told, capsys, tmp_path):
@@ -64,20 +64,20 @@ def test_a_dicom_folder_of_two_series_is_refused_until_one_is_named(told, capsys
     with pytest.raises(typer.Exit):
         told(folder)
     assert "1.2.3" in "".join(capsys.readouterr())
-    found = told(folder, "1.2.4")
+    info = told(folder, "1.2.4")
 
-    assert found["levels"][0].startswith("0: 150 × 90 px, downsample 1, pass-through, JPEG, 64 px tiles")
-    assert found["format"].startswith("dicom")
+    assert info["levels"][0].startswith("0: 150 × 90 px, downsample 1, pass-through, JPEG, 64 px tiles")
+    assert info["format"].startswith("dicom")
 
 
 @pytest.mark.parametrize("version", ["0.4", "0.5"])
 def test_an_ome_zarr_of_another_program_is_a_slide_and_not_a_damaged_store(told, tmp_path, version):
     path = write_ome_zarr(tmp_path / "other.zarr", halved(sample_image(400, 300), 1), version=version)
 
-    found = told(path)
+    info = told(path)
 
-    assert "slide_id" not in found
-    assert [line.split(",")[0] for line in found["levels"]] == ["0: 400 × 300 px", "1: 200 × 150 px"]
+    assert "slide_id" not in info
+    assert [line.split(",")[0] for line in info["levels"]] == ["0: 400 × 300 px", "1: 200 × 150 px"]
 
 
 def test_a_store_whose_root_is_damaged_is_still_taken_for_a_store(told, capsys, tmp_path):

@@ -11,7 +11,7 @@ from pipeline.project import open_project
 
 
 def leave(root: Path) -> list[Path]:
-    """What killed runs leave, in every folder of a project."""
+    """Create the leftovers of killed runs in every folder of a project."""
     token = "w0123abcd"
     places = ("slides", "slides/s.ome.zarr", "slides/s.ome.zarr/predictions", "tiles", "models", "runs", "results",
               "results/m-1", "results/m-1/s")  # fmt: skip

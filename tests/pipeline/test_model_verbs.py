@@ -1,4 +1,4 @@
-"""`gemslide model`: what a person types, what they read, and what the record keeps."""
+"""`gemslide model`: its arguments, its output, and the stored record."""
 
 from __future__ import annotations
 
@@ -8,33 +8,34 @@ import shutil
 import numpy as np
 import pytest
 
-from pipeline.errors import NoSlidesError, NoTissueError, UnreadableError
+from pipeline.errors import NoSlidesError, NoTissueError
+from pipeline.models.sample_tiles import sample_tiles
 from pipeline.project import Project
-from pipeline.sample_tiles import sample_tiles
-from pipeline.store.overlays import read_predictions
+from pipeline.store.layers.overlays import read_predictions
 from tests.model_packages import read_config, sha256, write_config
-from training.check_model import check_package
-from training.export_model import export_package
-from training.import_model import import_model
-from training.import_source import find_import_source
+from training.foundation.errors import UnreadableError
+from training.tools.check_model import check_package
+from training.tools.export_model import export_package
+from training.tools.import_model import import_model
+from training.tools.import_source import find_import_source
 
 pytestmark = pytest.mark.xdist_group("model-verbs")
 
 
 @pytest.fixture(scope="module")
-def exported(road_copy, gemslide, tmp_path_factory):
-    """A WSInfer folder as the command writes it, and what it said."""
+def exported(small_project_copy, gemslide, tmp_path_factory):
+    """WSInfer folder as written by the command, and the command's output."""
     folder = tmp_path_factory.mktemp("verbs") / "out"
     done = gemslide(
         "model",
         "export",
-        road_copy.model_id,
+        small_project_copy.model_id,
         "--format",
         "wsinfer",
         "--out",
         folder,
         "--project",
-        road_copy.project.root,
+        small_project_copy.project.root,
     )
     assert done.code == 0, done.err
     return folder, done
@@ -46,20 +47,20 @@ def own_trust(tmp_path, monkeypatch):
 
 
 def records(project, verb):
-    found = [json.loads(path.read_text()) for path in sorted(project.runs_dir.glob("*.json"))]
-    return [record for record in found if record["verb"] == verb]
+    all_records = [json.loads(path.read_text()) for path in sorted(project.runs_dir.glob("*.json"))]
+    return [record for record in all_records if record["verb"] == verb]
 
 
-def test_an_export_prints_the_largest_difference_and_records_it(exported, road_copy):
+def test_an_export_prints_the_largest_difference_and_records_it(exported, small_project_copy):
     folder, done = exported
 
     assert "largest difference of an output on 3 real tiles, 3 batch sizes: " in done.out
     assert f"SHA-256 {sha256(folder / 'torchscript_model.pt')}" in done.out
-    (record,) = records(road_copy.project, "model export")
+    (record,) = records(small_project_copy.project, "model export")
     assert record["outcome"] == "done"
     assert record["largest_difference"] <= record["tolerance"] == 1e-4
-    weights = sha256(road_copy.project.model_path(road_copy.model_id) / "model.safetensors")
-    assert record["inputs"] == [{"id": road_copy.model_id, "sha256": weights}]
+    weights = sha256(small_project_copy.project.model_path(small_project_copy.model_id) / "model.safetensors")
+    assert record["inputs"] == [{"id": small_project_copy.model_id, "sha256": weights}]
 
 
 def test_torchscript_comes_in_with_trust_and_the_record_says_so(exported, gemslide, tmp_path, own_trust):
@@ -89,28 +90,33 @@ def test_torchscript_comes_in_with_trust_and_the_record_says_so(exported, gemsli
     assert "torchscript; runs code of its own, trusted by you" in checked.out
 
 
-def test_infer_runs_an_onnx_model_and_finds_what_the_trained_one_does(road_copy, gemslide, tmp_path):
-    project, slide = road_copy.project, road_copy.test_slide
+def test_infer_runs_an_onnx_model_and_finds_what_the_trained_one_does(small_project_copy, gemslide, tmp_path):
+    project, slide = small_project_copy.project, small_project_copy.test_slide
     out = tmp_path / "onnx"
     tiles_nhwc = sample_tiles(project, [slide], tile_px=32, mpp=1.0, count=3)
-    export_package(project.model_path(road_copy.model_id), "onnx", out, tiles_nhwc)
+    export_package(project.model_path(small_project_copy.model_id), "onnx", out, tiles_nhwc)
     imported = import_model(find_import_source(out, name="by-onnx"), project.models_dir)["model_id"]
 
-    for model in (road_copy.model_id, imported):
+    for model in (small_project_copy.model_id, imported):
         done = gemslide("infer", model, slide, "--project", project.root)
         assert done.code == 0, done.err
 
     ours, theirs = (
-        read_predictions(project.store_path(slide), model).probabilities_cyx for model in (road_copy.model_id, imported)
+        read_predictions(project.store_path(slide), model).probabilities_cyx
+        for model in (small_project_copy.model_id, imported)
     )
     np.testing.assert_allclose(theirs.astype(np.float32), ours.astype(np.float32), atol=1e-3)  # stored as float16
-    (record,) = (each for each in records(project, "infer") if each["settings"]["model"] == imported)
+    (record,) = (
+        record_found for record_found in records(project, "infer") if record_found["settings"]["model"] == imported
+    )
     weights = sha256(project.model_path(imported) / "model.onnx")
     assert {"id": imported, "sha256": weights} in record["inputs"]
 
 
-def test_check_says_what_a_trained_model_is_and_what_was_checked(road_copy, gemslide):
-    done = gemslide("model", "check", road_copy.model_id, "--project", road_copy.project.root, "--json")
+def test_check_says_what_a_trained_model_is_and_what_was_checked(small_project_copy, gemslide):
+    done = gemslide(
+        "model", "check", small_project_copy.model_id, "--project", small_project_copy.project.root, "--json"
+    )
 
     report = json.loads(done.out)
     assert (report["runtime"], report["outputs"], report["tile_px"], report["mpp"]) == ("torch", "logits", 32, 1.0)
@@ -120,8 +126,10 @@ def test_check_says_what_a_trained_model_is_and_what_was_checked(road_copy, gems
     assert report["metrics"]["accuracy"] > 0
 
 
-def test_a_damaged_package_does_not_pass_the_check(road, tmp_path):
-    package = shutil.copytree(road.project.model_path(road.model_id), tmp_path / road.model_id)
+def test_a_damaged_package_does_not_pass_the_check(small_project, tmp_path):
+    package = shutil.copytree(
+        small_project.project.model_path(small_project.model_id), tmp_path / small_project.model_id
+    )
     honest = read_config(package)
 
     write_config(package, {**honest, "gemslide": {**honest["gemslide"], "files": {"torchscript_model.pt": "0" * 64}}})
@@ -136,8 +144,10 @@ def test_a_damaged_package_does_not_pass_the_check(road, tmp_path):
         check_package(package)
 
 
-def test_card_is_shown_without_what_would_move_the_cursor(road_copy, gemslide, tmp_path):
-    package = shutil.copytree(road_copy.project.model_path(road_copy.model_id), tmp_path / road_copy.model_id)
+def test_card_is_shown_without_what_would_move_the_cursor(small_project_copy, gemslide, tmp_path):
+    package = shutil.copytree(
+        small_project_copy.project.model_path(small_project_copy.model_id), tmp_path / small_project_copy.model_id
+    )
     with (package / "card.md").open("a") as card:
         card.write("\x1b[2Jgone\x07\n")
 
@@ -160,9 +170,9 @@ def test_card_is_shown_without_what_would_move_the_cursor(road_copy, gemslide, t
         (["export", "MODEL", "--format", "onnx", "--out", "no/where"], "there is no folder"),
     ],
 )
-def test_what_is_not_there_is_said_in_a_sentence(road, gemslide, tmp_path, arguments, words):
-    given = [road.model_id if word == "MODEL" else word for word in arguments]
-    project = tmp_path if given[0] == "import" else road.project.root
+def test_what_is_not_there_is_said_in_a_sentence(small_project, gemslide, tmp_path, arguments, words):
+    given = [small_project.model_id if word == "MODEL" else word for word in arguments]
+    project = tmp_path if given[0] == "import" else small_project.project.root
 
     done = gemslide("model", *given, "--project", project, cwd=tmp_path)
 
@@ -170,14 +180,14 @@ def test_what_is_not_there_is_said_in_a_sentence(road, gemslide, tmp_path, argum
     assert words in done.err
 
 
-def test_tiles_to_compare_on_differ_and_a_project_without_any_says_what_to_do(road, tmp_path):
-    tiles = sample_tiles(road.project, [road.test_slide], tile_px=32, mpp=1.0, count=5)
+def test_tiles_to_compare_on_differ_and_a_project_without_any_says_what_to_do(small_project, tmp_path):
+    tiles = sample_tiles(small_project.project, [small_project.test_slide], tile_px=32, mpp=1.0, count=5)
 
     assert tiles.shape == (5, 32, 32, 3)
     assert len({tile.tobytes() for tile in tiles}) == 5
     with pytest.raises(NoSlidesError, match="Ingest one"):
         sample_tiles(Project(tmp_path), [], tile_px=32, mpp=1.0, count=3)
     with pytest.raises(NoTissueError, match="small-test has 0"):
-        sample_tiles(road.project, [road.test_slide], tile_px=2000, mpp=1.0, count=3)
+        sample_tiles(small_project.project, [small_project.test_slide], tile_px=2000, mpp=1.0, count=3)
     with pytest.raises(NoTissueError, match=r"small-test is coarser than 0.1 µm/px"):
-        sample_tiles(road.project, [road.test_slide], tile_px=32, mpp=0.1, count=3)
+        sample_tiles(small_project.project, [small_project.test_slide], tile_px=32, mpp=0.1, count=3)

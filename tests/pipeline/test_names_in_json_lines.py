@@ -1,4 +1,4 @@
-"""`--json` lines hold no name of a source: file names can name patients, and lines are kept and passed on."""
+"""`--json` lines contain no source names: file names can name patients, and lines are stored and passed on."""
 
 import json
 import shutil
@@ -9,9 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from pipeline.cli import cli
+from pipeline.naming.sources import HIDDEN, MAX_ENTRIES, TOO_MANY, SourceNames
 from pipeline.project import Project
-from pipeline.source_names import HIDDEN, MAX_ENTRIES, TOO_MANY, SourceNames
-from tests.small_road import SmallRoad, make_slide, write_annotations
+from tests.small_trained_project import SmallProject, make_slide, write_annotations
 
 PERSON = "Mustermann^Erika-19670308"
 PARTS = ("mustermann", "erika", "19670308")
@@ -20,11 +20,15 @@ HEADER = "path,slide_id,patient_id,annotations,split\n"
 
 @dataclass(frozen=True)
 class Files:
-    """A folder, and everything in it, named after a person; and a project that is not."""
+    """A folder and all its files, named after a person; and a project that is not."""
 
     folder: Path
     project: Path
-    road: SmallRoad
+    small_project: SmallProject
+
+    @property
+    def model(self) -> Path:
+        return self.small_project.project.models_dir / self.small_project.model_id
 
     def named(self, suffix: str, content: str | bytes | None = None) -> Path:
         path = self.folder / f"{PERSON}{suffix}"
@@ -43,14 +47,16 @@ class Files:
 
 
 @pytest.fixture
-def files(tmp_path, road) -> Files:
+def files(tmp_path, small_project) -> Files:
     folder = tmp_path / "in" / PERSON
     folder.mkdir(parents=True)
     (tmp_path / "p").mkdir()
-    shutil.copytree(road.project.slides_dir, tmp_path / "p/slides")  # a link would put records into the shared project
+    shutil.copytree(
+        small_project.project.slides_dir, tmp_path / "p/slides"
+    )  # a link would put records into the shared project
     make_slide(folder / f"{PERSON}.tiff", 2)
     write_annotations(folder / f"{PERSON}.geojson")
-    return Files(folder, tmp_path / "p", road)
+    return Files(folder, tmp_path / "p", small_project)
 
 
 GOOD = {
@@ -59,7 +65,7 @@ GOOD = {
     "ingest": lambda f: ["ingest", f.manifest(f"{PERSON}.tiff,S-1,p,,train\n"), "--project", f.project.parent / "new"],
     "tile": lambda f: [
         *("tile", f.manifest(f"{PERSON}.tiff,small-test,p,{PERSON}.geojson,train\n")),
-        *("--tile-px", 32, "--mpp", 1),
+        *("--tile-px", 32, "--tile-mpp", 1),
     ],
     "verify": lambda f: ["verify", "small-test", "--source", f.named(".tiff"), "--sample-chunks", 1],
     "annotations check": lambda f: ["annotations", "check", f.named(".geojson"), "--slide", f.named(".tiff")],
@@ -100,10 +106,10 @@ BAD = {
     ],
     "export, exists": lambda f: ["export", "small-test", f.named(".ome.tiff", "taken")],
     "export, a slide": lambda f: ["export", f.named(".svs", "no store"), f.named(".ome.tiff")],
-    "infer, a slide": lambda f: ["infer", f.road.project.models_dir / f.road.model_id, f.named(".tiff")],
-    "infer, a name": lambda f: ["infer", f.road.project.models_dir / f.road.model_id, "Mustermann-Erika_19670308.svs"],
-    "quality, no header": lambda f: ["quality", f.manifest("", f"{PERSON}.tiff,x\n")],
-    "quality, a slide": lambda f: ["quality", f.named(".tiff")],
+    "infer, a slide": lambda f: ["infer", f.model, f.named(".tiff")],
+    "infer, a name": lambda f: ["infer", f.model, "Mustermann-Erika_19670308.svs"],
+    "qc, no header": lambda f: ["qc", f.manifest("", f"{PERSON}.tiff,x\n")],
+    "qc, a slide": lambda f: ["qc", f.named(".tiff")],
 }  # fmt: skip
 
 
@@ -113,7 +119,7 @@ def polygon(ring: list[list[int]]) -> str:
 
 
 OUTSIDE = polygon([[0, 0], [9000, 0], [9000, 9000]])
-EMPTY_RING = polygon([[0, 0], [9, 9]])
+EMPTY_RING = json.dumps([*json.loads(polygon([[0, 0], [9, 9]])), *json.loads(OUTSIDE)])
 
 
 def run(arguments: list[object], project: Path, *more: str):
@@ -158,9 +164,9 @@ def test_lines_name_slides_by_their_ids(files):
 def test_the_longest_name_is_taken_out_and_common_words_stay(tmp_path):
     names = SourceNames(tmp_path / "slides/Max.svs", tmp_path / "slides/Max", tmp_path / "slides/12.svs")
 
-    said = names.removed_from(f"{tmp_path / 'slides/Max.svs'}: slides of Max (12 of Maximal) are 'Max', not 12.svs")
+    cleaned = names.removed_from(f"{tmp_path / 'slides/Max.svs'}: slides of Max (12 of Maximal) are 'Max', not 12.svs")
 
-    assert said == f"{HIDDEN}: slides of {HIDDEN} (12 of Maximal) are '{HIDDEN}', not {HIDDEN}"
+    assert cleaned == f"{HIDDEN}: slides of {HIDDEN} (12 of Maximal) are '{HIDDEN}', not {HIDDEN}"
 
 
 def test_a_slide_id_stays_whole_though_a_file_is_named_like_a_part_of_it(tmp_path):
@@ -181,7 +187,7 @@ def test_a_link_hides_what_it_leads_to(tmp_path):
 
 def test_of_a_folder_with_more_files_than_are_looked_through_no_message_is_kept(tmp_path, monkeypatch):
     (tmp_path / "one.dcm").touch()
-    monkeypatch.setattr("pipeline.source_names.MAX_ENTRIES", 1)
+    monkeypatch.setattr("pipeline.naming.sources.MAX_ENTRIES", 1)
     few = SourceNames(tmp_path).removed_from("two.dcm")
     (tmp_path / "two.dcm").touch()
 

@@ -1,11 +1,11 @@
-"""`gemslide plan` as a person uses it."""
+"""`gemslide plan` as users run it."""
 
 import json
 from xml.etree import ElementTree
 
 import pytest
 
-from tests.small_road import write_recipe
+from tests.small_trained_project import write_recipe
 
 
 @pytest.fixture
@@ -39,9 +39,11 @@ def test_a_plan_is_one_json_line_for_programs(gemslide, recipe, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.toml", "out.svg"]
 
 
-def test_the_tile_side_comes_from_the_tile_set_and_the_memory_is_what_the_run_then_had(gemslide, road):
-    done = gemslide("plan", road.project.root.parent / "small.toml", "--project", road.project.root, "--json")
-    records = [json.loads(path.read_text()) for path in (road.project.root / "runs").glob("*.json")]
+def test_the_tile_side_comes_from_the_tile_set_and_the_memory_is_what_the_run_then_had(gemslide, small_project):
+    done = gemslide(
+        "plan", small_project.project.root.parent / "small.toml", "--project", small_project.project.root, "--json"
+    )
+    records = [json.loads(path.read_text()) for path in (small_project.project.root / "runs").glob("*.json")]
     (record,) = (record for record in records if record["verb"] == "train")
 
     report = json.loads(done.out)

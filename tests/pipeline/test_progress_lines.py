@@ -1,4 +1,4 @@
-"""Where there is no terminal, long work says every minute how far it is, and that it hangs when it does."""
+"""Without a terminal, long work reports its progress every minute, and reports when it hangs."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import threading
 import pytest
 from rich.progress import Progress
 
-from pipeline.progress import Advance, bar
-from training.foundation.progress_lines import ProgressLines, in_minutes, told_regularly
+from training.foundation.progress import Advance, bar
+from training.foundation.progress_lines import ProgressLines, in_minutes, report_periodically
 
 
 class Clock:
-    """Time that stands still until it is set."""
+    """Clock that stands still until it is set."""
 
     now = 100.0
 
@@ -82,7 +82,7 @@ def test_lines_come_while_the_work_does_nothing_and_end_with_it(work):
     came = threading.Event()
     lines = ProgressLines(progress.tasks[0], lambda _: came.set(), clock)
 
-    with told_regularly(lines, every_s=0.001):
+    with report_periodically(lines, every_s=0.001):
         assert came.wait(60)
 
     assert "progress" not in [thread.name for thread in threading.enumerate()]

@@ -1,4 +1,4 @@
-"""What people type for slides, models and tile sets: the same for all verbs, and a misspelt name is said at once."""
+"""Names of slides, models and tile sets: the same for all verbs, and a misspelt name is reported at once."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import sys
 
 import pytest
 
-from pipeline.errors import BadManifestError, NoSlidesError, UnreadableError
-from pipeline.names import did_you_mean, find_package
+from pipeline.errors import BadManifestError, NoSlidesError
+from pipeline.naming.models import did_you_mean, find_package
+from pipeline.naming.slides import find_slide, find_slide_id, find_slide_ids, find_store, find_stores
 from pipeline.project import Project
-from pipeline.slide_names import find_slide, find_slide_id, find_slide_ids, find_store, find_stores
+from training.foundation.errors import UnreadableError
 
 STARTED_WITH = """
 import json, sys
@@ -26,7 +27,7 @@ for arguments in json.loads(sys.argv[1]):
 
 @pytest.fixture
 def project(tmp_path):
-    """Folders in place of stores: nothing here opens one."""
+    """Project with plain folders in place of stores, which are never opened here."""
     for slide_id in ("small-test", "small-val"):
         (tmp_path / "p/slides" / f"{slide_id}.ome.zarr").mkdir(parents=True)
     return Project(tmp_path / "p")
@@ -73,28 +74,28 @@ def test_a_manifest_stands_for_its_slides_and_for_nothing_beside_it(project, tmp
     assert find_slide_ids([str(manifest)], project) == ["A"]
     with pytest.raises(BadManifestError, match="give slides or one manifest, not both"):
         find_slide_ids([str(manifest), "small-val"], project)
-    with pytest.raises(BadManifestError, match="all 1 slides are excluded"):
+    with pytest.raises(BadManifestError, match="excludes all it has, 1 slide "):
         find_slide_ids([str(tmp_path / "none.csv")], project)
 
 
 @pytest.mark.parametrize(
     "arguments", [["verify"], ["qc"], ["tile"], ["infer", "{package}"], ["export", "S-1", "out.tiff"]]
 )
-def test_a_project_without_slides_has_one_code_in_all_verbs(gemslide, road, tmp_path, arguments):
-    package = road.project.model_path(road.model_id)
+def test_a_project_without_slides_has_one_code_in_all_verbs(gemslide, small_project, tmp_path, arguments):
+    package = small_project.project.model_path(small_project.model_id)
     done = gemslide(*(part.format(package=package) for part in arguments), "--project", tmp_path, "--json")
 
     assert (done.code, json.loads(done.out)["code"]) == (1, "no_slides")
 
 
-def test_misspelt_names_are_said_before_torch_is_imported(road, tmp_path):
+def test_misspelt_names_are_said_before_torch_is_imported(small_project, tmp_path):
     (tmp_path / "none").mkdir()
-    at = ["--project", str(road.project.root)]
+    at = ["--project", str(small_project.project.root)]
     typed = {
-        "Did you mean small-test": ["infer", road.model_id, "smal-test", *at],
+        "Did you mean small-test": ["infer", small_project.model_id, "smal-test", *at],
         "no such model": ["infer", "nobody", *at],
-        f"Did you mean {road.model_id}?": ["evaluate", f"{road.model_id}x", *at],
-        "Did you mean small?": ["evaluate", road.model_id, "--tile-set", "smal", *at],
+        f"Did you mean {small_project.model_id}?": ["evaluate", f"{small_project.model_id}x", *at],
+        "Did you mean small?": ["evaluate", small_project.model_id, "--tile-set", "smal", *at],
         "no such slide": ["qc", "small-tset", *at],
         "no slides": ["qc", "--project", str(tmp_path / "none")],
     }

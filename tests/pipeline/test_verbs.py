@@ -1,4 +1,4 @@
-"""The command line as a person uses it: verbs, help, exit codes, one message."""
+"""The command line as users see it: verbs, help, exit codes, one message."""
 
 import inspect
 import json
@@ -13,9 +13,9 @@ from typer.main import get_command
 
 from pathology_app.commands import app, view
 from pipeline.cli import cli
-from pipeline.config import Settings, load_settings
-from pipeline.errors import BadRecipeError
-from tests.small_road import make_slide, make_sources
+from pipeline.settings.config import Settings, load_settings
+from tests.small_trained_project import make_slide, make_sources
+from training.foundation.errors import BadRecipeError
 
 MAX_OWN_OPTIONS = 5
 COMMON = {"project", "as_json", "help"}
@@ -37,12 +37,12 @@ def options_of(command):
 
 
 def test_the_verbs_are_those_of_the_contract_and_have_at_most_five_options_of_their_own():
-    found = {name: command for name, command in commands().items() if not command.hidden}
+    visible = {name: command for name, command in commands().items() if not command.hidden}
 
-    assert set(found) == {
+    assert set(visible) == {
         "doctor", "info", "cohort init", "cohort check", "cohort pseudonymize",
         "annotations check", "annotations convert", "annotations import", "annotations export",
-        "ingest", "verify", "qc",
+        "ingest", "verify", "tissue", "qc",
         "tile", "plan", "train", "infer", "evaluate", "compare", "export", "demo",
         "model export", "model import", "model check", "model card", "check-invariance",
         "study init", "study begin", "study run", "study work", "study script", "study status", "study pause",
@@ -50,7 +50,7 @@ def test_the_verbs_are_those_of_the_contract_and_have_at_most_five_options_of_th
         "study reproduce", "study report", "study verify", "study key", "study anchor", "study countersign",
         "study sign", "log show", "log verify",
     }  # fmt: skip
-    for name, command in found.items():
+    for name, command in visible.items():
         assert len(options_of(command)) <= MAX_OWN_OPTIONS, name
 
 
@@ -73,19 +73,6 @@ def test_the_app_s_help_says_every_default():
         assert not [text for text in re.findall(r"help=.*", inspect.getsource(command)) if "[default" in text]
 
 
-def test_verbs_keep_working_under_their_earlier_names(gemslide, road, tmp_path):
-    (tmp_path / "slides").symlink_to(road.project.slides_dir)
-    tile = ("tile", "small-test", "--project", tmp_path, "--tile-px", 32)
-
-    old, new = gemslide(*tile, "--mpp", 1, "--json"), gemslide(*tile, "--tile-mpp", 1, "--json")
-    both = gemslide(*tile, "--mpp", 1, "--tile-mpp", 1)
-
-    assert (old.code, new.code, both.code) == (0, 0, 2)
-    assert "earlier name of --tile-mpp" in both.err
-    assert "no such slide" in gemslide("quality", "nobody", "--project", tmp_path).err
-    assert "quality" not in gemslide("--help").out
-
-
 def test_one_slide_can_be_given_an_id_and_several_cannot(gemslide, tmp_path):
     make_slide(tmp_path / "Jane Roe.tiff", 1)
 
@@ -93,7 +80,7 @@ def test_one_slide_can_be_given_an_id_and_several_cannot(gemslide, tmp_path):
     two = gemslide("ingest", "a.svs", "b.svs", "--slide-id", "S-1", "--project", tmp_path / "p", "--json")
 
     assert (done.code, json.loads(done.out)["slide_id"]) == (0, "S-1")
-    assert "named after their files" not in done.err
+    assert "named after" not in done.err
     assert (two.code, json.loads(two.out)["code"]) == (1, "bad_recipe")
     assert "--slide-id S-1 names one slide" in two.err
 
@@ -116,7 +103,7 @@ def test_doctor_finds_nothing_required_missing(gemslide_process):
     assert all(f["is_good"] for f in findings.values() if f["is_required"])
 
 
-def test_the_road_by_hand(gemslide_process, tmp_path):
+def test_the_workflow_by_hand(gemslide_process, tmp_path):
     manifest = make_sources(tmp_path / "in")
     project = tmp_path / "p"
 
@@ -124,13 +111,13 @@ def test_the_road_by_hand(gemslide_process, tmp_path):
     ingested = gemslide_process("ingest", manifest, "--project", project, "--json")
     again = gemslide_process("ingest", manifest, "--project", project, "--json")
     tiled = gemslide_process("tile", manifest, "--project", project, "--tile-px", 32, "--tile-mpp", 1.0, "--json")
-    told = gemslide_process("info", project / "slides/small-val.ome.zarr", "--json")
+    info = gemslide_process("info", project / "slides/small-val.ome.zarr", "--json")
 
-    assert (checked.code, ingested.code, again.code, tiled.code, told.code) == (0,) * 5, ingested.err + tiled.err
+    assert (checked.code, ingested.code, again.code, tiled.code, info.code) == (0,) * 5, ingested.err + tiled.err
     assert [json.loads(line)["status"] for line in ingested.out.splitlines()] == ["done"] * 3
     assert [json.loads(line)["status"] for line in again.out.splitlines()] == ["skipped"] * 3
     assert (project / "tiles/tiles.parquet").exists()
-    assert json.loads(told.out)["slide_id"] == "small-val"
+    assert json.loads(info.out)["slide_id"] == "small-val"
     assert len(list((project / "runs").glob("*.json"))) == 3
 
 
@@ -178,13 +165,13 @@ def test_missing_mpp_names_the_remedy_and_an_absurd_one_is_refused(gemslide, tmp
         (("annotations", "anotations"), "bad_manifest", "did you mean `annotations`"),
     ],
 )
-def test_a_bad_cohort_is_one_message_and_leaves_no_table(gemslide, road, tmp_path, change, code, says):
+def test_a_bad_cohort_is_one_message_and_leaves_no_table(gemslide, small_project, tmp_path, change, code, says):
     manifest = make_sources(tmp_path / "in")
     manifest.write_text(manifest.read_text().replace(*change))
     (tmp_path / "p").mkdir()
-    (tmp_path / "p/slides").symlink_to(road.project.slides_dir)
+    (tmp_path / "p/slides").symlink_to(small_project.project.slides_dir)
 
-    done = gemslide("tile", manifest, "--project", tmp_path / "p", "--tile-px", 32, "--mpp", 1, "--json")
+    done = gemslide("tile", manifest, "--project", tmp_path / "p", "--tile-px", 32, "--tile-mpp", 1, "--json")
 
     assert done.code == 1
     assert json.loads(done.out)["code"] == code
@@ -192,27 +179,14 @@ def test_a_bad_cohort_is_one_message_and_leaves_no_table(gemslide, road, tmp_pat
     assert not list((tmp_path / "p").glob("tiles/*"))
 
 
-def test_a_class_the_settings_do_not_know_is_refused(gemslide, road, tmp_path):
-    (tmp_path / "slides").symlink_to(road.project.slides_dir)
+def test_a_class_the_settings_do_not_know_is_refused(gemslide, small_project, tmp_path):
+    (tmp_path / "slides").symlink_to(small_project.project.slides_dir)
     (tmp_path / "gemslide.toml").write_text('[tile]\ntile_px = 32\nmpp = 1.0\nclasses = ["cold"]\n')
 
-    done = gemslide("tile", road.cohort, "--project", tmp_path, "--json")
+    done = gemslide("tile", small_project.cohort, "--project", tmp_path, "--json")
 
     assert json.loads(done.out)["code"] == "bad_annotation"
     assert "'warm' is not among the classes cold" in json.loads(done.out)["message"]
-
-
-def test_the_section_qc_has_an_earlier_name_and_one_of_them_is_enough(tmp_path):
-    for name in ("qc", "quality"):
-        (tmp_path / f"{name}.toml").write_text(f"[{name}]\ncell_um = 32.0\n")
-    (tmp_path / "both.toml").write_text("[qc]\ncell_um = 32.0\n[quality]\ncell_um = 32.0\n")
-
-    new, old = (load_settings(tmp_path / f"{name}.toml") for name in ("qc", "quality"))
-
-    assert new == old
-    assert new.qc.cell_um == 32.0
-    with pytest.raises(BadRecipeError, match=r"both \[qc\] and \[quality\].*Keep \[qc\]"):
-        load_settings(tmp_path / "both.toml")
 
 
 @pytest.mark.parametrize(
@@ -295,4 +269,4 @@ def test_a_self_crossing_annotation_is_repaired_and_said_by_cohort_check(gemslid
 
     messages = [line["message"] for line in map(json.loads, done.out.splitlines())]
     assert done.code == 0
-    assert ["1 outlines that crossed themselves repaired" in message for message in messages] == [False, True, False]
+    assert ["1 outline that crossed itself repaired" in message for message in messages] == [False, True, False]

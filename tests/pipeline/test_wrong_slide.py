@@ -1,4 +1,4 @@
-"""The right patient: what is named after one slide and holds another is refused, whoever opens it."""
+"""The right patient: a file named after one slide that holds another is refused everywhere."""
 
 from __future__ import annotations
 
@@ -11,25 +11,26 @@ from pathlib import Path
 import pytest
 
 from pathology_app.desktop.layers import slide_layers
-from pathology_app.tiles.cache import SlideCache
+from pathology_app.slides.cache import SlideCache
 from pipeline.cohort.manifest import load_cohort
-from pipeline.config import InferConfig
-from pipeline.errors import GemslideError, UnreadableError, WrongSlideError
+from pipeline.errors import WrongSlideError
 from pipeline.inference.infer import infer_slide
 from pipeline.inference.predictor import Predictor
 from pipeline.project import Project
-from pipeline.store.reader import StoreReader
+from pipeline.settings.config import InferConfig
+from pipeline.store.reading.reader import StoreReader
 from pipeline.tiles.dataset import TileDataset
 from pipeline.tiles.tile import make_tile_table
 from tests.conftest import Done
-from tests.small_road import TILES, SmallRoad
+from tests.small_trained_project import TILES, SmallProject
+from training.foundation.errors import GemslideError, UnreadableError
 
 
 @pytest.fixture
-def swapped(road: SmallRoad, tmp_path: Path) -> Project:
-    """The road's project with the folders of two stores swapped."""
+def swapped(small_project: SmallProject, tmp_path: Path) -> Project:
+    """The small project with the folders of two stores swapped."""
     project = Project(tmp_path / "project")
-    shutil.copytree(road.project.root, project.root)
+    shutil.copytree(small_project.project.root, project.root)
     one, other = project.store_path("small-train"), project.store_path("small-test")
     temporary = one.with_name("aside")
     one.rename(temporary)
@@ -39,10 +40,10 @@ def swapped(road: SmallRoad, tmp_path: Path) -> Project:
 
 
 def test_a_store_whose_folder_names_another_slide_is_refused_wherever_it_is_opened(
-    road: SmallRoad, swapped: Project
+    small_project: SmallProject, swapped: Project
 ) -> None:
-    cohort = load_cohort(road.cohort)
-    predictor = Predictor.load(swapped.model_path(road.model_id))
+    cohort = load_cohort(small_project.cohort)
+    predictor = Predictor.load(swapped.model_path(small_project.model_id))
     ways: dict[str, Callable[[], object]] = {
         "read": lambda: StoreReader(swapped.store_path("small-test")),
         "infer": lambda: infer_slide("small-test", predictor, swapped, InferConfig()),
@@ -70,41 +71,41 @@ def test_verify_names_swapped_stores(swapped: Project, gemslide: Callable[..., D
     }  # fmt: skip
 
 
-def test_a_link_named_after_another_slide_is_refused(road: SmallRoad, tmp_path: Path) -> None:
+def test_a_link_named_after_another_slide_is_refused(small_project: SmallProject, tmp_path: Path) -> None:
     link = tmp_path / "small-val.ome.zarr"
-    link.symlink_to(road.project.store_path("small-test"))
+    link.symlink_to(small_project.project.store_path("small-test"))
 
     with pytest.raises(WrongSlideError, match="small-val"):
         StoreReader(link)
 
 
 def test_a_store_opened_from_inside_its_folder_is_known_by_the_folder_s_name(
-    road: SmallRoad, monkeypatch: pytest.MonkeyPatch
+    small_project: SmallProject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(road.project.store_path("small-test"))
+    monkeypatch.chdir(small_project.project.store_path("small-test"))
 
     assert StoreReader(".").slide_id == "small-test"
 
 
-def test_predictions_of_another_slide_s_pixels_are_refused(road: SmallRoad, swapped: Project) -> None:
+def test_predictions_of_another_slide_s_pixels_are_refused(small_project: SmallProject, swapped: Project) -> None:
     """Copied from store to store, or under another model's id."""
-    one, other = road.project.store_path("small-val"), road.project.store_path("small-test")
+    one, other = small_project.project.store_path("small-val"), small_project.project.store_path("small-test")
     project = Project(swapped.root.parent / "honest")
     for store in (one, other):
         shutil.copytree(store, project.store_path(store.name.removesuffix(".ome.zarr")))
-    predictor = Predictor.load(road.project.model_path(road.model_id))
+    predictor = Predictor.load(small_project.project.model_path(small_project.model_id))
     infer_slide("small-test", predictor, project, InferConfig())
-    made = project.store_path("small-test") / "predictions" / road.model_id
-    shutil.copytree(made, project.store_path("small-val") / "predictions" / road.model_id)
+    made = project.store_path("small-test") / "predictions" / small_project.model_id
+    shutil.copytree(made, project.store_path("small-val") / "predictions" / small_project.model_id)
 
     with pytest.raises(WrongSlideError, match="holds predictions of model"):
-        SlideCache(project).predictions("small-val", road.model_id)
+        SlideCache(project).predictions("small-val", small_project.model_id)
     assert not infer_slide("small-val", predictor, project, InferConfig()).skipped
 
 
 @pytest.mark.parametrize("path", ["../../small-val.ome.zarr/0/0", "/tmp", "..", "00", "0/../../x", ""])
-def test_a_level_that_leads_out_of_the_store_is_refused(road: SmallRoad, tmp_path: Path, path: str) -> None:
-    store = shutil.copytree(road.project.store_path("small-test"), tmp_path / "small-test.ome.zarr")
+def test_a_level_that_leads_out_of_the_store_is_refused(small_project: SmallProject, tmp_path: Path, path: str) -> None:
+    store = shutil.copytree(small_project.project.store_path("small-test"), tmp_path / "small-test.ome.zarr")
     root = json.loads((store / "zarr.json").read_text())
     root["attributes"]["gemslide"]["levels"][0]["path"] = path
     (store / "zarr.json").write_text(json.dumps(root))
@@ -121,8 +122,10 @@ ROOT_CHANGES: dict[str, object] = {
 
 
 @pytest.mark.parametrize("key", ROOT_CHANGES)
-def test_a_root_attribute_that_cannot_be_is_one_clear_error(road: SmallRoad, tmp_path: Path, key: str) -> None:
-    store = shutil.copytree(road.project.store_path("small-test"), tmp_path / "small-test.ome.zarr")
+def test_a_root_attribute_that_cannot_be_is_one_clear_error(
+    small_project: SmallProject, tmp_path: Path, key: str
+) -> None:
+    store = shutil.copytree(small_project.project.store_path("small-test"), tmp_path / "small-test.ome.zarr")
     root = json.loads((store / "zarr.json").read_text())
     root["attributes"]["gemslide"][key] = ROOT_CHANGES[key]
     (store / "zarr.json").write_text(json.dumps(root))
@@ -131,8 +134,10 @@ def test_a_root_attribute_that_cannot_be_is_one_clear_error(road: SmallRoad, tmp
         StoreReader(store)
 
 
-def test_a_root_that_is_a_named_pipe_or_nested_without_end_is_refused(road: SmallRoad, tmp_path: Path) -> None:
-    store = shutil.copytree(road.project.store_path("small-test"), tmp_path / "small-test.ome.zarr")
+def test_a_root_that_is_a_named_pipe_or_nested_without_end_is_refused(
+    small_project: SmallProject, tmp_path: Path
+) -> None:
+    store = shutil.copytree(small_project.project.store_path("small-test"), tmp_path / "small-test.ome.zarr")
     (store / "zarr.json").write_text('{"attributes":' * 100_000)
     with pytest.raises(UnreadableError, match="nested too deeply"):
         StoreReader(store)
@@ -143,26 +148,28 @@ def test_a_root_that_is_a_named_pipe_or_nested_without_end_is_refused(road: Smal
 
 
 def test_infer_of_the_current_folder_is_that_package_and_leaves_other_models_predictions(
-    road: SmallRoad, tmp_path: Path, gemslide: Callable[..., Done]
+    small_project: SmallProject, tmp_path: Path, gemslide: Callable[..., Done]
 ) -> None:
-    """`infer .` gave an empty id once, and replaced `predictions/` whole."""
+    """`infer .` once gave an empty id, and replaced all of `predictions/`."""
     project = Project(tmp_path / "project")
-    shutil.copytree(road.project.store_path("small-test"), project.store_path("small-test"))
-    shutil.copytree(road.project.models_dir, project.models_dir)
+    shutil.copytree(small_project.project.store_path("small-test"), project.store_path("small-test"))
+    shutil.copytree(small_project.project.models_dir, project.models_dir)
     other = project.store_path("small-test") / "predictions/another-00000000"
     other.mkdir(parents=True)
     (other / "zarr.json").write_text("{}")
 
-    done = gemslide("infer", ".", "--project", project.root, cwd=project.model_path(road.model_id))
+    done = gemslide("infer", ".", "--project", project.root, cwd=project.model_path(small_project.model_id))
 
     assert done.code == 0, done.err
     assert (other / "zarr.json").read_text() == "{}"
-    assert (project.store_path("small-test") / "predictions" / road.model_id / "zarr.json").exists()
-    assert project.result_dir("small-test", road.model_id).is_dir()
+    assert (project.store_path("small-test") / "predictions" / small_project.model_id / "zarr.json").exists()
+    assert project.result_dir("small-test", small_project.model_id).is_dir()
 
 
-def test_weights_of_another_model_are_not_taken_for_this_one(road: SmallRoad, tmp_path: Path) -> None:
-    package = shutil.copytree(road.project.model_path(road.model_id), tmp_path / road.model_id)
+def test_weights_of_another_model_are_not_taken_for_this_one(small_project: SmallProject, tmp_path: Path) -> None:
+    package = shutil.copytree(
+        small_project.project.model_path(small_project.model_id), tmp_path / small_project.model_id
+    )
     weights = bytearray((package / "model.safetensors").read_bytes())
     weights[-1] ^= 1
     (package / "model.safetensors").write_bytes(weights)
@@ -171,15 +178,15 @@ def test_weights_of_another_model_are_not_taken_for_this_one(road: SmallRoad, tm
         Predictor.load(package)
 
 
-def test_predictions_say_which_weights_made_them_in_full(road: SmallRoad, tmp_path: Path) -> None:
+def test_predictions_say_which_weights_made_them_in_full(small_project: SmallProject, tmp_path: Path) -> None:
     import hashlib
 
     project = Project(tmp_path)
-    shutil.copytree(road.project.store_path("small-test"), project.store_path("small-test"))
-    package = road.project.model_path(road.model_id)
+    shutil.copytree(small_project.project.store_path("small-test"), project.store_path("small-test"))
+    package = small_project.project.model_path(small_project.model_id)
     infer_slide("small-test", Predictor.load(package), project, InferConfig())
 
-    path = project.store_path("small-test") / "predictions" / road.model_id / "zarr.json"
+    path = project.store_path("small-test") / "predictions" / small_project.model_id / "zarr.json"
     made_from = json.loads(path.read_text())["attributes"]["gemslide"]["made_from"]
     weights = (package / "model.safetensors").read_bytes()
     assert made_from["model"]["weights_sha256"] == hashlib.sha256(weights).hexdigest()

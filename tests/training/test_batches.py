@@ -5,15 +5,15 @@ import numpy as np
 import pytest
 import torch
 
-from training.augment import augment, change_colours, normalised, to_input
-from training.config import AugmentConfig
-from training.errors import BadRecipeError, EmptyTableError
-from training.tile_batch import TileBatch
-from training.tile_dataset import BatchPlan, channel_statistics, check_enough, find_source, read_tiles
+from training.data.augment import augment, change_colours, normalised, to_input
+from training.data.tile_batch import TileBatch
+from training.data.tile_dataset import BatchPlan, channel_statistics, check_enough, find_source, read_tiles
+from training.foundation.errors import BadRecipeError, EmptyTableError
+from training.recipe.config import AugmentConfig
 
 
 class Source:
-    """30 train tiles, 20 of class 0 and 10 of class 1; 3 val tiles; 2 unlabelled. It notes which are read."""
+    """30 train tiles, 20 of class 0 and 10 of class 1; 3 val tiles; 2 unlabelled. Records the tiles that are read."""
 
     Error = ValueError
     classes = ("a", "b")
@@ -91,7 +91,7 @@ def test_a_tile_is_augmented_the_same_wherever_it_is_read():
 
 @pytest.fixture
 def uneven():
-    """11 tiles in micro-batches of 4: the last one has 3."""
+    """Batch of 11 tiles in micro-batches of 4: the last one has 3."""
     source = Source()
     with ThreadPoolExecutor(2) as pool:
         yield TileBatch(
@@ -128,7 +128,7 @@ def test_microbatches_are_the_whole_batch_cut_up(uneven):
 
 
 def test_batches_of_another_size_see_the_same_tiles_changed_in_the_same_ways():
-    """The look of a tile depends on its place in the epoch's order, not on which batch it comes in."""
+    """A tile's augmentation depends on its position in the epoch's order, not on its batch."""
     source = Source()
 
     def epoch_of(batch_size):

@@ -1,4 +1,4 @@
-"""Checkpoints are whole or not there, and damage is found before anything goes on from it."""
+"""Checkpoints are complete or absent, and damage is found before a run resumes from it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ import pytest
 import torch
 
 from tests.small_disk import small_disk
-from training.checkpoint import MANIFEST, Checkpoints, forget, latest, read_checkpoint
-from training.errors import UnreadableError
-from training.foundation.errors import DiskFullError
-from training.run_state import RunState
+from training.foundation.errors import DiskFullError, UnreadableError
+from training.run.checkpoint import MANIFEST, Checkpoints, forget, latest, read_checkpoint
+from training.run.state import RunState
 
 DECIDES, ARITHMETIC = {"model": {"depth": 11}}, {"threads": 1}
 
 
 class Threads:
-    """Ranks that are threads: `share` meets all of them."""
+    """Ranks that are threads: `share` synchronises all of them."""
 
     def __init__(self, num_ranks):
         self._values, self._barrier = [None] * num_ranks, Barrier(num_ranks, timeout=60)
@@ -44,7 +43,7 @@ def tensors_of(rank, steps_done):
 
 
 def write(folder, steps_done, *, went_on_after=1000, num_ranks=2, keep=2, tensors=tensors_of):
-    """A checkpoint by some ranks of a run that went on after a step; the errors that they end with."""
+    """Write a checkpoint from some ranks of a run resumed after a step; return their errors."""
     threads = Threads(num_ranks)
 
     def one(rank):
@@ -68,16 +67,16 @@ def names(folder):
 def test_what_all_ranks_wrote_comes_back_under_one_roof(tmp_path):
     assert write(tmp_path, 7) == [None, None]
 
-    found, complaints = latest(tmp_path, DECIDES)
+    checkpoint, complaints = latest(tmp_path, DECIDES)
 
     assert complaints == []
-    assert found.manifest.state.steps_done == 7
-    assert found.manifest.arithmetic == ARITHMETIC
+    assert checkpoint.manifest.state.steps_done == 7
+    assert checkpoint.manifest.arithmetic == ARITHMETIC
     expected = tensors_of(0, 7) | tensors_of(1, 7)
-    tensors = found.tensors()
+    tensors = checkpoint.tensors()
     assert tensors.keys() == expected.keys()
     assert all(torch.equal(tensors[name], value) for name, value in expected.items())
-    assert names(found.folder) == [MANIFEST, "part-00000.safetensors", "part-00001.safetensors"]
+    assert names(checkpoint.folder) == [MANIFEST, "part-00000.safetensors", "part-00001.safetensors"]
 
 
 def test_the_last_ones_are_kept_and_the_newest_is_found(tmp_path):
@@ -91,8 +90,8 @@ def test_the_last_ones_are_kept_and_the_newest_is_found(tmp_path):
 def test_a_rank_without_weights_of_its_own_writes_nothing(tmp_path):
     write(tmp_path, 1, tensors=lambda rank, step: tensors_of(rank, step) if rank == 0 else {})
 
-    found, _ = latest(tmp_path, DECIDES)
-    assert [part.file for part in found.manifest.parts] == ["part-00000.safetensors"]
+    checkpoint, _ = latest(tmp_path, DECIDES)
+    assert [part.file for part in checkpoint.manifest.parts] == ["part-00000.safetensors"]
 
 
 def damaged_part(folder):
@@ -139,9 +138,9 @@ def test_a_damaged_one_is_named_and_the_one_before_it_taken(tmp_path, damage, sa
     write(tmp_path, 20)
     damage(tmp_path / "step-00000020")
 
-    found, complaints = latest(tmp_path, DECIDES)
+    checkpoint, complaints = latest(tmp_path, DECIDES)
 
-    assert found.manifest.state.steps_done == 10
+    assert checkpoint.manifest.state.steps_done == 10
     assert len(complaints) == 1
     assert "step-00000020" in complaints[0]
     assert says in complaints[0]
@@ -149,7 +148,7 @@ def test_a_damaged_one_is_named_and_the_one_before_it_taken(tmp_path, damage, sa
 
 
 def test_a_run_that_had_to_go_back_keeps_what_it_writes_then_and_nothing_that_is_damaged(tmp_path):
-    """Damaged ones have higher numbers: they must not count as the newest, nor take the place of whole ones."""
+    """Damaged checkpoints have higher numbers: they must not count as the newest, nor replace intact ones."""
     for step in (10, 20, 30):
         write(tmp_path, step, keep=3)
     for step in (20, 30):

@@ -1,11 +1,11 @@
-"""The same training on other numbers of ranks."""
+"""The same training run on other numbers of ranks."""
 
 from __future__ import annotations
 
 import pytest
 
-from training.config_parallel import ParallelConfig
-from training.elastic import spread_over
+from training.recipe.elastic import spread_over
+from training.recipe.parallel import ParallelConfig
 
 HYBRID = ParallelConfig(strategy="hybrid", num_stages=2, num_microbatches=4, microbatch_size=3, data_parallel=2)
 
@@ -26,8 +26,8 @@ def test_any_number_of_ranks_has_the_same_batch_and_micro_batches(
 ):
     spread = spread_over(HYBRID, num_ranks, most_stages=9)
 
-    found = (spread.strategy, spread.num_stages, spread.num_microbatches, spread.data_parallel)
-    assert found == (strategy, num_stages, num_microbatches, data_parallel)
+    settings = (spread.strategy, spread.num_stages, spread.num_microbatches, spread.data_parallel)
+    assert settings == (strategy, num_stages, num_microbatches, data_parallel)
     assert spread.world_size == num_ranks
     assert (spread.batch_size, spread.microbatch_size) == (HYBRID.batch_size, HYBRID.microbatch_size)
 

@@ -1,4 +1,4 @@
-"""Focus statistics notice a slide that is out of focus, and not one of other tissue, stain or scanner."""
+"""Focus statistics flag a slide that is out of focus, but not another tissue, stain or scanner."""
 
 import cv2
 import numpy as np
@@ -6,8 +6,8 @@ import openslide
 import pytest
 from skimage import data
 
-from pipeline.sample_tiles import sample_tiles
-from training.focus_statistics import LEAST_SPREAD, FocusStatistics, focus_distance, focus_statistics, tile_focus
+from pipeline.models.sample_tiles import sample_tiles
+from training.data.focus_statistics import LEAST_SPREAD, FocusStatistics, focus_distance, focus_statistics, tile_focus
 from training.inference import Classifier
 
 SIDE_PX = 64
@@ -25,12 +25,12 @@ def blurred(image_hwc, sigma_px):
 
 @pytest.fixture(scope="module")
 def slides(real_slides):
-    """By slide, its upper left 2000 x 1800 px."""
-    found = {}
+    """Upper left 2000 x 1800 px of each slide."""
+    images = {}
     for path in sorted((real_slides / "crc-mosaic").glob("*.tiff")):
         with openslide.OpenSlide(path) as slide:
-            found[path.stem] = np.asarray(slide.read_region((0, 0), 0, (2000, 1800)).convert("RGB"))
-    return found
+            images[path.stem] = np.asarray(slide.read_region((0, 0), 0, (2000, 1800)).convert("RGB"))
+    return images
 
 
 @pytest.mark.data
@@ -44,9 +44,9 @@ def test_slides_of_other_patients_are_near_each_other_and_blurred_ones_far(slide
         assert min(focus_distance(other, trained) for other in soft.values()) > 3, name
 
 
-def test_a_trained_model_knows_the_focus_of_its_tiles(road):
-    model = Classifier.load(road.project.model_path(road.model_id))
-    tiles = sample_tiles(road.project, [road.test_slide], tile_px=32, mpp=1.0, count=20)
+def test_a_trained_model_knows_the_focus_of_its_tiles(small_project):
+    model = Classifier.load(small_project.project.model_path(small_project.model_id))
+    tiles = sample_tiles(small_project.project, [small_project.test_slide], tile_px=32, mpp=1.0, count=20)
 
     assert model.focus.tiles > 100
     assert model.focus_distance(model.tile_focus(tiles)) < 1

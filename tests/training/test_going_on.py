@@ -1,4 +1,4 @@
-"""A run that died goes on as if nothing had happened, bit for bit, wherever it died and on however many ranks."""
+"""A run that died resumes bit for bit as if uninterrupted, wherever it died and on any number of ranks."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 from safetensors.torch import load_file
 from torch.multiprocessing import ProcessRaisedException
 
-from pipeline.launch import TrainingResult
+from pipeline.models.launch import TrainingResult
 from tests.distributed.starts import Death, train_forked, train_until_death
 from tests.small_disk import small_disk
-from tests.small_road import Way, share_tiles
-from training.checkpoint import MANIFEST
-from training.config import load_recipe
+from tests.small_trained_project import Way, share_tiles
+from training.recipe.config import load_recipe
+from training.run.checkpoint import MANIFEST
 
 STEPS_PER_EPOCH = 19
 WAYS = {
@@ -24,13 +24,13 @@ WAYS = {
     "ddp": Way("ddp", num_microbatches=1, data_parallel=2),
     "1f1b": Way("1f1b", num_stages=2, more="recompute = {every = 2}"),
 }
-"""All take 8 tiles a step, 4 to a micro-batch."""
+"""All use 8 tiles per step, 4 per micro-batch."""
 ALL_OF_IT = """clip_norm = 1.0
 ema_decay = 0.9
 label_smoothing = 0.1
 name = "adamw"
 """
-"""Whatever has a state of its own, or could."""
+"""Settings for every part that has or could have its own state."""
 AUGMENT = """[augment]
 brightness = 0.1
 hue = 0.05
@@ -49,9 +49,9 @@ def write(way, path, *, every=5):
 
 
 @pytest.fixture(scope="module")
-def unbroken(road, tmp_path_factory):
+def unbroken(small_project, tmp_path_factory):
     folder = tmp_path_factory.mktemp("unbroken")
-    share_tiles(road.project, folder)
+    share_tiles(small_project.project, folder)
     return folder, train_forked(write(WAYS["single"], folder / "r.toml"), folder, 1)
 
 
@@ -62,7 +62,7 @@ def record(folder):
 
 def check_equal(unbroken, folder, result):
     before, expected = unbroken
-    assert result == expected  # model ids hold the SHA-256 of the weights
+    assert result == expected  # model ids contain the SHA-256 of the weights
     ours, theirs = (load_file(f / "models" / result.last / "model.safetensors") for f in (folder, before))
     assert all(theirs[name].equal(value) for name, value in ours.items())
     assert record(folder)["epochs"] == record(before)["epochs"]
@@ -79,23 +79,23 @@ def check_equal(unbroken, folder, result):
         pytest.param(Death(8, in_checkpoint=True), 5, id="in a checkpoint"),
     ],
 )
-def test_a_run_of_one_process_goes_on_wherever_it_died(unbroken, road, tmp_path, death, last):
-    share_tiles(road.project, tmp_path)
+def test_a_run_of_one_process_goes_on_wherever_it_died(unbroken, small_project, tmp_path, death, last):
+    share_tiles(small_project.project, tmp_path)
     recipe = write(WAYS["single"], tmp_path / "r.toml")
 
     train_until_death(recipe, tmp_path, 1, death)
-    found = sorted(path.name for path in (tmp_path / "checkpoints").glob("*/step-*"))
+    names = sorted(path.name for path in (tmp_path / "checkpoints").glob("*/step-*"))
     result = train_forked(recipe, tmp_path, 1)
 
     check_equal(unbroken, tmp_path, result)
-    assert found[-1:] == ([f"step-{last:08}"] if last else [])
+    assert names[-1:] == ([f"step-{last:08}"] if last else [])
     resumed = record(tmp_path).get("resumed")
     assert (resumed or {"step": 0})["step"] == last
     assert resumed is None or resumed["differs"] == {}
 
 
-def test_fresh_begins_anew_whatever_there_is(unbroken, road, tmp_path):
-    share_tiles(road.project, tmp_path)
+def test_fresh_begins_anew_whatever_there_is(unbroken, small_project, tmp_path):
+    share_tiles(small_project.project, tmp_path)
     recipe = write(WAYS["single"], tmp_path / "r.toml")
     train_until_death(recipe, tmp_path, 1, Death(7))
     assert list((tmp_path / "checkpoints").glob("*/step-*"))
@@ -113,8 +113,8 @@ def test_fresh_begins_anew_whatever_there_is(unbroken, road, tmp_path):
         pytest.param("1f1b", "single", marks=pytest.mark.prove),
     ],
 )
-def test_a_run_goes_on_under_another_strategy(unbroken, road, tmp_path, first, then):
-    share_tiles(road.project, tmp_path)
+def test_a_run_goes_on_under_another_strategy(unbroken, small_project, tmp_path, first, then):
+    share_tiles(small_project.project, tmp_path)
     recipe = tmp_path / "r.toml"
 
     train_until_death(write(WAYS[first], recipe), tmp_path, WAYS[first].num_ranks, Death(12, 1))
@@ -123,8 +123,8 @@ def test_a_run_goes_on_under_another_strategy(unbroken, road, tmp_path, first, t
     check_equal(unbroken, tmp_path, result)
 
 
-def test_a_damaged_checkpoint_costs_steps_and_not_the_result(unbroken, road, tmp_path):
-    share_tiles(road.project, tmp_path)
+def test_a_damaged_checkpoint_costs_steps_and_not_the_result(unbroken, small_project, tmp_path):
+    share_tiles(small_project.project, tmp_path)
     recipe = write(WAYS["single"], tmp_path / "r.toml")
     train_until_death(recipe, tmp_path, 1, Death(12))
     (newest,) = (tmp_path / "checkpoints").glob("*/step-00000010")
@@ -138,8 +138,8 @@ def test_a_damaged_checkpoint_costs_steps_and_not_the_result(unbroken, road, tmp
     assert "step-00000010" in resumed["complaints"][0]
 
 
-def test_another_learning_rate_is_another_run_and_begins_anew(road, tmp_path):
-    share_tiles(road.project, tmp_path)
+def test_another_learning_rate_is_another_run_and_begins_anew(small_project, tmp_path):
+    share_tiles(small_project.project, tmp_path)
     recipe = write(WAYS["single"], tmp_path / "r.toml")
     train_until_death(recipe, tmp_path, 1, Death(7))
 
@@ -150,8 +150,8 @@ def test_another_learning_rate_is_another_run_and_begins_anew(road, tmp_path):
     assert [path.name for path in left.iterdir()] == ["step-00000005"]
 
 
-def test_a_run_that_goes_on_with_other_threads_says_that_bits_will_differ(road, tmp_path):
-    share_tiles(road.project, tmp_path)
+def test_a_run_that_goes_on_with_other_threads_says_that_bits_will_differ(small_project, tmp_path):
+    share_tiles(small_project.project, tmp_path)
     recipe = write(WAYS["single"], tmp_path / "r.toml")
     train_until_death(recipe, tmp_path, 1, Death(7))
     recipe.write_text(recipe.read_text().replace("[train]", "[train]\nthreads = 2"))
@@ -162,9 +162,9 @@ def test_a_run_that_goes_on_with_other_threads_says_that_bits_will_differ(road, 
     assert record(tmp_path)["resumed"]["differs"] == {"threads": [1, 2]}
 
 
-def test_moments_of_death_drawn_at_random_are_no_others(unbroken, road, tmp_path):
+def test_moments_of_death_drawn_at_random_are_no_others(unbroken, small_project, tmp_path):
     """Five in one run; `make chaos` kills real processes fifty times."""
-    share_tiles(road.project, tmp_path)
+    share_tiles(small_project.project, tmp_path)
     recipe, draw = write(WAYS["single"], tmp_path / "r.toml", every=3), random.Random(15)
 
     for until in (10, 16, 23, 30, 38):
@@ -174,9 +174,9 @@ def test_moments_of_death_drawn_at_random_are_no_others(unbroken, road, tmp_path
     check_equal(unbroken, tmp_path, train_forked(recipe, tmp_path, 1))
 
 
-def test_a_run_whose_disk_was_full_goes_on_when_there_is_room_again(unbroken, road, tmp_path):
+def test_a_run_whose_disk_was_full_goes_on_when_there_is_room_again(unbroken, small_project, tmp_path):
     with small_disk(tmp_path / "disk", "size=20m") as project:
-        share_tiles(road.project, project)
+        share_tiles(small_project.project, project)
         recipe = write(WAYS["single"], project / "r.toml")
         train_until_death(recipe, project, 1, Death(7))
         filler = project / "filler"
@@ -189,9 +189,9 @@ def test_a_run_whose_disk_was_full_goes_on_when_there_is_room_again(unbroken, ro
         assert train_forked(recipe, project, 1) == unbroken[1]
 
 
-def test_a_loss_scale_is_taken_up_only_where_the_precision_is_the_same(road, tmp_path):
-    """That of fp16 would let a run in fp32 lose steps without a word; that of fp32 is none for fp16."""
-    share_tiles(road.project, tmp_path)
+def test_a_loss_scale_is_taken_up_only_where_the_precision_is_the_same(small_project, tmp_path):
+    """The scale of fp16 would make an fp32 run lose steps silently; that of fp32 is none for fp16."""
+    share_tiles(small_project.project, tmp_path)
     recipe = write(WAYS["single"], tmp_path / "r.toml")
     train_until_death(recipe, tmp_path, 1, Death(6))
     (path,) = tmp_path.glob(f"checkpoints/*/step-00000005/{MANIFEST}")

@@ -1,15 +1,15 @@
-"""Intervals are those of whole patients, and the figures inside the draws are the ones that are reported."""
+"""Intervals come from draws of whole patients, and the figures in the draws are the reported ones."""
 
 import numpy as np
 import pytest
 from sklearn.metrics import log_loss, roc_auc_score
 
-from training.intervals import DRAWS, Intervals, _Figures, bootstrap_intervals
-from training.metrics import classification_metrics
+from training.packages.intervals import DRAWS, Intervals, _Figures, bootstrap_intervals
+from training.run.metrics import classification_metrics
 
 
 def made(num_tiles=300, num_classes=3, seed=0):
-    """Labels and probabilities with ties, right more often than not."""
+    """Labels and probabilities with ties, mostly right."""
     random = np.random.default_rng(seed)
     labels = random.integers(num_classes, size=num_tiles)
     scores = random.random((num_tiles, num_classes)) + 0.5 * np.eye(num_classes)[labels]
@@ -44,8 +44,8 @@ def test_a_patient_drawn_twice_counts_twice_as_in_scikit_learn():
 def test_two_patients_one_right_one_wrong_give_the_interval_that_can_be_counted():
     """Of two patients drawn with replacement, one in four draws is all right, one in four all wrong."""
     labels = np.repeat([0, 1, 0, 1], 10)
-    said = np.where(np.arange(40) < 20, labels, 1 - labels)
-    probabilities = (np.eye(2)[said] * 0.8 + 0.1).astype(np.float32)
+    predicted = np.where(np.arange(40) < 20, labels, 1 - labels)
+    probabilities = (np.eye(2)[predicted] * 0.8 + 0.1).astype(np.float32)
     groups = np.repeat(["a", "b"], 20)
 
     drawn = bootstrap_intervals(labels, probabilities, groups, by="patient")
@@ -55,7 +55,7 @@ def test_two_patients_one_right_one_wrong_give_the_interval_that_can_be_counted(
 
 
 def test_tiles_of_few_patients_say_less_than_as_many_independent_ones():
-    """Each patient's tiles are all right or all wrong: twenty facts, not two thousand."""
+    """A patient's tiles are all right or all wrong: twenty observations, not two thousand."""
     random = np.random.default_rng(2)
     right = np.repeat(random.random(20) < 0.7, 100)
     labels = np.tile([0, 1], 1000)
@@ -65,7 +65,7 @@ def test_tiles_of_few_patients_say_less_than_as_many_independent_ones():
     by_tile = bootstrap_intervals(labels, probabilities, np.arange(2000).astype(str), by="slide")
 
     widths = [high - low for low, high in (by_patient.bounds["accuracy"], by_tile.bounds["accuracy"])]
-    # Of a binomial with p = 0.7 the 95 % interval is about 2 · 1.96 · sqrt(p q / n) wide.
+    # For a binomial with p = 0.7 the 95 % interval is about 2 · 1.96 · sqrt(p q / n) wide.
     spread = 2 * 1.96 * np.sqrt(right.mean() * (1 - right.mean()))
     assert widths == pytest.approx([spread / np.sqrt(20), spread / np.sqrt(2000)], rel=0.2)
 

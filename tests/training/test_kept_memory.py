@@ -12,9 +12,9 @@ from tests.conftest import ROOT
 
 RUN = """
 import json, psutil, numpy as np, torch
-from training.allocator import keep_freed_memory
-from training.forward_only import ForwardOnly
-from training.numerics import Numerics
+from training.machine.allocator import keep_for_prediction
+from training.predict.forward_only import ForwardOnly
+from training.predict.numerics import Numerics
 
 BEFORE
 class Mean(torch.nn.Module):
@@ -32,9 +32,9 @@ BATCH_BYTES = 32 * 224 * 224 * 3 * 4
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator")
-@pytest.mark.parametrize("before", ["keep_freed_memory()", "torch.zeros(1)\nkeep_freed_memory()"])
+@pytest.mark.parametrize("before", ["keep_for_prediction()", "torch.zeros(1)\nkeep_for_prediction()"])
 def test_batch_after_batch_takes_no_more_memory(before):
-    """Also where a tensor was made before, so that large pages could not be asked for any more."""
+    """Also if a tensor was made before, so that large pages could no longer be requested."""
     most_grown = 4 * BATCH_BYTES if before.startswith("keep") else 64 * BATCH_BYTES
     done = subprocess.run(
         [sys.executable, "-c", RUN.replace("BEFORE", before)], cwd=ROOT, capture_output=True, text=True, check=False

@@ -1,13 +1,13 @@
-"""The whole road on labelled colorectal tissue: training slides and test slides come from different patients."""
+"""The whole workflow on labelled colorectal tissue: training slides and test slides come from different patients."""
 
 import json
 
 import pytest
 
-from pipeline.config import EvaluateConfig, InferConfig
 from pipeline.evaluation.evaluate import THE_MODEL, evaluate_model
 from pipeline.inference.infer import infer_slide
 from pipeline.inference.predictor import Predictor
+from pipeline.settings.config import EvaluateConfig, InferConfig
 from tests.crc_project import crc_project
 from tests.distributed.starts import train, train_forked
 
@@ -55,7 +55,7 @@ def test_a_short_recipe_beats_the_commonest_class_on_other_slides(
     predictor = Predictor.load(project.models_dir / trained.best)
     for slide_id in ("test_10", "test_12"):
         infer_slide(slide_id, predictor, project, InferConfig())
-    evaluation = evaluate_model(project, trained.best, "crc", EvaluateConfig(), with_baselines=False)
+    evaluation = evaluate_model(project, trained.best, "crc", EvaluateConfig(), baselines=None)
     metrics = evaluation.by_method[THE_MODEL]
     print(json.dumps(metrics), evaluation.confusion.tolist())
     assert metrics["tiles"] == 492

@@ -1,4 +1,4 @@
-"""The ranks of one machine live and die together. Those here are short programs, not trainings."""
+"""The ranks of one machine live and die together. The ranks here are short programs, not training runs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def ended(code: str, num_ranks: int = 3) -> tuple[int, str, str]:
 
 @pytest.fixture
 def waiting():
-    """Ranks that wait for a signal, and the processes that they are."""
+    """Ranks that wait for a signal, and their processes."""
     with start(WAITING, 2) as process:
         assert process.stdout
         ranks = [psutil.Process(int(process.stdout.readline())) for _ in range(2)]
@@ -73,7 +73,7 @@ os.write(1, f"{rank} {place} {meeting}\\n".encode())
 def test_a_rank_that_fails_ends_those_that_would_wait_for_it():
     returned, _, err = ended("sys.exit(7) if rank == 1 else signal.pause()")
 
-    assert (returned, err) == (1, "")  # what it had to say it has said itself
+    assert (returned, err) == (1, "")  # the rank has already printed its own message
 
 
 def test_a_rank_that_is_killed_is_named_with_its_signal():

@@ -1,4 +1,4 @@
-"""A model that goes out as ONNX, TorchScript or a WSInfer folder gives the same numbers there."""
+"""A model exported as ONNX, TorchScript or a WSInfer folder gives the same numbers there."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from torch import nn
 
 import training
 from tests.model_packages import read_config, sha256
-from training.augment import to_input
-from training.errors import BadRecipeError, ImplausibleOutputError, UnreadableError
-from training.export_formats import onnx_bytes, torchscript_bytes, with_logits
-from training.export_model import TOLERANCE, export_package, largest_difference
+from training.data.augment import to_input
+from training.foundation.errors import BadRecipeError, ImplausibleOutputError, UnreadableError
 from training.inference import Classifier
 from training.models.gems_public import gems_public_blocks
 from training.models.resnet_v2 import resnet_v2
 from training.networks.onnx_network import OnnxNetwork
 from training.networks.torchscript import run_torchscript
+from training.tools.export_formats import onnx_bytes, torchscript_bytes, with_logits
+from training.tools.export_model import TOLERANCE, export_package, largest_difference
 
 pytestmark = [pytest.mark.usefixtures("own_trust", "one_thread"), pytest.mark.xdist_group("model-exchange")]
 
@@ -55,7 +55,7 @@ WSINFER_SCHEMA = {
         },
     },
 }  # fmt: skip
-"""What wsinfer-zoo's model-config.schema.json asks for; it says nothing against further keys at the top."""
+"""Requirements of wsinfer-zoo's model-config.schema.json, which allows further keys at the top level."""
 
 
 @pytest.mark.parametrize("to", ["onnx", "torchscript", "wsinfer"])
@@ -74,7 +74,7 @@ def test_an_export_says_how_far_its_outputs_are_from_the_model_s_on_real_tiles(e
 
 
 def test_onnx_by_onnxruntime_alone_gives_the_model_s_probabilities(exports, package, tiles):
-    """As another program runs it: no line of ours between the file and the numbers."""
+    """As another program runs it: none of our code between the file and the numbers."""
     config = read_config(exports["onnx"][0])
     session = onnxruntime.InferenceSession(exports["onnx"][0] / "model.onnx", providers=["CPUExecutionProvider"])
     (_, _, normalise) = config["transform"]
@@ -116,7 +116,7 @@ def test_no_export_holds_a_path_of_this_computer(exports):
 
 
 def test_probabilities_go_to_wsinfer_as_numbers_whose_softmax_they_are(tmp_path, tiles):
-    """WSInfer takes a softmax of what a network gives; the published GEMS network gives probabilities."""
+    """WSInfer applies a softmax to a network's output; the published GEMS network returns probabilities."""
     torch.manual_seed(0)
     network = nn.Sequential(*gems_public_blocks(depth=11, num_classes=2, side_px=32)).eval()
     images = torch.randn(4, 3, 32, 32)
@@ -139,7 +139,7 @@ def test_a_resnet_of_110_layers_gives_the_same_numbers_on_real_tissue(real_slide
     torch.manual_seed(0)
     network = resnet_v2(depth=110, num_classes=5, norm=norm)
     with torch.no_grad():
-        for _ in range(8):  # running statistics as of a trained one
+        for _ in range(8):  # running statistics like those of a trained network
             network.train()(images)
     network.eval()
 

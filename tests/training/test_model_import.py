@@ -1,4 +1,4 @@
-"""A model that comes in (ONNX, TorchScript, WSInfer's folder, weights for installed code) predicts as it did there."""
+"""An imported model (ONNX, TorchScript, WSInfer folder, weights for installed code) predicts as at its origin."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import torch
 from safetensors.torch import save_file
 
 from tests.model_packages import read_config, sha256, write_config
-from training.augment import to_input
-from training.errors import BadRecipeError, UnreadableError
-from training.export_model import TOLERANCE
+from training.data.augment import to_input
+from training.foundation.errors import BadRecipeError, UnreadableError
 from training.foundation.trusted import is_trusted, trusted_dir
-from training.import_model import import_model
-from training.import_source import find_import_source
 from training.inference import Classifier
-from training.package_config import read_package_config
-from training.package_network import trained_network
+from training.packages.config import read_package_config
+from training.packages.network import trained_network
+from training.tools.export_model import TOLERANCE
+from training.tools.import_model import import_model
+from training.tools.import_source import find_import_source
 
 pytestmark = [pytest.mark.usefixtures("own_trust", "one_thread"), pytest.mark.xdist_group("model-exchange")]
 
 
 def brought_in(source, models, **options):
-    """Import it as the command does."""
+    """Import a model as the command does."""
     trust = options.pop("trust", None)
     outputs = options.pop("outputs", None)
     report = import_model(find_import_source(source, **options), models, trusted_sha256=trust, outputs=outputs)
@@ -53,7 +53,7 @@ def test_a_wsinfer_folder_of_ours_comes_back_as_the_same_model(exports, package,
 
 
 def of_stranger(folder, exports, **changes):
-    """A zoo's folder: TorchScript and its config, without a word of gemslide."""
+    """Folder of a model zoo: TorchScript and its config, with no trace of gemslide."""
     folder.mkdir()
     shutil.copy(exports["torchscript"][0] / "torchscript_model.pt", folder)
     config = {**read_config(exports["torchscript"][0]), "architecture": "resnet34", **changes}
@@ -130,7 +130,7 @@ REFUSED_CONFIGS = {
         r"step Normalize: `std.0` = 0",
     ),
     "one class": ({"num_classes": 1, "class_names": ["tumour"]}, "num_classes = 1.*two or more"),
-    "too few names": ({"class_names": ["one"]}, "1 class names, but num_classes = 2"),
+    "too few names": ({"class_names": ["one"]}, "1 class name, but num_classes = 2"),
     "the same name twice": ({"class_names": ["a", "a"]}, "the same class name twice"),
     "no spacing": ({"spacing_um_px": 0}, "spacing_um_px"),
     "another version": ({"spec_version": "2.0"}, "spec_version"),
@@ -171,7 +171,7 @@ def test_what_is_no_model_is_refused_with_what_could_be(package, exports, tmp_pa
     with pytest.raises(BadRecipeError, match="a model's name is"):
         find_import_source(exports["onnx"][0], name="../up")
     (tmp_path / "config.json").unlink()
-    with pytest.raises(UnreadableError, match=r"needs a config\.json in WSInfer's form"):
+    with pytest.raises(UnreadableError, match=r"needs WSInfer's config\.json"):
         find_import_source(tmp_path / "torchscript_model.pt")
 
 
@@ -209,7 +209,7 @@ def wrong_keywords(classes):
 
 @pytest.fixture
 def installed(tmp_path, monkeypatch):
-    """A package that registers networks, installed for this test."""
+    """Package that registers networks, installed for this test."""
     site = tmp_path / "site"
     (site / "their_models-2.1.dist-info").mkdir(parents=True)
     (site / "their_models_of_test.py").write_text(CODE)
@@ -225,7 +225,7 @@ def installed(tmp_path, monkeypatch):
 
 @pytest.fixture
 def weights(exports, tmp_path):
-    """Weights for the network `colours`, and their description."""
+    """Weights for the network `colours`, and their description file."""
     folder = tmp_path / "colour-model"
     folder.mkdir()
     random = torch.Generator().manual_seed(1)
@@ -242,7 +242,7 @@ def test_weights_for_installed_code_come_in_and_predict(installed, weights, tile
 
     model = Classifier.load(imported)
     assert imported.name.startswith("colour-model-")
-    assert report["outputs"] == "probabilities"  # found out by running it
+    assert report["outputs"] == "probabilities"  # determined by running it
     assert read_config(imported)["gemslide"]["entry_point"] == {
         "name": "colours", "value": "their_models_of_test:build", "distribution": "their-models", "version": "2.1",
     }  # fmt: skip
@@ -293,7 +293,7 @@ def test_a_package_whose_code_is_not_installed_or_is_other_code_is_refused(insta
         Classifier.load(imported)
 
 
-# --- what a package may not claim ----------------------------------------------------------------
+# --- claims that a package may not make ----------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A training run whose disk is full, or may not be written, is one message; nothing half-written stays."""
+"""A training run on a full or read-only disk ends with one message and leaves nothing half-written."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import pytest
 
 from tests.conftest import Done
 from tests.small_disk import small_disk
-from tests.small_road import SmallRoad, share_tiles, write_recipe
+from tests.small_trained_project import SmallProject, share_tiles, write_recipe
 
 
 def test_a_full_disk_ends_a_training_run_with_an_explanation_with_its_record_and_without_leftovers(
-    road: SmallRoad, tmp_path: Path, gemslide_process: Callable[..., Done]
+    small_project: SmallProject, tmp_path: Path, gemslide_process: Callable[..., Done]
 ) -> None:
-    """Room for the record, none for a checkpoint or a model package of about 0.7 MB."""
+    """The disk has room for the record, but not for a checkpoint or a model package of about 0.7 MB."""
     recipe = write_recipe(tmp_path / "small.toml", steps=1)
     with small_disk(tmp_path / "disk", "size=400k") as project:
-        share_tiles(road.project, project)
+        share_tiles(small_project.project, project)
         done = gemslide_process("train", recipe, "--project", project)
 
         assert done.code == 1
@@ -36,11 +36,11 @@ def test_a_full_disk_ends_a_training_run_with_an_explanation_with_its_record_and
 
 
 def test_a_read_only_project_ends_a_training_run_with_an_explanation(
-    road: SmallRoad, tmp_path: Path, gemslide_process: Callable[..., Done]
+    small_project: SmallProject, tmp_path: Path, gemslide_process: Callable[..., Done]
 ) -> None:
     recipe = write_recipe(tmp_path / "small.toml", steps=1)
     with small_disk(tmp_path / "disk", "size=400k") as project:
-        share_tiles(road.project, project)
+        share_tiles(small_project.project, project)
         subprocess.run(["mount", "-o", "remount,ro", str(project)], check=True)
         done = gemslide_process("train", recipe, "--project", project)
 
@@ -50,12 +50,12 @@ def test_a_read_only_project_ends_a_training_run_with_an_explanation(
         assert "ended before it could write one" in done.err
 
 
-def test_the_computer_s_name_is_nowhere_in_what_training_leaves(road: SmallRoad, tmp_path: Path) -> None:
-    """torch's own writer puts it into the file's name. Run under a name that is long enough to be looked for."""
+def test_the_computer_s_name_is_nowhere_in_what_training_leaves(small_project: SmallProject, tmp_path: Path) -> None:
+    """torch's own writer puts it into the file's name. Run under a name long enough to search for."""
     name = b"erika-mustermanns-pc"
     recipe = write_recipe(tmp_path / "small.toml", steps=1)
     project = tmp_path / "project"
-    share_tiles(road.project, project)
+    share_tiles(small_project.project, project)
     train = [sys.executable, "-m", "training.train", str(recipe), "--project", str(project)]
     script = f'hostname {name.decode()} && hostname && exec "$@"'
     command = ["unshare", "--uts", "sh", "-c", script, "sh", *train]

@@ -1,4 +1,4 @@
-"""How weights learn: groups, learning rates, smoothed labels, averaged weights."""
+"""Optimisation of weights: groups, learning rates, smoothed labels, averaged weights."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from training.averaging import WeightAverage
-from training.config import OptimConfig
-from training.optimisation import cross_entropy, loss_of, make_optimizer, rate_at
+from training.recipe.config import OptimConfig
+from training.recipe.optimisation import cross_entropy, loss_of, make_optimizer, rate_at
+from training.run.averaging import WeightAverage
 
 
 @pytest.fixture

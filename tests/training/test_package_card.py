@@ -1,4 +1,4 @@
-"""A card says what a person must know, in words; and nothing that a stranger wrote becomes markup."""
+"""A card states everything a user must know in plain text, and no foreign text becomes markup."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import re
 import pytest
 
 from tests.model_packages import read_config
-from training.data_facts import DataFacts, SplitFacts
-from training.intervals import Intervals
-from training.package_card import CardContent, card
-from training.package_config import read_package_config
-from training.package_metrics import read_metrics
+from training.data.facts import DataFacts, SplitFacts
+from training.packages.card import CardContent, card
+from training.packages.config import read_package_config
+from training.packages.intervals import Intervals
+from training.packages.metrics import read_metrics
 
 SECTIONS = ["What it is", "Intended use", "Data", "Metrics", "Limits", "How it was made"]
 
@@ -28,8 +28,8 @@ def content(**changes):
     return CardContent(**{**known, **changes})
 
 
-def test_a_trained_model_s_card_has_its_data_its_figures_with_intervals_and_its_limits(road):
-    package = road.project.model_path(road.model_id)
+def test_a_trained_model_s_card_has_its_data_its_figures_with_intervals_and_its_limits(small_project):
+    package = small_project.project.model_path(small_project.model_id)
     text = (package / "card.md").read_text()
 
     assert re.findall(r"^## (.*)$", text, re.MULTILINE) == SECTIONS
@@ -43,8 +43,8 @@ def test_a_trained_model_s_card_has_its_data_its_figures_with_intervals_and_its_
     assert "small-train" not in text  # nor a slide
 
 
-def test_a_trained_package_states_its_data_and_who_stands_behind_its_figures(road):
-    package = road.project.model_path(road.model_id)
+def test_a_trained_package_states_its_data_and_who_stands_behind_its_figures(small_project):
+    package = small_project.project.model_path(small_project.model_id)
 
     data = read_package_config(package).gemslide.data.facts()
 
@@ -95,7 +95,7 @@ def test_names_of_strangers_are_text_on_one_line():
     ],
 )  # fmt: skip
 def test_figures_that_cannot_be_are_refused(tmp_path, damaged):
-    from training.errors import UnreadableError
+    from training.foundation.errors import UnreadableError
 
     (tmp_path / "metrics.json").write_text(damaged)
 

@@ -1,4 +1,4 @@
-"""What a rank is doing is found in its log by others, also when it is gone."""
+"""Other processes can tell from a rank's log what it is doing, even after it has died."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from tests.conftest import ROOT
-from training.rank_log import RankLog, last_words, log_path
+from training.machine.rank_log import RankLog, last_words, log_path
 
 RUN = "20260101T000000Z-abcdef"
 
@@ -39,7 +39,7 @@ def test_the_log_of_a_rank_that_ended_well_goes_and_the_last_one_takes_the_folde
 
 def test_the_last_words_of_a_killed_process_are_there(tmp_path: Path) -> None:
     script = (
-        "import os, signal, sys; from pathlib import Path; from training.rank_log import RankLog\n"
+        "import os, signal, sys; from pathlib import Path; from training.machine.rank_log import RankLog\n"
         f"log = RankLog(Path(sys.argv[1]), {RUN!r}, 0)\n"
         "log(7, 'F of stage 0')\n"
         "os.kill(os.getpid(), signal.SIGKILL)"

@@ -1,8 +1,12 @@
+from pathlib import Path
+
 import pytest
 
-from training.config import RECIPES_DIR, find_recipe, load_recipe
 from training.engine.recompute import Recompute
-from training.errors import BadRecipeError
+from training.engine.strategies import ALIASES, STRATEGIES
+from training.foundation.errors import BadRecipeError
+from training.foundation.recipe_file import RECIPES_DIR, find_recipe
+from training.recipe.config import load_recipe
 
 PARALLEL = """strategy = "master"
 num_stages = 2
@@ -19,6 +23,8 @@ num_classes = 2
 [train]
 epochs = 1
 """
+
+NAMES = [*STRATEGIES, *ALIASES]
 
 
 def load(tmp_path, text):
@@ -57,7 +63,7 @@ def test_resnet_1001_on_two_stages_recomputes():
         ),
         (("epochs = 1", ""), r"exactly one of `epochs` and `steps`"),
         (("epochs = 1", "epochs = 1\nsteps = 2"), r"exactly one of `epochs` and `steps`"),
-        (('tile_set = "t"', 'tile_set = "t"\nclasses = ["a"]'), r"names 1 classes \(a\), \[model\] num_classes = 2"),
+        (('tile_set = "t"', 'tile_set = "t"\nclasses = ["a"]'), r"names 1 class \(a\), \[model\] num_classes = 2"),
         (("[train]", "[trian]"), r"unknown key \[trian\]: did you mean `train`"),
         (("depth = 11", "depth = 11\ndepth = 20"), r"not valid TOML"),
         (
@@ -83,8 +89,7 @@ def test_a_recipe_that_cannot_be_is_refused_with_the_remedy(tmp_path, change, sa
         ('strategy = "ddp"', "ddp means data_parallel of 2 or more, got 1; use single"),
         (
             'strategy = "auto"',
-            "[parallel] strategy = 'auto': Input should be "
-            "'single', 'mp-basic', 'master', 'gpipe', '1f1b', 'chimera', 'mast', 'hybrid' or 'ddp'",
+            f"[parallel] strategy = 'auto': Input should be {', '.join(map(repr, NAMES[:-1]))} or {NAMES[-1]!r}",
         ),
         (
             'strategy = "master"\nnum_stages = 2\nrecompute = {every = 2, prefix = [3]}',
@@ -106,7 +111,7 @@ def test_a_strategy_whose_numbers_do_not_fit_has_its_one_message(tmp_path, paral
         load(tmp_path, text)
 
     assert str(refused.value).split(": ", 1)[1].removeprefix("[parallel]: ").startswith(says)
-    assert "; [" not in str(refused.value)  # where the next finding would start
+    assert "; [" not in str(refused.value)  # start of the next finding
 
 
 @pytest.mark.parametrize(
@@ -148,3 +153,20 @@ def test_recompute_is_a_word_or_a_table(tmp_path, written, rule):
 def test_a_missing_recipe_names_the_shipped_ones(tmp_path):
     with pytest.raises(BadRecipeError, match=r"crc_mosaic\.toml, demo\.toml, resnet1001_512"):
         find_recipe(tmp_path / "no.toml")
+
+
+def test_a_recipe_is_found_with_and_without_its_ending(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("mine", "v1.2"):
+        (tmp_path / f"{name}.toml").write_text(GOOD)
+    (tmp_path / "demo").mkdir()  # a folder is not a recipe
+
+    assert find_recipe(Path("mine")) == find_recipe(Path("mine.toml")) == Path("mine.toml")
+    assert find_recipe(Path("v1.2")) == Path("v1.2.toml")
+    assert find_recipe(tmp_path / "mine") == tmp_path / "mine.toml"
+    assert find_recipe(Path("demo")) == find_recipe(Path("demo.toml")) == RECIPES_DIR / "demo.toml"
+    (tmp_path / "demo.toml").write_text(GOOD)
+    assert find_recipe(Path("demo")) == Path("demo.toml")  # the user's own recipe comes first
+    for nothing in ("nowhere", "../demo", "recipes/demo", "."):
+        with pytest.raises(BadRecipeError, match="no such recipe"):
+            find_recipe(Path(nothing))

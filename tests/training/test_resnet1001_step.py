@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.config import TileConfig
+from pipeline.settings.config import TileConfig
 from tests.distributed.starts import train, train_forked
 from tests.one_step import take_one_step
 
@@ -26,5 +26,5 @@ def test_resnet_1001_takes_an_optimizer_step(tmp_path, depth, start, blocks_per_
     assert step.num_weights == num_weights
     assert step.record["epochs"][0]["train_loss"] == pytest.approx(0.69, abs=0.5)
     assert all(v.isfinite().all() for v in step.state.values())
-    # 64 px have a 64th of the pixels of 512 px, for which the recipe names 1.3 GB; fewer blocks keep less.
+    # 64 px have 1/64 of the pixels of 512 px, for which the recipe states 1.3 GB; fewer blocks need less.
     assert all(0 < live < 1.4e9 / 64 for live in step.record["memory"]["live"])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.config import TileConfig
+from pipeline.settings.config import TileConfig
 from tests.distributed.starts import train, train_forked
 from tests.one_step import take_one_step
 

@@ -1,4 +1,4 @@
-"""What a plan says about a recipe is what the engine will do with it."""
+"""The plan shown for a recipe is what the engine will do with it."""
 
 from itertools import pairwise
 from xml.etree import ElementTree
@@ -8,15 +8,16 @@ import torch
 from torch import nn
 
 from training import engine
-from training.config import load_recipe
 from training.engine.engine import Engine
 from training.engine.partition import BlockCost
 from training.engine.ranks import alone
-from training.errors import BadRecipeError
+from training.engine.strategies import STRATEGIES
+from training.foundation.errors import BadRecipeError
 from training.models.build import build_blocks
-from training.optimisation import cross_entropy
-from training.parallel_plan import blocks_of, plan_of
-from training.show_plan import least_memory, show_plan
+from training.recipe.config import load_recipe
+from training.recipe.optimisation import cross_entropy
+from training.recipe.plan import blocks_of, plan_of
+from training.tools.show_plan import least_memory, show_plan
 
 RECIPE = """
 [data]
@@ -75,7 +76,7 @@ def test_each_rank_s_blocks_operations_and_weights_add_up_to_the_network(shown):
     first, last = normal[1]["blocks"]
     middle = nn.Sequential(*blocks[first : last + 1]).state_dict().values()
     middle_bytes = sum(t.numel() * t.element_size() for t in middle)
-    # The rank in the middle holds its stage for both replicas, and once.
+    # The middle rank holds its stage for both replicas, but only once.
     assert sum(rank["weight_bytes"] for rank in report["ranks"]) == 2 * weight_bytes - middle_bytes
 
 
@@ -106,7 +107,7 @@ def test_what_fits_is_compared_and_chimera_left_out_where_stages_are_odd(shown):
     names = {n: [r["strategy"] for r in shown("1f1b", num_stages=n)["comparison"]] for n in (2, 3)}
     alone = shown("single", num_stages=1)["comparison"]
 
-    assert names[2] == ["single", "mp-basic", "master", "gpipe", "1f1b", "chimera", "ddp", "ddp"]
+    assert names[2] == [*STRATEGIES, "ddp", "ddp"]
     assert names[3] == [name for name in names[2] if name != "chimera"]
     assert [row["strategy"] for row in alone] == ["single", "single"]
     assert alone[0]["recompute"] == "none" != alone[1]["recompute"]
@@ -132,7 +133,7 @@ def test_the_recomputation_offered_is_the_one_that_keeps_least():
 
     recompute, cost = least_memory(equal)
 
-    assert recompute.every == 2  # 18 inputs and two blocks at a time: 360; one by one 450, by threes 390
+    assert recompute.every == 2  # 18 inputs and two blocks at a time: 360; one at a time 450, three at a time 390
     assert cost.kept_bytes + cost.recomputed_bytes == 360
 
 
@@ -143,7 +144,7 @@ def test_recompute_is_described_and_priced(shown):
     assert plain["recompute"] == "none"
     assert again["recompute"] == "every 2 blocks of the first 3, 0 blocks of the stages"
     assert every["recompute"] == "every block"
-    assert len(every["comparison"]) == len(plain["comparison"]) - 1  # all of them do it already
+    assert len(every["comparison"]) == len(plain["comparison"]) - 1  # all blocks do this already
     assert again["ranks"][0]["peak_live_bytes"] < plain["ranks"][0]["peak_live_bytes"]
     assert again["comparison"][1]["time"] == 1.0
 
@@ -169,7 +170,7 @@ def test_a_long_step_is_drawn_with_eight_micro_batches_but_its_numbers_are_whole
     ],
 )
 def test_a_recipe_that_cannot_be_planned_is_refused_and_explained(shown, options, says):
-    from pipeline.errors import GemslideError
+    from training.foundation.errors import GemslideError
 
     with pytest.raises((BadRecipeError, GemslideError), match=says):
         shown("mp-basic", **options)

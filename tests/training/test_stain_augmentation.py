@@ -9,10 +9,10 @@ import pytest
 from skimage import data
 from skimage.color import hed2rgb, rgb2hed
 
-from training.augment import FULLY_STAINED, augment, change_stains
-from training.config import AugmentConfig, DataConfig
-from training.errors import BadRecipeError
-from training.tile_dataset import open_source, stain_of
+from training.data.augment import FULLY_STAINED, augment, change_stains
+from training.data.tile_dataset import open_source, stain_of
+from training.foundation.errors import BadRecipeError
+from training.recipe.config import AugmentConfig, DataConfig
 
 ONE, NONE = np.ones(3), np.zeros(3)
 
@@ -89,7 +89,7 @@ def test_light_augmentation_changes_less_than_strong(tile):
 
 
 class Plain:
-    """A dataset that knows nothing of stains."""
+    """Dataset without stain augmentation."""
 
     Error = ValueError
 
@@ -104,13 +104,13 @@ class Normalising(Plain):
 
 
 def test_a_dataset_is_asked_for_normalised_stains_only_when_a_recipe_wants_them(monkeypatch):
-    monkeypatch.setattr("training.tile_dataset.find_source", {"plain": Plain, "normalising": Normalising}.get)
+    monkeypatch.setattr("training.data.tile_dataset.find_source", {"plain": Plain, "normalising": Normalising}.get)
 
     plain = open_source(DataConfig(tile_set="t", source="plain"), Path("p"))
-    asked = open_source(DataConfig(tile_set="t", source="normalising", stain="macenko"), Path("p"))
+    source = open_source(DataConfig(tile_set="t", source="normalising", stain="macenko"), Path("p"))
 
     assert plain.asked == (Path("p"), "t", ())
     assert stain_of(plain) is None
-    assert stain_of(asked) == {"method": "macenko"}
+    assert stain_of(source) == {"method": "macenko"}
     with pytest.raises(BadRecipeError, match="dataset 'plain' does not normalise stains"):
         open_source(DataConfig(tile_set="t", source="plain", stain="reinhard"), Path("p"))

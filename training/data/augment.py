@@ -1,4 +1,4 @@
-"""What happens to a tile between the store and the network."""
+"""Processing of a tile between the store and the network."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from training.config import AugmentConfig
-from training.tile_dataset import Tiles
+from training.data.tile_dataset import Tiles
+from training.recipe.config import AugmentConfig
 
 
 def augment(tiles_nhwc: Tiles, samples: Sequence[int], *, epoch: int, seed: int, config: AugmentConfig) -> Tiles:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from training.robust_statistics import median_and_spread
+from training.data.robust_statistics import median_and_spread
 
 Hues = NDArray[np.float64]
 """(tiles, 2): (red - blue) / sum and (2 green - red - blue) / sum of densities; NaN where a tile has no tissue."""
@@ -35,7 +35,7 @@ class HueStatistics:
     spread: tuple[float, float]
     """As `median_and_spread` has it."""
     tiles: int
-    """How many were looked at and had tissue."""
+    """Number of tiles examined that had tissue."""
 
 
 def tile_hues(tiles_nhwc: NDArray[np.uint8]) -> Hues:
@@ -67,7 +67,7 @@ def hue_statistics(hues_n2: Hues) -> HueStatistics | None:
 
 
 def hue_distance(hues_n2: Hues, trained: HueStatistics) -> float | None:
-    """How far the median hue of tiles lies from that of the training tiles, in spreads of the latter.
+    """Distance of the median hue of tiles from that of the training tiles, in spreads of the latter.
 
     Returns:
         0 or more; None where no tile has tissue.

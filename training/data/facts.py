@@ -1,4 +1,4 @@
-"""What a model was trained on, counted: no patient, no slide and no file is named."""
+"""Counts of a model's training data: no patient, no slide and no file is named."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from training.tile_dataset import TileSource
+from training.data.tile_dataset import TileSource
 
 SPLITS = ("train", "val", "test")
 

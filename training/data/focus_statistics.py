@@ -1,9 +1,9 @@
-"""How sharp the tiles were that a model was trained on, in two numbers: enough to notice a slide out of focus.
+"""Sharpness of the tiles that a model was trained on, in two numbers: enough to notice a slide out of focus.
 
 A tile's focus is the logarithm of the variance of its tissue's Laplacian: Pech-Pacheco et al., ICPR 2000, as compared
-in Pertuz et al., Pattern Recognition 46 (2013), 1415. It is taken of the luminance at the model's own µm/px, so that
-slides of different scanners are measured on the same scale. At 0.5 µm/px, H&E in focus of four laboratories has medians
-from 7.6 to 8.3; a Gaussian blur of one pixel takes 2 to 3.
+in Pertuz et al., Pattern Recognition 46 (2013), 1415. It is computed from the luminance at the model's own µm/px, so
+that slides of different scanners are measured on the same scale. At 0.5 µm/px, in-focus H&E of four laboratories has
+medians from 7.6 to 8.3; a Gaussian blur of one pixel lowers them by 2 to 3.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from training.robust_statistics import median_and_spread
+from training.data.robust_statistics import median_and_spread
 
 Focus = NDArray[np.float64]
 """(tiles,): ln of a variance in grey levels squared; NaN where a tile has no tissue."""
@@ -25,7 +25,7 @@ _MOST_PX = 512
 """Of a larger tile the middle is looked at: the rest would cost time and tell little more."""
 _LEAST_TISSUE_PX = 16
 _NEIGHBOURS = np.ones((3, 3), np.uint8)
-"""What a pixel's Laplacian is taken of."""
+"""Pixels that a pixel's Laplacian is computed from."""
 _LEAST_VARIANCE = 0.01
 """In grey levels squared, far below the noise of any camera: keeps the logarithm of a painted area finite."""
 
@@ -41,7 +41,7 @@ class FocusStatistics:
     spread: float
     """As `median_and_spread` has it."""
     tiles: int
-    """How many were looked at and had tissue."""
+    """Number of tiles examined that had tissue."""
 
 
 def tile_focus(tiles_nhwc: NDArray[np.uint8]) -> Focus:
@@ -77,7 +77,7 @@ def focus_statistics(focus_n: Focus) -> FocusStatistics | None:
 
 
 def focus_distance(focus_n: Focus, trained: FocusStatistics) -> float | None:
-    """How far the median sharpness of tiles lies from that of the training tiles, in spreads of the latter.
+    """Distance of the median sharpness of tiles from that of the training tiles, in spreads of the latter.
 
     Returns:
         0 or more; None where no tile has tissue.

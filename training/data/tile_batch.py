@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from training.augment import augment
-from training.config import AugmentConfig
-from training.tile_dataset import Indices, TileSource, read_tiles
+from training.data.augment import augment
+from training.data.tile_dataset import Indices, TileSource, read_tiles
+from training.recipe.config import AugmentConfig
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class TileBatch:
         return [(len(self.part(k)), 3, side, side) for k in range(-(-len(self.indices) // self.microbatch_size))]
 
     def inputs(self, microbatch: int) -> Tensor:
-        """uint8 (tiles, side, side, 3), which the engine makes ready on its device (`training.augment.normalised`)."""
+        """uint8 (tiles, side, side, 3), which the engine makes ready on its device (`augment.normalised`)."""
         chosen = self.part(microbatch)
         tiles = read_tiles(self.source, chosen, self.pool)
         if self.augmentation is not None:
@@ -50,6 +50,6 @@ class TileBatch:
         return torch.from_numpy(np.ascontiguousarray(self.source.labels[self.part(microbatch)]))
 
     def part(self, microbatch: int) -> Indices:
-        """Which tiles a micro-batch holds."""
+        """Indices of the tiles in a micro-batch."""
         start = microbatch * self.microbatch_size
         return self.indices[start : start + self.microbatch_size]

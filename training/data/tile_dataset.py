@@ -15,10 +15,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from training.colour_statistics import Hues, HueStatistics, hue_statistics, tile_hues
-from training.config import DataConfig
-from training.errors import BadRecipeError, EmptyTableError
-from training.focus_statistics import Focus, FocusStatistics, focus_statistics, tile_focus
+from training.data.colour_statistics import Hues, HueStatistics, hue_statistics, tile_hues
+from training.data.focus_statistics import Focus, FocusStatistics, focus_statistics, tile_focus
+from training.foundation.errors import BadRecipeError, EmptyTableError
+from training.foundation.tile_read import TileRead
+from training.foundation.words.counts import counted
+from training.recipe.config import DataConfig
 
 Indices = NDArray[np.int64]
 Tiles = NDArray[np.uint8]
@@ -28,12 +30,17 @@ GROUP = "gemslide.datasets"
 
 
 class TileSource(Protocol):
-    """What a dataset offers. `Error` is the base of what it raises for a person to read, with a `code`.
+    """Interface of a dataset. `Error` is the base of the errors it raises for people to read, each with a `code`.
 
-    One that can normalise stains takes the keyword `stain` and has an attribute `stain`: what a model package must
-    record for others to do the same, as JSON.
+    A dataset that can normalise stains takes the keyword `stain` and has an attribute `stain`: the JSON that a model
+    package must record for others to do the same.
 
-    One that knows whose tissue its tiles are has further attributes (`training.data_facts` takes what is there):
+    A dataset that reads slides has an attribute `tile_read` (`training.foundation.tile_read.TileRead`), which a
+    package records as well.
+
+    A dataset that may find reasons not to train on it as it is has a method `warnings`: clauses for people.
+
+    A dataset that knows the origin of its tiles has further attributes (`training.data.facts` takes those it finds):
     `groups`, str of shape (tiles,): the patient of each tile, or its slide where that has no patient; `grouped_by`:
     "patient" or "slide", for people; `slides`, str of shape (tiles,): the slide of each tile; `scanners`: {slide:
     scanner, or None}.
@@ -91,9 +98,15 @@ def open_source(config: DataConfig, project_dir: Path) -> TileSource:
 
 
 def stain_of(source: TileSource) -> dict[str, Any] | None:
-    """What a package records of the normalisation its tiles went through; None: none."""
+    """Normalisation that the tiles went through, as a package records it; None: none."""
     stain: dict[str, Any] | None = getattr(source, "stain", None)
     return stain
+
+
+def tile_read_of(source: TileSource) -> TileRead | None:
+    """Slide level that the tiles are read from; None: the dataset does not say."""
+    read: TileRead | None = getattr(source, "tile_read", None)
+    return read
 
 
 def labelled(source: TileSource, split: str) -> Indices:
@@ -110,20 +123,22 @@ def check_enough(source: TileSource, batch_size: int, num_classes: int, tile_set
     """
     if len(source.classes) != num_classes:
         raise BadRecipeError(
-            f"[model] num_classes = {num_classes}, but tile set {tile_set!r} has {len(source.classes)} classes: "
+            f"[model] num_classes = {num_classes}, but tile set {tile_set!r} has "
+            f"{counted(len(source.classes), 'class', 'classes')}: "
             f"{', '.join(source.classes)}."
         )
     counts = {split: len(labelled(source, split)) for split in ("train", "val")}
     if counts["train"] < batch_size or not counts["val"]:
         raise EmptyTableError(
-            f"tile set {tile_set!r}: {counts['train']} labelled train tiles and {counts['val']} labelled val tiles; "
-            f"needed are at least one batch of {batch_size} and one val tile. Annotate more slides, give them splits, "
-            "or make the batch smaller ([parallel] num_microbatches, microbatch_size)."
+            f"tile set {tile_set!r}: {counted(counts['train'], 'labelled train tile')} and "
+            f"{counted(counts['val'], 'labelled val tile')}; needed are at least one batch of {batch_size} and one val "
+            "tile. Annotate more slides, give them splits, or make the batch smaller ([parallel] num_microbatches, "
+            "microbatch_size)."
         )
 
 
 class BatchPlan:
-    """Which tiles make which batch: decided by the seed alone, so that ranks agree without talking.
+    """Tiles of each batch, decided by the seed alone, so that ranks agree without communicating.
 
     The last batch of an epoch has what is left over: every tile is seen once in each epoch.
     """

@@ -1,4 +1,4 @@
-"""What all ranks must know before the first update: losses, norms, and whether every number of the step is finite."""
+"""Facts all ranks must share before the first update: losses, norms, and whether every number of the step is finite."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class NonFiniteError(GemslideError):
 
     code = "non_finite"
     microbatch: int | None = None
-    """Where it began; None where only the sum is not finite."""
+    """Index of the first one at fault; None where only the sum is not finite."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What is not finite."""
+    """A number that is not finite."""
 
     text: str
     microbatch: int | None = None

@@ -104,7 +104,7 @@ class RunningStatistics:
                 layer.num_batches_tracked.add_(num_microbatches)
 
     def _blend(self, index: int) -> Tensor:
-        """How much of the `index`-th micro-batch of a step goes into each value; a layer without momentum averages."""
+        """Weight of a step's `index`-th micro-batch in each running value; a layer without momentum averages."""
         values = []
         for layer, momentum in zip(self._layers, self._kept, strict=True):
             if momentum is None:

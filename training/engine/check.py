@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from training.engine.exchange import Exchange, Message, exchanges
 from training.engine.schedule import Action, Op, Schedule, ScheduleError
+from training.engine.strategies import live_bound, strategy_named
 
 
 def check_schedule(schedule: Schedule, *, forward_only: bool = False) -> None:
@@ -15,6 +16,7 @@ def check_schedule(schedule: Schedule, *, forward_only: bool = False) -> None:
         ScheduleError: a micro-batch misses a stage or passes it twice, an action comes before another whose result
             it needs, a stage keeps the activations of more micro-batches than its strategy allows, or the ranks
             would wait for each other.
+        ValueError: there is no such strategy.
     """
     _check_work(schedule, forward_only=forward_only)
     for rank, actions in enumerate(schedule.ranks):
@@ -62,7 +64,7 @@ def _check_order(schedule: Schedule, rank: int, actions: tuple[Action, ...]) -> 
 
 def _check_live_bound(schedule: Schedule, rank: int, actions: tuple[Action, ...]) -> None:
     live: list[Action] = []
-    turns = schedule.strategy == "master"  # its two stages share one place
+    turns = strategy_named(schedule.strategy).takes_turns
     for action in actions:
         if action.op is Op.F:
             same = [other for other in live if turns or other.replica == action.replica]
@@ -81,20 +83,6 @@ def _check_live_bound(schedule: Schedule, rank: int, actions: tuple[Action, ...]
             live.append(action)
         elif action.op is Op.B:
             live.remove(action._replace(op=Op.F))
-
-
-def live_bound(strategy: str, *, stage: int, num_stages: int, num_microbatches: int) -> int:
-    """How many micro-batches a stage keeps the activations of, at most, of those that pass through it.
-
-    A rank of `master` keeps one over both its stages, because its replicas take turns; a rank of `chimera` keeps
-    what its two stages keep together, num_stages / 2 + 1 up to num_stages.
-    """
-    wanted = {
-        "gpipe": num_microbatches,
-        "1f1b": num_stages - stage,
-        "chimera": min(num_stages // 2, num_stages - stage),
-    }.get(strategy, 1)
-    return min(wanted, num_microbatches)
 
 
 class _Rank:

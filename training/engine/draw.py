@@ -153,7 +153,7 @@ def _line_at(x: float, top: float, op: Op) -> str:
 
 
 def _strip(spans: Sequence[Span], scale: float, top: float, most: int) -> Iterator[str]:
-    """What a rank keeps over time, as an area; the height of a strip is the most that any rank keeps."""
+    """Area chart of what a rank keeps over time; the height of a strip is the most that any rank keeps."""
     bottom = top + STRIP
     levels = [(LEFT + t * scale, bottom - (STRIP - 3) * kept / (most or 1)) for t, kept in _kept_over_time(spans)]
     path = f"M{LEFT} {_n(bottom)}" + "".join(f"V{_n(y)}H{_n(end)}" for (_, y), (end, _) in pairwise(levels))
@@ -218,7 +218,7 @@ def _n(value: float) -> str:
 
 
 def by_clock(schedule: Schedule) -> Iterator[list[Action | None]]:
-    """What each rank starts at each clock, when every action takes one clock.
+    """Yield the action that each rank starts at each clock, when every action takes one clock.
 
     Raises:
         ScheduleError: the schedule stalls.

@@ -15,7 +15,7 @@
 
 Every rank runs the same lines. Same seed and same micro-batches give the same weights, bit for bit, under every
 strategy, any cuts and any number of ranks: on the CPU with the same number of threads per rank, on GPUs with
-deterministic kernels. docs/engine.md says how it works and when not to use it.
+deterministic kernels. docs/explanation/engine.md says how it works and when not to use it.
 """
 
 from __future__ import annotations
@@ -35,13 +35,14 @@ from training.engine.executor import Batch, Executor, Loss, Step, Watch, unwatch
 from training.engine.feed import Feed
 from training.engine.loss_scale import LossScale
 from training.engine.memory import LiveBytes
-from training.engine.numerics import same_bits_again
+from training.engine.numerics import deterministic_kernels
 from training.engine.plan import Plan
 from training.engine.random_numbers import random_numbers_kept
 from training.engine.ranks import Ranks, alone
 from training.engine.replica_sync import StageSync, clip_factor
-from training.engine.schedule import Schedule, build_schedule
+from training.engine.schedule import Schedule
 from training.engine.stages import make_copies, named_stages
+from training.engine.strategies import build_schedule
 from training.engine.transport import Transport
 
 FP16_SCALE = 2.0**16
@@ -49,7 +50,7 @@ FP16_SCALE = 2.0**16
 
 @dataclass(frozen=True)
 class StepResult:
-    """What every rank knows after a step."""
+    """Result of a step, known to every rank."""
 
     loss: float
     """Mean over all samples of the step."""
@@ -113,7 +114,6 @@ class Engine:
         self._feed = Feed(plan.prefetch, pinned=plan.device.type == "cuda")
         self._failed = False
         self._executor = Executor(
-            self._ranks.rank,
             copies=self._copies,
             transport=self._transport,
             syncs=self._stages,
@@ -125,6 +125,11 @@ class Engine:
         if self._ranks.num_ranks > 1:
             # Ranks that were seeded differently start with the weights of the first, as with any data parallelism.
             self.load_full_state_dict(self.full_state_dict())
+
+    @property
+    def rank(self) -> int:
+        """Of this process."""
+        return self._ranks.rank
 
     # --- steps -------------------------------------------------------------------------------------
 
@@ -213,7 +218,7 @@ class Engine:
 
     @property
     def at(self) -> str | None:
-        """What this rank has begun last, a block of the network say, for whoever asks where something failed."""
+        """The last thing this rank began, such as a block of the network, to say where something failed."""
         return self._executor.at
 
     def close(self) -> None:
@@ -228,7 +233,7 @@ class Engine:
         self._failed = True
         with ExitStack() as stack:
             stack.enter_context(random_numbers_kept(self.plan.device))
-            stack.enter_context(same_bits_again(self.plan.device, wanted=self.plan.deterministic))
+            stack.enter_context(deterministic_kernels(self.plan.device, wanted=self.plan.deterministic))
             yield
         self._failed = False
 
@@ -284,7 +289,7 @@ class Engine:
         return states.own_state(self._modules(), self.plan.placement, self._ranks.rank)
 
     def share_state(self, own: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """What ranks have of tensors like those of `own_state`, together; every rank calls it and gets all.
+        """All ranks' tensors like those of `own_state`, together; every rank calls it and gets all.
 
         Returns:
             contiguous copies in CPU memory.
@@ -300,13 +305,13 @@ class Engine:
         states.load_state(self._specs, self._modules(), state)
 
     def full_optimizer_state(self) -> dict[str, Tensor]:
-        """What the optimizers remember of the whole network (momentum and the like); every rank calls it and gets all.
+        """State of the optimizers for the whole network (momentum and the like); every rank calls it and gets all.
 
         Returns:
             contiguous copies in CPU memory, named `<weight>/<slot>`, such as `3.conv1.weight/momentum_buffer`.
 
         Raises:
-            TypeError: an optimizer remembers something that is no tensor.
+            TypeError: an optimizer's state holds something other than tensors.
         """
         by_rank = self.share(self.own_optimizer_state(), during="sharing what the optimizers remember")
         return {name: kept for one in by_rank for name, kept in sorted(one.items())}

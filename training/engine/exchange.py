@@ -1,10 +1,10 @@
-"""What a rank gives and takes between its actions: the one rule, for the executor as for the checker.
+"""Messages of a rank between its actions: one rule, for the executor as for the checker.
 
 All messages go over one communicator, in groups; a rank's groups run one after the other, and a group ends when every
 message in it has met its other end. That is all that NCCL promises. After each forward and backward there is one group:
-its results, and what the rank's next action takes. Only where the next action is the backward of the very micro-batch
-that has just gone forward are there two: its gradient cannot come before the activations have gone, so their memory is
-released first. REDUCE has one group of its own before it, STEP one after it, in which all holders of the stage meet.
+its results, and the inputs of the rank's next action. There are two only where the next action is the backward of the
+very micro-batch that has just gone forward: its gradient cannot come before the activations have gone, so their memory
+is released first. REDUCE has one group of its own before it, STEP one after it, in which all holders of the stage meet.
 """
 
 from __future__ import annotations

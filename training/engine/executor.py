@@ -35,7 +35,7 @@ class Batch(Protocol):
         """
 
     def targets(self, microbatch: int) -> Any:
-        """What the loss compares with; asked for where the last stage is."""
+        """Targets that the loss compares with; called on the ranks that hold the last stage."""
 
 
 Loss = Callable[[Tensor, Any], Tensor]
@@ -51,7 +51,7 @@ def unwatched(step: int, what: object) -> None:
 
 
 class Sync(Protocol):
-    """What REDUCE and STEP do with one stage on this rank."""
+    """The work of REDUCE and STEP on one stage on this rank."""
 
     def bring_together(self, action: Action, schedule: Schedule) -> None: ...
 
@@ -99,7 +99,6 @@ class Executor:
 
     def __init__(
         self,
-        rank: int,
         *,
         copies: Mapping[Held, StageCopy],
         transport: Transport,
@@ -109,7 +108,7 @@ class Executor:
         counter: LiveBytes,
         watch: Watch = unwatched,
     ):
-        self._rank = rank
+        self._rank = transport.rank
         self._copies = copies
         self._transport = transport
         self._syncs = syncs
@@ -122,7 +121,7 @@ class Executor:
 
     @property
     def at(self) -> str | None:
-        """What was begun last, for people: a block of the network, its backward, or what follows; None: nothing."""
+        """The last thing begun, for people: a block of the network, its backward, or what follows; None: nothing."""
         return self._busy.at if isinstance(self._busy, StageCopy) else self._busy
 
     def begin(
@@ -174,7 +173,7 @@ class Executor:
                 self._syncs[action.stage].update(len(step.shapes))
 
     def finish(self, step: Step) -> None:
-        """What comes after the last action; then wait until other ranks have taken all they need of this one."""
+        """Exchange what follows the last action, then wait until other ranks have taken all they need from this one."""
         self._exchange(step, len(step.actions))
         self._transport.flush()
 

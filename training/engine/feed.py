@@ -14,7 +14,7 @@ from training.engine.saved import check_unchanged
 
 
 class Readable(Protocol):
-    """What gives the input of a micro-batch, in any thread."""
+    """Source of the input of a micro-batch, callable from any thread."""
 
     def inputs(self, microbatch: int) -> Tensor: ...
 
@@ -63,10 +63,10 @@ class Feed:
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """What is taken inside must not change before the end: the next may be read meanwhile.
+        """Check that the input taken inside does not change before the end; the next may be read meanwhile.
 
         Raises:
-            ValueError: it did.
+            ValueError: it changed.
         """
         yield
         taken, self._taken = self._taken, None

@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 class GradientRows:
-    """Where the gradient of each weight lies: one row for each type of number, in the order of the weights."""
+    """Position of the gradient of each weight: one row for each dtype, in the order of the weights."""
 
     def __init__(self, weights: Sequence[Tensor]) -> None:
         self._shapes = [weight.shape for weight in weights]
@@ -19,19 +19,19 @@ class GradientRows:
 
     def join(self, gradients: Sequence[Tensor]) -> list[Tensor]:
         """Copies: autograd may have given the same memory to two gradients, or keep it for itself."""
-        return [torch.cat([gradients[i].reshape(-1) for i in self._of(kind)]) for kind in self._kinds]
+        return [torch.cat([gradients[i].reshape(-1) for i in self._rows_of_dtype(kind)]) for kind in self._kinds]
 
     def split(self, rows: Sequence[Tensor], weights: range) -> list[Tensor]:
         """Views of the gradient of each of these weights, contiguous; `rows` hold theirs and no others."""
         found: dict[int, Tensor] = {}
         for kind, row in zip(self._kinds, rows, strict=True):
-            indices = [i for i in self._of(kind) if i in weights]
+            indices = [i for i in self._rows_of_dtype(kind) if i in weights]
             parts = torch.split(row, [self._shapes[i].numel() for i in indices])
             found |= {i: part.view(self._shapes[i]) for i, part in zip(indices, parts, strict=True)}
         return [found[i] for i in weights]
 
     def columns(self, weights: range) -> list[slice]:
-        """Where the gradients of neighbouring weights lie in each row."""
+        """Columns that the gradients of neighbouring weights take up in each row."""
         found = []
         for kind in self._kinds:
             lengths = [shape.numel() * (own is kind) for shape, own in zip(self._shapes, self._dtypes, strict=True)]
@@ -44,11 +44,11 @@ class GradientRows:
         return [row[columns] for row, columns in zip(rows, self.columns(weights), strict=True)]
 
     def like(self, weights: range) -> list[Tensor]:
-        """What `cut` gives, without memory."""
+        """Tensors shaped like those of `cut`, without memory."""
         lengths = [columns.stop - columns.start for columns in self.columns(weights)]
         return [torch.empty(n, dtype=kind, device="meta") for n, kind in zip(lengths, self._kinds, strict=True)]
 
-    def _of(self, kind: torch.dtype) -> list[int]:
+    def _rows_of_dtype(self, kind: torch.dtype) -> list[int]:
         return [i for i, own in enumerate(self._dtypes) if own is kind]
 
 

@@ -1,4 +1,4 @@
-"""How tensors lie in memory, so that a receiver can lay them out as the sender had them.
+"""Memory layout of tensors, so that a receiver can lay them out as the sender had them.
 
 With another memory layout the same convolution may add in another order, and the gradients would no longer be equal,
 bit for bit, to those of one process: a receive buffer keeps the *sender's strides*.
@@ -87,7 +87,7 @@ class BoundaryLayout:
         return numbers + [0] * (HEADER_LENGTH - len(numbers))
 
     @classmethod
-    def of_header(cls, numbers: list[int]) -> "BoundaryLayout":
+    def from_header(cls, numbers: list[int]) -> "BoundaryLayout":
         num_tensors, is_tuple, *rest = numbers
         tensors = []
         for _ in range(num_tensors):

@@ -11,7 +11,7 @@ import torch
 
 
 @contextmanager
-def same_bits_again(device: torch.device, *, wanted: bool) -> Iterator[None]:
+def deterministic_kernels(device: torch.device, *, wanted: bool) -> Iterator[None]:
     """On CUDA: deterministic kernels, full fp32 (no TF32); what the program had set comes back afterwards.
 
     An operation that has no deterministic kernel is an error of torch that names it. On a CPU nothing changes: its

@@ -1,4 +1,4 @@
-"""Where to cut a chain of blocks into stages.
+"""Cutting a chain of blocks into stages.
 
 The cost of each block is read off its shapes, without running it: operations (2 FLOP per multiply-add) of one forward,
 and the bytes that autograd keeps for backward. Either may be balanced. Balanced bytes give the lowest memory per rank;
@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
@@ -21,18 +21,19 @@ from torch.utils.flop_counter import FlopCounterMode
 from training.engine.memory import LiveBytes
 from training.engine.saved import Kept, Saver
 from training.engine.stage import AUTOCAST, Boundary, Precision, as_tuple
+from training.foundation.words.counts import counted
 
 
 @dataclass(frozen=True)
 class BlockCost:
-    """What one micro-batch costs in one block."""
+    """Cost of one micro-batch in one block."""
 
     flops: int
     """Floating-point operations of the forward; backward takes about twice as many."""
     saved_bytes: int
     """Activation bytes kept from forward to backward, weights not counted."""
     input_bytes: int
-    """What the block before hands over."""
+    """Bytes that the block before hands over."""
     norm_bytes: int = 0
     """`saved_bytes` where outputs of normalisations are computed again (saved.py)."""
 
@@ -47,6 +48,7 @@ def block_costs(
     """Count operations and bytes of each block, without running or allocating anything.
 
     A tensor that several blocks keep counts once, at the first, so the bytes of a stage are the sum over its blocks.
+    That holds for weights that blocks share, too, which a lower precision keeps cast: once, as a stage does.
 
     Args:
         blocks: run one after the other; they are not changed.
@@ -56,7 +58,7 @@ def block_costs(
     device = device or torch.device("cpu")
     shells = without_memory(blocks)
     with fake_tensors():
-        fakes = shells.to_empty(device=device).train()
+        fakes = on_device(shells, device).train()
         kept, norm = (_forward(fakes, input_shape, how, precision, device) for how in ("keep", "norm"))
     return [BlockCost(*one, norm_bytes=other[1]) for one, other in zip(kept, norm, strict=True)]
 
@@ -70,41 +72,73 @@ def _forward(
     value: Boundary = torch.empty(input_shape, device=device)
     dtype = AUTOCAST.get(precision, torch.float32)
     found = []
-    for block in fakes:
-        before, input_bytes = counter.now, sum(row.untyped_storage().nbytes() for row in as_tuple(value))
-        autocast = torch.autocast(device.type, dtype=dtype, enabled=precision in AUTOCAST)
-        with Saver(kept, counter).watch(), autocast, FlopCounterMode(display=False) as flops:
-            value = block(value)
-        found.append((flops.get_total_flops(), counter.now - before, input_bytes))
+    # Around all blocks: it casts a weight once, however many of them use it.
+    with torch.autocast(device.type, dtype=dtype, enabled=precision in AUTOCAST):
+        for block in fakes:
+            before, input_bytes = counter.now, sum(row.untyped_storage().nbytes() for row in as_tuple(value))
+            with Saver(kept, counter).watch(), FlopCounterMode(display=False) as flops:
+                value = block(value)
+            found.append((flops.get_total_flops(), counter.now - before, input_bytes))
     return found
 
 
 @contextmanager
 def fake_tensors() -> Iterator[None]:
     """Everything made inside has a shape, strides and a storage with a size, but no memory."""
-    with FakeTensorMode(allow_non_fake_inputs=True), _MixedBatchNorm():  # type: ignore[no-untyped-call]
+    with FakeTensorMode(allow_non_fake_inputs=True), _MixedNorms():  # type: ignore[no-untyped-call]
         yield
 
 
-class _MixedBatchNorm(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch ships no types for it
-    """Corrects torch 2.13: a fake BatchNorm of bf16 images with fp32 weights keeps its statistics in bf16.
+_NORMS = {
+    torch.ops.aten.native_batch_norm.default,
+    torch.ops.aten._native_batch_norm_legit.default,  # what the counter of operations makes of it
+    torch.ops.aten._native_batch_norm_legit.no_stats,
+    torch.ops.aten.native_group_norm.default,
+    torch.ops.aten.native_layer_norm.default,
+}
 
-    The real one keeps them in fp32, on the CPU as on GPUs.
+
+class _MixedNorms(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch ships no types for it
+    """Corrects torch 2.13: a fake normalisation of bf16 images with fp32 weights keeps its statistics in bf16.
+
+    The real one keeps them in the type of its weights, or of its running statistics.
     """
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        if func is torch.ops.aten.native_batch_norm.default and args[1] is not None:
-            output, mean, inverse_std = result
-            return output, mean.to(args[1].dtype), inverse_std.to(args[1].dtype)
-        return result
+        if func not in _NORMS:
+            return result
+        output, mean, inverse_std = result
+        dtype = next((arg.dtype for arg in args[1:] if isinstance(arg, Tensor)), mean.dtype)
+        return output, mean.to(dtype), inverse_std.to(dtype)
 
 
 def without_memory(blocks: Sequence[nn.Module], *, channels_last: bool = False) -> nn.ModuleList:
-    """A copy on the meta device; `to_empty` inside `fake_tensors` gives it a device but still no memory."""
-    shells = copy.deepcopy(nn.ModuleList(blocks)).to("meta")
+    """A copy on the meta device; `on_device` inside `fake_tensors` gives it a device but still no memory."""
+    modules = nn.ModuleList(blocks)
+    tensors = (*modules.parameters(), *modules.buffers())
+    shells = copy.deepcopy(modules, {id(tensor): _empty(tensor, torch.device("meta")) for tensor in tensors})
     # torch's stubs know no `to` with only a memory format.
     return shells.to(memory_format=torch.channels_last) if channels_last else shells  # type: ignore[call-overload]
+
+
+def on_device(shells: nn.ModuleList, device: torch.device) -> nn.ModuleList:
+    """Give the copies of `without_memory` a device. As `to_empty`, but weights that modules share stay shared."""
+    made: dict[int, Tensor] = {}
+    for module in shells.modules():
+        for tensors in (module._parameters, module._buffers):
+            for name, tensor in tensors.items():
+                if tensor is not None:
+                    if id(tensor) not in made:
+                        made[id(tensor)] = _empty(tensor, device)
+                    tensors[name] = made[id(tensor)]  # type: ignore[assignment]  # a parameter where one was
+    return shells
+
+
+def _empty(tensor: Tensor, device: torch.device) -> Tensor:
+    """A tensor, or parameter, of the same shape and strides without values."""
+    empty = torch.empty_like(tensor, device=device, requires_grad=False)
+    return nn.Parameter(empty, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else empty
 
 
 def partition(costs: Sequence[float], num_stages: int) -> tuple[int, ...]:
@@ -122,7 +156,7 @@ def partition(costs: Sequence[float], num_stages: int) -> tuple[int, ...]:
     """
     if not 1 <= num_stages <= len(costs):
         raise ValueError(
-            f"cannot cut {len(costs)} blocks into {num_stages} stages of one block or more; "
+            f"cannot cut {counted(len(costs), 'block')} into {counted(num_stages, 'stage')} of one block or more; "
             f"use num_stages from 1 to {len(costs)}"
         )
     sums = [0.0]

@@ -1,11 +1,11 @@
-"""Which rank holds which stage of which replica: the one place that knows.
+"""Placement of each stage of each replica on a rank, known here alone.
 
     group       num_stages ranks that together hold the network; there are data_parallel of them
     replica     one full copy of the network over the ranks of a group. Where a group holds two, the odd one is
                 mirrored: the group's first rank holds its last stage
 
 A placement is a table from (replica, stage) to ranks. More than one rank would be a stage in parts, all with the same
-list of actions; and nothing but `over_groups` says that a rank holds one stage of a replica only.
+list of actions; only `over_groups` fixes that a rank holds a single stage of a replica.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Placement:
         return rank
 
     def held_by(self, rank: int) -> tuple[Held, ...]:
-        """What a rank holds, by replica."""
+        """The stages that a rank holds, one per replica."""
         return self._held[rank]
 
     def holders(self, stage: int) -> tuple[int, ...]:

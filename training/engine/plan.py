@@ -1,4 +1,4 @@
-"""What decides how one step is done: strategy, cuts, recomputation, numbers, optimizer."""
+"""Settings that decide how one step is done: strategy, cuts, recomputation, numbers, optimizer."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -12,11 +12,9 @@ from training.engine.partition import partition, stage_ranges
 from training.engine.placement import Placement
 from training.engine.recompute import Recompute
 from training.engine.replica_sync import MakeOptimizer
-from training.engine.schedule import check_request, place
 from training.engine.stage import Precision
-
-ALIASES = {"mast": "master", "hybrid": "master", "ddp": "single"}
-"""Names in the literature for a strategy with certain numbers: see `spell_out`."""
+from training.engine.strategies import check_request, place, resolve_alias
+from training.foundation.words.counts import counted
 
 
 def plain_sgd(weights: list[tuple[str, nn.Parameter]]) -> torch.optim.Optimizer:
@@ -26,7 +24,7 @@ def plain_sgd(weights: list[tuple[str, nn.Parameter]]) -> torch.optim.Optimizer:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """How one network is trained on how many ranks. Equal on every rank."""
+    """Plan for training one network on a number of ranks. Equal on every rank."""
 
     strategy: str = "single"
     num_stages: int = 1
@@ -65,14 +63,18 @@ class Plan:
             data_parallel=self.data_parallel,
         )
         if len(self.cuts) != self.num_stages - 1:
-            raise ValueError(f"{len(self.cuts)} cuts make {len(self.cuts) + 1} stages, not {self.num_stages}")
+            cuts = counted(len(self.cuts), "cut makes", "cuts make")
+            stages = counted(len(self.cuts) + 1, "stage")
+            raise ValueError(f"{cuts} {stages}, not {self.num_stages}")
         if self.precision not in get_args(Precision):
             raise ValueError(f"precision must be one of {', '.join(get_args(Precision))}, got {self.precision!r}")
         if self.clip_norm is not None and not self.clip_norm > 0:
             raise ValueError(f"clip_norm must be above 0, got {self.clip_norm}; None clips nothing")
         prefix = self.recompute.prefix
         if prefix is not None and len(prefix) != self.num_stages:
-            raise ValueError(f"recompute prefix {prefix} needs one entry for each of {self.num_stages} stages")
+            raise ValueError(
+                f"recompute prefix {prefix} needs one entry for each of {counted(self.num_stages, 'stage')}"
+            )
         if self.compiled and (self.recompute.every or self.recompute.rest == "norm"):
             raise ValueError(
                 "compiled blocks cannot be recomputed: a compiler fuses a forward without a graph otherwise than one "
@@ -85,7 +87,7 @@ class Plan:
 
     @cached_property
     def placement(self) -> Placement:
-        """Which rank holds what."""
+        """The rank of each stage of each replica."""
         return place(self.strategy, num_stages=self.num_stages, data_parallel=self.data_parallel)
 
     def place(self, value: Tensor, prepare: Callable[[Tensor], Tensor] | None = None) -> Tensor:
@@ -105,21 +107,6 @@ class Plan:
             # torch's stubs know no `to` with only a memory format.
             module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return module
-
-
-def spell_out(strategy: str, *, num_microbatches: int, data_parallel: int) -> str:
-    """The strategy that a name stands for.
-
-    `mast` is `master` with two micro-batches, `hybrid` is `master` with several groups, `ddp` is `single` with several.
-
-    Raises:
-        ValueError: the numbers are not those that the name promises.
-    """
-    if strategy == "mast" and num_microbatches != 2:
-        raise ValueError(f"mast has exactly 2 micro-batches, got {num_microbatches}; for more use master")
-    if strategy in ("hybrid", "ddp") and data_parallel < 2:
-        raise ValueError(f"{strategy} means data_parallel of 2 or more, got {data_parallel}; use {ALIASES[strategy]}")
-    return ALIASES.get(strategy, strategy)
 
 
 def make_plan(
@@ -143,7 +130,7 @@ def make_plan(
     """Choose cuts and check that everything fits.
 
     Args:
-        strategy: a name of `schedule.STRATEGIES`, or an alias.
+        strategy: a name of `strategies.STRATEGIES`, or an alias.
         costs: of each block, in whatever is to be balanced (`BlockCost.flops` or `.saved_bytes`).
         num_microbatches: N, of one group.
 
@@ -151,7 +138,7 @@ def make_plan(
         ValueError: the numbers do not fit the strategy, there are fewer blocks than stages, or a recompute prefix is
             longer than its stage.
     """
-    name = spell_out(strategy, num_microbatches=num_microbatches, data_parallel=data_parallel)
+    name = resolve_alias(strategy, num_microbatches=num_microbatches, data_parallel=data_parallel)
     check_request(name, num_stages=num_stages, num_microbatches=num_microbatches, data_parallel=data_parallel)
     plan = Plan(
         name,

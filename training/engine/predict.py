@@ -17,19 +17,20 @@ from torch import Tensor, nn
 from training.engine.executor import Batch, Executor, Loss, Step
 from training.engine.feed import Feed
 from training.engine.memory import LiveBytes
-from training.engine.partition import fake_tensors, without_memory
+from training.engine.partition import fake_tensors, on_device, without_memory
 from training.engine.plan import Plan
 from training.engine.random_numbers import random_numbers_kept
 from training.engine.ranks import Ranks
-from training.engine.schedule import Action, Schedule, build_schedule
+from training.engine.schedule import Action, Schedule
 from training.engine.stage import StageCopy
 from training.engine.stages import make_copies, named_stages
+from training.engine.strategies import build_schedule
 from training.engine.transport import Row, Transport
 
 
 @dataclass(frozen=True)
 class RankMemory:
-    """What one rank holds."""
+    """Memory of one rank."""
 
     peak_bytes: int
     """The most live bytes at any moment of a step."""
@@ -62,7 +63,7 @@ def predict_memory(blocks: Sequence[nn.Module], loss: Loss, batch: Batch, plan: 
     # One for each rank, made before: fake tensors cannot be copied.
     shells = [without_memory(blocks, channels_last=plan.channels_last) for _ in range(plan.num_stages)]
     with random_numbers_kept(torch.device("cpu")), fake_tensors():
-        fakes = [list(shell.to_empty(device=plan.device)) for shell in shells]
+        fakes = [list(on_device(shell, plan.device)) for shell in shells]
         return _Group(fakes, loss, one_group).step(_FakeBatch(batch, share))
 
 
@@ -82,7 +83,6 @@ class _Group:
             stages = {copy.stage: copy for copy in copies.values()}
             self._executors.append(
                 Executor(
-                    rank,
                     copies=copies,
                     transport=transport,
                     syncs={stage: _NoSync(copy) for stage, copy in stages.items()},

@@ -21,7 +21,7 @@ _GOLDEN = 0x9E3779B97F4A7C15
 
 @dataclass(frozen=True)
 class Draws:
-    """Where the random numbers of one micro-batch begin."""
+    """Seeding of the random numbers of one micro-batch."""
 
     seed: int
     step: int
@@ -49,7 +49,7 @@ class Draws:
 
 @contextmanager
 def random_numbers_kept(device: torch.device) -> Iterator[None]:
-    """What runs inside draws as it likes; the program around it goes on as if nothing had been drawn."""
+    """Let code inside draw random numbers; the program around it goes on as if nothing had been drawn."""
     devices = [_index(device)] if device.type == "cuda" else []
     with torch.random.fork_rng(devices):
         yield

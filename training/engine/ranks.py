@@ -44,12 +44,12 @@ class Ranks:
     timeout_s: float
     """A peer that is silent for longer counts as lost."""
     wire: torch.device
-    """Where tensors must lie to be sent over `data`: cpu for gloo, the accelerator for nccl."""
+    """Device that tensors must be on to be sent over `data`: cpu for gloo, the accelerator for nccl."""
     data: dist.ProcessGroup | None = None
     control: dist.ProcessGroup | None = None
     """None for a process on its own."""
 
-    def of_first(self, value: Any) -> Any:
+    def broadcast_from_first(self, value: Any) -> Any:
         """The first rank's object, on every rank; every rank calls it.
 
         Raises:
@@ -160,7 +160,7 @@ def _answers(host: str, port: int) -> bool:
 
 @contextmanager
 def _explained(timeout_s: float) -> Iterator[None]:
-    """What the backend says, for people."""
+    """Explain an error of the backend to people."""
     try:
         yield
     except RuntimeError as error:

@@ -1,6 +1,6 @@
-"""What a stage keeps of a micro-batch from forward to backward: one policy for each segment of its blocks.
+"""Policy for what a stage keeps of a micro-batch from forward to backward, one for each segment of its blocks.
 
-The executor does it itself (stage.py, saved.py): the bytes are counted, and BatchNorm sees no micro-batch twice.
+The executor recomputes by itself (stage.py, saved.py): the bytes are counted, and BatchNorm sees no micro-batch twice.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from training.engine.saved import Kept
+from training.foundation.words.counts import counted
 
 Policy = Literal["recompute"] | Kept
 
@@ -55,7 +56,7 @@ class Recompute:
             raise ValueError(f"recompute prefix {self.prefix} has no entry for stage {stage}; give one per stage")
         limit = num_blocks if self.prefix is None else self.prefix[stage]
         if limit > num_blocks:
-            raise ValueError(f"recompute prefix {self.prefix}: stage {stage} has {num_blocks} blocks only")
+            raise ValueError(f"recompute prefix {self.prefix}: stage {stage} has {counted(num_blocks, 'block')} only")
         limit = limit if self.every else 0
         starts = range(0, limit, self.every or 1)
         recomputed = [Segment(range(start, min(start + self.every, limit)), "recompute") for start in starts]

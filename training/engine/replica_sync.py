@@ -164,7 +164,7 @@ def shares(sizes: list[int], count: int) -> list[range]:
 
 
 def clip_factor(norm: float, max_norm: float) -> float:
-    """What brings gradients of this norm down to `max_norm`; 1.0 where they are not above it."""
+    """Factor that scales gradients of this norm down to `max_norm`; 1.0 where they are not above it."""
     return max_norm / norm if norm > max_norm else 1.0
 
 

@@ -1,9 +1,9 @@
-"""What becomes of the tensors that autograd saves for backward: kept, computed again from others, or moved away.
+"""Treatment of the tensors that autograd saves for backward: kept, computed again from others, or offloaded.
 
-"norm" saves no output of a normalisation with a ReLU behind it. A convolution saves its input, so a chain conv - norm -
+"norm" saves no output of a normalisation that a ReLU follows. A convolution saves its input, so a chain conv - norm -
 ReLU - conv keeps every activation twice: as the input of the normalisation and as that of the next convolution. The
-second follows from the first by two cheap operations, which run again, once, when backward asks for it. Which tensors
-those are is read off autograd's graph, so any network with such chains halves its activations, whoever wrote it. The
+second follows from the first by two cheap operations, which run again, once, when backward asks for it. Such tensors
+are read off autograd's graph, so any network with such chains halves its activations, whatever its source. The
 same operations on the same numbers give the same bits.
 
 "offload" moves what is saved to (pinned) host memory. While a block is in backward, what the block before it has saved
@@ -24,7 +24,7 @@ from torch.nn import functional
 from training.engine.memory import LiveBytes
 
 Kept = Literal["keep", "norm", "offload"]
-"""What becomes of activations that are not recomputed as a whole."""
+"""Treatment of activations that are not recomputed as a whole."""
 LEAST_OFFLOADED_BYTES = 1 << 16
 """Smaller ones stay where they are."""
 
@@ -35,9 +35,9 @@ class Saver:
     def __init__(self, kept: Kept, counter: LiveBytes) -> None:
         self._kept = kept
         self._counter = counter
-        self._again: dict[object, NormAgain] = {}
-        self._away: dict[tuple[int, int], Away] = {}
-        self._groups: list[list[Away]] = [[]]
+        self._again: dict[object, RecomputedNorm] = {}
+        self._away: dict[tuple[int, int], OffloadedTensor] = {}
+        self._groups: list[list[OffloadedTensor]] = [[]]
 
     @contextmanager
     def watch(self) -> Iterator[None]:
@@ -51,7 +51,7 @@ class Saver:
         self._away.clear()
 
     def start_block(self) -> None:
-        """What is saved from now on belongs to the next block."""
+        """Count what is saved from now on as the next block's."""
         if self._kept == "offload":
             self._groups.append([])
 
@@ -64,7 +64,7 @@ class Saver:
         if self._kept == "norm":
             node = _norm_before(tensor)
             if node is not None:
-                return _Use(self._again.setdefault(node, NormAgain(node, self._counter)))
+                return _Use(self._again.setdefault(node, RecomputedNorm(node, self._counter)))
         if self._kept == "offload" and self._is_worth_moving(tensor):
             return _View(self._moved(tensor), tensor)
         return _Held(tensor, self._counter)
@@ -72,12 +72,12 @@ class Saver:
     def _is_worth_moving(self, tensor: Tensor) -> bool:
         return tensor.untyped_storage().nbytes() >= LEAST_OFFLOADED_BYTES and not self._counter.is_excluded(tensor)
 
-    def _moved(self, tensor: Tensor) -> Away:
+    def _moved(self, tensor: Tensor) -> OffloadedTensor:
         # Never the address of another one: `Away` keeps it from being given away. Changed in place it is another.
         key = tensor.untyped_storage()._cdata, tensor._version
         if key not in self._away:
             block = len(self._groups) - 1
-            self._away[key] = Away(tensor, self._counter, lambda: self.fetch(max(block - 1, 0)))
+            self._away[key] = OffloadedTensor(tensor, self._counter, lambda: self.fetch(max(block - 1, 0)))
             self._groups[block].append(self._away[key])
         return self._away[key]
 
@@ -114,7 +114,7 @@ class _Held:
         self._counter.release([self._tensor])
 
 
-class NormAgain:
+class RecomputedNorm:
     """The output of a normalisation and ReLU that is computed again, once for all who saved it."""
 
     def __init__(self, norm: Any, counter: LiveBytes):
@@ -166,7 +166,7 @@ def _scaled_as_before(x: Tensor, mean: Tensor, invstd: Tensor, weight: Tensor | 
 class _Use:
     """One of those who saved an output that is computed again."""
 
-    def __init__(self, again: NormAgain):
+    def __init__(self, again: RecomputedNorm):
         again.num_uses += 1
         self.take: Callable[[], Tensor] = again.take
 
@@ -193,7 +193,7 @@ def _bias_of(norm: Any) -> Tensor | None:
     return bias
 
 
-class Away:
+class OffloadedTensor:
     """A storage in host memory."""
 
     def __init__(self, tensor: Tensor, counter: LiveBytes, fetch_before: Callable[[], None]):
@@ -238,7 +238,7 @@ class Away:
 class _View:
     """A tensor in a storage that is away."""
 
-    def __init__(self, away: Away, tensor: Tensor):
+    def __init__(self, away: OffloadedTensor, tensor: Tensor):
         away.num_views += 1
         self._away = away
         self._dtype, self._shape, self._strides = tensor.dtype, tensor.shape, tensor.stride()

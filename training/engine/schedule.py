@@ -1,8 +1,9 @@
 """Order of work of one training step, as plain data.
 
 A schedule lists, for each rank, what it does and in which order. It knows no tensors, no devices and no
-communication, so it can be executed (executor.py), checked (check.py), priced (simulate.py) and drawn (draw.py) by
-parts that never disagree. What a rank gives and takes between its actions is written down once, in exchange.py.
+communication, so it can be written (strategies.py), executed (executor.py), checked (check.py), priced (simulate.py)
+and drawn (draw.py) by parts that never disagree. What a rank gives and takes between its actions is written down once,
+in exchange.py.
 
     stage       consecutive blocks held by one rank, 0 .. num_stages - 1
     replica     one full copy of the network, laid over ranks by placement.py
@@ -25,20 +26,15 @@ the weights, and S updates them, each again its share, and hands the new weights
 `master`: GEMS (SC20).
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
-from itertools import zip_longest
 from typing import NamedTuple
 
-from training.engine.placement import Placement, over_groups
-
-MIRRORED = ("master", "chimera")
-"""Strategies whose groups hold two replicas, the second in reverse rank order."""
+from training.engine.placement import Placement
 
 
 class Op(StrEnum):
-    """What an action does; the value is its letter in a drawing."""
+    """Kind of an action; the value is its letter in a drawing."""
 
     F = "F"
     """Forward of one micro-batch through one stage."""
@@ -68,7 +64,7 @@ class Action(NamedTuple):
 
 @dataclass(frozen=True)
 class Schedule:
-    """What each rank does in one step: `ranks[r]` are the actions of rank r, in order."""
+    """Actions of each rank in one step: `ranks[r]` are those of rank r, in order."""
 
     strategy: str
     placement: Placement
@@ -83,7 +79,7 @@ class Schedule:
     @property
     def num_directions(self) -> int:
         """Replicas in each group."""
-        return 2 if self.strategy in MIRRORED else 1
+        return len({replica for replica, _ in self.placement.held_by(0)})
 
     def rank_of(self, action: Action) -> int:
         """Rank that an action belongs on."""
@@ -133,133 +129,6 @@ class Held(NamedTuple):
 
     def backward(self, microbatch: int) -> Action:
         return Action(Op.B, self.replica, self.stage, microbatch)
-
-
-def one_at_a_time(held: Sequence[Held], num_stages: int) -> Iterator[Action]:
-    """single, mp-basic, master: the replicas take turns, each finishes a micro-batch before its next."""
-    for turn in zip_longest(*(copy.microbatches for copy in held)):
-        for copy, microbatch in zip(held, turn, strict=True):
-            if microbatch is not None:
-                yield from (copy.forward(microbatch), copy.backward(microbatch))
-
-
-def all_forward_then_all_backward(held: Sequence[Held], num_stages: int) -> Iterator[Action]:
-    """gpipe: fills the stages once; every micro-batch is alive in the middle of the step (Huang et al. 2019)."""
-    for copy in held:
-        yield from map(copy.forward, copy.microbatches)
-        yield from map(copy.backward, copy.microbatches)
-
-
-def one_forward_one_backward(held: Sequence[Held], num_stages: int) -> Iterator[Action]:
-    """1f1b: a stage runs ahead by its distance to the end, then alternates (DAPPLE, Fan et al. 2021)."""
-    for copy in held:
-        ahead = [None] * (num_stages - 1 - copy.stage)
-        for forward, backward in zip([*copy.microbatches, *ahead], [*ahead, *copy.microbatches], strict=True):
-            if forward is not None:
-                yield copy.forward(forward)
-            if backward is not None:
-                yield copy.backward(backward)
-
-
-def bidirectional(held: Sequence[Held], num_stages: int) -> Iterator[Action]:
-    """chimera: two 1f1b waves in opposite directions on alternate clocks, S/2 micro-batches of each at a time.
-
-    On a rank p of an even number S of stages, stage p of one replica works at clocks of one parity and stage S-1-p of
-    the other at those of the other parity, forward and backward, so they never meet (Li & Hoefler, SC21).
-    """
-
-    def clock(action: Action) -> int:
-        first = next(copy.microbatches.start for copy in held if copy.replica == action.replica)
-        unit, place = divmod((action.microbatch or 0) - first, num_stages // 2)
-        start = 2 * place + 2 * num_stages * unit
-        return start + (action.stage if action.op is Op.F else 2 * num_stages - 1 - action.stage)
-
-    return iter(sorted(all_forward_then_all_backward(held, num_stages), key=clock))
-
-
-Generator = Callable[[Sequence[Held], int], Iterator[Action]]
-"""(stages held by a rank, num_stages) -> that rank's forwards and backwards, in order."""
-
-GENERATORS: dict[str, Generator] = {
-    "single": one_at_a_time,
-    "mp-basic": one_at_a_time,
-    "master": one_at_a_time,
-    "gpipe": all_forward_then_all_backward,
-    "1f1b": one_forward_one_backward,
-    "chimera": bidirectional,
-}
-STRATEGIES = tuple(GENERATORS)
-
-
-def build_schedule(
-    strategy: str, *, num_stages: int, num_microbatches: int, data_parallel: int = 1, forward_only: bool = False
-) -> Schedule:
-    """Write down the order of work of one step.
-
-    Args:
-        strategy: one of `STRATEGIES`.
-        num_stages: S, ranks in a group.
-        num_microbatches: of the whole step, over all groups and replicas. Where it does not divide evenly, some
-            replicas have one more than others; with fewer micro-batches than replicas some have none.
-        data_parallel: D, groups.
-        forward_only: no backward, no update: what inference does.
-
-    Raises:
-        ValueError: the numbers do not fit the strategy.
-    """
-    check_request(strategy, num_stages=num_stages, num_microbatches=num_microbatches, data_parallel=data_parallel)
-    placement = place(strategy, num_stages=num_stages, data_parallel=data_parallel)
-    empty = Schedule(strategy, placement, num_microbatches, ranks=())
-    held = [_held(empty, rank) for rank in range(placement.num_ranks)]
-    if forward_only:
-        return replace(empty, ranks=tuple(_forwards(empty, copies) for copies in held))
-    generate = GENERATORS[strategy]
-    ranks = ((*generate(copies, num_stages), *_updates(empty, rank)) for rank, copies in enumerate(held))
-    return replace(empty, ranks=tuple(ranks))
-
-
-def place(strategy: str, *, num_stages: int, data_parallel: int) -> Placement:
-    """Where the stages of a strategy lie."""
-    return over_groups(num_stages=num_stages, data_parallel=data_parallel, mirrored=strategy in MIRRORED)
-
-
-def check_request(strategy: str, *, num_stages: int, num_microbatches: int, data_parallel: int) -> None:
-    """Raises ValueError where the numbers do not fit the strategy, and says which would."""
-    if strategy not in STRATEGIES:
-        raise ValueError(f"unknown strategy {strategy!r}; choose one of {', '.join(STRATEGIES)}")
-    counts = {"num_stages": num_stages, "num_microbatches": num_microbatches, "data_parallel": data_parallel}
-    for name, count in counts.items():
-        if count < 1:
-            raise ValueError(f"{name} must be 1 or more, got {count}")
-    if strategy == "single" and num_stages != 1:
-        raise ValueError(f"single has exactly one stage, got num_stages={num_stages}; for more use mp-basic or master")
-    if strategy == "chimera" and num_stages % 2:
-        raise ValueError(
-            f"chimera needs an even number of stages, got num_stages={num_stages}; use {num_stages + 1}, or 1f1b"
-        )
-
-
-def _held(schedule: Schedule, rank: int) -> list[Held]:
-    return [
-        Held(replica, stage, schedule.microbatches_of(replica)) for replica, stage in schedule.placement.held_by(rank)
-    ]
-
-
-def _forwards(schedule: Schedule, held: Sequence[Held]) -> tuple[Action, ...]:
-    """Forwards as one wave per replica, merged by clock."""
-    waves = [
-        (copy.stage + schedule.num_directions * index, copy.forward(microbatch))
-        for copy in held
-        for index, microbatch in enumerate(copy.microbatches)
-    ]
-    return tuple(action for _, action in sorted(waves, key=lambda pair: pair[0]))
-
-
-def _updates(schedule: Schedule, rank: int) -> Iterator[Action]:
-    """After all forwards and backwards, stage by stage in an order that is the same on all ranks."""
-    stages = sorted({stage for _, stage in schedule.placement.held_by(rank)})
-    for op in (Op.REDUCE, Op.STEP):
-        yield from (Action(op, schedule.placement.first_held(rank, stage), stage) for stage in stages)
 
 
 class ScheduleError(ValueError):

@@ -1,15 +1,9 @@
-"""What a schedule costs: time and kept activations per rank, from the costs of the blocks; no tensors.
+"""Cost of a schedule: time and kept activations per rank, from the costs of the blocks; no tensors.
 
 Each rank does its actions in order and starts one when it is free and what the action takes has arrived. Messages take
-no time unless `message_s` says so. How far that is from real steps is measured in docs/engine.md.
+no time unless `message_s` says so. The difference from real steps is measured in docs/explanation/engine.md.
 
-Closed forms that it meets for stages of equal cost, forward f, backward b, S stages, N micro-batches:
-
-    mp-basic      N S (f + b)
-    master        S f + N S b + (N - 1) f                   b >= f; at most (f + b) / b times faster than mp-basic
-                  S (f + b) + (N - 1) (S f + b)             f > b: then it is the hidden forward that is waited for
-    gpipe, 1f1b   (N + S - 1) (f + b)
-    chimera       (2 N + S - 2) f                           f = b, N a multiple of S
+For stages of equal cost it meets the closed form of each strategy (strategies.py).
 """
 
 from collections.abc import Sequence

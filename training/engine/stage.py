@@ -19,7 +19,7 @@ from training.engine.saved import Kept, Saver, check_unchanged
 from training.engine.tree_sum import TreeSum
 
 Boundary = Tensor | tuple[Tensor, ...]
-"""What one block hands to the next."""
+"""Value that one block hands to the next."""
 Precision = Literal["fp32", "bf16", "fp16"]
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 Finish = Callable[[Tensor], Tensor]
@@ -69,7 +69,7 @@ class StageCopy:
         self.counter.exclude([*module.parameters(), *module.buffers(), *self.running.rows])
         self.device = device
         self.at = f"block {first_block} of the network"
-        """Where this rank is in it, for people; blocks have their index in the whole network."""
+        """Current position of this rank, for people; blocks have their index in the whole network."""
         self._precision = precision
         self._blocks: list[Block] = list(blocks or module)
         self._modes = [(name, layer, layer.training) for name, layer in module.named_modules()]
@@ -194,7 +194,7 @@ class StageCopy:
 
 @dataclass
 class _Passed:
-    """What a piece keeps of one micro-batch from forward to backward."""
+    """State that a piece keeps of one micro-batch from forward to backward."""
 
     inputs: Boundary
     """Only those tensors that need a gradient, unless the piece is recomputed."""
@@ -207,8 +207,8 @@ class _Passed:
     draws: Draws
 
 
-def _in_words(blocks: list[int]) -> str:
-    """Which blocks, for people; a segment without any holds the loss."""
+def _describe(blocks: list[int]) -> str:
+    """Name the blocks for people; a segment without any holds the loss."""
     if not blocks:
         return "the loss"
     first, last = blocks[0], blocks[-1]
@@ -272,7 +272,7 @@ class _Piece:
     def _gradients(
         self, roots: list[Any], inputs: tuple[Tensor, ...], wanted: Gradients | None, found: dict[int, Tensor]
     ) -> Gradients:
-        self._owner.at = f"the backward of {_in_words([index for index, _ in self.blocks])}"
+        self._owner.at = f"the backward of {_describe([index for index, _ in self.blocks])}"
         # A weight that a later piece uses too goes on with its sum so far: the order of additions of one graph.
         shared = [weight for weight in self._weights if id(weight) in found]
         wanted = None if wanted is None else (*wanted, *(found[id(weight)] for weight in shared))

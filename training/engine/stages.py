@@ -15,6 +15,7 @@ from training.engine.placement import Held
 from training.engine.plan import Plan
 from training.engine.ranks import Ranks
 from training.engine.stage import StageCopy
+from training.foundation.words.counts import counted
 
 
 def named_stages(blocks: Sequence[nn.Module], plan: Plan, ranks: Ranks) -> list[nn.Sequential]:
@@ -25,8 +26,9 @@ def named_stages(blocks: Sequence[nn.Module], plan: Plan, ranks: Ranks) -> list[
     """
     if ranks.num_ranks != plan.world_size:
         raise ValueError(
-            f"{plan.strategy} with {plan.num_stages} stages and {plan.data_parallel} groups needs {plan.world_size} "
-            f"ranks, got {ranks.num_ranks}; start {plan.world_size} processes or change num_stages"
+            f"{plan.strategy} with {counted(plan.num_stages, 'stage')} and {counted(plan.data_parallel, 'group')} "
+            f"needs {counted(plan.world_size, 'rank')}, got {ranks.num_ranks}; start "
+            f"{counted(plan.world_size, 'process', 'processes')} or change num_stages"
         )
     ranges = stage_ranges(plan.cuts, len(blocks))
     stages = [nn.Sequential(OrderedDict((str(i), blocks[i]) for i in indices)) for indices in ranges]

@@ -26,7 +26,7 @@ def own_state(modules: Mapping[int, nn.Module], placement: Placement, rank: int)
 def gather_state(
     specs: Specs, own: Mapping[str, Tensor], placement: Placement, transport: Transport
 ) -> dict[str, Tensor]:
-    """What every rank has of `own_state`, together; copies in CPU memory on every rank."""
+    """All ranks' `own_state`, together; copies in CPU memory on every rank."""
     full: dict[str, Tensor] = {}
     for stage, spec in enumerate(specs):
         tensors = list(spec.values())
@@ -56,10 +56,10 @@ def load_state(specs: Specs, modules: Mapping[int, nn.Module], state: Mapping[st
 
 
 def optimizer_state(stages: Iterable[StageSync]) -> dict[str, Tensor]:
-    """What the optimizers of this rank remember, as `<weight>/<slot>`, in CPU memory.
+    """State of this rank's optimizers, as `<weight>/<slot>`, in CPU memory.
 
     Raises:
-        TypeError: something that is no tensor.
+        TypeError: the state holds something other than tensors.
     """
     state: dict[str, Tensor] = {}
     for stage in stages:

@@ -37,7 +37,7 @@ class Wire(Protocol):
     """Moves rows of bytes between ranks, without waiting."""
 
     device: torch.device
-    """Where rows of a group lie."""
+    """Device that the rows of a group are on."""
 
     def group(self, sends: Sequence[Row], receives: Sequence[Row]) -> tuple[list[Work], list[Work]]:
         """One group on the data channel. Between two ranks rows arrive in order."""
@@ -80,11 +80,11 @@ class GroupWire:
 
 @dataclass(frozen=True)
 class Route:
-    """Where a boundary goes to or comes from."""
+    """Source or destination of a boundary."""
 
     peer: int
     kind: Hashable
-    """What decides its layout: messages of one kind between two ranks all lie in memory alike."""
+    """Key of its layout: messages of one kind between two ranks all lie in memory alike."""
     during: object
     """The action it serves, named in errors."""
 
@@ -117,6 +117,11 @@ class Transport:
         self._layouts: dict[tuple[str, int, Hashable], BoundaryLayout] = {}
         self._offered: dict[Hashable, _Offered] = {}
         self._in_flight: list[_InFlight] = []
+
+    @property
+    def rank(self) -> int:
+        """The one that it sends and receives for."""
+        return self._ranks.rank
 
     # --- boundaries --------------------------------------------------------------------------------
 
@@ -190,7 +195,7 @@ class Transport:
 
     def _first(self, route: Route) -> tuple[BoundaryLayout, list[Tensor]]:
         with self._naming(route, "waiting for"):
-            layout = BoundaryLayout.of_header(self.wire.receive_header(route.peer))
+            layout = BoundaryLayout.from_header(self.wire.receive_header(route.peer))
         self._layouts["from", route.peer, route.kind] = layout
         rows = [torch.empty(tensor.num_bytes, dtype=torch.uint8) for tensor in layout.tensors]
         with self._naming(route, "waiting for"):
@@ -297,7 +302,7 @@ class Transport:
 
 
 def _one_of(routes: Sequence[Route]) -> Route:
-    """Whom to name where a group of messages fails as a whole: nobody, where it can have been one or another."""
+    """Route to name where a group of messages fails as a whole; no peer where it can have been one or another."""
     during = routes[0].during if routes else ""
     peers = {route.peer for route in routes}
     return Route(peers.pop() if len(peers) == 1 else -1, None, during)

@@ -31,7 +31,7 @@ class TreeSum:
         self._nodes[start, size] = gradients
 
     def take_nodes(self) -> list[tuple[Node, GradientSet]]:
-        """What has been added up so far, by index; nothing is left."""
+        """Return the sums so far, by index, and keep nothing."""
         nodes, self._nodes = sorted(self._nodes.items(), key=lambda item: item[0]), {}
         return nodes
 

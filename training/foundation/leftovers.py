@@ -1,4 +1,4 @@
-"""What killed runs have left: found, completed or removed by the next run; never what a live process writes."""
+"""Leftovers of killed runs: found, completed or removed by the next run; never what a live process writes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FILE = re.compile(r"\..+\.w[0-9a-f]{8}\.partial")
 _SWAP = re.compile(r"\.(.+)\.swap")
 _FOLDER = re.compile(r"\..+\.partial")
 _OLD = re.compile(r"\.(.+)\.old(?:\.(\d+))?")
-"""What a folder was before it was replaced; version 0.1 added a process number."""
+"""Name of a replaced folder's old version; version 0.1 added a process number."""
 _OLD_FILE = re.compile(r"\..+\.(\d+)\.partial|\.\d{8}T\d{6}Z-[0-9a-f]{6}\.json\.partial")
 """Temporary files of version 0.1 carried a process number, or were run records; and no lock."""
 

@@ -1,4 +1,4 @@
-"""Which file of a model package holds its weights. Everybody who hashes or watches them asks here."""
+"""Name of the file of a model package that holds its weights, for all code that hashes or watches it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 from training.foundation.reading import read_json_file
 
 Runtime = Literal["torch", "onnx", "torchscript", "entry-point"]
-"""What runs a package's network: gemslide's own code, onnxruntime, the TorchScript interpreter, or code that another
+"""Runtime of a package's network: gemslide's own code, onnxruntime, the TorchScript interpreter, or code that another
 installed package registered."""
 
 WEIGHTS_FILES: dict[Runtime, str] = {

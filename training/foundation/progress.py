@@ -17,7 +17,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from training.foundation.progress_lines import ProgressLines, told_regularly
+from training.foundation.progress_lines import ProgressLines, report_periodically
 
 
 class Advance:
@@ -73,5 +73,5 @@ def bar(description: str, total: int | None = None) -> Iterator[Advance]:
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         task = progress.add_task(description, total=total)
         lines = ProgressLines(progress.tasks[0], partial(console.print, markup=False, highlight=False, soft_wrap=True))
-        with nullcontext() if console.is_terminal else told_regularly(lines):
+        with nullcontext() if console.is_terminal else report_periodically(lines):
             yield Advance(progress, task)

@@ -48,7 +48,7 @@ def in_minutes(seconds: float) -> str:
 
 
 @contextmanager
-def told_regularly(lines: ProgressLines, every_s: float = EVERY_S) -> Iterator[None]:
+def report_periodically(lines: ProgressLines, every_s: float = EVERY_S) -> Iterator[None]:
     """A line every `every_s` from a thread of its own, so that work that hangs is seen to hang."""
     ended = threading.Event()
 

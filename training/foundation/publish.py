@@ -22,7 +22,7 @@ from training.foundation.locks import is_open_as, lock_temporary, try_lock
 
 RESUME_KEY = ".resume"
 SHORT_WRITE_S = 60.0
-"""How long a writer of small outputs waits for another writer of the same."""
+"""Time that a writer of small outputs waits for another writer of the same ones."""
 _LOOKED_AT_S = 0.5
 """A run that looks for leftovers holds a lock for a moment: that is no other writer."""
 
@@ -42,8 +42,11 @@ def fsync_dir(path: Path) -> None:
 
 
 @contextmanager
-def explain_unwritable(target: Path) -> Iterator[None]:
+def explain_unwritable(target: Path, *, besides: int | None = None) -> Iterator[None]:
     """Turn "no space left" and "may not be written" into an error that says where, and what to do.
+
+    Args:
+        besides: number of a system error that is the caller's to explain.
 
     Raises:
         DiskFullError: no space, a read-only disk, no permission, or not a folder.
@@ -58,7 +61,7 @@ def explain_unwritable(target: Path) -> Iterator[None]:
                 f"{target}: no space left while writing ({free_bytes / 2**20:.0f} MiB free). "
                 "Free space or choose another --project; nothing half-written was kept."
             ) from error
-        if error.errno not in _UNWRITABLE:
+        if error.errno not in _UNWRITABLE or error.errno == besides:
             raise
         raise DiskFullError(
             f"{target}: cannot be written ({error.strerror}: {error.filename or 'while writing'}). Make the project "
@@ -79,6 +82,16 @@ def write_bytes_atomic(path: Path, data: bytes) -> None:
 def write_text_atomic(path: Path, text: str) -> None:
     """`write_bytes_atomic` for UTF-8 text."""
     write_bytes_atomic(path, text.encode())
+
+
+def write_new_text(path: Path, text: str) -> None:
+    """Put a UTF-8 text at `path` where nothing is there yet; of several who do so at once, one does.
+
+    Raises:
+        FileExistsError: something is there. DiskFullError: no space, or not writable.
+    """
+    with explain_unwritable(path, besides=errno.EEXIST), TemporaryFile(path) as file:
+        file.publish(text.encode(), is_new=True)
 
 
 def replace_file(path: Path, data: bytes, *, mode: int) -> None:
@@ -124,8 +137,11 @@ class TemporaryFile:
                 if error.errno not in _NO_EXCHANGE:  # file systems that cannot: nothing is promised there
                     raise
 
-    def publish(self, data: bytes) -> None:
+    def publish(self, data: bytes, *, is_new: bool = False) -> None:
         """Write the content and give the file its name. After an error it can be tried again with less.
+
+        Args:
+            is_new: whether the name must not stand for anything yet.
 
         Raises:
             OSError: it could not be written; the name stands for what it stood for.
@@ -136,8 +152,21 @@ class TemporaryFile:
             at += os.pwrite(self._descriptor, view[at:], at)
         os.ftruncate(self._descriptor, len(view))
         os.fsync(self._descriptor)
-        self._path.replace(self._final)
+        if is_new:
+            self._link()
+        else:
+            self._path.replace(self._final)
         fsync_dir(self._final.parent)
+
+    def _link(self) -> None:
+        """Take the name, where nobody has it."""
+        try:
+            os.link(self._path, self._final)
+        except OSError as error:
+            if error.errno not in (errno.EPERM, *_NO_EXCHANGE):
+                raise
+            os.close(os.open(self._final, os.O_WRONLY | os.O_CREAT | os.O_EXCL))  # a file system without links
+            self._path.replace(self._final)
 
     def close(self) -> None:
         """Remove what was not published."""
@@ -152,7 +181,7 @@ class TemporaryFile:
 
 
 def temporary_folder(final: Path) -> Path:
-    """Where a folder is written before it gets its name."""
+    """Path that a folder is written at before it gets its name."""
     return final.with_name(f".{final.name.removesuffix('.ome.zarr')}.partial")
 
 

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import stat
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -46,12 +47,22 @@ def parse_json(text: str | bytes) -> Any:
     """A JSON text as Python values.
 
     Raises:
-        ValueError: not JSON, not UTF-8, nested too deeply, or a number that is infinite or has too many digits.
+        ValueError: not JSON, not UTF-8, nested too deeply, a number that is infinite or has too many digits, or a key
+            that stands twice in one object: parsers differ in which of its values they take.
     """
     try:
-        return json.loads(text, parse_int=_whole, parse_float=_finite, parse_constant=_finite)
+        return json.loads(text, parse_int=_whole, parse_float=_finite, parse_constant=_finite, object_pairs_hook=_once)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        counts = Counter(name for name, _ in pairs)
+        twice = next(name for name, count in counts.items() if count > 1)
+        raise ValueError(f"the key {twice!r:.80} stands twice in one object")
+    return found
 
 
 def _whole(digits: str) -> int:

@@ -1,4 +1,4 @@
-"""What a run did, in one JSON file; and a place for it that a full disk cannot take away.
+"""Record of a run, in one JSON file whose space on the disk is reserved when the run begins.
 
 A record names inputs by id and SHA-256, never by path: slide file names can name patients.
 """
@@ -28,7 +28,7 @@ RUN_ID_VARIABLE = "GEMSLIDE_RUN_ID"
 """In the environment of a process: the name of the first run that it records. Who starts a run names it beforehand."""
 _RUN_ID = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{6}")
 _LISTS = ("slides", "outputs", "epochs")
-"""What is left out of a record that does not fit on a full disk."""
+"""Entries left out of a record that does not fit on a full disk."""
 
 
 def new_run_id() -> str:
@@ -77,7 +77,7 @@ class RunRecord:
     outputs: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     extra: dict[str, Any] = field(default_factory=dict)
-    """What only this verb's record has."""
+    """Entries that only this verb's record has."""
     versioned: tuple[str, ...] = ()
     """Distributions whose versions can change the result."""
 

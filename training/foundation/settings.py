@@ -12,8 +12,8 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ConfigDict, Tag, ValidationError
 
 from training.foundation.errors import BadRecipeError
-from training.foundation.spelling import nearest
 from training.foundation.toml_file import read_toml
+from training.foundation.words.spelling import nearest
 
 
 class Section(BaseModel):
@@ -25,14 +25,11 @@ class Section(BaseModel):
 T = TypeVar("T", bound=Section)
 
 
-def load_section(
-    kind: type[T], path: Path, *, default: T | None = None, earlier_names: Mapping[str, str] | None = None
-) -> T:
+def load_section(kind: type[T], path: Path, *, default: T | None = None) -> T:
     """Read a TOML file as `kind`.
 
     Args:
         default: what stands for a file that is not there; None: there must be one.
-        earlier_names: of tables, and what they are called now.
 
     Raises:
         BadRecipeError: cannot be read, not TOML, an unknown key, or values that do not fit.
@@ -45,14 +42,7 @@ def load_section(
         raise BadRecipeError(f"{path}: cannot be read: {error.strerror}.") from error
     except ValueError as error:
         raise BadRecipeError(f"{path}: not valid TOML: {error}.") from error
-    where = str(path)
-    for earlier, now in (earlier_names or {}).items():
-        if earlier in raw and now in raw:
-            raise BadRecipeError(f"{path}: has both [{now}] and [{earlier}], the section's earlier name. Keep [{now}].")
-        if earlier in raw:
-            raw[now] = raw.pop(earlier)
-            where += f" ([{earlier}] is called [{now}] now)"
-    return parse_section(kind, raw, where=where)
+    return parse_section(kind, raw, where=str(path))
 
 
 def parse_section(kind: type[T], raw: Mapping[str, object], *, where: str) -> T:

@@ -1,4 +1,4 @@
-"""Which files that run code this user has said to trust: one small file per SHA-256, outside of every project.
+"""Files that run code and that this user trusts: one small file per SHA-256, outside of every project.
 
 A project or a package may come from anybody, so neither can vouch for itself.
 """

@@ -1,4 +1,4 @@
-"""Which errors say that memory ran out, where there is no error class for it."""
+"""Errors that mean that memory ran out, where there is no error class for it."""
 
 from __future__ import annotations
 

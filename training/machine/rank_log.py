@@ -1,7 +1,7 @@
-"""What each rank is doing, in a file of its own that outlives it: who died, and at what, is read from there.
+"""Log of a rank's current work, in a file that outlives the rank: it shows which rank died, and doing what.
 
 `runs/ranks/<run_id>/rank-00003.log` has a line for each action of the step under way: UTC time, number of the step,
-action. A step begins the file anew. A rank that ends well removes its file.
+action. A new step empties the file. A rank that ends well removes its file.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class RankLog:
             self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o666)
         self._step = BEFORE_STEPS
         self.last = "starting"
-        """What this rank has begun last."""
+        """Last action that this rank began."""
 
     def __call__(self, step: int, what: object) -> None:
         """Note what comes next.
@@ -60,7 +60,7 @@ class RankLog:
 
 
 def log_path(runs_dir: Path, run_id: str, rank: int) -> Path:
-    """Where a rank's file is."""
+    """Path of a rank's file."""
     return runs_dir / FOLDER / run_id / f"rank-{rank:05}.log"
 
 

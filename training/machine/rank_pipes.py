@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 from torch.distributed import TCPStore  # type: ignore[attr-defined]  # torch's stubs do not export it
 
 OTHER_RANK = "rank:"
-"""What the name of a device in another rank begins with."""
+"""Prefix of the name of a device in another rank."""
 _POLL_S = 0.01
 _CLOSED = b""
 

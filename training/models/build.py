@@ -41,7 +41,7 @@ Outputs = Literal["logits", "probabilities"]
 
 
 def outputs_of(variant: str) -> Outputs:
-    """What a network of this variant gives."""
+    """Kind of output of a network of this variant."""
     return "probabilities" if variant == "gems-public" else "logits"
 
 

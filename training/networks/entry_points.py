@@ -10,8 +10,9 @@ from importlib.metadata import EntryPoint, entry_points
 
 import torch
 
-from training.errors import UnreadableError
-from training.foundation.spelling import nearest
+from training.foundation.errors import UnreadableError
+from training.foundation.words.counts import counted
+from training.foundation.words.spelling import nearest
 
 GROUP = "gemslide.models"
 
@@ -61,8 +62,8 @@ def build_from_entry_point(
         network = build(num_classes=num_classes, tile_px=tile_px)
     except (TypeError, ValueError, RuntimeError) as error:
         raise UnreadableError(
-            f"{where}: {entry.value} cannot build a network for {num_classes} classes and tiles of {tile_px} px: "
-            f"{error!s:.200}. It must take the keywords num_classes and tile_px."
+            f"{where}: {entry.value} cannot build a network for {counted(num_classes, 'class', 'classes')} and "
+            f"tiles of {tile_px} px: {error!s:.200}. It must take the keywords num_classes and tile_px."
         ) from error
     if not isinstance(network, torch.nn.Module):
         raise UnreadableError(f"{where}: {entry.value} gives a {type(network).__name__}, no torch.nn.Module.")

@@ -1,4 +1,4 @@
-"""What an ONNX file may hold before onnxruntime sees it: standard operators and its own weights, nothing else.
+"""Checks of an ONNX file before onnxruntime sees it: it may hold standard operators and its own weights, nothing else.
 
 The format is onnx.proto of the ONNX project (IR versions up to that of the installed `onnx` package).
 """
@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from training.errors import BadRecipeError, DecompressionBombError, UnreadableError
+from training.foundation.errors import BadRecipeError, DecompressionBombError, UnreadableError
+from training.foundation.words.counts import counted
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto
@@ -24,11 +25,11 @@ _MAX_DEPTH = 16
 
 @dataclass(frozen=True)
 class OnnxFacts:
-    """What a file says of its network."""
+    """Facts about a network, as its file states them."""
 
     input_name: str
     batch: int | None
-    """How many tiles it takes at a time; None: any number."""
+    """Number of tiles that it takes at a time; None: any number."""
 
 
 def onnx_module(name: str) -> Any:
@@ -164,8 +165,9 @@ def _check_shapes(graph: GraphProto, where: str, *, tile_px: int, num_classes: i
         )
     if out_shape and (len(out_shape) != 2 or not _agree(out_shape[1:], (num_classes,))):
         raise UnreadableError(
-            f"{where}: gives numbers of the shape {_words(out_shape)}; {num_classes} classes need (N, {num_classes}). "
-            "Correct num_classes and class_names in its config.json, or export the network again."
+            f"{where}: gives numbers of the shape {_words(out_shape)}; "
+            f"{counted(num_classes, 'class needs', 'classes need')} (N, {num_classes}). Correct num_classes and "
+            "class_names in its config.json, or export the network again."
         )
     return OnnxFacts(inputs[0].name, in_shape[0])
 

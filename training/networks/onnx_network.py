@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from training.errors import ImplausibleOutputError, UnreadableError
-from training.memory_errors import is_out_of_memory
+from training.foundation.errors import ImplausibleOutputError, UnreadableError
+from training.foundation.words.counts import counted
+from training.machine.memory_errors import is_out_of_memory
 from training.networks.onnx_checks import OnnxFacts, check_onnx, onnx_module
 
 _ERRORS_ONLY = 4
@@ -42,7 +43,7 @@ class OnnxNetwork(nn.Module):
 
     @property
     def facts(self) -> OnnxFacts:
-        """What the file says of its network."""
+        """Facts about the network, as its file states them."""
         return self._facts
 
     def forward(self, images_nchw: Tensor) -> Tensor:
@@ -64,8 +65,8 @@ class OnnxNetwork(nn.Module):
             if is_out_of_memory(error):
                 raise MemoryError(str(error)) from error
             raise ImplausibleOutputError(
-                f"{self._where}: onnxruntime cannot run it on {len(images_nchw)} tiles of {images_nchw.shape[2]} px "
-                f"({error!s:.300}). Export the network again."
+                f"{self._where}: onnxruntime cannot run it on {counted(len(images_nchw), 'tile')} of "
+                f"{images_nchw.shape[2]} px ({error!s:.300}). Export the network again."
             ) from error
         return np.asarray(outputs)
 

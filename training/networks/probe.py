@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from training.errors import ImplausibleOutputError, UnreadableError
+from training.foundation.errors import ImplausibleOutputError, UnreadableError
+from training.foundation.words.counts import counted
 from training.models.build import Outputs
 
 _SUM_TOLERANCE = 1e-3
@@ -23,9 +24,9 @@ def probe(network: nn.Module, where: str, *, tile_px: int, num_classes: int, out
     for given, count in ((together, len(images)), (alone, 1)):
         if tuple(given.shape) != (count, num_classes):
             raise UnreadableError(
-                f"{where}: gives numbers of the shape {tuple(given.shape)} for {count} tiles; {num_classes} classes "
-                "need "
-                f"({count}, {num_classes}). Correct num_classes and class_names, or export the network again."
+                f"{where}: gives numbers of the shape {tuple(given.shape)} for {counted(count, 'tile')}; "
+                f"{counted(num_classes, 'class needs', 'classes need')} ({count}, {num_classes}). Correct num_classes "
+                "and class_names, or export the network again."
             )
     if not torch.isfinite(together).all():
         raise ImplausibleOutputError(f"{where}: gives numbers that are not finite for ordinary images. It is damaged.")
@@ -61,14 +62,14 @@ def run(network: nn.Module, images_nchw: Tensor, where: str) -> Tensor:
             given = network.eval()(images_nchw)
     except MemoryError as error:
         raise UnreadableError(
-            f"{where}: asks for more memory than there is for {len(images_nchw)} images of {images_nchw.shape[2]} px "
-            f"({error!s:.300}). Export the network again."
+            f"{where}: asks for more memory than there is for {counted(len(images_nchw), 'image')} of "
+            f"{images_nchw.shape[2]} px ({error!s:.300}). Export the network again."
         ) from error
     except (RuntimeError, ValueError, TypeError, NotImplementedError) as error:  # torch's own, and TorchScript's
         last = (str(error).strip().splitlines() or [""])[-1]
         raise UnreadableError(
-            f"{where}: cannot be run on {len(images_nchw)} images of {images_nchw.shape[2]} px ({last:.200}). "
-            "Is patch_size_pixels the one it was made for?"
+            f"{where}: cannot be run on {counted(len(images_nchw), 'image')} of {images_nchw.shape[2]} px "
+            f"({last:.200}). Is patch_size_pixels the one it was made for?"
         ) from error
     if not isinstance(given, Tensor):
         raise UnreadableError(f"{where}: gives a {type(given).__name__}, not one tensor of numbers for each class.")

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import torch
 
-from training.errors import UnreadableError
+from training.foundation.errors import UnreadableError
 from training.foundation.trusted import is_trusted
 
 

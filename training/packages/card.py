@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from training.data_facts import DataFacts, SplitFacts
-from training.foundation.research_use import RESEARCH_USE
-from training.intervals import DRAWS, FEW_GROUPS, LEVEL, Intervals
+from training.data.facts import DataFacts, SplitFacts
+from training.foundation.tile_read import TileRead, described_read
+from training.foundation.words.counts import counted
+from training.foundation.words.research_use import RESEARCH_USE
+from training.packages.intervals import DRAWS, FEW_GROUPS, LEVEL, Intervals
 
 INTENDED_USE = (
     "Research on digitised, stained tissue sections of the kind that it was trained on: to find regions for a person "
@@ -31,12 +33,12 @@ FIGURES = {
     "slide_calibration_error": "calibration error of slides",
     "slide_auc": "AUC of slides",
 }
-"""Names of `training.metrics` for people."""
+"""Names of `training.run.metrics` for people."""
 
 
 @dataclass(frozen=True)
 class CardContent:
-    """What stands on a card. Texts are plain; lists are lines of Markdown."""
+    """Content of a card. Texts are plain; lists are lines of Markdown."""
 
     model_id: str
     network: str
@@ -50,7 +52,9 @@ class CardContent:
     metrics: Mapping[str, float]
     intervals: Intervals | None
     trained: Sequence[str]
-    """How it came about, one sentence each."""
+    """Origin of the model, in sentences."""
+    read: TileRead | None = None
+    """Slide level that tiles are read from; None: not known."""
     limits: Sequence[str] = field(default_factory=tuple)
     """Further limits, one sentence each."""
 
@@ -65,7 +69,8 @@ def _lines(content: CardContent) -> Iterator[str]:
     yield from ("## What it is", "")
     stain = f", their stain normalised by {content.stain}" if content.stain else ""
     yield f"- Network: {content.network}."
-    yield f"- Input: tiles of {content.tile_px} × {content.tile_px} px at {content.mpp:g} µm/px{stain}."
+    level = described_read(content.read)
+    yield f"- Input: tiles of {content.tile_px} × {content.tile_px} px at {content.mpp:g} µm/px, {level}{stain}."
     yield f"- Output: a probability for each of {len(content.class_names)} classes: {_listed(content.class_names)}."
     yield from ("", "## Intended use", "", INTENDED_USE, "", NOT_INTENDED, "")
     yield from ("## Data", "", *_data(content), "")
@@ -124,7 +129,7 @@ def _metrics(content: CardContent) -> Iterator[str]:
 def _about_intervals(intervals: Intervals | None) -> str:
     if intervals is None:
         return "No intervals: whose tissue the tiles are was not known."
-    things = f"{intervals.groups} {intervals.by}{'' if intervals.groups == 1 else 's'}"
+    things = counted(intervals.groups, intervals.by)
     if not intervals.bounds:
         return f"No intervals: with {things} in the validation there is nothing to draw from."
     few = f" With fewer than {FEW_GROUPS} they come out too narrow." if intervals.groups < FEW_GROUPS else ""

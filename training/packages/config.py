@@ -6,18 +6,21 @@ import unicodedata
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from training.config import MAX_CLASSES, MAX_THREADS, ModelConfig
-from training.data_facts import DataFacts, SplitFacts
-from training.errors import UnreadableError
+from training.data.facts import DataFacts, SplitFacts
+from training.foundation.errors import UnreadableError
 from training.foundation.model_files import MAX_CONFIG_BYTES, Runtime
 from training.foundation.reading import read_json_file
+from training.foundation.tile_read import UNSTATED, TileRead
+from training.foundation.words.counts import counted
+from training.foundation.words.names import comparable
 from training.models.build import Outputs, outputs_of
+from training.recipe.config import MAX_CLASSES, MAX_THREADS, ModelConfig
 
 MAX_TILE_PX = 16_384
 
-ClassName = Annotated[str, Field(min_length=1, max_length=200)]
+ClassName = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(comparable)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Share = Annotated[float, Field(ge=0, le=1)]
 Spread = Annotated[float, Field(gt=0, le=1)]
@@ -38,7 +41,7 @@ class Statistics(Part):
 
 
 class StainTarget(Part):
-    """How tiles are normalised before the network sees them, with the target's numbers."""
+    """Normalisation of tiles before the network sees them, with the target's numbers."""
 
     method: Literal["macenko", "reinhard"]
     target: dict[str, list[float] | list[list[float]]] = Field(max_length=8)
@@ -48,7 +51,7 @@ Component = Annotated[float, Field(ge=-2, le=2)]
 
 
 class Hues(Part):
-    """Of the training tiles: `training.colour_statistics.HueStatistics`."""
+    """Of the training tiles: `training.data.colour_statistics.HueStatistics`."""
 
     median: tuple[Component, Component]
     spread: tuple[Component, Component]
@@ -61,7 +64,7 @@ class Hues(Part):
 
 
 class Focus(Part):
-    """Of the training tiles: `training.focus_statistics.FocusStatistics`."""
+    """Of the training tiles: `training.data.focus_statistics.FocusStatistics`."""
 
     median: float = Field(ge=-100, le=100)
     spread: float = Field(ge=0, le=100)
@@ -72,7 +75,7 @@ Count = Annotated[int, Field(ge=0)]
 
 
 class SplitCounts(Part):
-    """`training.data_facts.SplitFacts`."""
+    """`training.data.facts.SplitFacts`."""
 
     tiles: Count
     by_class: dict[Text, Count] = Field(max_length=MAX_CLASSES)
@@ -81,7 +84,7 @@ class SplitCounts(Part):
 
 
 class Data(Part):
-    """What it was trained on: `training.data_facts.DataFacts`."""
+    """Data that it was trained on: `training.data.facts.DataFacts`."""
 
     tile_set: Text
     by_split: dict[Literal["train", "val", "test"], SplitCounts]
@@ -113,12 +116,12 @@ class Trust(Part):
 
 
 class GemslidePart(Part):
-    """What WSInfer has no key for."""
+    """Settings for which WSInfer has no key."""
 
     runtime: Runtime = "torch"
-    """What runs the network; packages before version 0.2 know one only."""
+    """Runtime of the network."""
     outputs: Outputs | None = None
-    """What the network gives; None: what its `model` says."""
+    """Kind of output of the network; None: that of its `model`."""
     model: ModelConfig | None = None
     """The network that gemslide builds; None where something else brings it."""
     entry_point: EntryPoint | None = None
@@ -127,17 +130,19 @@ class GemslidePart(Part):
     """SHA-256 of further files that hold the same network."""
     statistics: Statistics
     stain: StainTarget | None = None
+    read: TileRead | None = UNSTATED
+    """Slide level that the training tiles were read from; None: not known."""
     split_sha256: str = Field(max_length=64)
-    weights_sha256: Sha256 | None = None
-    """Of the file with the weights; packages before version 0.2 have only its first eight digits, in their name."""
+    weights_sha256: Sha256
+    """Of the file with the weights."""
     threads: int | None = Field(None, ge=1, le=MAX_THREADS)
-    """Of each rank that trained it; version 0.1 did not say."""
+    """Of each rank that trained it; None: not known."""
     isa: str | None = Field(None, max_length=64)
-    """CPU instructions that it was trained with; version 0.1 did not say."""
+    """CPU instructions that it was trained with; None: not known."""
     hues: Hues | None = None
-    """Version 0.1 did not say."""
+    """None: not known."""
     focus: Focus | None = None
-    """Version 0.1 did not say."""
+    """None: not known."""
     data: Data | None = None
     """Version 0.1 did not say."""
 
@@ -161,7 +166,7 @@ class GemslidePart(Part):
 
     @property
     def gives(self) -> Outputs:
-        """What the network gives."""
+        """Kind of output of the network."""
         if self.outputs is None:
             assert self.model is not None
             return outputs_of(self.model.variant)
@@ -194,7 +199,8 @@ class PackageConfig(Part):
         of_network = model.num_classes if model else self.num_classes
         if not len(self.class_names) == self.num_classes == of_network:
             raise ValueError(
-                f"{len(self.class_names)} class names, num_classes = {self.num_classes}, and a network of {of_network}"
+                f"{counted(len(self.class_names), 'class name')}, num_classes = {self.num_classes}, and a network of "
+                f"{of_network}"
             )
         return self
 
@@ -221,7 +227,7 @@ def read_package_config(package: Path) -> PackageConfig:
 
 
 def explained(error: ValidationError) -> str:
-    """What is wrong with a file, for a person: the first findings."""
+    """Explain to a person the first problems of a file."""
     return "; ".join(_explained(dict(detail)) for detail in error.errors()[:5])
 
 

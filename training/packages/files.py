@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from training.foundation.publish import write_bytes_atomic
-from training.package_card import CardContent
-from training.package_card import card as card_page
-from training.package_metrics import Metrics
+from training.packages.card import CardContent
+from training.packages.card import card as card_page
+from training.packages.metrics import Metrics
 
 
 def write_package_files(

@@ -1,4 +1,4 @@
-"""How sure the figures of a validation are: percentile bootstrap intervals, drawn by patient.
+"""Uncertainty of a validation's figures: percentile bootstrap intervals, drawn by patient.
 
 Tiles of one patient resemble each other, so whole patients are drawn with replacement, as often as there are patients
 (Davison and Hinkley, Bootstrap Methods and their Application, 1997, sections 3.8 and 5.3.1). The area under the ROC
@@ -30,7 +30,7 @@ class Intervals:
     """Of the figures of one validation."""
 
     by: str
-    """What was drawn: "patient" or "slide"."""
+    """Unit that was drawn: "patient" or "slide"."""
     groups: int
     bounds: dict[str, tuple[float, float]]
     """Lower and upper bound by figure; one that could not be drawn is left out."""

@@ -10,9 +10,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from training.errors import UnreadableError
+from training.foundation.errors import UnreadableError
 from training.foundation.reading import read_json_file
-from training.intervals import Intervals
+from training.packages.intervals import Intervals
 
 MAX_METRICS_BYTES = 2**20
 INTERVALS = "intervals"

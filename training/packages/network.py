@@ -9,14 +9,14 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load
 
-from training.errors import BadRecipeError, UnreadableError
+from training.foundation.errors import BadRecipeError, UnreadableError
 from training.foundation.model_files import WEIGHTS_FILES
 from training.foundation.reading import read_regular
 from training.networks.entry_points import build_from_entry_point, find_entry_point
 from training.networks.onnx_network import OnnxNetwork
 from training.networks.torchscript import load_torchscript
-from training.package_config import PackageConfig
-from training.parallel_plan import blocks_of
+from training.packages.config import PackageConfig
+from training.recipe.plan import blocks_of
 
 _MAX_HEADER_BYTES = 100 * 2**20
 """The safetensors format allows no longer header."""
@@ -126,11 +126,11 @@ def _read_weights(path: Path, config: PackageConfig) -> bytes:
     except OSError as error:
         raise UnreadableError(f"{path}: {error.strerror}. Copy the package again.") from error
     found = hashlib.sha256(weights).hexdigest()
-    if config.gemslide.weights_sha256 not in (found, None) or not package.name.endswith(f"-{found[:8]}"):
-        said = config.gemslide.weights_sha256
+    said = config.gemslide.weights_sha256
+    if said != found or not package.name.endswith(f"-{found[:8]}"):
         raise UnreadableError(
             f"{path}: has the SHA-256 {found[:16]}…, which is not that of model {package.name!r}"
-            f"{f' ({said[:16]}…)' if said else ''}. A model's id ends with the first 8 digits of its weights' "
+            f" ({said[:16]}…). A model's id ends with the first 8 digits of its weights' "
             "SHA-256: give the folder its own name again, or copy the package again."
         )
     return weights

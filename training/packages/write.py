@@ -12,17 +12,19 @@ from typing import Any
 from safetensors.torch import save
 from torch import Tensor
 
-from training.colour_statistics import HueStatistics
-from training.config import Recipe
-from training.data_facts import DataFacts
-from training.focus_statistics import FocusStatistics
+from training.data.colour_statistics import HueStatistics
+from training.data.facts import DataFacts
+from training.data.focus_statistics import FocusStatistics
 from training.foundation.model_files import WEIGHTS_FILES
 from training.foundation.publish import SHORT_WRITE_S, new_folder
-from training.intervals import Intervals
+from training.foundation.tile_read import TileRead
+from training.foundation.words.counts import counted
 from training.models.build import outputs_of
-from training.package_card import CardContent
-from training.package_files import write_package_files, wsinfer_config
-from training.package_metrics import Metrics
+from training.packages.card import CardContent
+from training.packages.files import write_package_files, wsinfer_config
+from training.packages.intervals import Intervals
+from training.packages.metrics import Metrics
+from training.recipe.config import Recipe
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class PackageContent:
     mean: list[float]
     std: list[float]
     stain: dict[str, Any] | None
-    """How tiles were normalised before the network saw them, with the target's numbers; None: not at all."""
+    """Normalisation of tiles before the network saw them, with the target's numbers; None: none."""
     split_fingerprint: str
     run_id: str
     plan: dict[str, Any]
@@ -45,6 +47,8 @@ class PackageContent:
     """best or last"""
     epoch: int
     metrics: dict[str, float]
+    read: TileRead | None = None
+    """Slide level that the tiles were read from; None: the dataset does not say."""
     isa: str | None = None
     """CPU instructions that it was trained with."""
     hues: HueStatistics | None = None
@@ -55,7 +59,7 @@ class PackageContent:
     intervals: Intervals | None = None
     """Of `metrics`."""
     start: str | None = None
-    """What it started from, for people; None: fresh weights."""
+    """Weights that it started from, for people; None: fresh ones."""
 
 
 def write_packages(models_dir: Path, packages: Sequence[tuple[dict[str, Tensor], PackageContent]]) -> list[str]:
@@ -108,6 +112,7 @@ def _config(content: PackageContent, weights_sha256: str) -> dict[str, Any]:
             "norm": model.norm,
             "statistics": {"mean": content.mean, "std": content.std},
             "stain": content.stain,
+            "read": content.read,
             "class_order": list(content.classes),
             "run_id": content.run_id,
             "weights_sha256": weights_sha256,
@@ -126,7 +131,7 @@ def _config(content: PackageContent, weights_sha256: str) -> dict[str, Any]:
 
 def _card_content(model_id: str, content: PackageContent) -> CardContent:
     model, plan, train = content.recipe.model, content.plan, content.recipe.train
-    length = f"{train.epochs} epochs" if train.epochs else f"{train.steps} optimizer steps"
+    length = counted(train.epochs, "epoch") if train.epochs else counted(train.steps or 0, "optimizer step")
     optim = content.recipe.optim
     augment = ", ".join(f"{key} {_word(value)}" for key, value in content.recipe.augment.model_dump().items() if value)
     return CardContent(
@@ -136,6 +141,7 @@ def _card_content(model_id: str, content: PackageContent) -> CardContent:
         tile_px=content.tile_px,
         mpp=content.mpp,
         stain=content.stain["method"] if content.stain else None,
+        read=content.read,
         data=content.data,
         split_sha256=content.split_fingerprint,
         metrics=content.metrics,
@@ -145,11 +151,11 @@ def _card_content(model_id: str, content: PackageContent) -> CardContent:
             f"this is the {content.which} epoch, number {content.epoch}.",
             f"{optim.name}, learning rate {optim.lr:g} ({optim.schedule}), weight decay {optim.weight_decay:g}"
             f"{'' if optim.decay_all else ' (none of norms and biases)'}, "
-            f"batches of {content.recipe.parallel.batch_size} tiles{_further(content.recipe)}.",
+            f"batches of {counted(content.recipe.parallel.batch_size, 'tile')}{_further(content.recipe)}.",
             *([f"It {content.start}."] if content.start else []),
             f"Augmentation: {augment or 'none'}.",
             f"Strategy {plan['strategy']} (stages: {plan['num_stages']}; micro-batches: {plan['num_microbatches']}, "
-            f"each of {content.recipe.parallel.microbatch_size} tiles).",
+            f"each of {counted(content.recipe.parallel.microbatch_size, 'tile')}).",
             f"Mean {_numbers(content.mean)} and standard deviation {_numbers(content.std)} of red, green and blue are "
             "taken from and divided out of every tile.",
         ],
@@ -157,7 +163,7 @@ def _card_content(model_id: str, content: PackageContent) -> CardContent:
 
 
 def _further(recipe: Recipe) -> str:
-    """What else weights learned by, where the recipe asks for it."""
+    """Clauses for further settings of the training, where the recipe sets them."""
     optim = recipe.optim
     said = {
         "labels smoothed by": optim.label_smoothing, "weights averaged with decay": optim.ema_decay,

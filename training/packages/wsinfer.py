@@ -13,11 +13,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from training.config import MAX_CLASSES
-from training.errors import UnreadableError
+from training.foundation.errors import UnreadableError
 from training.foundation.model_files import MAX_CONFIG_BYTES
 from training.foundation.reading import read_json_file
-from training.package_config import MAX_TILE_PX, ClassName, Part, Statistics, explained
+from training.foundation.words.counts import counted
+from training.packages.config import MAX_TILE_PX, ClassName, Part, Statistics, explained
+from training.recipe.config import MAX_CLASSES
 
 Size = Annotated[int, Field(ge=1, le=MAX_TILE_PX)]
 ORDER = ("Resize", "ToTensor", "Normalize")
@@ -46,7 +47,7 @@ class _WsinferConfig(Part):
 
 @dataclass(frozen=True)
 class Described:
-    """What a config says, in gemslide's terms."""
+    """Content of a config, in gemslide's terms."""
 
     architecture: str
     class_names: tuple[str, ...]
@@ -70,7 +71,7 @@ def read_wsinfer_config(path: Path) -> Described:
         raise UnreadableError(f"{path}: no config of a WSInfer model: {explained(error)}.") from error
     except (OSError, ValueError) as error:
         raise UnreadableError(
-            f"{path}: cannot be read ({error}). A model needs a config.json in WSInfer's form (docs/models.md) beside "
+            f"{path}: cannot be read ({error}). A model needs WSInfer's config.json (docs/how_to/models.md) beside "
             "it, or "
             "name one with `--config`."
         ) from error
@@ -80,7 +81,8 @@ def read_wsinfer_config(path: Path) -> Described:
             "more classes."
         )
     if len(config.class_names) != config.num_classes:
-        raise UnreadableError(f"{path}: {len(config.class_names)} class names, but num_classes = {config.num_classes}.")
+        names = counted(len(config.class_names), "class name")
+        raise UnreadableError(f"{path}: {names}, but num_classes = {config.num_classes}.")
     side_px, statistics = _transform(config, path)
     return Described(
         architecture=config.architecture,

@@ -11,11 +11,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from training.allocator import give_back_what_is_free
-from training.augment import normalised
-from training.errors import BadRecipeError
-from training.memory_errors import is_out_of_memory
-from training.numerics import Numerics
+from training.data.augment import normalised
+from training.foundation.errors import BadRecipeError
+from training.machine.allocator import give_back_what_is_free
+from training.machine.memory_errors import is_out_of_memory
+from training.predict.numerics import Numerics
 
 LOOK_AT_MEMORY_EVERY = 64
 """Batches on a CPU."""
@@ -23,7 +23,7 @@ LOOK_AT_MEMORY_EVERY = 64
 
 @dataclass
 class Seconds:
-    """Where the time of batches went."""
+    """Time spent on batches, by kind of work."""
 
     transfer: float = 0.0
     """Between this machine's memory and the device's."""
@@ -48,7 +48,7 @@ class Running:
 
 
 class GpuTimer:
-    """When a part of a batch came to the device that it goes into, was computed, and left the one it comes out of."""
+    """Events of a part of a batch: it came to its first device, was computed, and left its last one."""
 
     def __init__(self) -> None:
         timed = (torch.cuda.Event(enable_timing=True) for _ in range(5))  # type: ignore[no-untyped-call]
@@ -148,13 +148,13 @@ class ForwardOnly:
         return probabilities_nk
 
     def _see_computed(self, timer: GpuTimer) -> None:
-        """Where stages lie on several devices, the first one sees the last one's end: spans are timed on one device."""
+        """Let the first device see the last one's end where they differ: spans are timed on one device."""
         self._watching = self._watching or torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
         self._watching.wait_event(timer.leaving)
         timer.computed.record(self._watching)
 
     def _in_parts(self, tiles_nhwc: Tensor, run: Callable[[Tensor], Tensor]) -> list[Tensor]:
-        """What a function gives of a batch's tiles, all at once or, where memory runs out, fewer at a time."""
+        """Run a function on a batch's tiles, all at once or, where memory runs out, fewer at a time."""
         parts, at = [], 0
         while at < len(tiles_nhwc):
             part = tiles_nhwc[at : at + (self.max_tiles or len(tiles_nhwc))]

@@ -1,4 +1,4 @@
-"""How a network is run on tiles that it only looks at: number format, folded normalisation, compilation, devices."""
+"""Settings of a network for prediction: number format, folded normalisation, compilation, devices."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Precision = Literal["fp32", "bf16"]
 
 @dataclass(frozen=True)
 class Numerics:
-    """What may change the last bits of a probability."""
+    """Settings that may change the last bits of a probability."""
 
     precision: Precision = "fp32"
     deterministic: bool = False

@@ -7,14 +7,13 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from training.config_parallel import ParallelConfig
-from training.errors import BadRecipeError
-from training.foundation.class_names import check_class_name
-from training.foundation.names import NAME_PATTERN
 from training.foundation.settings import Section, load_section
+from training.foundation.words.class_names import check_class_name
+from training.foundation.words.counts import counted
+from training.foundation.words.names import NAME_PATTERN
+from training.recipe.parallel import ParallelConfig
 
 MAX_THREADS = 1024
-RECIPES_DIR = Path(__file__).parent / "recipes"
 MAX_DEPTH, MAX_CLASSES = 2000, 1000
 """Of a network. The deepest that is shipped has 1001 layers; a number without bound would take all memory."""
 
@@ -93,7 +92,7 @@ class TrainConfig(Section):
     patience: int | None = Field(None, ge=1, le=10**9)
     """End early after so many epochs without a lower validation loss; None: never."""
     non_finite: Literal["stop", "skip"] = "stop"
-    """What a loss or gradient that is not finite does: ends the run, or costs its step."""
+    """Effect of a loss or gradient that is not finite: it ends the run, or costs its step."""
     seed: int = Field(0, ge=0)
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     """"fp16" is for GPUs without bf16; its loss scale is a power of two that follows the gradients."""
@@ -170,24 +169,10 @@ class Recipe(Section):
     def classes_fit_the_model(self) -> Self:
         if self.data.classes and len(self.data.classes) != self.model.num_classes:
             raise ValueError(
-                f"[data] names {len(self.data.classes)} classes ({', '.join(self.data.classes)}), "
+                f"[data] names {counted(len(self.data.classes), 'class', 'classes')} ({', '.join(self.data.classes)}), "
                 f"[model] num_classes = {self.model.num_classes}"
             )
         return self
-
-
-def find_recipe(name: Path) -> Path:
-    """The recipe file a person means: the path itself, or one of the shipped ones by its bare name.
-
-    Raises:
-        BadRecipeError: neither exists.
-    """
-    if name.is_file():
-        return name
-    if name.name == str(name) and (RECIPES_DIR / name).is_file():
-        return RECIPES_DIR / name
-    names = ", ".join(sorted(path.name for path in RECIPES_DIR.glob("*.toml")))
-    raise BadRecipeError(f"{name}: no such recipe. Looked in {name.absolute().parent} and among the shipped: {names}.")
 
 
 def load_recipe(path: Path) -> Recipe:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from training.config_parallel import ParallelConfig
+from training.engine.strategies import strategy_for
+from training.recipe.parallel import ParallelConfig
 
 
 def spread_over(parallel: ParallelConfig, num_ranks: int, *, most_stages: int) -> ParallelConfig:
@@ -34,7 +35,7 @@ def spread_over(parallel: ParallelConfig, num_ranks: int, *, most_stages: int) -
     return ParallelConfig.model_validate(
         {
             **parallel.model_dump(),
-            "strategy": _strategy(parallel, num_stages),
+            "strategy": strategy_for(parallel.resolved_strategy, num_stages),
             "num_stages": num_stages,
             "data_parallel": groups,
             "num_microbatches": microbatches // groups,
@@ -46,12 +47,3 @@ def _by_preference(wanted: int, num_ranks: int) -> Iterator[int]:
     divisors = [number for number in range(1, num_ranks + 1) if num_ranks % number == 0]
     yield from (number for number in divisors if number >= wanted)
     yield from (number for number in reversed(divisors) if number < wanted)
-
-
-def _strategy(parallel: ParallelConfig, num_stages: int) -> str:
-    name = parallel.resolved_strategy
-    if num_stages == 1:
-        return "single"
-    if name == "single":
-        return "mp-basic"
-    return "1f1b" if name == "chimera" and num_stages % 2 else name

@@ -1,4 +1,4 @@
-"""How weights learn: the optimizer and its groups, the learning rate by step, the loss."""
+"""Optimisation of weights: the optimizer and its groups, the learning rate by step, the loss."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from training.config import OptimConfig
 from training.engine.executor import Loss
+from training.recipe.config import OptimConfig
 
 
 def make_optimizer(weights: Sequence[tuple[str, nn.Parameter]], config: OptimConfig) -> torch.optim.Optimizer:

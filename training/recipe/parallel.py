@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic_core import PydanticKnownError
 
-from training.engine.plan import spell_out
 from training.engine.recompute import Recompute
-from training.engine.schedule import check_request
+from training.engine.strategies import ALIASES, STRATEGIES, check_request, resolve_alias
+from training.foundation.recipe_file import MAX_RANKS
 from training.foundation.settings import Section
+from training.foundation.words.counts import counted
 
-MAX_RANKS, MAX_TILES = 1024, 4096
-"""Of one dimension of a run, and of a micro-batch: schedules are played step by step before anything starts."""
+MAX_TILES = 4096
+"""Of a micro-batch: schedules are played step by step before anything starts."""
+
+
+def _known_strategy(value: object) -> object:
+    names = [*STRATEGIES, *ALIASES]
+    if value not in names:
+        *others, last = map(repr, names)
+        raise PydanticKnownError("literal_error", {"expected": f"{', '.join(others)} or {last}"})
+    return value
 
 
 class RecomputeConfig(Section):
@@ -21,13 +31,13 @@ class RecomputeConfig(Section):
     every: int = Field(1, ge=1, le=10_000)
     """Blocks of which only the first input is kept; they run again in backward."""
     prefix: tuple[int, ...] | None = None
-    """How many blocks of each stage, from its start; all if left out."""
+    """Number of blocks in each stage, from its start; all if left out."""
     rest: Literal["keep", "norm", "offload"] = "keep"
-    """What becomes of the activations of the other blocks."""
+    """Treatment of the activations of the other blocks."""
 
 
 def _word_or_table(value: object) -> str | None:
-    """Which of its two forms a value of `recompute` has."""
+    """Form of a value of `recompute`, of the two it may have."""
     if isinstance(value, str):
         return "as a word" if value in ("none", "norm", "offload") else None
     return "as a table" if isinstance(value, dict | RecomputeConfig) else None
@@ -36,9 +46,7 @@ def _word_or_table(value: object) -> str | None:
 class ParallelConfig(Section):
     """`[parallel]`: how one model is spread over ranks. World size = data_parallel · num_stages."""
 
-    strategy: Literal[
-        "single", "mp-basic", "master", "gpipe", "1f1b", "chimera", "mast", "hybrid", "ddp"
-    ] = "single"  # fmt: skip
+    strategy: Annotated[str, BeforeValidator(_known_strategy)] = "single"
     """`mast` is `master` with two micro-batches, `hybrid` is `master` and `ddp` is `single` with several groups."""
     num_stages: int = Field(1, ge=1, le=MAX_RANKS)
     """S: ranks that together hold one model."""
@@ -59,7 +67,7 @@ class ParallelConfig(Section):
     """"norm": outputs of normalisation and ReLU are computed again, which halves the activations for some time;
     "offload": activations wait in host memory; a table: whole blocks are computed again."""
     balance: Literal["flops", "bytes"] = "flops"
-    """What the cut into stages evens out: time, or activation memory."""
+    """Quantity that the cut into stages balances: time, or activation memory."""
     elastic: bool = False
     """Take as many ranks as are started, where a run of the same result fits them: the same micro-batches and batch."""
     timeout_s: float = Field(600.0, gt=0, le=1e6)
@@ -75,7 +83,9 @@ class ParallelConfig(Section):
         )
         prefix = self.recompute_rule.prefix
         if prefix is not None and len(prefix) != self.num_stages:
-            raise ValueError(f"recompute prefix {list(prefix)} needs one entry for each of {self.num_stages} stages")
+            raise ValueError(
+                f"recompute prefix {list(prefix)} needs one entry for each of {counted(self.num_stages, 'stage')}"
+            )
         if prefix is not None and self.elastic:
             raise ValueError("recompute with a prefix names stages, and with elastic their number may change")
         return self
@@ -83,7 +93,7 @@ class ParallelConfig(Section):
     @property
     def resolved_strategy(self) -> str:
         """The strategy behind an alias."""
-        return spell_out(self.strategy, num_microbatches=self.num_microbatches, data_parallel=self.data_parallel)
+        return resolve_alias(self.strategy, num_microbatches=self.num_microbatches, data_parallel=self.data_parallel)
 
     @property
     def recompute_rule(self) -> Recompute:

@@ -9,11 +9,11 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from training.config import ModelConfig, Recipe
 from training.engine.partition import BlockCost, block_costs
 from training.engine.plan import Plan, make_plan
 from training.models.build import build_blocks
-from training.optimisation import make_optimizer
+from training.recipe.config import ModelConfig, Recipe
+from training.recipe.optimisation import make_optimizer
 
 PREFETCH = 2
 """Micro-batches that are read and augmented, in as many threads, while others are computed."""
@@ -34,7 +34,7 @@ def blocks_of(model: ModelConfig, side_px: int) -> list[nn.Module]:
 def costs_of(
     recipe: Recipe, blocks: Sequence[nn.Module], side_px: int, device: torch.device | None = None
 ) -> list[BlockCost]:
-    """What one micro-batch of a recipe costs in each block, under the autocast of the device it will run on."""
+    """Cost of one micro-batch of a recipe in each block, under the autocast of the device it will run on."""
     shape = (recipe.parallel.microbatch_size, 3, side_px, side_px)
     return block_costs(blocks, shape, precision=recipe.train.precision, device=device)
 

@@ -21,17 +21,16 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from training.errors import UnreadableError
-from training.foundation.errors import GemslideError
+from training.foundation.errors import GemslideError, UnreadableError
 from training.foundation.publish import explain_unwritable, new_folder, remove, write_bytes_atomic
 from training.foundation.reading import read_json_file, read_regular
 from training.foundation.settings import Section, parse_section
-from training.run_state import RunState
+from training.run.state import RunState
 
 MANIFEST = "manifest.json"
 WEIGHT, SLOT, AVERAGE, BEST = "weight/", "optimizer/", "average/", "best/"
-"""What names in a part begin with: of weights and buffers as they are, of what optimizers remember, of the average over
-steps, of the best epoch."""
+"""Prefixes of names in a part: for weights and buffers as they are, state of optimizers, the average over steps, the
+best epoch."""
 MAX_PARTS = 100_000
 _STEP = re.compile(r"step-(\d{8,})")
 T = TypeVar("T")
@@ -50,9 +49,9 @@ class Manifest(Section):
 
     version: Literal[1] = 1
     decides: dict[str, Any]
-    """`run_state.what_decides`: the same in the run that goes on."""
+    """`state.what_decides`: the same in the run that goes on."""
     arithmetic: dict[str, Any]
-    """How numbers were computed: a run that goes on otherwise says so."""
+    """Settings that numbers were computed with: a run that goes on with others says so."""
     state: RunState
     parts: tuple[Part, ...] = Field(min_length=1, max_length=MAX_PARTS)
 
@@ -112,7 +111,7 @@ class Checkpoints:
             self._together(lambda: self._publish(stack, partial, manifest, final), during="publishing a checkpoint")
 
     def _together(self, work: Callable[[], T], *, during: str) -> list[T]:
-        """What each rank's work gives, by rank; an error of one is raised on all."""
+        """Do each rank's work and return its results, by rank; an error of one is raised on all."""
         mine: T | GemslideError
         try:
             mine = work()

@@ -1,4 +1,4 @@
-"""What a training run leaves behind: TensorBoard files, a run record, and a bar to watch."""
+"""Logs of a training run: TensorBoard files, a run record, and a progress bar."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from training.engine.engine import StepResult
-from training.event_file import EventFile
 from training.foundation.progress import Advance, bar
 from training.foundation.publish import explain_unwritable
 from training.foundation.run_record import RunRecord, new_run_id, recorded
-from training.resuming import Resumed
-from training.start_weights import StartWeights
+from training.run.event_file import EventFile
+from training.run.resuming import Resumed
+from training.run.start_weights import StartWeights
 
 VERSIONED = ("gemslide", "torch", "numpy", "zarr", "imagecodecs", "safetensors")
 
@@ -68,23 +68,23 @@ class RunLog:
         self._loss = float("nan")
 
     def expect(self, num_steps: int) -> None:
-        """How many steps there will be, for whoever looks on."""
+        """Log the number of steps to expect, for anyone watching."""
         self._scalars({"train/num_steps": num_steps}, 0)
 
     def begin(self, resumed: Resumed, start: StartWeights | None) -> None:
-        """Where the run begins: with fresh weights, with those of another run, or where it was when it died."""
+        """Log the start of the run: with fresh weights, with those of another run, or where it was when it died."""
         if start:
             self._record.extra["start"] = start.as_json()
             self._advance.say(f"{start}")
-        for complaint in resumed.said.get("complaints", ()):
+        for complaint in resumed.record.get("complaints", ()):
             self._advance.say(f"warning: {complaint}")
-        if resumed.said:
-            self._record.extra["resumed"] = resumed.said
+        if resumed.record:
+            self._record.extra["resumed"] = resumed.record
         if resumed.state.steps_done:
             self._record.extra["epochs"] = [dict(line) for line in resumed.state.epochs]
             self._advance.begin_at(resumed.state.steps_done)
-            self._advance.say(f"going on after step {resumed.state.steps_done}, from {resumed.said['checkpoint']}")
-            for key, (before, now) in resumed.said["differs"].items():
+            self._advance.say(f"going on after step {resumed.state.steps_done}, from {resumed.record['checkpoint']}")
+            for key, (before, now) in resumed.record["differs"].items():
                 self._advance.say(
                     f"warning: {key} was {before} and is {now}: the weights will not be bit for bit those of an "
                     "unbroken run"

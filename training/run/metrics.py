@@ -1,4 +1,4 @@
-"""How good predictions are, in numbers and images for the training log."""
+"""Quality of predictions, in numbers and images for the training log."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torchmetrics.functional import classification
 
-from training.intervals import Area
+from training.packages.intervals import Area
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
@@ -53,14 +53,14 @@ def slide_metrics(
 
     Nothing is said where fewer than two slides have a label.
     """
-    slide_labels, means = of_slides(labels, probabilities_nk, slides)
+    slide_labels, means = slide_means(labels, probabilities_nk, slides)
     if len(slide_labels) < 2:
         return {}
     found = classification_metrics(slide_labels, means)
     return {f"slide_{name}": value for name, value in found.items() if name != "loss"}
 
 
-def of_slides(
+def slide_means(
     labels: NDArray[np.int64], probabilities_nk: Probabilities, slides: NDArray[np.str_]
 ) -> tuple[NDArray[np.int64], Probabilities]:
     """Labels of whole slides, and the means of their tiles' probabilities.

@@ -1,4 +1,4 @@
-"""When memory runs out: where, how much was asked for, and which settings would have fitted."""
+"""Explanation of a lack of memory: where, how much was asked for, and which settings would have fitted."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from dataclasses import replace
 import psutil
 import torch
 
-from training.config import Recipe
 from training.engine.engine import Engine
 from training.engine.plan import Plan
 from training.engine.predict import predict_memory
 from training.engine.recompute import Recompute
 from training.foundation.errors import OutOfMemoryError
-from training.memory_errors import is_out_of_memory
-from training.optimisation import cross_entropy
-from training.parallel_plan import EmptyBatch, blocks_of, plan_of
+from training.machine.memory_errors import is_out_of_memory
+from training.recipe.config import Recipe
+from training.recipe.optimisation import cross_entropy
+from training.recipe.plan import EmptyBatch, blocks_of, plan_of
 
 _ROOM = 0.9
 """Of the memory: what live bytes, weights, gradients and optimizer may take together; workspaces take the rest."""
@@ -89,7 +89,7 @@ def _what_would_fit(recipe: Recipe, tile_px: int, plan: Plan) -> str:
 
 
 def ranks_sharing(choice: Recipe, recipe: Recipe, device: torch.device) -> float:
-    """How many ranks of a choice share one memory, if they are spread over machines as those of the recipe are."""
+    """Number of ranks of a choice that share one memory, if spread over machines as those of the recipe are."""
     ranks_here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     memories = torch.cuda.device_count() if device.type == "cuda" else 1
     return max(1.0, ranks_here * choice.parallel.world_size / recipe.parallel.world_size / memories)

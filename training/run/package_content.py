@@ -1,4 +1,4 @@
-"""What a run's packages say besides their weights."""
+"""Contents of a run's packages besides their weights."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from training.colour_statistics import HueStatistics
-from training.config import Recipe
-from training.data_facts import data_facts
+from training.data.colour_statistics import HueStatistics
+from training.data.facts import data_facts
+from training.data.focus_statistics import FocusStatistics
+from training.data.tile_dataset import TileSource, labelled, sample_looks, stain_of, tile_read_of
 from training.engine.partition import stage_ranges
 from training.engine.plan import Plan
-from training.focus_statistics import FocusStatistics
-from training.intervals import Intervals, bootstrap_intervals
-from training.package import PackageContent
-from training.run_state import Epoch
-from training.start_weights import StartWeights
-from training.threads import instruction_set
-from training.tile_dataset import TileSource, labelled, sample_looks, stain_of
+from training.machine.threads import instruction_set
+from training.packages.intervals import Intervals, bootstrap_intervals
+from training.packages.write import PackageContent
+from training.recipe.config import Recipe
+from training.run.start_weights import StartWeights
+from training.run.state import Epoch
 
 
 @dataclass(frozen=True)
-class Looks:
+class AppearanceStatistics:
     """Of a sample of the training tiles; None where none has tissue."""
 
     hues: HueStatistics | None
@@ -33,22 +33,22 @@ class Looks:
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What all packages of a run share."""
+    """Facts that all packages of a run share."""
 
     recipe: Recipe
     recipe_name: str
     source: TileSource
     mean: list[float]
     std: list[float]
-    looks: Looks
+    looks: AppearanceStatistics
     run_id: str
     plan: dict[str, Any]
     start: StartWeights | None
 
 
-def looks_of(source: TileSource, pool: ThreadPoolExecutor) -> Looks:
-    """What the training tiles look like."""
-    return Looks(*sample_looks(source, labelled(source, "train"), pool))
+def measure_appearance(source: TileSource, pool: ThreadPoolExecutor) -> AppearanceStatistics:
+    """Appearance of the training tiles."""
+    return AppearanceStatistics(*sample_looks(source, labelled(source, "train"), pool))
 
 
 def content_of(facts: RunFacts, which: str, epoch: Epoch) -> PackageContent:
@@ -67,6 +67,7 @@ def content_of(facts: RunFacts, which: str, epoch: Epoch) -> PackageContent:
         mean=facts.mean,
         std=facts.std,
         stain=stain_of(source),
+        read=tile_read_of(source),
         split_fingerprint=source.fingerprint,
         run_id=facts.run_id,
         plan=facts.plan,
@@ -93,7 +94,7 @@ def _intervals(source: TileSource, probabilities_nk: NDArray[np.float32]) -> Int
 
 
 def describe_plan(recipe: Recipe, plan: Plan, num_blocks: int) -> dict[str, Any]:
-    """How the network was spread, for records and packages."""
+    """Describe for records and packages how the network was spread."""
     return {
         "strategy": plan.strategy,
         "named": recipe.parallel.strategy,

@@ -9,14 +9,16 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from training.config import Recipe, find_recipe, load_recipe
-from training.elastic import spread_over
+from training.data.tile_dataset import TileSource, check_enough, find_source, open_source
 from training.engine.partition import partition
-from training.errors import BadRecipeError, GemslideError, WrongWorldSizeError
+from training.foundation.errors import BadRecipeError, GemslideError, WrongWorldSizeError
+from training.foundation.recipe_file import find_recipe
 from training.foundation.settings import replace
-from training.parallel_plan import blocks_of, plan_of
-from training.start_weights import StartWeights, find_start
-from training.tile_dataset import TileSource, check_enough, find_source, open_source
+from training.foundation.words.counts import counted
+from training.recipe.config import Recipe, load_recipe
+from training.recipe.elastic import spread_over
+from training.recipe.plan import blocks_of, plan_of
+from training.run.start_weights import StartWeights, find_start
 
 RECIPE_NAME = r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,54}"
 """With 9 characters of hash it makes a model id of at most 64."""
@@ -59,9 +61,9 @@ def check_run(recipe_name: Path, project_dir: Path, world_size: int, *, threads:
     if parallel.world_size != world_size:
         raise WrongWorldSizeError(
             f"{path.name}: {parallel.strategy} with num_stages = {parallel.num_stages} and data_parallel = "
-            f"{parallel.data_parallel} needs {parallel.world_size} ranks, but {world_size} are started. Give `--nproc "
-            f"{parallel.world_size}` (torchrun: --nproc-per-node), or change [parallel] (`elastic = true` takes "
-            "any number that gives the same result)."
+            f"{parallel.data_parallel} needs {counted(parallel.world_size, 'rank')}, but "
+            f"{counted(world_size, 'is', 'are')} started. Give `--nproc {parallel.world_size}` (torchrun: "
+            "--nproc-per-node), or change [parallel] (`elastic = true` takes any number that gives the same result)."
         )
     check_enough(source, parallel.batch_size, recipe.model.num_classes, recipe.data.tile_set)
     try:
@@ -88,7 +90,7 @@ def _misfit(name: str, recipe: Recipe, error: ValueError) -> BadRecipeError:
 
 
 def dataset_error(recipe_name: Path) -> type[Exception]:
-    """What the recipe's dataset raises for people to read; GemslideError where the recipe itself is bad."""
+    """Base of the errors that the recipe's dataset raises for people; GemslideError where the recipe itself is bad."""
     try:
         return find_source(load_recipe(find_recipe(recipe_name)).data.source).Error
     except GemslideError:

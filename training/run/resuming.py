@@ -10,14 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from training.averaging import WeightAverage
-from training.checkpoint import AVERAGE, BEST, SLOT, WEIGHT, Checkpoint, Checkpoints, forget, latest, named, unnamed
-from training.config import Recipe
 from training.engine.engine import Engine
-from training.errors import UnreadableError
-from training.run_state import ARITHMETIC, CHECKPOINTS, Epoch, RunState, run_name, what_decides
-from training.start_weights import StartWeights
-from training.threads import instruction_set
+from training.foundation.errors import UnreadableError
+from training.machine.threads import instruction_set
+from training.recipe.config import Recipe
+from training.run.averaging import WeightAverage
+from training.run.checkpoint import AVERAGE, BEST, SLOT, WEIGHT, Checkpoint, Checkpoints, forget, latest, named, unnamed
+from training.run.start_weights import StartWeights
+from training.run.state import ARITHMETIC, CHECKPOINTS, Epoch, RunState, run_name, what_decides
 
 PROBABILITIES = "best_probabilities"
 """Of the validation tiles in the best epoch, in the first rank's part."""
@@ -25,11 +25,11 @@ PROBABILITIES = "best_probabilities"
 
 @dataclass(frozen=True)
 class Resumed:
-    """What a run goes on from."""
+    """State that a run goes on from."""
 
     state: RunState
     best: Epoch | None
-    said: dict[str, Any] = field(default_factory=dict)
+    record: dict[str, Any] = field(default_factory=dict)
     """For the run record; empty where a run begins."""
 
 
@@ -37,17 +37,17 @@ class Resuming:
     """The checkpoints of one run, on one rank."""
 
     def __init__(
-        self, recipe: Recipe, recipe_name: str, project_dir: Path, engine: Engine, *, rank: int, tiles_sha256: str,
+        self, recipe: Recipe, recipe_name: str, project_dir: Path, engine: Engine, *, tiles_sha256: str,
         start: StartWeights | None, average: WeightAverage | None,
     ) -> None:  # fmt: skip
-        self._engine, self._average, self._rank = engine, average, rank
+        self._engine, self._average, self._rank = engine, average, engine.rank
         self._decides = what_decides(recipe, tiles_sha256, start.sha256 if start else None)
         train = recipe.train.model_dump(mode="json")
         self._arithmetic = {key: train[key] for key in ARITHMETIC} | {
             "isa": instruction_set(), "device": _name_of(engine.plan.device), "torch": torch.__version__,
         }  # fmt: skip
         self.folder = project_dir / CHECKPOINTS / run_name(recipe_name, self._decides)
-        self._checkpoints = Checkpoints(self.folder, rank=rank, ranks=engine, keep=recipe.checkpoint.keep)
+        self._checkpoints = Checkpoints(self.folder, rank=engine.rank, ranks=engine, keep=recipe.checkpoint.keep)
 
     def save(self, state: RunState, best: Epoch | None) -> None:
         """Write a checkpoint; every rank calls it after the same step.
@@ -125,7 +125,7 @@ class Resuming:
         forget(self.folder)
 
     def last_good(self) -> str:
-        """Where the newest checkpoint is, for people."""
+        """Location of the newest checkpoint, for people."""
         found, _ = latest(self.folder, self._decides)
         return f"The last checkpoint is {found.folder}." if found else "There was no checkpoint yet."
 

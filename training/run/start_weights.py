@@ -7,6 +7,7 @@ so is that of a model whose classes are not those of the run.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +17,12 @@ from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import Tensor, nn
 
-from training.checkpoint import MANIFEST, WEIGHT, read_checkpoint, unnamed
-from training.config import FinetuneConfig
-from training.errors import BadRecipeError, UnreadableError
+from training.foundation.errors import BadRecipeError, UnreadableError
 from training.foundation.model_files import MAX_CONFIG_BYTES, WEIGHTS_FILES
 from training.foundation.reading import read_json_file, read_regular
+from training.foundation.words.counts import counted
+from training.recipe.config import FinetuneConfig
+from training.run.checkpoint import MANIFEST, WEIGHT, read_checkpoint, unnamed
 
 MAX_WEIGHTS_BYTES = 64 * 2**30
 
@@ -35,7 +37,7 @@ class StartWeights:
     state: Mapping[str, Tensor]
     """By name; without the head's where that stays fresh."""
     head: str
-    """What became of the head, for people."""
+    """Outcome for the head, for people."""
     frozen_blocks: int
 
     def put_into(self, blocks: Sequence[nn.Module]) -> None:
@@ -45,22 +47,26 @@ class StartWeights:
             block.requires_grad_(False).eval()
 
     def as_json(self) -> dict[str, Any]:
-        """What the run record says."""
+        """Entry for the run record."""
         return {
             "id": self.name, "sha256": self.sha256, "loaded_tensors": len(self.state), "head": self.head,
             "frozen_blocks": self.frozen_blocks,
         }  # fmt: skip
 
     def __str__(self) -> str:
-        frozen = f"; the first {self.frozen_blocks} blocks do not learn" if self.frozen_blocks else ""
+        frozen = (
+            f"; the first {counted(self.frozen_blocks, 'block does', 'blocks do')} not learn"
+            if self.frozen_blocks
+            else ""
+        )
         source = f"starts from {self.name} ({self.sha256[:8]})"
-        return f"{source}: {len(self.state)} tensors loaded, head {self.head}{frozen}"
+        return f"{source}: {counted(len(self.state), 'tensor')} loaded, head {self.head}{frozen}"
 
 
 def find_start(
     config: FinetuneConfig, blocks: Sequence[nn.Module], classes: Sequence[str], project_dir: Path
 ) -> StartWeights | None:
-    """What a recipe's `[finetune]` asks for; None: fresh weights.
+    """Find the weights that a recipe's `[finetune]` asks for; None: fresh ones.
 
     Args:
         blocks: of the network, with or without memory.
@@ -74,8 +80,8 @@ def find_start(
         return None
     if config.freeze_blocks >= len(blocks):
         raise BadRecipeError(
-            f"[finetune] freeze_blocks = {config.freeze_blocks}: the network has {len(blocks)} blocks, and the head "
-            f"must learn; use {len(blocks) - 1} or fewer."
+            f"[finetune] freeze_blocks = {config.freeze_blocks}: the network has {counted(len(blocks), 'block')}, and "
+            f"the head must learn; use {len(blocks) - 1} or fewer."
         )
     path = _find(config.weights, project_dir)
     given, sha256 = _read(path)
@@ -88,6 +94,12 @@ def _find(named: str, project_dir: Path) -> Path:
     candidates = [project_dir / "models" / named / WEIGHTS_FILES["torch"]] if Path(named).name == named else []
     candidates.append(project_dir / named)
     for path in candidates:
+        is_named_outside = Path(named).is_absolute() or ".." in Path(named).parts
+        if is_named_outside or (path.is_symlink() and path.is_file() and not _leads_inside(path, project_dir)):
+            raise BadRecipeError(
+                f"[finetune] weights = {named!r}: lies outside of the project. A recipe that somebody sent could so "
+                "read what is not its own: copy the file into the project, or import it (`gemslide model import`)."
+            )
         if path.is_file() or (path / MANIFEST).is_file():
             return path
     looked = " and ".join(str(path) for path in candidates)
@@ -95,6 +107,10 @@ def _find(named: str, project_dir: Path) -> Path:
         f"[finetune] weights = {named!r}: looked for {looked}. Name a model of the project, a safetensors file, or the "
         "folder of a checkpoint."
     )
+
+
+def _leads_inside(path: Path, project_dir: Path) -> bool:
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(project_dir))
 
 
 def _read(path: Path) -> tuple[dict[str, Tensor], str]:

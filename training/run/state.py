@@ -1,4 +1,4 @@
-"""Where a training run stands between two steps: all that the next step depends on besides tensors."""
+"""State of a training run between two steps: all that the next step depends on besides tensors."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
-from training.config import Recipe
 from training.foundation.settings import Section
+from training.recipe.config import Recipe
 
 CHECKPOINTS = "checkpoints"
 """Folder of a project."""
@@ -36,7 +36,7 @@ class RunState(Section):
     num_losses: int = Field(0, ge=0)
     """Of the steps since the last validation, without those that were skipped."""
     epochs: tuple[dict[str, int | float], ...] = ()
-    """What the run record says of each validation."""
+    """Entry of the run record for each validation."""
     best: BestEpoch | None = None
     waited: int = Field(0, ge=0)
     """Epochs since the best one."""
@@ -78,7 +78,7 @@ class RunState(Section):
 
 @dataclass(frozen=True)
 class Epoch:
-    """What an epoch ended with, on one rank."""
+    """Results of an epoch on one rank."""
 
     number: int
     own: dict[str, Tensor]
@@ -89,9 +89,9 @@ class Epoch:
 
 
 def what_decides(recipe: Recipe, tiles_sha256: str, start_sha256: str | None) -> dict[str, Any]:
-    """What two runs must share to have the same weights after the same steps: one goes on where the other ended.
+    """Values that two runs must share to have the same weights after the same steps: one can then continue the other.
 
-    How a step is spread over ranks is not in it, nor how numbers are computed (`ARITHMETIC`).
+    The spread of a step over ranks is not in it, nor the way numbers are computed (`ARITHMETIC`).
 
     Args:
         tiles_sha256: of tiles, labels and split.

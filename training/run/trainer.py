@@ -15,28 +15,28 @@ import psutil
 import torch
 from numpy.typing import NDArray
 
-from training.augment import normalised
-from training.averaging import WeightAverage
+from training.data.augment import normalised
+from training.data.tile_batch import TileBatch
+from training.data.tile_dataset import BatchPlan, channel_statistics, labelled
 from training.engine.agreement import NonFiniteError
-from training.engine.allocator import give_back_if_scarce
 from training.engine.engine import Engine, StepResult
 from training.engine.executor import Watch, unwatched
 from training.engine.ranks import Ranks
-from training.errors import ImplausibleOutputError
-from training.optimisation import loss_of, rate_at
-from training.out_of_memory import explained
-from training.package import write_packages
-from training.package_content import Looks, RunFacts, content_of, describe_plan, looks_of
-from training.parallel_plan import blocks_of, plan_of
-from training.preflight import Checked
-from training.rank_log import BEFORE_STEPS
-from training.resuming import Resuming
-from training.run_log import RunLog, run_log
-from training.run_state import Epoch, RunState
-from training.threads import instruction_set
-from training.tile_batch import TileBatch
-from training.tile_dataset import BatchPlan, channel_statistics, labelled
-from training.validation import Validation
+from training.foundation.errors import ImplausibleOutputError
+from training.machine.allocator import give_back_if_scarce
+from training.machine.rank_log import BEFORE_STEPS
+from training.machine.threads import instruction_set
+from training.packages.write import write_packages
+from training.recipe.optimisation import loss_of, rate_at
+from training.recipe.plan import blocks_of, plan_of
+from training.run.averaging import WeightAverage
+from training.run.log import RunLog, run_log
+from training.run.out_of_memory import explained
+from training.run.package_content import AppearanceStatistics, RunFacts, content_of, describe_plan, measure_appearance
+from training.run.preflight import Checked
+from training.run.resuming import Resuming
+from training.run.state import Epoch, RunState
+from training.run.validation import Validation
 
 MOST_SKIPPED = 20
 """Steps in a row that may be lost to numbers that are not finite."""
@@ -58,7 +58,7 @@ class Trainer:
         self.num_steps = train.steps or self._batches.steps_per_epoch * (train.epochs or 0)
         self._steps_per_epoch = train.steps or self._batches.steps_per_epoch
         watch(BEFORE_STEPS, "the mean of each channel")
-        self.mean, self.std = ranks.of_first(self._channel_statistics() if ranks.rank == 0 else None)
+        self.mean, self.std = ranks.broadcast_from_first(self._channel_statistics() if ranks.rank == 0 else None)
         self._pool = ThreadPoolExecutor(2)
         self._loss = loss_of(self.recipe.optim)
         self.peak_bytes: dict[str, Any] = {}
@@ -75,7 +75,7 @@ class Trainer:
             self._average = WeightAverage(self._engine.own_state(), decay) if decay else None
         self._validation = Validation(self.recipe, self.source, self._engine, self._pool)
         self._resuming = Resuming(
-            self.recipe, self._recipe_name, project_dir, self._engine, rank=ranks.rank,
+            self.recipe, self._recipe_name, project_dir, self._engine,
             tiles_sha256=self.source.fingerprint, start=self.start, average=self._average,
         )  # fmt: skip
         self._process = psutil.Process()
@@ -86,7 +86,7 @@ class Trainer:
         return channel_statistics(self.source, labelled(self.source, "train"))
 
     def _memory_explained(self, engine: Engine | None = None) -> AbstractContextManager[None]:
-        """Where memory may run out; `engine`: in one of its blocks."""
+        """Explain a lack of memory inside the block; `engine`: in one of its blocks."""
         return explained(self.recipe, self.source.tile_px, self.plan, engine)
 
     # --- the run ---------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ class Trainer:
             self._state, self._best = resumed.state, resumed.best
             if log:
                 log.begin(resumed, self.start)
-            looks = looks_of(self.source, self._pool) if log else None
+            looks = measure_appearance(self.source, self._pool) if log else None
             models = self._write_packages(log, self._epochs(log), looks)
             if log:
                 self._resuming.forget()
@@ -251,10 +251,10 @@ class Trainer:
         return self._epoch(metrics, probabilities_nk)
 
     def _validated(self) -> tuple[NDArray[np.float32], dict[str, float]]:
-        """What the network says of the validation tiles, and how good that is.
+        """Probabilities of the validation tiles, and their metrics.
 
         Raises:
-            ImplausibleOutputError: it is not finite.
+            ImplausibleOutputError: a probability is not finite.
         """
         with self._memory_explained(self._engine):
             probabilities_nk = self._validation.probabilities(self._average)
@@ -273,7 +273,7 @@ class Trainer:
 
     # --- packages --------------------------------------------------------------------------------
 
-    def _write_packages(self, log: RunLog | None, last: Epoch, looks: Looks | None) -> dict[str, str]:
+    def _write_packages(self, log: RunLog | None, last: Epoch, looks: AppearanceStatistics | None) -> dict[str, str]:
         best = self._best or last
         self._watch(self._state.steps_done - 1, "making the packages")
         with self._memory_explained():

@@ -8,12 +8,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from training.averaging import WeightAverage
-from training.config import Recipe
+from training.data.tile_batch import TileBatch
+from training.data.tile_dataset import TileSource, labelled, read_tiles
 from training.engine.engine import Engine
+from training.foundation.words.counts import counted
 from training.models.build import outputs_of, probabilities
-from training.tile_batch import TileBatch
-from training.tile_dataset import TileSource, labelled, read_tiles
+from training.recipe.config import Recipe
+from training.run.averaging import WeightAverage
 
 SHOWN_TILES = 8
 AT_ONCE = 64
@@ -30,7 +31,7 @@ class Validation:
 
     @property
     def _slides(self) -> NDArray[np.str_]:
-        """Whose the tiles are; where the dataset does not say, of one slide."""
+        """Slide of each tile; where the dataset does not say, one slide for all."""
         slides: NDArray[np.str_] | None = getattr(self._source, "slides", None)
         return np.zeros(len(self.tiles), "U1") if slides is None else slides[self.tiles]
 
@@ -40,18 +41,21 @@ class Validation:
 
     def metrics(self, probabilities_nk: NDArray[np.float32]) -> dict[str, float]:
         """At the level of tiles, and of slides where the dataset says whose its tiles are."""
-        from training.metrics import classification_metrics, slide_metrics  # a second, for which no first step waits
+        from training.run.metrics import (  # a second, for which no first step waits
+            classification_metrics,
+            slide_metrics,
+        )
 
         by_tile = classification_metrics(self.labels, probabilities_nk)
         return by_tile | slide_metrics(self.labels, probabilities_nk, self._slides)
 
     def images(self, probabilities_nk: NDArray[np.float32]) -> dict[str, NDArray[np.uint8]]:
         """For the log: the confusion matrices of tiles and of slides, and some tiles with what was said of them."""
-        from training.metrics import confusion_image, of_slides, tile_image
+        from training.run.metrics import confusion_image, slide_means, tile_image
 
         shown = np.linspace(0, len(self.tiles) - 1, min(SHOWN_TILES, len(self.tiles))).astype(int)
         pixels = read_tiles(self._source, self.tiles[shown], self._pool)
-        by_tile, by_slide = (self.labels, probabilities_nk), of_slides(self.labels, probabilities_nk, self._slides)
+        by_tile, by_slide = (self.labels, probabilities_nk), slide_means(self.labels, probabilities_nk, self._slides)
         at_levels = {"confusion": by_tile} | ({"slide_confusion": by_slide} if len(by_slide[0]) > 1 else {})
         return {
             **{name: confusion_image(*found, self._source.classes) for name, found in at_levels.items()},
@@ -74,10 +78,10 @@ class Validation:
         return probabilities_nk
 
     def not_finite(self, probabilities_nk: NDArray[np.float32]) -> str:
-        """Which tiles' probabilities are not, for people."""
+        """Name the tiles whose probabilities are not finite, for people."""
         rows = self.tiles[~np.isfinite(probabilities_nk).all(1)]
         shown = ", ".join(map(str, rows[:SHOWN_TILES])) + (", …" if len(rows) > SHOWN_TILES else "")
-        return f"{len(rows)} of {len(self.tiles)} validation tiles (rows {shown} of the tile table)"
+        return f"{len(rows)} of {counted(len(self.tiles), 'validation tile')} (rows {shown} of the tile table)"
 
     def _looked_at(self) -> NDArray[np.float32]:
         parallel = self._recipe.parallel

@@ -1,4 +1,4 @@
-"""`python -m training.check_model PACKAGE`: is this package whole, and does its network do what it says?
+"""`python -m training.tools.check_model PACKAGE`: is this package whole, and does its network do what it says?
 
 Says in one JSON line on standard output what was found.
 """
@@ -11,13 +11,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from training.answer import answer
-from training.errors import UnreadableError
+from training.foundation.errors import UnreadableError
 from training.foundation.reading import read_regular
 from training.networks.probe import probe
-from training.package_config import PackageConfig, read_package_config
-from training.package_metrics import read_metrics
-from training.package_network import trained_network
+from training.packages.config import PackageConfig, read_package_config
+from training.packages.metrics import read_metrics
+from training.packages.network import trained_network
+from training.tools.json_process import reply
 
 
 def check_package(package: Path) -> dict[str, Any]:
@@ -40,6 +40,7 @@ def check_package(package: Path) -> dict[str, Any]:
         "tile_px": config.patch_size_pixels, "mpp": config.spacing_um_px, "sha256": sha256,
         "trust": ours.trust.model_dump() if ours.trust else None,
         "entry_point": ours.entry_point.value if ours.entry_point else None,
+        "read": ours.read,
         "stain": ours.stain.method if ours.stain else None, "knows_hues": ours.hues is not None,
         "knows_focus": ours.focus is not None, "metrics": dict(metrics.figures),
         "checked": _checked(package, config),
@@ -47,7 +48,7 @@ def check_package(package: Path) -> dict[str, Any]:
 
 
 def _checked(package: Path, config: PackageConfig) -> list[str]:
-    """What was looked at, for people; files beside the weights are hashed here.
+    """Hash the files beside the weights and list all checks made, for people.
 
     Raises:
         UnreadableError: one of them is missing, or another file than `config.json` says.
@@ -68,10 +69,10 @@ def _checked(package: Path, config: PackageConfig) -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m training.check_model")
+    parser = argparse.ArgumentParser(prog="python -m training.tools.check_model")
     parser.add_argument("package", type=Path)
     arguments = parser.parse_args()
-    return answer(lambda: check_package(arguments.package))
+    return reply(lambda: check_package(arguments.package))
 
 
 if __name__ == "__main__":

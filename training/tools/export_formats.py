@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.jit._trace import TracerWarning
 
-from training.errors import BadRecipeError
+from training.foundation.errors import BadRecipeError
 from training.models.build import Outputs
 from training.networks.onnx_checks import MAX_ONNX_BYTES, onnx_module
 from training.networks.torchscript import deprecations_of_torchscript_ignored

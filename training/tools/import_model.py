@@ -1,4 +1,4 @@
-"""`python -m training.import_model SOURCE --models FOLDER`: a model of somebody else's as a package of ours.
+"""`python -m training.tools.import_model SOURCE --models FOLDER`: a model of somebody else's as a package of ours.
 
 Says in one JSON line on standard output what came of it.
 """
@@ -18,23 +18,26 @@ from typing import Any
 import torch
 from pydantic import ValidationError
 
-from training.answer import answer
-from training.errors import BadRecipeError, UnreadableError
+from training.foundation.errors import BadRecipeError, UnreadableError
 from training.foundation.model_files import WEIGHTS_FILES
 from training.foundation.publish import SHORT_WRITE_S, new_folder
 from training.foundation.reading import read_json_file, read_regular
+from training.foundation.tile_read import UNSTATED, TileRead
 from training.foundation.trusted import trust
-from training.import_source import Source, find_import_source
 from training.models.build import Outputs
 from training.networks.entry_points import build_from_entry_point
 from training.networks.probe import are_probabilities, probe, probe_images, run
-from training.package_card import CardContent
-from training.package_config import PackageConfig, explained
-from training.package_files import write_package_files, wsinfer_config
-from training.package_metrics import NO_METRICS, Metrics, read_metrics
-from training.package_network import blocks_network, open_weights, put_weights
+from training.packages.card import CardContent
+from training.packages.config import PackageConfig, explained
+from training.packages.files import write_package_files, wsinfer_config
+from training.packages.metrics import NO_METRICS, Metrics, read_metrics
+from training.packages.network import blocks_network, open_weights, put_weights
+from training.tools.import_source import Source, find_import_source
+from training.tools.json_process import reply
 
 MAX_METRICS_BYTES = 2**16
+WSINFER_READS: TileRead = "finest"
+"""WSInfer reads every patch from level 0."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +138,7 @@ def _raw_config(source: Source, weights: _Weights, outputs: Outputs) -> dict[str
     ours = {
         # What gemslide wrote of a model of its own comes first, and is checked like everything else.
         "model": None, "stain": None, "split_sha256": "", "hues": None, "focus": None, "data": None,
+        "read": UNSTATED if described.gemslide else WSINFER_READS,
         **described.gemslide,
         "runtime": source.runtime,
         "outputs": outputs,
@@ -189,9 +193,9 @@ def _is_there(folder: Path, raw: dict[str, Any]) -> bool:
 
 
 def _without_time(config: dict[str, Any]) -> dict[str, Any]:
-    """What decides a model's results, of a config."""
+    """Part of a config that decides a model's results."""
     ours = config.get("gemslide")
-    kept = ("runtime", "outputs", "model", "statistics", "stain", "weights_sha256", "entry_point")
+    kept = ("runtime", "outputs", "model", "statistics", "stain", "read", "weights_sha256", "entry_point")
     decisive = {key: ours.get(key) for key in kept} if isinstance(ours, dict) else {}
     wsinfer = {key: value for key, value in config.items() if key not in ("gemslide", "architecture")}
     return {**wsinfer, "gemslide": decisive}
@@ -227,6 +231,7 @@ def _card_content(
         tile_px=described.tile_px,
         mpp=described.mpp,
         stain=config.stain.method if config.stain else None,
+        read=config.read,
         data=config.data.facts() if config.data else None,
         split_sha256=config.split_sha256,
         metrics=metrics.figures,
@@ -255,7 +260,7 @@ def _limit_memory() -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m training.import_model")
+    parser = argparse.ArgumentParser(prog="python -m training.tools.import_model")
     parser.add_argument("source", type=Path)
     parser.add_argument("--models", type=Path, required=True)
     parser.add_argument("--config", type=Path)
@@ -272,7 +277,7 @@ def main() -> int:
         )
         return import_model(source, arguments.models, trusted_sha256=arguments.trust, outputs=arguments.outputs)
 
-    return answer(work)
+    return reply(work)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What `gemslide model import` was given: which file holds the network, what runs it, and what describes it."""
+"""Source given to `gemslide model import`: the network's file, its runtime, and its description."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
-from training.errors import BadRecipeError, UnreadableError
+from training.foundation.errors import BadRecipeError, UnreadableError
 from training.foundation.model_files import WEIGHTS_FILES, Runtime
 from training.networks.entry_points import GROUP, find_entry_point
-from training.wsinfer_config import Described, read_wsinfer_config
+from training.packages.wsinfer import Described, read_wsinfer_config
 
 BY_SUFFIX: dict[str, Runtime] = {".onnx": "onnx", ".pt": "torchscript", ".ts": "torchscript", ".safetensors": "torch"}
 GENERIC_STEMS = frozenset({"model", "torchscript_model", "weights", "pytorch_model"})
@@ -28,7 +28,7 @@ class Source:
     entry_point: EntryPoint | None
     described: Described
     name: str
-    """What the model will be called, without the hash."""
+    """Name that the model will have, without the hash."""
 
 
 def find_import_source(
@@ -48,7 +48,7 @@ def find_import_source(
     folder = source if source.is_dir() else source.parent
     described = read_wsinfer_config(config or folder / "config.json")
     entry = find_entry_point(entry_point, str(source)) if entry_point else _entry_point_of(described)
-    weights, runtime = _in_folder(folder, described, entry) if source.is_dir() else _of_file(source, entry)
+    weights, runtime = _in_folder(folder, described, entry) if source.is_dir() else _read_file(source, entry)
     if runtime == "torch":
         _check_ours(weights, described)
     if entry_point and runtime != "entry-point":
@@ -83,7 +83,7 @@ def _in_folder(folder: Path, described: Described, entry: EntryPoint | None) -> 
     )
 
 
-def _of_file(path: Path, entry: EntryPoint | None) -> tuple[Path, Runtime]:
+def _read_file(path: Path, entry: EntryPoint | None) -> tuple[Path, Runtime]:
     runtime = BY_SUFFIX.get(path.suffix.lower())
     if runtime is None:
         raise UnreadableError(

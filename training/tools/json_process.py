@@ -1,4 +1,4 @@
-"""How a module of training answers the program that started it: one JSON line on standard output."""
+"""Answer of a module of training to the program that started it: one JSON line on standard output."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from training.errors import GemslideError
+from training.foundation.errors import GemslideError
 
 
-def answer(work: Callable[[], dict[str, Any]]) -> int:
+def reply(work: Callable[[], dict[str, Any]]) -> int:
     """Do the work and say what came of it. Returns the exit code: 1 where the input was at fault."""
     report: dict[str, Any]
     try:

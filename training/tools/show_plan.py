@@ -1,4 +1,4 @@
-"""`python -m training.show_plan RECIPE --project DIR [--tile-px N] [--svg]`: what a recipe will do, without training.
+"""A recipe's plan, without training: `python -m training.tools.show_plan RECIPE --project DIR [--tile-px N] [--svg]`.
 
 Says in one JSON line on standard output how the network is cut, what each rank does and keeps, and what the other
 strategies would cost.
@@ -17,19 +17,22 @@ from typing import Any
 import torch
 from torch import nn
 
-from training.config import Recipe, find_recipe, load_recipe
+from training.data.tile_dataset import find_source, open_source
 from training.engine.draw import draw_svg, draw_text
 from training.engine.partition import BlockCost, stage_ranges
 from training.engine.plan import Plan
 from training.engine.predict import predict_memory
 from training.engine.recompute import Recompute
-from training.engine.schedule import STRATEGIES, Schedule, build_schedule
+from training.engine.schedule import Schedule
 from training.engine.simulate import StageCost, simulate, stage_costs
-from training.errors import BadRecipeError, GemslideError
-from training.optimisation import cross_entropy
-from training.parallel_plan import EmptyBatch, blocks_of, costs_of, plan_of
-from training.preflight import dataset_error
-from training.tile_dataset import find_source, open_source
+from training.engine.strategies import STRATEGIES, build_schedule
+from training.foundation.errors import BadRecipeError, GemslideError
+from training.foundation.recipe_file import find_recipe
+from training.foundation.words.counts import counted
+from training.recipe.config import Recipe, load_recipe
+from training.recipe.optimisation import cross_entropy
+from training.recipe.plan import EmptyBatch, blocks_of, costs_of, plan_of
+from training.run.preflight import dataset_error
 
 MOST_DRAWN = 8
 """Micro-batches of a group in the drawing for the terminal."""
@@ -99,7 +102,9 @@ def show_plan(recipe_name: Path, project_dir: Path, *, tile_px: int | None, svg:
     if svg:
         schedule = planned.schedule(plan.num_microbatches)
         groups = f", first of {plan.data_parallel} groups" if plan.data_parallel > 1 else ""
-        title = f"{plan.strategy}: S = {plan.num_stages} stages, N = {plan.num_microbatches} micro-batches{groups}"
+        stages = counted(plan.num_stages, "stage")
+        batches = counted(plan.num_microbatches, "micro-batch", "micro-batches")
+        title = f"{plan.strategy}: S = {stages}, N = {batches}{groups}"
         report["svg"] = draw_svg(simulate(schedule, planned.stage_costs), schedule, title=title, ranks=group)
     return report
 
@@ -134,7 +139,7 @@ def describe_recompute(recompute: Recompute) -> str:
 
 
 def _ranks(planned: Planned, side_px: int) -> list[dict[str, Any]]:
-    """What each rank of the first group holds."""
+    """Stages and memory of each rank of the first group."""
     ranges = stage_ranges(planned.plan.cuts, len(planned.blocks))
     parallel = planned.recipe.parallel
     batch = EmptyBatch(parallel.num_microbatches, parallel.microbatch_size, side_px)
@@ -171,7 +176,7 @@ def compare(planned: Planned) -> list[dict[str, Any]]:
     if plan.num_stages == 1 and plan.strategy != "single":
         rows.append(_row(planned, plan.strategy, stages, plan.recompute))
     if plan.num_stages > 1:
-        fitting = [s for s in STRATEGIES if s != "single" and not (s == "chimera" and plan.num_stages % 2)]
+        fitting = [row.name for row in STRATEGIES.values() if row.refusal(plan.num_stages) is None]
         rows += [_row(planned, strategy, stages, plan.recompute) for strategy in fitting]
         rows.append(_row(planned, "ddp", alone, plan.recompute))
     if not plan.recompute.every:
@@ -181,7 +186,7 @@ def compare(planned: Planned) -> list[dict[str, Any]]:
 
 
 def least_memory(costs: Sequence[BlockCost]) -> tuple[Recompute, StageCost]:
-    """How to recompute so that a whole network on one rank keeps least, and what it then costs."""
+    """Recomputation with which a whole network on one rank keeps least, and its cost."""
     every_k = [Recompute(every=k) for k in range(1, len(costs) + 1)]
     priced = [(recompute, stage_costs(costs, (), recompute)[0]) for recompute in every_k]
     return min(priced, key=lambda pair: pair[1].kept_bytes + pair[1].recomputed_bytes)
@@ -232,7 +237,7 @@ def _weight_bytes(planned: Planned, schedule: Schedule) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m training.show_plan")
+    parser = argparse.ArgumentParser(prog="python -m training.tools.show_plan")
     parser.add_argument("recipe", type=Path)
     parser.add_argument("--project", type=Path, default=Path())
     parser.add_argument("--tile-px", type=int)

@@ -1,4 +1,4 @@
-"""Who looked at what, and when: the project's log, for those who may see it."""
+"""The project's log, of who looked at what, and when, for those who may see it."""
 
 from __future__ import annotations
 
@@ -6,47 +6,48 @@ from urllib.parse import urlencode
 
 import streamlit as st
 
-from pathology_app.access.people import Action, Person, current_person, require
-from pathology_app.app_pages.study_navigation import Place, go, link_button, say
-from pathology_app.log_link import LOG, MAX_LENGTH, LogLink
-from pathology_app.log_rows import log_html
-from pathology_app.study_ledger import current_study_ledger
-from pathology_app.text import READ_ERRORS, as_markdown
+from pathology_app.access.visibility import entries_for
+from pathology_app.app_pages.log.rows import log_html
+from pathology_app.app_pages.navigation import go, say
+from pathology_app.html.text import READ_ERRORS, as_markdown
+from pathology_app.links.log import MAX_LENGTH, LogLink
+from pathology_app.people.acts import Act, check_act
+from pathology_app.people.person import Person
+from pathology_app.people.visitor import current_person
+from pathology_app.project.ledger import current_study_ledger
+from pathology_app.readings.blinding import Visibility
 from pipeline.errors import BadManifestError
+from pipeline.ledger import PROJECT_LOG, Ledger, project_history
 from pipeline.review import verify_ledger
-from pipeline.study import PROJECT_LOG, Ledger, project_history
+from training.foundation.words.counts import counted
 
 ENTRIES_SHOWN = 100
 
 
-def page(worklist: st.Page) -> None:
+def page(worklist: st.Page, _: Visibility) -> None:
     """Draw the part of the log that the link names."""
     if st.button("Worklist", icon=":material/arrow_back:", type="tertiary", key="to_worklist"):
         st.switch_page(worklist, query_params={})
     st.header("Log", anchor=False)
     try:
-        require(current_person(), Action.ADMINISTER)
+        person = current_person()
+        check_act(person, Act.SEE_LOG)
         ledger = current_study_ledger().ledger()
         if ledger is None:
             st.info("There is no log: the project has no ledger yet. The first one who signs in, or a study, makes it.")
             return
-        _draw(ledger, LogLink.of(st.query_params.to_dict()))
+        _draw(ledger, person, LogLink.of(st.query_params.to_dict()))
     except READ_ERRORS as error:
         say(error)
 
 
-def log_link(place: Place, person: Person) -> None:
-    """The way to the log, for those who may see it, where people sign in."""
-    if person.name is not None and person.may(Action.ADMINISTER):
-        link_button(place, "Log", {LOG: ""}, key="to_log", icon=":material/history:")
-
-
-def _draw(ledger: Ledger, link: LogLink) -> None:
+def _draw(ledger: Ledger, person: Person, link: LogLink) -> None:
     _filters(link)
     entries = project_history(ledger, link.filter, newest=ENTRIES_SHOWN + 1)
     shown = entries[:ENTRIES_SHOWN]
-    if shown:
-        st.html(log_html(shown, link))
+    theirs = entries_for(person, shown)
+    if theirs:
+        st.html(log_html(theirs, link))
     else:
         st.info("Nothing is logged that the filters leave.")
     row = st.container(horizontal=True, vertical_alignment="center")
@@ -77,6 +78,7 @@ def _filters(link: LogLink) -> None:
 
 def _verify(ledger: Ledger) -> None:
     """Check every entry against the one before it, and what people said of slides against the log."""
+    check_act(current_person(), Act.VERIFY_LOG)
     try:
         with st.spinner("Checking every entry …"):
             verified = verify_ledger(ledger.database, PROJECT_LOG)
@@ -86,4 +88,6 @@ def _verify(ledger: Ledger) -> None:
     if verified.findings:
         st.error(f"**The log does not verify.** {as_markdown('; '.join(verified.findings[:5]))}")
     else:
-        st.success(f"{verified.entries:,} entries verify. The last one's hash: {verified.head}")
+        st.success(
+            f"{counted(verified.entries, 'entry verifies', 'entries verify')}. The last one's hash: {verified.head}"
+        )

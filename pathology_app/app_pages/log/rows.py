@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from pathology_app import html_tables
-from pathology_app.html_tables import Column, Link
-from pathology_app.log_link import LogLink
-from pipeline.study import STUDY_SUBJECT
+from pathology_app.html import tables as html_tables
+from pathology_app.html.tables import Column, Link
+from pathology_app.links.log import LogLink
+from pipeline.ledger import STUDY_SUBJECT
 
 COLUMNS = (
     Column("Entry", "number"),

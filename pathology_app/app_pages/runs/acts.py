@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from pathology_app.access.people import Action, Person, require
 from pathology_app.jobs.commands import Command
 from pathology_app.jobs.start import start_job, stop_job
-from pipeline.config import load_settings
-from pipeline.errors import GemslideError
+from pathology_app.people.acts import Act, check_act
+from pathology_app.people.person import ForbiddenError, Person
+from pipeline.ledger.chain import Change
+from pipeline.ledger.opening import open_ledger
+from pipeline.ledger.project_log import log_in_project
 from pipeline.project import Project
-from pipeline.study.chain import Change
-from pipeline.study.opening import open_ledger
-from pipeline.study.project_log import log_in_project
+from pipeline.settings.config import load_settings
+from training.foundation.errors import GemslideError
 from training.foundation.run_record import new_run_id
 
 
@@ -20,7 +21,7 @@ def start(project: Project, command: Command, person: Person) -> str:
     Raises:
         ForbiddenError: the person may not. What `start_job` and the ledger raise; nothing runs then.
     """
-    require(person, Action.RUN)
+    _check(person, Act.START_RUN)
     max_jobs = load_settings(project.settings_path).app.max_jobs
     job_id = new_run_id()
     details = {"command": list(command.shown_argv)} | ({} if command.slides is None else {"slides": command.slides})
@@ -39,9 +40,16 @@ def stop(project: Project, job_id: str, person: Person) -> None:
     Raises:
         ForbiddenError: the person may not. What `stop_job` and the ledger raise.
     """
-    require(person, Action.RUN)
+    _check(person, Act.STOP_RUN)
     stop_job(project, job_id, by=person.actor)
     _log(project, Change(person.actor, "run stopped", _subject(job_id)))
+
+
+def _check(person: Person, act: Act) -> None:
+    """Raises ForbiddenError: not theirs to start and stop. Runs are of all slides of the project."""
+    check_act(person, act)
+    if person.slides is not None:
+        raise ForbiddenError("Runs work on slides of others. You may see some of the slides only.")
 
 
 def _subject(job_id: str) -> str:

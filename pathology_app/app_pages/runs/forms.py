@@ -7,18 +7,20 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from pathology_app import run_rows
-from pathology_app.access.people import Action, current_person, require
-from pathology_app.app_pages.study_navigation import say
+from pathology_app.app_pages.navigation import say
+from pathology_app.app_pages.runs import rows as run_rows
+from pathology_app.app_pages.runs.acts import start
+from pathology_app.html.text import READ_ERRORS, as_markdown, as_text
 from pathology_app.jobs import commands
 from pathology_app.jobs.commands import MAX_NAMED, MAX_WORKERS, Command
 from pathology_app.jobs.offers import MAX_OFFERED, SlideFolders, model_ids, recipes, study_ids
-from pathology_app.run_actions import start
-from pathology_app.run_link import NewRun, RunLink
-from pathology_app.text import READ_ERRORS, as_markdown, as_text
-from pathology_app.tiles.cache import current_cache
-from pipeline.config import load_settings
+from pathology_app.links.runs import NewRun, RunLink
+from pathology_app.people.person import Action, require
+from pathology_app.people.visitor import current_person
+from pathology_app.project.served import served_project
+from pipeline.naming.slides import OFFERED_MANIFEST_SUFFIXES
 from pipeline.project import Project
+from pipeline.settings.config import load_settings
 
 TITLES: dict[NewRun, str] = {
     "ingest": "Ingest slides",
@@ -31,7 +33,7 @@ _DEVICES = "cpu, cuda, or several: cuda:0,cuda:1"
 ALL, CHOSEN = "All slides of the project", "Chosen slides"
 
 
-def last_said() -> None:
+def last_message() -> None:
     """Say what the last action did, once."""
     if said := st.session_state.pop(_SAID, None):
         st.success(said)
@@ -45,7 +47,7 @@ def draw(new: NewRun) -> None:
     """
     require(current_person(), Action.RUN)
     st.header(TITLES[new], anchor=False)
-    project = current_cache().project
+    project = served_project()
     forms: dict[NewRun, Callable[[Project], Command | None]] = {
         "ingest": _ingest,
         "train": _train,
@@ -93,7 +95,7 @@ def _ingest(project: Project) -> Command | None:
     if not offered:
         st.info("There are no slides and no manifests in these folders.")
         return None
-    manifests = [name for name in offered if name.lower().endswith(".csv")]
+    manifests = [name for name in offered if name.lower().endswith(OFFERED_MANIFEST_SUFFIXES)]
     kind = "Manifest"
     if manifests and len(manifests) < len(offered):
         kind = st.radio("What", ["Manifest", "Slides"], horizontal=True, key="ingest_kind")
@@ -104,7 +106,9 @@ def _ingest(project: Project) -> Command | None:
     else:
         slides = [name for name in offered if name not in set(manifests)]
         chosen = st.multiselect(f"Slides ({len(slides)})", slides, key="ingest_slides", format_func=as_text)
-        st.caption("Slides are named after their files. Where those name patients, take a manifest with ids.")
+        st.caption(
+            "Slides are named after their files. If file names identify patients, use a manifest with slide ids."
+        )
     if len(offered) == MAX_OFFERED:
         st.caption(f"Only the first {MAX_OFFERED} are listed: a manifest names more.")
     left, right = st.columns(2)
@@ -122,11 +126,12 @@ def _train(project: Project) -> Command | None:
     offered = recipes(project)
     recipe = st.selectbox("Recipe", list(offered), key="train_recipe", format_func=as_text)
     left, right = st.columns(2)
-    nproc = left.number_input("Ranks (as the recipe's strategy asks)", 1, MAX_WORKERS, 1, key="train_nproc")
+    nproc = left.number_input("Ranks (empty: as many as the recipe asks for)", 1, MAX_WORKERS, None, key="train_nproc")
     threads = right.number_input("Threads of a rank (empty: the recipe's)", 1, MAX_WORKERS, None, key="train_threads")
     if recipe is None:
         return None
-    return commands.train_command(project, recipe, nproc=int(nproc), threads=None if threads is None else int(threads))
+    asked, threads_asked = (None if number is None else int(number) for number in (nproc, threads))
+    return commands.train_command(project, recipe, nproc=asked, threads=threads_asked)
 
 
 def _infer(project: Project) -> Command | None:

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from typing import get_args
-
 import streamlit as st
 
-from pathology_app import run_rows
-from pathology_app.access.acting import note_refused
-from pathology_app.access.people import Action, ForbiddenError, current_person
-from pathology_app.app_pages import run_forms, run_view
-from pathology_app.app_pages.study_navigation import Place, go, link_button, say
+from pathology_app.app_pages.declared import fragment
+from pathology_app.app_pages.navigation import Place, go, link_button, say
+from pathology_app.app_pages.runs import forms as run_forms
+from pathology_app.app_pages.runs import rows as run_rows
+from pathology_app.app_pages.runs import run as run_view
+from pathology_app.html.line_chart import STYLE
+from pathology_app.html.text import READ_ERRORS
 from pathology_app.jobs.history import list_runs, run_ids
 from pathology_app.jobs.progress import progress_of
 from pathology_app.jobs.start import running_ids
-from pathology_app.line_chart import STYLE
-from pathology_app.run_link import RUNS_PER_PAGE, NewRun, RunLink
-from pathology_app.text import READ_ERRORS
-from pathology_app.tiles.cache import current_cache
+from pathology_app.links.runs import NEW_RUNS, RUNS_PER_PAGE, RunLink
+from pathology_app.people.actions import log_refusal
+from pathology_app.people.person import Action, ForbiddenError
+from pathology_app.people.visitor import current_person
+from pathology_app.project.served import served_project
+from pathology_app.readings.blinding import Visibility
+from training.foundation.words.counts import counted
 
 REFRESH_S = 3.0
 _ICON = ":material/play_circle:"
 
 
-def page(worklist: st.Page) -> None:
+def page(worklist: st.Page, _: Visibility) -> None:
     """Draw what the link names; what is wrong is one message."""
     link = RunLink.of(st.query_params.to_dict())
     st.html(STYLE)
@@ -32,7 +35,7 @@ def page(worklist: st.Page) -> None:
         st.switch_page(worklist, query_params={})
     if link.run or link.new:
         link_button(row, "Runs", RunLink().query(), key="to_runs")
-    run_forms.last_said()
+    run_forms.last_message()
     try:
         _check()
         if link.run:
@@ -48,16 +51,16 @@ def page(worklist: st.Page) -> None:
 def _check() -> None:
     """Runs name slides, which are not for those to see who may see some slides only."""
     if current_person().slides is not None:
-        note_refused("forbidden", "runs")
+        log_refusal("forbidden", "runs")
         raise ForbiddenError("Runs name slides of others. You may see some of the slides only.")
 
 
-def runs_link(place: Place) -> None:
-    """The way from the worklist."""
-    if current_person().slides is not None:
+def runs_link(place: Place, visibility: Visibility) -> None:
+    """The way from the worklist, for those who may see runs."""
+    if current_person().slides is not None or visibility.first is not None:
         return
     try:
-        project = current_cache().project
+        project = served_project()
         running = len(running_ids(project))
         is_there = current_person().may(Action.RUN) or bool(run_ids(project))
     except READ_ERRORS as error:
@@ -73,16 +76,16 @@ def _list(link: RunLink) -> None:
     if current_person().may(Action.RUN):
         row = st.container(horizontal=True, vertical_alignment="center")
         row.caption("Start:", width="content")
-        for new in get_args(NewRun):
+        for new in NEW_RUNS:
             if row.button(f"{run_forms.TITLES[new]} …", key=f"new_{new}"):
                 go(RunLink(new=new).query())
-    every_s = REFRESH_S if running_ids(current_cache().project) else None
-    st.fragment(_rows, run_every=every_s)(link, every_s)
+    every_s = REFRESH_S if running_ids(served_project()) else None
+    fragment(_rows, run_every=every_s)(link, every_s)
 
 
 def _rows(link: RunLink, every_s: float | None) -> None:
     """The list, again every few seconds while something runs."""
-    project = current_cache().project
+    project = served_project()
     try:
         ids = run_ids(project)
         pages = max(1, -(-len(ids) // RUNS_PER_PAGE))
@@ -98,7 +101,7 @@ def _rows(link: RunLink, every_s: float | None) -> None:
     st.html(run_rows.runs_html(shown, progress, project.root))
     again = "" if every_s is None else f" Looked up again every {every_s:.0f} s."
     row = st.container(horizontal=True, vertical_alignment="center")
-    row.caption(f"{len(ids):,} {'run' if len(ids) == 1 else 'runs'}, newest first. A row leads to its run.{again}")
+    row.caption(f"{counted(len(ids), 'run')}, newest first. A row leads to its run.{again}")
     if pages > 1:
         row.caption(f"Page {min(link.number, pages)} of {pages}", width="content")
         for label, to in (("Newer", link.number - 1), ("Older", link.number + 1)):

@@ -6,17 +6,18 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from pathology_app import html_tables
-from pathology_app.html_tables import Column, Link, Swatch
+from pathology_app.app_pages.studies.rows import duration_text
+from pathology_app.html import tables as html_tables
+from pathology_app.html.line_chart import Curve, line_chart
+from pathology_app.html.tables import Column, Link, Swatch
+from pathology_app.html.text import as_text, without_folders
 from pathology_app.jobs.curves import Curves, epochs, thinned
 from pathology_app.jobs.history import RunSummary
 from pathology_app.jobs.job_log import Counted
 from pathology_app.jobs.progress import Progress
 from pathology_app.jobs.state import JobStatus
-from pathology_app.line_chart import Curve, line_chart
-from pathology_app.run_link import RunLink
-from pathology_app.study_rows import duration_text
-from pathology_app.text import as_text, without_folders
+from pathology_app.links.runs import RunLink
+from training.foundation.words.counts import counted
 
 COLOURS = {
     "running": "#1565c0",
@@ -55,13 +56,13 @@ RESUMED = {
     "finished and goes on with that slide at its last finished part.",
     "infer": "Finished slides keep their results. The same run, started again, skips them and goes on with a slide in "
     "the middle at its last finished batch.",
-    "train": "No model package was written. A training keeps nothing in between: started again, it begins at its first "
-    "step.",
+    "train": "No model package was written. Checkpoints stay: the same run, started again, goes on at its last one, or "
+    "begins at the first step where it had written none.",
     "study run": "What workers had is given back to the study's ledger. Started again, the study goes on with what is "
     "left.",
     "study begin": "A study has begun either wholly or not at all.",
 }
-"""What a run that was stopped, or is lost, leaves."""
+"""Text on what a stopped or lost run leaves, by verb."""
 
 
 def runs_html(runs: Iterable[RunSummary], progress: Mapping[str, Progress], root: Path) -> str:
@@ -86,14 +87,16 @@ def runs_html(runs: Iterable[RunSummary], progress: Mapping[str, Progress], root
 
 
 def running_text(progress: Progress) -> str:
-    """How far a run is, in a line."""
-    done = done_text(progress)
+    """Progress of a run, in a line."""
+    of_all = f"of {counted(progress.total or 0, progress.unit)}"
+    done = counted(progress.done, progress.unit) if progress.total is None else f"{progress.done:,} {of_all}"
+    failed = f", {progress.failed:,} without a result" if progress.failed else ""
     left = "" if progress.left_s is None else f", about {duration_text(progress.left_s)} left"
-    return f"{done} {progress.unit}{left}" if done else ""
+    return f"{done}{failed}{left}" if done_text(progress) else ""
 
 
 def outcome_text(run: RunSummary, root: Path) -> str:
-    """How it came out, in a line."""
+    """Outcome of a run, in a line."""
     if run.damage:
         return without_folders(run.damage, root)
     if run.record and run.record.slides:
@@ -106,7 +109,7 @@ def outcome_text(run: RunSummary, root: Path) -> str:
 
 
 def ending_text(status: JobStatus) -> str:
-    """How a job ended, beside its state in one word."""
+    """Details of a job's end, beside its one-word state."""
     ending, stop = status.ending, status.stop
     if ending is None:
         return "" if status.runs else "its process is gone: it was killed, or its computer was started again"
@@ -118,7 +121,7 @@ def ending_text(status: JobStatus) -> str:
     return f"exit code {ending.exit_code}" if ending.exit_code > 0 else f"ended by signal {-ending.exit_code}"
 
 
-def last_words(lines: Sequence[str]) -> str:
+def last_error_line(lines: Sequence[str]) -> str:
     """The last line of a log that a person can read as a sentence; empty where there is none."""
     readable = (line for line in reversed(lines) if line[:1].isalpha())
     return next(readable, "")
@@ -140,9 +143,11 @@ def run_facts(run: RunSummary, progress: Progress) -> dict[str, str]:
     if run.seconds is not None:
         facts["Running for" if run.runs else "Took"] = duration_text(run.seconds)
     if done := done_text(progress):
-        facts[f"{progress.unit.capitalize()} done"] = done
-    if run.runs and progress.done and run.seconds:
-        facts["Rate"] = f"{progress.done / run.seconds * 60:.3g} per min"
+        facts[f"{progress.unit.capitalize()}s done"] = done
+    if progress.failed:
+        facts["Without a result"] = f"{progress.failed:,}"
+    if run.runs and progress.ended and run.seconds:
+        facts["Rate"] = f"{progress.ended / run.seconds * 60:.3g} per min"
     if run.runs and progress.left_s is not None:
         facts["Left, about"] = duration_text(progress.left_s)
     return facts
@@ -155,11 +160,14 @@ def done_text(progress: Progress) -> str:
     return f"{progress.done:,} of {progress.total:,}"
 
 
-def progress_html(done: int, total: int, unit: str) -> str:
-    """A bar of what is done and what is left."""
-    done = min(done, total)
-    parts = {f"{unit} done": done, f"{unit} left": total - done}
-    return html_tables.bar(parts, dict(zip(parts, ("#1565c0", "#d5d9e0"), strict=True)))
+def progress_html(progress: Progress) -> str:
+    """A bar of what is done, what ended without a result, and what is left; empty where nobody knows of how much."""
+    if not progress.total:
+        return ""
+    left = max(0, progress.total - progress.ended)
+    parts = {"done": progress.done, "without a result": progress.failed, "left": left}
+    colours = dict(zip(parts, ("#1565c0", COLOURS["failed"], "#d5d9e0"), strict=True))
+    return html_tables.bar(parts, colours)
 
 
 def log_text(lines: Iterable[str], root: Path) -> str:

@@ -6,21 +6,25 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from pathology_app import html_tables, run_rows, study_rows
-from pathology_app.access.people import Action, current_person
-from pathology_app.app_pages.study_navigation import link_button, say
+from pathology_app.app_pages.declared import fragment
+from pathology_app.app_pages.navigation import link_button, say
+from pathology_app.app_pages.runs import rows as run_rows
+from pathology_app.app_pages.runs.acts import stop
+from pathology_app.app_pages.studies import rows as study_rows
+from pathology_app.html import tables as html_tables
+from pathology_app.html.text import READ_ERRORS, as_markdown, without_folders
 from pathology_app.jobs.curves import Curves
 from pathology_app.jobs.history import RunSummary, read_run
 from pathology_app.jobs.progress import Progress, progress_of
 from pathology_app.jobs.state import JobState
-from pathology_app.run_actions import stop
-from pathology_app.study_ledger import current_study_ledger
-from pathology_app.study_link import StudyLink
-from pathology_app.text import READ_ERRORS, as_markdown, without_folders
-from pathology_app.tiles.cache import current_cache
-from pipeline.model_packages import read_card
+from pathology_app.links.studies import StudyLink
+from pathology_app.people.person import Action
+from pathology_app.people.visitor import current_person
+from pathology_app.project.ledger import current_study_ledger
+from pathology_app.project.served import served_project
+from pipeline.models.packages import read_card
 from pipeline.project import Project
-from training.foundation.names import is_name
+from training.foundation.words.names import is_name
 
 REFRESH_S = 2.0
 _LOG_PX = 320
@@ -38,11 +42,11 @@ def draw(run_id: str) -> None:
     Raises:
         UnreadableError: there is no such run. OSError: its files may not be read.
     """
-    project = current_cache().project
+    project = served_project()
     run = read_run(project, run_id)
     _heading(project, run)
     every_s = None if not run.runs and progress_of(project, run).is_whole else REFRESH_S
-    st.fragment(_live, run_every=every_s)(project, run_id, every_s)
+    fragment(_live, run_every=every_s)(project, run_id, every_s)
     _results(project, run)
     _settings(run)
 
@@ -78,14 +82,14 @@ def _stop_form(project: Project, run: RunSummary) -> None:
 
 
 def _live(project: Project, run_id: str, every_s: float | None) -> None:
-    """What changes while it runs."""
+    """Draw the part that changes while it runs."""
     try:
         run = read_run(project, run_id)
         progress = progress_of(project, run)
     except READ_ERRORS as error:
         say(error)
         return
-    _state(project, run, "" if progress.counted.bad else run_rows.last_words(progress.lines))
+    _state(project, run, "" if progress.counted.bad else run_rows.last_error_line(progress.lines))
     _progress(run, progress)
     if progress.curves:
         _curves(progress.curves)
@@ -106,7 +110,7 @@ def _state(project: Project, run: RunSummary, last_words: str) -> None:
     if run.state in (JobState.STOPPED, JobState.LOST):
         st.info(run_rows.RESUMED.get(run.verb, "Run it again to go on."))
     if run.state == JobState.STOPPING and run.job and run.job.stop:
-        st.info(as_markdown(f"{run.job.stop.by} has asked it to end; it gets up to a minute for that."))
+        st.info(as_markdown(f"{run.job.stop.by} stopped this run; it may take up to a minute to finish."))
 
 
 def _progress(run: RunSummary, progress: Progress) -> None:
@@ -114,17 +118,17 @@ def _progress(run: RunSummary, progress: Progress) -> None:
     if run.verb == "study run":
         _study(run)
         return
-    if progress.total and run.job:
-        st.html(run_rows.progress_html(progress.done, progress.total, progress.unit))
+    if run.job and (bar := run_rows.progress_html(progress)):
+        st.html(bar)
     if run.runs and progress.step:
         step = progress.step
         st.caption(as_markdown(f"Now: {step.what}, {step.done:,} of {step.total:,}."))
-    elif run.runs and not progress.done:
+    elif run.runs and not progress.ended:
         st.caption("It has begun; nothing is finished yet.")
 
 
 def _study(run: RunSummary) -> None:
-    """How far the ledger says that the study is."""
+    """Draw the study's progress, as its ledger has it."""
     found = current_study_ledger()
     ledger = found.ledger()
     if ledger is None or run.about not in found.names():
@@ -154,7 +158,7 @@ def _log(project: Project, lines: Sequence[str]) -> None:
 
 
 def _results(project: Project, run: RunSummary) -> None:
-    """What it made, and the way there."""
+    """Draw the run's results, with links to them."""
     if run.verb.startswith("study") and is_name(run.about):
         link_button(st.container(), f"Study {as_markdown(run.about)}", StudyLink(run.about).query(), key="to_study")
     if run.record and run.record.models:

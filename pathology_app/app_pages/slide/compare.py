@@ -6,24 +6,24 @@ from typing import Any
 
 import streamlit as st
 
-from pathology_app import presenters
-from pathology_app.access.page_views import log_view
-from pathology_app.access.people import current_person
-from pathology_app.app_pages.slide_review import say_hidden
-from pathology_app.blinding import models_shown
-from pathology_app.compare_link import COMPARE, MAX_VIEWS, OF_COMPARE, CompareLink, CompareView
-from pathology_app.slide_layers import layers_of
-from pathology_app.text import READ_ERRORS, as_markdown, as_text, message_of
-from pathology_app.tiles.cache import SlideCache, current_cache
+from pathology_app.app_pages.declared import say_hidden
+from pathology_app.app_pages.page_views import log_view
+from pathology_app.html.text import READ_ERRORS, as_markdown, as_text, message_of
+from pathology_app.links.compare import COMPARE, MAX_VIEWS, OF_COMPARE, CompareLink, CompareView
+from pathology_app.readings.blinding import Visibility
+from pathology_app.slides import presenters
+from pathology_app.slides.cache import SlideCache, current_cache
+from pathology_app.slides.overlays import layers_of
 from pathology_app.viewer.component import compare_viewer
-from training.foundation.names import is_name
+from training.foundation.words.names import is_name
 
 _NO_MODEL = "no prediction"
 
 
-def page(worklist: st.Page) -> None:
+def page(worklist: st.Page, visibility: Visibility) -> None:
     """Draw the views that the link names."""
     cache, link = current_cache(), CompareLink.of(st.query_params.to_dict())
+    link = link.without_models(visibility.hidden, visibility.models)
     back, title, add = st.columns([1.2, 3, 3], vertical_alignment="center")
     with back:
         if st.button("Worklist", icon=":material/arrow_back:", type="tertiary", key="back"):
@@ -33,7 +33,7 @@ def page(worklist: st.Page) -> None:
     title.markdown("#### Side by side")
     with add:
         _add(link)
-    panes = _panes(cache, link)
+    panes = _panes(cache, link, visibility)
     if len(panes) < 2:
         st.info("Add a slide, or the same one again for another model: two to four are shown side by side.")
     if panes:
@@ -59,24 +59,24 @@ def _add(link: CompareLink) -> None:
     st.text_input("Add a slide", key=key, placeholder="name of a slide, then Enter", max_chars=64, on_change=add)
 
 
-def _panes(cache: SlideCache, link: CompareLink) -> list[dict[str, Any]]:
+def _panes(cache: SlideCache, link: CompareLink, visibility: Visibility) -> list[dict[str, Any]]:
     panes = []
     for index, place in enumerate(st.columns(max(1, len(link.views)))[: len(link.views)]):
         with place:
             try:
-                panes.append(_pane(cache, link, index))
+                panes.append(_pane(cache, link, index, visibility))
             except READ_ERRORS as error:
                 st.error(as_markdown(message_of(error, cache.project.root)))
                 st.button("Remove", key=f"remove {index}", on_click=_go, args=(link.without(index),))
     return panes
 
 
-def _pane(cache: SlideCache, link: CompareLink, index: int) -> dict[str, Any]:
+def _pane(cache: SlideCache, link: CompareLink, index: int, visibility: Visibility) -> dict[str, Any]:
     """One view as the browser takes it (ComparePaneData), with the choice of its model."""
     view = link.views[index]
     log_view(view.slide_id, "compare", model=view.model_id or None)
     slide = cache.slide(view.slide_id)
-    model_ids, blinded = models_shown(cache, current_person(), view.slide_id)
+    model_ids, blinded = visibility.models_of(cache, view.slide_id)
     if blinded is not None:
         say_hidden(blinded)
     choices = [*model_ids, _NO_MODEL]

@@ -1,4 +1,4 @@
-"""What can be taken away from a slide's page (frontend/src/types.ts, Exports)."""
+"""Exports that a slide's page offers (frontend/src/types.ts, Exports)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import shlex
 from typing import Any
 
-from pathology_app.access.people import Action, Person
+from pathology_app.people.person import Action, Person
 from pipeline.project import Project
 
 _FILES = (

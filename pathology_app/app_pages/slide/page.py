@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import streamlit as st
 
-from pathology_app import presenters
-from pathology_app.access.page_views import check_slide_here, log_view
-from pathology_app.access.people import current_person
-from pathology_app.app_pages.slide_review import review_popover, say_hidden
-from pathology_app.blinding import models_shown
-from pathology_app.browser_place import is_browser_here
-from pathology_app.compare_link import COMPARE, CompareLink, CompareView
-from pathology_app.session import SlideSession, slide_session
-from pathology_app.slide_exports import exports_of
-from pathology_app.slide_layers import layers_of
-from pathology_app.text import READ_ERRORS, as_markdown, as_text, message_of
-from pathology_app.tiles.cache import OpenPredictions, OpenSlide, SlideCache, current_cache
+from pathology_app.app_pages.declared import fragment, say_hidden
+from pathology_app.app_pages.page_views import check_slide_here, log_view
+from pathology_app.app_pages.slide.exports import exports_of
+from pathology_app.app_pages.slide.local_browser import is_local_browser
+from pathology_app.app_pages.slide.review import review_popover
+from pathology_app.app_pages.slide.session import SlideSession, slide_session
+from pathology_app.html.text import READ_ERRORS, as_markdown, as_text, message_of
+from pathology_app.links.compare import COMPARE, CompareLink, CompareView
+from pathology_app.people.visitor import current_person
+from pathology_app.project.served import served_project
+from pathology_app.readings.blinding import Visibility
+from pathology_app.slides import presenters
+from pathology_app.slides.cache import OpenPredictions, OpenSlide, SlideCache, current_cache
+from pathology_app.slides.overlays import layers_of
 from pathology_app.viewer.component import slide_viewer
-from pipeline.inference.hotspots import Hotspot
+from pipeline.inference.results.hotspots import Hotspot
 from pipeline.study import Blinded
-from training.foundation.names import is_name
+from training.foundation.words.names import is_name
 
 Place = st.delta_generator.DeltaGenerator
 
@@ -30,12 +32,12 @@ VIEWER_KEY = "viewer"
 _CHOICE_PX = 210
 """Width of a list to choose from."""
 _OF_SLIDE = ("slide", "model", "class", "at", "overlay", "layers", "image")
-"""What a link says of a slide; the last four are the browser's own (frontend/src/link_state.ts)."""
+"""Parameters of a slide's link; the last four are the browser's own (frontend/src/view/link_state.ts)."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What the page shows."""
+    """Content of the page."""
 
     slide: OpenSlide
     opened: OpenPredictions | None
@@ -45,7 +47,7 @@ class Selection:
     model_ids: list[str]
     """All that have predictions for the slide, and may be shown."""
     blinded: Blinded | None = None
-    """Why none may be."""
+    """Reason why none may be shown."""
 
     @property
     def first_layer(self) -> tuple[str, int] | None:
@@ -66,7 +68,7 @@ class Selection:
         return self.slide.reader.mpp0
 
 
-def page(worklist: st.Page) -> None:
+def page(worklist: st.Page, visibility: Visibility) -> None:
     """Draw the page of the slide named in the link."""
     cache = current_cache()
     row = st.container(horizontal=True, vertical_alignment="center")  # on a narrow screen it takes two lines
@@ -82,7 +84,7 @@ def page(worklist: st.Page) -> None:
     try:
         check_slide_here(slide_id)
         slide = cache.slide(slide_id)
-        model_ids, blinded = models_shown(cache, current_person(), slide_id)
+        model_ids, blinded = visibility.models_of(cache, slide_id)
         log_view(slide_id, "slide", model=st.query_params.get("model") or next(iter(model_ids), None))
     except READ_ERRORS as error:
         _say(error, cache)
@@ -144,7 +146,8 @@ def _choose(
 def _hotspots(cache: SlideCache, slide_id: str, model_id: str) -> list[Hotspot] | None:
     """The model's hotspots; a damaged list is said and leaves slide and prediction to be seen."""
     try:
-        return cache.hotspots(slide_id, model_id)
+        found = cache.hotspots(slide_id, model_id)
+        return found.spots if found else None
     except READ_ERRORS as error:
         _say(error, cache)
         return None
@@ -185,10 +188,11 @@ def _choose_class(model_id: str, class_names: Sequence[str], hotspots: Sequence[
     return chosen
 
 
-@st.fragment
+@fragment
 def _view(selection: Selection, session: SlideSession) -> None:
     """The viewer. Clicks rerun only this."""
-    slide_viewer(_viewer_data(selection, session), key=VIEWER_KEY, on_click=lambda: _remember_click(session))
+    data = _viewer_data(selection, session)
+    slide_viewer(data, key=VIEWER_KEY, on_click=lambda click: _remember_click(session, click))
 
 
 def _viewer_data(selection: Selection, session: SlideSession) -> dict[str, object]:
@@ -203,17 +207,18 @@ def _viewer_data(selection: Selection, session: SlideSession) -> dict[str, objec
         )
     slide_id = slide.reader.slide_id
     layers, notes = layers_of(current_cache(), slide_id, selection.model_ids, selection.first_layer)
-    if damage := presenters.damage_note(slide.reader):
-        notes.insert(0, damage)
+    notes = [*presenters.slide_notes(slide.reader), *notes]
+    if opened and (outdated := presenters.outdated_note(slide, opened.predictions)):
+        notes.insert(0, outdated)
     return {
         "slide": presenters.slide_data(slide),
         "thumbnail_url": f"/thumbnails/{slide_id}.jpg?v={slide.version}",
         "exports": exports_of(
-            current_cache().project,
+            served_project(),
             slide_id,
             opened.predictions.model_id if opened else None,
             current_person(),
-            is_here=is_browser_here(),
+            is_here=is_local_browser(),
         ),
         "layers": layers,
         "notes": notes,
@@ -228,7 +233,7 @@ def _viewer_data(selection: Selection, session: SlideSession) -> dict[str, objec
 
 
 def _probe_data(selection: Selection, session: SlideSession) -> dict[str, object] | None:
-    """What every class's probability is at the last point clicked."""
+    """Probabilities of all classes at the last point clicked."""
     if session.probe_xy_px0 is None:
         return None
     x_px0, y_px0 = session.probe_xy_px0
@@ -241,13 +246,16 @@ def _probe_data(selection: Selection, session: SlideSession) -> dict[str, object
     return {"x_px0": x_px0, "y_px0": y_px0, "text": text, "rows": [*rows, *([] if len(rows) > 1 else [("", text)])]}
 
 
-def _remember_click(session: SlideSession) -> None:
-    click = st.session_state[VIEWER_KEY]["click"]
-    session.probe_xy_px0 = int(click["x_px0"]), int(click["y_px0"])
+def _remember_click(session: SlideSession, click: object) -> None:
+    """Nothing else than two whole numbers is a place."""
+    if isinstance(click, Mapping):
+        x_px0, y_px0 = click.get("x_px0"), click.get("y_px0")
+        if isinstance(x_px0, int) and isinstance(y_px0, int):
+            session.probe_xy_px0 = x_px0, y_px0
 
 
 def _hotspots_note(selection: Selection) -> str | None:
-    """What is to be said of the list; None where nothing may be said of hotspots."""
+    """Note to the list; None where nothing may be said of hotspots."""
     if selection.blinded is not None:
         return None
     others = len(selection.hotspots or []) - len(selection.hotspots_shown)

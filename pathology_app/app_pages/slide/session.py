@@ -1,4 +1,4 @@
-"""What one browser tab remembers between reruns, typed."""
+"""State that one browser tab keeps between reruns, typed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be done to a study from its pages: retry slides, pause, resume; each with who did it, and why."""
+"""Actions on a study from its pages: retry slides, pause, resume; each with who did it, and why."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from pathology_app.access.acting import check_action, may_now
-from pathology_app.access.people import Action, current_person
-from pathology_app.study_actors import MAX_NAME, MAX_REASON, IncompleteError, actor_text, reason_text
-from pathology_app.study_ledger import StudyLedger
-from pathology_app.text import as_markdown
-from pipeline.study.ledger import Ledger, StudyRow
-from pipeline.study.retries import retry
+from pathology_app.app_pages.studies.acts import retry_slides, set_study_state
+from pathology_app.html.text import as_markdown
+from pathology_app.people.actions import is_allowed, logging_refusal
+from pathology_app.people.actors import MAX_NAME, MAX_REASON, IncompleteError, actor_text, reason_text
+from pathology_app.people.acts import Act
+from pathology_app.people.visitor import current_person
+from pathology_app.project.ledger import StudyLedger
+from pipeline.ledger.ledger import Ledger, StudyRow
+from pipeline.study import SlideSearch
+from training.foundation.words.counts import counted
 
 _SAID = "study_said"
 _NAME = "study_name"
@@ -25,15 +28,14 @@ class Chosen:
 
     number: int
     slide_ids: Sequence[str] = ()
-    state: str | None = None
-    code: str | None = None
+    ended: SlideSearch | None = None
 
     @property
     def slides(self) -> str:
-        return "1 slide" if self.number == 1 else f"{self.number:,} slides"
+        return counted(self.number, "slide")
 
 
-def last_said() -> None:
+def last_message() -> None:
     """Say what the last action did, once."""
     if said := st.session_state.pop(_SAID, None):
         st.success(said)
@@ -41,15 +43,14 @@ def last_said() -> None:
 
 def retry_form(found: StudyLedger, ledger: Ledger, study_id: str, chosen: Chosen) -> None:
     """Give slides another chance, for somebody who may, with a name and a reason."""
-    if not may_now(Action.COORDINATE):
+    if not is_allowed(Act.RETRY):
         return
     who_and_why = ask_who_and_why("retry", f"Retry {chosen.slides}")
     if who_and_why is None:
         return
     actor, why = who_and_why
-    check_action(Action.COORDINATE)
-    with st.spinner("Writing to the ledger …"):
-        retried = retry(ledger, study_id, chosen.slide_ids, chosen.state, actor=actor, why=why, code=chosen.code)
+    with st.spinner("Writing to the ledger …"), logging_refusal(Act.RETRY) as person:
+        retried = retry_slides(person, ledger, study_id, chosen.slide_ids, chosen.ended, actor=actor, why=why)
     number = f"{len(retried):,} of {chosen.slides}" if len(retried) != chosen.number else chosen.slides
     done(
         found,
@@ -60,7 +61,7 @@ def retry_form(found: StudyLedger, ledger: Ledger, study_id: str, chosen: Chosen
 
 def state_form(found: StudyLedger, ledger: Ledger, row: StudyRow) -> None:
     """Pause a study that runs, or let it go on."""
-    if not may_now(Action.COORDINATE):
+    if not is_allowed(Act.PAUSE):
         return
     is_running = row.state == "running"
     with st.popover("Pause …" if is_running else "Resume …", icon=_icon(is_running)):
@@ -73,9 +74,9 @@ def state_form(found: StudyLedger, ledger: Ledger, row: StudyRow) -> None:
     if who_and_why is None:
         return
     actor, why = who_and_why
-    check_action(Action.COORDINATE)
     state = "paused" if is_running else "running"
-    has_changed = ledger.set_state(row.study_id, state, actor=actor, why=why)
+    with logging_refusal(Act.PAUSE if is_running else Act.RESUME) as person:
+        has_changed = set_study_state(person, ledger, row.study_id, state, actor=actor, why=why)
     done(found, f"The study is {state}{'' if has_changed else ' already'}.")
 
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import streamlit as st
 
-from pathology_app import study_rows
-from pathology_app.app_pages.study_actions import Chosen, retry_form
-from pathology_app.app_pages.study_heading import draw_heading
-from pathology_app.app_pages.study_navigation import clicked, go, nearest_page, page_buttons
-from pathology_app.study_ledger import StudyLedger
-from pathology_app.study_link import SLIDES_PER_PAGE, StudyLink
-from pathology_app.text import as_markdown
-from pathology_app.tiles.cache import current_cache
-from pipeline.study.failures import Failures, failures_of
-from pipeline.study.ledger import Ledger
-from pipeline.study.search import SlideSearch, find_slides
+from pathology_app.app_pages.navigation import clicked, go, nearest_page, page_buttons
+from pathology_app.app_pages.studies import rows as study_rows
+from pathology_app.app_pages.studies.actions import Chosen, retry_form
+from pathology_app.app_pages.studies.heading import draw_heading
+from pathology_app.html.text import as_markdown
+from pathology_app.links.studies import SLIDES_PER_PAGE, StudyLink
+from pathology_app.project.ledger import StudyLedger
+from pathology_app.project.served import served_project
+from pathology_app.readings.blinding import Visibility
+from pipeline.ledger.ledger import Ledger
+from pipeline.study.outcomes.failures import Failures, failures_of
+from pipeline.study.outcomes.search import SlideSearch, find_slides
 
 _COLUMNS = {
     "slide": st.column_config.TextColumn("Slide", width=150),
@@ -26,10 +27,10 @@ _COLUMNS = {
 }
 
 
-def draw(found: StudyLedger, ledger: Ledger, link: StudyLink) -> None:
+def draw(found: StudyLedger, ledger: Ledger, link: StudyLink, visibility: Visibility) -> None:
     """Draw the failures of the study that the link names, or one group of them. Raises: as the ledger."""
     row = ledger.study(link.study)
-    draw_heading(found, ledger, row, link, found.progress(ledger, link.study).counts)
+    draw_heading(found, ledger, row, link, found.progress(ledger, link.study).counts, visibility)
     groups = failures_of(ledger, link.study)
     if not groups:
         st.info("No slide has ended without a result.")
@@ -45,9 +46,9 @@ def draw(found: StudyLedger, ledger: Ledger, link: StudyLink) -> None:
 
 
 def _about(group: Failures) -> None:
-    """How many, the reason of one, and what to do."""
+    """Draw the number of slides, the reason of one, and what to do."""
     st.markdown(f"**{as_markdown(study_rows.failures_title(group))}**")
-    st.markdown(f"For example, {as_markdown(study_rows.failures_example(group, current_cache().project.root))}")
+    st.markdown(f"For example, {as_markdown(study_rows.failures_example(group, served_project().root))}")
     st.markdown(f"**What to do:** {group.remedy}")
 
 
@@ -61,7 +62,7 @@ def _group(found: StudyLedger, ledger: Ledger, link: StudyLink, group: Failures)
     page = find_slides(ledger, link.study, wanted, skip=(link.page - 1) * SLIDES_PER_PAGE, limit=SLIDES_PER_PAGE)
     page_buttons(link, page.total, "Tick slides to retry these only; click a slide to see what was done to it.")
     tasks = ledger.tasks(link.study, *(row.slide_id for row in page.rows))
-    shown = study_rows.slide_rows(page.rows, tasks, current_cache().project.root)
+    shown = study_rows.slide_rows(page.rows, tasks, served_project().root)
     rows = [{name: row[name] for name in _COLUMNS} for row in shown]
     event = st.dataframe(
         rows,
@@ -75,6 +76,6 @@ def _group(found: StudyLedger, ledger: Ledger, link: StudyLink, group: Failures)
     if slide_id := clicked(event, page.rows):
         go(StudyLink(link.study, slide=slide_id).query())
     ticked = [page.rows[index].slide_id for index in event.selection.rows if index < len(page.rows)]
-    chosen = Chosen(len(ticked), slide_ids=ticked) if ticked else Chosen(page.total, state=group.state, code=group.code)
+    chosen = Chosen(len(ticked), slide_ids=ticked) if ticked else Chosen(page.total, ended=wanted)
     with st.container(border=True, width=640):
         retry_form(found, ledger, link.study, chosen)

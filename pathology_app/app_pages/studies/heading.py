@@ -1,22 +1,26 @@
-"""What stands above every view of a study: what it asks, whether it runs, what it was frozen with, and the views."""
+"""Heading of every view of a study: its question, whether it runs, what it was frozen with, and the views."""
 
 from __future__ import annotations
 
 import streamlit as st
 
-from pathology_app import study_rows
-from pathology_app.app_pages.study_actions import state_form
-from pathology_app.app_pages.study_navigation import go
-from pathology_app.html_tables import SHORT_HASH
-from pathology_app.study_ledger import StudyLedger
-from pathology_app.study_link import StudyLink, View
-from pathology_app.text import as_markdown
-from pipeline.study.ledger import Counts, Ledger, StudyRow
+from pathology_app.app_pages.navigation import go
+from pathology_app.app_pages.studies import rows as study_rows
+from pathology_app.app_pages.studies.actions import state_form
+from pathology_app.html.tables import SHORT_HASH
+from pathology_app.html.text import as_markdown
+from pathology_app.links.studies import StudyLink, View
+from pathology_app.project.ledger import StudyLedger
+from pathology_app.readings.blinding import Visibility
+from pipeline.ledger.ledger import Counts, Ledger, StudyRow
+from training.foundation.words.counts import counted
 
 
-def draw_heading(found: StudyLedger, ledger: Ledger, row: StudyRow, link: StudyLink, counts: Counts) -> None:
+def draw_heading(
+    found: StudyLedger, ledger: Ledger, row: StudyRow, link: StudyLink, counts: Counts, visibility: Visibility
+) -> None:
     """Draw it."""
-    title, question = study_rows.about(row)
+    title, question = map(visibility.without_names, study_rows.about(row))
     words, action = st.columns([5, 1], vertical_alignment="top")
     with words:
         st.markdown(f"#### {as_markdown(title or row.study_id)}")
@@ -26,7 +30,13 @@ def draw_heading(found: StudyLedger, ledger: Ledger, row: StudyRow, link: StudyL
     with action.container(horizontal=True, horizontal_alignment="right"):
         if not counts.is_over:
             state_form(found, ledger, row)
-    _views(link, counts, has_readings=study_rows.has_readings(row))
+    if findings := found.findings(ledger, row.study_id):
+        st.error(
+            f"**The log of this study does not verify** ({counted(findings, 'finding')}): "
+            "something was changed behind its back. Rely on nothing here until somebody has looked into it: "
+            f"`gemslide study verify {as_markdown(row.study_id)}` lists what was changed."
+        )
+    _views(link, counts, has_readings=study_rows.has_readings(row), is_blinded=visibility.first is not None)
 
 
 def _facts(row: StudyRow, counts: Counts) -> str:
@@ -37,12 +47,11 @@ def _facts(row: StudyRow, counts: Counts) -> str:
     return f":{colour}-badge[{state}] &nbsp; study {as_markdown(row.study_id)} · {as_markdown(frozen)}"
 
 
-def _views(link: StudyLink, counts: Counts, *, has_readings: bool) -> None:
+def _views(link: StudyLink, counts: Counts, *, has_readings: bool, is_blinded: bool) -> None:
     """The views of the study; the link says which is shown, so that the browser's Back changes it."""
-    words: dict[View, str] = {
-        "overview": "Overview",
-        "failures": f"Without a result ({study_rows.without_result(counts):,})",
-    }
+    words: dict[View, str] = {"overview": "Overview"}
+    if not is_blinded:
+        words["failures"] = f"Without a result ({study_rows.without_result(counts):,})"
     if has_readings:
         words["readings"] = "Readings"
     view = st.segmented_control(

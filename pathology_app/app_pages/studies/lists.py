@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from pathology_app import study_rows
-from pathology_app.html_tables import Column, Link, table
-from pathology_app.study_link import StudyLink
-from pipeline.study.ledger import StudyRow
+from pathology_app.app_pages.studies import rows as study_rows
+from pathology_app.html.tables import Column, Link, table
+from pathology_app.links.studies import StudyLink
+from pipeline.ledger.ledger import StudyRow
 
 _SLIDE_COLUMNS = {
     "slide": Column("Slide"),
@@ -43,11 +43,18 @@ def slides_html(
     )
 
 
-def studies_html(studies: Sequence[tuple[StudyRow, Mapping[str, int]]]) -> str:
-    """All studies, each leading to its overview."""
+def studies_html(
+    studies: Sequence[tuple[StudyRow, Mapping[str, int]]], without_names: Callable[[str], str] = str
+) -> str:
+    """All studies, each leading to its overview.
+
+    Args:
+        without_names: takes names that are hidden out of titles.
+    """
     rows = study_rows.study_rows(studies)
     for row, (study, _) in zip(rows, studies, strict=True):
         row["study"] = Link(row["study"], StudyLink(study.study_id).query())
+        row["title"] = without_names(row["title"])
     return table(
         tuple(_STUDY_COLUMNS.values()), ([row[name] for name in _STUDY_COLUMNS] for row in rows), label="Studies"
     )

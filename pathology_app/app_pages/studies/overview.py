@@ -1,22 +1,28 @@
-"""How far a study is, again every few seconds: slides by state, tasks by stage, workers, and the slides themselves."""
+"""Progress of a study, redrawn every few seconds: slides by state, tasks by stage, workers, and the slides."""
 
 from __future__ import annotations
 
 import streamlit as st
 
-from pathology_app import html_tables, study_lists, study_rows
-from pathology_app.app_pages.study_heading import draw_heading
-from pathology_app.app_pages.study_navigation import go, nearest_page, page_buttons, say
-from pathology_app.study_ledger import StudyLedger
-from pathology_app.study_link import MAX_FIND, SLIDES_PER_PAGE, StudyLink
-from pathology_app.text import READ_ERRORS, as_markdown
-from pathology_app.tiles.cache import current_cache
+from pathology_app.app_pages.declared import fragment, say_hidden
+from pathology_app.app_pages.navigation import go, nearest_page, page_buttons, say
+from pathology_app.app_pages.studies import lists as study_lists
+from pathology_app.app_pages.studies import rows as study_rows
+from pathology_app.app_pages.studies.heading import draw_heading
+from pathology_app.html import tables as html_tables
+from pathology_app.html.text import READ_ERRORS, as_markdown, time_text
+from pathology_app.links.link import MAX_FIND
+from pathology_app.links.studies import SLIDES_PER_PAGE, StudyLink
+from pathology_app.project.ledger import StudyLedger
+from pathology_app.project.served import served_project
+from pathology_app.readings.blinding import Visibility
 from pathology_app.viewer.component import search_box
-from pipeline.study.ledger import Ledger, StudyRow
-from pipeline.study.progress import Progress
-from pipeline.study.rows import STUDY_SUBJECT
-from pipeline.study.search import SlideSearch, find_slides
-from pipeline.study.tables import SLIDE_STATES
+from pipeline.ledger.errors import LedgerFullError
+from pipeline.ledger.ledger import Ledger, StudyRow
+from pipeline.ledger.rows import STUDY_SUBJECT
+from pipeline.ledger.tables import SLIDE_STATES
+from pipeline.study.outcomes.progress import Progress
+from pipeline.study.outcomes.search import SlideSearch, find_slides
 
 REFRESH_S = 5.0
 MAX_WORKERS_SHOWN = 50
@@ -25,28 +31,33 @@ ALL = "all"
 _FIND, _WANTED = "study_find", "study_wanted"
 
 
-def draw(found: StudyLedger, ledger: Ledger, link: StudyLink) -> None:
+def draw(found: StudyLedger, ledger: Ledger, link: StudyLink, visibility: Visibility) -> None:
     """Draw the overview of the study that the link names. Raises: as the ledger."""
     row = ledger.study(link.study)
     progress = found.progress(ledger, link.study)
-    draw_heading(found, ledger, row, link, progress.counts)
+    draw_heading(found, ledger, row, link, progress.counts, visibility)
+    if visibility.first is not None:  # stages name models
+        say_hidden(visibility.first)
+        return
     # A study that is over does not change by itself.
     every_s = None if progress.counts.is_over else REFRESH_S
-    st.fragment(_live, run_every=every_s)(found, link, every_s)
+    fragment(_live, run_every=every_s)(found, link, every_s)
     with st.expander("Log of the study: who began, paused, resumed and amended it, and why"):
         entries = ledger.history(link.study, STUDY_SUBJECT, newest=MAX_LOG_SHOWN)
         st.html(study_rows.history_html(entries, label="Log of the study"))
 
 
 def _live(found: StudyLedger, link: StudyLink, every_s: float | None) -> None:
-    """What changes while workers work. A ledger that is away for a while is said, and asked again.
+    """Draw the part that changes while workers work. An unavailable ledger is reported, and asked again.
 
     Args:
-        link: as it was when the page was drawn; what a browser says with a timer's run can be older than that.
+        link: as it was when the page was drawn; the browser's, which comes with a timer's run, can be older than that.
     """
     try:
         ledger = found.ledger()
         if ledger is not None:
+            if trouble := ledger.database.trouble():
+                say(LedgerFullError(trouble))
             _numbers(ledger, ledger.study(link.study), found.progress(ledger, link.study), every_s)
             _filters(link)
             _slides(ledger, link)
@@ -61,7 +72,7 @@ def _numbers(ledger: Ledger, row: StudyRow, progress: Progress, every_s: float |
         html_tables.facts(study_rows.facts(progress))
         + html_tables.beside({"Slides": study_rows.states_html(counts), "Tasks": study_rows.tasks_html(progress)})
     )
-    st.caption(f"As of {study_rows.time_text(progress.utc)} UTC{again}.")
+    st.caption(f"As of {time_text(progress.utc)} UTC{again}.")
     if held:
         st.html(html_tables.beside({f"Workers ({progress.workers})": study_rows.workers_html(held)}))
     elif row.state == "paused":
@@ -71,8 +82,8 @@ def _numbers(ledger: Ledger, row: StudyRow, progress: Progress, every_s: float |
 
 
 def _filters(link: StudyLink) -> None:
-    """Which slides are listed. The link says that, so that the browser's Back changes it; a widget has a key for each
-    link that it stands for, and nothing of one link is left in another."""
+    """Draw the choice of slides. The link holds it, so that the browser's Back changes it; a widget has a key for each
+    link that it belongs to, and nothing of one link is left in another."""
     if wanted := st.session_state.pop(_WANTED, None):
         go(wanted)  # here, and not when it was typed: a callback runs only this part of the page again
     left, right = st.columns([3, 1], vertical_alignment="bottom")
@@ -100,4 +111,4 @@ def _slides(ledger: Ledger, link: StudyLink) -> None:
         go(nearest_page(link, page.total).query())
     page_buttons(link, page.total, "A row leads to what was done to its slide.")
     tasks = ledger.tasks(link.study, *(row.slide_id for row in page.rows))
-    st.html(study_lists.slides_html(link.study, page.rows, tasks, current_cache().project.root))
+    st.html(study_lists.slides_html(link.study, page.rows, tasks, served_project().root))

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import streamlit as st
 
-from pathology_app import study_lists
-from pathology_app.access.acting import note_refused
-from pathology_app.access.people import current_person
-from pathology_app.access.seeing import may_see, may_see_study
-from pathology_app.app_pages import reading, readings_overview, study_failures, study_overview, study_slide
-from pathology_app.app_pages.study_actions import last_said
-from pathology_app.app_pages.study_navigation import Place, current_link, link_button, say
-from pathology_app.study_ledger import StudyLedger, current_study_ledger
-from pathology_app.study_link import StudyLink
-from pathology_app.text import READ_ERRORS, as_markdown
+from pathology_app.access.visibility import may_see, may_see_study
+from pathology_app.app_pages.declared import DeclaredPage, draw_page
+from pathology_app.app_pages.navigation import Place, current_link, link_button, say
+from pathology_app.app_pages.studies import failures as study_failures
+from pathology_app.app_pages.studies import lists as study_lists
+from pathology_app.app_pages.studies import overview as study_overview
+from pathology_app.app_pages.studies import reading
+from pathology_app.app_pages.studies import readings as readings_overview
+from pathology_app.app_pages.studies import slide as study_slide
+from pathology_app.app_pages.studies.actions import last_message
+from pathology_app.html.text import READ_ERRORS, as_markdown
+from pathology_app.links.studies import StudyLink
+from pathology_app.people.actions import log_refusal
+from pathology_app.people.visitor import current_person
+from pathology_app.project.ledger import current_study_ledger
+from pathology_app.readings.blinding import Shows, Visibility
 from pipeline.errors import BadManifestError
-from pipeline.study.ledger import Ledger
+from pipeline.ledger.ledger import Ledger
 
 
-def page(worklist: st.Page) -> None:
+def page(worklist: st.Page, visibility: Visibility) -> None:
     """Draw what the link names; what is wrong with the ledger is one message."""
     link = current_link()
     _way_up(worklist, link)
-    last_said()
+    last_message()
     try:
         found = current_study_ledger()
         ledger = found.ledger()
@@ -30,9 +38,9 @@ def page(worklist: st.Page) -> None:
             st.info("No study has begun in this project. `gemslide study init` and `gemslide study run` begin one.")
         elif link.study:
             _check(link)
-            _draw(found, ledger, link)
+            draw_page(VIEWS, _query(link), visibility, found, ledger, link)
         else:
-            _list(ledger)
+            _list(ledger, visibility)
     except READ_ERRORS as error:
         say(error)
 
@@ -60,25 +68,31 @@ def _check(link: StudyLink) -> None:
     if link.slide is not None and may_see(person, link.slide):
         return
     if link.slide is not None or not may_see_study(person, link.study):
-        note_refused("hidden slide", link.slide or f"study {link.study}")
+        log_refusal("hidden slide", link.slide or f"study {link.study}")
         raise BadManifestError(f"study {link.study}: not in this ledger, or this slide is not in it.")
 
 
-def _draw(found: StudyLedger, ledger: Ledger, link: StudyLink) -> None:
-    if link.slide is not None:
-        study_slide.draw(found, ledger, link)
-    elif link.view == "failures":
-        study_failures.draw(found, ledger, link)
-    elif link.view == "readings":
-        readings_overview.draw(found, ledger, link)
-    elif link.view == "read":
-        reading.draw(found, ledger, link)
-    else:
-        study_overview.draw(found, ledger, link)
+def _query(link: StudyLink) -> dict[str, str]:
+    """By what `VIEWS` are named."""
+    return {"view": link.view if link.slide is None else "slide"}
+
+
+def _is(name: str) -> Callable[[Mapping[str, str]], bool]:
+    return lambda query: query["view"] == name
+
+
+VIEWS = (
+    DeclaredPage("study slide", _is("slide"), Shows.RESULT, study_slide.draw, redacts=True),
+    DeclaredPage("failures", _is("failures"), Shows.MODEL, study_failures.draw),
+    DeclaredPage("readings", _is("readings"), Shows.RESULT, readings_overview.draw, redacts=True),
+    DeclaredPage("read", _is("read"), Shows.RESULT, reading.draw, redacts=True),
+    DeclaredPage("overview", lambda query: True, Shows.MODEL, study_overview.draw, redacts=True),
+)
+"""Of one study. Stages are named after models."""
 
 
 def _way_up(worklist: st.Page, link: StudyLink) -> None:
-    """Where the page lies, and the ways up."""
+    """Draw the page's place, and the links to the pages above it."""
     row = st.container(horizontal=True, vertical_alignment="center", gap="medium")
     if row.button("Worklist", icon=":material/arrow_back:", type="tertiary", key="to_worklist"):
         st.switch_page(worklist, query_params={})
@@ -88,9 +102,9 @@ def _way_up(worklist: st.Page, link: StudyLink) -> None:
         link_button(row, f"Study {as_markdown(link.study)}", StudyLink(link.study).query(), key="to_study")
 
 
-def _list(ledger: Ledger) -> None:
+def _list(ledger: Ledger, visibility: Visibility) -> None:
     """All studies; a row leads to one."""
     st.header("Studies", anchor=False)
     person = current_person()
     rows = [each for each in ledger.studies() if may_see_study(person, each[0].study_id)]
-    st.html(study_lists.studies_html(rows))
+    st.html(study_lists.studies_html(rows, visibility.without_names))

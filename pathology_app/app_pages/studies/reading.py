@@ -5,30 +5,38 @@ from __future__ import annotations
 
 import streamlit as st
 
-from pathology_app import html_tables, reading_rows
-from pathology_app.access.page_views import log_view
-from pathology_app.access.people import Action, Person, current_person, require
-from pathology_app.app_pages.reading_form import Desk, questionnaire
-from pathology_app.app_pages.study_navigation import go, say
-from pathology_app.blinding import hidden_slides
-from pathology_app.reading_link import ReadingLink
-from pathology_app.reading_view import LINK_PARAMETER, reading_view, study_models
-from pathology_app.study_actors import reader_actor
-from pathology_app.study_ledger import StudyLedger
-from pathology_app.study_link import StudyLink
-from pathology_app.text import READ_ERRORS, as_markdown
-from pathology_app.tiles.cache import current_cache
+from pathology_app.app_pages.navigation import go, say
+from pathology_app.app_pages.page_views import log_view
+from pathology_app.app_pages.studies import reading_rows
+from pathology_app.app_pages.studies.reading_form import StartedReading, questionnaire
+from pathology_app.html import tables as html_tables
+from pathology_app.html.text import READ_ERRORS, as_markdown
+from pathology_app.links.reading import ReadingLink
+from pathology_app.links.studies import StudyLink
+from pathology_app.people.actions import logging_refusal
+from pathology_app.people.acts import Act, check_act
+from pathology_app.people.person import Action, Person
+from pathology_app.people.visitor import current_person
+from pathology_app.project.ledger import StudyLedger
+from pathology_app.readings.acts import start_reading
+from pathology_app.readings.blinding import Visibility
+from pathology_app.readings.taking_part import check_reading
+from pathology_app.readings.view import LINK_PARAMETER, reading_view, study_models_of
+from pathology_app.slides.cache import current_cache
 from pathology_app.viewer.component import reading_clock, slide_viewer
+from pipeline.errors import BadManifestError
+from pipeline.ledger import Ledger
 from pipeline.study import (
     ADJUDICATION,
-    Ledger,
     ReaderProgress,
     Readings,
+    check_shown_in,
     may_show_predictions,
     progress_of_readers,
     readings_of,
     readings_of_slide,
 )
+from training.foundation.words.counts import counted
 
 VIEWER_KEY = "viewer"
 _NARROW = """
@@ -38,14 +46,12 @@ _NARROW = """
     { flex-direction: column; }
   .st-key-desk [data-testid="stColumn"] { width: 100%; min-width: 100%; flex: none; }
 }
-.st-key-desk [role="radiogroup"] label { min-height: 32px; }
 .st-key-questions { gap: 0.4rem; }
-@media (pointer: coarse) { .st-key-desk [role="radiogroup"] label { min-height: 44px; } }
 </style>
 """
 
 
-def draw(found: StudyLedger, ledger: Ledger, link: StudyLink) -> None:
+def draw(found: StudyLedger, ledger: Ledger, link: StudyLink, visibility: Visibility) -> None:
     """Draw the reading that is due. Raises: as the ledger; ForbiddenError: not for who is here."""
     readings = readings_of(ledger, link.study)
     if readings is None:
@@ -53,7 +59,7 @@ def draw(found: StudyLedger, ledger: Ledger, link: StudyLink) -> None:
         return
     person = current_person()
     if not person.may(Action.ADJUDICATE):
-        require(person, Action.READ)
+        check_act(person, Act.START_READING)
     everybody = progress_of_readers(readings)
     if not everybody:
         st.info("The readings of this study are not laid out yet. Its coordinator does that under “Readings”.")
@@ -61,16 +67,18 @@ def draw(found: StudyLedger, ledger: Ledger, link: StudyLink) -> None:
     mine = _who(person, everybody, link)
     if mine is None:
         return
-    actor = reader_actor(person, mine.reader)
     if mine.due is None:
-        st.success(f"All {mine.total} readings of {as_markdown(mine.reader)} are signed.")
+        st.success(f"Everything is signed: {counted(mine.total, 'reading')} of {as_markdown(mine.reader)}.")
     elif mine.waits_until is not None:
         _say_washout(mine, readings)
-    elif mine.due.state == "open":
-        _start(readings, mine, actor)
     else:
-        _read(found, ledger, readings, mine, actor)
-    _signed(ledger, readings, mine, person)
+        due = ReadingLink(readings.study_id, mine.reader, mine.due.session, mine.due.position)
+        check_reading(person, readings, due)
+        if mine.due.state == "open":
+            _start(readings, mine, due)
+        else:
+            _read(found, ledger, readings, mine, due)
+    _signed(readings, mine, visibility)
 
 
 def _who(person: Person, everybody: list[ReaderProgress], link: StudyLink) -> ReaderProgress | None:
@@ -98,14 +106,14 @@ def _say_washout(mine: ReaderProgress, readings: Readings) -> None:
     assert mine.due is not None
     st.info(
         f"Washout: session {mine.due.session} ({mine.due.arm}) of {as_markdown(mine.reader)} begins on "
-        f"{reading_rows.until_text(mine)} UTC, {readings.config.washout_days:g} days after the last reading of the "
-        "slide that comes first. Come back then.",
+        f"{reading_rows.until_text(mine)} UTC, {counted(readings.config.washout_days, 'day')} after the last reading "
+        "of the slide that comes first. Come back then.",
         icon=":material/hourglass_top:",
     )
 
 
-def _start(readings: Readings, mine: ReaderProgress, actor: str) -> None:
-    """What comes next, to be started on purpose: from then on time counts."""
+def _start(readings: Readings, mine: ReaderProgress, link: ReadingLink) -> None:
+    """Draw the next reading, to be started on purpose: from then on time counts."""
     due = mine.due
     assert due is not None
     st.markdown(f"#### Next reading of {as_markdown(mine.reader)}")
@@ -115,67 +123,76 @@ def _start(readings: Readings, mine: ReaderProgress, actor: str) -> None:
     st.markdown(f"**Arm** — {as_markdown(reading_rows.ARMS.get(due.arm, due.arm))}.")
     words = "Continue reading" if mine.signed else "Start reading"
     if st.button(words, type="primary", key="start_reading"):
-        readings.start(mine.reader, due.session, due.position, actor=actor)
+        with logging_refusal(Act.START_READING) as person:
+            start_reading(person, readings, link)
         st.rerun()
 
 
-def _read(found: StudyLedger, ledger: Ledger, readings: Readings, mine: ReaderProgress, actor: str) -> None:
+def _read(found: StudyLedger, ledger: Ledger, readings: Readings, mine: ReaderProgress, link: ReadingLink) -> None:
     due = mine.due
     assert due is not None
     _name_slide(due.slide_id)
-    link = ReadingLink(readings.study_id, mine.reader, due.session, due.position)
-    desk = Desk(found, readings, link, due, mine, actor)
+    reading = StartedReading(found, readings, link, due, mine)
     st.html(_NARROW)
     with st.container(key="desk"):
         if due.arm == "glass":
-            _glass(desk)
+            _glass(reading)
             return
         slide_place, form_place = st.columns([2.9, 1])
         with form_place:
             if due.arm == ADJUDICATION:
                 _others(ledger, readings, due.slide_id)
             with st.container(key="questions"):
-                questionnaire(desk)
+                questionnaire(reading)
         with slide_place:
-            _slide(ledger, desk)
+            _slide(ledger, reading)
 
 
-def _glass(desk: Desk) -> None:
+def _glass(reading: StartedReading) -> None:
     """The form without a slide: that lies under the microscope."""
-    st.markdown(f"#### Slide {as_markdown(desk.due.slide_id)} at the microscope")
-    reading_clock(f"/coverage/{desk.due.slide_id}.json?{desk.link.query()}", key="reading_clock")
+    st.markdown(f"#### Slide {as_markdown(reading.due.slide_id)} at the microscope")
+    reading_clock(f"/coverage/{reading.due.slide_id}.json?{reading.link.query()}", key="reading_clock")
     with st.container(width=640):
-        questionnaire(desk)
+        questionnaire(reading)
 
 
-def _slide(ledger: Ledger, desk: Desk) -> None:
-    cache, slide_id = current_cache(), desk.due.slide_id
+def _slide(ledger: Ledger, reading: StartedReading) -> None:
+    cache, slide_id = current_cache(), reading.due.slide_id
     try:
-        log_view(slide_id, "reading", study=desk.link.study_id)
-        shown = may_show_predictions(desk.due)
-        model_ids = study_models(cache, ledger.study(desk.link.study_id), slide_id) if shown else []
+        log_view(slide_id, "reading", study=reading.link.study_id)
+        model_ids = _models_shown(ledger, reading) if may_show_predictions(reading.due) else []
         if len(model_ids) > 1:
-            first = st.selectbox("Model", model_ids, key=f"model {desk.link.key}")
+            first = st.selectbox("Model", model_ids, key=f"model {reading.link.key}")
             model_ids = [first, *(each for each in model_ids if each != first)]
-        slide_viewer(reading_view(cache, desk.link, slide_id, model_ids), key=VIEWER_KEY, on_click=lambda: None)
+        slide_viewer(reading_view(cache, reading.link, slide_id, model_ids), key=VIEWER_KEY, on_click=lambda _: None)
     except READ_ERRORS as error:
         say(error)
 
 
+def _models_shown(ledger: Ledger, reading: StartedReading) -> list[str]:
+    """Models of an assisted reading; none, with the reason said, where another study forbids them for now."""
+    try:
+        with ledger.database.read() as connection:
+            check_shown_in(connection, reading.due)
+    except BadManifestError as error:
+        say(error)
+        return []
+    return study_models_of(current_cache(), ledger.study(reading.link.study_id), reading.due.slide_id)
+
+
 def _others(ledger: Ledger, readings: Readings, slide_id: str) -> None:
-    """What the readers answered, for who decides."""
+    """Draw the readers' answers, for the adjudicator."""
     read = readings_of_slide(ledger, readings.study_id, slide_id)
     signed = [(row, given) for row, given in read if row.state == "signed" and row.arm != ADJUDICATION]
     st.html(html_tables.beside({"What the readers answered": reading_rows.side_by_side_html(readings.config, signed)}))
 
 
-def _signed(ledger: Ledger, readings: Readings, mine: ReaderProgress, person: Person) -> None:
+def _signed(readings: Readings, mine: ReaderProgress, visibility: Visibility) -> None:
     """The way back to what was signed."""
     rows = readings.signed_of(mine.reader)
     if rows:
         with st.expander(f"Signed readings ({len(rows)})"):
-            hidden = hidden_slides(current_cache().project, person)
-            st.html(reading_rows.signed_html(readings.study_id, rows, hidden))
+            st.html(reading_rows.signed_html(readings.study_id, rows, is_hidden=visibility.first is not None))
 
 
 def _name_slide(slide_id: str) -> None:

@@ -6,17 +6,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from pathology_app.html_tables import Column, Link, table
-from pathology_app.study_link import StudyLink
-from pathology_app.study_rows import duration_text, time_text
+from pathology_app.app_pages.studies.rows import duration_text
+from pathology_app.html.tables import Column, Link, table
+from pathology_app.html.text import time_text
+from pathology_app.links.studies import StudyLink
 from pipeline.review import Coverage
-from pipeline.study import Answer, Question, ReaderProgress, ReadingConfig
+from pipeline.study import MAX_TEXT, Answer, Question, ReaderProgress, ReadingConfig
 
 ARMS = {
-    "unassisted": "unassisted: nothing of a model is shown",
+    "unassisted": "unassisted: no model output is shown",
     "assisted": "assisted: predictions are shown",
     "glass": "glass: read it at the microscope",
-    "digital": "digital: nothing of a model is shown",
+    "digital": "digital: no model output is shown",
     "adjudication": "adjudication: decide where readers disagree",
 }
 MAGNIFICATIONS = (2.5, 10.0, 20.0)
@@ -36,22 +37,26 @@ def answer_text(value: Answer | None) -> str:
 
 
 def place_text(due: Reading, total: int, signed: int, in_session: int) -> str:
-    """Which reading it is: "session 1, slide 3 of 20 · 12 of 40 signed"."""
+    """Place of a reading: "session 1, slide 3 of 20 · 12 of 40 signed"."""
     return f"session {due.session}, slide {due.position} of {in_session} · {signed} of {total} signed"
 
 
-def missing(config: ReadingConfig, given: Mapping[str, Answer]) -> list[Question]:
-    """Required questions that are not answered."""
-    return [each for each in config.questions if each.required and each.name not in given]
-
-
-def locked_text(config: ReadingConfig, given: Mapping[str, Answer]) -> str:
-    """What a signature locks."""
-    return "; ".join(f"{each.name}: {answer_text(given.get(each.name))}" for each in config.questions)
+def question_data(question: Question) -> dict[str, Any]:
+    """A question as the browser draws it (frontend/src/reading/form_model.ts, Question)."""
+    return {
+        "name": question.name,
+        "ask": question.ask,
+        "kind": question.kind,
+        "choices": list(question.choices),
+        "low": question.low,
+        "high": question.high,
+        "required": question.required,
+        "max_length": MAX_TEXT,
+    }
 
 
 def progress_html(readers: Iterable[ReaderProgress]) -> str:
-    """How far each reader is, and who waits until when."""
+    """Progress of each reader, and the ends of washouts."""
     columns = (
         Column("Reader"),
         Column("Signed", "number"),
@@ -64,7 +69,7 @@ def progress_html(readers: Iterable[ReaderProgress]) -> str:
 
 
 def until_text(progress: ReaderProgress) -> str:
-    """When the washout is over; "" where nobody waits."""
+    """End of the washout; "" where nobody waits."""
     return f"{progress.waits_until:%Y-%m-%d %H:%M}" if progress.waits_until else ""
 
 
@@ -75,8 +80,12 @@ def _now(progress: ReaderProgress) -> str:
     return f"washout before {at}" if progress.waits_until else f"{at}, {progress.due.state}"
 
 
-def signed_html(study_id: str, rows: Sequence[Reading], hidden: Iterable[str]) -> str:
-    """Readings that are signed; each leads to its slide and the log of it, where that is not hidden still."""
+def signed_html(study_id: str, rows: Sequence[Reading], *, is_hidden: bool) -> str:
+    """Readings that are signed; each leads to its slide, with one's own answers.
+
+    Args:
+        is_hidden: predictions and others' answers are, still.
+    """
     columns = (
         Column("Slide"),
         Column("Session", "number"),
@@ -85,17 +94,14 @@ def signed_html(study_id: str, rows: Sequence[Reading], hidden: Iterable[str]) -
         Column("Time", "number"),
         Column("Note"),
     )
-    still = set(hidden)
     shown = [
         (
-            row.slide_id
-            if row.slide_id in still
-            else Link(row.slide_id, StudyLink(study_id, slide=row.slide_id).query()),
+            Link(row.slide_id, StudyLink(study_id, slide=row.slide_id).query()),
             str(row.session),
             row.arm,
             time_text(row.signed_utc),
             duration_text(row.seconds),
-            "to be read once more: predictions stay hidden" if row.slide_id in still else "",
+            "predictions stay hidden until all is signed" if is_hidden else "",
         )
         for row in rows
     ]
@@ -145,7 +151,7 @@ def side_by_side_html(config: ReadingConfig, readings: Sequence[tuple[Reading, M
 
 
 def seen_details(coverage: Coverage | None, tissue_yx: Any | None) -> dict[str, Any]:
-    """What was looked at, as the log of a signed reading says it."""
+    """Details of what was looked at, for the log of a signed reading."""
     if coverage is None:
         return {}
     said: dict[str, Any] = {"seconds_open": round(coverage.seconds, 1)}
@@ -156,7 +162,7 @@ def seen_details(coverage: Coverage | None, tissue_yx: Any | None) -> dict[str, 
 
 
 def seconds_of(coverage: Coverage | None, started_utc: str | None, now: datetime | None = None) -> float:
-    """How long a reading took: as long as it was open in a visible tab, and no longer than since its start."""
+    """Duration of a reading: the time it was open in a visible tab, and no longer than since its start."""
     began = datetime.strptime(started_utc or "", "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=UTC)
     most = max(0.0, ((now or datetime.now(UTC)) - began).total_seconds())
     return round(min(coverage.seconds if coverage else 0.0, most), 1)

@@ -7,14 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pathology_app.html_tables import SHORT_HASH, Column, Swatch, bar, table
-from pathology_app.text import as_text, without_folders
-from pipeline.study.failures import Failures
-from pipeline.study.ledger import Counts, StudyRow
-from pipeline.study.owner import Owner
-from pipeline.study.progress import Progress
-from pipeline.study.retries import MAY_BE_RETRIED
-from pipeline.study.tables import SLIDE_STATES
+from pathology_app.html.tables import SHORT_HASH, Column, Swatch, bar, table
+from pathology_app.html.text import as_text, time_text, without_folders
+from pipeline.ledger.ledger import Counts, StudyRow
+from pipeline.ledger.tables import SLIDE_STATES
+from pipeline.study.outcomes.failures import Failures
+from pipeline.study.outcomes.progress import Progress
+from pipeline.study.outcomes.retries import MAY_BE_RETRIED
+from pipeline.study.work.owner import Owner
+from training.foundation.words.counts import counted
 
 STATE_COLOURS = {
     "done": "#2e7d32",
@@ -79,7 +80,7 @@ def tasks_html(progress: Progress) -> str:
 
 
 def workers_html(held: Iterable[Entry]) -> str:
-    """Who holds what, since when, and when it was last heard of."""
+    """Workers, each with what it holds, since when, and when it was last heard of."""
     columns = (
         Column("Worker"),
         Column("Slide"),
@@ -184,9 +185,8 @@ def history_html(entries: Iterable[Entry], *, label: str) -> str:
 
 def failures_title(failures: Failures) -> str:
     """A group in one line: "corrupt_tile: 12 slides ended as unreadable"."""
-    slides = "1 slide" if failures.slides == 1 else f"{_count(failures.slides)} slides"
     code = "" if failures.code == failures.state else f"{failures.code or 'without a code'}: "
-    return f"{code}{slides} ended as {failures.state}"
+    return f"{code}{counted(failures.slides, 'slide')} ended as {failures.state}"
 
 
 def failures_example(failures: Failures, root: Path) -> str:
@@ -202,7 +202,7 @@ def without_result(counts: Counts) -> int:
 
 
 def facts(progress: Progress) -> dict[str, str]:
-    """How far a study is, in a few numbers."""
+    """Progress of a study, in a few numbers."""
     counts = progress.counts
     ended = counts.total - counts.slides["pending"]
     return {
@@ -214,7 +214,7 @@ def facts(progress: Progress) -> dict[str, str]:
 
 
 def slide_facts(row: Entry) -> dict[str, str]:
-    """What is known of a slide; what is not is left out."""
+    """Known facts of a slide; unknown ones are left out."""
     said = {
         "State": row.state,
         "Code": row.code,
@@ -234,7 +234,7 @@ def rate_text(progress: Progress) -> str:
 
 
 def left_text(progress: Progress) -> str:
-    """How long it will take at this pace: "2 h 5 min"."""
+    """Time left at this pace: "2 h 5 min"."""
     if progress.counts.is_over:
         return "none"
     return "–" if progress.left_s is None else duration_text(progress.left_s)
@@ -252,11 +252,6 @@ def duration_text(seconds: float | None) -> str:
             rest = whole % size // part
             return f"{whole // size} {unit} {rest} {smaller}" if rest else f"{whole // size} {unit}"
     return f"{whole} s"
-
-
-def time_text(utc: str | None) -> str:
-    """A time of the ledger without its fraction: "2026-11-20 14:03:12"."""
-    return as_text((utc or "")[:19].replace("T", " "))
 
 
 def _at(tasks: Sequence[Entry]) -> str:

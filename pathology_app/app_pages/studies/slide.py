@@ -7,54 +7,56 @@ from typing import Any
 
 import streamlit as st
 
-from pathology_app import html_tables, study_rows
-from pathology_app.access.acting import may_now
-from pathology_app.access.people import Action, current_person
-from pathology_app.app_pages.reading_answers import draw_readings, reading_key
-from pathology_app.app_pages.slide_review import say_hidden
-from pathology_app.app_pages.study_actions import Chosen, retry_form
-from pathology_app.app_pages.study_navigation import Place, go, link_button, say
-from pathology_app.blinding import hidden_slides
-from pathology_app.study_ledger import StudyLedger
-from pathology_app.study_link import StudyLink
-from pathology_app.text import READ_ERRORS, as_markdown, without_folders
-from pathology_app.tiles.cache import current_cache
+from pathology_app.app_pages.declared import fragment, say_hidden
+from pathology_app.app_pages.navigation import Place, go, link_button, say
+from pathology_app.app_pages.studies import rows as study_rows
+from pathology_app.app_pages.studies.actions import Chosen, retry_form
+from pathology_app.app_pages.studies.reading_answers import draw_readings, reading_key
+from pathology_app.html import tables as html_tables
+from pathology_app.html.text import READ_ERRORS, as_markdown, without_folders
+from pathology_app.links.studies import StudyLink
+from pathology_app.people.actions import is_allowed
+from pathology_app.people.acts import Act
+from pathology_app.project.ledger import StudyLedger
+from pathology_app.project.served import served_project
+from pathology_app.readings.blinding import Visibility
+from pipeline.ledger.ledger import Ledger
+from pipeline.ledger.rows import slide_subject, task_subject
 from pipeline.study import readings_of_slide
-from pipeline.study.ledger import Ledger
-from pipeline.study.remedies import remedy_of
-from pipeline.study.retries import MAY_BE_RETRIED
-from pipeline.study.rows import slide_subject, task_subject
-from training.foundation.names import is_name
+from pipeline.study.outcomes.remedies import remedy_of
+from pipeline.study.outcomes.retries import MAY_BE_RETRIED
+from training.foundation.words.names import is_name
 
 ENTRIES_SHOWN = 50
 REFRESH_S = 5.0
 
 
-def draw(found: StudyLedger, ledger: Ledger, link: StudyLink) -> None:
+def draw(found: StudyLedger, ledger: Ledger, link: StudyLink, visibility: Visibility) -> None:
     """Draw the slide that the link names. Raises: as the ledger; BadManifestError: no such slide."""
     row = ledger.slide(link.study, link.slide or "")
-    if blinded := hidden_slides(current_cache().project, current_person(), row.slide_id).get(row.slide_id):
-        say_hidden(blinded)
-        return
     words, action = st.columns([5, 1], vertical_alignment="top")
     words.markdown(f"#### Slide {as_markdown(row.slide_id)}")
     _viewer_button(action, row.slide_id, link)
+    if blinded := visibility.hidden.get(row.slide_id):
+        say_hidden(blinded)
+        draw_readings(ledger, link.study, row.slide_id, is_blinded=True)
+        return
     st.html(html_tables.facts(study_rows.slide_facts(row)))
     if row.message:
-        st.markdown(f"**Reason:** {as_markdown(without_folders(row.message, current_cache().project.root))}")
+        st.markdown(f"**Reason:** {as_markdown(without_folders(row.message, served_project().root))}")
     if row.state in MAY_BE_RETRIED:
         st.markdown(f"**What to do:** {remedy_of(row.code)}")
-    if row.state in MAY_BE_RETRIED and may_now(Action.COORDINATE):
+    if row.state in MAY_BE_RETRIED and is_allowed(Act.RETRY):
         with st.popover("Retry …", icon=":material/replay:"):
             retry_form(found, ledger, link.study, Chosen(1, slide_ids=[row.slide_id]))
-    draw_readings(ledger, link.study, row.slide_id)
+    draw_readings(ledger, link.study, row.slide_id, is_blinded=False)
     every_s = REFRESH_S if row.state == "pending" else None
-    st.fragment(_live, run_every=every_s)(found, link, row.slide_id, row.message)
+    fragment(_live, run_every=every_s)(found, link, row.slide_id, row.message)
 
 
 def _viewer_button(place: Place, slide_id: str, link: StudyLink) -> None:
     """The way to the viewer, where the slide has a store."""
-    project = current_cache().project
+    project = served_project()
     if is_name(slide_id) and os.path.lexists(project.store_path(slide_id) / "zarr.json"):
         query = {**link.query(), "slide": slide_id}
         place = place.container(horizontal=True, horizontal_alignment="right")
@@ -62,12 +64,12 @@ def _viewer_button(place: Place, slide_id: str, link: StudyLink) -> None:
 
 
 def _live(found: StudyLedger, link: StudyLink, slide_id: str, said: str | None) -> None:
-    """What changes while workers are at the slide."""
+    """Draw the part that changes while workers process the slide."""
     try:
         ledger = found.ledger()
         if ledger is not None:
             tasks = ledger.tasks(link.study, slide_id)
-            stages = study_rows.stages_html(tasks, current_cache().project.root, said=said)
+            stages = study_rows.stages_html(tasks, served_project().root, said=said)
             st.html(html_tables.beside({"Stages": stages}))
             _history(ledger, link, slide_id, [task.stage for task in tasks])
     except READ_ERRORS as error:

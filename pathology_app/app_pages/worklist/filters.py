@@ -1,6 +1,6 @@
-"""Which slides the worklist shows, and how. The link says that, so that Back, a reload and a colleague find the same.
+"""Choice and order of the worklist's slides. The link holds them, so that Back, a reload and a colleague find the same.
 
-A widget has a key for each link that it stands for, and nothing of one link is left in another.
+A widget has a key for each link that it belongs to, and nothing of one link is left in another.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from typing import Literal
 
 import streamlit as st
 
-from pathology_app.reading_states import ReadingStates
-from pathology_app.slide_index.table import SlideTable
-from pathology_app.slide_index.wanted import SORTS
-from pathology_app.text import as_text
+from pathology_app.html.text import as_text
+from pathology_app.links.link import MAX_FIND
+from pathology_app.links.worklist import GALLERY, NO_VERDICT, TABLE, WorklistLink
+from pathology_app.readings.status import ReadingStatuses
+from pathology_app.slides.index.table import SlideTable
+from pathology_app.slides.index.wanted import SORTS
 from pathology_app.viewer.component import search_box
-from pathology_app.worklist_link import GALLERY, MAX_FIND, NO_VERDICT, TABLE, WorklistLink
 
 _ANY = ""
 _SORT_WORDS = {
@@ -38,7 +39,7 @@ _SORT_WORDS = {
 def draw_filters(
     link: WorklistLink,
     table: SlideTable,
-    readings: ReadingStates | None,
+    readings: ReadingStatuses | None,
     hidden: Collection[str],
     only: frozenset[str] | None = None,
 ) -> None:
@@ -67,13 +68,13 @@ def draw_filters(
             f"{label} ({link.filters})" if link.filters else label, icon=":material/filter_alt:", width="content"
         ):
             if headings_sort:
-                _sorting(link, table, "stretch")
+                _sorting(link, table, "stretch", only)
             _filters(link, table, readings, hidden, only)
         if link.filters:
             st.button("Clear", key="clear_filters", on_click=go, args=(_cleared(link),), width="content")
         if not headings_sort:
-            _sorting(link, table, 170)
-        _views(link, table)
+            _sorting(link, table, 170, only)
+        _views(link, table, only)
     st.checkbox(
         "Only slides with predictions",
         link.only_predicted,
@@ -93,15 +94,19 @@ def _cleared(link: WorklistLink) -> WorklistLink:
     return link.to(**{name: getattr(nothing, name) for name in names}, page=1)
 
 
-def _sorting(link: WorklistLink, table: SlideTable, width: int | Literal["stretch"]) -> None:
-    sorts = [name for name in SORTS if name not in ("case", "site", "label") or table.has(_COLUMN.get(name, name))]
+def _sorting(
+    link: WorklistLink, table: SlideTable, width: int | Literal["stretch"], only: frozenset[str] | None
+) -> None:
+    sorts = [
+        name for name in SORTS if name not in ("case", "site", "label") or table.has(_COLUMN.get(name, name), only)
+    ]
     sort = link.sort if link.sort in sorts else "slide"
     _choose("Sort by", sorts, sort, lambda chosen: link.sorted_by(chosen), words=_SORT_WORDS, key="sort", width=width)
 
 
-def _views(link: WorklistLink, table: SlideTable) -> None:
+def _views(link: WorklistLink, table: SlideTable, only: frozenset[str] | None) -> None:
     """By case or not, table or gallery."""
-    if table.has("case_id") or link.by_case:
+    if table.has("case_id", only) or link.by_case:
         st.toggle(
             "By case",
             link.by_case,
@@ -130,14 +135,14 @@ _COLUMN = {"case": "case_id"}
 def _filters(
     link: WorklistLink,
     table: SlideTable,
-    readings: ReadingStates | None,
+    readings: ReadingStatuses | None,
     hidden: Collection[str],
     only: frozenset[str] | None,
 ) -> None:
     scored = table.scored(hidden, only)
     if scored:
         _score(link, scored)
-    states = [*(readings.words if readings else ()), *table.choices("study state", only)]
+    states = [*(readings.statuses if readings else ()), *table.choices("study state", only)]
     _choose_word("State", states, link.state, "state", link)
     verdicts = table.choices("quality", only)
     _choose_word("Quality", [*verdicts, NO_VERDICT] if verdicts else [], link.quality, "quality", link)
@@ -147,7 +152,7 @@ def _filters(
 
 
 def _score(link: WorklistLink, scored: Sequence[tuple[str, str]]) -> None:
-    """Whose scores count, and how high they must be."""
+    """Draw the filter by score: whose, and how high at least."""
     models = list(dict.fromkeys(model_id for model_id, _ in scored))
     options = [_ANY, *(f"{model_id}/" for model_id in models), *(f"{model}/{name}" for model, name in scored)]
     now = "/".join(link.score_of) if link.score_of else _ANY

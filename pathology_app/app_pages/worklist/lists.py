@@ -5,13 +5,13 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 
-from pathology_app.html_tables import link_html, picture_html, table
-from pathology_app.slide_index.table import Case
-from pathology_app.text import as_text
-from pathology_app.tiles.heat_maps import THRESHOLD
-from pathology_app.worklist_link import GALLERY, WorklistLink
-from pathology_app.worklist_rows import WorklistRow, columns, quality_text
+from pathology_app.app_pages.worklist.rows import WorklistRow, columns, quality_text
+from pathology_app.html.tables import link_html, picture_html, table
+from pathology_app.html.text import as_text
+from pathology_app.links.worklist import GALLERY, WorklistLink
+from pathology_app.slides.index.table import Case
 from pipeline.palettes import DEFAULT_PALETTE, PALETTES
+from training.foundation.words.counts import counted
 
 LOADING = '<div class="gs-loading" role="status">Reading slides…</div>'
 
@@ -31,15 +31,17 @@ def cases_html(cases: Sequence[tuple[Case, Sequence[WorklistRow]]], link: Workli
 
 
 def heat_legend(rows: Sequence[WorklistRow]) -> str:
-    """What the colours over the pictures mean; nothing where there are none."""
+    """Legend of the colours over the pictures; "" where there are none."""
     shown = {(row.heat.model_id, row.heat.class_name) for row in rows if row.heat}
     if not shown:
         return ""
+    thresholds = sorted({row.heat.threshold for row in rows if row.heat})
     stops = PALETTES[DEFAULT_PALETTE]
-    reached = stops[int(THRESHOLD * (len(stops) - 1)) :]
+    reached = stops[int(thresholds[0] * (len(stops) - 1)) :]
     ramp = f"linear-gradient(90deg, {', '.join(f'#{stop}' for stop in reached)})"
     of = f"P({next(iter(shown))[1]})" if len(shown) == 1 else "the class of the highest hotspot"
-    words = _escaped(f"{of}, from {THRESHOLD:g} to 1; what is lower is clear.")
+    lowest = f"{thresholds[0]:g}" if len(thresholds) == 1 else f"each result's threshold ({thresholds[0]:g} or more)"
+    words = _escaped(f"{of}, from {lowest} to 1; lower values are transparent.")
     return f'<p class="gs-note"><i style="background: {ramp}"></i>{words}</p>'
 
 
@@ -63,7 +65,7 @@ def _case(case: Case, rows: Sequence[WorklistRow], link: WorklistLink) -> str:
     if case.case_id is None:
         name, slides = case.slide_id, "no case known"
     else:
-        name, slides = case.case_id, "1 slide" if case.slides == 1 else f"{case.slides:,} slides"
+        name, slides = case.case_id, counted(case.slides, "slide")
     said = [slides, *([f"highest hotspot {case.score:.2f}"] if case.score is not None else [])]
     said += sorted({row.reading for row in rows if row.reading})
     words = "".join(f"<span>{_escaped(each)}</span>" for each in said)

@@ -1,4 +1,4 @@
-"""What the worklist says of a slide: as a row of its table, and as a card of its gallery. Pure: nothing here draws."""
+"""Content of the worklist for a slide: a row of its table, or a card of its gallery. Pure: nothing here draws."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from pathology_app.html_tables import Column, Link, Picture, Room, Sort
-from pathology_app.presenters import size_text
-from pathology_app.slide_index.facts import ModelFacts, SlideFacts
-from pathology_app.slide_index.table import Listed
-from pathology_app.slide_index.wanted import SORTS
-from pathology_app.text import READ_ERRORS, as_text
-from pathology_app.tiles.cache import SlideCache
-from pathology_app.worklist_link import WorklistLink
+from pathology_app.html.tables import Breakpoint, Column, Link, Picture, Sort
+from pathology_app.html.text import READ_ERRORS, as_text
+from pathology_app.links.worklist import WorklistLink
+from pathology_app.slides.cache import SlideCache
+from pathology_app.slides.index.facts import ModelFacts, SlideFacts
+from pathology_app.slides.index.table import Listed
+from pathology_app.slides.index.wanted import SORTS
+from pathology_app.slides.presenters import size_text
+from training.foundation.words.class_order import lesion_classes
+from training.foundation.words.counts import counted
 
 ROWS_PER_PAGE = 50
 
@@ -25,6 +27,7 @@ class Heat:
     url: str
     model_id: str
     class_name: str
+    threshold: float
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ class WorklistRow:
 
     @property
     def studies(self) -> str:
-        """How it stands in the studies: "done"; with their names where there are several."""
+        """State in the studies: "done"; with their names where there are several."""
         of = self.listed.studies
         return of[0][1] if len(of) == 1 else ", ".join(f"{study_id}: {state}" for study_id, state in of)
 
@@ -107,10 +110,10 @@ class WorklistRow:
 def columns(link: WorklistLink) -> tuple[Column, ...]:
     """The table's columns; a heading sorts by it. Those that say least leave first where there is little room."""
 
-    def of(heading: str, kind: str, sort: str | None, room_px: Room = 0) -> Column:
+    def of(heading: str, kind: str, sort: str | None, hide_below_px: Breakpoint = 0) -> Column:
         now = "none" if sort != link.sort else "descending" if _falls(link) else "ascending"
         by = Sort(link.sorted_by(sort).query(), now) if sort else None  # type: ignore[arg-type]
-        return Column(heading, kind, room_px, by)  # type: ignore[arg-type]
+        return Column(heading, kind, hide_below_px, by)  # type: ignore[arg-type]
 
     return (
         of("Picture", "fixed", None),
@@ -124,7 +127,7 @@ def columns(link: WorklistLink) -> tuple[Column, ...]:
         of("Quality", "text", "quality", 900),
         of("Study", "text", None, 1200),
         of("Tissue mm²", "number", "tissue", 1200),
-        of("Read in", "fixed", "ingested", 1200),
+        of("Ingested", "fixed", "ingested", 1200),
         of("Size", "text", "size", 1500),
         of("µm/px", "number", "mpp", 1500),
         of("Scanner", "text", "scanner", 1500),
@@ -152,7 +155,7 @@ def without_predictions(facts: SlideFacts, why: str) -> SlideFacts:
 
 def quality_text(facts: SlideFacts) -> str:
     """The verdict, and damage of the slide's file, which counts as much."""
-    damaged = f"{facts.damaged_tiles} damaged {'tile' if facts.damaged_tiles == 1 else 'tiles'}"
+    damaged = counted(facts.damaged_tiles, "damaged tile")
     return ", ".join(said for said in (facts.verdict, damaged if facts.damaged_tiles else "") if said)
 
 
@@ -178,10 +181,11 @@ def _heat(cache: SlideCache, facts: SlideFacts, link: WorklistLink) -> Heat | No
         return None
     class_name = _class(model, known.class_names, wanted_class)
     index = known.class_names.index(class_name)
-    url = f"/heatmaps/{quote(facts.slide_id)}/{quote(model.model_id)}/{index}.png?v={known.version}"
-    return Heat(url, model.model_id, class_name)
+    threshold = cache.threshold(facts.slide_id, model.model_id)
+    url = f"/heatmaps/{quote(facts.slide_id)}/{quote(model.model_id)}/{index}.png?v={known.version}-{threshold:g}"
+    return Heat(url, model.model_id, class_name, threshold)
 
 
 def _class(model: ModelFacts, class_names: Sequence[str], wanted: str) -> str:
     strongest = max((model.top_scores or {}).items(), key=lambda item: item[1], default=("", 0.0))[0]
-    return next((name for name in (wanted, strongest) if name in class_names), class_names[-1])
+    return next((name for name in (wanted, strongest) if name in class_names), lesion_classes(class_names)[-1])

@@ -11,9 +11,9 @@ import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from pathology_app.slide_index.facts import SlideFacts
-from pipeline.errors import GemslideError
+from pathology_app.slides.index.facts import SlideFacts
 from pipeline.project import Project
+from training.foundation.errors import GemslideError
 from training.foundation.publish import write_bytes_atomic
 from training.foundation.reading import read_regular
 
@@ -32,7 +32,7 @@ class Kept(NamedTuple):
 
 
 def load_facts(project: Project) -> dict[str, Kept]:
-    """What an earlier process has left, by slide, each line checked; nothing where the file cannot be trusted."""
+    """Facts left by an earlier process, by slide, each line checked; nothing where the file cannot be trusted."""
     try:
         head, _, body = read_regular(project.cache_dir / FILE, max_bytes=MAX_BYTES).partition(b"\n")
         if json.loads(head) != _header(body):

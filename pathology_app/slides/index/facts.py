@@ -1,4 +1,4 @@
-"""What a list says of one slide, read from its files; and a word that changes when one of these files does."""
+"""Facts about one slide for a list, read from its files; and a stamp that changes when one of these files does."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from pathology_app.text import READ_ERRORS, as_text, message_of
-from pathology_app.tiles.cache import SlideCache
-from pipeline.inference.hotspots import Hotspot
+from pathology_app.html.text import READ_ERRORS, as_text, message_of
+from pathology_app.slides.cache import SlideCache
+from pipeline.inference.results.hotspots import Hotspot
 from pipeline.project import Project
-from pipeline.store.layout import PREDICTIONS
-from training.foundation.class_names import MAX_CLASS_NAME_LENGTH
-from training.foundation.names import NAME_PATTERN, is_name
+from pipeline.store.format.layout import PREDICTIONS
+from pipeline.store.layers.tissue_origin import OUTDATED, outdated_models
+from training.foundation.words.class_names import MAX_CLASS_NAME_LENGTH
+from training.foundation.words.names import NAME_PATTERN, is_name
 
 MAX_MODELS = 1_000
 MAX_TEXT = 600
@@ -33,7 +34,7 @@ class _Strict(BaseModel):
 
 
 class ModelFacts(_Strict):
-    """What one model says of a slide.
+    """Results of one model for a slide.
 
     Attributes:
         top_scores: of the strongest hotspot of each class that has one; None where no list of hotspots can be read: not
@@ -114,7 +115,8 @@ def read_facts(cache: SlideCache, slide_id: str) -> SlideFacts:
         except READ_ERRORS as error:
             hotspots = None
             notes.append(f"Hotspots unknown: {message_of(error, root)}")
-        models.append(ModelFacts(model_id=model_id, top_scores=None if hotspots is None else _tops(hotspots)))
+        models.append(ModelFacts(model_id=model_id, top_scores=None if hotspots is None else _tops(hotspots.spots)))
+    notes += _outdated(cache.project.store_path(slide_id))
     return SlideFacts(
         slide_id=slide_id,
         stamp=stamp,
@@ -130,6 +132,14 @@ def read_facts(cache: SlideCache, slide_id: str) -> SlideFacts:
         models=tuple(models),
         note=as_text(" ".join(notes)),
     )
+
+
+def _outdated(store: Path) -> list[str]:
+    """A sentence where predictions were made with another tissue mask; it names no model."""
+    try:
+        return [f"Predictions outdated: {OUTDATED}."] if outdated_models(store) else []
+    except READ_ERRORS:  # the slide's own page says what is wrong with the mask
+        return []
 
 
 def _tops(hotspots: list[Hotspot]) -> dict[str, float]:

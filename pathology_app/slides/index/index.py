@@ -14,14 +14,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from pathology_app.slide_index import sweep
-from pathology_app.slide_index.facts import SlideFacts, read_facts, stamp_of
-from pathology_app.slide_index.sweep import Batch, Sweeper
-from pathology_app.slide_index.table import Listed, SlideTable
-from pathology_app.study_ledger import study_ledger_of
-from pathology_app.text import READ_ERRORS
-from pathology_app.tiles.cache import SlideCache, current_cache
-from pipeline.study.search import slide_states
+from pathology_app.html.text import READ_ERRORS
+from pathology_app.project.ledger import study_ledger_of
+from pathology_app.slides.cache import SlideCache, current_cache
+from pathology_app.slides.index import sweep
+from pathology_app.slides.index.facts import SlideFacts, read_facts, stamp_of
+from pathology_app.slides.index.sweep import Batch, Sweeper
+from pathology_app.slides.index.table import Listed, SlideTable
+from pipeline.study.outcomes.search import slide_states
 
 MANY = 300
 """Slides from which on a process of its own reads them."""
@@ -32,7 +32,7 @@ _SETTLED_S = 1.0
 
 
 class SlideIndex:
-    """What is known of all slides of one project."""
+    """Facts about all slides of one project."""
 
     def __init__(self, cache: SlideCache) -> None:
         self.table = SlideTable()

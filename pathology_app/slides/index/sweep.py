@@ -3,7 +3,7 @@
 A small project is swept by a thread of the app. A large one by a process of its own, since reading a hundred thousand
 stores would hold up the app's tiles for minutes:
 
-    python -m pathology_app.slide_index.sweep PROJECT PARENT
+    python -m pathology_app.slides.index.sweep PROJECT PARENT
 
 It sweeps once for each line on its standard input, writes a line of JSON for each batch and an empty one at the end of
 each sweep. It ends when its input does, or the process PARENT.
@@ -19,10 +19,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from pathology_app.slide_index.cache_file import Kept, load_facts, save_facts
-from pathology_app.slide_index.facts import MAX_TEXT, SlideFacts, Text, read_facts, stamp_of
-from pathology_app.text import READ_ERRORS, message_of
-from pathology_app.tiles.cache import SlideCache
+from pathology_app.html.text import READ_ERRORS, message_of
+from pathology_app.slides.cache import SlideCache
+from pathology_app.slides.index.cache_file import Kept, load_facts, save_facts
+from pathology_app.slides.index.facts import MAX_TEXT, SlideFacts, Text, read_facts, stamp_of
 from pipeline.cohort.manifest import SlideEntry, load_cohort
 from pipeline.project import Project
 from training.foundation.process import end_with
@@ -36,7 +36,7 @@ MANIFEST = "cohort.csv"
 
 
 class CohortFacts(BaseModel):
-    """What the manifest says of one slide; `case_id` is its `patient_id`."""
+    """One slide's entry in the manifest; `case_id` is its `patient_id`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -75,7 +75,7 @@ class Sweeper:
         self._manifest: object = ()
 
     def sweep(self) -> Iterator[bytes]:
-        """What has changed since the last sweep: batches as JSON (`Batch`), without line breaks."""
+        """Yield what has changed since the last sweep: batches as JSON (`Batch`), without line breaks."""
         yield from self._changed_cohort()
         if self._kept is None:
             self._kept = load_facts(self._project)
@@ -131,11 +131,11 @@ class Sweeper:
             note = message_of(error, self._project.root)
         yield Batch(cohort_begins=True, cohort_note=note).model_dump_json().encode()
         for at in range(0, len(entries), ROWS_AT_ONCE):
-            rows = tuple(_of_entry(entry) for entry in entries[at : at + ROWS_AT_ONCE])
+            rows = tuple(_cohort_facts(entry) for entry in entries[at : at + ROWS_AT_ONCE])
             yield Batch(cohort=rows).model_dump_json().encode()
 
 
-def _of_entry(entry: SlideEntry) -> CohortFacts:
+def _cohort_facts(entry: SlideEntry) -> CohortFacts:
     said: dict[str, Any] = {
         "case_id": entry.patient_id,
         "label": entry.label,

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from pathology_app.slide_index.facts import SlideFacts
-from pathology_app.slide_index.sweep import Batch, CohortFacts
-from pathology_app.slide_index.wanted import (
+from pathology_app.slides.index.facts import SlideFacts
+from pathology_app.slides.index.sweep import Batch, CohortFacts
+from pathology_app.slides.index.wanted import (
     FROM,
     HIDDEN,
     LABEL,
@@ -95,7 +95,7 @@ class SlideTable:
         return len(self._names) - len(self._known)
 
     def set_names(self, slide_ids: Sequence[str]) -> None:
-        """Which slides there are."""
+        """Set the names of all slides."""
         names = set(slide_ids)
         with self._lock:
             gone, new = self._names - names, names - self._names
@@ -123,13 +123,13 @@ class SlideTable:
             self._known |= {facts.slide_id for facts in known}
 
     def set_studies(self, states: Iterable[tuple[str, str, str]]) -> None:
-        """How slides stand in studies: (slide, study, state)."""
+        """Set the states of slides in studies: (slide, study, state)."""
         with self._lock:
             self._write("DELETE FROM in_study", [()])
             self._write("INSERT OR REPLACE INTO in_study VALUES (?, ?, ?)", states)
 
     def count(self, wanted: Wanted) -> int:
-        """How many slides are wanted."""
+        """Number of slides wanted."""
         ((number,),) = self._read(f"SELECT count(*) {FROM} {where(wanted)}", wanted)
         return int(number)
 
@@ -143,7 +143,7 @@ class SlideTable:
         return [_listed(row) for row in self._read(text, wanted, limit=limit, skip=skip)]
 
     def count_cases(self, wanted: Wanted) -> int:
-        """How many cases the slides wanted make up; a slide without a case is one of its own."""
+        """Number of cases that the slides wanted make up; a slide without a case is one of its own."""
         text = f"SELECT count(DISTINCT coalesce('c' || case_id, 's' || slide.slide_id)) {FROM} {where(wanted)}"
         ((number,),) = self._read(text, wanted)
         return int(number)
@@ -182,10 +182,15 @@ class SlideTable:
         found = self._read(text, Wanted(hidden=hidden, only=only))
         return [(str(model_id), str(class_name)) for model_id, class_name in found]
 
-    def has(self, what: str) -> bool:
-        """Whether a column of the manifest says anything of any slide, or any slide is in a study ("study")."""
-        text = "SELECT 1 FROM in_study" if what == "study" else f"SELECT 1 FROM cohort WHERE {what} IS NOT NULL"
-        return bool(self._read(f"{text} LIMIT 1", Wanted()))
+    def has(self, what: str, only: frozenset[str] | None = None) -> bool:
+        """Whether a column of the manifest says anything of any slide, or any is in a study ("study").
+
+        Args:
+            only: of these slides; None: of all.
+        """
+        table, column = ("in_study", "study_id") if what == "study" else ("cohort", what)
+        text = f"SELECT 1 FROM {table} AS slide WHERE {column} IS NOT NULL AND (:only IS NULL OR {ONLY})"
+        return bool(self._read(f"{text} LIMIT 1", Wanted(only=only)))
 
     def _read(self, text: str, wanted: Wanted, **more: int) -> _Answer:
         values = tuple((wanted.values() | more).items())

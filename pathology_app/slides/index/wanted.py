@@ -1,4 +1,4 @@
-"""Which slides of the index are looked for, and in which order, as SQL over the tables of `table.py`."""
+"""Selection and order of the index's slides, as SQL over the tables of `table.py`."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ SORTS: Mapping[str, tuple[str, bool]] = {
     "label": (LABEL, False),
     "ingested": ("ingested", True),
 }
-"""What slides can be sorted by, and whether the largest come first; slides of which it is not known come last."""
+"""Expressions to sort slides by, and whether the largest come first; slides without a value come last."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which slides are looked for, and in which order.
+    """Selection and order of slides.
 
     Attributes:
         words: parts of names; where `only_predicted`, of models' names, too.
         only_predicted: with predictions, or not known whether there are any.
-        model_id, class_name: whose scores count; None: of any.
+        model_id, class_name: those whose scores count; None: any.
         min_score: of a hotspot.
         state: a reader's word for a slide, or a study's.
         quality: the verdict; "" is none.

@@ -1,5 +1,5 @@
 // Bundles the viewer and OpenSeadragon into one ES module, dist/viewer-<hash>.js.
-// The hash of the contents stands in the name, so a browser may keep the file for ever.
+// The name contains a hash of the contents, so that browsers may cache the file indefinitely.
 import { createHash } from "node:crypto";
 import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { build } from "esbuild";

@@ -14,11 +14,20 @@ from pathlib import Path
 import shapely
 from shapely.geometry import Polygon
 
-from pipeline.annotations.conversion_loss import lost_values
-from pipeline.annotations.crossings import check_crossings
-from pipeline.annotations.objects import POINTS, AnnotationFile, AnnotationObject, Group, Rgb, Tool
-from pipeline.annotations.repair import repair
-from pipeline.annotations.rings import (
+from pipeline.annotations.formats.conversion_loss import lost_values
+from pipeline.annotations.formats.xml_ import (
+    check_children,
+    hex_of_rgb,
+    legal,
+    number,
+    plain_number,
+    rgb_of_hex,
+    xml_text,
+)
+from pipeline.annotations.shapes.crossings import check_crossings
+from pipeline.annotations.shapes.objects import POINTS, AnnotationFile, AnnotationObject, Group, Rgb, Tool
+from pipeline.annotations.shapes.repair import repair
+from pipeline.annotations.shapes.rings import (
     area_of,
     corners_of,
     line_of,
@@ -28,9 +37,9 @@ from pipeline.annotations.rings import (
     rectangle_around,
     without_holes,
 )
-from pipeline.annotations.xml_ import hex_of_rgb, legal, number, plain_number, rgb_of_hex, xml_text
 from pipeline.errors import BadAnnotationError
 from pipeline.files import write_text_atomic
+from training.foundation.words.counts import counted
 
 ROOT = "ASAP_Annotations"
 NO_GROUP = "None"
@@ -44,15 +53,23 @@ _TOOLS: dict[str, Tool] = {
     "measurement": "measurement",
     "rectangle": "rectangle",
 }
+_CHILDREN = {
+    "Annotations": ("Annotation",),
+    "Annotations/Annotation": ("Coordinates", "Attributes"),
+    "Annotations/Annotation/Coordinates": ("Coordinate",),
+    "AnnotationGroups": ("Group",),
+    "AnnotationGroups/Group": ("Attributes",),
+}
 
 
 def read_asap(root: ET.Element, file_name: str) -> AnnotationFile:
     """Every annotation, in file order. A spline is taken as the polygon of its points.
 
     Raises:
-        BadAnnotationError: an unknown type, or a coordinate that is not a number.
+        BadAnnotationError: an unknown element or type, or a coordinate that is not a number.
     """
     objects, dropped = [], []
+    _check_elements(root, file_name)
     for index, element in enumerate(root.iterfind("Annotations/Annotation")):
         obj, why = _read_annotation(element, f"{file_name}, annotation {index}")
         dropped += why
@@ -64,6 +81,13 @@ def read_asap(root: ET.Element, file_name: str) -> AnnotationFile:
     )
     colors = {group.name: group.color_rgb for group in groups if group.color_rgb}
     return AnnotationFile("asap", tuple(objects), colors, groups, dropped=tuple(dropped))
+
+
+def _check_elements(root: ET.Element, file_name: str) -> None:
+    check_children(root, ("Annotations", "AnnotationGroups"), file_name, "ASAP")
+    for path, known in _CHILDREN.items():
+        for element in root.iterfind(path):
+            check_children(element, known, file_name, "ASAP")
 
 
 def _group(element: ET.Element) -> str | None:
@@ -187,12 +211,16 @@ def _groups_needed(file: AnnotationFile) -> list[Group]:
 def _losses(file: AnnotationFile, found: Counter[str]) -> list[str]:
     notes = []
     if found["with holes"]:
-        notes.append(f"{found['with holes']} areas with holes were cut into pieces without; ASAP has no holes")
+        cut = counted(found["with holes"], "area with holes was", "areas with holes were")
+        notes.append(f"{cut} cut into pieces without; ASAP has no holes")
     if found["in parts"]:
-        notes.append(f"{found['in parts']} areas of several parts became one annotation for each part")
+        notes.append(f"{counted(found['in parts'], 'area')} of several parts became one annotation for each part")
     if found["lines"]:
-        notes.append(f"{found['lines']} lines of more than two points are left out; ASAP has none")
+        lines = counted(found["lines"], "line of more than two points is", "lines of more than two points are")
+        notes.append(f"{lines} left out; ASAP has none")
     nameless = sum(obj.class_name == NO_GROUP for obj in file.objects)
     if nameless:
-        notes.append(f"{nameless} objects of a class named {NO_GROUP!r} lose it; in ASAP that means no group")
+        named = f"of a class named {NO_GROUP!r}"
+        lose = counted(nameless, f"object {named} loses", f"objects {named} lose")
+        notes.append(f"{lose} it; in ASAP that means no group")
     return notes + lost_values(file, "ASAP", keeps_metadata=False)

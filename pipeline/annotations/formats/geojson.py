@@ -20,12 +20,12 @@ COLOURS = ([76, 114, 176], [200, 60, 60], [85, 168, 104], [204, 160, 60], [129, 
 
 
 def qupath_origin_xy0(bounds_px0: Box | None) -> tuple[int, int]:
-    """Where QuPath's coordinates begin, in level-0 pixels: the corner of what was scanned, where the frame is larger.
+    """Origin of QuPath's coordinates, in level-0 pixels: the scanned area's corner, where the frame is larger.
 
     QuPath's OpenSlide reader cuts slides to OpenSlide's `bounds` unless it is opened with `--no-crop`.
 
     Args:
-        bounds_px0: what was scanned, as the slide's store says.
+        bounds_px0: the scanned area, from the slide's store.
     """
     return (bounds_px0.x_px, bounds_px0.y_px) if bounds_px0 else (0, 0)
 

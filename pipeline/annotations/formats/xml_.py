@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
+from collections.abc import Collection
 
-from pipeline.annotations.objects import Rgb
+from pipeline.annotations.shapes.objects import Rgb
 from pipeline.errors import BadAnnotationError
 
 _NOT_XML = re.compile(r"[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -43,9 +44,40 @@ def number(element: ET.Element, attribute: str, where: str) -> float:
     """
     text = element.get(attribute, "")
     try:
-        return float(text.replace(",", "."))
+        return parse_number(text)
     except ValueError as error:
         raise BadAnnotationError(f"{where}: {attribute}={text!r} is not a number. Export the file again.") from error
+
+
+def text_number(parent: ET.Element, tag: str, where: str) -> float:
+    """The number that is a child's text. Raises: as `number`."""
+    text = parent.findtext(tag, "").strip()
+    try:
+        return parse_number(text)
+    except ValueError as error:
+        raise BadAnnotationError(f"{where}: <{tag}> {text!r:.80} is not a number. Export the file again.") from error
+
+
+def parse_number(text: str) -> float:
+    """A number with a decimal point or comma. Raises ValueError."""
+    if "_" in text:  # Python's own spelling
+        raise ValueError(text)
+    return float(text.replace(",", "."))
+
+
+def check_children(element: ET.Element, known: Collection[str], where: str, program: str) -> None:
+    """Refuse what a program's reader would pass over in silence.
+
+    Raises:
+        BadAnnotationError: names the element and the program.
+    """
+    for child in element:
+        if child.tag not in known:
+            raise BadAnnotationError(
+                f"{where}: <{element.tag}> holds <{child.tag!s:.80}>, which files of {program} do not; what it means "
+                f"is not known (known are {', '.join(f'<{tag}>' for tag in known)}). Export it again, or as QuPath "
+                "GeoJSON."
+            )
 
 
 def plain_number(value: float) -> str:

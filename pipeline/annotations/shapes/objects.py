@@ -1,4 +1,4 @@
-"""What every annotation reader gives and every writer takes: drawn objects in level-0 pixels, origin top left.
+"""Drawn objects that annotation readers give and writers take, mostly in level-0 pixels from the top left.
 
 An object is kept as it was drawn, mistakes included, so that a file goes in and comes out unchanged. What may label
 tiles is decided, and repaired, in repair.py.
@@ -14,7 +14,10 @@ from typing import Any, Literal
 import shapely
 from shapely.geometry.base import BaseGeometry
 
-Format = Literal["qupath", "asap", "imagescope"]
+Format = Literal["qupath", "asap", "imagescope", "halo", "dsa", "ndpa"]
+"""The file's program. Files of HALO, the Digital Slide Archive (HistomicsTK) and Hamamatsu (NDPA) are read only."""
+WritableFormat = Literal["qupath", "asap", "imagescope"]
+Unit = Literal["px0", "nm"]
 ObjectType = Literal["annotation", "detection", "cell", "tile", "tmaCore", "root"]
 Tool = Literal["freehand", "rectangle", "ellipse", "spline", "line", "measurement", "points", "nothing"]
 Rgb = tuple[int, int, int]
@@ -89,7 +92,17 @@ class AnnotationFile:
     mpp: float | None = None
     """Microns per level-0 pixel, where the file says so."""
     dropped: tuple[str, ...] = ()
-    """What could not be built, and why, one sentence each."""
+    """Objects that could not be built, and why, one sentence each."""
+    notes: tuple[str, ...] = ()
+    """Other content of the file that is not taken over, one sentence each."""
+    unit: Unit = "px0"
+    """Of all coordinates: level-0 pixels from the top left, or (NDPA) nanometres from the centre of the glass slide,
+    which frames.py places on its slide."""
+
+    @property
+    def num_corners(self) -> int:
+        """Of all objects together."""
+        return int(shapely.get_num_coordinates([obj.geometry for obj in self.objects]).sum())
 
     def count_by_class(self) -> dict[str | None, int]:
         """Objects per class, in alphabetical order, those without a class last."""

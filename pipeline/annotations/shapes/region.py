@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import shapely
-from shapely.affinity import translate
 from shapely.geometry.base import BaseGeometry
 
 from pipeline.errors import BadAnnotationError
@@ -23,13 +22,6 @@ class Region:
     """Valid Polygon or MultiPolygon, level-0 pixels."""
     where: str
     """File and position in it, for messages."""
-
-
-def moved(regions: Sequence[Region], by_xy0: tuple[int, int]) -> list[Region]:
-    """The regions, shifted by level-0 pixels."""
-    if by_xy0 == (0, 0):
-        return list(regions)
-    return [replace(region, geometry=translate(region.geometry, *by_xy0)) for region in regions]
 
 
 def outside(regions: Sequence[Region], size_wh_px0: tuple[int, int]) -> list[Region]:

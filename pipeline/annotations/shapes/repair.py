@@ -16,15 +16,17 @@ import shapely
 from shapely.geometry import MultiPolygon
 from shapely.geometry.base import BaseGeometry
 
-from pipeline.annotations.crossings import check_crossings
-from pipeline.annotations.objects import AnnotationFile, AnnotationObject
-from pipeline.annotations.region import Region
-from pipeline.annotations.rings import polygons_of
+from pipeline.annotations.shapes.crossings import CrossingCount, check_crossings, is_quickly_valid
+from pipeline.annotations.shapes.objects import AnnotationFile, AnnotationObject
+from pipeline.annotations.shapes.region import Region
+from pipeline.annotations.shapes.rings import polygons_of
+from pipeline.bounded import Limits, within
+from training.foundation.words.counts import counted
 
 
 @dataclass(frozen=True)
 class RepairReport:
-    """What was done to the areas of one file."""
+    """Repairs of the areas of one file."""
 
     num_regions: int
     """Areas that label tiles, the repaired ones included."""
@@ -59,17 +61,18 @@ class RepairReport:
 
 
 def describe_repairs(counts: Mapping[str, Any]) -> str:
-    """What `RepairReport.as_dict` says, as one line."""
-    words = [f"{counts['regions']} regions"]
+    """Summarise `RepairReport.as_dict` in one line."""
+    words = [counted(counts["regions"], "region")]
     if counts["repaired"]:
         changed = (counts["added_px0"] + counts["removed_px0"]) / max(counts["area_px0"], 1.0)
-        words.append(f"{counts['repaired']} outlines that crossed themselves repaired (area changed by {changed:.3%})")
+        crossed = counted(counts["repaired"], "outline that crossed itself", "outlines that crossed themselves")
+        words.append(f"{crossed} repaired (area changed by {changed:.3%})")
     if counts["dropped"]:
         words.append(f"{counts['dropped']} without area dropped")
     if any(counts.get("moved_xy0", ())):
         words.append(f"moved by {tuple(counts['moved_xy0'])} px, where QuPath begins to count")
     if counts["unused"]:
-        words.append(f"{counts['unused']} objects label nothing")
+        words.append(counted(counts["unused"], "object labels nothing", "objects label nothing"))
     return ", ".join(words)
 
 
@@ -83,14 +86,18 @@ def repair(geometry: BaseGeometry) -> BaseGeometry:
     return parts[0] if len(parts) == 1 else MultiPolygon(parts)
 
 
-def repaired_area(area: BaseGeometry, where: str) -> BaseGeometry:
+def repaired_area(area: BaseGeometry, where: str, count: CrossingCount | None = None) -> BaseGeometry:
     """One area, made valid; empty where nothing has area.
 
+    Args:
+        count: of the operation that this is part of; None: it is all of it.
+
     Raises:
-        BadAnnotationError: it crosses itself more often than can be repaired in a moment.
+        BadAnnotationError: with it the operation's outlines cross more often than can be repaired in a moment.
     """
-    if not area.is_valid:
-        check_crossings([AnnotationObject(area, where)])
+    if is_quickly_valid(area):
+        return area
+    (count or CrossingCount()).add([AnnotationObject(area, where)])
     return repair(area)
 
 
@@ -100,6 +107,11 @@ def labelled_regions(file: AnnotationFile) -> tuple[list[Region], RepairReport]:
     Raises:
         BadAnnotationError: outlines cross more often than can be repaired in a moment.
     """
+    with within(Limits.for_corners(file.num_corners), "the annotations"):
+        return _labelled_regions(file)
+
+
+def _labelled_regions(file: AnnotationFile) -> tuple[list[Region], RepairReport]:
     regions: list[Region] = []
     repaired: list[float] = []
     dropped = list(file.dropped)

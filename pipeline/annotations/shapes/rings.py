@@ -12,6 +12,7 @@ from shapely.geometry import LineString, MultiPoint, MultiPolygon, Point, Polygo
 from shapely.geometry.base import BaseGeometry
 
 from pipeline.errors import BadAnnotationError
+from training.foundation.words.counts import counted
 
 Corners = NDArray[np.float64]
 
@@ -49,7 +50,7 @@ def area_of(polygons: Sequence[Sequence[Corners]], where: str) -> tuple[Polygon 
     for rings in polygons:
         real = [_has_three_corners(ring) for ring in rings]
         for ring in (ring for ring, is_real in zip(rings, real, strict=True) if not is_real):
-            dropped.append(f"{where}: a ring of {len(ring)} points encloses nothing")
+            dropped.append(f"{where}: a ring of {counted(len(ring), 'point')} encloses nothing")
         if real and real[0]:
             built.append(Polygon(rings[0], [r for r, ok in zip(rings[1:], real[1:], strict=True) if ok]))
     if not built:

@@ -42,12 +42,14 @@ class Estimate:
     low: float | None = None
     high: float | None = None
     resamples: int = 0
-    """How many resamples had the measure; the interval is of these."""
+    """Number of resamples that had the measure; the interval is of these."""
+    is_exact: bool = False
+    """The interval is exact and counts patients (`proportions.py`), not one of resamples."""
 
 
 @dataclass(frozen=True)
 class Resamples:
-    """How often each patient was drawn, and whose each item (tile, slide) is."""
+    """Counts of how often each patient was drawn, and the patient of each item (tile, slide)."""
 
     counts_rp: DrawnCounts
     """(resamples, patients); no rows where there are too few patients for intervals."""
@@ -106,7 +108,7 @@ class Draws:
 
 
 def _drawn(patients: int, resamples: int, seed: int) -> DrawnCounts:
-    """How often each patient is drawn, (resamples, patients); no rows where there are too few patients."""
+    """Count how often each patient is drawn, (resamples, patients); no rows where there are too few patients."""
     drawn = resamples if patients >= FEWEST_PATIENTS else 0
     counts = np.zeros((drawn, max(patients, 1)), np.uint16 if patients < 2**16 else np.uint32)
     seeds = np.random.SeedSequence(seed).spawn(-(-drawn // BLOCK))  # the same whatever the number of threads
@@ -143,7 +145,8 @@ def percentile_interval(resampled: Values) -> tuple[float | None, float | None, 
     """Low, high, and how many resamples they are of; None where too few have the measure.
 
     None, too, where all have the same value: classes that these patients' scores separate completely, say. Another
-    patient need not be so, and "1.000 to 1.000" would say that no doubt is left.
+    patient need not be so, and "1.000 to 1.000" would say that no doubt is left. Shares have an exact interval there:
+    `pipeline.evaluation.statistics.proportions`.
     """
     known = resampled[np.isfinite(resampled)]
     if not len(known) or len(known) < MIN_SHARE * len(resampled) or np.ptp(known) <= _SAME:

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import brier_score_loss
 
-from pipeline.evaluation.bootstrap import Estimate, Resamples, Values, estimate
+from pipeline.evaluation.statistics.bootstrap import Estimate, Resamples, Values, estimate
+from pipeline.evaluation.statistics.proportions import exact_where_none
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,11 @@ def calibration_of(
                 highest=float(p[number == b].max()),
                 count=int(whole[0, b, 0]),
                 mean_probability=float(whole[0, b, 1] / whole[0, b, 0]),
-                observed=estimate(float(whole[0, b, 2] / whole[0, b, 0]), observed_rb[:, b]),
+                observed=exact_where_none(
+                    estimate(float(whole[0, b, 2] / whole[0, b, 0]), observed_rb[:, b]),
+                    by_patient[:, b, 2],
+                    by_patient[:, b, 0],
+                ),
             )
             for b in range(whole.shape[1])
         ),

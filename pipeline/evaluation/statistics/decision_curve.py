@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipeline.evaluation.bootstrap import Values, band
-from pipeline.evaluation.ranking import Counts, Ranking
+from pipeline.evaluation.statistics.bootstrap import Values, band
+from pipeline.evaluation.statistics.ranking import Counts, Ranking
 
 THRESHOLDS: Values = np.arange(1, 100) / 100
 

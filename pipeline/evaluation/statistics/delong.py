@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm, rankdata
 
-from pipeline.evaluation.bootstrap import CONFIDENCE
+from pipeline.evaluation.statistics.bootstrap import CONFIDENCE
 
 Z = float(norm.ppf((1 + CONFIDENCE) / 2))
 

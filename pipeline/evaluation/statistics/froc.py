@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.evaluation.bootstrap import Estimate, Resamples, Values, estimate
-from pipeline.evaluation.lesions import Lesions
+from pipeline.evaluation.statistics.bootstrap import Estimate, Resamples, Values, estimate
+from pipeline.evaluation.statistics.lesions import Lesions
 
 FALSE_POSITIVES_PER_SLIDE = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 
@@ -25,7 +25,7 @@ Candidates = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class SlideHits:
-    """What the candidates of one slide hit."""
+    """Lesions hit by the candidates of one slide, and false positives."""
 
     slide_id: str
     patient: str

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.evaluation.bootstrap import Estimate, Resamples, Values, estimate
-from pipeline.evaluation.metrics import Probabilities, confusion, decide
-from pipeline.evaluation.one_class import AUROC, ClassResult, Cutoffs, auroc, auroc_resampled, class_result
+from pipeline.evaluation.statistics.bootstrap import Estimate, Resamples, Values, estimate
+from pipeline.evaluation.statistics.metrics import Probabilities, confusion, decide
+from pipeline.evaluation.statistics.one_class import AUROC, ClassResult, Cutoffs, auroc, auroc_resampled, class_result
+from pipeline.evaluation.statistics.proportions import exact_mean_where_none, exact_where_none
+from training.foundation.words.class_order import positive_of_two
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class Level:
     overall: dict[str, Estimate]
     """Over all classes; empty where an item can have several classes or none."""
     classes: tuple[ClassResult, ...]
-    """With two classes the second alone, else each against the rest."""
+    """With two classes the positive one alone, else each against the rest."""
     confusion: NDArray[np.int64] | None
     """Counts, rows = label, columns = prediction; None where an item can have several classes or none."""
 
@@ -42,7 +44,7 @@ def tile_level(
     Args:
         overall: `overall_measures` of them.
     """
-    decided = decide(probabilities_nk, cutoffs.threshold)
+    decided = decide(probabilities_nk, cutoffs.threshold, positive_class(class_names))
     results = tuple(
         class_result(class_names[k], labels == k, probabilities_nk[:, k], resamples, cutoffs, decided=decided == k)
         for k in reported_classes(class_names)
@@ -76,27 +78,46 @@ def case_level(
     )
     matrix = None
     if len(class_names) == 2:
-        called = scores_nk[:, 1] >= cutoffs.threshold
-        matrix = np.array([[(called[truth_nk[:, 1] == t] == c).sum() for c in (False, True)] for t in (False, True)])
+        positive = positive_class(class_names)
+        called = decide(scores_nk, cutoffs.threshold, positive)
+        truth = np.where(truth_nk[:, positive], positive, 1 - positive)
+        matrix = np.array([[(called[truth == t] == c).sum() for c in (0, 1)] for t in (0, 1)])
     return Level(name, len(truth_nk), resamples.num_patients, {}, results, matrix)
 
 
-def reported_classes(class_names: Sequence[object]) -> range:
-    """Indices of the classes that stand against the rest: of two the second says it all."""
-    return range(1, 2) if len(class_names) == 2 else range(len(class_names))
+def positive_class(class_names: Sequence[str]) -> int:
+    """Index of the positive class of two; of other numbers of classes there is none, and 1 stands for it."""
+    return positive_of_two(class_names) if len(class_names) == 2 else 1
+
+
+def reported_classes(class_names: Sequence[str]) -> range:
+    """Indices of the classes that stand against the rest: of two the positive one says it all."""
+    positive = positive_class(class_names)
+    return range(positive, positive + 1) if len(class_names) == 2 else range(len(class_names))
 
 
 def overall_measures(
-    labels: NDArray[np.int64], probabilities_nk: Probabilities, resamples: Resamples, threshold: float
+    labels: NDArray[np.int64],
+    probabilities_nk: Probabilities,
+    resamples: Resamples,
+    threshold: float,
+    positive: int = 1,
 ) -> dict[str, Estimate]:
-    """Accuracy, balanced accuracy and AUROC of tiles, over all classes, with intervals by patient."""
-    right = decide(probabilities_nk, threshold) == labels
+    """Accuracy, balanced accuracy and AUROC of tiles, over all classes, with intervals by patient.
+
+    Args:
+        positive: as `decide` takes it.
+    """
+    right = decide(probabilities_nk, threshold, positive) == labels
     by_class = np.stack([np.stack([right & (labels == k), labels == k], axis=1) for k in np.unique(labels)], axis=1)
     whole = by_class.sum(0)  # (classes, 2): right, all
-    totals = resamples.totals(resamples.sum_by_patient(by_class.astype(np.float64)))
+    by_patient = resamples.sum_by_patient(by_class.astype(np.float64))  # (patients, classes, 2)
+    totals = resamples.totals(by_patient)
+    accuracy = estimate(float(right.mean()), totals[..., 0].sum(1) / totals[..., 1].sum(1))
+    balanced = estimate(float((whole[:, 0] / whole[:, 1]).mean()), _mean_recall(totals))
     return {
-        "accuracy": estimate(float(right.mean()), totals[..., 0].sum(1) / totals[..., 1].sum(1)),
-        "balanced accuracy": estimate(float((whole[:, 0] / whole[:, 1]).mean()), _mean_recall(totals)),
+        "accuracy": exact_where_none(accuracy, *by_patient.sum(1).T),
+        "balanced accuracy": exact_mean_where_none(balanced, by_patient[..., 0], by_patient[..., 1]),
         AUROC: _mean_auroc(labels, probabilities_nk, resamples),
     }
 
@@ -108,16 +129,21 @@ def _mean_recall(totals_rk2: Values) -> Values:
 
 
 def _mean_auroc(labels: NDArray[np.int64], probabilities_nk: Probabilities, resamples: Resamples) -> Estimate:
-    """Of the second of two classes; of more, the mean of each against the rest. None where a class does not occur."""
+    """Of two classes; of more, the mean of each against the rest. None where a class does not occur."""
     if len(np.unique(labels)) < probabilities_nk.shape[1]:
         return Estimate(None)
     resampled = mean_auroc_resampled(labels, probabilities_nk, resamples)
-    classes = reported_classes(range(probabilities_nk.shape[1]))
+    classes = _averaged(probabilities_nk)
     return estimate(float(np.mean([auroc(labels == k, probabilities_nk[:, k]) for k in classes])), resampled)
+
+
+def _averaged(probabilities_nk: Probabilities) -> range:
+    """Classes whose AUROC is averaged; that of either of two is the same."""
+    return range(1, 2) if probabilities_nk.shape[1] == 2 else range(probabilities_nk.shape[1])
 
 
 def mean_auroc_resampled(labels: NDArray[np.int64], probabilities_nk: Probabilities, resamples: Resamples) -> Values:
     """The same in each resample, (resamples,)."""
-    classes = reported_classes(range(probabilities_nk.shape[1]))
+    classes = _averaged(probabilities_nk)
     each = [auroc_resampled(labels == k, probabilities_nk[:, k], resamples) for k in classes]
     return np.asarray(np.mean(each, axis=0), np.float64)

@@ -8,26 +8,39 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import confusion_matrix, roc_auc_score
 
+from training.foundation.words.class_order import positive_of_two
+
 Probabilities = NDArray[np.float32]
 """float32 of shape (tiles, classes)."""
 
 
-def decide(probabilities_nk: Probabilities, threshold: float) -> NDArray[np.int64]:
-    """Class index per tile: with two classes the second from `threshold` on, else the likeliest."""
+def decide(probabilities_nk: Probabilities, threshold: float, positive: int = 1) -> NDArray[np.int64]:
+    """Class index per tile: with two classes the positive one from `threshold` on, else the likeliest.
+
+    Args:
+        positive: index of the positive class, of two (`training.foundation.words.class_order.positive_of_two`).
+    """
     if probabilities_nk.shape[1] == 2:
-        return (probabilities_nk[:, 1] >= threshold).astype(np.int64)
+        reached = reaches(probabilities_nk[:, positive], threshold)
+        return np.where(reached, positive, 1 - positive).astype(np.int64)
     return np.asarray(probabilities_nk.argmax(1), np.int64)
 
 
+def reaches(scores: NDArray[np.floating], threshold: float) -> NDArray[np.bool_]:
+    """Whether scores are at or above a threshold, compared in the precision that they are stored in: a stored 0.7
+    reaches 0.7, also where it was widened since."""
+    return np.asarray(np.asarray(scores, np.float32) >= np.float32(threshold), np.bool_)
+
+
 def tile_metrics(
-    labels: NDArray[np.int64], probabilities_nk: Probabilities, threshold: float
+    labels: NDArray[np.int64], probabilities_nk: Probabilities, threshold: float, positive: int = 1
 ) -> dict[str, float | None]:
     """Tiles, accuracy, balanced accuracy and AUC.
 
-    AUC is that of the second class with two classes, else the mean of each class against the rest; None where a class
+    AUC is that of the positive class with two classes, else the mean of each class against the rest; None where a class
     does not occur. Balanced accuracy is the mean recall of the classes that occur.
     """
-    predicted = decide(probabilities_nk, threshold)
+    predicted = decide(probabilities_nk, threshold, positive)
     return {
         "tiles": len(labels),
         "accuracy": float((predicted == labels).mean()),
@@ -49,5 +62,5 @@ def confusion(
     labels: NDArray[np.int64], probabilities_nk: Probabilities, threshold: float, classes: Sequence[str]
 ) -> NDArray[np.int64]:
     """Counts, rows = label, columns = prediction."""
-    predicted = decide(probabilities_nk, threshold)
+    predicted = decide(probabilities_nk, threshold, positive_of_two(classes) if len(classes) == 2 else 1)
     return np.asarray(confusion_matrix(labels, predicted, labels=range(len(classes))), np.int64)

@@ -15,15 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from pipeline.errors import EmptyTableError
-from pipeline.evaluation.bootstrap import CONFIDENCE
+from pipeline.evaluation.statistics.bootstrap import CONFIDENCE
+from training.foundation.errors import EmptyTableError
+from training.foundation.words.counts import counted
 
 Values = NDArray[np.float64]
+_NO_ERROR = 1e-9
+"""A standard error up to this is one of rounding."""
 
 
 @dataclass(frozen=True)
 class ArmScores:
-    """What readers scored under one condition; NaN where a reader did not read a case."""
+    """Scores of readers under one condition; NaN where a reader did not read a case."""
 
     negatives_rc: Values
     """(readers, negative cases)."""
@@ -38,11 +41,12 @@ class MrmcEstimate:
     value: float
     variance: float
     degrees_of_freedom: float
-    low: float
-    high: float
-    """Of the interval by Student's t; it can reach beyond 0 and 1, which shows how little was read."""
-    p_value: float
-    """Of the hypothesis that an area is 0.5, or a difference 0; two-sided."""
+    low: float | None
+    high: float | None
+    """Of the interval by Student's t; it can reach beyond 0 and 1, which shows how little was read. None
+    without a variance: where all readers separate everything, these cases cannot show how others would differ."""
+    p_value: float | None
+    """Of the hypothesis that an area is 0.5, or a difference 0; two-sided. None without a variance."""
     by_reader: tuple[float, ...]
     """NaN for a reader without a pair of cases."""
 
@@ -96,9 +100,10 @@ def _check(design: Values) -> None:
     _, negatives, positives = design.shape
     read = design.any((1, 2)).sum()
     if read < 2 or negatives < 2 or positives < 2:
+        readers = counted(int(read), "reader")
         raise EmptyTableError(
-            f"reader study: {read} readers with both kinds of cases, {negatives} negatives and {positives} positives; "
-            "an area over readers and cases needs at least two of each."
+            f"reader study: {readers} with both kinds of cases, {counted(negatives, 'negative')} and "
+            f"{counted(positives, 'positive')}; an area over readers and cases needs at least two of each."
         )
 
 
@@ -136,16 +141,16 @@ def _estimate(arms: list[tuple[Values, Values]], variance: float, *, expected: f
     error = float(np.sqrt(max(variance, 0.0)))
     # Rounded down, as iMRMC does: the interval is a little wider, never narrower.
     whole = max(1.0, np.floor(freedom))
-    reach = float(stats.t.ppf((1 + CONFIDENCE) / 2, whole)) * error if error else 0.0
-    if error:
+    low = high = p_value = None
+    if error > _NO_ERROR:
+        reach = float(stats.t.ppf((1 + CONFIDENCE) / 2, whole)) * error
+        low, high = value - reach, value + reach
         p_value = float(2 * stats.t.sf(abs(value - expected) / error, whole))
-    else:
-        p_value = 1.0 if value == expected else 0.0
     by_reader = np.zeros(len(arms[0][0]))
     with np.errstate(invalid="ignore", divide="ignore"):
         for sign, (outcomes, design) in zip(signs, arms, strict=False):
             by_reader += sign * outcomes.sum((1, 2)) / design.sum((1, 2))
-    return MrmcEstimate(value, variance, freedom, value - reach, value + reach, p_value, tuple(by_reader.tolist()))
+    return MrmcEstimate(value, variance, freedom, low, high, p_value, tuple(by_reader.tolist()))
 
 
 def _degrees_of_freedom(arms: list[tuple[Values, Values]], areas: list[float], variance: float) -> float:

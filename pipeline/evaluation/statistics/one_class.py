@@ -1,4 +1,4 @@
-"""How well one class is told from the rest: curves and their areas, calibration, net benefit; with intervals."""
+"""Measures of one class against the rest: curves and their areas, calibration, net benefit; with intervals."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from pipeline.evaluation.bootstrap import Estimate, Resamples, Values, band, estimate
-from pipeline.evaluation.calibration import Calibration, calibration_of
-from pipeline.evaluation.decision_curve import DecisionCurve, decision_curve
-from pipeline.evaluation.delong import DeLongAuc, delong_auc
-from pipeline.evaluation.ranking import Counts, Ranking
-from pipeline.evaluation.resampled_roc import ResampledRoc
+from pipeline.evaluation.statistics.bootstrap import Estimate, Resamples, Values, band, estimate
+from pipeline.evaluation.statistics.calibration import Calibration, calibration_of
+from pipeline.evaluation.statistics.decision_curve import DecisionCurve, decision_curve
+from pipeline.evaluation.statistics.delong import DeLongAuc, delong_auc
+from pipeline.evaluation.statistics.metrics import reaches
+from pipeline.evaluation.statistics.proportions import exact_area_where_none, share
+from pipeline.evaluation.statistics.ranking import Counts, Ranking
+from pipeline.evaluation.statistics.resampled_roc import ResampledRoc
 
 GRID: Values = np.linspace(0, 1, 101)
-"""Where the bands of curves are computed: false positive rates, or recalls."""
+"""Positions at which the bands of curves are computed: false positive rates, or recalls."""
 MAX_POINTS = 400
 """Of a curve as it is drawn."""
 AUROC, AUPRC = "AUROC", "AUPRC"
@@ -63,7 +65,7 @@ class ClassResult:
 
 @dataclass(frozen=True)
 class Cutoffs:
-    """Where a score becomes a decision."""
+    """Cutoffs at which a score becomes a decision."""
 
     threshold: float
     specificities: tuple[float, ...]
@@ -87,18 +89,18 @@ def class_result(
             from the threshold on. are_independent: whether DeLong's method fits: slides or patients, not tiles.
     """
     scores = np.asarray(scores, np.float64)
-    called = scores >= cutoffs.threshold if decided is None else decided
+    called = reaches(scores, cutoffs.threshold) if decided is None else decided
     ranking, rocs = Ranking(truth, scores, resamples), ResampledRoc(truth, scores, resamples)
     both = bool(truth.any() and not truth.all())
     resampled = _resampled(ranking, cutoffs.specificities) if both else {}
     measures = {
-        AUROC: estimate(auroc(truth, scores), rocs.aucs()),
+        AUROC: exact_area_where_none(estimate(auroc(truth, scores), rocs.aucs()), truth, resamples.patient_of),
         AUPRC: estimate(float(average_precision_score(truth, scores)) if both else None, resampled.get(AUPRC, _NONE)),
-        "prevalence": _share(truth, np.ones(len(truth), bool), resamples),
-        "sensitivity": _share(called, truth, resamples),
-        "specificity": _share(~called, ~truth, resamples),
-        "positive predictive value": _share(truth, called, resamples),
-        "negative predictive value": _share(~truth, ~called, resamples),
+        "prevalence": share(truth, np.ones(len(truth), bool), resamples),
+        "sensitivity": share(called, truth, resamples),
+        "specificity": share(~called, ~truth, resamples),
+        "positive predictive value": share(truth, called, resamples),
+        "negative predictive value": share(~truth, ~called, resamples),
     }
     whole = ranking.counts()
     for specificity in cutoffs.specificities:
@@ -125,7 +127,7 @@ _NONE: Values = np.zeros(0)
 
 
 def sensitivity_name(specificity: float) -> str:
-    """What the measure is called in tables."""
+    """Name of the measure in tables."""
     return f"sensitivity at {specificity * 100:g} % specificity"
 
 
@@ -159,16 +161,6 @@ def _resampled(ranking: Ranking, specificities: Sequence[float]) -> dict[str, Va
         for name, of in wanted.items():
             found[name].append(of(counts))
     return {name: np.concatenate(parts) for name, parts in found.items() if parts}
-
-
-def _share(part: NDArray[np.bool_], among: NDArray[np.bool_], resamples: Resamples) -> Estimate:
-    """Share of `part` among the items of `among`."""
-    if not among.any():
-        return Estimate(None)
-    by_patient = resamples.sum_by_patient(np.stack([part & among, among], axis=1).astype(np.float64))
-    totals = resamples.totals(by_patient)
-    shares = np.divide(totals[:, 0], totals[:, 1], out=np.full(len(totals), np.nan), where=totals[:, 1] > 0)
-    return estimate(float((part & among).sum() / among.sum()), shares)
 
 
 def _single(values: Values) -> float | None:

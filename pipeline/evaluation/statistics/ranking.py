@@ -1,4 +1,4 @@
-"""What depends on the order of scores, for the data and for all resamples: ROC, precision and recall, net benefit.
+"""Measures by the order of scores, for the data and for all resamples: ROC, precision and recall, net benefit.
 
 Items are sorted once. A resample weighs patients; how many positives and negatives it has at each score is one product
 of a sparse matrix (scores × patients) with the weights, so that a thousand resamples of 100,000 tiles take seconds.
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from pipeline.evaluation.bootstrap import Resamples, Values
+from pipeline.evaluation.statistics.bootstrap import Resamples, Values
 
 _TOLERANCE = 1e-12
 
@@ -93,7 +93,7 @@ class Ranking:
 
 
 def _tally(at: NDArray[np.int64], patient: NDArray[np.int64], shape: tuple[int, int]) -> sparse.csr_matrix:
-    """How many items each patient has at each score."""
+    """Count the items of each patient at each score."""
     return sparse.coo_matrix((np.ones(len(at)), (at, patient)), shape=shape).tocsr()
 
 

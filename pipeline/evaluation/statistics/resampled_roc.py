@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.evaluation.bootstrap import Resamples, Values, in_blocks
+from pipeline.evaluation.statistics.bootstrap import Resamples, Values, in_blocks
 
 Indices = NDArray[np.int64]
 _TOLERANCE = 1e-9
@@ -27,7 +27,7 @@ class _Entries:
     """Of the score, among all distinct scores; 0 is the highest."""
     patient: Indices
     number: Indices | None
-    """How many items; None where each is one."""
+    """Number of items in each; None where it is always one."""
 
     @classmethod
     def of(cls, rank: Indices, patient: Indices, num_patients: int) -> _Entries:
@@ -36,7 +36,7 @@ class _Entries:
         return cls(key // num_patients, key % num_patients, None if is_one else number.astype(np.int64))
 
     def weights(self, counts_p: NDArray[np.unsignedinteger]) -> NDArray[np.integer]:
-        """What a resample has of each entry."""
+        """Number of items of each entry in a resample."""
         drawn = counts_p.take(self.patient)
         return drawn if self.number is None else drawn * self.number
 

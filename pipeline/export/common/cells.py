@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.store.overlays import Predictions
+from pipeline.store.layers.overlays import Predictions
 
 _VALUES_PER_BLOCK, _MIN_CELLS = 2**12, 512
 """Probabilities whose texts are in memory at a time: a few megabytes. With very many classes blocks stay this long."""

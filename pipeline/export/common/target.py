@@ -1,4 +1,4 @@
-"""Where a copy goes: never over something that is there, and under its name only when it is whole."""
+"""Target of a copy: never over anything that exists, and under its final name only when it is complete."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from pipeline.errors import BadRecipeError
 from pipeline.files import explain_unwritable, fsync_dir, lock_temporary
+from training.foundation.errors import BadRecipeError
 
 
 def check_free(out: Path, store: Path) -> None:

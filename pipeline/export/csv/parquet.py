@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.export.cells import CellBlock, cell_blocks, corners_px0, fingerprint
+from pipeline.export.common.cells import CellBlock, cell_blocks, corners_px0, fingerprint
+from pipeline.export.common.target import new_file
 from pipeline.export.csv.predictions import CORNER_COLUMNS
-from pipeline.export.target import new_file
-from pipeline.store.overlays import Predictions
+from pipeline.store.layers.overlays import Predictions
 from pipeline.units import RESEARCH_USE
 
 METADATA_KEY = b"gemslide"

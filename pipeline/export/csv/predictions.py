@@ -6,9 +6,9 @@ import csv
 import io
 from pathlib import Path
 
-from pipeline.export.cells import cell_blocks, corners_px0
-from pipeline.export.target import new_file
-from pipeline.store.overlays import Predictions
+from pipeline.export.common.cells import cell_blocks, corners_px0
+from pipeline.export.common.target import new_file
+from pipeline.store.layers.overlays import Predictions
 
 CORNER_COLUMNS = ("minx", "miny", "width", "height")
 

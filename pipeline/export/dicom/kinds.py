@@ -1,4 +1,4 @@
-"""What there is to write over a DICOM slide, and how values are stored: known without loading DICOM's libraries."""
+"""Kinds of object to write for a DICOM slide, and their stored values, known without loading DICOM's libraries."""
 
 from __future__ import annotations
 

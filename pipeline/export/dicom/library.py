@@ -21,14 +21,14 @@ from numpy.typing import NDArray
 from pydicom.sr.codedict import codes
 from pydicom.sr.coding import Code
 
-from pipeline.annotations.geojson import COLOURS
-from pipeline.errors import UnreadableError
-from pipeline.export.cells import fingerprint
+from pipeline.annotations.formats.geojson import COLOURS
+from pipeline.export.common.cells import fingerprint
 from pipeline.export.dicom.kinds import MAX_FRACTION, NOT_PREDICTED
-from pipeline.slides.damage import DamagedFileError, library_errors
+from pipeline.slides.common.damage import DamagedFileError, library_errors
 from pipeline.slides.dicom.plane import SlidePlane
-from pipeline.store.overlays import Predictions
+from pipeline.store.layers.overlays import Predictions
 from pipeline.units import RESEARCH_USE
+from training.foundation.errors import UnreadableError
 
 if TYPE_CHECKING:
     from pydicom.dataset import Dataset
@@ -59,7 +59,7 @@ _LONG_TEXT, _SHORT_TEXT = 64, 16
 
 @dataclass(frozen=True)
 class DicomResult:
-    """What both kinds of object are made of."""
+    """Data from which both kinds of object are made."""
 
     source: Dataset
     """Attributes of the slide's finest level."""
@@ -70,7 +70,7 @@ class DicomResult:
     @property
     def plane(self) -> SlidePlane:
         """Of the matrix of cells."""
-        return self.source_plane.of_cells(self.predictions.stride_px0)
+        return self.source_plane.for_cells(self.predictions.stride_px0)
 
     def uid(self, *what: str) -> str:
         """The same content has the same UID, so that a repeated export replaces instead of doubling it."""

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from pipeline.errors import BadRecipeError, ChangedSourceError
+from pipeline.errors import ChangedSourceError
+from pipeline.export.common.target import new_file
 from pipeline.export.dicom.kinds import DicomKind
 from pipeline.export.dicom.library import DicomResult, parametric_map, save, segmentation
-from pipeline.export.target import new_file
 from pipeline.files import sha256_of_files
 from pipeline.slides.dicom.plane import plane_of
 from pipeline.slides.dicom.reader import DicomSlide
 from pipeline.slides.registry import open_slide
-from pipeline.store.overlays import Predictions
+from pipeline.store.layers.overlays import Predictions
+from training.foundation.errors import BadRecipeError
 
 
 def write_dicom_results(

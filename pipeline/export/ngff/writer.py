@@ -14,19 +14,19 @@ from numcodecs.blosc import Blosc
 from numpy.typing import NDArray
 
 from pipeline.box import Box
-from pipeline.errors import UnreadableError
-from pipeline.progress import Advance
-from pipeline.store.array_reader import ArrayReader
-from pipeline.store.chunks import encode_zstd
-from pipeline.store.inside import INGEST_AGAIN
-from pipeline.store.labels import read_label
-from pipeline.store.layout import FILL_VALUE, IMAGE, LABELS, ArraySpec
-from pipeline.store.metadata import ome_xml, read_json, write_group, write_json
-from pipeline.store.plain_array import write_array
-from pipeline.store.reader import StoreReader
-from pipeline.store.shard import write_shard
-from pipeline.store.threads import CORES, parallel_for
-from training.foundation.names import ALLOWED, is_name
+from pipeline.store.format.chunks import encode_zstd
+from pipeline.store.format.inside import INGEST_AGAIN
+from pipeline.store.format.layout import FILL_VALUE, IMAGE, LABELS, ArraySpec
+from pipeline.store.format.metadata import ome_xml, read_json, write_group, write_json
+from pipeline.store.format.plain_array import write_array
+from pipeline.store.format.shard import write_shard
+from pipeline.store.layers.labels import read_label
+from pipeline.store.reading.array_reader import ArrayReader
+from pipeline.store.reading.reader import StoreReader
+from pipeline.store.reading.threads import CORES, parallel_for
+from training.foundation.errors import UnreadableError
+from training.foundation.progress import Advance
+from training.foundation.words.names import ALLOWED, is_name
 
 V2_CHUNK_PX = 1024
 ATTRIBUTE = "gemslide_export"
@@ -246,7 +246,7 @@ def _write_file(path: Path, data: bytes) -> None:
 
 
 def about_export(reader: StoreReader) -> dict[str, Any]:
-    """What NGFF has no place for: which slide, its scale and colours. Nothing here names a file or a person."""
+    """Metadata that NGFF has no place for: slide id, scale and colours. Nothing here names a file or a person."""
     about = reader.attributes
     return {
         **about.model_dump(include={"slide_id", "mpp0", "icc", "objective_power", "scanner_model"}),

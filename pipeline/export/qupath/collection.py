@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline.export.target import new_file
+from pipeline.export.common.target import new_file
 from training.foundation.reading import open_regular, parse_json
 
 _HEAD, _TAIL = b'{"type":"FeatureCollection","features":[\n', b"\n]}\n"

@@ -16,10 +16,10 @@ import shapely
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from pipeline.annotations.geojson import COLOURS, classification, feature
+from pipeline.annotations.formats.geojson import COLOURS, classification, feature
 from pipeline.export.qupath.collection import write_collection
 from pipeline.export.qupath.predictions import object_id
-from pipeline.store.overlays import Predictions
+from pipeline.store.layers.overlays import Predictions
 
 _BLOCK = 1024
 
@@ -56,7 +56,7 @@ def write_contours(
 
 
 def cells_above(predictions: Predictions, class_name: str, threshold: float) -> NDArray[np.bool_]:
-    """Where a class reaches the threshold, bool (rows, columns)."""
+    """Mask of cells where a class reaches the threshold, bool (rows, columns)."""
     probability_yx = predictions.probabilities_cyx[predictions.class_names.index(class_name)].astype(np.float32)
     return np.asarray(np.nan_to_num(probability_yx, nan=-1.0) >= threshold)
 

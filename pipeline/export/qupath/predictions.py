@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline.annotations.geojson import COLOURS, classification, feature
-from pipeline.export.cells import CellBlock, cell_blocks
+from pipeline.annotations.formats.geojson import COLOURS, classification, feature
+from pipeline.export.common.cells import CellBlock, cell_blocks
 from pipeline.export.qupath.collection import write_collection
-from pipeline.store.overlays import Predictions
+from pipeline.store.layers.overlays import Predictions
 
 _NAMESPACE = uuid.UUID("6f1a3c52-0d0e-5b7e-9f6d-2a4f6a2f7c11")
 

@@ -13,10 +13,10 @@ import numpy as np
 import tifffile
 from numpy.typing import NDArray
 
-from pipeline.export.target import new_file
+from pipeline.export.common.target import new_file
 from pipeline.export.tiff.ome_xml import heatmap_xml
-from pipeline.slides.damage import library_errors
-from pipeline.store.overlays import Predictions, nan_pyramid
+from pipeline.slides.common.damage import library_errors
+from pipeline.store.layers.overlays import Predictions, nan_pyramid
 from pipeline.units import RESEARCH_USE
 
 HEATMAP_TILE_PX = 256
@@ -24,7 +24,7 @@ _TIFFFILE_ERRORS = (
     tifffile.TiffFileError, OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError,
     MemoryError, struct.error, zlib.error, ElementTree.ParseError,
 )  # fmt: skip
-"""What tifffile raises on files that lie about themselves."""
+"""Errors that tifffile raises on files that lie about themselves."""
 
 
 def write_ome_heatmap(path: Path, slide_id: str, predictions: Predictions, *, mpp0: float) -> None:

@@ -1,4 +1,4 @@
-"""What a TIFF must say about a JPEG tile so that every reader decodes it as the stream itself means it."""
+"""Tags a TIFF needs about a JPEG tile for every reader to decode it as the stream itself means it."""
 
 from __future__ import annotations
 
@@ -36,4 +36,4 @@ def jpeg_kind(stream: bytes) -> JpegKind | None:
     first, *others = header.sampling
     if (header.bits, others) != (8, [(1, 1), (1, 1)]):
         return None
-    return JpegKind(header.holds_rgb, first)
+    return JpegKind(header.holds_rgb(), first)

@@ -14,13 +14,13 @@ import tifffile
 from pipeline.box import Box
 from pipeline.codecs.images import encode_jpeg_2000
 from pipeline.codecs.types import Pixels
-from pipeline.export.jpeg_kind import JpegKind, jpeg_kind
+from pipeline.export.tiff.jpeg_kind import JpegKind, jpeg_kind
 from pipeline.export.tiff.ome_xml import OmeImage, ome_tiff_xml
-from pipeline.progress import Advance
-from pipeline.store.array_reader import ArrayReader
-from pipeline.store.layout import FILL_VALUE
-from pipeline.store.reader import StoreReader
-from pipeline.store.threads import CORES
+from pipeline.store.format.layout import FILL_VALUE
+from pipeline.store.reading.array_reader import ArrayReader
+from pipeline.store.reading.reader import StoreReader
+from pipeline.store.reading.threads import CORES
+from training.foundation.progress import Advance
 
 COMPRESSION_JPEG, COMPRESSION_DEFLATE, COMPRESSION_JPEG_2000 = 7, 8, 33005
 """33005 is Aperio's number for JPEG 2000 of R, G, B, which tifffile, Bio-Formats and QuPath know."""
@@ -57,7 +57,7 @@ class TiffExport:
     associated: dict[str, ArrayReader]
     advance: Advance
     how: dict[str, str] = field(default_factory=dict)
-    """How each level and associated image was written, explained."""
+    """Explanation of how each level and associated image was written."""
     _recoded: set[str] = field(default_factory=set)
 
     def write(self, stream: BinaryIO) -> None:

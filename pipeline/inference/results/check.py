@@ -16,24 +16,25 @@ import pyarrow.parquet as pq
 import shapely
 from numpy.typing import NDArray
 
-from pipeline.annotations.geojson import qupath_origin_xy0
-from pipeline.export.cells import fingerprint
+from pipeline.annotations.formats.geojson import qupath_origin_xy0
+from pipeline.export.common.cells import fingerprint
 from pipeline.export.csv.parquet import METADATA_KEY
 from pipeline.export.csv.predictions import CORNER_COLUMNS
 from pipeline.export.dicom.kinds import MAX_FRACTION, NOT_PREDICTED
 from pipeline.export.qupath.collection import read_collection
 from pipeline.export.qupath.contours import cells_above
 from pipeline.export.tiff.heatmap import read_ome_heatmap
-from pipeline.inference.heatmap import shown_fingerprint
-from pipeline.inference.results import FILE_OF, HOTSPOTS_FILE, heatmap_name
-from pipeline.inference.slide_report import reported_fingerprint
-from pipeline.slides.damage import DamagedFileError
-from pipeline.store.overlays import Predictions
-from pipeline.store.reader import StoreReader
+from pipeline.inference.results.files import FILE_OF, HOTSPOTS_FILE, heatmap_name
+from pipeline.inference.results.heatmap import shown_fingerprint
+from pipeline.inference.results.slide_report import reported_fingerprint
+from pipeline.slides.common.damage import DamagedFileError
+from pipeline.store.layers.overlays import Predictions
+from pipeline.store.reading.reader import StoreReader
 from training.foundation.reading import open_regular, read_json_file
+from training.foundation.words.counts import counted
 
 FOUR_DECIMALS = 0.5e-4 + 1e-7
-"""How far a number written with four decimals may be from the array's."""
+"""Largest difference between a number written with four decimals and the array's."""
 _READ_ERRORS = (
     OSError,
     ValueError,
@@ -108,7 +109,7 @@ class _Check:
     def _rows(self, boxes_n4: NDArray[Any], values_nk: NDArray[Any], tolerance: float) -> Iterator[str]:
         """Differences of a table's rows: boxes (minx, miny, width, height), and probabilities."""
         if len(boxes_n4) != len(self.cells):
-            yield f"has {len(boxes_n4)} tiles, {len(self.cells)} were predicted"
+            yield f"has {counted(len(boxes_n4), 'tile')}, {counted(len(self.cells), 'was', 'were')} predicted"
             return
         side = round(self.predictions.side_px0)
         expected = np.column_stack([self.corners_xy0, np.full((len(self.cells), 2), side)])
@@ -120,13 +121,14 @@ class _Check:
     def _values(self, values_nk: NDArray[Any], tolerance: float) -> Iterator[str]:
         wrong = ~(np.abs(values_nk.astype(np.float64) - self.values_nk) <= tolerance)
         for row, k in np.argwhere(wrong)[:1]:
+            differ = counted(int(wrong.any(1).sum()), "tile differs", "tiles differ")
             yield (
                 f"tile {row + 1} has {values_nk[row, k]:.6g} for {self.predictions.class_names[k]!r} where "
-                f"{self.values_nk[row, k]:.6g} was predicted ({int(wrong.any(1).sum())} tiles differ)"
+                f"{self.values_nk[row, k]:.6g} was predicted ({differ})"
             )
 
     def hotspots(self, path: Path) -> Iterator[str]:
-        for number, spot in enumerate(read_json_file(path), start=1):
+        for number, spot in enumerate(read_json_file(path)["hotspots"], start=1):
             found = self.predictions.at(spot["x_px0"], spot["y_px0"])
             if found is None or not abs(found[spot["class"]] - spot["score"]) <= FOUR_DECIMALS:
                 yield f"hotspot {number} has a score of {spot['score']}, the cell there {found}"
@@ -167,7 +169,7 @@ class _Check:
             if number < len(corners) and found != [there]:
                 yield f"tile {number + 1} has the corners {found!s:.200}, not {[there]}"
         if len(values) != len(corners):
-            yield f"has {len(values)} tiles, {len(corners)} were predicted"
+            yield f"has {counted(len(values), 'tile')}, {counted(len(corners), 'was', 'were')} predicted"
             return
         yield from self._values(np.array(values, np.float64).reshape(self.values_nk.shape), FOUR_DECIMALS)
 
@@ -211,10 +213,10 @@ class _Check:
         same = np.abs(found_cyx - expected_cyx) <= tolerance
         same |= np.isnan(found_cyx) & np.isnan(expected_cyx)
         for k, row, column in np.argwhere(~same)[:1]:
-            differ = int((~same).any(0).sum())
+            differ = counted(int((~same).any(0).sum()), "cell differs", "cells differ")
             yield (
                 f"has {found_cyx[k, row, column]:.6g} for {self.predictions.class_names[k]!r} in row {row}, column "
-                f"{column} where {expected_cyx[k, row, column]:.6g} was predicted ({differ} cells differ)"
+                f"{column} where {expected_cyx[k, row, column]:.6g} was predicted ({differ})"
             )
 
     def heatmap(self, path: Path) -> Iterator[str]:
@@ -224,7 +226,7 @@ class _Check:
         yield from self._shown(reported_fingerprint(path))
 
     def _shown(self, said: str | None) -> Iterator[str]:
-        """What cannot be read back as values says whose it is; files of versions before 0.2 do not."""
+        """Compare the fingerprint in a file that cannot be read back as values; files before version 0.2 have none."""
         if said is not None and said != fingerprint(self.predictions):
             yield f"shows other predictions (SHA-256 {said:.12}…) than the store has"
 

@@ -7,27 +7,27 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 
-from pipeline.annotations.geojson import qupath_origin_xy0
+from pipeline.annotations.formats.geojson import qupath_origin_xy0
 from pipeline.codecs.types import Pixels
-from pipeline.config import InferConfig, ResultFormat
-from pipeline.errors import DiskFullError, GemslideError, LockedError
 from pipeline.export.csv.parquet import write_parquet
 from pipeline.export.csv.predictions import write_csv
 from pipeline.export.dicom.kinds import DICOM, DICOM_KINDS, DicomKind
 from pipeline.export.qupath.contours import write_contours
 from pipeline.export.qupath.predictions import write_geojson
 from pipeline.export.tiff.heatmap import write_ome_heatmap
-from pipeline.inference.heatmap import THUMBNAIL_PX, write_heatmap
-from pipeline.inference.hotspots import Hotspot, find_hotspots, wanted_classes, write_hotspots
-from pipeline.inference.slide_report import write_slide_report
-from pipeline.store.overlays import Predictions
-from pipeline.store.reader import StoreReader
-from pipeline.store.render import thumbnail
+from pipeline.inference.results.heatmap import THUMBNAIL_PX, write_heatmap
+from pipeline.inference.results.hotspots import Hotspot, Hotspots, find_hotspots, wanted_classes, write_hotspots
+from pipeline.inference.results.slide_report import About, Shown, write_slide_report
+from pipeline.settings.config import InferConfig, ResultFormat
+from pipeline.store.layers.overlays import Predictions
+from pipeline.store.reading.reader import StoreReader
+from pipeline.store.view.render import thumbnail
+from training.foundation.errors import DiskFullError, GemslideError, LockedError
 
 FILE_OF: Mapping[ResultFormat, str] = MappingProxyType(
     {
@@ -54,13 +54,18 @@ def heatmap_name(class_name: str) -> str:
     return f"heatmap_{word[:100]}{told_apart}.png"
 
 
+def is_own_file(name: str) -> bool:
+    """Whether inference writes a file of this name into a slide's results."""
+    return name in OUR_FILES or re.fullmatch(r"heatmap_[A-Za-z0-9._-]+\.png", name) is not None
+
+
 @dataclass(frozen=True)
 class Written:
-    """What `write_results` wrote."""
+    """Outcome of `write_results`."""
 
     num_hotspots: int
     warning: str | None
-    """What a person should know of files that were asked for and are not there, or of where they lie; a clause."""
+    """Clause for people about requested files that are missing, or about where files lie."""
 
 
 def write_results(
@@ -68,27 +73,20 @@ def write_results(
     predictions: Predictions,
     result_dir: Path,
     config: InferConfig,
-    *,
-    package: Path | None = None,
-    seconds: Mapping[str, float] = MappingProxyType({}),
-    facts: Mapping[str, object] = MappingProxyType({}),
-    source: Path | None = None,
+    about: About | None = None,
 ) -> Written:
     """The files that `[infer] formats` names, and hotspots, into a folder that the caller publishes.
 
     Args:
-        package: the model's folder, of which the report shows the essentials.
-        seconds: time breakdown up to here, for the report, which adds how long the other files took.
-        facts: what inference found out, for the report: `tiles`, `tiles_beside_damage`, `colour_distance`, `flags`.
-        source: the slide that the store was made from, where it is known: DICOM results lie on it. Where they cannot
-            be written, the others are, and `Written.warning` says so.
+        about: for the report, whose times add how long the other files took. Where DICOM results cannot be written on
+            its source, the others are, and `Written.warning` says so.
 
     Raises:
         DiskFullError: no space, or not writable.
     """
-    start = time.perf_counter()
-    results = _Results(reader, predictions, result_dir, config, package, facts)
-    write_hotspots(result_dir / HOTSPOTS_FILE, results.hotspots)
+    start, about = time.perf_counter(), about or About()
+    results = _Results(reader, predictions, result_dir, config)
+    write_hotspots(result_dir / HOTSPOTS_FILE, Hotspots(config.threshold, results.hotspots))
     writers: dict[ResultFormat, Callable[[], None]] = {
         "csv": results.csv,
         "parquet": results.parquet,
@@ -101,9 +99,10 @@ def write_results(
         if name in config.formats:
             write()
     dicom: dict[DicomKind, Path] = {kind: result_dir / FILE_OF[kind] for kind in DICOM_KINDS if kind in config.formats}
-    warning = _dicom(reader, predictions, dicom, source) if dicom else None
+    warning = _dicom(reader, predictions, dicom, about.source) if dicom else None
     if "report" in config.formats:
-        results.report({**seconds, "write": time.perf_counter() - start})
+        seconds = {**about.seconds, "write": time.perf_counter() - start}
+        results.report(replace(about, seconds=seconds))
     return Written(len(results.hotspots), warning)
 
 
@@ -140,8 +139,6 @@ class _Results:
     predictions: Predictions
     folder: Path
     config: InferConfig
-    package: Path | None
-    facts: Mapping[str, object]
 
     @cached_property
     def wanted(self) -> tuple[str, ...]:
@@ -190,7 +187,7 @@ class _Results:
         )
 
     def heatmaps(self) -> None:
-        # With two classes the second says it all; with more, each has its own image.
+        # With two classes the one that is looked for says it all; with more, each has its own image.
         shown = self.predictions.class_names if len(self.predictions.class_names) > 2 else self.wanted
         for class_name in shown:
             write_heatmap(self.folder / heatmap_name(class_name), self.reader, self.image, self.predictions, class_name)
@@ -198,23 +195,13 @@ class _Results:
     def ome_tiff(self) -> None:
         write_ome_heatmap(self.path("ome-tiff"), self.reader.slide_id, self.predictions, mpp0=self.reader.mpp0)
 
-    def report(self, seconds: Mapping[str, float]) -> None:
-        write_slide_report(
-            self.path("report"),
-            self.reader,
-            self.image,
-            self.predictions,
-            self.hotspots,
-            class_name=self.wanted[0],
-            threshold=self.config.threshold,
-            package=self.package,
-            seconds=seconds,
-            facts=self.facts,
-        )
+    def report(self, about: About) -> None:
+        shown = Shown(self.wanted[0], self.config.threshold, self.hotspots)
+        write_slide_report(self.path("report"), self.reader, self.image, self.predictions, shown, about)
 
 
-def keep_what_others_wrote(old: Path, new: Path, class_names: Sequence[str]) -> None:
-    """What inference does not write into a slide's results: somebody's notes, say. Folders and links come along."""
+def preserve_foreign_files(old: Path, new: Path, class_names: Sequence[str]) -> None:
+    """Copy files in a slide's results that inference does not write, such as notes, with folders and links."""
     ours = {*OUR_FILES, *(heatmap_name(name) for name in class_names)}
     for path in old.iterdir() if old.is_dir() else ():
         if path.name in ours or path.name[0] == ".":

@@ -16,19 +16,19 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from pipeline.codecs.types import Pixels
-from pipeline.export.cells import fingerprint
+from pipeline.export.common.cells import fingerprint
 from pipeline.files import write_bytes_atomic
 from pipeline.palettes import DEFAULT_PALETTE, colours
-from pipeline.store.overlays import Predictions
-from pipeline.store.reader import StoreReader
-from pipeline.store.render import damage_stripes
+from pipeline.store.layers.overlays import Predictions
+from pipeline.store.reading.reader import StoreReader
+from pipeline.store.view.render import damage_stripes
 from pipeline.units import RESEARCH_USE
 from training.foundation.reading import read_regular
 
 THUMBNAIL_PX = 1400
 COLOUR_MAP = ListedColormap(colours(DEFAULT_PALETTE, 256), DEFAULT_PALETTE)
 FINGERPRINT_KEY = "predictions_sha256"
-"""Of a text in the PNG (tEXt): what array it shows, see `pipeline.export.cells.fingerprint`."""
+"""Of a text in the PNG (tEXt): what array it shows, see `pipeline.export.common.cells.fingerprint`."""
 MAX_PNG_BYTES = 64 * 2**20
 _PNG_HEAD = b"\x89PNG\r\n\x1a\n"
 _LONG_IN, _MARGIN_IN, _TITLE_IN, _BAR_IN, _MIN_WIDTH_IN = 9.0, 0.15, 0.65, 1.0, 6.4
@@ -145,7 +145,7 @@ def round_length_um(at_most_um: float) -> float:
 
 
 def shown_fingerprint(path: Path) -> str | None:
-    """Which array a heatmap's file says it shows; None: it does not say.
+    """Fingerprint of the array that a heatmap's file says it shows; None: it does not say.
 
     Raises:
         OSError: it cannot be read. ValueError: no PNG, or cut short.

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field
 from scipy import ndimage
 from scipy.spatial import KDTree
 
-from pipeline.config import InferConfig
-from pipeline.errors import UnreadableError
 from pipeline.files import write_text_atomic
 from pipeline.project import Project
-from pipeline.store.overlays import MAX_CELL_PX0, Predictions
+from pipeline.settings.config import InferConfig
+from pipeline.store.layers.overlays import MAX_CELL_PX0, Predictions
+from training.foundation.errors import UnreadableError
 from training.foundation.reading import read_json_file
+from training.foundation.words.class_order import lesion_classes
 
 Hotspot = dict[str, Any]
 """x_px0, y_px0 (centre of its strongest cell), area_um2, score (that cell's probability), class."""
@@ -28,8 +30,8 @@ _TOUCHING = np.ones((3, 3), int)
 
 
 def wanted_classes(class_names: Sequence[str], config: InferConfig) -> tuple[str, ...]:
-    """Classes that are looked for: those of the settings, else all but the first of several."""
-    return config.hotspot_classes or tuple(class_names[1:]) or tuple(class_names)
+    """Classes that are looked for: those of the settings, else all but the first and those that are healthy by name."""
+    return config.hotspot_classes or lesion_classes(class_names)
 
 
 def find_hotspots(
@@ -50,12 +52,12 @@ def find_hotspots(
     """
     found: list[Hotspot] = []
     for name in class_names:
-        found += _of_class(predictions, name, mpp0, threshold, min_distance_um)
+        found += _hotspots_of_class(predictions, name, mpp0, threshold, min_distance_um)
     found.sort(key=lambda spot: (-spot["score"], -spot["area_um2"], spot["y_px0"], spot["x_px0"]))
     return found[:most]
 
 
-def _of_class(
+def _hotspots_of_class(
     predictions: Predictions, name: str, mpp0: float, threshold: float, min_distance_um: float
 ) -> list[Hotspot]:
     probability_yx = np.nan_to_num(
@@ -119,15 +121,31 @@ def _with_area(cells: NDArray[np.int64], labels: NDArray[np.int32], apart: float
     return np.column_stack([cells, apart * labels[cells[:, 0], cells[:, 1]]])
 
 
-def write_hotspots(path: Path, hotspots: list[Hotspot]) -> None:
-    """Hotspots as JSON."""
-    write_text_atomic(path, json.dumps(hotspots, indent=1) + "\n")
+@dataclass(frozen=True)
+class Hotspots:
+    """A model's hotspots on a slide, strongest first.
+
+    Attributes:
+        threshold: the probability that they reach, from the settings they were made with.
+    """
+
+    threshold: float
+    spots: list[Hotspot]
 
 
-class _Stored(BaseModel):
+def write_hotspots(path: Path, hotspots: Hotspots) -> None:
+    """Write `hotspots.json`. Raises DiskFullError: no space, or not writable."""
+    content = {"threshold": hotspots.threshold, "hotspots": hotspots.spots}
+    write_text_atomic(path, json.dumps(content, indent=1) + "\n")
+
+
+_STRICT = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True)
+
+
+class _Spot(BaseModel):
     """One entry of `hotspots.json`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True)
+    model_config = _STRICT
 
     x_px0: int = Field(ge=0, le=MAX_CELL_PX0)
     y_px0: int = Field(ge=0, le=MAX_CELL_PX0)
@@ -136,23 +154,29 @@ class _Stored(BaseModel):
     class_name: str = Field(alias="class", max_length=200)
 
 
-_STORED: TypeAdapter[list[_Stored]] = TypeAdapter(Annotated[list[_Stored], Field(max_length=MAX_STORED)])
+class _Stored(BaseModel):
+    """`hotspots.json`."""
+
+    model_config = _STRICT
+
+    threshold: float = Field(gt=0, lt=1)
+    hotspots: list[_Spot] = Field(max_length=MAX_STORED)
 
 
-def read_hotspots(project: Path, slide_id: str, model_id: str) -> list[Hotspot]:
-    """Hotspots of a slide; none where inference left no file.
+def read_hotspots(project: Path, slide_id: str, model_id: str) -> Hotspots | None:
+    """Hotspots of a slide; None where inference left no file.
 
     Raises:
         UnreadableError: the file is damaged.
     """
     path = Project(project).result_dir(slide_id, model_id) / "hotspots.json"
     try:
-        stored = _STORED.validate_python(read_json_file(path))
+        stored = _Stored.model_validate(read_json_file(path))
     except FileNotFoundError:
-        return []
+        return None
     except (OSError, ValueError) as error:  # pydantic's own is a ValueError, too
         raise UnreadableError(
             f"{path.parent}: hotspots.json is damaged ({' '.join(str(error).split()):.200}). "
             "Run `gemslide infer` again."
         ) from error
-    return [spot.model_dump(by_alias=True) for spot in stored]
+    return Hotspots(stored.threshold, [spot.model_dump(by_alias=True) for spot in stored.hotspots])

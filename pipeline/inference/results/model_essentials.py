@@ -1,4 +1,4 @@
-"""What a model package says of itself, for a report: as much of it as can be read, since others may have made it."""
+"""A model package's description of itself, for a report: as much as can be read, since others may have made it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,12 @@ _FACTS = {
     "patch_size_pixels": "tile, px",
     "spacing_um_px": "tile, µm/px",
 }
-_OWN_FACTS = {"run_id": "trained by run", "epoch": "epoch", "weights_sha256": "SHA-256 of the weights"}
+_OWN_FACTS = {
+    "read": "tile, read",
+    "run_id": "trained by run",
+    "epoch": "epoch",
+    "weights_sha256": "SHA-256 of the weights",
+}
 _SECTIONS = re.compile(r"^#+\s*(intended use|limits|limitations|data)\b[^\n]*\n(.*?)(?=^#|\Z)", re.I | re.M | re.S)
 
 

@@ -1,4 +1,4 @@
-"""What is odd about a slide's predictions: said to people, or reason enough not to publish them."""
+"""Oddities of a slide's predictions: shown to people, or reason enough not to publish them."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.config import InferConfig
-from pipeline.errors import ImplausibleOutputError
-from pipeline.inference.hotspots import wanted_classes
-from pipeline.inference.stain_check import stored_distance, warning_of
-from pipeline.store.overlays import Predictions
+from pipeline.inference.results.hotspots import wanted_classes
+from pipeline.inference.results.stain_check import stored_distance, warning_of
+from pipeline.settings.config import InferConfig
+from pipeline.store.layers.overlays import Predictions
+from training.foundation.errors import ImplausibleOutputError
+from training.foundation.words.counts import counted
 
 SAME_EVERYWHERE_MIN_TILES = 16
 """A model that gives this many different tiles exactly the same answer is broken."""
 MAX_GLASS = 8
 FAR_FOCUS = 3.5
-"""Spreads of the training tiles' focus; a Gaussian blur of one pixel is 4 to 6 (training/focus_statistics.py)."""
+"""Spreads of the training tiles' focus; a Gaussian blur of one pixel is 4 to 6 (training/data/focus_statistics.py)."""
 GLASS_SHARE = 50
 """One tile of glass for this many of tissue: the check takes at most 2 % of the time."""
 
@@ -72,7 +73,7 @@ def find_oddities(
                 Oddity(
                     "glass",
                     f"the model calls bare glass {name!r} (probability {np.median(on_glass):.2f} in the median of "
-                    f"{len(on_glass)} tiles without tissue): where it says so of tissue, that means little",
+                    f"{counted(len(on_glass), 'tile')} without tissue): where it says so of tissue, that means little",
                 )
             )
     far = warning_of(colour_distance)
@@ -105,13 +106,13 @@ def refuse_implausible(
         if oddity.name in refuse:
             raise ImplausibleOutputError(
                 f"slide {slide_id}, model {model_id}: {oddity.words}. "
-                + ("What an earlier run published, with a warning, was left" if stands else "Nothing was published")
+                + ("The earlier run's result, which carried a warning, was kept" if stands else "Nothing was published")
                 + f'; to publish it with a warning, leave "{oddity.name}" out of [infer] refuse.'
             )
 
 
 def stored_oddities(predictions: Predictions) -> tuple[Oddity, ...]:
-    """What was said when the predictions were made; earlier ones say only how far their colours are."""
+    """Oddities noted when the predictions were made; earlier predictions have only their colour distance."""
     stored = predictions.attributes.get("oddities")
     if isinstance(stored, dict):
         return tuple(Oddity(name, words) for name, words in stored.items() if isinstance(words, str))

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from pipeline.codecs.images import encode_jpeg
-from pipeline.errors import CorruptTileError, UnreadableError
-from pipeline.inference.hotspots import Hotspot
-from pipeline.store.labels import read_tissue
-from pipeline.store.overlays import Predictions
-from pipeline.store.qc_scores import stored_summary
-from pipeline.store.reader import StoreReader
-from pipeline.store.render import for_screen
+from pipeline.errors import CorruptTileError
+from pipeline.inference.results.hotspots import Hotspot
+from pipeline.store.layers.labels import read_tissue
+from pipeline.store.layers.overlays import Predictions
+from pipeline.store.layers.qc_scores import stored_summary
+from pipeline.store.reading.reader import StoreReader
+from pipeline.store.view.render import for_screen
+from training.foundation.errors import UnreadableError
 
 MAX_SHOWN = 8
 CROP_UM = 256.0
@@ -40,7 +41,7 @@ class HotspotRow:
 
 @dataclass(frozen=True)
 class Quality:
-    """What `gemslide qc` has found."""
+    """Findings of `gemslide qc`."""
 
     verdict: str
     reasons: tuple[str, ...]

@@ -6,6 +6,7 @@ import base64
 import re
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -14,17 +15,19 @@ from typing import Any
 from jinja2 import Template
 
 from pipeline.codecs.types import Pixels
-from pipeline.export.cells import fingerprint
+from pipeline.export.common.cells import fingerprint
 from pipeline.files import write_text_atomic
 from pipeline.html_templates import templates_in
-from pipeline.inference.heatmap import heatmap_png
-from pipeline.inference.hotspots import Hotspot
-from pipeline.inference.model_essentials import read_essentials
-from pipeline.inference.slide_facts import CROP_UM, class_counts, hotspot_rows, quality_of, tissue_mm2
-from pipeline.store.overlays import Predictions
-from pipeline.store.reader import StoreReader
+from pipeline.inference.results.heatmap import heatmap_png
+from pipeline.inference.results.hotspots import Hotspot
+from pipeline.inference.results.model_essentials import read_essentials
+from pipeline.inference.results.slide_facts import CROP_UM, class_counts, hotspot_rows, quality_of, tissue_mm2
+from pipeline.store.layers.overlays import Predictions
+from pipeline.store.reading.reader import StoreReader
 from pipeline.units import RESEARCH_USE
 from training.foundation.reading import read_regular
+from training.foundation.tile_read import described_read
+from training.foundation.words.counts import counted
 
 MAX_REPORT_BYTES = 64 * 2**20
 _PICTURE_IN = 5.2
@@ -36,49 +39,61 @@ BESIDE_DAMAGE = "tiles_beside_damage"
 _FINGERPRINT = re.compile(rb'<meta name="predictions-sha256" content="([0-9a-f]{64})">')
 
 
+@dataclass(frozen=True)
+class About:
+    """Origin of predictions, as far as it is known.
+
+    Attributes:
+        package: the model's folder; None: the report says nothing of the model but its id.
+        source: the slide file that the store was made from, where it is at hand: DICOM results lie on it.
+        seconds: time breakdown.
+        facts: findings of inference, as `tiles`, `tiles_beside_damage`, `colour_distance`, `flags` (sentences).
+    """
+
+    package: Path | None = None
+    source: Path | None = None
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    facts: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The class whose probability a report's image shows, and the threshold of its hotspots and counts."""
+
+    class_name: str
+    threshold: float
+    hotspots: Sequence[Hotspot]
+
+
 def write_slide_report(
-    path: Path,
-    reader: StoreReader,
-    image: Pixels,
-    predictions: Predictions,
-    hotspots: Sequence[Hotspot],
-    *,
-    class_name: str,
-    threshold: float,
-    package: Path | None,
-    seconds: Mapping[str, float],
-    facts: Mapping[str, object],
+    path: Path, reader: StoreReader, image: Pixels, predictions: Predictions, shown: Shown, about: About
 ) -> None:
     """Write the page: one HTML file, with its images inside.
 
     Args:
         image: the slide's thumbnail.
-        class_name: whose probability the picture shows.
-        threshold: of the hotspots and the counts.
-        package: the model's folder; None: nothing is said of the model but its id.
-        seconds: time breakdown.
-        facts: what inference found out, as `tiles`, `tiles_beside_damage`, `colour_distance`, `flags` (sentences).
 
     Raises:
         DiskFullError: no space, or not writable.
     """
-    shown = hotspot_rows(reader, hotspots)
-    marks_xy0 = [(row.spot["x_px0"], row.spot["y_px0"]) for row in shown]
+    rows = hotspot_rows(reader, shown.hotspots)
+    marks_xy0 = [(row.spot["x_px0"], row.spot["y_px0"]) for row in rows]
     picture = heatmap_png(
-        reader, image, predictions, class_name, long_in=_PICTURE_IN, with_title=False, marks_xy0=marks_xy0
+        reader, image, predictions, shown.class_name, long_in=_PICTURE_IN, with_title=False, marks_xy0=marks_xy0
     )
+    facts = {key: value for key, value in about.facts.items() if isinstance(value, str | int | float)}
     html = _template().render(
-        **_of_slide(reader),
-        **_of_predictions(predictions, threshold, reader.mpp0),
-        class_name=class_name,
+        **_slide_facts(reader),
+        **_prediction_facts(predictions, shown.threshold, reader.mpp0),
+        class_name=shown.class_name,
         picture=base64.b64encode(picture).decode(),
-        hotspots=shown,
-        num_hotspots=len(hotspots),
+        hotspots=rows,
+        num_hotspots=len(shown.hotspots),
         crop_um=CROP_UM,
-        model=read_essentials(package),
-        steps=_breakdown(seconds),
-        facts={key: value for key, value in facts.items() if key != "flags" and isinstance(value, str | int | float)},
-        flags=_flags(facts),
+        model=read_essentials(about.package),
+        steps=_breakdown(about.seconds),
+        facts=facts,
+        flags=_flags(about.facts),
         research_use=RESEARCH_USE,
         version=version("gemslide"),
         utc=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
@@ -91,7 +106,7 @@ def _template() -> Template:
     return templates_in(Path(__file__).parent).get_template("slide_report.html.j2")
 
 
-def _of_slide(reader: StoreReader) -> dict[str, Any]:
+def _slide_facts(reader: StoreReader) -> dict[str, Any]:
     return {
         "reader": reader,
         "about": reader.attributes,
@@ -101,7 +116,7 @@ def _of_slide(reader: StoreReader) -> dict[str, Any]:
     }
 
 
-def _of_predictions(predictions: Predictions, threshold: float, mpp0: float) -> dict[str, Any]:
+def _prediction_facts(predictions: Predictions, threshold: float, mpp0: float) -> dict[str, Any]:
     counts = class_counts(predictions, threshold, mpp0)
     return {
         "predictions": predictions,
@@ -111,12 +126,13 @@ def _of_predictions(predictions: Predictions, threshold: float, mpp0: float) -> 
         "cell_um": predictions.stride_px0 * mpp0,
         "tile_um": predictions.side_px0 * mpp0,
         "fingerprint": fingerprint(predictions),
+        "tile_read": described_read(predictions.tile_read),
         "versions": _versions(predictions),
     }
 
 
 def reported_fingerprint(path: Path) -> str | None:
-    """Which array a report says it is about (`pipeline.export.cells.fingerprint`); None: it does not say.
+    """Fingerprint of a report's array (`pipeline.export.common.cells.fingerprint`); None: it does not say.
 
     Raises:
         OSError: it cannot be read.
@@ -137,7 +153,8 @@ def _flags(facts: Mapping[str, object]) -> list[str]:
     flags = [_sentence(str(flag)) for flag in (said if isinstance(said, list | tuple) else [said])]
     left_out = facts.get(BESIDE_DAMAGE)
     if isinstance(left_out, int) and left_out > 0:
-        flags.append(f"{left_out} tiles were left out: they touch damage in the slide's file (hatched in the picture).")
+        tiles = counted(left_out, "tile was", "tiles were")
+        flags.append(f"{tiles} left out for touching damage in the slide's file (hatched in the picture).")
     return flags
 
 

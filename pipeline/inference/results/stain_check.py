@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from pipeline.store.overlays import Predictions
+from pipeline.store.layers.overlays import Predictions
 
 FAR = 3.5
 """Distance of hues from which on a slide is said to be stained otherwise.
@@ -18,7 +18,7 @@ NOT_KNOWN = "not known"
 
 
 def stored_distance(predictions: Predictions) -> float | None:
-    """What was measured when the predictions were made; None: nothing, or no number."""
+    """Colour distance measured when the predictions were made; None: nothing, or no number."""
     value = predictions.attributes.get(COLOUR_DISTANCE)
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None

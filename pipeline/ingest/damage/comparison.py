@@ -13,12 +13,12 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.ingest.repaired import Position
+from pipeline.ingest.damage.repaired import Position
 
 CELL_PX = 16
 """Side of a compared cell in pixels of the coarser level; less than any tile, and enough to even filters out."""
 MAX_DIFFERENCE = 24
-"""Difference of two means, of 255, from which one is wrong. docs/damaged_slides.md has what whole slides show."""
+"""Difference of two means, of 255, from which one is wrong. See docs/how_to/damaged_slides.md for whole slides."""
 _MAX_DRIFT_PX = CELL_PX / 4
 """By how much a ratio that is no whole number may shift the far end of the coarser level."""
 
@@ -98,10 +98,10 @@ def _per_cell(level: LevelMeans, rows: int, columns: int) -> Cells:
 
 
 def _blamed(compared: Sequence[_Comparison | None], ratios: Sequence[int], index: int) -> tuple[Cells, Cells]:
-    """Where the finer, and where the coarser level of a pair is held to be wrong, in the pair's cells.
+    """Cells of a pair where the finer, and where the coarser level is held to be wrong.
 
     A level that also differs from its other neighbour is the wrong one; one that equals its other neighbour is right.
-    Without such evidence, or with evidence for both, both are: a tile too many is masked, not one too few.
+    Without such evidence, or with evidence for both, both are wrong: a tile too many is masked, not one too few.
     """
     pair = compared[index]
     assert pair is not None

@@ -12,12 +12,12 @@ import numpy as np
 from pipeline.box import Box
 from pipeline.codecs.types import DecodeError, Pixels, Stream
 from pipeline.errors import CorruptTileError
-from pipeline.ingest.reduced import box_in_parent, encoded_tile, from_parent, tile_box
-from pipeline.ingest.repaired import Position, RepairedLevel
-from pipeline.slides.slide import EncodedLevel, NotCopied, Slide, one_stream
-from pipeline.store.chunks import decode_chunk
-from pipeline.store.layout import FILL_VALUE
-from pipeline.store.threads import CORES, parallel_for
+from pipeline.ingest.damage.reduced import box_in_parent, encoded_tile, from_parent, tile_box
+from pipeline.ingest.damage.repaired import Position, RepairedLevel
+from pipeline.slides.common.slide import EncodedLevel, NotCopied, Slide, one_stream
+from pipeline.store.format.chunks import decode_chunk
+from pipeline.store.format.layout import FILL_VALUE
+from pipeline.store.reading.threads import CORES, parallel_for
 
 _SUSPICIOUS_SEAM = 12.0
 """Mean difference of pixels across a seam, over twice the one inside the neighbour, from which the parent is asked."""

@@ -1,4 +1,4 @@
-"""What was found damaged in a slide, level by level, and when that is too much."""
+"""Damage found in a slide, level by level, and the limit beyond which it is too much."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from pipeline.box import Box
 from pipeline.errors import CorruptTileError
-from pipeline.ingest.repaired import Position
-from pipeline.slides.slide import NotCopied, Slide
-from pipeline.store.damaged import read_damaged
-from pipeline.store.reader import StoreReader
+from pipeline.ingest.damage.repaired import Position
+from pipeline.slides.common.slide import NotCopied, Slide
+from pipeline.store.layers.damaged import read_damaged
+from pipeline.store.reading.reader import StoreReader
+from training.foundation.words.counts import counted
 
 MAX_SHARE = 0.9
 """Of a slide's tiles at level 0: with more of them damaged there is no slide left to look at."""
@@ -56,7 +57,7 @@ def grid_px(slide: Slide, level: int, else_px: int) -> int:
 
 
 def damage_in_store(reader: StoreReader, slide: Slide) -> Damage:
-    """What a store says of the damaged tiles of the slide that it was made from.
+    """Read from a store the damage of the slide that it was made from.
 
     Raises:
         UnreadableError: its label cannot be read.
@@ -75,7 +76,7 @@ def _from_mask(mask_yx: NDArray[np.uint8], cell_px0: int) -> LevelDamage:
 
 
 def summary_of(damage: Damage) -> dict[str, Any]:
-    """What a store says of the damage that it was made with (docs/store.md)."""
+    """Summary, for a store, of the damage that it was made with (docs/store.md)."""
     return {
         "tiles": len(damage[0].tiles),
         "of": damage[0].num_tiles,
@@ -92,8 +93,9 @@ def refuse_mostly_damaged(damage: Damage, slide_id: str) -> None:
     """
     tiles, of = len(damage[0].tiles), damage[0].num_tiles
     if tiles > MAX_SHARE * of:
+        of_all = f"of its {counted(of, 'tile')} at level 0"
         raise CorruptTileError(
-            f"slide {slide_id}: {tiles} of its {of} tiles at level 0 are damaged "
+            f"slide {slide_id}: {counted(tiles, f'{of_all} is', f'{of_all} are')} damaged "
             f"({len(damage[0].undecodable)} cannot be decoded, the others are unlike the reduced levels); with more "
             f"than {MAX_SHARE:.0%} there is no slide to mask. Copy or scan it again."
         )

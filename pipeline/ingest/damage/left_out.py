@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.slides.slide import NotCopied, Slide
+from pipeline.slides.common.slide import NotCopied, Slide
 
 APERIO = "tiff:aperio"
 

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from pipeline.box import Box
 from pipeline.codecs.types import Pixels, Stream
-from pipeline.ingest.damage import Damage
-from pipeline.ingest.reduced import encoded_tile, from_parent, tile_box
-from pipeline.ingest.repaired import Position, region_with_others
-from pipeline.slides.slide import EncodedLevel, NotCopied, Slide
+from pipeline.ingest.damage.found import Damage
+from pipeline.ingest.damage.reduced import encoded_tile, from_parent, tile_box
+from pipeline.ingest.damage.repaired import Position, region_with_others
+from pipeline.slides.common.slide import EncodedLevel, NotCopied, Slide
 
 
 class MaskedLevel:
@@ -85,7 +85,7 @@ class MaskedSlide:
         return MaskedLevel(encoded, damaged, from_level_before if level else None)
 
     def _from_level_before(self, level: int, position: Position) -> Pixels:
-        """What is shown of a damaged tile of a reduced level, cut to the level."""
+        """Pixels shown for a damaged tile of a reduced level, cut to the level."""
         return from_parent(self, level, tile_box(self.info, level, self._damage[level].tile_px, *position))
 
     def associated_image(self, name: str) -> Pixels:
@@ -95,4 +95,4 @@ class MaskedSlide:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        """Whoever opened the slide closes it."""
+        """Leave the slide open; its opener closes it."""

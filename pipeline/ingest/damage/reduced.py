@@ -8,13 +8,13 @@ import numpy as np
 from pipeline.box import Box
 from pipeline.codecs.images import encode_jpeg, encode_jpeg_2000
 from pipeline.codecs.types import Pixels, StreamCodec
-from pipeline.slides.slide import Slide, SlideInfo
+from pipeline.slides.common.slide import Slide, SlideInfo
 
 _QUALITY = 95
 
 
 def tile_box(info: SlideInfo, level: int, tile_px: int, row: int, column: int) -> Box:
-    """What a tile covers of its level, in the level's pixels; without what lies beyond the slide."""
+    """Area of its level that a tile covers, in the level's pixels, cut off at the slide's edges."""
     size = info.levels[level]
     return Box(column * tile_px, row * tile_px, tile_px, tile_px).within(size.width_px, size.height_px)
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from pipeline.box import Box
 from pipeline.codecs.types import Pixels, Stream
-from pipeline.slides.slide import EncodedLevel, NotCopied, Slide, paste
-from pipeline.store.chunks import decode_chunk
-from pipeline.store.layout import FILL_VALUE
+from pipeline.slides.common.slide import EncodedLevel, NotCopied, Slide, paste
+from pipeline.store.format.chunks import decode_chunk
+from pipeline.store.format.layout import FILL_VALUE
 
 Position = tuple[int, int]
 """(row, column) of a tile."""
@@ -106,4 +106,4 @@ class RepairedSlide:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        """Whoever opened the slide closes it."""
+        """Leave the slide open; its opener closes it."""

@@ -14,16 +14,16 @@ import numpy as np
 from pipeline.codecs.images import decode_jpeg_2000
 from pipeline.codecs.strict import eighth_of_jpeg
 from pipeline.codecs.types import DecodeError, Pixels, Stream
-from pipeline.config import IngestConfig
 from pipeline.errors import CorruptTileError
-from pipeline.ingest.damage import Damage, LevelDamage, grid_px
-from pipeline.ingest.left_out import APERIO
-from pipeline.ingest.level_comparison import CELL_PX, LevelMeans, unlike_tiles
-from pipeline.ingest.reduced import tile_box
-from pipeline.ingest.repaired import Position
-from pipeline.progress import Advance, no_bar
-from pipeline.slides.slide import EncodedLevel, NotCopied, Slide
-from pipeline.store.threads import CORES, parallel_for
+from pipeline.ingest.damage.comparison import CELL_PX, LevelMeans, unlike_tiles
+from pipeline.ingest.damage.found import Damage, LevelDamage, grid_px
+from pipeline.ingest.damage.left_out import APERIO
+from pipeline.ingest.damage.reduced import tile_box
+from pipeline.ingest.damage.repaired import Position
+from pipeline.settings.config import IngestConfig
+from pipeline.slides.common.slide import EncodedLevel, NotCopied, Slide
+from pipeline.store.reading.threads import CORES, parallel_for
+from training.foundation.progress import Advance, no_bar
 
 
 def scan_for_damage(slide: Slide, config: IngestConfig, advance: Advance = no_bar) -> Damage:
@@ -82,7 +82,7 @@ class _LevelScan:
         return self.rows * self._columns - self._num_left_out
 
     def means(self) -> LevelMeans:
-        """What was seen of the level."""
+        """Mean colours found in the level."""
         is_known = self._is_known
         if self._level and self._slide.info.format == APERIO:
             # Known to be scrambled by the scanner at the right and bottom: `edges.py` looks at them.

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.codecs.types import Pixels
-from pipeline.config import TissueConfig
-from pipeline.store.array_reader import ArrayReader
-from pipeline.store.damaged import damaged_cells
+from pipeline.settings.config import TissueConfig
+from pipeline.store.layers.damaged import damaged_cells
+from pipeline.store.reading.array_reader import ArrayReader
 
 Mask = NDArray[np.bool_]
 
@@ -24,21 +24,40 @@ _MIN_LIGHTNESS = 55.0
 _MAX_CHROMA = 14.0
 """Glass is light and nearly without colour, under every scanner's lamp."""
 _MIN_SHARE = 0.002
+_WHITE_LIGHTNESS, _WHITE_CHROMA = 75.0, 10.0
+_NEARLY_ALL, _NO_GLASS, _COLOURED = 0.85, 0.001, 18.0
+"""Measured on whole slides: in right colours at least 48 % are grey-white, or the glass is grey and the chroma of the
+lightest tenth 2; with Y, Cb, Cr shown as R, G, B or the reverse at most 0.02 % are, and the chroma is at least 22."""
 _BACKGROUND_SAMPLE = 2**18
 _BAND_ROWS = 64
 
 
 @dataclass(frozen=True)
 class Tissue:
-    """Where tissue is, at `mpp` microns per cell; cell (0, 0) at the slide's top left corner."""
+    """Mask of tissue, at `mpp` microns per cell; cell (0, 0) at the slide's top left corner."""
 
     mask_yx: Mask
     mpp: float
     background_lab: tuple[float, float, float]
+    grey_white_share: float
+    """Of the overview's pixels, those that are light and without colour, as glass is."""
+    lightest_chroma: float
+    """Median CIELAB chroma of its lightest tenth, which glass is part of under any lamp."""
 
     @property
     def fraction(self) -> float:
         return float(self.mask_yx.mean())
+
+    @property
+    def warning(self) -> str | None:
+        """Clause on what is implausible about the whole; it goes on after "slide S-1: "."""
+        has_glass = self.fraction <= _NEARLY_ALL and self.lightest_chroma < _COLOURED
+        if has_glass or self.grey_white_share >= _NO_GLASS:
+            return None
+        return (
+            f"{self.fraction:.1%} of it would be tissue, and it is grey-white nowhere, as glass is; unless it was cut "
+            "out of tissue, its colours are wrong: look at its thumbnail"
+        )
 
 
 def overview_downsample(mpp0: float, config: TissueConfig) -> float:
@@ -73,15 +92,16 @@ def find_tissue(pixels: Pixels, mpp: float, config: TissueConfig, lost_yx: Mask 
         lost_yx: cells that are never tissue, and of which the background's colour is not taken.
     """
     blurred: Pixels = np.asarray(cv2.GaussianBlur(pixels, (3, 3), 0), np.uint8)
-    background = background_colour(to_lab(_background_sample(blurred, lost_yx)))
+    sample_lab = to_lab(_background_sample(blurred, lost_yx))
+    background, lightest = background_colour(sample_lab), _lightest(sample_lab)
     mask = np.empty(blurred.shape[:2], bool)
     for top in range(0, len(blurred), _BAND_ROWS):
         away = to_lab(blurred[top : top + _BAND_ROWS]) - np.asarray(background, np.float32)
         np.multiply(away, away, out=away)
         mask[top : top + _BAND_ROWS] = away[..., 0] + away[..., 1] + away[..., 2] > config.min_delta_e**2
     if lost_yx is None:
-        return Tissue(_clean(mask, mpp, config), mpp, background)
-    return Tissue(_clean(mask & ~lost_yx, mpp, config) & ~lost_yx, mpp, background)
+        return Tissue(_clean(mask, mpp, config), mpp, background, *lightest)
+    return Tissue(_clean(mask & ~lost_yx, mpp, config) & ~lost_yx, mpp, background, *lightest)
 
 
 def _background_sample(pixels: Pixels, lost_yx: Mask | None) -> Pixels:
@@ -118,6 +138,16 @@ def background_colour(lab: NDArray[np.float32]) -> tuple[float, float, float]:
     near = light[np.linalg.norm(light - centre, axis=1) < 1.5 * _BIN]
     level, a, b = np.median(near, axis=0) if len(near) else centre
     return (float(level), float(a), float(b))
+
+
+def _lightest(lab: NDArray[np.float32]) -> tuple[float, float]:
+    """Share of grey-white pixels, and the median chroma of the lightest tenth."""
+    flat = lab.reshape(-1, 3)
+    if not len(flat):
+        return 0.0, 0.0
+    lightness, chroma = flat[:, 0], np.hypot(flat[:, 1], flat[:, 2])
+    is_grey_white = (lightness > _WHITE_LIGHTNESS) & (chroma < _WHITE_CHROMA)
+    return float(is_grey_white.mean()), float(np.median(chroma[lightness >= np.quantile(lightness, 0.9)]))
 
 
 def _smoothed(counts: NDArray[np.int64]) -> NDArray[np.float64]:

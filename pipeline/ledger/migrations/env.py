@@ -1,8 +1,8 @@
-"""Run by Alembic: migrate over the connection that `pipeline.study.database` opened."""
+"""Run by Alembic: migrate over the connection that `pipeline.ledger.database` opened."""
 
 from alembic import context
 
-from pipeline.study.tables import metadata
+from pipeline.ledger.tables import metadata
 
 context.configure(connection=context.config.attributes["connection"], target_metadata=metadata, render_as_batch=True)
 with context.begin_transaction():

@@ -10,15 +10,14 @@ from typing import Any
 
 import shapely
 from shapely.geometry.base import BaseGeometry
+from sqlalchemy import RowMapping
+
+from pipeline.annotations import ObjectType
 
 KINDS = ("point", "line", "rectangle", "ellipse", "polygon", "freehand")
-"""How it was drawn. A rectangle or ellipse whose corners were moved one by one is a polygon."""
+"""Kinds of drawing. A rectangle or ellipse whose corners were moved one by one is a polygon."""
 CONTENT = ("state", "kind", "object_type", "geometry", "class_name", "note")
 """Columns that somebody drew or typed."""
-HASHED = (*CONTENT, "revision")
-"""What the log's hashes cover."""
-IMPORTED = "annotations imported"
-"""Action of the one entry for all that came in a file."""
 
 
 def new_id() -> str:
@@ -43,7 +42,7 @@ class Annotation:
     change: int
     is_deleted: bool
     kind: str
-    object_type: str
+    object_type: ObjectType
     geometry: str
     class_name: str | None
     note: str
@@ -108,10 +107,10 @@ class Draft:
     annotation_id: str = field(default_factory=new_id)
     revision: int = 0
     is_deleted: bool = False
-    object_type: str = "annotation"
+    object_type: ObjectType = "annotation"
 
 
-def annotation_of(row: Mapping[str, Any]) -> Annotation:
+def annotation_of(row: Mapping[str, Any] | RowMapping) -> Annotation:
     """From a row of the table `annotation`."""
     return Annotation(
         annotation_id=row["annotation_id"],

@@ -1,4 +1,4 @@
-"""What a picture of many annotations needs of each, and no more."""
+"""Outlines of many annotations at once: the columns that drawing them needs, and no more."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from sqlalchemy import select
 
-from pipeline.review.reading import counter_of
-from pipeline.review.tables import annotation
-from pipeline.study import Ledger
+from pipeline.ledger import Ledger
+from pipeline.review.annotations.reading import counter_of
+from pipeline.review.rows.tables import annotation
 
 
 class OutlineRow(NamedTuple):
@@ -37,4 +37,4 @@ def outlines_since(ledger: Ledger, slide_id: str, change: int) -> tuple[int, Seq
     with ledger.database.read() as connection:
         now = connection.execute(counter_of(slide_id)).scalar_one_or_none() or 0
         found = connection.execute(rows).all() if now > change else []
-    return now, found
+    return now, [OutlineRow._make(row) for row in found]

@@ -1,27 +1,27 @@
-"""What is drawn on a slide: all of it, or what has changed since somebody last looked."""
+"""Queries of the annotations on a slide: all of them, or the changes since an earlier query."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import Connection, Select, func, select
 
+from pipeline.ledger import Ledger
 from pipeline.palettes import CLASS_COLOURS
-from pipeline.review.annotation import Annotation, annotation_of
-from pipeline.review.tables import annotated_slide, annotation, annotation_class
-from pipeline.study import Ledger
+from pipeline.review.annotations.annotation import Annotation, annotation_of
+from pipeline.review.rows.tables import annotated_slide, annotation, annotation_class
 
 
 @dataclass(frozen=True)
 class Changes:
-    """What has changed on a slide.
+    """Changes to the annotations of a slide.
 
     Attributes:
-        change: the slide's counter; the next question is about changes after it.
-        annotations: those that changed, deleted ones too, in the order of their changes; None where there are more than
-            were asked for.
+        change: the slide's counter; the next query asks for changes after it.
+        annotations: those that changed, including deleted ones, in the order of their changes; None where there are
+            more than were asked for.
     """
 
     change: int
@@ -48,7 +48,7 @@ def some_annotations(ledger: Ledger, slide_id: str, ids: Sequence[str]) -> list[
 
 
 def changes_since(ledger: Ledger, slide_id: str, change: int, *, most: int = 1000) -> Changes:
-    """What has changed on a slide after its counter stood at `change`; all of one moment."""
+    """Changes on a slide after its counter stood at `change`, all from one moment."""
     rows = rows_since(select(annotation), slide_id, change).limit(most + 1)
     with ledger.database.read() as connection:
         now = connection.execute(counter_of(slide_id)).scalar_one_or_none() or 0
@@ -56,12 +56,35 @@ def changes_since(ledger: Ledger, slide_id: str, change: int, *, most: int = 100
     return Changes(now, None if len(found) > most else tuple(annotation_of(row) for row in found))
 
 
-def class_colours(ledger: Ledger) -> Mapping[str, str]:
-    """Every class that the project has used, in the order of its first use, with its colour as "RRGGBB"."""
+def class_colours(ledger: Ledger, may_see: Callable[[str], bool] | None = None) -> Mapping[str, str]:
+    """Every class that the project has used, in the order of its first use, with its colour as "RRGGBB".
+
+    Args:
+        may_see: of which slides classes may be named; None: of all. Colours are those of all classes together.
+    """
     rows = select(annotation_class.c.class_name).order_by(annotation_class.c.ordinal, annotation_class.c.class_name)
     with ledger.database.read() as connection:
         names = connection.execute(rows).scalars().all()
-    return {name: CLASS_COLOURS[index % len(CLASS_COLOURS)] for index, name in enumerate(names)}
+        used = None if may_see is None else _classes_on(connection, may_see)
+    return {
+        name: CLASS_COLOURS[index % len(CLASS_COLOURS)]
+        for index, name in enumerate(names)
+        if used is None or name in used
+    }
+
+
+def _classes_on(connection: Connection, may_see: Callable[[str], bool]) -> set[str]:
+    """Classes of the annotations on slides that may be seen."""
+    slide_ids = connection.execute(select(annotated_slide.c.slide_id)).scalars().all()
+    seen = [slide_id for slide_id in slide_ids if may_see(slide_id)]
+    found: set[str] = set()
+    for start in range(0, len(seen), _AT_ONCE):
+        on_these = annotation.c.slide_id.in_(seen[start : start + _AT_ONCE])
+        found |= set(connection.execute(select(annotation.c.class_name).where(on_these).distinct()).scalars())
+    return found
+
+
+_AT_ONCE = 500
 
 
 def find_annotations(ledger: Ledger, slide_id: str, words: Sequence[str], *, most: int = 100) -> list[Annotation]:
@@ -86,6 +109,6 @@ def rows_since(rows: Select[Any], slide_id: str, change: int) -> Select[Any]:
     return rows.where(annotation.c.slide_id == slide_id, annotation.c.change > change).order_by(*_IN_ORDER)
 
 
-def counter_of(slide_id: str) -> Select[tuple[int]]:
+def counter_of(slide_id: str) -> Select[int]:
     """The slide's counter; no row for a slide on which nobody ever drew."""
     return select(annotated_slide.c.change).where(annotated_slide.c.slide_id == slide_id)

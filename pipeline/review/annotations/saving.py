@@ -8,21 +8,25 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import shapely
-from sqlalchemy import Connection, bindparam, func, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
+from pipeline.annotations import CrossingCount
 from pipeline.errors import BadAnnotationError
+from pipeline.ledger import Change, Ledger, append_to_project, utc_now
 from pipeline.project import check_name
-from pipeline.review.annotation import CONTENT, HASHED, IMPORTED, KINDS, Annotation, Draft, annotation_of, new_id
-from pipeline.review.shapes import stored_shape
-from pipeline.review.tables import annotated_slide, annotation, annotation_class, annotation_revision
-from pipeline.study import Change, Ledger, append_to_project, hash_row, slide_subject, utc_now
-from training.foundation.class_names import check_class_name, check_printable
+from pipeline.review.annotations.annotation import CONTENT, KINDS, Annotation, Draft, annotation_of, new_id
+from pipeline.review.annotations.entries import class_entry, entry_of
+from pipeline.review.annotations.shapes import stored_shape
+from pipeline.review.rows.tables import annotated_slide, annotation, annotation_class, annotation_revision
+from training.foundation.words.class_names import check_class_name, check_printable
+from training.foundation.words.counts import counted
+from training.foundation.words.names import comparable
 
 MAX_DRAFTS = 500
 """Of one `save`; files are imported with more."""
 MAX_LIVE, MAX_VERTICES_OF_SLIDE = 500_000, 10_000_000
-"""What one slide may hold: who looks at it holds all of that in memory."""
+"""Limits for one slide: anyone who views it holds all of its annotations in memory."""
 MAX_NOTE, MAX_ACTOR = 2_000, 200
 OBJECT_TYPES = ("annotation", "detection", "cell", "tile", "tmaCore", "root")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -33,11 +37,11 @@ _MEASURES = ("left_px0", "top_px0", "right_px0", "bottom_px0", "area_px0", "vert
 
 @dataclass(frozen=True)
 class Saved:
-    """What became of drafts.
+    """Result of saving drafts.
 
     Attributes:
-        saved: as they are now, in the order of the drafts; also those that said what the database said already.
-        conflicts: what the database has in place of drafts that were made from another revision: not changed.
+        saved: annotations as they are now, in the order of the drafts, including drafts that changed nothing.
+        conflicts: the database's annotations, not changed, for drafts that were made from another revision.
         change: the slide's counter.
     """
 
@@ -48,7 +52,7 @@ class Saved:
 
 @dataclass
 class _Work:
-    """What one transaction is to write."""
+    """Rows and log entries that one transaction is to write."""
 
     slide_id: str
     actor: str
@@ -60,6 +64,9 @@ class _Work:
     updated: list[dict[str, Any]] = field(default_factory=list)
     earlier: list[dict[str, Any]] = field(default_factory=list)
     entries: list[Change] = field(default_factory=list)
+    """One of each annotation that is written."""
+    class_entries: list[Change] = field(default_factory=list)
+    """One of each class that the project did not have."""
     live: int = 0
     vertices: int = 0
 
@@ -79,10 +86,14 @@ def save(
     """
     if len(drafts) > MAX_DRAFTS:
         raise BadAnnotationError(f"{len(drafts)} annotations at once; {MAX_DRAFTS} are the most. Import a file.")
-    rows = rows_of(drafts, slide_id, actor, size_wh_px0)
+    return save_rows(ledger, slide_id, rows_of(drafts, slide_id, actor, size_wh_px0), actor)
+
+
+def save_rows(ledger: Ledger, slide_id: str, rows: Sequence[Mapping[str, Any]], actor: str) -> Saved:
+    """`save` of drafts that `rows_of` has checked."""
     with ledger.database.write() as connection:
         work = write_rows(connection, rows, slide_id, actor)
-        append_to_project(connection, work.entries)
+        append_to_project(connection, [*work.class_entries, *work.entries])
     return Saved(tuple(work.saved), tuple(work.conflicts), work.change)
 
 
@@ -99,7 +110,8 @@ def rows_of(
     ids = [draft.annotation_id for draft in drafts]
     if len(set(ids)) != len(ids):
         raise BadAnnotationError("One annotation stands twice in what is to be saved. Send its last state only.")
-    return [_row_of(draft, size_wh_px0) for draft in drafts]
+    count = CrossingCount()  # of all that one person saves at once
+    return [_row_of(draft, size_wh_px0, count) for draft in drafts]
 
 
 def write_rows(
@@ -117,6 +129,8 @@ def write_rows(
         _decide(row, present.get(row["annotation_id"]), work, keep_both=keep_both)
     if not work.entries:
         work.change -= 1
+        if not work.change:  # the row was made to be locked
+            connection.execute(delete(annotated_slide).where(annotated_slide.c.slide_id == slide_id))
         return work
     _check_room(counter, work)
     _execute(connection, work)
@@ -129,10 +143,10 @@ def write_rows(
     return work
 
 
-def _row_of(draft: Draft, size_wh_px0: tuple[int, int] | None) -> dict[str, Any]:
+def _row_of(draft: Draft, size_wh_px0: tuple[int, int] | None, count: CrossingCount) -> dict[str, Any]:
     where = f"annotation {draft.annotation_id!r:.60}"
     _check_words(draft, where)
-    shape = stored_shape(draft.shape, draft.kind, size_wh_px0=size_wh_px0, where=where)
+    shape = stored_shape(draft.shape, draft.kind, size_wh_px0=size_wh_px0, where=where, count=count)
     left, top, right, bottom = shape.bounds
     return {
         "annotation_id": draft.annotation_id,
@@ -141,7 +155,7 @@ def _row_of(draft: Draft, size_wh_px0: tuple[int, int] | None) -> dict[str, Any]
         "kind": draft.kind,
         "object_type": draft.object_type,
         "geometry": shapely.to_geojson(shape),
-        "class_name": draft.class_name,
+        "class_name": None if draft.class_name is None else comparable(draft.class_name),
         "note": draft.note,
         "left_px0": left,
         "top_px0": top,
@@ -172,7 +186,7 @@ def _check_words(draft: Draft, where: str) -> None:
 
 def _printable(text: str, longest: int, what: str) -> None:
     if len(text) > longest:
-        raise BadAnnotationError(f"{what}: {len(text)} characters; {longest} are the most.")
+        raise BadAnnotationError(f"{what}: {counted(len(text), 'character')}; {longest} are the most.")
     try:
         check_printable(text)
     except ValueError as error:
@@ -218,46 +232,30 @@ def _add(row: Mapping[str, Any], work: _Work) -> None:
     work.made.append(new)
     work.live += 1
     work.vertices += new["vertices"]
-    _note("annotation drawn", None, new, work)
+    work.saved.append(annotation_of(new))
+    work.entries.append(entry_of("annotation drawn", None, new))
 
 
 def _change(row: Mapping[str, Any], there: Mapping[str, Any], work: _Work) -> None:
     by_whom = {"changed_by": work.actor, "changed_utc": work.now}
     new = {**there, **row, "revision": there["revision"] + 1, "change": work.change, **by_whom}
-    work.earlier.append({name: there[name] for name in ("slide_id", "annotation_id", *_KEPT)})
+    work.earlier.append(dict(there))
     work.updated.append({f"new_{name}": new[name] for name in _UPDATED} | {"of_annotation": new["annotation_id"]})
     was_live, is_live = there["state"] == "live", new["state"] == "live"
     work.live += is_live - was_live
     work.vertices += is_live * new["vertices"] - was_live * there["vertices"]
     action = "changed" if was_live and is_live else "deleted" if was_live else "restored"
-    _note(f"annotation {action}", there, new, work)
-
-
-def _note(action: str, before: Mapping[str, Any] | None, new: Mapping[str, Any], work: _Work) -> None:
     work.saved.append(annotation_of(new))
-    work.entries.append(
-        Change(
-            work.actor,
-            action,
-            slide_subject(work.slide_id),
-            details={
-                "annotation": new["annotation_id"],
-                "revision": new["revision"],
-                "kind": new["kind"],
-                "class": new["class_name"],
-                "before": hash_row(before, HASHED) if before else None,
-                "after": hash_row(new, HASHED),
-            },
-        )
-    )
+    work.entries.append(entry_of(f"annotation {action}", there, new))
 
 
 def _check_room(counter: Mapping[str, int], work: _Work) -> None:
     live, vertices = counter["live"] + work.live, counter["vertices"] + work.vertices
     if (live > MAX_LIVE and work.live > 0) or (vertices > MAX_VERTICES_OF_SLIDE and work.vertices > 0):
         raise BadAnnotationError(
-            f"slide {work.slide_id}: would have {live} annotations of {vertices} corners together; {MAX_LIVE} and "
-            f"{MAX_VERTICES_OF_SLIDE} are the most. Nothing was saved. Import fewer, or simpler ones."
+            f"slide {work.slide_id}: would have {counted(live, 'annotation')} of {counted(vertices, 'corner')} "
+            f"together; {MAX_LIVE} and {MAX_VERTICES_OF_SLIDE} are the most. Nothing was saved. Import fewer, or "
+            "simpler ones."
         )
 
 
@@ -270,7 +268,9 @@ _UPDATE = (
 
 
 def _execute(connection: Connection, work: _Work) -> None:
-    _register_classes(connection, {each.class_name for each in work.saved if each.class_name})
+    work.class_entries += _register_classes(
+        connection, {each.class_name for each in work.saved if each.class_name}, work.actor
+    )
     for start in range(0, len(work.made), _AT_ONCE * 10):
         connection.execute(insert(annotation), work.made[start : start + _AT_ONCE * 10])
     if work.updated:
@@ -278,20 +278,15 @@ def _execute(connection: Connection, work: _Work) -> None:
         connection.execute(insert(annotation_revision), work.earlier)
 
 
-def _register_classes(connection: Connection, names: Iterable[str]) -> None:
+def _register_classes(connection: Connection, names: Iterable[str], actor: str) -> list[Change]:
+    """Give a place in the order to classes that the project has not used yet. Returns what is to be logged."""
     known = set(connection.execute(select(annotation_class.c.class_name)).scalars())
     new = sorted(set(names) - known)
     if not new:
-        return
+        return []
     first = connection.execute(select(func.count()).select_from(annotation_class)).scalar_one()
     upsert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
     rows = [{"class_name": name, "ordinal": first + index} for index, name in enumerate(new)]
     # Somebody may use it first on another slide at this moment.
-    connection.execute(upsert(annotation_class).values(rows).on_conflict_do_nothing())
-
-
-def as_imported(work: _Work, details: Mapping[str, Any]) -> Change:
-    """The one entry of many annotations that came in a file."""
-    hashes = [entry.details["after"] for entry in work.entries]
-    said = {"annotations": len(hashes), "after": hash_row({"all": hashes}, ("all",)), **details}
-    return Change(work.actor, IMPORTED, slide_subject(work.slide_id), details=said)
+    added = upsert(annotation_class).values(rows).on_conflict_do_nothing().returning(annotation_class)
+    return [class_entry({**row}, actor) for row in connection.execute(added).mappings()]

@@ -8,7 +8,7 @@ import numpy as np
 import shapely
 from shapely.geometry.base import BaseGeometry
 
-from pipeline.annotations import read_geometry, repaired_area
+from pipeline.annotations import CrossingCount, read_geometry, repaired_area
 from pipeline.errors import BadAnnotationError
 
 MAX_VERTICES = 50_000
@@ -39,11 +39,22 @@ def check_size(shape: BaseGeometry, where: str) -> BaseGeometry:
     return shape
 
 
-def stored_shape(shape: BaseGeometry, kind: str, *, size_wh_px0: tuple[int, int] | None, where: str) -> BaseGeometry:
+def stored_shape(
+    shape: BaseGeometry,
+    kind: str,
+    *,
+    size_wh_px0: tuple[int, int] | None,
+    where: str,
+    count: CrossingCount | None = None,
+) -> BaseGeometry:
     """The shape as it is kept: finite, on the slide, a valid area, in hundredths of a pixel.
 
+    Args:
+        count: of what is saved with it; None: it is saved alone.
+
     Raises:
-        BadAnnotationError: it has no points or no area, lies outside the slide, or is not what its kind says.
+        BadAnnotationError: it has no points or no area, lies outside the slide, is not what its kind says, or
+            crosses itself too often.
     """
     check_size(shape, where)
     if shape.is_empty or not np.isfinite(shapely.get_coordinates(shape)).all():
@@ -53,8 +64,8 @@ def stored_shape(shape: BaseGeometry, kind: str, *, size_wh_px0: tuple[int, int]
     _check_inside(shape, size_wh_px0, where)
     if kind in ("point", "line"):
         return _rounded(shape)
-    solid: BaseGeometry = repaired_area(shape, where)
-    rounded: BaseGeometry = repaired_area(_rounded(solid), where)
+    solid: BaseGeometry = repaired_area(shape, where, count)
+    rounded: BaseGeometry = repaired_area(_rounded(solid), where, count)
     # An area thinner than the rounding keeps its full decimals.
     kept = rounded if rounded.area > 0 else solid
     if kept.area == 0:

@@ -1,7 +1,7 @@
-"""What was looked at of a slide: per cell of its plane the finest magnification, and how long. Pure arithmetic.
+"""Viewing coverage of a slide: per cell of its plane, the finest magnification and the duration. Pure arithmetic.
 
-A look is the part of the slide that a screen showed for a while. A cell counts as looked at where its centre was on the
-screen, and so does the cell at the screen's middle.
+A look is the part of the slide that a screen showed for a while. A cell counts as viewed if its centre was on the
+screen, and so does the cell at the middle of the screen.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.errors import BadRecipeError, UnreadableError
+from training.foundation.errors import BadRecipeError, UnreadableError
 
 CELL_UM = 128.0
 MAX_CELLS = 250_000
@@ -27,7 +27,7 @@ _MAX_TICKS = 2**16 - 1
 
 
 @dataclass(frozen=True)
-class Look:
+class Viewing:
     """A part of the slide on the screen.
 
     Attributes:
@@ -42,7 +42,7 @@ class Look:
 
 @dataclass(frozen=True)
 class CoverageGrid:
-    """Where cells lie: cell (0, 0) begins at the slide's top left corner."""
+    """Grid of cells; cell (0, 0) begins at the slide's top left corner."""
 
     cell_um: float
     columns: int
@@ -55,7 +55,7 @@ class CoverageGrid:
 
 @dataclass(frozen=True)
 class Coverage:
-    """What was looked at.
+    """Viewing coverage of a slide.
 
     Attributes:
         finest_yx: uint8 (rows, columns); 0: never on the screen, else `code_of` the finest magnification.
@@ -73,7 +73,7 @@ class Coverage:
         shape = (grid.rows, grid.columns)
         return cls(grid, np.zeros(shape, np.uint8), np.zeros(shape, np.uint16))
 
-    def with_looks(self, looks: Sequence[Look], *, mpp0: float, seconds: float) -> Coverage:
+    def add_viewings(self, looks: Sequence[Viewing], *, mpp0: float, seconds: float) -> Coverage:
         """The same with more looks.
 
         Args:
@@ -100,8 +100,8 @@ class Coverage:
 
 
 def code_of(um_per_px: float) -> int:
-    """A magnification as one byte: 1 to 255, a twelfth of a doubling each; 100 is 1x. frontend/src/coverage.ts has the
-    same."""
+    """A magnification as one byte: 1 to 255, a twelfth of a doubling each; 100 is 1x.
+    frontend/src/review/coverage_map.ts has the same."""
     octaves = math.log2(UM_PER_PX_AT_1X / um_per_px)
     return min(255, max(1, math.floor(_CODE_AT_1X + _CODES_PER_OCTAVE * octaves + 0.5)))
 
@@ -150,7 +150,7 @@ def unpacked(stored: bytes, grid: CoverageGrid, dtype: str) -> NDArray[np.generi
     return np.frombuffer(content, dtype).reshape(grid.rows, grid.columns).copy()
 
 
-def check_look(look: Look) -> Look:
+def check_viewing(look: Viewing) -> Viewing:
     """The look, if it can be one. Raises BadRecipeError: it cannot."""
     numbers = [number for corner in look.corners_xy0 for number in corner]
     is_look = (
@@ -164,7 +164,7 @@ def check_look(look: Look) -> Look:
     return look
 
 
-def _inside(look: Look, grid: CoverageGrid, mpp0: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _inside(look: Viewing, grid: CoverageGrid, mpp0: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Rows and columns of the cells that a look showed."""
     corners = np.array(look.corners_xy0) * (mpp0 / grid.cell_um)
     low = np.clip(np.floor(corners.min(0)), 0, (grid.columns, grid.rows)).astype(int)

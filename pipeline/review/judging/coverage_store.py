@@ -10,24 +10,24 @@ from sqlalchemy import Connection, Row, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from pipeline.errors import ChangedSourceError
-from pipeline.review.coverage import Coverage, CoverageGrid, Look, check_look, packed, unpacked
-from pipeline.review.looking import Looking, change_of, log
-from pipeline.review.tables import coverage
-from pipeline.study.chain import utc_now
-from pipeline.study.ledger import Ledger
+from pipeline.ledger.chain import utc_now
+from pipeline.ledger.ledger import Ledger
+from pipeline.review.judging.coverage import Coverage, CoverageGrid, Viewing, check_viewing, packed, unpacked
+from pipeline.review.rows.tables import coverage
+from pipeline.review.rows.view_context import ViewContext, change_of, log
 
 LOOKED = "slide looked at"
 
 
-def coverage_of(ledger: Ledger, looking: Looking) -> Coverage | None:
-    """What somebody has looked at; None where nothing is stored. Raises UnreadableError: it is damaged."""
+def coverage_of(ledger: Ledger, context: ViewContext) -> Coverage | None:
+    """One person's coverage of a slide; None where nothing is stored. Raises UnreadableError: it is damaged."""
     with ledger.database.read() as connection:
-        row = connection.execute(select(coverage).where(*_of(looking))).one_or_none()
+        row = connection.execute(select(coverage).where(*_key_values(context))).one_or_none()
     return None if row is None else _coverage(row)
 
 
 def save_looks(
-    ledger: Ledger, looking: Looking, grid: CoverageGrid, looks: Sequence[Look], *, mpp0: float, seconds: float
+    ledger: Ledger, context: ViewContext, grid: CoverageGrid, looks: Sequence[Viewing], *, mpp0: float, seconds: float
 ) -> Coverage:
     """Add looks to what is stored, and return what is stored then.
 
@@ -39,29 +39,29 @@ def save_looks(
         BadRecipeError: what cannot be a look.
     """
     for look in looks:
-        check_look(look)
+        check_viewing(look)
     with ledger.database.write() as connection:
-        row = _begun(connection, looking, grid)
+        row = _begun(connection, context, grid)
         before = _coverage(row)
         if before.grid != grid:
             raise ChangedSourceError(
-                f"slide {looking.slide_id}: has another size than when {looking.person} looked at it."
+                f"slide {context.slide_id}: has another size than when {context.person} looked at it."
             )
-        after = before.with_looks(looks, mpp0=mpp0, seconds=seconds)
+        after = before.add_viewings(looks, mpp0=mpp0, seconds=seconds)
         values = _values(after)
-        connection.execute(update(coverage).where(*_of(looking)).values(values))
+        connection.execute(update(coverage).where(*_key_values(context)).values(values))
         said = {"cells": int(np.count_nonzero(after.finest_yx)), "seconds": round(after.seconds, 1)}
-        log(connection, looking, [change_of(looking, LOOKED, coverage, dict(row._mapping) | values, **said)])
+        log(connection, context, [change_of(context, LOOKED, coverage, dict(row._mapping) | values, **said)])
     return after
 
 
-def _begun(connection: Connection, looking: Looking, grid: CoverageGrid) -> Row[Any]:
+def _begun(connection: Connection, context: ViewContext, grid: CoverageGrid) -> Row[Any]:
     """The stored row, locked; made where there is none."""
-    empty = looking.key | {"cell_um": grid.cell_um, "columns": grid.columns, "rows": grid.rows}
+    empty = context.key | {"cell_um": grid.cell_um, "columns": grid.columns, "rows": grid.rows}
     empty |= _values(Coverage.empty(grid))
     add = (sqlite if connection.dialect.name == "sqlite" else postgresql).insert(coverage)
     connection.execute(add.values(empty).on_conflict_do_nothing())
-    return connection.execute(select(coverage).where(*_of(looking)).with_for_update()).one()
+    return connection.execute(select(coverage).where(*_key_values(context)).with_for_update()).one()
 
 
 def _values(after: Coverage) -> dict[str, Any]:
@@ -75,5 +75,5 @@ def _coverage(row: Row[Any]) -> Coverage:
     return Coverage(grid, finest, cast(Any, unpacked(row.ticks, grid, "<u2")), row.seconds)
 
 
-def _of(looking: Looking) -> list[Any]:
-    return [coverage.c[name] == value for name, value in looking.key.items()]
+def _key_values(context: ViewContext) -> list[Any]:
+    return [coverage.c[name] == value for name, value in context.key.items()]

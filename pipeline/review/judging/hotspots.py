@@ -9,12 +9,12 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from pipeline.errors import BadRecipeError
-from pipeline.review.looking import Looking, change_of, log
-from pipeline.review.tables import HOTSPOT_STATES as STATES
-from pipeline.review.tables import hotspot_review
-from pipeline.study.chain import utc_now
-from pipeline.study.ledger import Ledger
+from pipeline.ledger.chain import utc_now
+from pipeline.ledger.ledger import Ledger
+from pipeline.review.rows.tables import HOTSPOT_STATES as STATES
+from pipeline.review.rows.tables import hotspot_review
+from pipeline.review.rows.view_context import ViewContext, change_of, log
+from training.foundation.errors import BadRecipeError
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,11 @@ class HotspotKey:
     y_px0: int
 
 
-def hotspot_states(ledger: Ledger, looking: Looking, model_id: str, predictions_sha256: str) -> dict[HotspotKey, str]:
-    """What somebody thinks of the hotspots of a list; those they have not seen are left out."""
-    of_list = {**looking.key, "model_id": model_id, "predictions_sha256": predictions_sha256}
+def hotspot_states(
+    ledger: Ledger, context: ViewContext, model_id: str, predictions_sha256: str
+) -> dict[HotspotKey, str]:
+    """One person's judgement of each hotspot of a list; those they have not seen are left out."""
+    of_list = {**context.key, "model_id": model_id, "predictions_sha256": predictions_sha256}
     chosen = select(hotspot_review).where(*(hotspot_review.c[name] == value for name, value in of_list.items()))
     with ledger.database.read() as connection:
         rows = connection.execute(chosen).all()
@@ -37,7 +39,7 @@ def hotspot_states(ledger: Ledger, looking: Looking, model_id: str, predictions_
 
 def judge_hotspots(
     ledger: Ledger,
-    looking: Looking,
+    context: ViewContext,
     model_id: str,
     predictions_sha256: str,
     judged: Sequence[tuple[HotspotKey, str]],
@@ -55,13 +57,13 @@ def judge_hotspots(
     with ledger.database.write() as connection:
         changes = []
         for key, state in judged:
-            row = {**looking.key, "model_id": model_id, "predictions_sha256": predictions_sha256, **vars(key)}
+            row = {**context.key, "model_id": model_id, "predictions_sha256": predictions_sha256, **vars(key)}
             row |= {"state": state, "utc": utc_now()}
             add = (sqlite if connection.dialect.name == "sqlite" else postgresql).insert(hotspot_review)
             new = {"state": state, "utc": row["utc"]}
             connection.execute(add.values(row).on_conflict_do_update(index_elements=_KEY, set_=new))
-            changes.append(change_of(looking, f"hotspot {state}", hotspot_review, row, **_said(model_id, key)))
-        log(connection, looking, changes)
+            changes.append(change_of(context, f"hotspot {state}", hotspot_review, row, **_said(model_id, key)))
+        log(connection, context, changes)
 
 
 _KEY = [column.name for column in hotspot_review.primary_key]

@@ -10,10 +10,10 @@ from typing import Any
 from sqlalchemy import insert, select
 
 from pipeline.errors import BadManifestError
-from pipeline.review.looking import Looking, change_of, log
-from pipeline.review.tables import VERDICTS, review
-from pipeline.study.chain import digest, utc_now
-from pipeline.study.ledger import Ledger
+from pipeline.ledger.chain import digest, utc_now
+from pipeline.ledger.ledger import Ledger
+from pipeline.review.rows.tables import VERDICTS, review
+from pipeline.review.rows.view_context import ViewContext, change_of, log
 
 MAX_LABEL, MAX_COMMENT, MAX_NAME = 200, 10_000, 200
 REVIEWED = "slide reviewed"
@@ -40,7 +40,7 @@ class SlideReview:
     utc: str = ""
 
 
-def add_review(ledger: Ledger, looking: Looking, said: SlideReview) -> None:
+def add_review(ledger: Ledger, context: ViewContext, said: SlideReview) -> None:
     """Keep a review. A second one by the same person stands beside the first.
 
     Raises:
@@ -48,12 +48,12 @@ def add_review(ledger: Ledger, looking: Looking, said: SlideReview) -> None:
     """
     _check(said)
     with ledger.database.write() as connection:
-        row: dict[str, Any] = {"review_id": secrets.token_hex(16), "slide_id": looking.slide_id}
-        row["study_id"] = looking.study_id
-        row |= {name: getattr(said, name) for name in _SAID} | {"person": looking.person, "utc": utc_now()}
+        row: dict[str, Any] = {"review_id": secrets.token_hex(16), "slide_id": context.slide_id}
+        row["study_id"] = context.study_id
+        row |= {name: getattr(said, name) for name in _SAID} | {"person": context.person, "utc": utc_now()}
         connection.execute(insert(review).values(row))
         text = {"comment_sha256": digest(said.comment), "verdict": said.verdict}
-        log(connection, looking, [change_of(looking, REVIEWED, review, row, **text)])
+        log(connection, context, [change_of(context, REVIEWED, review, row, **text)])
 
 
 def reviews_of(ledger: Ledger, slide_id: str) -> Sequence[SlideReview]:

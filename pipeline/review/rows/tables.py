@@ -20,14 +20,15 @@ from sqlalchemy import (
 )
 from sqlalchemy import Text as LongText
 
-from pipeline.study import metadata
+from pipeline.ledger import metadata
 
 STATES = ("live", "deleted")
 
 
-def _content() -> list[Column[str] | Column[int]]:
-    """What a person drew and said, in one revision."""
+def _revision() -> list[Column[str] | Column[int] | Column[float]]:
+    """Columns of one revision: what a person drew and wrote, and the values derived from it."""
     return [
+        Column("change", BigInteger, nullable=False),
         Column("state", String(16), nullable=False),
         Column("kind", String(16), nullable=False),
         Column("object_type", String(16), nullable=False),
@@ -36,6 +37,14 @@ def _content() -> list[Column[str] | Column[int]]:
         Column("note", LongText, nullable=False),
         Column("changed_by", String(200), nullable=False),
         Column("changed_utc", String(32), nullable=False),
+        Column("author", String(200), nullable=False),
+        Column("made_utc", String(32), nullable=False),
+        Column("left_px0", Float, nullable=False),
+        Column("top_px0", Float, nullable=False),
+        Column("right_px0", Float, nullable=False),
+        Column("bottom_px0", Float, nullable=False),
+        Column("area_px0", Float, nullable=False),
+        Column("vertices", Integer, nullable=False),
     ]
 
 
@@ -55,16 +64,7 @@ annotation = Table(
     Column("slide_id", String(64), primary_key=True),
     Column("annotation_id", String(36), primary_key=True),
     Column("revision", Integer, nullable=False),
-    Column("change", BigInteger, nullable=False),
-    *_content(),
-    Column("author", String(200), nullable=False),
-    Column("made_utc", String(32), nullable=False),
-    Column("left_px0", Float, nullable=False),
-    Column("top_px0", Float, nullable=False),
-    Column("right_px0", Float, nullable=False),
-    Column("bottom_px0", Float, nullable=False),
-    Column("area_px0", Float, nullable=False),
-    Column("vertices", Integer, nullable=False),
+    *_revision(),
     ForeignKeyConstraint(["slide_id"], ["annotated_slide.slide_id"]),
     CheckConstraint("state IN ('live', 'deleted')", name="state"),
     Index(None, "slide_id", "change"),
@@ -77,10 +77,10 @@ annotation_revision = Table(
     Column("slide_id", String(64), primary_key=True),
     Column("annotation_id", String(36), primary_key=True),
     Column("revision", Integer, primary_key=True, autoincrement=False),
-    *_content(),
+    *_revision(),
     ForeignKeyConstraint(["slide_id", "annotation_id"], ["annotation.slide_id", "annotation.annotation_id"]),
 )
-"""What an annotation said before it was changed; rows are only added."""
+"""An annotation's row as it was before a change, whole, so that the log's hash of it holds; rows are only added."""
 
 annotation_class = Table(
     "annotation_class",
@@ -117,7 +117,7 @@ hotspot_review = Table(
     _one_of("state", HOTSPOT_STATES),
     Index(None, "slide_id"),
 )
-"""What one person thinks of one hotspot of one list; another list (`predictions_sha256`) is judged anew."""
+"""One person's judgement of one hotspot of one list; another list (`predictions_sha256`) is judged separately."""
 
 coverage = Table(
     "coverage",
@@ -135,7 +135,7 @@ coverage = Table(
     Column("utc", String(32), nullable=False),
     Index(None, "slide_id"),
 )
-"""What one person has looked at of one slide (`coverage.py` says what the two grids hold; they are zlib streams).
+"""One person's coverage of one slide (`coverage.py` describes the two grids; they are stored as zlib streams).
 `seconds` is how long the slide was open in a visible tab."""
 
 review = Table(
@@ -156,5 +156,5 @@ review = Table(
     _one_of("verdict", VERDICTS),
     Index(None, "slide_id"),
 )
-"""What somebody said of a slide outside all studies, and of a model's prediction for it; only added to. `name` is as
-they signed it."""
+"""Reviews of a slide outside all studies, and of a model's prediction for it; append-only. `name` is as the reviewer
+signed."""

@@ -1,4 +1,4 @@
-"""How much a file may claim: limits that every reader holds against damaged and hostile headers."""
+"""Limits on what a file may claim, which every reader applies against damaged and hostile headers."""
 
 MAX_TILE_BYTES = 64 * 2**20
 """Raw bytes of one tile or frame."""

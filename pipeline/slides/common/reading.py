@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pipeline.errors import UnreadableError
+from training.foundation.errors import UnreadableError
 
 _DISK_FAILURES = {
     errno.EIO, errno.ENXIO, errno.ENODEV, errno.ESTALE, errno.ETIMEDOUT, errno.EREMOTEIO, errno.ENOTCONN,
     errno.ECONNRESET, errno.ECONNABORTED, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETDOWN, errno.ENETUNREACH,
 }  # fmt: skip
-"""What the system says of a disk or a network that fails; other numbers can come from a damaged file's claims."""
+"""Error numbers of a failing disk or network; other numbers can come from a damaged file's claims."""
 
 
 def read_at(descriptor: int, count: int, offset: int, name: str) -> bytes:

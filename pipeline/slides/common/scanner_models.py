@@ -15,10 +15,10 @@ class _Family:
     """Scanners of one maker."""
 
     makers: tuple[str, ...]
-    """What may stand before a model in a file."""
+    """Names that may precede a model in a file."""
     models: tuple[str, ...]
     stored_with: str = ""
-    """What stands before a model in the store, where the model alone says little."""
+    """Prefix of a model in the store, where the model alone says little."""
 
 
 _FAMILIES = (

@@ -1,8 +1,8 @@
-"""What every reader gives: levels, pixels, and the scanner's own tiles where they can be copied."""
+"""Interface of every reader: levels, pixels, and the scanner's own tiles where they can be copied."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -11,27 +11,34 @@ from numpy.typing import NDArray
 
 from pipeline.box import Box
 from pipeline.codecs.types import Pixels, Stream, StreamCodec
-from pipeline.slides.pyramid import LevelSize
+from pipeline.slides.common.pyramid import LevelSize
+from pipeline.slides.common.slide_warnings import SlideWarnings
 
 
 @dataclass(frozen=True)
 class SlideInfo:
-    """What the file says about itself. Nothing here names a patient, a file or a user."""
+    """Facts that the file states about itself. Nothing here names a patient, a file or a user."""
 
     format: str
     levels: tuple[LevelSize, ...]
     mpp_xy: tuple[float, float] | None
     """Microns per level-0 pixel; None when absent or absurd."""
     mpp_looked_in: str
-    """Where mpp was looked for and what was found there, for the error message."""
+    """Places in which mpp was looked for, with what they held, for the error message."""
     objective_power: float | None = None
     scanner_model: str | None = None
     icc: bytes | None = None
     associated: tuple[str, ...] = ()
+    series: str | None = None
+    """Image of the file that this is (`series.recorded_series`); None where it is the only slide and comes first."""
     bounds_px0: Box | None = None
-    """What was scanned, where the level-0 frame is larger; white outside."""
+    """Scanned area, where the level-0 frame is larger; white outside."""
+    nm_centre_xy: tuple[float, float] | None = None
+    """Hamamatsu's slides: where the middle of level 0 lies, in nanometres from the centre of the glass slide."""
     label_in_image: str | None = None
-    """How the file says that the slide's label, or other text that can name a person, is among its pixels."""
+    """The file's statement that the slide's label, or other text that can name a person, is among its pixels."""
+    warnings: SlideWarnings = field(default_factory=SlideWarnings, compare=False)
+    """Contradictions in the file, as far as it was read; complete once all pixels were."""
 
 
 class EncodedLevel(Protocol):
@@ -51,7 +58,7 @@ class EncodedLevel(Protocol):
 
 @dataclass(frozen=True)
 class NotCopied:
-    """Why a level's tiles are decoded and stored again, not copied."""
+    """Reason to decode a level's tiles and store them again instead of copying them."""
 
     reason: str
 
@@ -78,6 +85,7 @@ class Slide(Protocol):
 
         Raises:
             CorruptTileError: a tile cannot be decoded.
+            UnreadableError: no such level, or a size below zero (`check_region`).
         """
 
     def encoded_level(self, level: int) -> EncodedLevel | NotCopied:

@@ -18,13 +18,13 @@ from pydicom.dataset import Dataset
 from pydicom.errors import BytesLengthException, InvalidDicomError
 from pydicom.multival import MultiValue
 
-from pipeline.slides.damage import DamagedFileError, library_errors
+from pipeline.slides.common.damage import DamagedFileError, library_errors
 
 _PYDICOM_ERRORS = (
     InvalidDicomError, BytesLengthException, ValueError, LookupError, TypeError, AttributeError, ArithmeticError,
     AssertionError, struct.error, zlib.error, OSError, EOFError, RuntimeError, MemoryError,
 )  # fmt: skip
-"""What pydicom raises on files that lie about themselves."""
+"""Exceptions that pydicom raises on files with false claims."""
 
 
 @contextmanager

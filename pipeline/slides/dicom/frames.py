@@ -1,4 +1,4 @@
-"""Where each frame's bytes lie in a DICOM file (PS3.5, A.4: encapsulated pixel data), and reading them by position."""
+"""Byte ranges of the frames in a DICOM file (PS3.5, A.4: encapsulated pixel data), and reading them by position."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.errors import UnreadableError
+from pipeline.slides.common.reading import read_at
 from pipeline.slides.dicom.attributes import value
 from pipeline.slides.dicom.header import Header
-from pipeline.slides.reading import read_at
+from training.foundation.errors import UnreadableError
 
 _ITEM = b"\xfe\xff\x00\xe0"
 _ITEM_HEADER_BYTES = 8
@@ -139,7 +139,7 @@ class _Items:
         self._table_at = header.pixels_at + _ITEM_HEADER_BYTES
         self._table_bytes = table_bytes
         self._first = self._table_at + table_bytes
-        """Where the first fragment's item begins; offsets count from here."""
+        """Start of the first fragment's item; offsets count from here."""
 
     def table(self) -> FrameTable:
         """By the offset table if there is one that holds, else by walking from item to item."""

@@ -1,4 +1,4 @@
-"""What stands before the pixels of a DICOM file, read through pydicom in bounded memory."""
+"""Header of a DICOM file, all that precedes its pixels, read through pydicom in bounded memory."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from pydicom.dataset import Dataset
 from pydicom.filereader import read_dataset, read_partial, read_sequence_item
 from pydicom.uid import UID, DeflatedExplicitVRLittleEndian
 
-from pipeline.errors import UnreadableError
-from pipeline.slides.damage import DamagedFileError
-from pipeline.slides.dicom.attributes import integer, pydicom_errors, text
+from pipeline.slides.common.damage import DamagedFileError
+from pipeline.slides.common.reading import PositionedFile
+from pipeline.slides.dicom.attributes import integer, pydicom_errors, text, values
 from pipeline.slides.dicom.positions import FramePositions
-from pipeline.slides.reading import PositionedFile
+from training.foundation.errors import UnreadableError
 
 # pydicom reports oddities of damaged files through logging and warnings; our errors say what matters.
 logging.getLogger("pydicom").setLevel(logging.CRITICAL)
@@ -40,7 +40,7 @@ _ITEM, _UNDEFINED_LENGTH = b"\xfe\xff\x00\xe0", 0xFFFFFFFF
 
 @dataclass(frozen=True)
 class Brief:
-    """Which series a file belongs to and what it is: read from its first few kilobytes."""
+    """Series that a file belongs to, and kind of file, read from its first few kilobytes."""
 
     path: Path
     sop_class: str
@@ -48,6 +48,8 @@ class Brief:
     matrix_wh: tuple[int, int]
     """(0, 0) where it is no tiled image."""
     concatenation_uid: str | None
+    image_type: str = ""
+    """Third value of Image Type (VOLUME, LABEL, OVERVIEW, THUMBNAIL); "" where older exports say it elsewhere."""
 
     @property
     def kind(self) -> str:
@@ -89,6 +91,7 @@ def read_brief(path: Path) -> Brief:
             series_uid=text(ds, "SeriesInstanceUID"),
             matrix_wh=(integer(ds, "TotalPixelMatrixColumns"), integer(ds, "TotalPixelMatrixRows")),
             concatenation_uid=text(ds, "ConcatenationUID") or None,
+            image_type=str((values(ds, "ImageType") + [""] * 3)[2]),
         )
 
 

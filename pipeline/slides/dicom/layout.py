@@ -1,14 +1,15 @@
-"""Which frame lies at which tile of a level."""
+"""Assignment of frames to the tiles of a level."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.errors import UnreadableError
 from pipeline.slides.dicom.attributes import text
 from pipeline.slides.dicom.header import Header
 from pipeline.slides.dicom.matrix import Matrix, num_frames
+from training.foundation.errors import UnreadableError
+from training.foundation.words.counts import counted
 
 
 def position_frames(headers: list[Header], matrix: Matrix) -> NDArray[np.int64]:
@@ -29,7 +30,9 @@ def position_frames(headers: list[Header], matrix: Matrix) -> NDArray[np.int64]:
     has_positions = any(column is not None for header in headers for column in header.frames.columns_px)
     if organization == "TILED_FULL" or (total == tiles == 1 and not has_positions):
         if total != tiles:
-            raise _wrong(first, f"its {matrix.columns}×{matrix.rows} tiles need {tiles} frames, it says {total}")
+            raise _wrong(
+                first, f"its {matrix.columns}×{matrix.rows} tiles need {counted(tiles, 'frame')}, it says {total}"
+            )
         return np.arange(tiles, dtype=np.int64).reshape(matrix.rows, matrix.columns)
     if not has_positions:
         raise _wrong(

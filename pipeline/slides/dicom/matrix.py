@@ -1,13 +1,13 @@
-"""What a whole-slide DICOM instance says of its pixels: the total pixel matrix, its frames, and what it shows."""
+"""Pixels of a whole-slide DICOM instance as its file describes them: total pixel matrix, frames, kind of image."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipeline.errors import UnreadableError
-from pipeline.slides.damage import DamagedFileError
+from pipeline.slides.common.damage import DamagedFileError
 from pipeline.slides.dicom.attributes import first_item, integer, text, values
 from pipeline.slides.dicom.header import Header
+from training.foundation.errors import UnreadableError
 
 NATIVE = {"1.2.840.10008.1.2", "1.2.840.10008.1.2.1", "1.2.840.10008.1.2.1.98"}
 """Uncompressed, little endian; the last one encapsulated."""
@@ -17,6 +17,10 @@ HIGH_THROUGHPUT_JPEG_2000 = {f"1.2.840.10008.1.2.4.{n}" for n in (201, 202, 203)
 RUN_LENGTH = "1.2.840.10008.1.2.5"
 OTHERS_OF_RGB = {RUN_LENGTH} | {f"1.2.840.10008.1.2.4.{n}" for n in (57, 70, 80, 81)}
 """RLE, lossless JPEG, JPEG-LS: read where the file says RGB, as their streams cannot say what they hold."""
+
+
+IMAGE_KINDS = {"VOLUME": "volume", "LABEL": "label", "OVERVIEW": "macro", "THUMBNAIL": "thumbnail"}
+IMAGE_KINDS["LOCALIZER"] = "thumbnail"  # as drafts of the standard named it
 
 
 @dataclass(frozen=True)
@@ -54,9 +58,7 @@ def image_kind(header: Header) -> str:
     said = values(header.dataset, "ImageType")
     for groups in (first_item(header.dataset, "SharedFunctionalGroupsSequence"), header.frames.first):
         said = said or values(first_item(groups, "WholeSlideMicroscopyImageFrameTypeSequence"), "FrameType")
-    kinds = {"VOLUME": "volume", "LABEL": "label", "OVERVIEW": "macro", "THUMBNAIL": "thumbnail"}
-    kinds["LOCALIZER"] = "thumbnail"  # as drafts of the standard named it
-    kind = kinds.get(str(said[2])) if len(said) > 2 else None
+    kind = IMAGE_KINDS.get(str(said[2])) if len(said) > 2 else None
     if kind is None:
         raise UnreadableError(
             f"{header.path.name}: does not say whether it is an image of the slide or of its label (Image Type: "

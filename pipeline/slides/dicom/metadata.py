@@ -1,4 +1,4 @@
-"""What a DICOM slide says about its scale and scanner. Nothing that names a patient, a specimen or a device."""
+"""Scale and scanner of a DICOM slide as its file states them. Nothing that names a patient, a specimen or a device."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from functools import partial
 
 from pydicom.dataset import Dataset
 
-from pipeline.slides.damage import DamagedFileError
+from pipeline.slides.common.damage import DamagedFileError
+from pipeline.slides.common.mpp import MppXy, search_mpp
+from pipeline.slides.common.scanner_models import known_model
 from pipeline.slides.dicom.attributes import as_number, first_item, integer, number, text, value, values
 from pipeline.slides.dicom.header import Header
-from pipeline.slides.mpp import MppXy, search_mpp
-from pipeline.slides.scanner_models import known_model
 
 _MAX_ICC_BYTES = 16 * 2**20
 _LABEL_IN_IMAGE = ("BurnedInAnnotation", "SpecimenLabelInImage")

@@ -12,7 +12,10 @@ from numpy.typing import NDArray
 
 from pipeline.box import Box
 from pipeline.codecs.types import Pixels, Stream, StreamCodec
-from pipeline.errors import CorruptTileError, NotBrightfieldRgbError, UnreadableError
+from pipeline.errors import CorruptTileError, NotBrightfieldRgbError
+from pipeline.slides.common.limits import MAX_TILE_BYTES
+from pipeline.slides.common.slide import NotCopied, paste
+from pipeline.slides.common.slide_warnings import SlideWarnings
 from pipeline.slides.dicom.decoder import FrameDecoder
 from pipeline.slides.dicom.frames import FrameError, FrameSource, find_frames
 from pipeline.slides.dicom.header import Header
@@ -26,8 +29,7 @@ from pipeline.slides.dicom.matrix import (
 )
 from pipeline.slides.dicom.streams import FrameStreams, why_not_a_stream
 from pipeline.slides.dicom.validate import check_matrix
-from pipeline.slides.limits import MAX_TILE_BYTES
-from pipeline.slides.slide import NotCopied, paste
+from training.foundation.errors import UnreadableError
 
 _LARGE_FRAME_BYTES = 4 * 2**20
 """Frames larger than this are whole images read in pieces: the last one decoded is kept."""
@@ -37,9 +39,13 @@ class DicomLevel:
     """One matrix of frames, in one file or the parts of a concatenation. An `EncodedLevel` where its frames allow.
 
     Coordinates are those of the total pixel matrix, whatever way the slide lay on the stage.
+
+    Args:
+        headers: of its files.
+        warnings: what the file says wrongly of its colours is added to them.
     """
 
-    def __init__(self, headers: list[Header]) -> None:
+    def __init__(self, headers: list[Header], warnings: SlideWarnings) -> None:
         self._name = headers[0].path.name
         file_bytes = sum(header.file_bytes for header in headers)
         self.header, self.matrix = headers[0], read_matrix(headers[0])
@@ -54,7 +60,7 @@ class DicomLevel:
         self.columns, self.rows = self.matrix.columns, self.matrix.rows
         self.tile_px = self.matrix.tile_w_px
         self.codec: StreamCodec = "imagecodecs_jpeg" if self.matrix.transfer_syntax in JPEG else "imagecodecs_jpeg2k"
-        self._streams = FrameStreams(self.matrix)
+        self._streams = FrameStreams(self.matrix, warnings)
         self._decoder = FrameDecoder(self.matrix, self._streams)
         self._last_large = lru_cache(maxsize=1)(self._decode)
         self._large_lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""Where the pixels of a DICOM slide lie on the glass, in millimetres of its coordinate system (PS3.3, C.8.12.14)."""
+"""Position of a DICOM slide's pixels on the glass, in millimetres of its coordinate system (PS3.3, C.8.12.14)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.errors import UnreadableError
 from pipeline.slides.dicom.attributes import as_number, first_item, number, values
 from pipeline.slides.dicom.header import Header, refusing_damage
 from pipeline.slides.dicom.metadata import mpp_of
+from training.foundation.errors import UnreadableError
 
 _AXES = "XYZ"
 
@@ -38,7 +38,7 @@ class SlidePlane:
         x_mm, y_mm, z_mm = (np.asarray(self.origin_xyz_mm) + along + down).tolist()
         return x_mm, y_mm, z_mm
 
-    def of_cells(self, side_px: float) -> SlidePlane:
+    def for_cells(self, side_px: float) -> SlidePlane:
         """The matrix of square cells of so many pixels over the same place: its first centre is that of a cell."""
         middle_px = (side_px - 1) / 2
         x_mm, y_mm = self.spacing_xy_mm

@@ -1,4 +1,4 @@
-"""Where each frame says it lies: the per-frame functional groups, of which there may be hundreds of thousands."""
+"""Stated positions of the frames: the per-frame functional groups, of which there may be hundreds of thousands."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from pydicom.dataset import Dataset
 
-from pipeline.slides.damage import DamagedFileError
+from pipeline.slides.common.damage import DamagedFileError
 from pipeline.slides.dicom.attributes import as_number, first_item, number, text
 
 _COLUMN, _ROW, _HEIGHT, _OPTICAL_PATH = 0x0048021E, 0x0048021F, 0x0040074A, 0x00480106
@@ -20,7 +20,7 @@ _MAX_POSITION_PX = 2**31
 
 @dataclass
 class FramePositions:
-    """What the groups say, frame by frame. Positions count from 1, as in the file."""
+    """Values of the groups, frame by frame. Positions count from 1, as in the file."""
 
     columns_px: list[int | None] = field(default_factory=list)
     rows_px: list[int | None] = field(default_factory=list)

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
-from pipeline.box import Box
+from pipeline.box import Box, check_region
 from pipeline.codecs.types import Pixels
-from pipeline.errors import DecompressionBombError, UnreadableError
+from pipeline.slides.common.limits import MAX_WHOLE_PAGE_BYTES
+from pipeline.slides.common.pyramid import LevelSize, level_size
+from pipeline.slides.common.slide import EncodedLevel, NotCopied, SlideInfo
+from pipeline.slides.common.slide_warnings import SlideWarnings
 from pipeline.slides.dicom.header import Header, read_header, refusing_damage
 from pipeline.slides.dicom.matrix import image_kind
 from pipeline.slides.dicom.metadata import icc_of, label_in_image, mpp_of, objective_power_of, scanner_model_of
 from pipeline.slides.dicom.pixels import DicomLevel
 from pipeline.slides.dicom.series import files_of_slide, in_levels
 from pipeline.slides.dicom.validate import check_pyramid
-from pipeline.slides.limits import MAX_WHOLE_PAGE_BYTES
-from pipeline.slides.pyramid import LevelSize, level_size
-from pipeline.slides.slide import EncodedLevel, NotCopied, SlideInfo
+from training.foundation.errors import DecompressionBombError, UnreadableError
 
 
 class DicomSlide:
@@ -33,14 +35,17 @@ class DicomSlide:
     def __init__(self, path: Path, series: str | None = None) -> None:
         self._name = path.name
         self.files = tuple(files_of_slide(path, series))
+        warnings = SlideWarnings()
         with refusing_damage(path), ExitStack() as on_error:
             levels, self._associated = self._sorted_by_kind()
-            self._levels = [self._open_level(parts, on_error) for parts in levels]
+            self._levels = [self._open_level(parts, on_error, warnings) for parts in levels]
             self._levels.sort(key=lambda level: level.matrix.width_px, reverse=True)
             check_pyramid([(level.matrix, mpp_of(level.header)[0]) for level in self._levels], self._name)
             said = label_in_image(header for parts in levels for header in parts)
             finest = self._levels[0].header
-            self.info = self._read_info(finest, said)
+            for level in self._levels:
+                level.colours_as_said()  # warns where they are not
+            self.info = replace(self._read_info(finest, said), warnings=warnings)
             self._finest_file = finest.path
             self._opened = on_error.pop_all()
 
@@ -74,8 +79,8 @@ class DicomSlide:
             raise UnreadableError(f"{self._name}: has no image of the tissue, only: {found}. Name the slide's folder.")
         return levels, associated
 
-    def _open_level(self, parts: list[Header], opened: ExitStack) -> DicomLevel:
-        level = DicomLevel(parts)
+    def _open_level(self, parts: list[Header], opened: ExitStack, warnings: SlideWarnings) -> DicomLevel:
+        level = DicomLevel(parts, warnings)
         opened.callback(level.close)
         return level
 
@@ -99,16 +104,18 @@ class DicomSlide:
         return level_size(matrix.width_px, matrix.height_px, first.width_px, first.height_px, tile_px=tile_px)
 
     def read_region(self, level: int, box: Box) -> Pixels:
+        check_region(level, len(self._levels), box, self._name)
         return self._levels[level].read_region(box)
 
     def encoded_level(self, level: int) -> EncodedLevel | NotCopied:
+        check_region(level, len(self._levels), Box(0, 0, 0, 0), self._name)
         source = self._levels[level]
         return source.why_not_encoded() or source
 
     def associated_image(self, name: str) -> Pixels:
         parts = self._associated[name]
         with refusing_damage(parts[0].path), ExitStack() as opened:
-            image = self._open_level(parts, opened)
+            image = self._open_level(parts, opened, SlideWarnings())
             width_px, height_px = image.matrix.width_px, image.matrix.height_px
             if width_px * height_px * 3 > MAX_WHOLE_PAGE_BYTES:
                 raise DecompressionBombError(

@@ -1,25 +1,30 @@
-"""Which files of a folder make up one DICOM slide."""
+"""Files of a folder that make up one DICOM slide."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from pathlib import Path
 
-from pipeline.errors import AmbiguousSeriesError, UnreadableError
+from pipeline.slides.common.reading import is_dicom
+from pipeline.slides.common.series import Candidate, SideImage, choose_series
 from pipeline.slides.dicom.attributes import text
 from pipeline.slides.dicom.header import WHOLE_SLIDE_IMAGE, Brief, Header, read_brief
+from pipeline.slides.dicom.matrix import IMAGE_KINDS
 from pipeline.slides.dicom.validate import check_parts, first_frame
-from pipeline.slides.reading import is_dicom
+from training.foundation.errors import UnreadableError
+from training.foundation.words.counts import counted
 
 _MAX_FILES = 20_000
 _MAX_NAMED = 8
+_SIDE_KINDS: tuple[SideImage, ...] = ("label", "macro", "thumbnail")
 
 
 def files_of_slide(path: Path, series: str | None) -> list[Path]:
     """The files of one slide, sorted.
 
-    A folder (with the folders in it) stands for the one series in it; other DICOM objects lying there, such as
-    annotations, are passed over. A file stands for itself alone, and for the parts of its concatenation beside it.
+    A folder (with the folders in it) stands for the one series in it that is a slide (`slides.series`); other DICOM
+    objects lying there, such as annotations, are passed over, and so are series of nothing but labels. A file stands
+    for itself alone, and for the parts of its concatenation beside it.
 
     Args:
         series: Series Instance UID, or an end of it that only one has; None when there is only one.
@@ -64,7 +69,24 @@ def in_levels(headers: list[Header]) -> list[list[Header]]:
     return list(by_instance.values())
 
 
+def slide_series(folder: Path) -> list[str]:
+    """Series Instance UIDs in a folder that hold images of the tissue. Raises UnreadableError: a damaged file."""
+    by_series, _ = _briefs_by_series(folder)
+    return [uid for uid, briefs in by_series.items() if _candidate(uid, briefs).kind is None]
+
+
 def _files_of_series(folder: Path, series: str | None) -> list[Path]:
+    by_series, others = _briefs_by_series(folder)
+    if not by_series:
+        found = ", ".join(f"{n} × {kind}" for kind, n in others.most_common(_MAX_NAMED)) or "nothing of the kind"
+        raise UnreadableError(f"{folder.name}: no whole-slide DICOM image in this folder (found: {found}).")
+    candidates = [_candidate(uid, briefs) for uid, briefs in by_series.items()]
+    chosen = choose_series(candidates, series, folder.name, by_end=True)
+    return sorted(brief.path for brief in by_series[chosen.series])
+
+
+def _briefs_by_series(folder: Path) -> tuple[dict[str, list[Brief]], Counter[str]]:
+    """Whole-slide instances, and how many others there are of each kind."""
     by_series: dict[str, list[Brief]] = defaultdict(list)
     others: Counter[str] = Counter()
     for path in _dicom_files(folder):
@@ -73,14 +95,17 @@ def _files_of_series(folder: Path, series: str | None) -> list[Path]:
             by_series[brief.series_uid].append(brief)
         else:
             others[brief.kind] += 1
-    if not by_series:
-        found = ", ".join(f"{n} × {kind}" for kind, n in others.most_common(_MAX_NAMED)) or "nothing of the kind"
-        raise UnreadableError(f"{folder.name}: no whole-slide DICOM image in this folder (found: {found}).")
-    chosen = [uid for uid in by_series if series is None or uid == series]
-    chosen = chosen or [uid for uid in by_series if series and uid.endswith(series)]
-    if len(chosen) != 1:
-        raise AmbiguousSeriesError(_which(folder, by_series, series, len(chosen)))
-    return sorted(brief.path for brief in by_series[chosen[0]])
+    return by_series, others
+
+
+def _candidate(uid: str, briefs: list[Brief]) -> Candidate:
+    """A series as one image: that of its finest instance of the tissue; a series of labels alone is a label."""
+    kinds = {IMAGE_KINDS.get(brief.image_type, "") for brief in briefs}
+    side = next((kind for kind in _SIDE_KINDS if kind in kinds), None) if kinds <= set(_SIDE_KINDS) else None
+    shown = [brief for brief in briefs if side or IMAGE_KINDS.get(brief.image_type, "") not in _SIDE_KINDS]
+    width_px, height_px = max((brief.matrix_wh for brief in shown), key=lambda wh: wh[0] * wh[1])
+    files = f"{counted(len(briefs), 'file')}, "
+    return Candidate(uid, width_px, height_px, kind=side, is_declared=side is None, detail=files)
 
 
 def _dicom_files(folder: Path) -> list[Path]:
@@ -91,17 +116,3 @@ def _dicom_files(folder: Path) -> list[Path]:
         return [path for path in files if is_dicom(path)]
     except OSError as error:
         raise UnreadableError(f"{error.filename}: cannot be read ({error.strerror}). Check its permissions.") from error
-
-
-def _which(folder: Path, by_series: dict[str, list[Brief]], series: str | None, fitting: int) -> str:
-    lines = []
-    for uid, briefs in list(by_series.items())[:_MAX_NAMED]:
-        width_px, height_px = max(brief.matrix_wh for brief in briefs)
-        lines.append(f"{uid} ({len(briefs)} files, {width_px}×{height_px} px)")
-    if len(by_series) > _MAX_NAMED:
-        lines.append(f"and {len(by_series) - _MAX_NAMED} more")
-    asked = "" if series is None else f"; {fitting or 'none'} of them end in {series}"
-    return (
-        f"{folder.name}: holds {len(by_series)} series of whole-slide images, each a slide of its own: "
-        f"{'; '.join(lines)}{asked}. Name one with `gemslide ingest --series UID` (or enough of its end)."
-    )

@@ -6,16 +6,22 @@ from pipeline.codecs import jpeg, jpeg2000
 from pipeline.codecs.stream_header import StreamError
 from pipeline.codecs.tile_streams import ParsedTile, TileStreams
 from pipeline.codecs.types import Stream
+from pipeline.slides.common.colours import FileColours
+from pipeline.slides.common.slide import NotCopied
+from pipeline.slides.common.slide_warnings import SlideWarnings
 from pipeline.slides.dicom.frames import FrameError
 from pipeline.slides.dicom.matrix import HIGH_THROUGHPUT_JPEG_2000, JPEG, JPEG_2000, Matrix
-from pipeline.slides.slide import NotCopied
 
 
 class FrameStreams:
     """Turns the frames of one level into complete JPEG or JPEG 2000 streams."""
 
-    def __init__(self, matrix: Matrix) -> None:
+    def __init__(self, matrix: Matrix, warnings: SlideWarnings) -> None:
         self._matrix = matrix
+        size_wh_px = matrix.width_px, matrix.height_px
+        self._colours = FileColours(
+            matrix.photometric == "RGB", "attribute Photometric Interpretation", size_wh_px, warnings
+        )
         self._streams = TileStreams(self._jpeg if matrix.transfer_syntax in JPEG else self._jpeg_2000)
 
     def stream(self, payload: memoryview) -> Stream:
@@ -39,16 +45,14 @@ class FrameStreams:
         """
         if self._matrix.transfer_syntax in JPEG:
             stream = b"".join(self.stream(payload))
-            return jpeg.read_header(stream).holds_rgb == (self._matrix.photometric == "RGB")
+            return jpeg.read_header(stream).holds_rgb() == self._colours.says_rgb
         self.stream(payload)
         return self._matrix.photometric in ("RGB", "YBR_ICT", "YBR_RCT")
 
     def _jpeg(self, raw: bytes) -> ParsedTile:
         frame = jpeg.parse(raw)
         frame.header.check_is_tile(self._matrix.tile_w_px, self._matrix.tile_h_px)
-        # The attribute is often wrong, markers are not: it counts only where the stream has none, and not against
-        # colours sampled more coarsely than light, which nobody does to R, G, B.
-        is_rgb = self._matrix.photometric == "RGB" and not frame.header.is_subsampled
+        is_rgb = self._colours.holds_rgb(frame.header)
         return ParsedTile((frame.head(is_rgb=is_rgb), frame.coded), frame.start(is_rgb=is_rgb))
 
     def _jpeg_2000(self, raw: bytes) -> ParsedTile:

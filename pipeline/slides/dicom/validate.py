@@ -1,4 +1,4 @@
-"""What a whole-slide DICOM instance must be for its pixels to come out right; everything else is refused."""
+"""Requirements on a whole-slide DICOM instance for its pixels to come out right; everything else is refused."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from pydicom.dataset import Dataset
 
 from pipeline.codecs import jpeg
 from pipeline.codecs.stream_header import StreamError
-from pipeline.errors import DecompressionBombError, NotBrightfieldRgbError, UnreadableError
+from pipeline.errors import NotBrightfieldRgbError
+from pipeline.slides.common.limits import MAX_TILE_BYTES, MAX_UNPACK_RATIO, most_raw_bytes
+from pipeline.slides.common.pyramid import is_reduced_copy
 from pipeline.slides.dicom.attributes import first_item, integer, items, text
 from pipeline.slides.dicom.frames import FrameError
 from pipeline.slides.dicom.header import Header
@@ -21,8 +23,8 @@ from pipeline.slides.dicom.matrix import (
     Matrix,
     num_frames,
 )
-from pipeline.slides.limits import MAX_TILE_BYTES, MAX_UNPACK_RATIO, most_raw_bytes
-from pipeline.slides.pyramid import is_reduced_copy
+from training.foundation.errors import DecompressionBombError, UnreadableError
+from training.foundation.words.counts import counted
 
 _EPIFLUORESCENCE = "111743"
 _MAX_SPARSE_RATIO = 10 * MAX_UNPACK_RATIO
@@ -32,7 +34,7 @@ _MAX_RUN_LENGTH_BYTES = 4 * 2**20
 """Raw bytes of a run-length frame: two bytes of it can claim 128, and the decoder believes them."""
 _RUN_LENGTH_HEADER_BYTES, _COLOURS = 64, 3
 _MAX_SCALE_ERROR = 0.1
-"""How far the sizes of pixels of two levels may differ from the ratio of their matrices."""
+"""Largest relative deviation of two levels' ratio of pixel sizes from the ratio of their matrices."""
 
 
 def check_matrix(header: Header, matrix: Matrix, file_bytes: int) -> None:
@@ -96,7 +98,8 @@ def check_parts(parts: list[Header]) -> None:
     total = integer(parts[0].dataset, "InConcatenationTotalNumber")
     if total and total != len(parts):
         raise UnreadableError(
-            f"{parts[0].path.name}: {len(parts)} of the {total} parts of its concatenation are there."
+            f"{parts[0].path.name}: {counted(len(parts), 'is', 'are')} there of its concatenation's "
+            f"{counted(total, 'part')}."
         )
 
 

@@ -18,14 +18,14 @@ import numpy as np
 import zarr
 from numpy.typing import NDArray
 
-from pipeline.slides.damage import DamagedFileError, library_errors
-from pipeline.slides.reading import disk_errors
+from pipeline.slides.common.damage import DamagedFileError, library_errors
+from pipeline.slides.common.reading import disk_errors
 
 _ZARR_ERRORS = (
     ValueError, LookupError, TypeError, AttributeError, ArithmeticError, AssertionError, struct.error, zlib.error,
     EOFError, OSError, RuntimeError, MemoryError,
 )  # fmt: skip
-"""What zarr and its codecs raise on folders that lie about themselves."""
+"""Exceptions that zarr and its codecs raise on folders with false claims."""
 
 
 @contextmanager
@@ -62,10 +62,10 @@ class ZarrFolder:
         with _guarded(self._name):
             return dict(self._root[path].attrs if path else self._root.attrs)
 
-    def names(self) -> list[str]:
-        """What lies in the group itself."""
+    def names(self, path: str = "") -> list[str]:
+        """Names of a group's direct members."""
         with _guarded(self._name):
-            return list(self._root)
+            return list(self._root[path] if path else self._root)  # type: ignore[arg-type]
 
     def array(self, path: str) -> ZarrArray:
         with _guarded(self._name):

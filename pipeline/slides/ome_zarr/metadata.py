@@ -1,9 +1,9 @@
-"""What the metadata of an OME-Zarr says: which image, which axes, which levels at which scale (NGFF 0.4 and 0.5)."""
+"""Metadata of an OME-Zarr: its images, their axes, and their levels with scales (NGFF 0.4 and 0.5)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,24 +11,21 @@ from xml.etree import ElementTree
 
 from pydantic import ValidationError
 
-from pipeline.errors import NotBrightfieldRgbError, UnreadableError
-from pipeline.slides.damage import DamagedFileError
-from pipeline.slides.mpp import MppXy, search_mpp
+from pipeline.errors import NotBrightfieldRgbError
+from pipeline.slides.common.channels import NotRgbChannelsError, Order, check_no_fluorescence, rgb_order
+from pipeline.slides.common.damage import DamagedFileError
+from pipeline.slides.common.mpp import MppXy, search_mpp, um_per_unit
 from pipeline.slides.ome_zarr import schema
+from training.foundation.errors import UnreadableError
 
-_UM_PER_UNIT = {
-    "angstrom": 1e-4, "nanometer": 1e-3, "micrometer": 1.0, "millimeter": 1e3, "centimeter": 1e4, "meter": 1e6,
-    "inch": 25_400.0,
-}  # fmt: skip
 _VERSIONS = ("0.4", "0.5")
-_RGB = ["FF0000", "00FF00", "0000FF"]
+_NUM_COLOURS = 3
 _MAX_XML_BYTES = 16 * 2**20
-_NAMES = {"label": "label", "macro": "macro", "thumbnail": "thumbnail"}
 
 
 @dataclass(frozen=True)
 class Axes:
-    """Where y, x and the channels lie among an array's dimensions; all others must have length 1."""
+    """Positions of y, x and the channels among an array's dimensions; all others must have length 1."""
 
     names: tuple[str, ...]
     um_per_unit: tuple[float | None, ...]
@@ -62,6 +59,14 @@ class Multiscale:
     name: str
     axes: Axes
     datasets: tuple[Dataset, ...]
+    rgb_order: Order | None = None
+    """Positions of red, green and blue among the channels; None: in this order, or not stated."""
+    finest: int = 0
+    """Index of the finest dataset: by the specification, the first."""
+
+    def with_finest(self, index: int) -> Multiscale:
+        """The same image, whose finest dataset is another than the first."""
+        return replace(self, finest=index)
 
     def step_um(self, dataset: Dataset, axis: int) -> float | None:
         """Microns per pixel along an axis; None where its unit is not said."""
@@ -75,18 +80,23 @@ def ome_attributes(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
     return ome if isinstance(ome, Mapping) else {}
 
 
-def read_multiscale(attributes: Mapping[str, Any], name: str) -> Multiscale:
-    """The first (by the specification the default) multiscale image of a group.
+def read_multiscale(
+    attributes: Mapping[str, Any], name: str, index: int = 0, xml_names: Sequence[str | None] = ()
+) -> Multiscale:
+    """A multiscale image of a group: the first, by the specification the default, or another by its number.
+
+    Args:
+        xml_names: the channels' names in OME-XML, if there is any.
 
     Raises:
         UnreadableError: the metadata contradicts itself, or is of another version of NGFF.
-        NotBrightfieldRgbError: its channels are said to have other colours than red, green and blue.
+        NotBrightfieldRgbError: its channels are said to be something else than red, green and blue.
     """
     ome = ome_attributes(attributes)
     try:
         _check_version(ome, name)
         image, omero = (
-            schema.Image.model_validate(_first_image(ome)),
+            schema.Image.model_validate(_image(ome, index)),
             schema.Omero.model_validate(ome.get("omero") or {}),
         )
         axes = _axes(image.axes)
@@ -97,20 +107,19 @@ def read_multiscale(attributes: Mapping[str, Any], name: str) -> Multiscale:
             f"{name}: its OME-Zarr metadata cannot be understood ({_why(error)}). "
             "It is damaged or was written by hand; convert the slide again."
         ) from error
-    _check_colours(omero, name)
-    return Multiscale(image.name or "", axes, datasets)
+    return Multiscale(image.name or "", axes, datasets, _channel_order(omero, xml_names, name))
 
 
-def _first_image(ome: Mapping[str, Any]) -> Mapping[str, Any]:
+def _image(ome: Mapping[str, Any], index: int) -> Mapping[str, Any]:
     images = ome.get("multiscales")
-    if not isinstance(images, list) or not images or not isinstance(images[0], Mapping):
+    if not isinstance(images, list) or len(images) <= index or not isinstance(images[index], Mapping):
         raise DamagedFileError("multiscales is no list of images")
-    first: Mapping[str, Any] = images[0]
-    return first
+    image: Mapping[str, Any] = images[index]
+    return image
 
 
 def _check_version(ome: Mapping[str, Any], name: str) -> None:
-    version = str(ome.get("version", _first_image(ome).get("version", "none")))
+    version = str(ome.get("version", _image(ome, 0).get("version", "none")))
     if version not in _VERSIONS:
         raise UnreadableError(
             f"{name}: is OME-Zarr of version {version}; {' and '.join(_VERSIONS)} are read. Convert it, for "
@@ -129,7 +138,7 @@ def _axes(entries: list[schema.Axis]) -> Axes:
     names = tuple(entry.name for entry in entries)
     if len(set(names)) != len(names) or not {"y", "x"} <= set(names):
         raise DamagedFileError(f"axes {names}")
-    return Axes(names, tuple(_UM_PER_UNIT.get(entry.unit or "") for entry in entries))
+    return Axes(names, tuple(um_per_unit(entry.unit) for entry in entries))
 
 
 _Transformations = tuple[tuple[float, ...], tuple[float, ...]]
@@ -163,17 +172,31 @@ def _dataset(entry: schema.Dataset, common: _Transformations, num_axes: int) -> 
     )
 
 
-def _check_colours(omero: schema.Omero, name: str) -> None:
-    """Three channels of fluorescence look like RGB to whoever only counts; the display settings tell them apart."""
-    if not omero.channels:
-        return
-    colours = [(channel.color or "").upper() for channel in omero.channels]
+def _channel_order(omero: schema.Omero, xml_names: Sequence[str | None], name: str) -> Order | None:
+    """Positions of red, green and blue, by the display settings and the OME-XML beside the images.
+
+    Three fluorescence channels look like RGB if they are only counted.
+
+    Raises:
+        NotBrightfieldRgbError: the channels are something else.
+    """
+    channels = omero.channels or []
     model = (omero.rdefs.model if omero.rdefs else None) or "color"
-    if model != "color" or (len(colours) == 3 and any(colours) and colours != _RGB):
+    try:
+        if channels and model != "color":
+            raise NotRgbChannelsError(f"its display settings show {len(channels)} channels, model {model}")
+        check_no_fluorescence([*(channel.label for channel in channels), *xml_names])
+        by_xml = rgb_order(xml_names) if len(xml_names) == _NUM_COLOURS else None
+        if len(channels) != _NUM_COLOURS:
+            return by_xml
+        order = rgb_order([channel.label for channel in channels], [channel.color for channel in channels])
+        if by_xml and order and by_xml != order:
+            raise NotRgbChannelsError("its display settings and its OME-XML name red, green and blue in another order")
+        return by_xml or order
+    except NotRgbChannelsError as error:
         raise NotBrightfieldRgbError(
-            f"{name}: its display settings show {len(colours)} channels in colours {', '.join(colours)}, model "
-            f"{model}: not red, green and blue of a brightfield slide. Export it as RGB."
-        )
+            f"{name}: {error}: not red, green and blue of a brightfield slide. Export it as 8-bit RGB."
+        ) from error
 
 
 def mpp_of(multiscale: Multiscale) -> tuple[MppXy | None, str]:
@@ -182,25 +205,41 @@ def mpp_of(multiscale: Multiscale) -> tuple[MppXy | None, str]:
 
 
 def _scale_mpp(multiscale: Multiscale) -> MppXy | None:
-    axes, finest = multiscale.axes, multiscale.datasets[0]
+    axes, finest = multiscale.axes, multiscale.datasets[multiscale.finest]
     x, y = multiscale.step_um(finest, axes.x), multiscale.step_um(finest, axes.y)
     return None if x is None or y is None else (x, y)
 
 
 def objective_power_of(folder: Path) -> float | None:
     """Nominal magnification from the OME-XML that bioformats2raw puts beside the images."""
-    path = folder / "OME" / "METADATA.ome.xml"
+    root = _ome_xml(folder)
+    objective = None if root is None else root.find(".//{*}Objective")
     try:
-        if not path.is_file() or path.stat().st_size > _MAX_XML_BYTES:
-            return None
-        objective = ElementTree.parse(path).getroot().find(".//{*}Objective")
         power = float(objective.attrib.get("NominalMagnification", "0")) if objective is not None else 0.0
-    except (ElementTree.ParseError, ValueError, OSError):
+    except ValueError:
         return None
     return power if 0 < power < 1000 else None
 
 
-def associated_name(multiscale: Multiscale) -> str | None:
-    """label, macro or thumbnail when an image's name says that it is one (as Bio-Formats names them)."""
-    words = multiscale.name.lower().split()
-    return next((known for word, known in _NAMES.items() if word in words), None)
+def image_names(folder: Path) -> list[str]:
+    """Names of a container's images in the order of its series, from that OME-XML; [] without."""
+    root = _ome_xml(folder)
+    return [] if root is None else [image.attrib.get("Name", "") for image in root.findall("{*}Image")]
+
+
+def channel_names(folder: Path, image: int) -> list[str | None]:
+    """The channels' names of an image in that OME-XML, by its number there; [] without."""
+    root = _ome_xml(folder)
+    images = [] if root is None else root.findall("{*}Image")
+    channels = images[image].findall("{*}Pixels/{*}Channel") if image < len(images) else []
+    return [channel.get("Name") or channel.get("Fluor") for channel in channels]
+
+
+def _ome_xml(folder: Path) -> ElementTree.Element | None:
+    path = folder / "OME" / "METADATA.ome.xml"
+    try:
+        if not path.is_file() or path.stat().st_size > _MAX_XML_BYTES:
+            return None
+        return ElementTree.parse(path).getroot()
+    except (ElementTree.ParseError, ValueError, OSError):
+        return None

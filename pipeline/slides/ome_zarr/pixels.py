@@ -7,12 +7,12 @@ import numpy as np
 from pipeline.box import Box
 from pipeline.codecs.types import Pixels
 from pipeline.errors import CorruptTileError
-from pipeline.slides.damage import DamagedFileError
+from pipeline.slides.common.damage import DamagedFileError
+from pipeline.slides.common.pyramid import LevelSize, level_size
+from pipeline.slides.common.slide import paste
 from pipeline.slides.ome_zarr.library import ZarrArray
-from pipeline.slides.ome_zarr.metadata import Axes
+from pipeline.slides.ome_zarr.metadata import Multiscale
 from pipeline.slides.ome_zarr.validate import check_array
-from pipeline.slides.pyramid import LevelSize, level_size
-from pipeline.slides.slide import paste
 
 
 class OmeZarrLevel:
@@ -22,9 +22,11 @@ class OmeZarrLevel:
         UnreadableError, NotBrightfieldRgbError, DecompressionBombError: it is none (`validate.check_array`).
     """
 
-    def __init__(self, array: ZarrArray, axes: Axes, name: str) -> None:
+    def __init__(self, array: ZarrArray, multiscale: Multiscale, name: str) -> None:
+        axes = multiscale.axes
         check_array(array, axes, name)
         self._array, self._axes, self._name = array, axes, name
+        self._rgb_order = list(multiscale.rgb_order or (0, 1, 2))
         self.width_px, self.height_px = array.shape[axes.x], array.shape[axes.y]
 
     def size(self, finest: OmeZarrLevel) -> LevelSize:
@@ -54,4 +56,5 @@ class OmeZarrLevel:
                 f"level cannot be decoded: {error}. A chunk is damaged; copy or convert it again."
             ) from error
         kept = [name for name in axes.names if name in parts]
-        return stored.transpose([kept.index(name) for name in ("y", "x", "c")])
+        stored = stored.transpose([kept.index(name) for name in ("y", "x", "c")])
+        return stored if self._rgb_order == [0, 1, 2] else stored[..., self._rgb_order]

@@ -39,7 +39,8 @@ class Image(_Model):
 
 
 class Channel(_Model):
-    color: str | None = None
+    color: int | str | None = None
+    label: str | None = None
 
 
 class Rendering(_Model):

@@ -1,4 +1,4 @@
-"""What the arrays of an OME-Zarr must be for their pixels to come out right; everything else is refused."""
+"""Requirements on the arrays of an OME-Zarr for their pixels to come out right; everything else is refused."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import math
 
 import numpy as np
 
-from pipeline.errors import DecompressionBombError, NotBrightfieldRgbError, UnreadableError
-from pipeline.slides.limits import MAX_UNPACK_RATIO, MAX_WHOLE_PAGE_BYTES, most_raw_bytes
+from pipeline.errors import NotBrightfieldRgbError
+from pipeline.slides.common.limits import MAX_UNPACK_RATIO, MAX_WHOLE_PAGE_BYTES, most_raw_bytes
 from pipeline.slides.ome_zarr.library import ZarrArray
 from pipeline.slides.ome_zarr.metadata import Axes, Multiscale
+from training.foundation.errors import DecompressionBombError, UnreadableError
 
 _MAX_CHUNK_BYTES = 256 * 2**20
 
@@ -56,8 +57,8 @@ def check_associated_claim(width_px: int, height_px: int, what: str, name: str) 
         raise DecompressionBombError(f"{name}: its {what} image claims {width_px}×{height_px} px.")
 
 
-def starts_at_same_corner(multiscale: Multiscale, index: int) -> bool:
+def starts_at_same_corner(multiscale: Multiscale, index: int, finest: int) -> bool:
     """Whether a level's origin is that of the finest level, by one of its own pixels at most."""
-    first, own = multiscale.datasets[0], multiscale.datasets[index]
+    first, own = multiscale.datasets[finest], multiscale.datasets[index]
     axes = (multiscale.axes.y, multiscale.axes.x)
     return all(abs(own.translation[axis] - first.translation[axis]) <= abs(own.scale[axis]) for axis in axes)

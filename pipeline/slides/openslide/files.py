@@ -1,18 +1,20 @@
-"""What OpenSlide does not tell of a slide: its files, and where a Leica slide's areas lie."""
+"""Facts that OpenSlide does not report: a slide's files, and the positions of a Leica slide's areas."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
 
 from pipeline.box import Box
-from pipeline.errors import UnreadableError
-from pipeline.slides.damage import DamagedFileError
+from pipeline.slides.common.damage import DamagedFileError
 from pipeline.slides.openslide.validate import read_ini
 from pipeline.slides.tiff.library import TiffStructure
 from pipeline.slides.tiff.metadata import parsed_xml
+from training.foundation.errors import UnreadableError
 
 
 def companion_files(path: Path, vendor: str) -> tuple[Path, ...]:
@@ -40,20 +42,32 @@ def scn_areas(path: Path) -> list[list[Box]]:
     Raises:
         UnreadableError: the XML is not as Leica writes it.
     """
+    with _scn_collection(path) as collection:
+        return _areas_by_level(collection)
+
+
+def scn_planes(path: Path) -> int:
+    """Focal planes of a Leica slide. Raises UnreadableError."""
+    with _scn_collection(path) as collection:
+        return len({dimension.attrib.get("z", "0") for dimension in collection.iterfind(".//{*}dimension")})
+
+
+@contextmanager
+def _scn_collection(path: Path) -> Iterator[ElementTree.Element]:
     try:
         with TiffStructure(path) as tiff:
-            return _areas_by_level(tiff.description)
+            root = parsed_xml(tiff.description)
+        collection = None if root is None else root.find("{*}collection")
+        if collection is None:
+            raise DamagedFileError("no collection")
+        yield collection
     except DamagedFileError as error:
         raise UnreadableError(
             f"{path.name}: its Leica description cannot be read ({error}). The file is damaged; copy it again."
         ) from error
 
 
-def _areas_by_level(description: str) -> list[list[Box]]:
-    root = parsed_xml(description)
-    collection = None if root is None else root.find("{*}collection")
-    if collection is None:
-        raise DamagedFileError("no collection")
+def _areas_by_level(collection: ElementTree.Element) -> list[list[Box]]:
     areas = [image for image in map(partial(_scn_image, collection), collection.findall("{*}image")) if image]
     if len({len(sizes) for _, _, sizes in areas}) > 1:
         raise DamagedFileError("areas of different numbers of levels")

@@ -11,9 +11,10 @@ from PIL import Image, ImageCms
 
 from pipeline.box import Box
 from pipeline.codecs.types import Pixels
-from pipeline.errors import NotBrightfieldRgbError, UnreadableError
-from pipeline.slides.damage import DamagedFileError
+from pipeline.errors import NotBrightfieldRgbError
+from pipeline.slides.common.damage import DamagedFileError
 from pipeline.slides.tiff.prescan import prescan_tags
+from training.foundation.errors import UnreadableError
 
 
 def detect_vendor(path: Path) -> str | None:
@@ -112,6 +113,13 @@ class OpenSlideHandle:
             raise self._cannot_be_opened(error) from error
 
     def _cannot_be_opened(self, error: openslide.OpenSlideError) -> UnreadableError:
+        why = str(error)
+        # MRXS without its folder is "Unsupported or missing".
+        if ("not supported" in why or "nsupported" in why) and "missing" not in why:
+            return UnreadableError(
+                f"{self._path.name}: is of a variant that OpenSlide {library_version()} does not read: {error}. "
+                "Convert it with `bfconvert` or `bioformats2raw`, or export it from the maker's viewer without that."
+            )
         return UnreadableError(
             f"{self._path.name}: OpenSlide {library_version()} cannot open it: {error}. "
             "The file is damaged, incomplete (some formats need their companion files beside them) or of a "

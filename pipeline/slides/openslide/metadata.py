@@ -1,15 +1,14 @@
-"""What OpenSlide's properties say of scale, scanner and scanned area. Free text of the file is never passed on."""
+"""Scale, scanner and scanned area from OpenSlide's properties. Free text of the file is never passed on."""
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from functools import partial
 
 from pipeline.box import Box
-from pipeline.slides.mpp import MppXy, search_mpp
-from pipeline.slides.scanner_models import known_model
+from pipeline.slides.common.mpp import MppXy, parse_number, search_mpp
+from pipeline.slides.common.scanner_models import known_model
 
 _PRODUCT_KEYS = (
     "leica.device-model",
@@ -21,21 +20,23 @@ _PRODUCT_KEYS = (
 
 def mpp_of(properties: Mapping[str, str]) -> tuple[MppXy | None, str]:
     """Microns per level-0 pixel (x, y), and where it was looked for."""
-    return search_mpp([("OpenSlide's openslide.mpp-x, openslide.mpp-y", partial(_property_mpp, properties))])
+    return search_mpp(
+        [
+            ("OpenSlide's openslide.mpp-x, openslide.mpp-y", partial(_property_mpp, properties)),
+            # OpenSlide reads numbers with a decimal point only.
+            *([("Aperio's MPP", partial(_aperio_mpp, properties))] if "aperio.MPP" in properties else []),
+        ]
+    )
 
 
 def _property_mpp(properties: Mapping[str, str]) -> MppXy | None:
-    x, y = positive(properties.get("openslide.mpp-x")), positive(properties.get("openslide.mpp-y"))
+    x, y = parse_number(properties.get("openslide.mpp-x")), parse_number(properties.get("openslide.mpp-y"))
     return None if x is None or y is None else (x, y)
 
 
-def positive(text: str | None) -> float | None:
-    """A number above zero, None for anything else."""
-    try:
-        number = float(text) if text is not None else 0.0
-    except ValueError:
-        return None
-    return number if 0 < number < math.inf else None
+def _aperio_mpp(properties: Mapping[str, str]) -> MppXy | None:
+    mpp = parse_number(properties["aperio.MPP"])
+    return None if mpp is None else (mpp, mpp)
 
 
 def scanner_model_of(properties: Mapping[str, str]) -> str | None:
@@ -44,8 +45,17 @@ def scanner_model_of(properties: Mapping[str, str]) -> str | None:
     return next((model for model in found if model is not None), None)
 
 
+def nm_centre_xy(properties: Mapping[str, str]) -> tuple[float, float] | None:
+    """Offset of a Hamamatsu slide's middle from the centre of the glass, in nm; None where it is not stated."""
+    texts = [properties.get(f"hamamatsu.{axis}OffsetFromSlideCentre", "") for axis in "XY"]
+    if not all(re.fullmatch("-?[0-9]{1,10}", text) for text in texts):
+        return None
+    x, y = map(float, texts)
+    return x, y
+
+
 def bounds_px0(properties: Mapping[str, str], size_wh0: tuple[int, int]) -> Box | None:
-    """What was scanned; None where OpenSlide does not say or it is everything."""
+    """Scanned area; None where OpenSlide does not state it or it is everything."""
     texts = [properties.get(f"openslide.bounds-{name}", "") for name in ("x", "y", "width", "height")]
     if not all(re.fullmatch("-?[0-9]+", text) for text in texts):
         return None

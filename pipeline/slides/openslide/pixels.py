@@ -13,9 +13,9 @@ from itertools import pairwise
 from pipeline.box import Box
 from pipeline.codecs.types import Pixels
 from pipeline.errors import CorruptTileError
-from pipeline.slides.damage import DamagedFileError
+from pipeline.slides.common.damage import DamagedFileError
+from pipeline.slides.common.slide import paste
 from pipeline.slides.openslide.library import OpenSlideHandle, white
-from pipeline.slides.slide import paste
 
 _PIECE_PX = 2048
 """Largest side read at once: a region's memory is its own and one piece's (16 MiB). OpenSlide itself cuts at 4096."""

@@ -7,17 +7,29 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pipeline.box import Box
+from pipeline.box import Box, check_region
 from pipeline.codecs.types import Pixels
 from pipeline.errors import CorruptTileError
-from pipeline.slides.damage import DamagedFileError
+from pipeline.slides.common.damage import DamagedFileError
+from pipeline.slides.common.mpp import parse_number
+from pipeline.slides.common.pyramid import level_size
+from pipeline.slides.common.slide import EncodedLevel, NotCopied, SlideInfo
 from pipeline.slides.openslide.files import companion_files, scn_areas
 from pipeline.slides.openslide.library import OpenSlideHandle, detect_vendor, not_rgb
-from pipeline.slides.openslide.metadata import bounds_px0, mpp_of, positive, scanner_model_of, tile_side_px
+from pipeline.slides.openslide.metadata import (
+    bounds_px0,
+    mpp_of,
+    nm_centre_xy,
+    scanner_model_of,
+    tile_side_px,
+)
 from pipeline.slides.openslide.pixels import OpenSlideLevel, is_on_whole_pixels
-from pipeline.slides.openslide.validate import check_claims, check_scanned_size
-from pipeline.slides.pyramid import level_size
-from pipeline.slides.slide import EncodedLevel, NotCopied, SlideInfo
+from pipeline.slides.openslide.planes import check_one_plane
+from pipeline.slides.openslide.validate import check_claims, check_colours, check_scanned_size
+from pipeline.slides.tiff.pages import level_sizes_wh
+from training.foundation.errors import UnreadableError
+
+_PAGES_AS_LEVELS = ("aperio", "generic-tiff")
 
 
 class VendorSlide:
@@ -31,17 +43,22 @@ class VendorSlide:
 
     def __init__(self, path: Path, *, every_level: bool = False) -> None:
         self._name = path.name
-        check_claims(path, detect_vendor(path) or "")
+        vendor = detect_vendor(path) or ""
+        check_claims(path, vendor)
+        check_colours(path, vendor)
         self._handle = OpenSlideHandle(path)
         try:
             if self._handle.properties.get("mirax.GENERAL.SLIDE_TYPE") == "SLIDE_TYPE_FLUORESCENCE":
                 # OpenSlide would show three of its channels as red, green and blue.
                 raise not_rgb(self._name, "fluorescence (3DHISTECH's SLIDE_TYPE_FLUORESCENCE)")
+            check_one_plane(path, self._handle.vendor, self._handle.properties)
             self.files = companion_files(path, self._handle.vendor)
             self.openslide_file: Path | None = path
             areas = scn_areas(path) if self._handle.vendor == "leica" else []
             # Of a Leica slide OpenSlide rounds positions itself, so that every level can be met.
             source_levels = self._usable_levels(every_level or bool(areas))
+            if self._handle.vendor in _PAGES_AS_LEVELS and not every_level:
+                source_levels = self._without_side_images(path, source_levels)
             self.info = self._read_info(source_levels)
             check_scanned_size(self.info, self.files, self._name)
             self._levels = [
@@ -53,8 +70,20 @@ class VendorSlide:
             raise
 
     def _usable_levels(self, every_level: bool) -> list[int]:
+        if min(side for wh in self._handle.level_sizes_wh for side in wh) < 1:
+            raise UnreadableError(f"{self._name}: claims a level of 0 px. The header is damaged; copy it again.")
         sizes_and_steps = zip(self._handle.level_sizes_wh, self._handle.level_downsamples, strict=True)
         return [i for i, (wh, step) in enumerate(sizes_and_steps) if every_level or is_on_whole_pixels(max(wh), step)]
+
+    def _without_side_images(self, path: Path, source_levels: list[int]) -> list[int]:
+        """OpenSlide takes every tiled page for a level, a label too, and the first for the slide."""
+        sizes_wh = level_sizes_wh(path)
+        if self._handle.level_sizes_wh[0] != sizes_wh[0]:
+            raise UnreadableError(
+                f"{self._name}: OpenSlide would read its image of {'×'.join(map(str, self._handle.level_sizes_wh[0]))} "
+                f"px, and the slide has {'×'.join(map(str, sizes_wh[0]))} px. Export the slide alone."
+            )
+        return [level for level in source_levels if self._handle.level_sizes_wh[level] in sizes_wh]
 
     def _read_info(self, source_levels: list[int]) -> SlideInfo:
         handle, properties = self._handle, self._handle.properties
@@ -67,14 +96,16 @@ class VendorSlide:
             ),
             mpp_xy=mpp_xy,
             mpp_looked_in=looked_in,
-            objective_power=positive(handle.objective_power),
+            objective_power=parse_number(handle.objective_power),
             scanner_model=scanner_model_of(properties),
             icc=handle.icc(),
             associated=handle.associated,
             bounds_px0=bounds_px0(properties, sizes_wh[0]),
+            nm_centre_xy=nm_centre_xy(properties),
         )
 
     def read_region(self, level: int, box: Box) -> Pixels:
+        check_region(level, len(self._levels), box, self._name)
         return self._levels[level].read_region(box)
 
     def encoded_level(self, level: int) -> EncodedLevel | NotCopied:
@@ -86,8 +117,11 @@ class VendorSlide:
         except DamagedFileError as error:
             raise CorruptTileError(f"{self._name}: its {name} image cannot be decoded: {error}.") from error
 
+    def close(self) -> None:
+        self._handle.close()
+
     def __enter__(self) -> VendorSlide:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._handle.close()
+        self.close()

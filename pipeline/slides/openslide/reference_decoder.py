@@ -6,12 +6,13 @@ from pathlib import Path
 
 from pipeline.box import Box
 from pipeline.codecs.types import Pixels
-from pipeline.errors import DecompressionBombError, NotBrightfieldRgbError, UnreadableError
-from pipeline.slides.damage import DamagedFileError
+from pipeline.errors import NotBrightfieldRgbError
+from pipeline.slides.common.damage import DamagedFileError
 from pipeline.slides.openslide.library import OpenSlideHandle, detect_vendor, library_version, white
 from pipeline.slides.openslide.pixels import whole_location_xy0
 from pipeline.slides.openslide.validate import check_claims
 from pipeline.slides.tiff.prescan import prescan_tags
+from training.foundation.errors import DecompressionBombError, UnreadableError
 
 
 class ReferenceDecoder:

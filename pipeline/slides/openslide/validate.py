@@ -5,18 +5,23 @@ OpenSlide allocates for every tile that a header claims, and ends the process wh
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
 import tifffile
 
-from pipeline.errors import DecompressionBombError, UnreadableError
-from pipeline.slides.damage import DamagedFileError
-from pipeline.slides.limits import MAX_TILE_BYTES, MAX_UNPACK_RATIO, most_raw_bytes
-from pipeline.slides.reading import first_bytes
-from pipeline.slides.slide import SlideInfo
+from pipeline.slides.common.damage import DamagedFileError
+from pipeline.slides.common.limits import MAX_TILE_BYTES, MAX_UNPACK_RATIO, most_raw_bytes
+from pipeline.slides.common.reading import first_bytes
+from pipeline.slides.common.slide import SlideInfo
+from pipeline.slides.common.slide_warnings import SlideWarnings
+from pipeline.slides.openslide.czi import check_czi
 from pipeline.slides.tiff.library import TiffStructure
-from pipeline.slides.tiff.validate import has_plain_sizes
+from pipeline.slides.tiff.segments import LevelSource, SegmentDecoder, SegmentReader
+from pipeline.slides.tiff.validate import has_plain_sizes, is_rgb
+from training.foundation.errors import DecompressionBombError, UnreadableError
+from training.foundation.words.counts import counted
 
 MAX_INI_BYTES = 2**20
 _MAX_TILES = 20_000_000
@@ -40,6 +45,8 @@ def check_claims(path: Path, vendor: str) -> None:
             _check_grid(path.name, ini, ("IMAGENUMBER_X", "IMAGENUMBER_Y"), ("DIGITIZER_WIDTH", "DIGITIZER_HEIGHT"))
     elif path.suffix.lower() in (".vms", ".vmu"):
         _check_grid(path.name, path, ("NoJpegColumns", "NoJpegRows"), ("NoLayers",))
+    elif vendor == "zeiss":
+        check_czi(path)
     elif vendor in _TIFF_VENDORS:
         _check_pages(path)
 
@@ -55,6 +62,36 @@ def check_scanned_size(info: SlideInfo, files: tuple[Path, ...], name: str) -> N
             f"{num_bytes} bytes; at most {MAX_UNPACK_RATIO} to 1 and {_MAX_FRAME_PX:.0e} px are read. "
             "The header is damaged."
         )
+
+
+def check_colours(path: Path, vendor: str) -> None:
+    """Refuse a TIFF in which a tile's own JPEG markers contradict the tag: OpenSlide would follow the tag.
+
+    Raises:
+        UnreadableError: they do, or the file cannot be read.
+    """
+    if vendor not in _TIFF_VENDORS or vendor == "hamamatsu":  # of NDPI OpenSlide leaves it to the stream
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        segments = SegmentReader(descriptor, path.stat().st_size, path.name)
+        with TiffStructure(path) as tiff:
+            for page in (page for page in tiff.pages() if page.is_tiled and is_rgb(page)):
+                _check_page_colours(SegmentDecoder(LevelSource(page), segments, SlideWarnings()), path.name)
+    except DamagedFileError as error:
+        raise UnreadableError(f"{path.name}: its tags cannot be read ({error}). Copy the file again.") from error
+    finally:
+        os.close(descriptor)
+
+
+def _check_page_colours(decoder: SegmentDecoder, name: str) -> None:
+    for header in decoder.sampled_headers():
+        contradiction = decoder.colours.contradiction(header)
+        if contradiction:
+            raise UnreadableError(
+                f"{name}: {contradiction}. OpenSlide, by which this format is read, follows the tag and would show "
+                "wrong colours. Correct the tag, or convert the slide with the scanner's own program."
+            )
 
 
 def read_ini(path: Path) -> str:
@@ -101,7 +138,9 @@ def _check_tiles(tiff: TiffStructure, page: tifffile.TiffPage, allowed_bytes: in
     # Asked from the tags: where one is missing or damaged, tifffile fills in what fits.
     listed = min(tiff.num_values(code, page) for code in (_TILE_OFFSETS, _TILE_BYTE_COUNTS))
     if listed < num_tiles:
-        raise UnreadableError(f"{where} lists {listed} of {num_tiles} tiles. The file is damaged; copy it again.")
+        raise UnreadableError(
+            f"{where} lists {listed} of {counted(num_tiles, 'tile')}. The file is damaged; copy it again."
+        )
     if max(page.databytecounts, default=0) > allowed_bytes:
         raise _too_much(where, f"a tile of {max(page.databytecounts)} bytes")
 

@@ -1,45 +1,53 @@
-"""What a TIFF says about its scale and scanner. Free text of the file is never passed on."""
+"""Scale and scanner of a TIFF as its file states them. Free text of the file is never passed on."""
 
 from __future__ import annotations
 
 import base64
 import re
-from functools import partial
+from functools import lru_cache, partial
 from xml.etree import ElementTree
 
 import tifffile
 
-from pipeline.slides.damage import DamagedFileError
-from pipeline.slides.mpp import MppXy, search_mpp
-from pipeline.slides.scanner_models import known_model
+from pipeline.slides.common.damage import DamagedFileError
+from pipeline.slides.common.mpp import NUMBER, MppXy, parse_number, search_mpp, um_per_unit
+from pipeline.slides.common.scanner_models import known_model
 from pipeline.slides.tiff.library import TiffStructure
 
 _MODEL, _X_RESOLUTION, _Y_RESOLUTION, _RESOLUTION_UNIT, _ICC_PROFILE = 272, 282, 283, 296, 34675
-_UM_PER_UNIT = {2: 25_400.0, 3: 10_000.0}
-"""ResolutionUnit 2 is the inch, 3 the centimetre."""
-_UM_PER_OME_UNIT = {
-    "pm": 1e-6, "Å": 1e-4, "nm": 1e-3, "µm": 1.0, "um": 1.0, "mm": 1e3, "cm": 1e4, "dm": 1e5, "m": 1e6,
-    "thou": 25.4, "in": 25_400.0, "ft": 304_800.0, "pt": 25_400.0 / 72,
-}  # fmt: skip
+_INCH, _CENTIMETRE = 2, 3
+_UM_PER_UNIT = {_INCH: 25_400.0, _CENTIMETRE: 10_000.0}
 _PHILIPS_IMAGES = "Attribute[@Name='PIM_DP_SCANNED_IMAGES']/Array/DataObject"
 
 
 def mpp_of(tiff: TiffStructure) -> tuple[MppXy | None, str]:
     """Microns per level-0 pixel (x, y), and where it was looked for."""
     philips = [("Philips pixel spacing", partial(_philips_mpp, tiff))] if tiff.philips_xml else []
+    imagej = [("ImageJ unit", partial(_imagej_mpp, tiff))] if tiff.description.startswith("ImageJ=") else []
     return search_mpp(
         [
-            ("Aperio MPP", partial(_aperio_mpp, tiff)),
+            ("MPP in the description", partial(_described_mpp, tiff)),
             ("OME PhysicalSize", partial(_ome_mpp, tiff)),
             *philips,
+            *imagej,
             ("resolution tags", partial(_tag_mpp, tiff)),
         ]
     )
 
 
+def page_mpp(tiff: TiffStructure, page: tifffile.TiffPage, image: int) -> MppXy | None:
+    """Microns per pixel of one page, by its own description and tags; None where they do not say.
+
+    Args:
+        image: its number in the file's OME-XML.
+    """
+    tiff.use_page(page, image)
+    return mpp_of(tiff)[0]
+
+
 def objective_power_of(tiff: TiffStructure) -> float | None:
     """Nominal magnification as Aperio and OME write it."""
-    power = _aperio_number(tiff, "AppMag")
+    power = _described_power(tiff)
     return _ome_power(tiff) if power is None else power
 
 
@@ -61,16 +69,32 @@ def icc_of(tiff: TiffStructure, page: tifffile.TiffPage) -> bytes | None:
     return profile
 
 
-def _aperio_number(tiff: TiffStructure, key: str) -> float | None:
-    if not tiff.is_of("svs"):
-        return None
-    match = re.search(rf"\|\s*{key}\s*=\s*([0-9]+\.?[0-9]*|\.[0-9]+)\s*(\||$)", tiff.description)
-    return float(match.group(1)) if match else None
+def _described(tiff: TiffStructure, key: str) -> tuple[float, str] | None:
+    """A number in the description and its unit, as `|MPP = 0.252|` of Aperio and of those who write like it (Motic)."""
+    end = r"(?=$|[|;\r\n])"
+    found = re.search(
+        rf"(?:^|[|;\r\n])\s*{key}\s*[=:]\s*({NUMBER})[ \t]*((?![0-9.,])[^|;\r\n]*?)[ \t]*{end}", tiff.description
+    )
+    number = parse_number(found.group(1)) if found else None
+    return None if found is None or number is None else (number, found.group(2))
 
 
-def _aperio_mpp(tiff: TiffStructure) -> MppXy | None:
-    mpp = _aperio_number(tiff, "MPP")
-    return None if mpp is None else (mpp, mpp)
+def _described_power(tiff: TiffStructure) -> float | None:
+    found = _described(tiff, "AppMag")
+    return found[0] if found and found[1].lower() in ("", "x", "×") else None
+
+
+def _described_mpp(tiff: TiffStructure) -> MppXy | None:
+    found = _described(tiff, "MPP")
+    unit_um = um_per_unit(found[1] or "µm") if found else None
+    return None if found is None or unit_um is None else (found[0] * unit_um, found[0] * unit_um)
+
+
+def _imagej_mpp(tiff: TiffStructure) -> MppXy | None:
+    """ImageJ names the unit that its resolution tags count in."""
+    found = re.search(r"^unit=(.+)$", tiff.description, re.MULTILINE)
+    # It escapes what is not ASCII.
+    return _resolution(tiff, um_per_unit(found.group(1).replace("\\u00B5", "µ")) if found else None)
 
 
 def _ome_root(tiff: TiffStructure) -> ElementTree.Element | None:
@@ -90,7 +114,8 @@ def _ome_mpp(tiff: TiffStructure) -> MppXy | None:
     root = _ome_root(tiff)
     if root is None:
         return None
-    pixels = root.find(".//{*}Pixels")
+    images = root.findall("{*}Image")[tiff.slide_image :]
+    pixels = images[0].find("{*}Pixels") if images else None
     if pixels is None:
         return None
     x = _ome_length(pixels, "PhysicalSizeX")
@@ -99,16 +124,12 @@ def _ome_mpp(tiff: TiffStructure) -> MppXy | None:
 
 
 def _ome_length(pixels: ElementTree.Element, key: str) -> float | None:
-    try:
-        # The letter mu has two codes: a sign of its own, and the Greek letter.
-        unit = pixels.attrib.get(f"{key}Unit", "µm").replace("\u03bc", "\u00b5")
-        return float(pixels.attrib[key]) * _UM_PER_OME_UNIT[unit]
-    except (KeyError, ValueError):
-        return None
+    number, unit_um = parse_number(pixels.get(key)), um_per_unit(pixels.get(f"{key}Unit", "µm"))
+    return None if number is None or unit_um is None else number * unit_um
 
 
 def philips_images(tiff: TiffStructure, kind: str) -> list[bytes]:
-    """What the XML of a Philips TIFF holds of one kind (WSI, LABELIMAGE, MACROIMAGE), decoded; b"" without data.
+    """Images of one kind (WSI, LABELIMAGE, MACROIMAGE) in the XML of a Philips TIFF, decoded; b"" without data.
 
     Source of the structure: openslide.org/formats/philips.
     """
@@ -145,28 +166,37 @@ def _philips_text(tiff: TiffStructure, key: str) -> str:
 
 def _philips_mpp(tiff: TiffStructure) -> MppXy | None:
     """Millimetres between rows, then between columns, as DICOM has them."""
-    try:
-        y_mm, x_mm = (float(text) for text in _philips_text(tiff, "DICOM_PIXEL_SPACING").replace('"', " ").split())
-    except ValueError:
-        return None
-    return 1e3 * x_mm, 1e3 * y_mm
+    numbers = [parse_number(text) for text in _philips_text(tiff, "DICOM_PIXEL_SPACING").replace('"', " ").split()]
+    match numbers:
+        case [float(y_mm), float(x_mm)]:
+            return 1e3 * x_mm, 1e3 * y_mm
+    return None
 
 
 def _tag_mpp(tiff: TiffStructure) -> MppXy | None:
     unit = tiff.tag(_RESOLUTION_UNIT)
-    unit_um = _UM_PER_UNIT.get(unit) if isinstance(unit, int) else None
+    if unit is None:
+        unit = _INCH  # TIFF 6.0, section 8: the default
+    return _resolution(tiff, _UM_PER_UNIT.get(unit) if isinstance(unit, int) else None)
+
+
+def _resolution(tiff: TiffStructure, unit_um: float | None) -> MppXy | None:
+    """Microns per pixel where the resolution tags count pixels per unit."""
     x, y = _ratio(tiff.tag(_X_RESOLUTION)), _ratio(tiff.tag(_Y_RESOLUTION))
     return None if unit_um is None or not x or not y else (unit_um / x, unit_um / y)
 
 
 def _ratio(value: object) -> float | None:
-    """A rational number as a tag holds it: numerator and denominator."""
+    """A rational number as a tag holds it: numerator and denominator; or a plain one, as some programs write it."""
     match value:
         case (int(numerator), int(denominator)) if denominator:
             return numerator / denominator
+        case int(number) | float(number):
+            return float(number)
     return None
 
 
+@lru_cache(maxsize=2)
 def parsed_xml(text: str) -> ElementTree.Element | None:
     """The root of an XML text; None without text, or where it is damaged."""
     if not text:

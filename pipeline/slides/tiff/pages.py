@@ -1,53 +1,149 @@
-"""Which pages of a TIFF are the slide's levels, which its label and macro image; and whether it is one image."""
+"""The slide among the images of a TIFF: its levels, the images beside it; and whether it is one plane."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from xml.etree import ElementTree
 
 import tifffile
 
-from pipeline.errors import NotBrightfieldRgbError, UnreadableError
-from pipeline.slides.limits import MAX_TILE_BYTES
-from pipeline.slides.pyramid import is_reduced_copy
-from pipeline.slides.tiff.library import Series, TiffStructure
-from pipeline.slides.tiff.metadata import philips_images
-from pipeline.slides.tiff.validate import PLANAR_CONTIG, check_sizes, has_plain_sizes, is_rgb, tile_bytes
+from pipeline.errors import NotBrightfieldRgbError
+from pipeline.slides.common.damage import DamagedFileError
+from pipeline.slides.common.limits import MAX_TILE_BYTES
+from pipeline.slides.common.pyramid import is_reduced_copy
+from pipeline.slides.common.series import choose_series
+from pipeline.slides.tiff.images import TiffImage, images_in, page_kind, size_of
+from pipeline.slides.tiff.library import TiffStructure
+from pipeline.slides.tiff.metadata import page_mpp, philips_images
+from pipeline.slides.tiff.planes import level_source
+from pipeline.slides.tiff.validate import check_sizes, has_plain_sizes, is_grey, is_rgb, tile_bytes
+from training.foundation.errors import GemslideError, UnreadableError
 
-_ASSOCIATED = {"thumbnail": "thumbnail", "label": "label", "macro": "macro", "overview": "macro"}
-_MAX_SIDE_IMAGE_SHARE = 1 / 16
-"""An image beside the slide that is neither named nor smaller than this is another slide."""
+_SIDE_IMAGES = ("thumbnail", "label", "macro")
 
 
-def level_pages(tiff: TiffStructure, name: str) -> list[tifffile.TiffPage]:
-    """Pages that are one image at falling size. Pages of another shape or kind are not levels.
+@dataclass(frozen=True)
+class PageChecks:
+    """A reader's checks of pages, by which the slide is told from the rest."""
+
+    check: Callable[[tifffile.TiffPage], None]
+    """Raises what is wrong with a page that will be level 0."""
+    is_another_image: Callable[[tifffile.TiffPage, tifffile.TiffPage], bool]
+    """Whether a page shows something else than a finer one of its proportions."""
+
+
+def choose_image(
+    tiff: TiffStructure, name: str, series: str | None, checks: PageChecks
+) -> tuple[TiffImage, list[TiffImage]]:
+    """The image that is the slide (`series.py`), and all images of the file.
+
+    Args:
+        series: which one a person chose; None where nobody did.
 
     Raises:
-        UnreadableError: there is no page, or the image lies in other files too.
+        UnreadableError: there is no page, no image but label or macro, or the image lies in other files too.
+        AmbiguousSeriesError: several may be the slide, or there is none of that number.
     """
     if not tiff.num_pages:
         raise UnreadableError(f"{name}: no image in it. The file is damaged or cut short; copy it again.")
-    first = tiff.first
-    check_sizes(first, name)
     _check_one_file(tiff, name)
-    if not first.is_tiled:
-        return [first]
-    # Of a Philips file this also takes the padding off the lower levels' sizes: they are filled up to whole tiles.
-    candidates = [*tiff.series[0].levels]
-    if not tiff.is_of("ome"):
-        # In an SVS tifffile takes the second page for the thumbnail, also where it is the first reduced level; in other
-        # files it ends a series at the first page out of order.
-        candidates += tiff.pages()
-    levels = [first]
-    tiled = (page for page in candidates if _is_level_of(page, first))
+    images = images_in(tiff)
+    if not images:
+        raise UnreadableError(f"{name}: no image in it, but masks of one. Export the slide itself.")
+    slides = [image for image in images if image.kind is None]
+    if series is None and slides:
+        # A stack of fluorescence is refused for what it is, not for the number of its pages.
+        _check_image(tiff, max(slides, key=lambda image: image.candidate.num_px), name, checks)
+    images = [part for image in images for part in _split_by_content(tiff, image, checks)]
+    chosen = choose_series([image.candidate for image in images], series, name)
+    image = next(image for image in images if image.series == chosen.series)
+    _check_image(tiff, image, name, checks)
+    return image, images
+
+
+def _split_by_content(tiff: TiffStructure, image: TiffImage, checks: PageChecks) -> list[TiffImage]:
+    """An image without the pages that only have its proportions, and those as images of their own.
+
+    Pages that the file itself puts below the image are no other slides; as levels they are left out all the same.
+    """
+    if image.copy_of:
+        shown = (_is_copy(image.page, page, checks) for page in image.copy_of)
+        return [] if any(shown) else [replace(image, copy_of=())]
+    if image.kind is not None or not image.reduced:
+        return [image]
+    try:
+        checks.check(image.page)
+    except GemslideError:  # said again where this image is chosen
+        return [image]
+    levels = level_pages(tiff, image)
+    in_strips = [page for page in image.reduced if not page.is_tiled and page_kind(tiff, page) is None]
+    others = [page for page in in_strips if not _is_copy(page, image.page, checks)]
+    finer = levels[0]
+    for page in levels[1:]:
+        if checks.is_another_image(page, finer):
+            others.append(page)
+        else:
+            finer = page
+    reduced = tuple(page for page in image.reduced if page not in others)
+    apart = [page for page in others if isinstance(page.index, int) and not tiff.is_of("ome")]
+    return [
+        replace(image, reduced=reduced),
+        *(TiffImage(page.index, page, mpp_xy=page_mpp(tiff, page, 0)) for page in apart),
+    ]
+
+
+def _is_copy(page: tifffile.TiffPage, finer: tifffile.TiffPage, checks: PageChecks) -> bool:
+    """Whether a page shows what a finer one shows; also where that cannot be read, as it is no slide then."""
+    try:
+        checks.check(page)
+        checks.check(finer)
+        return not checks.is_another_image(page, finer)
+    except (GemslideError, DamagedFileError):
+        return True
+
+
+def _check_image(tiff: TiffStructure, image: TiffImage, name: str, checks: PageChecks) -> None:
+    tiff.use_page(image.page, image.number)
+    check_sizes(image.page, name)
+    checks.check(image.page)
+    check_one_plane(tiff, image, name)
+
+
+def level_pages(tiff: TiffStructure, image: TiffImage) -> list[tifffile.TiffPage]:
+    """The pages of an image at falling size, whatever their order in the file.
+
+    Pages of another shape or kind, and those that say they are a label, are not levels.
+    """
+    levels = [image.page]
+    if not image.page.is_tiled:
+        return levels
+    tiled = (page for page in image.reduced if _is_level_of(page, image.page) and page_kind(tiff, page) is None)
     for page in sorted(tiled, key=lambda page: page.imagewidth, reverse=True):
         if page.imagewidth < levels[-1].imagewidth:
             levels.append(page)
     return levels
 
 
+def level_sizes_wh(path: Path) -> list[tuple[int, int]]:
+    """Sizes of the slide's levels in a TIFF that another library decodes, finest first.
+
+    Raises:
+        UnreadableError, AmbiguousSeriesError: no slide in it, or several. NotBrightfieldRgbError: a stack.
+    """
+    try:
+        with TiffStructure(path) as tiff:
+            image, _ = choose_image(tiff, path.name, None, PageChecks(lambda page: None, lambda page, finer: False))
+            pages = [image.page, *(page for page in image.reduced if page_kind(tiff, page) is None)]
+            return [size_of(page) for page in pages]
+    except DamagedFileError as error:
+        raise UnreadableError(f"{path.name}: its tags cannot be read ({error}). Copy the file again.") from error
+
+
 def _is_level_of(page: tifffile.TiffPage, first: tifffile.TiffPage) -> bool:
-    if not has_plain_sizes(page) or not is_rgb(page) or page.planarconfig != PLANAR_CONTIG:
+    if not has_plain_sizes(page) or not (is_rgb(page) or (is_grey(page) and is_grey(first))):
         return False
     if not page.is_tiled or not 0 < tile_bytes(page) <= MAX_TILE_BYTES:
         return False
@@ -70,58 +166,50 @@ def _check_one_file(tiff: TiffStructure, name: str) -> None:
         )
 
 
-def check_one_image(tiff: TiffStructure, name: str) -> None:
-    """Whether the first series is one plane, and no other series a slide of its own.
+def check_one_plane(tiff: TiffStructure, image: TiffImage, name: str) -> None:
+    """Whether an image is one plane, where the file's maker puts several into one image.
 
     Raises:
         NotBrightfieldRgbError: several planes: focal planes, times or channels.
-        UnreadableError: several slides.
+        UnreadableError: several scans in one Philips file.
     """
-    first, series = tiff.first, tiff.series
-    planes = math.prod(series[0].shape) // max(1, first.imagewidth * first.imagelength * first.samplesperpixel)
-    if planes > 1:
-        raise NotBrightfieldRgbError(
-            f"{name}: holds {planes} images of {first.imagewidth}×{first.imagelength} px in one stack (axes "
-            f"{series[0].axes}): focal planes, times or channels. Export one of them."
-        )
     if tiff.is_of("philips") and (scanned := len(philips_images(tiff, "WSI"))) != 1:
         raise UnreadableError(f"{name}: holds {scanned} scans in one Philips file. Export them one by one.")
-    if not tiff.is_of("ome"):
+    if not tiff.is_of("ome", "qpi", "imagej", "lsm"):
         return
-    for other in series[1:]:
-        share = math.prod(other.shape) / max(1, math.prod(series[0].shape))
-        if share > _MAX_SIDE_IMAGE_SHARE and _associated_name(other) is None:
-            raise UnreadableError(
-                f"{name}: holds {len(series)} images, and its second scene is no label or macro image "
-                f"({'×'.join(map(str, other.shape))}). Export each as a file of its own."
-            )
+    page, number = image.page, image.number if tiff.is_of("ome") else 0
+    if number >= len(tiff.series) or image.below is not None:
+        return  # a page that the XML does not mention
+    series = tiff.series[number]
+    planes = math.prod(series.shape) // max(1, page.imagewidth * page.imagelength * page.samplesperpixel)
+    if planes > max(1, len(level_source(tiff, page, name).planes)):
+        raise NotBrightfieldRgbError(
+            f"{name}: holds {planes} images of {page.imagewidth}×{page.imagelength} px in one stack (axes "
+            f"{series.axes}): focal planes, times or channels. Export one of them."
+        )
 
 
 def describe_stack(tiff: TiffStructure) -> str:
-    """What else can be said of a file that is no RGB: its first series' axes, where its maker names them."""
+    """Clause on a file that is not RGB: its first series' axes, where its format names them; else ""."""
     if not tiff.is_of("ome", "qpi", "imagej", "lsm"):
         return ""
     series = tiff.series[0]
     return f", first of a stack with axes {series.axes} ({'×'.join(map(str, series.shape))}), as fluorescence is stored"
 
 
-def associated_sources(tiff: TiffStructure) -> dict[str, tifffile.TiffPage | bytes]:
+def associated_sources(tiff: TiffStructure, images: Sequence[TiffImage]) -> dict[str, tifffile.TiffPage | bytes]:
     """Label, macro and thumbnail by name: a page, or a JPEG stream out of Philips' XML."""
     found: dict[str, tifffile.TiffPage | bytes] = {}
-    if tiff.is_of("svs", "ome", "philips", "qpi"):
-        for series in tiff.series[1:]:
-            name = _associated_name(series)
-            if name is not None:
-                found.setdefault(name, series.keyframe)
+    for image in images:
+        if image.kind:
+            found.setdefault(image.kind, image.page)
+        elif tiff.is_of("svs", "qpi"):
+            for page in image.reduced:
+                if not page.is_tiled:
+                    found.setdefault("thumbnail", page)
     if tiff.is_of("philips"):
         for kind, name in (("LABELIMAGE", "label"), ("MACROIMAGE", "macro")):
             streams = [stream for stream in philips_images(tiff, kind) if stream]
             if streams:
                 found.setdefault(name, streams[0])
-    order = list(_ASSOCIATED.values())
-    return dict(sorted(found.items(), key=lambda item: order.index(item[0])))
-
-
-def _associated_name(series: Series) -> str | None:
-    words = series.name.lower().split()
-    return next((name for word, name in _ASSOCIATED.items() if word in words), None)
+    return {name: found[name] for name in _SIDE_IMAGES if name in found}

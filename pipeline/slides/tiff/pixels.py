@@ -3,118 +3,158 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from functools import lru_cache
 
 import numpy as np
 import tifffile
 
 from pipeline.box import Box
-from pipeline.codecs import jpeg, jpeg2000
+from pipeline.codecs import jpeg
 from pipeline.codecs.images import decode_jpeg
 from pipeline.codecs.stream_header import StreamError
-from pipeline.codecs.tiff_segments import decode_page, decode_tile
+from pipeline.codecs.tiff_segments import decode_page
 from pipeline.codecs.types import DecodeError, Pixels
-from pipeline.errors import CorruptTileError
-from pipeline.slides.damage import DamagedFileError
-from pipeline.slides.limits import MAX_TILE_BYTES, MAX_WHOLE_PAGE_BYTES
-from pipeline.slides.reading import read_at
-from pipeline.slides.slide import paste
-from pipeline.slides.tiff.validate import COMPRESSION_JPEG, COMPRESSIONS_JPEG_2000, has_plain_sizes
+from pipeline.errors import CorruptTileError, NotBrightfieldRgbError
+from pipeline.slides.common.colours import FileColours
+from pipeline.slides.common.damage import DamagedFileError
+from pipeline.slides.common.level_content import shows_another_image
+from pipeline.slides.common.limits import MAX_WHOLE_PAGE_BYTES
+from pipeline.slides.common.pyramid import covered_sizes_wh
+from pipeline.slides.common.slide import NotCopied, paste
+from pipeline.slides.common.slide_warnings import SlideWarnings
+from pipeline.slides.tiff.segments import LevelSource, SegmentDecoder, SegmentReader, has_cut_tiles
+from pipeline.slides.tiff.streams import why_not_encoded
+from pipeline.slides.tiff.validate import COMPRESSIONS_JPEG, has_plain_sizes, is_rgb
 
 _MAX_ASSOCIATED_PX = 100_000_000
-
-
-class SegmentReader:
-    """The bytes of tiles and strips, read by position. Safe in threads."""
-
-    def __init__(self, descriptor: int, file_bytes: int, name: str) -> None:
-        self._descriptor, self._file_bytes, self._name = descriptor, file_bytes, name
-
-    def read(self, page: tifffile.TiffPage, index: int) -> bytes | None:
-        """One tile or strip; None where the scanner left it out.
-
-        Raises:
-            DamagedFileError: it ends behind the file's end.
-            UnreadableError: the disk or the network fails.
-        """
-        offset, count = int(page.dataoffsets[index]), int(page.databytecounts[index])
-        if count == 0 or offset == 0:
-            return None
-        if min(offset, count) < 0 or offset + count > self._file_bytes:
-            raise DamagedFileError(f"its bytes end at {offset + count}, the file at {self._file_bytes}")
-        return read_at(self._descriptor, count, offset, self._name)
+_COMPARED_TILES = 3
 
 
 class TiffLevel:
-    """One page of a TIFF as a level: its pixels."""
+    """One image of a TIFF as a level: its pixels.
 
-    def __init__(self, page: tifffile.TiffPage, segments: SegmentReader, name: str) -> None:
-        self.page, self._segments, self._name = page, segments, name
-        self.width_px, self.height_px = page.imagewidth, page.imagelength
-        self.is_tiled = bool(page.is_tiled)
-        self._segment_wh = (page.tilewidth, page.tilelength) if self.is_tiled else (self.width_px, self.height_px)
-        self.columns = -(-self.width_px // max(1, self._segment_wh[0]))
-        self.rows = -(-self.height_px // max(1, self._segment_wh[1]))
-        self._num_listed = min(len(page.dataoffsets), len(page.databytecounts))
-        self._whole_page = lru_cache(maxsize=1)(self._read_whole_page)
-        self._whole_page_lock = threading.Lock()
+    Args:
+        warnings: what the file says wrongly of its colours is added to them.
+    """
+
+    def __init__(self, source: LevelSource, segments: SegmentReader, name: str, warnings: SlideWarnings) -> None:
+        self.source, self.page, self._name = source, source.page, name
+        self.width_px, self.height_px = self.page.imagewidth, self.page.imagelength
+        self.is_tiled = bool(self.page.is_tiled)
+        self._decoder = SegmentDecoder(source, segments, warnings)
+        self._decoder.look_at_colours()
+        self._segments = segments
+        self._whole_image = lru_cache(maxsize=1)(self._read_strips)
+        self._whole_image_lock = threading.Lock()
+
+    def refuse_planes_of_ycbcr(self) -> None:
+        """Raises NotBrightfieldRgbError: its planes are Y, Cb, Cr, not R, G, B."""
+        if self._decoder.holds_planes_of_ycbcr():
+            raise NotBrightfieldRgbError(
+                f"{self._name}: its colour planes hold Y, Cb, Cr, as its tag PhotometricInterpretation says; stored by "
+                "plane, only R, G, B are read. Export it as 8-bit RGB."
+            )
+
+    @property
+    def colours(self) -> FileColours:
+        """Colour space of the JPEG tiles as the file states it."""
+        return self._decoder.colours
+
+    def is_another_image(self, finer: TiffLevel) -> bool:
+        """Whether this page shows something else than a finer level: it is none of the same slide."""
+        size_wh, finer_wh = (self.width_px, self.height_px), (finer.width_px, finer.height_px)
+        tile_wh = self.source.segment_wh_px if self.is_tiled else None
+        return all(
+            shows_another_image(self._scanned, size_wh, finer._scanned, covered_wh, self._detailed_places())
+            for covered_wh in covered_sizes_wh(size_wh, finer_wh, tile_wh)
+        )
+
+    def _scanned(self, box: Box) -> Pixels:
+        """As `read_region`. Raises CorruptTileError: a tile is damaged, or was left out, so that it shows nothing."""
+        if self.is_tiled and self._has_gaps(box):
+            raise CorruptTileError(f"{self._name}: a tile of the {self.width_px} px level was left out.")
+        return self.read_region(box)
+
+    def _has_gaps(self, box: Box) -> bool:
+        """Whether the scanner left out a tile there. One that cannot be read is another fault: decoding says so."""
+        rows, columns = box.within(self.width_px, self.height_px).cells(self.source.segment_wh_px)
+        indices = (row * self.source.grid[1] + column for row in rows for column in columns)
+        with suppress(DamagedFileError):
+            return any(self._segments.read(*part, at_most=1) is None for i in indices for part in self.source.parts(i))
+        return False
+
+    def _detailed_places(self) -> list[tuple[int, int]]:
+        """Corners of the tiles with the most bytes, which hold the most detail; x and y in pixels."""
+        tile_w, tile_h = self.source.segment_wh_px
+        rows, columns = self.source.grid
+        counts = np.asarray(self.page.databytecounts[: rows * columns], dtype=np.float64)
+        largest = np.argsort(counts, kind="stable")[::-1][:_COMPARED_TILES].tolist()
+        return [(index % columns * tile_w, index // columns * tile_h) for index in largest]
 
     def read_region(self, box: Box) -> Pixels:
         """Pixels of the level, uint8 (box.height_px, box.width_px, 3); white outside it."""
         region = np.full((box.height_px, box.width_px, 3), 255, np.uint8)
-        tile_w, tile_h = self._segment_wh
         inside = box.within(self.width_px, self.height_px)
-        rows, columns = inside.cells(self._segment_wh)
+        if not self.is_tiled:
+            if not inside.is_empty:
+                paste(region, self._image_once(), -box.x_px, -box.y_px)
+            return region
+        tile_w, tile_h = self.source.segment_wh_px
+        rows, columns = inside.cells((tile_w, tile_h))
         for row in rows:
             for column in columns:
-                tile = self._tile(row, column) if self.is_tiled else self._page_once()
+                tile = self._tile(row, column)
                 if tile is not None:
                     paste(region, tile, column * tile_w - box.x_px, row * tile_h - box.y_px)
         return region
 
+    def why_not_encoded(self) -> NotCopied | None:
+        """None when every tile can be stored as it is; else the reason."""
+        reason = why_not_encoded(self.source)
+        if reason is None and has_cut_tiles(self.source, self._segments):
+            return NotCopied("tiles at its edges are cut to the image, not whole")
+        return reason
+
     def _tile(self, row: int, column: int) -> Pixels | None:
-        index = row * self.columns + column
-        if index >= self._num_listed:
-            raise self._corrupt(row, column, f"only {self._num_listed} tiles are listed")
+        index = row * self.source.grid[1] + column
         try:
-            raw = self._segments.read(self.page, index)
-            if raw is None:
-                return None
-            _check_stream(self.page, raw, MAX_TILE_BYTES)
-            tile = decode_tile(self.page, raw, index)
+            tile = self._decoder.pixels(index)
         except (DamagedFileError, DecodeError, StreamError) as error:
             raise self._corrupt(row, column, error) from error
-        return None if tile is None else self._clip(tile, row, column)
+        if tile is None:
+            return None
+        width_px, height_px = self.source.size_inside(index)
+        return tile[:height_px, :width_px]
 
-    def _clip(self, tile: Pixels, row: int, column: int) -> Pixels:
-        tile_w, tile_h = self._segment_wh
-        return tile[: min(tile_h, self.height_px - row * tile_h), : min(tile_w, self.width_px - column * tile_w)]
+    def _image_once(self) -> Pixels:
+        """The whole image, decoded by the first thread that asks: strips cannot be read piece by piece."""
+        with self._whole_image_lock:
+            return self._whole_image()
 
-    def _page_once(self) -> Pixels:
-        """The whole page, decoded by the first thread that asks: tifffile reads a page through one file position."""
-        with self._whole_page_lock:
-            return self._whole_page()
-
-    def _read_whole_page(self) -> Pixels:
+    def _read_strips(self) -> Pixels:
         try:
-            self._check_strips()
-            pixels = decode_page(self.page)
+            return self._joined_strips()
         except (DamagedFileError, DecodeError, StreamError) as error:
             raise self._corrupt(0, 0, error) from error
-        if pixels.shape != (self.height_px, self.width_px, 3):
-            raise self._corrupt(0, 0, f"decodes to shape {pixels.shape}, not {(self.height_px, self.width_px, 3)}")
-        return pixels
 
-    def _check_strips(self) -> None:
-        """tifffile fills strips that are missing with black, and JPEG strips that are cut short with grey."""
-        wanted = -(-self.height_px // max(1, self.page.rowsperstrip))
-        if self._num_listed != wanted:
-            raise DamagedFileError(f"{self._num_listed} strips listed where {wanted} are needed")
-        for index in range(wanted):
-            raw = self._segments.read(self.page, index)
-            if raw is None:
-                raise DamagedFileError(f"strip {index} of {wanted} is missing")
-            _check_stream(self.page, raw, MAX_WHOLE_PAGE_BYTES)
+    def _joined_strips(self) -> Pixels:
+        """A strip that is missing is damage: other programs would fill it with black."""
+        pixels = np.empty((self.height_px, self.width_px, 3), np.uint8)
+        (rows, _), (_, strip_px) = self.source.grid, self.source.segment_wh_px
+        wanted = len(self.source.parts(0)) * rows if not self.source.planes else rows
+        listed = min(len(self.page.dataoffsets), len(self.page.databytecounts))
+        if listed != wanted:
+            raise DamagedFileError(f"{listed} strips listed where {wanted} are needed")
+        for index in range(rows):
+            strip = self._decoder.pixels(index)
+            if strip is None:
+                raise DamagedFileError(f"strip {index} of {rows} is missing")
+            width_px, height_px = self.source.size_inside(index)
+            if strip.shape[0] < height_px or strip.shape[1] != width_px:
+                raise DecodeError(f"strip {index} decodes to shape {strip.shape}, not {(height_px, width_px, 3)}")
+            pixels[index * strip_px : index * strip_px + height_px] = strip[:height_px]
+        return pixels
 
     def _corrupt(self, row: int, column: int, why: object) -> CorruptTileError:
         return CorruptTileError(
@@ -123,31 +163,21 @@ class TiffLevel:
         )
 
 
-def _check_stream(page: tifffile.TiffPage, raw: bytes, max_bytes: int) -> None:
-    """Notice a segment that unpacks to far too much; or whose end was overwritten, which decoders fill up.
-
-    Raises:
-        StreamError: it does.
-    """
-    if page.compression == COMPRESSION_JPEG:
-        jpeg.check_claim(raw, max_bytes)
-        jpeg.check_end(raw)
-    elif page.compression in COMPRESSIONS_JPEG_2000:
-        jpeg2000.check_claim(raw, max_bytes)
-        jpeg2000.check_end(raw)
-
-
-def associated_pixels(source: tifffile.TiffPage | bytes, segments: SegmentReader) -> Pixels:
+def associated_pixels(source: tifffile.TiffPage | bytes, segments: SegmentReader, name: str) -> Pixels:
     """Decode what `pages.associated_sources` found, uint8; of a page in whatever shape it has.
 
     Raises:
         DamagedFileError: it claims more pixels than such an image has.
-        StreamError, DecodeError: it cannot be decoded.
+        StreamError, DecodeError, CorruptTileError: it cannot be decoded.
     """
     if isinstance(source, bytes):
         jpeg.check_claim(source, 3 * _MAX_ASSOCIATED_PX)
         return decode_jpeg(source, outcolorspace="RGB")
     _check_page_claim(source, segments)
+    is_jpeg_of_rgb = source.compression in COMPRESSIONS_JPEG and is_rgb(source)
+    if is_jpeg_of_rgb and source.imagewidth * source.imagelength * 3 <= MAX_WHOLE_PAGE_BYTES:
+        level = TiffLevel(LevelSource(source), segments, name, SlideWarnings())
+        return level.read_region(Box(0, 0, source.imagewidth, source.imagelength))
     return decode_page(source)
 
 
@@ -155,7 +185,7 @@ def _check_page_claim(page: tifffile.TiffPage, segments: SegmentReader) -> None:
     """Of the page, and of its JPEG segments: their decoder makes room for what they say of themselves."""
     if not has_plain_sizes(page) or page.imagewidth * page.imagelength > _MAX_ASSOCIATED_PX:
         raise DamagedFileError(f"claims {page.imagewidth}×{page.imagelength} px")
-    if page.compression == COMPRESSION_JPEG:
+    if page.compression in COMPRESSIONS_JPEG:
         for index in range(min(len(page.dataoffsets), len(page.databytecounts))):
             raw = segments.read(page, index)
             if raw is not None:

@@ -7,7 +7,7 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.slides.reading import disk_errors, read_at
+from pipeline.slides.common.reading import disk_errors, read_at
 
 _TYPE_BYTES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4, 16: 8, 17: 8, 18: 8}
 _MAX_PAGES = 10_000
@@ -19,7 +19,7 @@ _HARMLESS_BYTES = 256 * 2**20
 
 @dataclass(frozen=True)
 class _Layout:
-    """How pages are written: number of tags, one tag, offset of the next page (TIFF 6.0, BigTIFF, NDPI)."""
+    """Layout of pages: number of tags, one tag, offset of the next page (TIFF 6.0, BigTIFF, NDPI)."""
 
     order: str
     num_tags: str

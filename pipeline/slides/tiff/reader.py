@@ -8,20 +8,26 @@ from pathlib import Path
 
 import tifffile
 
-from pipeline.box import Box
+from pipeline.box import Box, check_region
 from pipeline.codecs.stream_header import StreamError
 from pipeline.codecs.types import DecodeError, Pixels
-from pipeline.errors import CorruptTileError, NotBrightfieldRgbError, UnreadableError
-from pipeline.slides.damage import DamagedFileError
-from pipeline.slides.pyramid import LevelSize, level_size
-from pipeline.slides.reading import first_bytes
-from pipeline.slides.slide import EncodedLevel, NotCopied, SlideInfo
+from pipeline.errors import CorruptTileError, NotBrightfieldRgbError
+from pipeline.slides.common.damage import DamagedFileError
+from pipeline.slides.common.pyramid import LevelSize, level_size
+from pipeline.slides.common.reading import first_bytes
+from pipeline.slides.common.series import recorded_series
+from pipeline.slides.common.slide import EncodedLevel, NotCopied, SlideInfo
+from pipeline.slides.common.slide_warnings import SlideWarnings
+from pipeline.slides.tiff.images import TiffImage
 from pipeline.slides.tiff.library import TiffStructure
 from pipeline.slides.tiff.metadata import icc_of, mpp_of, objective_power_of, scanner_model_of
-from pipeline.slides.tiff.pages import associated_sources, check_one_image, describe_stack, level_pages
-from pipeline.slides.tiff.pixels import SegmentReader, TiffLevel, associated_pixels
-from pipeline.slides.tiff.streams import EncodedTiffLevel, why_not_encoded
+from pipeline.slides.tiff.pages import PageChecks, associated_sources, choose_image, describe_stack, level_pages
+from pipeline.slides.tiff.pixels import TiffLevel, associated_pixels
+from pipeline.slides.tiff.planes import level_source
+from pipeline.slides.tiff.segments import SegmentReader
+from pipeline.slides.tiff.streams import EncodedTiffLevel
 from pipeline.slides.tiff.validate import COMPRESSION_APERIO_YCC, check_page, check_page_chain
+from training.foundation.errors import UnreadableError
 
 _ORIENTATION = 274
 
@@ -35,45 +41,71 @@ def has_unmarked_ycc(path: Path) -> bool:
     """Whether tifffile would take the file's Y, Cb, Cr for R, G, B. A damaged file is for `TiffSlide` to report."""
     try:
         with TiffStructure(path) as tiff:
-            return bool(tiff.first.compression == COMPRESSION_APERIO_YCC)
+            return any(page.compression == COMPRESSION_APERIO_YCC for page in tiff.pages())
     except DamagedFileError:
         return False
 
 
 class TiffSlide:
-    """One TIFF slide. Level 0 is the first page; lower levels are its reduced copies."""
+    """One TIFF slide: the largest image of the file that is no label, macro or thumbnail, and its reduced copies.
 
-    def __init__(self, path: Path) -> None:
+    Args:
+        series: which of several images, by its number.
+    """
+
+    def __init__(self, path: Path, series: str | None = None) -> None:
         self.files: tuple[Path, ...] = (path,)
-        self.openslide_file: Path | None = path
         self._name = path.name
         self._bytes = path.stat().st_size
         with ExitStack() as on_error:
+            self._fd = os.open(path, os.O_RDONLY)
+            on_error.callback(os.close, self._fd)
+            self._segments = SegmentReader(self._fd, self._bytes, self._name)
             try:
                 self._tiff = on_error.enter_context(TiffStructure(path))
-                pages = self._checked_pages()
-                self._associated = associated_sources(self._tiff)
-                self.info = self._read_info(pages)
+                pages, images = self._checked_pages(series)
+                self._associated = associated_sources(self._tiff, images)
+                # OpenSlide takes the first page for the slide.
+                is_first = pages[0].offset == self._tiff.first.offset
+                is_first &= len([one for one in images if one.kind is None]) == 1
+                self.openslide_file: Path | None = path if is_first else None
+                self.info = self._read_info(pages, images)
             except DamagedFileError as error:
                 raise UnreadableError(
                     f"{self._name}: tifffile cannot read its structure ({error}). "
                     "The file is damaged or cut short; copy it again."
                 ) from error
+            self._levels = [self._level(page, self.info.warnings) for page in pages]
+            self._levels[0].refuse_planes_of_ycbcr()
             on_error.pop_all()
-        self._fd = os.open(path, os.O_RDONLY)
-        self._segments = SegmentReader(self._fd, self._bytes, self._name)
-        self._levels = [TiffLevel(page, self._segments, self._name) for page in pages]
+        self._encoded: dict[int, EncodedLevel | NotCopied] = {}
 
-    def _checked_pages(self) -> list[tifffile.TiffPage]:
-        pages = level_pages(self._tiff, self._name)
-        orientation = self._tiff.tag(_ORIENTATION, pages[0])
-        check_page(pages[0], self._bytes, self._name, orientation=orientation, more=lambda: describe_stack(self._tiff))
+    def _level(self, page: tifffile.TiffPage, warnings: SlideWarnings) -> TiffLevel:
+        return TiffLevel(level_source(self._tiff, page, self._name), self._segments, self._name, warnings)
+
+    def _checked_pages(self, series: str | None) -> tuple[list[tifffile.TiffPage], list[TiffImage]]:
+        image, images = choose_image(self._tiff, self._name, series, PageChecks(self._check_page, self._are_unlike))
         check_page_chain(self._tiff, self._bytes, self._name)
-        check_one_image(self._tiff, self._name)
-        return pages
+        pages = level_pages(self._tiff, image)
+        # Where colours are a page each, a level with a single page is none.
+        by_plane = [bool(level_source(self._tiff, page, self._name).planes) for page in pages]
+        return [page for page, is_plane in zip(pages, by_plane, strict=True) if is_plane == by_plane[0]], images
 
-    def _read_info(self, pages: list[tifffile.TiffPage]) -> SlideInfo:
+    def _are_unlike(self, page: tifffile.TiffPage, finer: tifffile.TiffPage) -> bool:
+        """Whether a page shows something else than a finer one; what it says of colours counts once it is a level."""
+        return self._level(page, SlideWarnings()).is_another_image(self._level(finer, SlideWarnings()))
+
+    def _check_page(self, page: tifffile.TiffPage) -> None:
+        orientation = self._tiff.tag(_ORIENTATION, page)
+        check_page(
+            page, self._bytes, self._name, is_plane=bool(level_source(self._tiff, page, self._name).planes),
+            orientation=orientation, more=lambda: describe_stack(self._tiff),
+        )  # fmt: skip
+
+    def _read_info(self, pages: list[tifffile.TiffPage], images: list[TiffImage]) -> SlideInfo:
         mpp_xy, looked_in = mpp_of(self._tiff)
+        candidates = [image.candidate for image in images]
+        chosen = next(one for one, image in zip(candidates, images, strict=True) if image.page is pages[0])
         return SlideInfo(
             format=f"tiff:{_family(self._tiff)}",
             levels=_sizes(pages),
@@ -83,19 +115,26 @@ class TiffSlide:
             scanner_model=scanner_model_of(self._tiff),
             icc=icc_of(self._tiff, pages[0]),
             associated=tuple(self._associated),
+            series=recorded_series(candidates, chosen),
         )
 
     def read_region(self, level: int, box: Box) -> Pixels:
+        check_region(level, len(self._levels), box, self._name)
         return self._levels[level].read_region(box)
 
     def encoded_level(self, level: int) -> EncodedLevel | NotCopied:
-        page = self._levels[level].page
-        not_copied = why_not_encoded(page)
-        return EncodedTiffLevel(page, self._fd, self._bytes, self._name) if not_copied is None else not_copied
+        check_region(level, len(self._levels), Box(0, 0, 0, 0), self._name)
+        if level not in self._encoded:
+            own = self._levels[level]
+            not_copied = own.why_not_encoded()
+            self._encoded[level] = not_copied or EncodedTiffLevel(
+                own.page, own.colours, self._fd, self._bytes, self._name
+            )
+        return self._encoded[level]
 
     def associated_image(self, name: str) -> Pixels:
         try:
-            pixels = associated_pixels(self._associated[name], self._segments)
+            pixels = associated_pixels(self._associated[name], self._segments, self._name)
         except (DamagedFileError, DecodeError, StreamError) as error:
             raise CorruptTileError(f"{self._name}: its {name} image cannot be decoded: {error}.") from error
         if pixels.ndim != 3 or pixels.shape[2] != 3:

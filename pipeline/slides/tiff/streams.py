@@ -15,15 +15,17 @@ from pipeline.codecs.stream_header import StreamError
 from pipeline.codecs.tile_streams import ParsedTile, TileStreams
 from pipeline.codecs.types import Stream, StreamCodec
 from pipeline.errors import CorruptTileError
-from pipeline.slides.limits import MAX_TILE_BYTES
-from pipeline.slides.reading import read_at
-from pipeline.slides.slide import NotCopied
+from pipeline.slides.common.colours import FileColours
+from pipeline.slides.common.limits import MAX_TILE_BYTES
+from pipeline.slides.common.reading import read_at
+from pipeline.slides.common.slide import NotCopied
+from pipeline.slides.tiff.segments import LevelSource
 from pipeline.slides.tiff.validate import (
     COMPRESSION_APERIO_YCC,
-    COMPRESSION_JPEG,
+    COMPRESSIONS_JPEG,
     COMPRESSIONS_JPEG_2000,
-    PHOTOMETRIC_RGB,
 )
+from training.foundation.words.counts import counted
 
 _MAX_GAP_BYTES = 64 * 2**10
 """Tiles this near each other in the file are read at once."""
@@ -31,13 +33,16 @@ _MAX_READ_BYTES = 32 * 2**20
 _ABSURD = 2**61
 
 
-def why_not_encoded(page: tifffile.TiffPage) -> NotCopied | None:
-    """None when every tile of a page can be stored as it is; else the reason."""
+def why_not_encoded(source: LevelSource) -> NotCopied | None:
+    """None when every whole tile of a level can be stored as it is; else the reason."""
+    page = source.page
+    if source.is_planar:
+        return NotCopied("red, green and blue are stored by plane")
     if not page.is_tiled:
         return NotCopied("stored in strips, not tiles")
     if page.compression == COMPRESSION_APERIO_YCC:
         return NotCopied("JPEG 2000 of Y, Cb, Cr that does not say so")
-    if page.compression != COMPRESSION_JPEG and page.compression not in COMPRESSIONS_JPEG_2000:
+    if page.compression not in COMPRESSIONS_JPEG | COMPRESSIONS_JPEG_2000:
         return NotCopied(
             f"compressed with {getattr(page.compression, 'name', page.compression)}, not JPEG or JPEG 2000"
         )
@@ -46,7 +51,7 @@ def why_not_encoded(page: tifffile.TiffPage) -> NotCopied | None:
     columns, rows = -(-page.imagewidth // page.tilewidth), -(-page.imagelength // page.tilelength)
     num_listed = min(len(page.dataoffsets), len(page.databytecounts))
     if num_listed != columns * rows:
-        return NotCopied(f"{num_listed} tiles listed for a grid of {columns}×{rows}")
+        return NotCopied(f"{counted(num_listed, 'tile')} listed for a grid of {columns}×{rows}")
     if not isinstance(page.jpegtables, bytes | None):
         return NotCopied("its shared JPEG tables are damaged")
     return None
@@ -55,13 +60,15 @@ def why_not_encoded(page: tifffile.TiffPage) -> NotCopied | None:
 class EncodedTiffLevel:
     """Tiles of one page as an `EncodedLevel`. Safe in threads: it reads by position."""
 
-    def __init__(self, page: tifffile.TiffPage, descriptor: int, file_bytes: int, name: str) -> None:
+    def __init__(
+        self, page: tifffile.TiffPage, colours: FileColours, descriptor: int, file_bytes: int, name: str
+    ) -> None:
         self._page, self._descriptor, self._file_bytes, self._name = page, descriptor, file_bytes, name
-        self.codec: StreamCodec = "imagecodecs_jpeg" if page.compression == COMPRESSION_JPEG else "imagecodecs_jpeg2k"
+        self._colours = colours
+        self.codec: StreamCodec = "imagecodecs_jpeg" if page.compression in COMPRESSIONS_JPEG else "imagecodecs_jpeg2k"
         self.tile_px = int(page.tilewidth)
         self.columns = -(-page.imagewidth // self.tile_px)
         self.rows = -(-page.imagelength // self.tile_px)
-        self._is_rgb = page.photometric == PHOTOMETRIC_RGB
         self._streams = TileStreams(self._parse)
 
     @cached_property
@@ -156,7 +163,8 @@ class EncodedTiffLevel:
         if self.codec == "imagecodecs_jpeg":
             own = jpeg.parse(raw, self._page.jpegtables)
             own.header.check_is_tile(self.tile_px, self.tile_px)
-            return ParsedTile((own.head(is_rgb=self._is_rgb), own.coded), own.start(is_rgb=self._is_rgb))
+            is_rgb = self._colours.holds_rgb(own.header)
+            return ParsedTile((own.head(is_rgb=is_rgb), own.coded), own.start(is_rgb=is_rgb))
         codestream = jpeg2000.parse(raw)
         codestream.header.check_is_tile(self.tile_px, self.tile_px)
         return ParsedTile((codestream.head, codestream.coded), codestream.start())

@@ -1,23 +1,25 @@
-"""What a TIFF must be for its pixels to come out right; everything else is refused with the reason."""
+"""Requirements on a TIFF for its pixels to come out right; everything else is refused with the reason."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from numbers import Integral
 
 import numpy as np
 import tifffile
 
-from pipeline.errors import DecompressionBombError, NotBrightfieldRgbError, UnreadableError
-from pipeline.slides.limits import MAX_TILE_BYTES, MAX_UNPACK_RATIO, MAX_WHOLE_PAGE_BYTES, most_raw_bytes
+from pipeline.errors import NotBrightfieldRgbError
+from pipeline.slides.common.limits import MAX_TILE_BYTES, MAX_UNPACK_RATIO, MAX_WHOLE_PAGE_BYTES, most_raw_bytes
 from pipeline.slides.tiff.library import TiffStructure
+from training.foundation.errors import DecompressionBombError, UnreadableError
 
 COMPRESSION_OLD_JPEG, COMPRESSION_JPEG = 6, 7
+COMPRESSIONS_JPEG = {COMPRESSION_JPEG, 33007, 34892}
 COMPRESSION_APERIO_YCC = 33003
 """JPEG 2000 of Y, Cb, Cr; neither the stream nor the TIFF tags tell it from RGB, only OpenSlide knows."""
 COMPRESSIONS_JPEG_2000 = {33003, 33004, 33005, 34712}
 KNOWN_COMPRESSIONS = {int(compression) for compression in tifffile.COMPRESSION}
-PHOTOMETRIC_RGB, PHOTOMETRIC_YCBCR = 2, 6
+PHOTOMETRIC_GREY, PHOTOMETRIC_RGB, PHOTOMETRIC_YCBCR = 1, 2, 6
 PLANAR_CONTIG = 1
 
 
@@ -35,11 +37,18 @@ def check_sizes(page: tifffile.TiffPage, name: str) -> None:
 
 
 def check_page(
-    page: tifffile.TiffPage, file_bytes: int, name: str, *, orientation: object, more: Callable[[], str]
+    page: tifffile.TiffPage,
+    file_bytes: int,
+    name: str,
+    *,
+    is_plane: bool,
+    orientation: object,
+    more: Callable[[], str],
 ) -> None:
     """Whether the finest page, of plain sizes, can be read as a slide.
 
     Args:
+        is_plane: it is one of three pages, a colour each.
         orientation: value of its tag; None without.
         more: what else to say of a page that is no RGB.
 
@@ -48,7 +57,8 @@ def check_page(
     """
     _check_claim(page, file_bytes, name)
     _check_compression(page, name)
-    _check_pixels_are_rgb(page, name, more)
+    if not is_plane:
+        _check_pixels_are_rgb(page, name, more)
     _check_layout(page, name, orientation)
 
 
@@ -80,7 +90,7 @@ def has_plain_sizes(page: tifffile.TiffPage) -> bool:
 def is_rgb(page: tifffile.TiffPage) -> bool:
     """Whether the decoder gives three bytes of R, G, B per pixel."""
     # Only JPEG's decoder turns YCbCr into RGB: with other compressions tifffile gives Y, Cb, Cr as they are.
-    is_ycc_jpeg = page.photometric == PHOTOMETRIC_YCBCR and page.compression == COMPRESSION_JPEG
+    is_ycc_jpeg = page.photometric == PHOTOMETRIC_YCBCR and page.compression in COMPRESSIONS_JPEG
     return bool(
         page.samplesperpixel == 3
         and page.bitspersample == 8
@@ -88,6 +98,29 @@ def is_rgb(page: tifffile.TiffPage) -> bool:
         and page.imagedepth == 1
         and (page.photometric == PHOTOMETRIC_RGB or is_ycc_jpeg)
     )
+
+
+def is_grey(page: tifffile.TiffPage) -> bool:
+    """Whether a page is one sample of a byte per pixel, as one colour of three pages is stored."""
+    return bool(
+        page.samplesperpixel == 1
+        and page.bitspersample == 8
+        and page.dtype == np.uint8
+        and page.imagedepth == 1
+        and page.photometric == PHOTOMETRIC_GREY
+    )
+
+
+def check_planes_alike(pages: Sequence[tifffile.TiffPage], name: str) -> None:
+    """Whether the pages of red, green and blue can be laid on each other. Raises UnreadableError."""
+    kinds = {
+        (page.imagewidth, page.imagelength, page.is_tiled, page.tilewidth, page.tilelength, page.rowsperstrip)
+        for page in pages
+    }
+    if len(kinds) != 1 or not all(has_plain_sizes(page) and is_grey(page) for page in pages):
+        raise UnreadableError(
+            f"{name}: its pages of red, green and blue differ in size or in tiles. Export the slide as 8-bit RGB."
+        )
 
 
 def _check_pixels_are_rgb(page: tifffile.TiffPage, name: str, more: Callable[[], str]) -> None:
@@ -105,8 +138,6 @@ def _check_pixels_are_rgb(page: tifffile.TiffPage, name: str, more: Callable[[],
 
 
 def _check_layout(page: tifffile.TiffPage, name: str, orientation: object) -> None:
-    if page.planarconfig != PLANAR_CONTIG:
-        raise NotBrightfieldRgbError(f"{name}: colour planes are stored apart (planar). Export it as interleaved RGB.")
     if orientation is not None and not (isinstance(orientation, int) and orientation == 1):
         raise UnreadableError(
             f"{name}: TIFF orientation {orientation!r}, that is turned or mirrored. Save it with orientation 1 "

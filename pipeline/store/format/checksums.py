@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pipeline.files import sha256_of
-from pipeline.store.layout import CHECKSUMS, PREDICTIONS, QUALITY
-from pipeline.store.metadata import read_json, write_json
-from pipeline.store.shard import FileChecksum, sum_file
+from pipeline.store.format.layout import CHECKSUMS, PREDICTIONS, QUALITY
+from pipeline.store.format.metadata import read_json, write_json
+from pipeline.store.format.shard import FileChecksum, sum_file
 
 _LATER = (PREDICTIONS, QUALITY)
 
@@ -24,7 +24,7 @@ def covered_files(store: Path) -> list[str]:
 
 
 def _is_hidden(name: str) -> bool:
-    """What systems leave in folders that people look at."""
+    """Whether a path is hidden, as are files that operating systems leave in folders that people open."""
     return any(part.startswith(".") for part in name.split("/"))
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pipeline.codecs.images import decode_jpeg, decode_jpeg_2000
 from pipeline.codecs.types import DecodeError, Pixels
-from pipeline.store.layout import ZSTD_LEVEL, Codec
+from pipeline.store.format.layout import ZSTD_LEVEL, Codec
 
 
 def decode_zstd(stream: bytes, chunk_px: int) -> Pixels:
@@ -20,7 +20,7 @@ def decode_zstd(stream: bytes, chunk_px: int) -> Pixels:
 
 
 def decompress_zstd(stream: bytes, num_bytes: int) -> bytes:
-    """What a zstd stream holds, whatever it claims: exactly `num_bytes`.
+    """Decompress a zstd stream to exactly `num_bytes`, whatever it claims.
 
     Raises:
         DecodeError: cannot be decompressed, or holds another number of bytes.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from pipeline.errors import UnreadableError
+from training.foundation.errors import UnreadableError
 
 INGEST_AGAIN = "The store is damaged; delete it and ingest the slide again."
 

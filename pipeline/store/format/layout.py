@@ -1,4 +1,4 @@
-"""Where things lie inside a slide store, and what one level's array looks like on disk."""
+"""Paths inside a slide store, and the on-disk form of one level's array."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 CONTRACT_VERSION = 3
-READABLE_VERSIONS = {1, 2, 3}
-"""Versions 1 and 2 have no checksums of chunks; version 1 has no list of checksums and no JPEG 2000 either."""
 IMAGE = "0"
 LABELS = "0/labels"
 TISSUE = "0/labels/tissue"
@@ -109,7 +107,7 @@ class ArraySpec:
 
     @classmethod
     def from_zarr_json(cls, meta: Any) -> ArraySpec:
-        """Read back what `to_zarr_json` wrote, now or in an earlier version of the contract.
+        """Read back what `to_zarr_json` wrote.
 
         Raises:
             ValueError: another layout than the contract's, or numbers out of range.

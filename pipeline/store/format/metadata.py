@@ -11,13 +11,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from pipeline.box import Box
 from pipeline.files import write_text_atomic
-from pipeline.store.layout import CONTRACT_VERSION
+from pipeline.store.format.layout import CONTRACT_VERSION
 from pipeline.units import MAX_MPP, MIN_MPP
-from training.foundation.names import NAME_PATTERN
 from training.foundation.reading import read_json_file
+from training.foundation.words.names import NAME_PATTERN
 
 MAX_LEVELS, MAX_DOWNSAMPLE = 32, 1e6
 MAX_ICC_BASE64 = 16 * 2**20
+MAX_WARNINGS, MAX_WARNING = 64, 2000
 
 
 class _Strict(BaseModel):
@@ -36,6 +37,9 @@ class Source(_Strict):
     bytes: int = Field(ge=0)
     format: Word
     files: int = Field(1, ge=1)
+    series: str | None = Field(None, pattern=r"^#?[0-9]{1,9}(/[0-9]{1,9}){0,9}$")
+    """Image of the file: its number, or path of numbers; "#n" for the n-th. None where the file has one slide and
+    begins with it. Never a name that the file gives."""
 
 
 class Gate(_Strict):
@@ -48,7 +52,7 @@ class Gate(_Strict):
 
 
 class Level(_Strict):
-    """How one level came into the store."""
+    """Origin of one level of the store."""
 
     path: str = Field(pattern=r"^[0-9]{1,2}$")
     """Below `0/`: the level's number."""
@@ -60,6 +64,14 @@ class Level(_Strict):
     """JPEG quality of a level that was asked for in JPEG; None: lossless, or the scanner's own."""
     rebuilt: tuple[Position, ...] = ()
     """(row, column) of tiles that were damaged in the source and built from the level before."""
+
+
+class Nanometres(_Strict):
+    """Hamamatsu's coordinates: nanometres from the centre of the glass slide."""
+
+    origin_xy0: tuple[float, float]
+    """The centre of the glass in level-0 pixels; it may lie outside what was scanned."""
+    nm_per_px0_xy: tuple[Annotated[float, Field(gt=0)], Annotated[float, Field(gt=0)]]
 
 
 class SlideAttributes(_Strict):
@@ -75,7 +87,9 @@ class SlideAttributes(_Strict):
     objective_power: float | None = None
     scanner_model: Word | None = None
     bounds_px0: Box | None = None
-    """What was scanned, where the scanner says so."""
+    """Scanned area, where the scanner states it."""
+    nanometres: Nanometres | None = None
+    """Of Hamamatsu's slides: where annotations of NDP.view (NDPA) lie."""
     mpp_source: Word
     stain: dict[str, Any] | None = None
     qc: dict[str, Any] | None = None
@@ -113,6 +127,20 @@ class SlideAttributes(_Strict):
         if not all(type(count) is int and 0 <= count <= MAX_PX0 for count in counts):
             raise ValueError(f"damaged {damaged!r:.80} are no counts of tiles")
         return ingest
+
+    @field_validator("ingest")
+    @classmethod
+    def warnings_are_clauses(cls, ingest: dict[str, Any]) -> dict[str, Any]:
+        warnings = ingest.get("warnings", [])
+        is_list = isinstance(warnings, list) and len(warnings) <= MAX_WARNINGS
+        if not is_list or not all(isinstance(clause, str) and len(clause) <= MAX_WARNING for clause in warnings):
+            raise ValueError(f"warnings {warnings!r:.80} are no list of clauses")
+        return ingest
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Warnings from ingest that a person should know before relying on the store."""
+        return tuple(self.ingest.get("warnings", ()))
 
     @property
     def damaged_tiles(self) -> int:

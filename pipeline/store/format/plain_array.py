@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.errors import UnreadableError
 from pipeline.files import write_bytes_atomic
-from pipeline.store.chunks import decompress_zstd, encode_zstd
-from pipeline.store.inside import check_inside
-from pipeline.store.layout import CHECKSUM_CODEC, ZSTD_LEVEL
-from pipeline.store.metadata import write_json
-from pipeline.store.shard import with_checksum, without_checksum
+from pipeline.store.format.chunks import decompress_zstd, encode_zstd
+from pipeline.store.format.inside import check_inside
+from pipeline.store.format.layout import CHECKSUM_CODEC, ZSTD_LEVEL
+from pipeline.store.format.metadata import write_json
+from pipeline.store.format.shard import with_checksum, without_checksum
+from training.foundation.errors import UnreadableError
 from training.foundation.reading import read_json_file, read_regular
 
 MAX_CHUNK = 2048
@@ -133,7 +133,7 @@ def _box(position: Position, chunk_shape: tuple[int, ...]) -> tuple[slice, ...]:
 
 
 def _parse(path: Path, real_store: str, meta: Any) -> PlainArray:
-    """Raises any of `_DAMAGE` for what neither we nor zarr in an earlier version of the contract wrote."""
+    """Raises any of `_DAMAGE` for an array that gemslide did not write."""
     _check_kind(meta)
     if meta["data_type"] not in _DTYPES:
         raise ValueError(f"values of type {meta['data_type']!r:.50}; known are {', '.join(_DTYPES)}")

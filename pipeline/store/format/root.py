@@ -6,10 +6,11 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from pipeline.errors import UnreadableError, WrongSlideError
+from pipeline.errors import WrongSlideError
 from pipeline.project import slide_id_of
-from pipeline.store.layout import READABLE_VERSIONS
-from pipeline.store.metadata import SlideAttributes, first_finding, read_json
+from pipeline.store.format.layout import CONTRACT_VERSION
+from pipeline.store.format.metadata import SlideAttributes, first_finding, read_json
+from training.foundation.errors import UnreadableError
 
 
 def read_root(store: Path) -> SlideAttributes:
@@ -26,9 +27,11 @@ def read_root(store: Path) -> SlideAttributes:
         raise UnreadableError(f"{store}: no slide store there. Make one with `gemslide ingest`.") from error
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise UnreadableError(f"{store}: not a gemslide store ({type(error).__name__}: {error}).") from error
-    if not isinstance(version, int) or version not in READABLE_VERSIONS:
-        known = ", ".join(map(str, sorted(READABLE_VERSIONS)))
-        raise UnreadableError(f"{store}: contract version {version!r:.40}; this gemslide reads {known}. Ingest again.")
+    if version != CONTRACT_VERSION or isinstance(version, bool | float):
+        raise UnreadableError(
+            f"{store}: is a store of contract version {version!r:.40}; this gemslide reads version {CONTRACT_VERSION}. "
+            "Delete the store and ingest the slide again."
+        )
     try:
         attributes = SlideAttributes.model_validate(raw)
     except ValidationError as error:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from training.foundation.reading import open_regular
+from training.foundation.words.counts import counted
 
 _MISSING = 2**64 - 1
 _WRITE_BYTES = 64 * 2**10
@@ -70,7 +71,7 @@ def with_checksum(buffers: Sequence[bytes | memoryview]) -> tuple[bytes, bytes]:
 
 
 def without_checksum(stored: bytes, start: int, end: int) -> bytes | None:
-    """What stands before the CRC-32C in a part of `stored`, in one copy; None where the checksum does not match."""
+    """Bytes before the CRC-32C in a part of `stored`, in one copy; None where the checksum does not match."""
     data = stored[start : max(start, end - CHECKSUM_BYTES)]
     is_whole = google_crc32c.value(data).to_bytes(CHECKSUM_BYTES, "little") == stored[start + len(data) : end]
     return data if is_whole else None
@@ -148,7 +149,7 @@ def read_index(descriptor: int, num_chunks: int, max_chunk_bytes: int) -> ShardI
     raw = os.pread(descriptor, length, max(0, size - length))
     packed = without_checksum(raw, 0, length)
     if packed is None:
-        raise ValueError(f"its index of {num_chunks} chunks is damaged (file of {size} bytes)")
+        raise ValueError(f"its index of {counted(num_chunks, 'chunk')} is damaged (file of {size} bytes)")
     index = np.frombuffer(packed, dtype="<u8").reshape(num_chunks, 2)
     there = index[index[:, 0] != MISSING]
     if (there > size - length).any() or (there.sum(1) > size - length).any():

@@ -10,14 +10,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.errors import UnreadableError
 from pipeline.grid import tissue_fraction
-from pipeline.store.inside import INGEST_AGAIN
-from pipeline.store.labels import read_label
-from pipeline.store.layout import DAMAGED
-from pipeline.store.metadata import damaged_attributes, read_json, write_group
-from pipeline.store.plain_array import write_array
-from pipeline.store.root import read_root
+from pipeline.store.format.inside import INGEST_AGAIN
+from pipeline.store.format.layout import DAMAGED
+from pipeline.store.format.metadata import damaged_attributes, read_json, write_group
+from pipeline.store.format.plain_array import write_array
+from pipeline.store.format.root import read_root
+from pipeline.store.layers.labels import read_label
+from training.foundation.errors import UnreadableError
+from training.foundation.words.counts import counted
 
 MAX_CELL_PX0 = 2**16
 
@@ -51,9 +52,8 @@ def read_damaged(store: Path) -> tuple[NDArray[np.uint8], int] | None:
     if not has_damaged(store):
         tiles = damaged_tiles(store)
         if tiles:
-            raise UnreadableError(
-                f"{store / DAMAGED}: is missing, but {tiles} tiles of the slide are damaged. {INGEST_AGAIN}"
-            )
+            damaged = counted(tiles, "tile of the slide is", "tiles of the slide are")
+            raise UnreadableError(f"{store / DAMAGED}: is missing, but {damaged} damaged. {INGEST_AGAIN}")
         return None
     try:
         cell_px0 = read_json(store / DAMAGED / "zarr.json")["attributes"]["gemslide"]["cell_px0"]
@@ -67,7 +67,7 @@ def read_damaged(store: Path) -> tuple[NDArray[np.uint8], int] | None:
 
 
 def damaged_tiles(store: Path) -> int:
-    """How many tiles of the source's finest level were damaged and masked. Raises UnreadableError: no store."""
+    """Number of tiles of the source's finest level that were damaged and masked. Raises UnreadableError: no store."""
     return read_root(store).damaged_tiles
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.errors import UnreadableError
 from pipeline.grid import tissue_fraction
-from pipeline.store.inside import INGEST_AGAIN
-from pipeline.store.layout import DAMAGED, LABELS, TISSUE
-from pipeline.store.metadata import read_json, tissue_attributes, write_group
-from pipeline.store.plain_array import read_array, write_array
+from pipeline.store.format.inside import INGEST_AGAIN
+from pipeline.store.format.layout import DAMAGED, LABELS, TISSUE
+from pipeline.store.format.metadata import read_json, tissue_attributes, write_group
+from pipeline.store.format.plain_array import read_array, write_array
+from training.foundation.errors import UnreadableError
 
 MASK_AGAIN = "`gemslide ingest` of the same slide makes it from the store's pixels, and keeps the rest."
 MAX_MASK_MPP = 1e4
@@ -27,14 +28,33 @@ def write_tissue(store: Path, mask_yx: NDArray[np.bool_], mpp: float, mpp0: floa
         mask_yx: the finest dataset; cell (0, 0) starts at the slide's corner.
         mpp: microns per cell of it.
     """
-    mask = mask_yx.astype(np.uint8)
-    for index in range(num_datasets):
-        write_array(store / TISSUE / str(index), mask, "yx", fill_value=0)
-        mask = _majority_2x2(mask)
     names = ["tissue", "damaged"] if (store / DAMAGED).exists() else ["tissue"]
     write_group(store / LABELS, {"ome": {"version": "0.5", "labels": names}})
-    spacings = [mpp * 2**i for i in range(num_datasets)]
-    write_group(store / TISSUE, tissue_attributes(spacings, mpp0))  # last: with it, the mask is complete
+    write_mask(store / TISSUE, mask_yx.astype(np.uint8), tissue_attributes(tissue_spacings(mpp, num_datasets), mpp0))
+
+
+def write_mask(folder: Path, mask_yx: NDArray[np.uint8], attributes: dict[str, Any]) -> None:
+    """A label's datasets, each half the last, and its attributes, which come last: with them it is complete."""
+    for index, mask in enumerate(mask_pyramid(mask_yx, _num_datasets(attributes))):
+        write_array(folder / str(index), mask, "yx", fill_value=0)
+    write_group(folder, attributes)
+
+
+def _num_datasets(attributes: dict[str, Any]) -> int:
+    return len(attributes["ome"]["multiscales"][0]["datasets"])
+
+
+def tissue_spacings(mpp: float, num_datasets: int) -> list[float]:
+    """Microns per cell of each dataset of a mask."""
+    return [mpp * 2**i for i in range(num_datasets)]
+
+
+def mask_pyramid(mask_yx: NDArray[np.uint8], num_datasets: int) -> list[NDArray[np.uint8]]:
+    """A mask's datasets, finest first; a coarse cell is what at least half of the four below it are."""
+    pyramid = [mask_yx]
+    while len(pyramid) < num_datasets:
+        pyramid.append(_majority_2x2(pyramid[-1]))
+    return pyramid
 
 
 def has_tissue(store: Path) -> bool:
@@ -69,6 +89,20 @@ def read_tissue(store: Path) -> tuple[NDArray[np.uint8], float]:
             f"Delete this folder: then {MASK_AGAIN}"
         ) from error
     return read_label(store, "tissue", "0").astype(np.uint8), mpp
+
+
+def mask_fingerprint(store: Path) -> str:
+    """SHA-256 over a store's finest tissue mask and its resolution: what tiles were chosen by.
+
+    Raises:
+        UnreadableError: as `read_tissue`.
+    """
+    return fingerprint_of(*read_tissue(store))
+
+
+def fingerprint_of(mask_yx: NDArray[np.uint8], mpp: float) -> str:
+    """The same of a mask at hand."""
+    return hashlib.sha256(f"{mask_yx.shape} {mpp} ".encode() + mask_yx.tobytes()).hexdigest()
 
 
 def tissue_share(store: Path, mpp0: float, corners_xy0: NDArray[np.int64], side_px0: int) -> NDArray[np.float32]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,14 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from pipeline.errors import UnreadableError, WrongSlideError
+from pipeline.errors import WrongSlideError
 from pipeline.files import SHORT_WRITE_S, new_folder
 from pipeline.project import check_name
-from pipeline.store.layout import PREDICTIONS
-from pipeline.store.metadata import first_finding, multiscale, read_json, write_group
-from pipeline.store.plain_array import PlainArray, read_array, write_array
-from pipeline.store.root import read_root
-from training.foundation.names import is_name
+from pipeline.store.format.layout import PREDICTIONS
+from pipeline.store.format.metadata import first_finding, multiscale, read_json, write_group
+from pipeline.store.format.plain_array import PlainArray, read_array, write_array
+from pipeline.store.format.root import read_root
+from training.foundation.errors import DiskFullError, UnreadableError
+from training.foundation.tile_read import UNSTATED, TileRead
+from training.foundation.words.counts import counted
+from training.foundation.words.names import is_name
 
 Probabilities = NDArray[np.float16]
 """float16 of shape (classes, rows, columns); NaN = not predicted."""
@@ -42,6 +45,13 @@ class Predictions:
     """Side of the square each cell was predicted from, starting at the cell's corner."""
     attributes: dict[str, Any]
 
+    @property
+    def tile_read(self) -> TileRead:
+        """Level of the slide that the tiles were read from."""
+        made_from = self.attributes.get("made_from")
+        tiles = made_from.get("tiles") if isinstance(made_from, dict) else None
+        return "finest" if isinstance(tiles, dict) and tiles.get("read") == "finest" else UNSTATED
+
     def at(self, x_px0: float, y_px0: float) -> dict[str, float] | None:
         """Probabilities per class at a level-0 position; None where nothing was predicted."""
         _, rows, columns = self.probabilities_cyx.shape
@@ -53,7 +63,7 @@ class Predictions:
 
 
 def predictions_path(store: Path, model_id: str) -> Path:
-    """Where a model's predictions lie in a store. Raises BadManifestError: the id can name no folder."""
+    """Path of a model's predictions in a store. Raises BadManifestError: the id cannot name a folder."""
     return store / PREDICTIONS / check_name(model_id, what="model")
 
 
@@ -66,7 +76,7 @@ def new_predictions(store: Path, predictions: Predictions, *, mpp0: float) -> It
     """
     final = predictions_path(store, predictions.model_id)
     if not (final.parent / "zarr.json").exists():
-        write_group(final.parent, {})
+        _make_group(final.parent)
     pyramid = nan_pyramid(predictions.probabilities_cyx)
     spacing = predictions.stride_px0 * mpp0
     spacings = [spacing * 2**i for i in range(len(pyramid))]
@@ -89,6 +99,16 @@ def new_predictions(store: Path, predictions: Predictions, *, mpp0: float) -> It
         yield
 
 
+def _make_group(folder: Path) -> None:
+    """The group that all predictions are in; without room for it, no folder is left."""
+    try:
+        write_group(folder, {})
+    except DiskFullError:
+        with suppress(OSError):  # others write in it
+            folder.rmdir()
+        raise
+
+
 def write_predictions(store: Path, predictions: Predictions, *, mpp0: float) -> None:
     """Put a model's probabilities into the store; they appear whole or not at all, replacing older ones."""
     with new_predictions(store, predictions, mpp0=mpp0):
@@ -105,7 +125,7 @@ def list_predictions(store: Path) -> list[str]:
 
 @dataclass(frozen=True)
 class PredictionGrid:
-    """What predictions say of themselves; their values are not looked at."""
+    """Predictions as their metadata describe them; their values are not read."""
 
     model_id: str
     class_names: tuple[str, ...]
@@ -124,7 +144,7 @@ def read_prediction_grid(store: Path, model_id: str) -> PredictionGrid:
         said = _Said.model_validate(read_json(path / "zarr.json")["attributes"]["gemslide"])
         shape = PlainArray.open(store, f"{PREDICTIONS}/{model_id}/0").shape
         if len(shape) != 3 or shape[0] != len(said.class_names):
-            raise ValueError(f"values of shape {shape} for {len(said.class_names)} classes")
+            raise ValueError(f"values of shape {shape} for {counted(len(said.class_names), 'class', 'classes')}")
     except ValidationError as error:
         raise _unreadable(path, first_finding(error)) from error
     except (UnreadableError, OSError, KeyError, TypeError, ValueError) as error:
@@ -184,7 +204,7 @@ def _unreadable(path: Path, why: str) -> UnreadableError:
 
 
 class _Said(BaseModel):
-    """What predictions say of themselves."""
+    """Metadata in which predictions describe themselves."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
@@ -205,7 +225,7 @@ class _Said(BaseModel):
 def _check_probabilities(values_cyx: NDArray[Any], said: _Said) -> None:
     """Each cell is NaN in every class, or has shares of one. Raises ValueError."""
     if values_cyx.ndim != 3 or len(values_cyx) != len(said.class_names):
-        raise ValueError(f"values of shape {values_cyx.shape} for {len(said.class_names)} classes")
+        raise ValueError(f"values of shape {values_cyx.shape} for {counted(len(said.class_names), 'class', 'classes')}")
     known = np.isfinite(values_cyx)
     if np.isinf(values_cyx).any() or not (known.all(0) == known.any(0)).all():
         raise ValueError("cells with values that are not finite in some classes")

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.config import QC_SCORES
-from pipeline.errors import UnreadableError
 from pipeline.files import SHORT_WRITE_S, new_folder
+from pipeline.settings.config import QC_SCORES
 from pipeline.stain import METHODS, Normaliser, fit_of
-from pipeline.store.metadata import multiscale, read_json, write_group, write_json
-from pipeline.store.plain_array import read_array, write_array
-from pipeline.store.reader import StoreReader
+from pipeline.store.format.metadata import multiscale, read_json, write_group, write_json
+from pipeline.store.format.plain_array import read_array, write_array
+from pipeline.store.reading.reader import StoreReader
+from training.foundation.errors import UnreadableError
 
 QUALITY = "quality"
 SCORE_NAMES = QC_SCORES
@@ -125,7 +125,7 @@ def read_stain_fit(reader: StoreReader, method: str) -> dict[str, Any]:
 
 
 def slide_normaliser(reader: StoreReader, description: dict[str, Any]) -> Normaliser:
-    """What turns a slide's tiles into tiles of the target that a recipe or a model package describes.
+    """Normaliser of a slide's tiles to the target that a recipe or a model package describes.
 
     Args:
         description: as `pipeline.stain.describe` gives it.

@@ -14,13 +14,14 @@ import numpy as np
 
 from pipeline.box import Box
 from pipeline.codecs.types import DecodeError, Pixels
-from pipeline.errors import CorruptTileError, UnreadableError
-from pipeline.store.chunks import decode_chunk
-from pipeline.store.inside import INGEST_AGAIN, check_inside
-from pipeline.store.layout import FILL_VALUE, ArraySpec
-from pipeline.store.memory import bytes_at
-from pipeline.store.shard import MISSING, read_index, without_checksum
-from pipeline.store.threads import parallel_for
+from pipeline.errors import CorruptTileError
+from pipeline.store.format.chunks import decode_chunk
+from pipeline.store.format.inside import INGEST_AGAIN, check_inside
+from pipeline.store.format.layout import FILL_VALUE, ArraySpec
+from pipeline.store.format.shard import MISSING, read_index, without_checksum
+from pipeline.store.reading.memory import bytes_at
+from pipeline.store.reading.threads import parallel_for
+from training.foundation.errors import UnreadableError
 from training.foundation.reading import open_regular, read_json_file
 
 _READERS = itertools.count()
@@ -64,7 +65,7 @@ def _identity(array_dir: str) -> Identity | None:
 
 
 class _Shards(NamedTuple):
-    """What opening a shard of one reader's array depends on."""
+    """Values that opening a shard of one reader's array depends on."""
 
     reader: int
     array_dir: str

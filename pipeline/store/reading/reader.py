@@ -12,19 +12,23 @@ from typing import Any
 import cv2
 import numpy as np
 
-from pipeline.box import Box
+from pipeline.box import Box, check_region
 from pipeline.codecs.types import Pixels
-from pipeline.errors import BadRecipeError, UnreadableError
 from pipeline.grid import FINER_THAN_SCAN
-from pipeline.store.array_reader import ArrayReader
-from pipeline.store.layout import IMAGE, TISSUE
-from pipeline.store.metadata import read_json
-from pipeline.store.resample import area_mean
-from pipeline.store.root import read_root
-from pipeline.store.threads import parallel_for
+from pipeline.store.format.layout import IMAGE, TISSUE
+from pipeline.store.format.metadata import read_json
+from pipeline.store.format.root import read_root
+from pipeline.store.reading.array_reader import ArrayReader
+from pipeline.store.reading.resample import area_mean
+from pipeline.store.reading.threads import parallel_for
+from training.foundation.errors import BadRecipeError, UnreadableError
+from training.foundation.tile_read import TileRead
 
 HALF_A_PIXEL = 0.5
-"""Where resampling would move the last pixel of an image by less, a level's pixels are taken as they are."""
+"""Shift of an image's last pixel by resampling, below which a level's pixels are taken as they are."""
+
+MAX_FINEST_SIDE_PX = 2**14
+"""Level-0 pixels along a tile that is read from the finest level: 800 MB are held for it."""
 
 MAX_TAKEN_PX = 2**24
 """Pixels of a level held at a time while they are averaged: 50 MB."""
@@ -102,7 +106,13 @@ class StoreReader:
         return {name: ArrayReader.open(self.path / str(series) / "0") for series, name in names}
 
     def chunk(self, level: int, row: int, column: int) -> bytes | None:
-        """A chunk's stream, checked; see `ArrayReader.chunk`."""
+        """A chunk's stream, checked; see `ArrayReader.chunk`.
+
+        Raises:
+            IndexError: no such level, or outside its grid.
+        """
+        if not 0 <= level < len(self.levels):
+            raise IndexError(f"level {level}: slide {self.slide_id} has levels 0 to {len(self.levels) - 1}")
         return self.levels[level].array.chunk(row, column)
 
     def read_region(self, level: int, box: Box, *, threads: int = 1) -> Pixels:
@@ -110,7 +120,11 @@ class StoreReader:
 
         Args:
             threads: chunks decoded at a time; 1 in a worker of a DataLoader.
+
+        Raises:
+            UnreadableError: no such level, or a size below zero.
         """
+        check_region(level, len(self.levels), box, f"slide {self.slide_id}")
         return self.levels[level].array.read_region(box, threads=threads)
 
     def read_regions(
@@ -121,7 +135,11 @@ class StoreReader:
         Args:
             corners_xy: top left corners in the level's own pixels.
             threads: regions read at a time.
+
+        Raises:
+            UnreadableError: no such level, or a size below zero.
         """
+        check_region(level, len(self.levels), Box(0, 0, width_px, height_px), f"slide {self.slide_id}")
         batch = np.empty((len(corners_xy), height_px, width_px, 3), np.uint8)
         array = self.levels[level].array
 
@@ -146,7 +164,9 @@ class StoreReader:
 
         Raises:
             BadRecipeError: finer than the slide was scanned.
+            UnreadableError: a size below zero.
         """
+        check_region(0, len(self.levels), Box(0, 0, width_px, height_px), f"slide {self.slide_id}")
         if mpp < self.mpp0 * FINER_THAN_SCAN:
             raise BadRecipeError(
                 f"slide {self.slide_id}: pixels of {mpp} µm from a scan at {self.mpp0} µm/px would invent detail. "
@@ -175,7 +195,11 @@ class StoreReader:
         Args:
             x_px0, y_px0, side_px0: the square in level-0 pixels.
             out_px: side of the result; where level pixels and result agree, pixels are the stored ones.
+
+        Raises:
+            UnreadableError: no such level, or a size below zero.
         """
+        check_region(level, len(self.levels), Box(0, 0, side_px0, side_px0), f"slide {self.slide_id}")
         downsample = self.levels[level].downsample
         x_px, y_px = round(x_px0 / downsample), round(y_px0 / downsample)
         side_px = square_side_px(side_px0, downsample)
@@ -186,6 +210,25 @@ class StoreReader:
         """The coarsest level that is not coarser than wanted (1 % of rounding allowed)."""
         fine_enough = [array.level for array in self.levels if array.downsample <= downsample * 1.01]
         return fine_enough[-1] if fine_enough else 0
+
+    def tile_level(self, read: TileRead, *, mpp: float, side_px0: int) -> int:
+        """Index of the level that tiles of `mpp` µm/px are read from.
+
+        Args:
+            side_px0: of a tile, in level-0 pixels.
+
+        Raises:
+            BadRecipeError: tiles are read from the finest level, and one has too many pixels there.
+        """
+        if read == "level":
+            return self.level_for_downsample(mpp / self.mpp0)
+        if side_px0 > MAX_FINEST_SIDE_PX:
+            raise BadRecipeError(
+                f"slide {self.slide_id}: a tile covers {side_px0} × {side_px0} px of the finest level; with read = "
+                f'"finest" it may be {MAX_FINEST_SIDE_PX} × {MAX_FINEST_SIDE_PX} px. Use smaller tiles, or '
+                'read = "level" in the [tile] section (and a model trained on such tiles).'
+            )
+        return 0
 
 
 def square_side_px(side_px0: int, downsample: float) -> int:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageCms
 
 from pipeline.codecs.types import Pixels
-from pipeline.errors import UnreadableError
+from training.foundation.errors import UnreadableError
 
 GRID = 33
 """Most nodes along a channel of a colour table."""
@@ -48,7 +48,7 @@ def to_srgb(icc: bytes) -> ToSrgb:
 
 @dataclass(frozen=True)
 class ColourTable:
-    """What `ToSrgb` makes of some colours, for whoever interpolates between them."""
+    """Results of `ToSrgb` for some colours, to interpolate between them."""
 
     nodes: NDArray[np.uint8]
     """Values of a channel at which colours are known, rising, from 0 to 255; the same for each channel."""

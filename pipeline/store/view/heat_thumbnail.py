@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.palettes import DEFAULT_PALETTE, colours
-from pipeline.store.overlays import Predictions
+from pipeline.store.layers.overlays import Predictions
 
 OPACITY = 0.75
 _CODES = 256
@@ -19,7 +19,7 @@ def heat_thumbnail(
 
     Args:
         size_wh_px0: the slide's size; cells beyond it are left out.
-        threshold: what is lower is clear, as is what was not predicted.
+        threshold: lower values are transparent, as are cells that were not predicted.
 
     Returns:
         uint8 (height, width, 4), RGBA, of the size that `render.thumbnail` has at `max_side_px`.

@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 
 from pipeline.codecs.images import encode_jpeg
 from pipeline.codecs.types import Pixels
-from pipeline.errors import UnreadableError
-from pipeline.store.colour import to_srgb
-from pipeline.store.damaged import damaged_cells, read_damaged
-from pipeline.store.reader import StoreReader
+from pipeline.store.layers.damaged import damaged_cells, read_damaged
+from pipeline.store.reading.reader import StoreReader
+from pipeline.store.view.colour import to_srgb
+from training.foundation.errors import UnreadableError
 
 MAX_OVERVIEW_PX = 2**32
 DAMAGED_COLOUR = "#d6006c"

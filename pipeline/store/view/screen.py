@@ -17,10 +17,10 @@ from pipeline.box import Box
 from pipeline.codecs.images import decode_jpeg_small, encode_jpeg
 from pipeline.codecs.types import DecodeError, Pixels
 from pipeline.errors import CorruptTileError
-from pipeline.store.array_reader import ArrayReader
-from pipeline.store.layout import FILL_VALUE
-from pipeline.store.reader import LevelArray, StoreReader
-from pipeline.store.resample import area_mean
+from pipeline.store.format.layout import FILL_VALUE
+from pipeline.store.reading.array_reader import ArrayReader
+from pipeline.store.reading.reader import LevelArray, StoreReader
+from pipeline.store.reading.resample import area_mean
 
 TILE_PX = 512
 """Side of a tile, as near as whole chunks come to it."""
@@ -32,7 +32,7 @@ _MAX_SHRINK_OF_STREAMS = 2
 _DAMAGED = b""
 """In place of a stream that cannot be read; none that can is empty."""
 _NEEDED_GAP = 1.5
-"""How much coarser the store's next level must be for a level before it to be worth making."""
+"""Factor by which the store's next level must be coarser for a level before it to be worth making."""
 
 
 @dataclass(frozen=True)
@@ -100,14 +100,14 @@ class Part:
     """A piece of a tile: a JPEG, or a hole where the store is damaged."""
 
     box: Box
-    """Where, in pixels of the tile; a JPEG may reach beyond it, with padding."""
+    """Position in pixels of the tile; a JPEG may reach beyond it, with padding."""
     jpeg: bytes | None
     shrink: int = 1
     """Pixels of the JPEG along each pixel of the tile: their mean is what the tile shows."""
 
 
 def tile_parts(reader: StoreReader, level: ScreenLevel, row: int, column: int) -> list[Part]:
-    """What to draw for a tile, upon white, in colours as scanned: the browser converts them by the slide's profile.
+    """Parts to draw for a tile, on white, in colours as scanned: the browser converts them by the slide's profile.
 
     Streams are the scanner's own where a browser can decode them.
 
@@ -210,7 +210,7 @@ def _averaged(array: ArrayReader, box: Box, shrink: int) -> tuple[Pixels, list[B
 
 
 def _around_damage(array: ArrayReader, box: Box) -> tuple[Pixels, list[Box]]:
-    """What can be read of a box, and the places in it of the chunks that cannot."""
+    """Pixels that can be read of a box, and the positions in it of the chunks that cannot."""
     pixels = np.full((box.height_px, box.width_px, 3), FILL_VALUE, np.uint8)
     holes = []
     for row, column, place in _cells(box, array.spec.chunk_px):

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from sqlalchemy import func, select
 
-from pipeline.study.ledger import Ledger, found
-from pipeline.study.remedies import remedy_of
-from pipeline.study.retries import MAY_BE_RETRIED
-from pipeline.study.tables import slide
+from pipeline.ledger.ledger import Ledger, found
+from pipeline.ledger.tables import slide
+from pipeline.study.outcomes.remedies import remedies_of as remedies_of
+from pipeline.study.outcomes.remedies import remedy_of as remedy_of
+from pipeline.study.outcomes.retries import MAY_BE_RETRIED
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""How far a study is: rate and time left, from what its tasks have taken so far."""
+"""Progress of a study: rate and time left, from the time that its tasks have taken so far."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from sqlalchemy import func, select
 
-from pipeline.study.chain import utc_now
-from pipeline.study.ledger import Counts, Ledger
-from pipeline.study.tables import task
+from pipeline.ledger.chain import utc_now
+from pipeline.ledger.ledger import Counts, Ledger
+from pipeline.ledger.tables import task
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Progress:
     left_s: float | None
     """At this pace; None where nothing is known yet, or nobody works."""
     utc: str
-    """When it was so."""
+    """Time at which this was so."""
 
     @property
     def slides_per_hour(self) -> float | None:

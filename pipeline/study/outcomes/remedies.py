@@ -1,6 +1,6 @@
-"""What to do about slides that ended without a result: one remedy for each code, in plain words.
+"""Remedies for slides that ended without a result: one for each code, in plain words.
 
-The reason of a slide says what is wrong with it; the remedy says what a coordinator can do, and how the slide goes on.
+A slide's reason says what is wrong with it; the remedy says what a coordinator can do, and how the slide continues.
 """
 
 from __future__ import annotations
@@ -34,10 +34,15 @@ REMEDIES = {
     "no_tissue": "Look at the slide. If it is empty, this is its result. If it is not, a limit does not fit it: "
     f"{_AMEND}",
     "qc_failed": f"Look at the slide. If quality control is right, {_EXCLUDE} If its limits are wrong, {_AMEND}",
-    "insane_output": "What the model said cannot be true: not finite, or the same everywhere. Look at the slide; check "
+    "insane_output": "The model's output is impossible: not finite, or the same everywhere. Look at the slide; check "
     f"the model with `gemslide model check`, {_RETRY}",
     # What was asked for.
     "bad_recipe": f"The settings or the model do not fit this slide. If a setting is wrong, {_AMEND} Else {_EXCLUDE}",
+    "outside_folders": "The slide, or a part of it, lies outside of the folders that the installation allows, or a "
+    f"link leads out of them. Move it there, or ask the operator to allow its folder, {_RETRY}",
+    "relied_on": "Another study of this project relies on an output of this slide that this study would replace, since "
+    "its settings differ. Run this study in a project of its own; or use the other study's settings: "
+    f"{_AMEND}",
     "bad_manifest": "The manifest does not hold together with the study. Correct it, record that with `gemslide study "
     f"amend`, {_RETRY}",
     "bad_annotation": f"An annotation cannot be used as it is. Correct it, {_RETRY}",
@@ -49,7 +54,7 @@ REMEDIES = {
     # The machine.
     "locked": f"Another process was writing the same output. Wait until it has ended, or end it, {_RETRY}",
     "disk_full": f"Free space on the project's disk, or let the workers write there, {_RETRY}",
-    "failed_process": "A process crashed or was ended, mostly because memory ran out. Start fewer workers, or use a "
+    "failed_process": "A process crashed or was stopped, mostly because memory ran out. Start fewer workers, or use a "
     f"machine with more memory, {_RETRY}",
     "out_of_memory": "A training step did not fit into memory. The message names the settings that would have fitted: "
     f"put one into the recipe, or use a machine with more memory, {_RETRY}",
@@ -71,7 +76,7 @@ OTHER = f"Read the reason, correct what it names, {_RETRY}"
 
 
 def remedy_of(code: str | None) -> str:
-    """What to do about slides that ended with a code."""
+    """Remedy for slides that ended with a code."""
     return REMEDIES.get(code or "", OTHER)
 
 

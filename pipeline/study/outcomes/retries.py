@@ -8,11 +8,12 @@ from typing import Any
 from sqlalchemy import Connection, Row, select, update
 
 from pipeline.errors import BadManifestError
-from pipeline.study.chain import Change, append
-from pipeline.study.ledger import Ledger, found
-from pipeline.study.rows import SLIDE, TASK, hash_row, slide_subject, task_subject
-from pipeline.study.search import SlideSearch
-from pipeline.study.tables import slide, task
+from pipeline.ledger.chain import Change, append
+from pipeline.ledger.ledger import Ledger, found
+from pipeline.ledger.reasons import check_reason
+from pipeline.ledger.rows import row_sha256, slide_subject, task_subject
+from pipeline.ledger.tables import slide, task
+from pipeline.study.outcomes.search import SlideSearch
 
 MAY_BE_RETRIED = ("no_tissue", "qc_failed", "refused", "unreadable", "failed")
 _AT_ONCE = 500
@@ -38,8 +39,9 @@ def retry(
         state: all that ended in this state; with `code`, only those with this code (`search.NO_CODE`: without one).
 
     Raises:
-        BadManifestError: no such study, no such slide, or a slide that has not ended without a result.
+        BadManifestError: no reason, no such study, no such slide, or a slide that has not ended without a result.
     """
+    check_reason(why, "a retry")
     chosen = _chosen(ledger, study_id, slide_ids, state, code)
     retried = []
     for start in range(0, len(chosen), _AT_ONCE):
@@ -78,7 +80,7 @@ def _why_not(state: str | None) -> str:
 
 
 def _changes(connection: Connection, study_id: str, slide_id: str, actor: str, why: str) -> list[Change]:
-    """What it takes to let a slide go on; nothing where it has gone on since it was chosen."""
+    """Let a slide continue, and return the log entries for that; none if it has continued since it was chosen."""
     is_slide = (slide.c.study_id == study_id, slide.c.slide_id == slide_id)
     row = connection.execute(select(slide).where(*is_slide).with_for_update()).one()
     if row.state not in MAY_BE_RETRIED:
@@ -97,7 +99,7 @@ def _change_task(connection: Connection, row: Row[Any], actor: str, why: str, *,
     is_task = (task.c.study_id == row.study_id, task.c.slide_id == row.slide_id, task.c.position == row.position)
     connection.execute(update(task).where(*is_task).values(values))
     before = dict(row._mapping)
-    hashes = hash_row(before, TASK), hash_row(before | values, TASK)
+    hashes = row_sha256(task, before), row_sha256(task, before | values)
     return Change(actor, "task retried", task_subject(row.slide_id, row.stage), why, *hashes)
 
 
@@ -106,5 +108,5 @@ def _change_slide(connection: Connection, row: Row[Any], actor: str, why: str) -
     is_slide = (slide.c.study_id == row.study_id, slide.c.slide_id == row.slide_id)
     connection.execute(update(slide).where(*is_slide).values(values))
     before = dict(row._mapping)
-    hashes = hash_row(before, SLIDE), hash_row(before | values, SLIDE)
+    hashes = row_sha256(slide, before), row_sha256(slide, before | values)
     return Change(actor, "slide retried", slide_subject(row.slide_id), why, *hashes)

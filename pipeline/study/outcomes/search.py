@@ -11,9 +11,9 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Row, func, select
 
-from pipeline.study.ledger import Ledger, found
-from pipeline.study.rows import PROJECT_LOG, slide_subject
-from pipeline.study.tables import audit, slide
+from pipeline.ledger.ledger import Ledger, found
+from pipeline.ledger.rows import PROJECT_LOG, slide_subject
+from pipeline.ledger.tables import audit, slide
 
 MAX_WORDS, MAX_WORD = 8, 64
 """Of a search; no slide's name is longer than a word may be."""
@@ -23,7 +23,7 @@ NO_CODE = ""
 
 @dataclass(frozen=True)
 class SlideSearch:
-    """Which slides are meant.
+    """Criteria of a search for slides.
 
     Attributes:
         state: the state they are in; None: any.
@@ -36,7 +36,7 @@ class SlideSearch:
     text: str = ""
 
     def conditions(self, study_id: str) -> list[ColumnElement[bool]]:
-        """What is true of their rows."""
+        """Conditions that the rows of such slides meet."""
         conditions = [slide.c.study_id == study_id]
         if self.state is not None:
             conditions.append(slide.c.state == self.state)
@@ -52,7 +52,7 @@ class FoundSlides:
 
     rows: Sequence[Row[Any]]
     total: int
-    """How many it found in all."""
+    """Number of slides found in all."""
 
 
 def find_slides(ledger: Ledger, study_id: str, wanted: SlideSearch, *, skip: int = 0, limit: int = 50) -> FoundSlides:
@@ -70,7 +70,7 @@ def find_slides(ledger: Ledger, study_id: str, wanted: SlideSearch, *, skip: int
 
 
 def slide_states(ledger: Ledger) -> list[tuple[str, str, str]]:
-    """How every slide stands in every study: (slide, study, state)."""
+    """State of every slide in every study: (slide, study, state)."""
     chosen = select(slide.c.slide_id, slide.c.study_id, slide.c.state)
     with ledger.database.read() as connection:
         return [(slide_id, study_id, state) for slide_id, study_id, state in connection.execute(chosen)]

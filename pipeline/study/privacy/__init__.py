@@ -1,12 +1,5 @@
-"""What leaves a study: pseudonyms by a key, exports, and the scan that lets none out that names anybody."""
+"""Exports of a study: pseudonyms by a key, and the scan that stops an export that names anybody."""
 
-from training.foundation.lazy import public_names
+import lazy_loader
 
-__all__, __getattr__ = public_names(
-    __name__,
-    {
-        "export": "Exported export_study",
-        "keyed": "PseudonymKey open_pseudonym_key",
-        "scan": "find_identifiers",
-    },
-)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

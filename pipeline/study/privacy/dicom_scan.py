@@ -14,7 +14,7 @@ TEXTS = frozenset({"AE", "CS", "LO", "LT", "PN", "SH", "ST", "UC", "UR", "UT", "
 
 
 def judge_dicom(path: Path, names: Names) -> str | None:
-    """What is wrong with a file; None where nothing is."""
+    """Describe what is wrong with a file, as a clause; None if nothing is."""
     try:
         dataset = pydicom.dcmread(path, stop_before_pixels=True)
         elements = [*dataset.file_meta, *dataset.iterall()]

@@ -13,16 +13,20 @@ from typing import Any
 
 import pandas as pd
 
-from pipeline.errors import BadManifestError, LeakageError
+from pipeline.errors import BadManifestError, ChangedSourceError, LeakageError
 from pipeline.files import new_folder, sha256_of
-from pipeline.study.chain import Change, append, digest
+from pipeline.ledger.chain import Change, append, digest
+from pipeline.ledger.rows import STUDY_SUBJECT
 from pipeline.study.privacy.keyed import PseudonymKey
+from pipeline.study.privacy.keyed import open_pseudonym_key as open_pseudonym_key
 from pipeline.study.privacy.names import is_searchable
 from pipeline.study.privacy.scan import find_identifiers
+from pipeline.study.proof.verify import check_log
 from pipeline.study.report.facts import Facts, gather, text_of
-from pipeline.study.rows import STUDY_SUBJECT
-from pipeline.study.study import Study
+from pipeline.study.stages.infer import INFER
+from pipeline.study.work.study import Study
 from pipeline.units import RESEARCH_USE
+from training.foundation.words.counts import counted
 
 MAX_SHOWN = 5
 _PSEUDONYMOUS = {"slide_id": "slide", "patient": "patient", "site": "site", "reader": "reader"}
@@ -37,7 +41,7 @@ _TABLES: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Exported:
-    """What was let out."""
+    """Export that passed the scan."""
 
     folder: Path
     files: int
@@ -52,11 +56,13 @@ def export_study(study: Study, out: Path, key: PseudonymKey, *, results: Sequenc
         results: names of files in each slide's results that leave with it, such as "predictions.csv".
 
     Raises:
-        BadManifestError: `out` is there already, or a slide has no such result. LeakageError: the scan found a name, or
-            what it cannot judge. DiskFullError: cannot be written.
+        BadManifestError: `out` is there already, or a slide has no such result. DamagedStoreError: the log does not
+            verify. ChangedSourceError: a result is not the one that the ledger has. LeakageError: the scan found a
+            name, or what it cannot judge. DiskFullError: cannot be written.
     """
     if out.exists():
         raise BadManifestError(f"{out}: exists already; an export is never written over. Choose another --out.")
+    check_log(study.ledger.database, study.study_id, "Nothing is exported")
     facts = gather(study)
     names = _names(facts)
     with new_folder(out) as unfinished:
@@ -65,8 +71,8 @@ def export_study(study: Study, out: Path, key: PseudonymKey, *, results: Sequenc
         findings = find_identifiers(unfinished, names)
         if findings:
             raise LeakageError(
-                f"{out}: not written: {len(findings)} findings: {'; '.join(findings[:MAX_SHOWN])}. Leave such "
-                "files out of --result, or make them again without what names somebody."
+                f"{out}: not written: {counted(len(findings), 'finding')}: {'; '.join(findings[:MAX_SHOWN])}. Leave "
+                "such files out of --result, or make them again without what names somebody."
             )
     hashes = {path.relative_to(out).as_posix(): sha256_of(path) for path in sorted(out.rglob("*")) if path.is_file()}
     details = {"files": len(hashes), "sha256": digest(hashes), "key_id": key.key_id}
@@ -137,7 +143,11 @@ def _write_csv(path: Path, columns: Sequence[str], rows: Iterable[tuple[object, 
 
 
 def _copy_results(folder: Path, facts: Facts, key: PseudonymKey, results: Sequence[str]) -> None:
-    project = facts.study.project
+    project, tasks = facts.study.project, facts.tasks
+    hashes = {
+        (slide_id, stage): (measures or {}).get("files", {})
+        for slide_id, stage, measures in zip(tasks["slide_id"], tasks["stage"], tasks["measures"], strict=True)
+    }
     for slide_id in facts.slides.index[facts.slides["state"] == "done"] if results else ():
         for model in facts.protocol.models:
             target = folder / model.id / key.pseudonym("slide", slide_id)
@@ -145,8 +155,22 @@ def _copy_results(folder: Path, facts: Facts, key: PseudonymKey, results: Sequen
                 source = project.result_dir(slide_id, model.id) / name
                 if Path(name).name != name or source.is_symlink() or not source.is_file():
                     raise BadManifestError(f"{source}: there is no such result, so it cannot be exported.")
+                _check_own(source, hashes.get((slide_id, INFER.task(model.id)), {}).get(name))
                 target.mkdir(parents=True, exist_ok=True)
                 _copy_result(source, target / name, slide_id, target.name)
+
+
+def _check_own(source: Path, sha256: str | None) -> None:
+    """Raises ChangedSourceError: a file that the study did not leave, or one that was changed since."""
+    if sha256 is None:
+        raise ChangedSourceError(
+            f"{source}: the ledger has no hash of it: the study did not write it, or it says when it was made. Leave "
+            "it out of --result."
+        )
+    if sha256_of(source) != sha256:
+        raise ChangedSourceError(
+            f"{source}: is not what the study wrote; it was changed or replaced. Put it back from a back-up."
+        )
 
 
 def _copy_result(source: Path, target: Path, slide_id: str, pseudonym: str) -> None:

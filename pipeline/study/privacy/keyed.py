@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.cohort.pseudonyms import project_around
-from pipeline.errors import BadManifestError, UnreadableError
+from pipeline.errors import BadManifestError
 from pipeline.files import explain_unwritable, replace_file
+from training.foundation.errors import UnreadableError
 from training.foundation.reading import read_regular
+from training.foundation.words.names import comparable
 
 KEY_BYTES = 32
 _LENGTH = 12
@@ -29,12 +31,12 @@ class PseudonymKey:
 
     @property
     def key_id(self) -> str:
-        """Which key it was, for the log; says nothing of the key."""
+        """Identifier of the key for the log; reveals nothing of the key."""
         return hashlib.sha256(b"gemslide pseudonym key" + self.secret).hexdigest()[:16]
 
     def pseudonym(self, kind: str, name: str) -> str:
         """Of a slide, patient, site or reader: "slide-k3v…"."""
-        code = hmac.new(self.secret, f"{kind}\0{name}".encode(), hashlib.sha256).digest()
+        code = hmac.new(self.secret, f"{kind}\0{comparable(name)}".encode(), hashlib.sha256).digest()
         return f"{kind}-{base64.b32encode(code).decode().lower()[:_LENGTH]}"
 
 

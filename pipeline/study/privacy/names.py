@@ -6,6 +6,8 @@ import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from training.foundation.words.names import comparable
+
 SHORTEST = 4
 """Names of fewer letters, or of fewer digits, would be found in numbers and words by chance."""
 _TOKEN = re.compile(r"[A-Za-z0-9_.-]+")
@@ -22,13 +24,13 @@ class Names:
 
     @classmethod
     def of(cls, names: Collection[str]) -> Names:
-        searched = {name.casefold() for name in names if is_searchable(name)}
+        searched = {comparable(name.casefold()) for name in names if is_searchable(name)}
         tokens = frozenset(name for name in searched if _TOKEN.fullmatch(name))
         return cls(tokens, tuple(sorted(searched - tokens)))
 
     def first_in(self, text: str) -> str | None:
         """A name that stands in a text; None where none does."""
-        folded = text.casefold()
+        folded = comparable(text.casefold())
         for match in _TOKEN.finditer(folded):
             for token in _readings(match[0]):
                 if token in self.tokens:

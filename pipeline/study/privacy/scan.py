@@ -21,7 +21,7 @@ TEXT_SUFFIXES = (".csv", ".json", ".geojson", ".txt")
 
 
 def find_identifiers(folder: Path, names: Collection[str]) -> list[str]:
-    """What is wrong with an export, a sentence for each file; nothing where it names nobody.
+    """Find what is wrong with an export, a sentence for each file; an empty list if it names nobody.
 
     Args:
         names: slides, patients, sites, readers, files.

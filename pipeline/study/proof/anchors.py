@@ -14,14 +14,15 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from pipeline.errors import DamagedStoreError, UnreadableError
+from pipeline.errors import DamagedStoreError
 from pipeline.files import write_text_atomic
-from pipeline.study.chain import Change, append, utc_now
-from pipeline.study.ledger import Ledger
-from pipeline.study.permissions import check_may_sign
-from pipeline.study.signing import PublicKey, Signature, SigningKey
-from pipeline.study.verify import Verified as Verified
-from pipeline.study.verify import verified_head, verify_log
+from pipeline.ledger.chain import Change, append, utc_now
+from pipeline.ledger.ledger import Ledger
+from pipeline.study.proof.permissions import check_may_sign
+from pipeline.study.proof.signing import PublicKey, Signature, SigningKey
+from pipeline.study.proof.verify import Verified as Verified
+from pipeline.study.proof.verify import verified_head, verify_log
+from training.foundation.errors import UnreadableError
 from training.foundation.reading import read_json_file
 from training.foundation.settings import Section
 
@@ -32,6 +33,7 @@ ANCHORS_DIR = "anchors"
 class _Signed(Section):
     key_id: str = Field(pattern=r"^[0-9a-f]{16}$")
     signature: str = Field(pattern=r"^[0-9a-f]{128}$")
+    public_key: str = Field(pattern=r"^[0-9a-f]{64}$")
 
 
 class _AnchorFile(Section):
@@ -44,7 +46,7 @@ class _AnchorFile(Section):
 
 @dataclass(frozen=True)
 class Anchor:
-    """What a log's head was, and who has signed that."""
+    """Head of a log at a certain time, and the signatures on it."""
 
     study_id: str
     seq: int
@@ -54,7 +56,7 @@ class Anchor:
 
     @property
     def statement(self) -> dict[str, Any]:
-        """What is signed."""
+        """Content that is signed."""
         return {"study_id": self.study_id, "seq": self.seq, "hash": self.hash, "utc": self.utc}
 
 
@@ -97,7 +99,7 @@ def read_anchor(path: Path) -> Anchor:
         read = _AnchorFile.model_validate(read_json_file(path, max_bytes=MAX_ANCHOR_BYTES))
     except (OSError, ValueError, ValidationError) as error:
         raise UnreadableError(f"{path}: is no anchor of a study's log ({type(error).__name__}).") from error
-    signatures = tuple(Signature(each.key_id, each.signature) for each in read.signatures)
+    signatures = tuple(Signature(each.key_id, each.signature, each.public_key) for each in read.signatures)
     return Anchor(read.study_id, read.seq, read.hash, read.utc, signatures)
 
 

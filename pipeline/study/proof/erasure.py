@@ -14,26 +14,26 @@ from pathlib import Path
 from sqlalchemy import Connection, Row, column, delete, insert, or_, select, table, text, update
 
 from pipeline.errors import BadManifestError
-from pipeline.project import Project
-from pipeline.study.amendments import freeze
-from pipeline.study.chain import ERASABLE, Change, append, utc_now
-from pipeline.study.ledger import found
-from pipeline.study.project_log import append_to_project
-from pipeline.study.protocol import load_study_cohort
-from pipeline.study.rows import (
+from pipeline.ledger.chain import ERASABLE, Change, append, utc_now
+from pipeline.ledger.ledger import found
+from pipeline.ledger.project_log import append_to_project
+from pipeline.ledger.reasons import check_reason
+from pipeline.ledger.rows import (
     ENTRIES_ERASED,
     ERASED,
     PROJECT_LOG,
-    READING,
-    SLIDE,
     STUDY_SUBJECT,
-    hash_row,
     reading_subject,
+    row_sha256,
     slide_subject,
     task_subject,
 )
-from pipeline.study.study import Study, slides_of
-from pipeline.study.tables import answer, audit, reading, slide, task
+from pipeline.ledger.tables import answer, audit, reading, slide, task
+from pipeline.project import Project
+from pipeline.study.protocol import load_study_cohort
+from pipeline.study.stages.registry import KINDS
+from pipeline.study.work.amendments import freeze
+from pipeline.study.work.study import Study, slides_of
 from pipeline.tiles.table import read_table
 
 _OF_REVIEWS = ("hotspot_review", "coverage", "review")
@@ -44,7 +44,7 @@ MAX_LOOKED_AT_BYTES = 256 * 2**20
 
 @dataclass(frozen=True)
 class Erased:
-    """What was erased, and what is beyond this function's reach."""
+    """Result of an erasure, and what is beyond its reach."""
 
     entries: int
     """Of the log, whose content is gone."""
@@ -56,13 +56,12 @@ def erase(study: Study, slide_ids: Sequence[str], *, actor: str, why: str) -> Er
     """Erase slides that stand in the manifest no more. Repeated after an interruption, it goes on.
 
     Args:
-        why: for the log, which keeps it: without names.
+        why: for the log, which keeps it: let it name nobody.
 
     Raises:
         BadManifestError: no reason, a slide that is not in the study, is still in the manifest, or is worked on.
     """
-    if not why.strip():
-        raise BadManifestError("an erasure needs its reason: --why. It stays in the log, so let it name nobody.")
+    check_reason(why, "an erasure")
     cohort, manifest_sha256 = load_study_cohort(study.protocol, study.folder)
     _check_gone(slide_ids, (entry.slide_id for entry in cohort.entries), study.protocol.study.cohort)
     with study.ledger.database.read() as connection:
@@ -112,9 +111,8 @@ def _slide_row(connection: Connection, study_id: str, slide_id: str) -> Row[tupl
 
 
 def _delete_files(project: Project, slide_id: str) -> None:
-    """The store and all results. What is not there is no error: an erasure may be repeated."""
-    results = [folder for folder in project.results_dir.glob("*") if folder.is_dir() and not folder.is_symlink()]
-    for folder in [project.store_path(slide_id), *(each / slide_id for each in results)]:
+    """Delete the outputs of all stages. A missing one is no error: an erasure may be repeated."""
+    for folder in [folder for kind in KINDS for folder in kind.outputs(project, slide_id)]:
         if folder.is_symlink():
             folder.unlink()
         elif folder.exists():
@@ -142,7 +140,9 @@ def _erase_slide(connection: Connection, study_id: str, slide_id: str, actor: st
         "ended_utc": utc_now(),
     }
     connection.execute(insert(slide).values(nameless))
-    changes = [Change(actor, "slide erased", slide_subject(nameless["slide_id"]), why, after=hash_row(nameless, SLIDE))]
+    changes = [
+        Change(actor, "slide erased", slide_subject(nameless["slide_id"]), why, after=row_sha256(slide, nameless))
+    ]
     changes += [_erase_reading(connection, each, nameless["slide_id"], actor) for each in readings]
     _erase_reviews(connection, study_id, slide_id, actor, why)
     connection.execute(delete(task).where(*of_slide))
@@ -153,7 +153,7 @@ def _erase_slide(connection: Connection, study_id: str, slide_id: str, actor: st
 
 
 def _erase_reviews(connection: Connection, study_id: str, slide_id: str, actor: str, why: str) -> None:
-    """What people looked at, drew on and said of the slide, in the study and outside all studies, with the project's
+    """Erase coverage, annotations and reviews of the slide, in the study and outside all studies, with the project's
     entries."""
     for name in _OF_REVIEWS:
         rows = table(name, column("study_id"), column("slide_id"))
@@ -173,7 +173,7 @@ def _erase_reading(connection: Connection, row: Row[tuple[object, ...]], nameles
     values = {"slide_id": nameless, "state": "erased", "started_utc": None, "signed_utc": None, "seconds": None}
     connection.execute(update(reading).where(*(reading.c[name] == row._mapping[name] for name in key)).values(values))
     subject = reading_subject(row.reader, row.session, row.position)
-    return Change(actor, "reading erased", subject, after=hash_row(dict(row._mapping) | values, READING))
+    return Change(actor, "reading erased", subject, after=row_sha256(reading, dict(row._mapping) | values))
 
 
 def _empty_entries(connection: Connection, study_id: str, subjects: Sequence[str]) -> list[list[int]]:

@@ -12,15 +12,15 @@ from pathlib import Path
 from sqlalchemy import select
 
 from pipeline.errors import BadManifestError
-from pipeline.progress import no_bar
+from pipeline.ledger.chain import Change, append
+from pipeline.ledger.rows import slide_subject
+from pipeline.ledger.tables import slide, task
 from pipeline.project import Project
-from pipeline.study.chain import Change, append
-from pipeline.study.content import output_sha256
-from pipeline.study.leases import Lease
-from pipeline.study.rows import slide_subject
-from pipeline.study.stages import StudyStages
-from pipeline.study.study import Study, stages_of
-from pipeline.study.tables import slide, task
+from pipeline.study.stages.registry import output_sha256
+from pipeline.study.work.leases import Lease
+from pipeline.study.work.stages import StudyStages
+from pipeline.study.work.study import Study, stages_of
+from training.foundation.progress import no_bar
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,11 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from pipeline.errors import BadRecipeError, DiskFullError, UnreadableError
-from pipeline.study.chain import canonical
+from pipeline.ledger.chain import canonical
+from training.foundation.errors import BadRecipeError, DiskFullError, UnreadableError
 from training.foundation.publish import explain_unwritable, replace_file
 from training.foundation.reading import read_regular
+from training.foundation.words.counts import counted
 
 PUBLIC_SUFFIX = ".pub"
 MAX_KEY_BYTES = 2**16
@@ -28,16 +29,27 @@ MIN_PASSPHRASE = 12
 
 @dataclass(frozen=True)
 class Signature:
-    """Who signed what, as it is kept beside what was signed."""
+    """Signature as it is kept beside the signed content."""
 
     key_id: str
     signature: str
     """Hexadecimal."""
+    public_key: str
+    """The raw public key, hexadecimal: anyone who has the signature can check it. Only those who were given the key by
+    its owner know whose it is."""
+
+    def holds(self, statement: Any) -> bool:
+        """Whether it is this key's signature on this statement."""
+        try:
+            key = public_key_of(Ed25519PublicKey.from_public_bytes(bytes.fromhex(self.public_key)))
+        except ValueError:
+            return False
+        return key.holds(statement, self)
 
 
 @dataclass(frozen=True)
 class PublicKey:
-    """What proves a person's signatures."""
+    """Public key that proves a person's signatures."""
 
     key_id: str
     """The first 16 hexadecimal digits of the raw key's SHA-256."""
@@ -66,7 +78,8 @@ class SigningKey:
 
     def sign(self, statement: Any) -> Signature:
         """Sign a statement's canonical JSON."""
-        return Signature(self.public.key_id, self._key.sign(canonical(statement).encode()).hex())
+        signed = self._key.sign(canonical(statement).encode())
+        return Signature(self.public.key_id, signed.hex(), self.public.key.public_bytes_raw().hex())
 
 
 def new_key(path: Path, passphrase: str) -> PublicKey:
@@ -76,7 +89,8 @@ def new_key(path: Path, passphrase: str) -> PublicKey:
         BadRecipeError: a short passphrase. DiskFullError: there is a file already, or it cannot be written.
     """
     if len(passphrase) < MIN_PASSPHRASE:
-        raise BadRecipeError(f"the passphrase has {len(passphrase)} characters; take at least {MIN_PASSPHRASE}.")
+        length = counted(len(passphrase), "character")
+        raise BadRecipeError(f"the passphrase has {length}; take at least {MIN_PASSPHRASE}.")
     public_path = path.with_name(path.name + PUBLIC_SUFFIX)
     for each in (path, public_path):
         if each.exists():

@@ -8,36 +8,30 @@ database and are signed, show it (`anchors.py`).
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from sqlalchemy import Connection, Table, select
 
 from pipeline.errors import DamagedStoreError
-from pipeline.study.chain import ERASABLE, FIRST, HASHED, content_of, hash_of
-from pipeline.study.database import Database
-from pipeline.study.ledger import found
-from pipeline.study.rows import (
+from pipeline.ledger.chain import ERASABLE, FIRST, HASHED, content_of, hash_of
+from pipeline.ledger.database import Database
+from pipeline.ledger.ledger import found
+from pipeline.ledger.rows import (
     ANSWER_GIVEN,
     ENTRIES_ERASED,
-    READING,
-    SLIDE,
     SLIDE_ENTERED,
-    STUDY,
     STUDY_SUBJECT,
-    TASK,
     TASKS_ADDED,
-    hash_row,
-    new_task,
+    answer_subject,
     reading_subject,
+    row_sha256,
     slide_subject,
     task_subject,
 )
-from pipeline.study.tables import answer, audit, reading, slide, study, task
+from pipeline.ledger.tables import answer, audit, reading, slide, study, task
 
 MAX_FINDINGS = 100
 _AT_ONCE = 10_000
@@ -45,7 +39,7 @@ _AT_ONCE = 10_000
 
 @dataclass(frozen=True)
 class Verified:
-    """What was checked, and what is wrong; nothing is, where `findings` is empty."""
+    """Result of a verification: what was checked, and what is wrong; an empty `findings` means nothing is."""
 
     entries: int
     erased: int
@@ -71,7 +65,6 @@ def verify_log(database: Database, study_id: str, anchors: Mapping[int, str] | N
         head = select(study.c.audit_seq, study.c.audit_hash).where(study.c.study_id == study_id)
         log.end(*connection.execute(head).one())
         log.findings += _changed_rows(connection, study_id, log.hashes)
-        log.findings += _changed_answers(connection, study_id, log.answers)
     return Verified(log.seq, log.erased, log.previous, tuple(log.findings[:MAX_FINDINGS]))
 
 
@@ -81,12 +74,23 @@ def verified_head(database: Database, study_id: str) -> tuple[int, str]:
     Raises:
         DamagedStoreError: the log does not verify. BadManifestError: no such study.
     """
+    verified = check_log(database, study_id, "Nothing is signed")
+    return verified.entries, verified.head
+
+
+def check_log(database: Database, study_id: str, otherwise: str) -> Verified:
+    """A log that verifies.
+
+    Args:
+        otherwise: what is not done where it does not.
+
+    Raises:
+        DamagedStoreError: it does not verify. BadManifestError: no such study.
+    """
     verified = verify_log(database, study_id)
     if verified.findings:
-        raise DamagedStoreError(
-            f"study {study_id}: its log does not verify: {verified.findings[0]}. Nothing is signed."
-        )
-    return verified.entries, verified.head
+        raise DamagedStoreError(f"study {study_id}: its log does not verify: {verified.findings[0]}. {otherwise}.")
+    return verified
 
 
 class _Log:
@@ -96,7 +100,6 @@ class _Log:
         self.seq, self.previous = 0, FIRST
         self.findings: list[str] = []
         self.hashes: dict[str, str] = {}
-        self.answers: dict[tuple[str, int], tuple[str, str]] = {}
         self.erased = 0
         self._emptied: list[int] = []
         self._named: list[tuple[int, int]] = []
@@ -124,20 +127,20 @@ class _Log:
         self.seq, self.previous = seq, entry["hash"]
 
     def _follow(self, entry: Mapping[str, Any]) -> None:
-        """What the rows say after this entry."""
+        """Check the row's hash before this entry, and keep the hashes after it."""
         if entry["after"] is not None:
             if entry["before"] != self.hashes.get(entry["subject"]):
                 self._find(f"entry {entry['seq']} ({entry['subject']}) begins from a state that no earlier entry left")
             self.hashes[entry["subject"]] = entry["after"]
         if entry["action"] in (SLIDE_ENTERED, TASKS_ADDED):
             slide_id = entry["subject"].removeprefix(slide_subject(""))
-            for stage, state in _details(entry, "tasks", (str, str)):
-                self.hashes[task_subject(slide_id, stage)] = _hash_of_new_task(stage, state)
+            for stage, _, sha256 in _details(entry, "tasks", (str, str, str)):
+                self.hashes[task_subject(slide_id, stage)] = sha256
         if entry["action"] == ENTRIES_ERASED:
             self._named += _details(entry, "entries", (int, int))
         if entry["action"] == ANSWER_GIVEN:
-            for seq, question, sha256 in _details(entry, "answer", (int, str, str)):
-                self.answers[entry["subject"], seq] = (question, sha256)
+            for seq, _, sha256 in _details(entry, "answer", (int, str, str)):
+                self.hashes[answer_subject(entry["subject"], seq)] = sha256
 
     def end(self, head_seq: int, head_hash: str) -> None:
         for seq in _outside(self._emptied, self._named):
@@ -198,48 +201,36 @@ def _outside(numbers: Sequence[int], intervals: Sequence[tuple[int, int]]) -> li
     return outside
 
 
-@cache
-def _hash_of_new_task(stage: str, state: str) -> str:
-    return hash_row(new_task(stage, state), TASK)
-
-
 def _changed_rows(connection: Connection, study_id: str, hashes: Mapping[str, str]) -> list[str]:
     """Rows whose content is not what their last entry says, or that have none."""
     findings = []
     seen = set()
-    for subject, row, columns in _rows(connection, study_id):
+    for subject, table, row in _rows(connection, study_id):
         seen.add(subject)
         if subject not in hashes:
-            findings.append(f"{subject}: stands in the ledger, and no entry says how it came there")
-        elif hashes[subject] != hash_row(row, columns):
+            findings.append(f"{subject}: is in the ledger, but no entry of the log created it")
+        elif hashes[subject] != row_sha256(table, row):
             findings.append(f"{subject}: was changed without an entry in the log")
     return findings + [f"{subject}: was deleted from the ledger" for subject in hashes if subject not in seen]
 
 
-def _changed_answers(
-    connection: Connection, study_id: str, logged: Mapping[tuple[str, int], tuple[str, str]]
-) -> list[str]:
-    """Readers' answers that are not those that were given."""
-    stored = {}
-    for row in _all(connection, answer, study_id):
-        subject = reading_subject(row["reader"], row["session"], row["position"])
-        stored[subject, row["seq"]] = (row["question"], hashlib.sha256(row["value"].encode()).hexdigest())
-    changed = sorted(key for key in logged.keys() | stored.keys() if logged.get(key) != stored.get(key))
-    return [f"{subject}: answer {seq} is not the one that was given" for subject, seq in changed]
+def _rows(connection: Connection, study_id: str) -> Iterator[tuple[str, Table, Mapping[str, Any]]]:
+    """All rows of a study, each with its name in the log."""
+    for table, subject_of in _SUBJECTS.items():
+        chosen = select(table).where(table.c.study_id == study_id)
+        for row in connection.execution_options(yield_per=_AT_ONCE).execute(chosen).mappings():
+            values = dict(row)
+            yield subject_of(values), table, values
 
 
-def _rows(connection: Connection, study_id: str) -> Iterator[tuple[str, Mapping[str, Any], tuple[str, ...]]]:
-    for row in _all(connection, study, study_id):
-        yield STUDY_SUBJECT, row, STUDY
-    for row in _all(connection, slide, study_id):
-        yield slide_subject(row["slide_id"]), row, SLIDE
-    for row in _all(connection, task, study_id):
-        yield task_subject(row["slide_id"], row["stage"]), row, TASK
-    for row in _all(connection, reading, study_id):
-        yield reading_subject(row["reader"], row["session"], row["position"]), row, READING
+def _subject_of_reading(row: Mapping[str, Any]) -> str:
+    return reading_subject(row["reader"], row["session"], row["position"])
 
 
-def _all(connection: Connection, table: Table, study_id: str) -> Iterator[Mapping[str, Any]]:
-    chosen = select(table).where(table.c.study_id == study_id)
-    for row in connection.execution_options(yield_per=_AT_ONCE).execute(chosen).mappings():
-        yield dict(row)
+_SUBJECTS: Mapping[Table, Callable[[Mapping[str, Any]], str]] = {
+    study: lambda row: STUDY_SUBJECT,
+    slide: lambda row: slide_subject(row["slide_id"]),
+    task: lambda row: task_subject(row["slide_id"], row["stage"]),
+    reading: _subject_of_reading,
+    answer: lambda row: answer_subject(_subject_of_reading(row), row["seq"]),
+}

@@ -1,4 +1,4 @@
-"""Who reads which slide when: from the design and the seed alone, so that anyone can lay it out again."""
+"""Assignment of slides to readers and sessions, by the design and the seed alone, so that anyone can repeat it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipeline.errors import BadManifestError
-from pipeline.study.questions import ReadingConfig
+from pipeline.study.reading.questions import ReadingConfig
+from training.foundation.words.counts import counted
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,8 @@ def lay_out(config: ReadingConfig, slide_ids: Sequence[str], seed: int) -> list[
     """
     slides = sorted(slide_ids)
     if len(slides) < config.groups:
-        raise BadManifestError(f"a reading design of {config.groups} groups needs as many slides, got {len(slides)}.")
+        groups = counted(config.groups, "group")
+        raise BadManifestError(f"a reading design of {groups} needs as many slides, got {len(slides)}.")
     _draw(seed, "slides").shuffle(slides)
     readers = sorted(config.readers)
     _draw(seed, "readers").shuffle(readers)
@@ -43,11 +45,13 @@ def lay_out(config: ReadingConfig, slide_ids: Sequence[str], seed: int) -> list[
     for group in range(config.groups):
         own_slides = slides[group :: config.groups]
         for place, reader in enumerate(readers[group :: config.groups]):
-            found += _of_reader(config, reader, place, own_slides, seed)
+            found += _reader_assignments(config, reader, place, own_slides, seed)
     return found
 
 
-def _of_reader(config: ReadingConfig, reader: str, place: int, slide_ids: Sequence[str], seed: int) -> list[Assignment]:
+def _reader_assignments(
+    config: ReadingConfig, reader: str, place: int, slide_ids: Sequence[str], seed: int
+) -> list[Assignment]:
     starts_with_second = config.order == "crossover" and place % 2 == 1
     arms = config.arms[::-1] if starts_with_second else config.arms
     found = []

@@ -1,4 +1,4 @@
-"""How far a study's readings are: by reader, by slide, and who waits for the washout."""
+"""Progress of a study's readings: by reader, by slide, and readers who are waiting for the washout."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, select
 
-from pipeline.study.ledger import Ledger
-from pipeline.study.questions import Answer, ReadingConfig
-from pipeline.study.reading_order import lay_out as lay_out
-from pipeline.study.readings import ADJUDICATION, Readings, washout_end
-from pipeline.study.tables import answer, reading
+from pipeline.ledger.ledger import Ledger
+from pipeline.ledger.tables import answer, reading
+from pipeline.study.reading.order import lay_out as lay_out
+from pipeline.study.reading.questions import Answer, ReadingConfig
+from pipeline.study.reading.readings import ADJUDICATION, Readings, washout_end
 from training.foundation.settings import parse_section
 
 
 @dataclass(frozen=True)
 class ReaderProgress:
-    """How far one reader is.
+    """Progress of one reader.
 
     Attributes:
         due: the reading that is started or next; None where all are signed.
-        waits_until: when `due` may be started; None where it may be now.
+        waits_until: time from which `due` may be started; None where it may be started now.
     """
 
     reader: str
@@ -43,8 +43,9 @@ def readings_of(ledger: Ledger, study_id: str) -> Readings | None:
 
     Raises:
         BadManifestError: no such study. BadRecipeError: a protocol of another version.
+        DamagedStoreError: the frozen protocol was changed behind the log's back.
     """
-    raw = json.loads(ledger.study(study_id).protocol).get("reading")
+    raw = ledger.study(study_id).frozen().get("reading")
     if raw is None:
         return None
     config = parse_section(ReadingConfig, raw, where=f"[reading] of study {study_id} in the ledger")
@@ -52,7 +53,7 @@ def readings_of(ledger: Ledger, study_id: str) -> Readings | None:
 
 
 def progress_of_readers(readings: Readings, *, now: datetime | None = None) -> list[ReaderProgress]:
-    """How far each reader is, adjudicators last; nobody where the readings were not laid out."""
+    """Progress of each reader, adjudicators last; empty where the readings were not laid out."""
     chosen = select(reading).where(reading.c.study_id == readings.study_id, reading.c.state != "erased")
     order = (reading.c.reader, reading.c.session, reading.c.position)
     with readings.ledger.database.read() as connection:
@@ -93,7 +94,7 @@ def readings_of_reader(ledger: Ledger, reader: str, slide_ids: Sequence[str] | N
 
 
 def readers_of_slides(ledger: Ledger, slide_ids: Sequence[str]) -> list[tuple[str, str, str]]:
-    """Who reads slides in any study, and how far that is: (slide, reader, state), without what was erased."""
+    """Readers of slides in any study, with the state of the reading: (slide, reader, state), without erased ones."""
     columns = (reading.c.slide_id, reading.c.reader, reading.c.state)
     chosen = select(*columns).where(reading.c.slide_id.in_(slide_ids), reading.c.state != "erased").distinct()
     with ledger.database.read() as connection:

@@ -1,15 +1,17 @@
-"""What readers are asked, in TOML, and whether an answer is one."""
+"""Questions for readers, in TOML, and checks of the answers."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
 from pipeline.errors import BadManifestError
-from training.foundation.class_names import check_class_name, check_printable
-from training.foundation.names import NAME_PATTERN
+from pipeline.evaluation.statistics.agreement import Weights
 from training.foundation.settings import Section
+from training.foundation.words.class_names import check_class_name, check_printable
+from training.foundation.words.names import NAME_PATTERN, comparable
 
 MAX_TEXT = 10_000
 Answer = str | float | bool
@@ -23,7 +25,11 @@ class Question(Section):
     """As the reader reads it."""
     kind: Literal["choice", "score", "yes_no", "text"]
     choices: tuple[Annotated[str, AfterValidator(check_class_name)], ...] = ()
-    """Of `choice`, in their order: grades can be compared by it."""
+    """Of `choice`, in their order."""
+    ordered: bool = False
+    """Of `choice`: the choices are grades in ascending order, and kappa counts how far two answers lie apart."""
+    weights: Weights = "quadratic"
+    """Of ordered choices: disagreement grows with the distance of two grades (linear), or with its square."""
     low: float = 0.0
     high: float = 100.0
     """Of `score`."""
@@ -35,10 +41,14 @@ class Question(Section):
     def fits_together(self) -> Self:
         if (self.kind == "choice") != bool(self.choices):
             raise ValueError(f"question {self.name}: `choices` belong to kind choice, and kind choice needs them")
+        if self.ordered and len(self.choices) < 2:
+            raise ValueError(f"question {self.name}: `ordered` belongs to kind choice with at least two choices")
+        if "weights" in self.model_fields_set and not self.ordered and self.weights != "quadratic":
+            raise ValueError(f"question {self.name}: `weights` belong to ordered choices; set ordered = true")
         if self.class_name is not None and self.kind not in ("yes_no", "score"):
             raise ValueError(f"question {self.name}: `class_name` belongs to the kinds yes_no and score")
         if len(set(self.choices)) != len(self.choices):
-            raise ValueError(f"question {self.name}: a choice stands there twice")
+            raise ValueError(f"question {self.name}: a choice appears twice")
         if self.kind == "score" and not self.low < self.high:
             raise ValueError(f"question {self.name}: low must be below high, got {self.low:g} and {self.high:g}")
         return self
@@ -49,13 +59,14 @@ class Question(Section):
         Raises:
             BadManifestError: it is not.
         """
+        answer = comparable(answer) if self.kind == "choice" and isinstance(answer, str) else answer
         expected = self._expected(answer)
         if expected:
             raise BadManifestError(f"question {self.name}: {answer!r:.200} is no answer; give {expected}.")
         return answer
 
     def _expected(self, answer: Answer) -> str | None:
-        """What an answer would be; None where this is one."""
+        """Description of a valid answer; None if this is one."""
         is_number = isinstance(answer, int | float) and not isinstance(answer, bool)
         if self.kind == "choice":
             return None if answer in self.choices else f"one of {', '.join(self.choices)}"
@@ -64,7 +75,13 @@ class Question(Section):
         if self.kind == "score":
             inside = is_number and self.low <= float(answer) <= self.high
             return None if inside else f"a number from {self.low:g} to {self.high:g}"
-        return None if isinstance(answer, str) and len(answer) <= MAX_TEXT else f"text of up to {MAX_TEXT} characters"
+        is_text = isinstance(answer, str) and len(answer) <= MAX_TEXT and _can_be_kept(answer)
+        return None if is_text else f"text of up to {MAX_TEXT} characters"
+
+
+def _can_be_kept(text: str) -> bool:
+    """Databases take neither half characters nor NUL."""
+    return "\0" not in text and text == text.encode(errors="replace").decode()
 
 
 class ReadingConfig(Section):
@@ -84,7 +101,7 @@ class ReadingConfig(Section):
     washout_days: float = Field(14.0, ge=0, le=3650)
     """At least so long between two readings of a slide by one reader."""
     adjudicators: tuple[Annotated[str, Field(pattern=NAME_PATTERN)], ...] = ()
-    """Who decides where readers disagree; not among the readers."""
+    """People who decide where readers disagree; not among the readers."""
     questions: tuple[Question, ...] = Field(min_length=1, max_length=200)
     note: Annotated[str, AfterValidator(check_printable), Field(max_length=2000)] = ""
     """Stands at the head of the report: that readers are simulated, say."""
@@ -97,10 +114,14 @@ class ReadingConfig(Section):
             ("questions", tuple(question.name for question in self.questions)),
         ):
             if len(set(names)) != len(names):
-                raise ValueError(f"{what}: a name stands there twice, among {', '.join(names)}")
+                raise ValueError(f"{what}: a name appears twice, among {', '.join(names)}")
         if self.groups > len(self.readers):
             raise ValueError(f"{self.groups} groups need as many readers, got {len(self.readers)}")
         return self
+
+    def missing(self, given: Mapping[str, Answer]) -> list[Question]:
+        """Required questions without an answer; an empty text is none."""
+        return [each for each in self.questions if each.required and given.get(each.name, "") == ""]
 
     def question(self, name: str) -> Question:
         """Raises BadManifestError: there is no such question."""

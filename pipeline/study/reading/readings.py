@@ -14,14 +14,16 @@ from typing import Any
 from sqlalchemy import Connection, Row, func, insert, select, update
 
 from pipeline.errors import BadManifestError
-from pipeline.study.chain import Change, append, canonical, digest, utc_now
-from pipeline.study.ledger import Ledger, found
-from pipeline.study.questions import Answer, ReadingConfig
-from pipeline.study.reading_order import Assignment
-from pipeline.study.rows import ANSWER_GIVEN, READING, hash_row, reading_subject
-from pipeline.study.tables import answer, reading
+from pipeline.ledger.chain import Change, append, canonical, digest, utc_now
+from pipeline.ledger.ledger import Ledger, found
+from pipeline.ledger.rows import ANSWER_GIVEN, reading_subject, row_sha256
+from pipeline.ledger.tables import answer, reading
+from pipeline.study.reading.arms import ADJUDICATION as ADJUDICATION
+from pipeline.study.reading.arms import may_show_predictions as may_show_predictions
+from pipeline.study.reading.blinding import check_shown_in
+from pipeline.study.reading.order import Assignment
+from pipeline.study.reading.questions import Answer, ReadingConfig
 
-ADJUDICATION = "adjudication"
 _AT_ONCE = 5_000
 
 
@@ -41,8 +43,10 @@ class Readings:
         """Write down who reads what; once.
 
         Raises:
-            BadManifestError: it was laid out before.
+            BadManifestError: it was laid out before, or names somebody whom the protocol does not.
         """
+        for each in assignments:
+            self.check_named(each.reader, each.arm)
         with self.ledger.database.write() as connection:
             found(connection, self.study_id)
             chosen = select(func.count()).select_from(reading).where(reading.c.study_id == self.study_id)
@@ -57,7 +61,7 @@ class Readings:
             BadManifestError: the washout is not over: when it will be stands in the message. An unknown reader.
         """
         with self.ledger.database.read() as connection:
-            rows = self._of_reader(connection, reader)
+            rows = self._rows_of_reader(connection, reader)
         started = [row for row in rows if row.state == "started"]
         waiting = [row for row in rows if row.state == "open"]
         if started or not waiting:
@@ -74,7 +78,8 @@ class Readings:
             actor: whom the log names, in place of the reader.
 
         Raises:
-            BadManifestError: another one comes first, or the washout is not over.
+            BadManifestError: another one comes first, the washout is not over, or this reading would show predictions
+                of a slide that the reader has to read without help for another study.
         """
         due = self.next_of(reader, now=now)
         if due is None or (due.session, due.position) != (session, position) or due.state != "open":
@@ -85,6 +90,9 @@ class Readings:
             row = self._row(connection, reader, session, position)
             if row.state != "open":  # in another window, since
                 raise BadManifestError(f"reader {reader}, session {session}, slide {position}: is {row.state} already.")
+            self.check_named(reader, row.arm)
+            if may_show_predictions(row):
+                check_shown_in(connection, row)
             self._change(connection, row, values, "reading started", actor)
 
     def give(
@@ -98,16 +106,50 @@ class Readings:
         Raises:
             BadManifestError: no answer to that question, or the reading is not open for answers.
         """
-        self.config.question(question).check(value)
+        self.give_all(reader, session, position, {question: value}, actor=actor, again=True)
+
+    def give_all(
+        self,
+        reader: str,
+        session: int,
+        position: int,
+        answers: Mapping[str, Answer],
+        *,
+        actor: str | None = None,
+        again: bool = False,
+    ) -> None:
+        """Answer several questions of a started reading at once; all of them or none.
+
+        Args:
+            again: also write down an answer that stands there already.
+
+        Raises: as `give`.
+        """
         with self.ledger.database.write() as connection:
             row = self._row(connection, reader, session, position)
-            self._check_started(row)
-            seq = 1 + (connection.scalar(select(func.max(answer.c.seq)).where(*_of_answers(row))) or 0)
+            self._give(connection, row, answers, actor, again=again)
+
+    def _give(
+        self,
+        connection: Connection,
+        row: Row[Any],
+        answers: Mapping[str, Answer],
+        actor: str | None,
+        *,
+        again: bool = False,
+    ) -> None:
+        answers = {name: self.config.question(name).check(value) for name, value in answers.items()}
+        self._check_started(row)
+        before = {} if again else _answers(connection, row)
+        new = {name: value for name, value in answers.items() if name not in before or before[name] != value}
+        first = 1 + (connection.scalar(select(func.max(answer.c.seq)).where(*_answer_key(row))) or 0)
+        key = {name: row._mapping[name] for name in ("study_id", "reader", "session", "position")}
+        for seq, (question, value) in enumerate(new.items(), start=first):
             given = {"seq": seq, "question": question, "value": canonical(value), "utc": utc_now()}
-            key = {name: row._mapping[name] for name in ("study_id", "reader", "session", "position")}
             connection.execute(insert(answer).values(key | given))
-            details = {"answer": [[seq, question, digest(value)]]}
-            append(connection, self.study_id, [Change(actor or reader, ANSWER_GIVEN, _subject(row), details=details)])
+            details = {"answer": [[seq, question, row_sha256(answer, key | given)]]}
+            change = Change(actor or row.reader, ANSWER_GIVEN, _subject(row), details=details)
+            append(connection, self.study_id, [change])
 
     def sign(
         self,
@@ -118,6 +160,7 @@ class Readings:
         seconds: float,
         actor: str | None = None,
         seen: Mapping[str, Any] | None = None,
+        answers: Mapping[str, Answer] | None = None,
     ) -> None:
         """Lock a reading's answers.
 
@@ -125,16 +168,22 @@ class Readings:
             seconds: how long the slide was looked at.
             actor: whom the log names, in place of the reader.
             seen: what was looked at, for the log.
+            answers: all that the reader was shown as what the signature locks; those that are not kept yet are, in the
+                same transaction.
 
         Raises:
-            BadManifestError: a required question is not answered, or the reading is not started.
+            BadManifestError: a required question is not answered, the reading is not started, or other answers are
+                kept than were shown; nothing is kept or signed then.
         """
         with self.ledger.database.write() as connection:
             row = self._row(connection, reader, session, position)
-            given = _answers(connection, row)
             self._check_started(row)
-            missing = [each.name for each in self.config.questions if each.required and each.name not in given]
-            if missing:
+            if answers is not None:
+                self._give(connection, row, answers, actor)
+            given = _answers(connection, row)
+            if answers is not None:
+                self._check_shown(row, given, answers)
+            if missing := [each.name for each in self.config.missing(given)]:
                 raise BadManifestError(f"reader {reader}, slide {row.slide_id}: not answered: {', '.join(missing)}.")
             values = {"state": "signed", "signed_utc": utc_now(), "seconds": seconds}
             details = {"answers_sha256": digest(given)} | ({"seen": dict(seen)} if seen else {})
@@ -146,7 +195,7 @@ class Readings:
             return self._row(connection, reader, session, position)
 
     def count(self, reader: str, session: int) -> int:
-        """How many slides a reader has in a session."""
+        """Number of slides that a reader has in a session."""
         chosen = select(func.count()).where(
             reading.c.study_id == self.study_id, reading.c.reader == reader, reading.c.session == session
         )
@@ -161,7 +210,7 @@ class Readings:
         with self.ledger.database.read() as connection:
             return connection.execute(chosen.order_by(reading.c.signed_utc.desc())).all()
 
-    def of_arm(self, arm: str) -> Sequence[Row[Any]]:
+    def rows_of_arm(self, arm: str) -> Sequence[Row[Any]]:
         """All readings under a condition, in the order in which they were laid out."""
         chosen = select(reading).where(reading.c.study_id == self.study_id, reading.c.arm == arm)
         with self.ledger.database.read() as connection:
@@ -196,8 +245,8 @@ class Readings:
             said.setdefault(slide_id, set()).add(canonical(value))
         with self.ledger.database.write() as connection:
             found(connection, self.study_id)
-            of_arm = (reading.c.study_id == self.study_id, reading.c.arm == ADJUDICATION)
-            before = set(connection.scalars(select(reading.c.slide_id).where(*of_arm)))
+            rows_of_arm = (reading.c.study_id == self.study_id, reading.c.arm == ADJUDICATION)
+            before = set(connection.scalars(select(reading.c.slide_id).where(*rows_of_arm)))
             slides = sorted(slide for slide, values in said.items() if len(values) > 1 and slide not in before)
             readers = self.config.adjudicators
             new = [
@@ -214,7 +263,7 @@ class Readings:
             part = rows[start : start + _AT_ONCE]
             connection.execute(insert(reading), part)
             changes = [
-                Change(actor, "reading laid out", _subject(row), why, after=hash_row(row, READING)) for row in part
+                Change(actor, "reading laid out", _subject(row), why, after=row_sha256(reading, row)) for row in part
             ]
             append(connection, self.study_id, changes)
 
@@ -227,13 +276,31 @@ class Readings:
         actor: str | None,
         **details: Any,
     ) -> None:
-        connection.execute(update(reading).where(*_of_reading(row)).values(values))
+        connection.execute(update(reading).where(*_reading_key(row)).values(values))
         before = dict(row._mapping)
-        hashes = hash_row(before, READING), hash_row(before | values, READING)
+        hashes = row_sha256(reading, before), row_sha256(reading, before | values)
         change = Change(actor or row.reader, action, _subject(row), "", *hashes, details)
         append(connection, self.study_id, [change])
 
+    def check_named(self, reader: str, arm: str) -> None:
+        """Check that the protocol lists a person for this arm. Raises BadManifestError: it does not."""
+        named, what = self.config.readers, "readers"
+        if arm == ADJUDICATION:
+            named, what = self.config.adjudicators, "adjudicators"
+        if reader not in named:
+            raise BadManifestError(f"reader {reader:.100}: is not among the {what} of study {self.study_id}.")
+
+    def _check_shown(self, row: Row[Any], given: Mapping[str, Answer], shown: Mapping[str, Answer]) -> None:
+        """An empty text is as good as none."""
+        names = [each.name for each in self.config.questions if given.get(each.name, "") != shown.get(each.name, "")]
+        if names:
+            raise BadManifestError(
+                f"reader {row.reader}, slide {row.slide_id}: not signed: changed elsewhere since it was shown here: "
+                f"{', '.join(names)}. Look at the answers again, then sign."
+            )
+
     def _check_started(self, row: Row[Any]) -> None:
+        self.check_named(row.reader, row.arm)
         if row.state != "started":
             why = "is signed: its answers are locked" if row.state == "signed" else "is not started"
             raise BadManifestError(f"reader {row.reader}, session {row.session}, slide {row.position}: {why}.")
@@ -246,7 +313,7 @@ class Readings:
                 f"days, on {until:%Y-%m-%d %H:%M} UTC."
             )
 
-    def _of_reader(self, connection: Connection, reader: str) -> Sequence[Row[Any]]:
+    def _rows_of_reader(self, connection: Connection, reader: str) -> Sequence[Row[Any]]:
         chosen = select(reading).where(reading.c.study_id == self.study_id, reading.c.reader == reader)
         rows = connection.execute(chosen.order_by(reading.c.session, reading.c.position)).all()
         if not rows:
@@ -264,26 +331,21 @@ class Readings:
 
 
 def washout_end(rows: Sequence[Row[Any]], due: Row[Any], washout_days: float) -> datetime | None:
-    """When a reading may be started, by the reader's other ones of its slide; None where there was none."""
+    """Time from which a reading may be started, by the reader's earlier ones of its slide; None without any."""
     earlier = [_time(row.signed_utc) for row in rows if row.slide_id == due.slide_id and row.signed_utc]
     return max(earlier) + timedelta(days=washout_days) if earlier else None
 
 
-def may_show_predictions(row: Row[Any]) -> bool:
-    """Whether what a model said may be shown in this reading."""
-    return bool(row.arm == "assisted")
-
-
 def _answers(connection: Connection, row: Row[Any]) -> dict[str, Answer]:
-    chosen = select(answer.c.question, answer.c.value).where(*_of_answers(row)).order_by(answer.c.seq)
+    chosen = select(answer.c.question, answer.c.value).where(*_answer_key(row)).order_by(answer.c.seq)
     return {question: json.loads(value) for question, value in connection.execute(chosen)}
 
 
-def _of_reading(row: Row[Any]) -> list[Any]:
+def _reading_key(row: Row[Any]) -> list[Any]:
     return [reading.c[name] == row._mapping[name] for name in ("study_id", "reader", "session", "position")]
 
 
-def _of_answers(row: Row[Any]) -> list[Any]:
+def _answer_key(row: Row[Any]) -> list[Any]:
     return [answer.c[name] == row._mapping[name] for name in ("study_id", "reader", "session", "position")]
 
 

@@ -1,12 +1,5 @@
 """A study's report: flow, quality, endpoints, failures, times, readers, versions; as a page, a PDF and tables."""
 
-from training.foundation.lazy import public_names
+import lazy_loader
 
-__all__, __getattr__ = public_names(
-    __name__,
-    {
-        "facts": "Facts gather",
-        "publish": "Report write_report",
-        "table": "Table",
-    },
-)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

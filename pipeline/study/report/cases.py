@@ -1,4 +1,4 @@
-"""What a model said and what is true, case by case: tiles, slides or patients with a reference standard."""
+"""Predictions and truth, case by case: tiles, slides or patients with a reference standard."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.errors import BadRecipeError, UnreadableError
+from pipeline.errors import ChangedSourceError
 from pipeline.evaluation.slide_truth import truth_of_label
 from pipeline.evaluation.stored import tile_probabilities
-from pipeline.store.overlays import read_predictions
+from pipeline.export.common.cells import fingerprint
+from pipeline.store.layers.overlays import read_predictions
+from pipeline.study.proof.reports import tile_set_sha256
 from pipeline.study.protocol import Endpoint
 from pipeline.study.report.facts import Facts, text_of
-from pipeline.study.stages import INFER
+from pipeline.study.stages.infer import INFER
 from pipeline.tiles.table import read_table
+from training.foundation.errors import BadRecipeError, UnreadableError
 
 NOT_KNOWN = "not known"
 
@@ -65,7 +68,7 @@ def cases_of(facts: Facts, endpoints: Sequence[Endpoint]) -> dict[str, Cases]:
 def slide_cases(facts: Facts, model_id: str) -> Cases:
     """Slides with a label in the manifest, and the scores that the ledger has of them."""
     done = set(facts.slides.index[facts.slides["state"] == "done"])
-    of_model = facts.tasks[(facts.tasks["stage"] == INFER + model_id) & facts.tasks["measures"].notna()]
+    of_model = facts.tasks[(facts.tasks["stage"] == INFER.task(model_id)) & facts.tasks["measures"].notna()]
     labels, patients = facts.slides["label"].to_dict(), facts.slides["patient"].to_dict()
     rule = facts.protocol.analysis.slide_score
     found = []
@@ -110,12 +113,25 @@ def _tiles(facts: Facts, endpoint: Endpoint) -> Cases:
     project = facts.study.project
     assert endpoint.tile_set is not None
     table = read_table(project.tile_table_path(endpoint.tile_set))
+    if tile_set_sha256(project, endpoint.tile_set) != facts.tile_sets[endpoint.tile_set]:
+        raise ChangedSourceError(
+            f"endpoint {endpoint.name}: tile set {endpoint.tile_set} was replaced while the report was made. Make the "
+            "report again."
+        )
     frame = table.frame[table.frame["label"].notna() & (table.frame["label"] != "")]
     done = facts.slides.index[facts.slides["state"] == "done"]
     patients = facts.slides["patient"].to_dict()
+    of_model = facts.tasks[facts.tasks["stage"] == INFER.task(endpoint.model)]
+    hashes = dict(zip(of_model["slide_id"], of_model["output_sha256"], strict=True))
     parts, class_names = [], None
     for slide_id, rows in frame[frame["slide_id"].isin(done)].groupby("slide_id", sort=False):
         predictions = read_predictions(project.store_path(str(slide_id)), endpoint.model)
+        if fingerprint(predictions) != hashes.get(slide_id):
+            raise ChangedSourceError(
+                f"endpoint {endpoint.name}: slide {slide_id}: its predictions by {endpoint.model} are not those that "
+                f"the ledger has: they were replaced. `gemslide study verify {facts.row.study_id}` lists all that was "
+                "changed. Put them back from a back-up, or delete them and let `gemslide infer` make them again."
+            )
         class_names = predictions.class_names
         unknown = sorted(set(rows["label"]) - set(class_names))
         if unknown:
@@ -136,7 +152,7 @@ def _tiles(facts: Facts, endpoint: Endpoint) -> Cases:
 
 
 def groups_of(facts: Facts, cases: Cases, column: str) -> dict[str, NDArray[np.bool_]]:
-    """Which cases are of each site, or scanner; empty where there is one alone.
+    """Mask of the cases of each site, or scanner; empty where there is only one.
 
     Args:
         column: "site" or "scanner".

@@ -1,4 +1,4 @@
-"""What a study's report says, section by section, before it is a page or a table."""
+"""Content of a study's report, section by section, before it is a page or a table."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipeline.evaluation.bootstrap import CONFIDENCE, FEW_PATIENTS, FEWEST_PATIENTS, Draws
-from pipeline.evaluation.calibration import calibration_of
 from pipeline.evaluation.figures import reliability_figure, roc_figure
-from pipeline.evaluation.one_class import NamedCurve, auroc, roc_with_band
+from pipeline.evaluation.statistics.bootstrap import CONFIDENCE, FEW_PATIENTS, FEWEST_PATIENTS, Draws
+from pipeline.evaluation.statistics.calibration import calibration_of
+from pipeline.evaluation.statistics.one_class import NamedCurve, auroc, roc_with_band
 from pipeline.run_record import versions
 from pipeline.study.report.cases import Cases, cases_of, groups_of
 from pipeline.study.report.endpoints import EndpointResult, positive_index, result_of
@@ -20,9 +20,13 @@ from pipeline.study.report.figures import flow_figure, forest_figure
 from pipeline.study.report.flow import failure_tables, flow_of, quality_tables, state_table, time_tables
 from pipeline.study.report.readers import reader_tables
 from pipeline.study.report.table import Cell, Table, interval
+from pipeline.study.stages.registry import KINDS
 
 Row = tuple[Cell, ...]
-ENDPOINT_COLUMNS = ("endpoint", "kind", "measure", "cases", "patients", "value", "95 % interval", "at least", "met")
+ENDPOINT_COLUMNS = (
+    *("endpoint", "kind", "measure", "cases", "patients", "value", "95 % interval", "at least", "met"),
+    "interval by",
+)
 
 
 @dataclass(frozen=True)
@@ -98,11 +102,15 @@ def _how(facts: Facts, found: dict[str, Cases]) -> tuple[str, ...]:
     said = [
         f"Intervals are {CONFIDENCE:.0%} percentile intervals of {analysis.bootstrap} bootstrap resamples in which "
         f"patients are drawn with replacement, with all their slides and tiles (seed {facts.protocol.study.seed}). A "
-        "hypothesis is met where the lower end of the interval reaches it. Cases are slides that are done and have a "
-        "reference: a label in the manifest, or labelled tiles."
+        "hypothesis is met where the lower end of the interval reaches it, and is not determined without an interval. "
+        "Where all resamples agree, as they do at 0 and at 100 %, the interval is exact (Clopper and Pearson) and "
+        "counts patients, not slides or tiles: each whose cases are all right, or all wrong, is one. Cases are slides "
+        "that are done and have a reference: a label in the manifest, or labelled tiles."
     ]
     if fewest < FEWEST_PATIENTS:
-        said.append(f"Of fewer than {FEWEST_PATIENTS} patients there are no intervals, and no hypothesis is tested.")
+        said.append(
+            f"Of fewer than {FEWEST_PATIENTS} patients there are no resamples, and no interval but an exact one."
+        )
     elif fewest < FEW_PATIENTS:
         said.append(f"Below {FEW_PATIENTS} patients, such intervals are too narrow as a rule.")
     return tuple(said)
@@ -119,7 +127,8 @@ def _endpoint_table(results: Sequence[EndpointResult]) -> Table:
             each.estimate.value,
             interval(each.estimate.low, each.estimate.high),
             each.endpoint.at_least,
-            {None: "–", True: "yes", False: "no"}[each.is_met],
+            each.verdict,
+            each.basis,
         )
         for each in results
     ]
@@ -128,6 +137,8 @@ def _endpoint_table(results: Sequence[EndpointResult]) -> Table:
 
 def _measure(each: EndpointResult) -> str:
     name = "AUC" if each.endpoint.measure == "auc" else each.endpoint.measure.replace("_", " ")
+    if each.endpoint.measure == "kappa":
+        name += f", {each.endpoint.weights} weights" if each.endpoint.weights else ", unweighted"
     of_class = f" of {each.class_name}" if each.class_name else ""
     return f"{name}{of_class}, by {each.endpoint.level}, {each.endpoint.model}"
 
@@ -188,7 +199,7 @@ def _calibration(facts: Facts, found: dict[str, Cases], draws: Draws) -> list[Se
 
 
 def _class(cases: Cases, index: int, bins: int, draws: Draws, of: str) -> tuple[list[Figure], Row]:
-    """What is drawn of a class, and its row of the table without its name."""
+    """Figures of a class, and its row of the table without its name."""
     truth, scores = cases.truth_nk[:, index], np.clip(cases.scores_nk[:, index], 0, 1)
     resamples = draws.of(cases.patients)
     curve = roc_with_band(truth, scores, resamples)
@@ -226,14 +237,16 @@ def _origin(facts: Facts, verified: str) -> Section:
     row = facts.row
     hashes: list[Row] = [
         ("protocol", f"version {row.version}", row.protocol_sha256),
-        ("manifest", facts.cohort.path.name, row.manifest_sha256),
+        ("manifest", "cohort", row.manifest_sha256),
         *(("model", model.id, model.sha256) for model in facts.protocol.models),
+        *(("model's config.json", model.id, model.config_sha256) for model in facts.protocol.models),
+        *(("tile set", name, sha256) for name, sha256 in facts.tile_sets.items()),
         ("log", f"entry {facts.head[0]}", facts.head[1]),
     ]
     found: list[Row] = list(versions().items())
     settings: list[Row] = [
         (section, key, json.dumps(value))
-        for section in ("ingest", "qc", "infer", "analysis")
+        for section in (*(kind.name for kind in KINDS), "analysis")
         for key, value in facts.row_protocol[section].items()
     ]
     again = (

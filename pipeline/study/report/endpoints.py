@@ -1,4 +1,8 @@
-"""Endpoints: what the protocol asked, with 95 % intervals by patient, and whether the hypothesis held."""
+"""Endpoints: what the protocol asked, with 95 % intervals by patient, and whether the hypothesis held.
+
+Intervals are those of a bootstrap over patients. Where all resamples agree (a share of 0 or 100 %, complete separation)
+they are exact and count patients; where there is none at all, the result says why, and the verdict is "not determined".
+"""
 
 from __future__ import annotations
 
@@ -8,18 +12,29 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.errors import BadRecipeError
-from pipeline.evaluation.bootstrap import Draws, Estimate, Resamples, Values, estimate
-from pipeline.evaluation.delong import DeLongAuc, delong_auc
-from pipeline.evaluation.metrics import decide
-from pipeline.evaluation.one_class import auroc, auroc_resampled
+from pipeline.evaluation.statistics.agreement import Weights, kappa_of_tables
+from pipeline.evaluation.statistics.bootstrap import (
+    FEWEST_PATIENTS,
+    MIN_SHARE,
+    Draws,
+    Estimate,
+    Resamples,
+    Values,
+    estimate,
+)
+from pipeline.evaluation.statistics.delong import DeLongAuc, delong_auc
+from pipeline.evaluation.statistics.metrics import decide
+from pipeline.evaluation.statistics.one_class import auroc, auroc_resampled
+from pipeline.evaluation.statistics.proportions import exact_area_where_none, exact_mean_where_none, exact_where_none
 from pipeline.study.protocol import Analysis, Endpoint
 from pipeline.study.report.cases import Cases
+from training.foundation.errors import BadRecipeError
+from training.foundation.words.class_order import positive_of_two
 
 
 @dataclass(frozen=True)
 class EndpointResult:
-    """What came of an endpoint, over all cases or those of a site or scanner."""
+    """Result of an endpoint, over all cases or those of a site or scanner."""
 
     endpoint: Endpoint
     class_name: str | None
@@ -28,6 +43,8 @@ class EndpointResult:
     patients: int
     positives: int | None
     estimate: Estimate
+    basis: str
+    """Basis of the interval; without one, the reason why there is none."""
     delong: DeLongAuc | None
     """Of an AUC over slides or patients."""
 
@@ -37,6 +54,16 @@ class EndpointResult:
         if self.endpoint.at_least is None or self.estimate.low is None:
             return None
         return self.estimate.low >= self.endpoint.at_least
+
+    @property
+    def verdict(self) -> str:
+        """For the table: yes, no, that nothing was asked (–), or that the data do not decide."""
+        if self.endpoint.at_least is None:
+            return "–"
+        return {None: NOT_DETERMINED, True: "yes", False: "no"}[self.is_met]
+
+
+NOT_DETERMINED = "not determined"
 
 
 def result_of(endpoint: Endpoint, cases: Cases, analysis: Analysis, draws: Draws) -> EndpointResult:
@@ -53,9 +80,10 @@ def result_of(endpoint: Endpoint, cases: Cases, analysis: Analysis, draws: Draws
         assert truth is not None
         scores = cases.scores_nk[:, index]
         measured = estimate(auroc(truth, scores), auroc_resampled(truth, scores, resamples))
+        measured = exact_area_where_none(measured, truth, resamples.patient_of)
         delong = delong_auc(truth, scores) if endpoint.level != "tile" else None
     else:
-        measured = _of_confusion(endpoint, cases, resamples, analysis.threshold, index)
+        measured = _rate_of_confusion(endpoint, cases, resamples, analysis.threshold, index)
     return EndpointResult(
         endpoint=endpoint,
         class_name=None if index is None else cases.class_names[index],
@@ -63,8 +91,33 @@ def result_of(endpoint: Endpoint, cases: Cases, analysis: Analysis, draws: Draws
         patients=resamples.num_patients,
         positives=None if truth is None else int(truth.sum()),
         estimate=measured,
+        basis=_basis(measured, truth, cases, resamples),
         delong=delong,
     )
+
+
+def _basis(measured: Estimate, truth: NDArray[np.bool_] | None, cases: Cases, resamples: Resamples) -> str:
+    if measured.low is not None:
+        return "exact, by patient" if measured.is_exact else "bootstrap, by patient"
+    if not len(cases):
+        return "none: no case has a reference"
+    if measured.value is None:
+        return "none: undefined, " + _why_undefined(truth, cases)
+    if resamples.num_patients < FEWEST_PATIENTS:
+        return f"none: fewer than {FEWEST_PATIENTS} patients"
+    if not len(resamples.counts_rp):
+        return "none: the protocol asks for no resamples"
+    if measured.resamples < MIN_SHARE * len(resamples.counts_rp):
+        return f"none: fewer than {MIN_SHARE:.0%} of the resamples have it"
+    return "none: the same in all resamples"
+
+
+def _why_undefined(truth: NDArray[np.bool_] | None, cases: Cases) -> str:
+    if truth is not None:
+        return "no case has the class" if not truth.any() else "every case has the class"
+    if (cases.truth_nk.sum(1) != 1).any():
+        return "a case has several classes"
+    return "all cases have one class, and are called so"
 
 
 WITH_A_CLASS = ("auc", "sensitivity", "specificity")
@@ -73,7 +126,7 @@ WITH_A_CLASS = ("auc", "sensitivity", "specificity")
 def positive_index(endpoint: Endpoint, class_names: tuple[str, ...]) -> int:
     """Raises BadRecipeError: a class that the model does not have, or none is named where there are several."""
     if endpoint.class_name is None and len(class_names) == 2:
-        return 1
+        return positive_of_two(class_names)
     if endpoint.class_name not in class_names:
         raise BadRecipeError(
             f"endpoint {endpoint.name}: class_name {endpoint.class_name!r}: model {endpoint.model} has "
@@ -82,7 +135,7 @@ def positive_index(endpoint: Endpoint, class_names: tuple[str, ...]) -> int:
     return class_names.index(endpoint.class_name)
 
 
-def _of_confusion(
+def _rate_of_confusion(
     endpoint: Endpoint, cases: Cases, resamples: Resamples, threshold: float, index: int | None
 ) -> Estimate:
     """A measure that is a function of how often each class was called each class."""
@@ -90,25 +143,41 @@ def _of_confusion(
     if truth is None:
         return Estimate(None)
     k = 2 if index is not None else len(cases.class_names)
+    if not len(truth):
+        return Estimate(None)
     one_hot = np.zeros((len(truth), k * k))
     one_hot[np.arange(len(truth)), truth * k + called] = 1
-    by_patient = resamples.sum_by_patient(one_hot) if len(truth) else np.zeros((1, k * k))
-    measure = MEASURES[endpoint.measure]
+    by_patient = resamples.sum_by_patient(one_hot)
+    measure = _kappa(endpoint.weights) if endpoint.measure == "kappa" else MEASURES[endpoint.measure]
     with np.errstate(invalid="ignore", divide="ignore"):
         whole = float(measure(one_hot.sum(0).reshape(1, k, k))[0])
-        resampled = measure(resamples.totals(by_patient).reshape(-1, k, k)) if len(truth) else np.zeros(0)
-    return estimate(whole, resampled)
+        resampled = measure(resamples.totals(by_patient).reshape(-1, k, k))
+    return _exact_where_none(endpoint.measure, estimate(whole, resampled), by_patient.reshape(-1, k, k))
+
+
+def _exact_where_none(measure: str, measured: Estimate, counts_pkk: Values) -> Estimate:
+    """Shares have an exact interval where the bootstrap has none; kappa is no share."""
+    if measure == "kappa":
+        return measured
+    right, every = np.diagonal(counts_pkk, axis1=1, axis2=2), counts_pkk.sum(2)  # (patients, classes)
+    if measure == "balanced_accuracy":
+        return exact_mean_where_none(measured, right, every)
+    if measure == "accuracy":
+        return exact_where_none(measured, right.sum(1), every.sum(1))
+    column = 1 if measure == "sensitivity" else 0
+    return exact_where_none(measured, right[:, column], every[:, column])
 
 
 def _truth_and_call(
     cases: Cases, threshold: float, index: int | None
 ) -> tuple[NDArray[np.int64] | None, NDArray[np.int64]]:
     """Class of each case and what it was called; of one class against the rest, 1 for that class."""
-    decided = decide(cases.scores_nk.astype(np.float32), threshold) if len(cases) else np.zeros(0, np.int64)
+    positive = positive_of_two(cases.class_names) if len(cases.class_names) == 2 else 1
+    decided = decide(cases.scores_nk.astype(np.float32), threshold, positive) if len(cases) else np.zeros(0, np.int64)
     if index is not None:
         return cases.truth_nk[:, index].astype(np.int64), (decided == index).astype(np.int64)
     if len(cases.class_names) == 2:  # a patient with positive and negative slides is positive
-        return cases.truth_nk[:, 1].astype(np.int64), decided
+        return np.where(cases.truth_nk[:, positive], positive, 1 - positive), decided
     if (cases.truth_nk.sum(1) != 1).any():  # patients with several classes: which one would be right is not defined
         return None, decided
     return cases.truth_nk.argmax(1).astype(np.int64), decided
@@ -124,10 +193,9 @@ def _balanced(counts: Values) -> Values:
     return np.asarray(np.where(occurring, recalls, 0).sum(1) / occurring.sum(1), np.float64)
 
 
-def _kappa(counts: Values) -> Values:
-    total = counts.sum((1, 2))
-    chance = (counts.sum(1) * counts.sum(2)).sum(1) / total**2
-    return np.asarray((_accuracy(counts) - chance) / (1 - chance), np.float64)
+def _kappa(weights: Weights | None) -> Callable[[Values], Values]:
+    """Cohen's kappa of tables (resamples, k, k); NaN where chance alone has no disagreement."""
+    return lambda counts: kappa_of_tables(counts, weights)
 
 
 def _sensitivity(counts: Values) -> Values:
@@ -141,8 +209,7 @@ def _specificity(counts: Values) -> Values:
 MEASURES: Mapping[str, Callable[[Values], Values]] = {
     "accuracy": _accuracy,
     "balanced_accuracy": _balanced,
-    "kappa": _kappa,
     "sensitivity": _sensitivity,
     "specificity": _specificity,
 }
-"""From counts (resamples, truth, called) to (resamples,)."""
+"""From counts (resamples, truth, called) to (resamples,); kappa depends on its weights."""

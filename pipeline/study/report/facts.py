@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -13,13 +13,15 @@ import pandas as pd
 from sqlalchemy import Row, select
 
 from pipeline.cohort.manifest import Cohort
-from pipeline.study.ledger import StudyRow, found
-from pipeline.study.protocol import Protocol, load_study_cohort
-from pipeline.study.study import Study
-from pipeline.study.tables import answer, audit, reading, slide, study, task
+from pipeline.ledger.ledger import StudyRow, found
+from pipeline.ledger.tables import answer, audit, reading, slide, study, task
+from pipeline.study.proof.reports import tile_set_sha256
+from pipeline.study.protocol import Protocol, load_study_cohort, tile_sets_of
+from pipeline.study.stages.ingest import INGEST
+from pipeline.study.work.study import Study
 
 _TASK = ("slide_id", "position", "stage", "state", "attempts", "seconds", "code", "owner", "output_sha256", "measures")
-_READING = ("reader", "session", "position", "slide_id", "arm", "state", "seconds")
+_READING = ("reader", "session", "position", "slide_id", "arm", "state", "started_utc", "signed_utc", "seconds")
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,8 @@ class Facts:
     """Of the log: amendments, signatures, erasures and reports; not the work on slides."""
     head: tuple[int, str]
     """Number and hash of the log's last entry."""
+    tile_sets: Mapping[str, str]
+    """SHA-256 of the tables whose labels are the reference of an endpoint, by the tile set's name."""
 
     @property
     def protocol(self) -> Protocol:
@@ -48,15 +52,15 @@ class Facts:
     @property
     def row_protocol(self) -> dict[str, Any]:
         """The protocol as the ledger has it, with every setting."""
-        raw: dict[str, Any] = json.loads(self.row.protocol)
-        return raw
+        return self.row.frozen()
 
 
 def gather(of: Study) -> Facts:
     """Read what a report says.
 
     Raises:
-        BadManifestError, ChangedSourceError: the manifest is not there, or not what it was.
+        BadManifestError, ChangedSourceError: the manifest is not there, or not what it was. UnreadableError: a tile set
+            of an endpoint is not there.
     """
     with _nothing_collected():
         return _gathered(of)
@@ -110,6 +114,7 @@ def _gathered(of: Study) -> Facts:
         answers=_that_count(answers),
         entries=_frame(entries, names),
         head=(int(head[0]), str(head[1])),
+        tile_sets={name: tile_set_sha256(of.project, name) for name in tile_sets_of(of.protocol)},
     )
 
 
@@ -122,7 +127,7 @@ def _frame(rows: Sequence[Row[Any]], names: tuple[str, ...]) -> pd.DataFrame:
 def _with_manifest(slides: pd.DataFrame, tasks: pd.DataFrame, cohort: Cohort) -> pd.DataFrame:
     """Patients and labels are in the manifest alone; a scanner that it does not name is the file's."""
     entries = {entry.slide_id: entry for entry in cohort.entries}
-    ingested = tasks[(tasks["stage"] == "ingest") & tasks["measures"].notna()]
+    ingested = tasks[(tasks["stage"] == INGEST.task()) & tasks["measures"].notna()]
     scanners = {s: m.get("scanner") for s, m in zip(ingested["slide_id"], ingested["measures"], strict=True)}
     ids = slides["slide_id"]
     found = slides.set_index("slide_id", drop=False)

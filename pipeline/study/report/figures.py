@@ -8,9 +8,10 @@ from textwrap import wrap
 
 import matplotlib.pyplot as plt
 
-from pipeline.evaluation.bootstrap import Estimate
 from pipeline.evaluation.figures import COLOURS, STYLE, as_svg
+from pipeline.evaluation.statistics.bootstrap import Estimate
 from pipeline.study.report.flow import Flow
+from training.foundation.words.counts import counted
 
 WIDTH, BOX, LEFT, RIGHT = 640, 270, 20, 350
 LINE, PADDING, GAP = 17, 12, 34
@@ -52,18 +53,14 @@ def flow_figure(flow: Flow) -> str:
 
 def _lines(what: str, count: tuple[int, int]) -> list[str]:
     slides, patients = count
-    return [what, f"{_many(slides, 'slide')} of {_many(patients, 'patient')}"]
-
-
-def _many(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+    return [what, f"{counted(slides, 'slide')} of {counted(patients, 'patient')}"]
 
 
 def _reasons(what: str, counts: Mapping[str, int]) -> list[str]:
     if not counts:
         return []
     listed = list(counts.items())
-    lines = [f"{what}: {_many(sum(counts.values()), 'slide')}"]
+    lines = [f"{what}: {counted(sum(counts.values()), 'slide')}"]
     for reason, number in listed[:MAX_REASONS]:
         lines += wrap(f"{number:,} {reason}", 36, subsequent_indent="   ")[:2]
     if len(listed) > MAX_REASONS:

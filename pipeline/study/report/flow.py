@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from pipeline.study.remedies import remedy_of
+from pipeline.ledger.tables import SLIDE_STATES
+from pipeline.study.outcomes.remedies import remedy_of
 from pipeline.study.report.facts import Facts, text_of
 from pipeline.study.report.table import Cell, Table
-from pipeline.study.tables import SLIDE_STATES
+from pipeline.study.stages.qc import QC
 
 Row = tuple[Cell, ...]
 ENDED = {
@@ -27,7 +28,7 @@ ENDED = {
 
 @dataclass(frozen=True)
 class Flow:
-    """How many slides (and patients) there were at each step."""
+    """Number of slides (and patients) at each step."""
 
     received: tuple[int, int]
     excluded: dict[str, int]
@@ -98,8 +99,8 @@ def failure_tables(facts: Facts) -> list[Table]:
 
 
 def quality_tables(facts: Facts) -> list[Table]:
-    """What quality control said, by scanner, and its scores."""
-    found = facts.tasks[(facts.tasks["stage"] == "qc") & facts.tasks["measures"].notna()]
+    """Tables of quality control: verdicts by scanner, and reasons for review."""
+    found = facts.tasks[(facts.tasks["stage"] == QC.task()) & facts.tasks["measures"].notna()]
     if not len(found):
         return []
     verdicts = [str(measures.get("verdict") or "not known") for measures in found["measures"]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -13,31 +13,35 @@ from pathlib import Path
 from markupsafe import Markup, escape
 
 from pipeline.errors import BadManifestError, ProcessFailedError
-from pipeline.files import new_folder, sha256_of
+from pipeline.files import new_folder
 from pipeline.html_templates import templates_in
-from pipeline.study.chain import Change, append
+from pipeline.ledger.chain import Change, append
+from pipeline.study.proof.reports import REPORT_MADE, REPORTS_DIR, hashes_in
+from pipeline.study.proof.sign_off import place_of
+from pipeline.study.proof.verify import verify_log
 from pipeline.study.report.compose import Section, sections_of
 from pipeline.study.report.facts import Facts, gather
 from pipeline.study.report.table import shown
-from pipeline.study.study import Study
-from pipeline.study.verify import verify_log
+from pipeline.study.work.study import Study
 from pipeline.units import RESEARCH_USE
+from training.foundation.words.counts import counted
 
-REPORTS_DIR = "reports"
 HTML_FILE, PDF_FILE, TABLES_DIR = "report.html", "report.pdf", "tables"
+SHOWN = 5
+"""Findings of a log that does not verify, in the report; `gemslide study verify` lists all."""
 KINDS_OF_TEXT = {"hash": r"[0-9a-f]{64}", "interval": r"\S{1,8} to \S{1,8}", "long": r"\S{24,}|.{60,}"}
 """Cells that lines break in differently."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """What was written."""
+    """Report as it was written."""
 
     folder: Path
     html: Path
     pdf: Path
     findings: tuple[str, ...]
-    """What is wrong with the log; the report says so, too."""
+    """Problems of the log; the report states them, too."""
 
 
 def write_report(study: Study, *, actor: str, out: Path | None = None) -> Report:
@@ -55,26 +59,32 @@ def write_report(study: Study, *, actor: str, out: Path | None = None) -> Report
     folder = out or study.folder / REPORTS_DIR / f"{facts.head[0]:09d}"
     if folder.exists():
         raise BadManifestError(f"{folder}: exists already; a report is never written over. Choose another --out.")
-    said = f"The log was verified: {verified.entries:,} entries, nothing is wrong."
+    said = f"The log was verified: {counted(verified.entries, 'entry', 'entries')}, nothing is wrong."
     if verified.findings:
-        said = f"THE LOG DOES NOT VERIFY: {'; '.join(verified.findings[:5])}."
+        said = f"THE LOG DOES NOT VERIFY: {'; '.join(verified.findings[:SHOWN])}."
     sections = sections_of(facts, verified=said)
-    page = render(facts, sections)
+    page = render(facts, sections, unverified=verified.findings[:SHOWN])
     with new_folder(folder) as unfinished:
         (unfinished / HTML_FILE).write_text(page, encoding="utf-8")
         (unfinished / PDF_FILE).write_bytes(as_pdf(page))
         (unfinished / TABLES_DIR).mkdir()
         for table in (table for section in sections for table in section.tables):
             (unfinished / TABLES_DIR / f"{table.name}.csv").write_text(table.as_csv(), encoding="utf-8")
-    hashes = {name: sha256_of(folder / name) for name in (HTML_FILE, PDF_FILE)}
+    place = place_of(folder, study.project.root)
+    details = {"folder": place, "sha256": hashes_in(folder), "tile_sets": dict(facts.tile_sets)}
     with study.ledger.database.write() as connection:
-        append(connection, study.study_id, [Change(actor, "report made", "report", details={"sha256": hashes})])
+        append(connection, study.study_id, [Change(actor, REPORT_MADE, "report", details=details)])
     return Report(folder, folder / HTML_FILE, folder / PDF_FILE, verified.findings)
 
 
-def render(facts: Facts, sections: list[Section]) -> str:
-    """The page."""
+def render(facts: Facts, sections: list[Section], *, unverified: Sequence[str] = ()) -> str:
+    """The page.
+
+    Args:
+        unverified: what is wrong with the log.
+    """
     environment = templates_in(Path(__file__).parent)
+    environment.filters["counted"] = counted
     environment.filters["shown"] = shown
     environment.filters["image"] = _image
     environment.filters["coded"] = _coded
@@ -89,6 +99,7 @@ def render(facts: Facts, sections: list[Section]) -> str:
         slides=len(facts.slides),
         pending=int((facts.slides["state"] == "pending").sum()),
         simulated=reading.note if reading else "",
+        unverified=unverified,
         sections=sections,
         research_use=RESEARCH_USE,
         gemslide=version("gemslide"),
@@ -106,7 +117,7 @@ def _image(svg: str) -> str:
 
 
 def _coded(text: str) -> Markup:
-    """What stands between backticks as code."""
+    """Mark up the parts between backticks as code."""
     parts = (escape(part) for part in text.split("`"))
     return Markup("").join(Markup("<code>{}</code>").format(p) if n % 2 else p for n, p in enumerate(parts))
 

@@ -3,32 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pipeline.errors import EmptyTableError
-from pipeline.evaluation.agreement import MISSING, Agreement, cohens_kappa, concordance, fleiss_kappa
-from pipeline.evaluation.mrmc import ArmScores, MrmcEstimate, mrmc_auc, mrmc_difference
-from pipeline.study.questions import Question, ReadingConfig
+from pipeline.evaluation.statistics.agreement import MISSING, Agreement, concordance, fleiss_kappa, mean_kappa
+from pipeline.evaluation.statistics.mrmc import ArmScores, MrmcEstimate, mrmc_auc, mrmc_difference
+from pipeline.study.reading.questions import Question, ReadingConfig
 from pipeline.study.report.facts import Facts
 from pipeline.study.report.table import Cell, Table, interval
 from pipeline.study.report.validation import validation_table
+from training.foundation.errors import EmptyTableError
 
 Row = tuple[Cell, ...]
 
 
 def reader_tables(facts: Facts) -> list[Table]:
-    """Tables about the readings; none where the protocol has no readers."""
+    """Tables about the readings; none where the protocol has no readers. What a validation asks is there without any
+    reading, too."""
     config = facts.protocol.reading
-    if config is None or not len(facts.readings):
+    if config is None:
         return []
+    if not len(facts.readings):
+        return validation_table(facts)
     signed = facts.readings[facts.readings["state"] == "signed"]
     given = signed.merge(facts.answers, on=["reader", "session", "position"])
-    tables = [_progress(facts.readings), _agreement(config, given, facts), _with_themselves(config, given)]
-    tables += [_against_labels(config, given, facts), _mrmc(config, given, facts), *validation_table(facts, given)]
+    given = given.assign(patient=given["slide_id"].map(facts.slides["patient"]))
+    tables = [_progress(facts.readings), _agreement(config, given, facts), _with_themselves(config, given, facts)]
+    tables += [_against_labels(config, given, facts), _mrmc(config, given, facts), *validation_table(facts)]
     return [table for table in tables if table.rows]
 
 
@@ -54,36 +60,79 @@ def _compared(config: ReadingConfig) -> list[Question]:
     return [each for each in config.questions if each.kind in ("choice", "yes_no")]
 
 
+@dataclass(frozen=True)
+class _Compared:
+    """Codes of answers to one question, side by side.
+
+    Attributes:
+        codes: (slides, readers or readings). patients: the patient of each slide.
+    """
+
+    question: Question
+    codes: NDArray[np.int64]
+    patients: NDArray[np.str_]
+    resamples: int
+    seed: int
+
+    def measures(self) -> list[tuple[str, Agreement]]:
+        """Kappa, weighted first where the choices are ordered, and for two columns their concordance."""
+        drawn: Any = {"patients": self.patients, "resamples": self.resamples, "seed": self.seed}
+        is_pair = self.codes.shape[1] == 2
+        kappas: list[tuple[str, Callable[[], Agreement]]] = []
+        if self.question.ordered:
+            weights = self.question.weights
+            name = f"{'Cohen’s kappa' if is_pair else 'Mean of Cohen’s kappas'}, {weights} weights"
+            kappas.append((name, lambda: mean_kappa(self.codes, weights=weights, **drawn)))
+        if is_pair:
+            kappas.append(("Cohen’s kappa", lambda: mean_kappa(self.codes, **drawn)))
+            kappas.append(("concordance", lambda: concordance(self.codes[:, 0], self.codes[:, 1], **drawn)))
+        else:
+            kappas.append(("Fleiss’ kappa", lambda: fleiss_kappa(self.codes, **drawn)))
+        return [(name, _tried(measure)) for name, measure in kappas]
+
+
+def _side_by_side(question: Question, own: pd.DataFrame, columns: str, facts: Facts) -> tuple[list[str], _Compared]:
+    """Answers by slide and reader, or session, and the names of the columns.
+
+    Args:
+        own: one answer for each slide and column.
+    """
+    wide = own.assign(code=_coded(question, own)).pivot(index="slide_id", columns=columns, values="code")
+    codes = wide.fillna(MISSING).to_numpy(np.int64)
+    patients = facts.slides["patient"].reindex(wide.index).to_numpy(dtype=str)
+    protocol = facts.protocol
+    compared = _Compared(question, codes, patients, protocol.analysis.bootstrap, protocol.study.seed)
+    return list(map(str, wide.columns)), compared
+
+
+BY_PATIENT = "Intervals are by patient: exact for shares where each patient has one slide, else by bootstrap."
+AGREEMENT_COLUMNS = ("measure", "value", "95 % interval", "slides", "patients")
+
+
 def _agreement(config: ReadingConfig, given: pd.DataFrame, facts: Facts) -> Table:
     rows: list[Row] = []
-    seed = facts.protocol.study.seed
     for question in _compared(config):
         for arm in config.arms:
             own = given[(given["question"] == question.name) & (given["arm"] == arm)]
             first = own.sort_values("session").drop_duplicates(["reader", "slide_id"])
             if first["reader"].nunique() < 2:
                 continue
-            wide = first.assign(code=_coded(question, first)).pivot(index="slide_id", columns="reader", values="code")
-            answers = wide.fillna(MISSING).to_numpy(np.int64)
-            rows += _of_pairs(question.name, arm, list(map(str, wide.columns)), answers, seed)
-            if answers.shape[1] > 2:
-                found = _tried(lambda a=answers: fleiss_kappa(a, seed=seed))  # type: ignore[misc]
-                rows.append((question.name, arm, "all readers", "Fleiss’ kappa", *_cells(found)))
-    columns = ("question", "arm", "readers", "measure", "value", "95 % interval", "slides")
-    return Table(
-        "agreement", "Agreement between readers", columns, rows, note="Each reader’s first reading of a slide."
-    )
+            readers, compared = _side_by_side(question, first, "reader", facts)
+            for pair in combinations(range(len(readers)), 2):
+                of_pair = replace(compared, codes=compared.codes[:, pair])
+                named = ", ".join(readers[at] for at in pair)
+                rows += [(question.name, arm, named, *_cells(*each)) for each in of_pair.measures()]
+            if len(readers) > 2:
+                rows += [(question.name, arm, "all readers", *_cells(*each)) for each in compared.measures()]
+    note = f"Each reader’s first reading of a slide. {BY_PATIENT} {_about_weights(config)}"
+    columns = ("question", "arm", "readers", *AGREEMENT_COLUMNS)
+    return Table("agreement", "Agreement between readers", columns, rows, note=note.strip())
 
 
-def _of_pairs(question: str, arm: str, readers: list[str], answers: NDArray[np.int64], seed: int) -> list[Row]:
-    rows: list[Row] = []
-    for one, other in combinations(range(len(readers)), 2):
-        pair = f"{readers[one]}, {readers[other]}"
-        kappa = _tried(lambda a=one, b=other: cohens_kappa(answers[:, a], answers[:, b], seed=seed))  # type: ignore[misc]
-        same = _tried(lambda a=one, b=other: concordance(answers[:, a], answers[:, b]))  # type: ignore[misc]
-        rows.append((question, arm, pair, "Cohen’s kappa", *_cells(kappa)))
-        rows.append((question, arm, pair, "concordance", *_cells(same)))
-    return rows
+def _about_weights(config: ReadingConfig) -> str:
+    """Sentence on the questions whose kappa is weighted, and their weights; "" without any."""
+    ordered = [f"{each.name} ({each.weights})" for each in _compared(config) if each.ordered]
+    return f"Ordered grades, whose kappa has weights: {', '.join(ordered)}." if ordered else ""
 
 
 def _tried(measure: Callable[[], Agreement]) -> Agreement:
@@ -93,41 +142,46 @@ def _tried(measure: Callable[[], Agreement]) -> Agreement:
         return Agreement(None, None, None, 0)
 
 
-def _cells(found: Agreement) -> Row:
-    return (found.value, interval(found.low, found.high), found.cases)
+def _cells(measure: str, found: Agreement) -> Row:
+    return (measure, found.value, interval(found.low, found.high), found.cases, found.patients)
 
 
-def _with_themselves(config: ReadingConfig, given: pd.DataFrame) -> Table:
+def _with_themselves(config: ReadingConfig, given: pd.DataFrame, facts: Facts) -> Table:
     rows: list[Row] = []
     for question in _compared(config):
-        own = given[given["question"] == question.name]
+        own = given[given["question"] == question.name].sort_values("session")
         for (reader, arm), of_reader in own.groupby(["reader", "arm"]):
-            coded = of_reader.assign(code=_coded(question, of_reader)).sort_values("session")
-            first, last = (coded.drop_duplicates("slide_id", keep=which) for which in ("first", "last"))
-            both = first.merge(last, on="slide_id")
-            both = both[both["session_x"] != both["session_y"]]
-            if len(both):
-                found = concordance(both["code_x"].to_numpy(np.int64), both["code_y"].to_numpy(np.int64))
-                rows.append((question.name, str(arm), str(reader), *_cells(found)))
-    columns = ("question", "arm", "reader", "concordance", "95 % interval", "slides")
-    note = "First and last reading of the same slide by the same reader, under the same condition."
+            first, last = (of_reader.drop_duplicates("slide_id", keep=which) for which in ("first", "last"))
+            both = pd.concat([first.assign(which="first"), last.assign(which="last")])
+            again = both[both.groupby("slide_id")["session"].transform("nunique") > 1]
+            if len(again):
+                _, compared = _side_by_side(question, again, "which", facts)
+                rows += [(question.name, str(arm), str(reader), *_cells(*each)) for each in compared.measures()]
+    columns = ("question", "arm", "reader", *AGREEMENT_COLUMNS)
+    note = f"First and last reading of the same slide by the same reader, under the same condition. {BY_PATIENT}"
     return Table("intra_observer", "Agreement of readers with themselves", columns, rows, note=note)
 
 
 def _against_labels(config: ReadingConfig, given: pd.DataFrame, facts: Facts) -> Table:
+    """A reader's first reading of each slide, as elsewhere: a slide that was read again is no further case."""
     rows: list[Row] = []
+    drawn: Any = {"resamples": facts.protocol.analysis.bootstrap, "seed": facts.protocol.study.seed}
     for question in config.questions:
         if question.kind != "yes_no" or question.class_name is None:
             continue
         own = _with_truth(given[given["question"] == question.name], question, facts)
-        for (reader, arm), of_reader in own.groupby(["reader", "arm"]):
+        first = own.sort_values("session").drop_duplicates(["reader", "arm", "slide_id"])
+        for (reader, arm), of_reader in first.groupby(["reader", "arm"]):
             said, truth = of_reader["value"].to_numpy(bool), of_reader["truth"].to_numpy(bool)
+            patients = of_reader["patient"].to_numpy(dtype=str)
             for name, among, right in (("sensitivity", truth, said), ("specificity", ~truth, ~said)):
                 if among.any():
-                    found = concordance(right[among].astype(np.int64), np.ones(int(among.sum()), np.int64))
-                    rows.append((question.name, str(arm), str(reader), name, *_cells(found)))
-    columns = ("question", "arm", "reader", "measure", "value", "95 % interval", "slides")
-    return Table("readers_and_labels", "Readers and the slides’ labels", columns, rows)
+                    hits = right[among].astype(np.int64)
+                    found = concordance(hits, np.ones_like(hits), patients=patients[among], **drawn)
+                    rows.append((question.name, str(arm), str(reader), *_cells(name, found)))
+    columns = ("question", "arm", "reader", *AGREEMENT_COLUMNS)
+    note = f"Each reader’s first reading of a slide. {BY_PATIENT}"
+    return Table("readers_and_labels", "Readers and the slides’ labels", columns, rows, note=note)
 
 
 def _with_truth(own: pd.DataFrame, question: Question, facts: Facts) -> pd.DataFrame:
@@ -152,17 +206,23 @@ def _mrmc(config: ReadingConfig, given: pd.DataFrame, facts: Facts) -> Table:
     columns = ("question", "arm", "AUC or difference", "95 % interval", "p", "degrees of freedom", "by reader")
     note = (
         "Readers and cases are both samples: variances are those of U-statistics (Gallas 2006), as iMRMC has them. "
-        "Limits beyond 0 and 1 show how little was read."
+        "Limits beyond 0 and 1 show how little was read; there are none where all areas agree completely. A case is a "
+        "patient, with the highest score of the slides read."
     )
     return Table("mrmc", "Readers’ areas under the ROC curve (MRMC)", columns, rows, note=note)
 
 
 def _scores(own: pd.DataFrame, arm: str) -> ArmScores:
-    """Readers and cases are those of both arms, so that a difference is of the same."""
+    """Readers and cases are those of both arms, so that a difference is of the same.
+
+    A case is a patient, as slides of one are not independent: it has the class where any slide has it, and a reader's
+    highest score of the slides read.
+    """
     readers = sorted(own["reader"].unique())
     first = own[own["arm"] == arm].sort_values("session").drop_duplicates(["reader", "slide_id"])
-    wide = first.assign(score=first["value"].astype(float)).pivot(index="reader", columns="slide_id", values="score")
-    truth = own.drop_duplicates("slide_id").set_index("slide_id")["truth"]
+    scored = first.assign(score=first["value"].astype(float))
+    wide = scored.pivot_table(index="reader", columns="patient", values="score", aggfunc="max")
+    truth = own.groupby("patient")["truth"].any()
     whole = wide.reindex(index=readers, columns=sorted(truth.index))
     is_positive = truth.reindex(whole.columns).to_numpy(bool)
     values = whole.to_numpy(np.float64)
@@ -172,8 +232,10 @@ def _scores(own: pd.DataFrame, arm: str) -> ArmScores:
 def _estimated(question: str, arm: str, measure: Callable[[], MrmcEstimate]) -> list[Row]:
     try:
         found = measure()
-    except EmptyTableError:  # too few readers or cases
-        return []
+    except EmptyTableError:
+        return [
+            (question, arm, None, interval(None, None), None, None, "fewer than two readers or cases of both kinds")
+        ]
     by_reader = ", ".join("–" if np.isnan(value) else f"{value:.3f}" for value in found.by_reader)
     limits = interval(found.low, found.high)
     return [(question, arm, found.value, limits, found.p_value, found.degrees_of_freedom, by_reader)]

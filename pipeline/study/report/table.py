@@ -24,7 +24,7 @@ class Table:
     rows: Sequence[tuple[Cell, ...]]
     note: str = ""
     shown: int = 60
-    """How many rows the page has at most; the CSV file has all."""
+    """Most rows that the page has; the CSV file has all."""
 
     @property
     def shown_rows(self) -> Sequence[tuple[Cell, ...]]:

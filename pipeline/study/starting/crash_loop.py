@@ -8,7 +8,7 @@ MAX_EARLY_ENDS = 5
 EARLY_S = 10.0
 
 
-class EarlyEnds:
+class CrashLoop:
     """Counts workers that ended early; one that lasted longer starts the count again."""
 
     def __init__(self) -> None:

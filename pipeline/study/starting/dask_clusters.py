@@ -14,14 +14,14 @@ import dask.config
 from distributed import Client, LocalCluster, Security, rpc
 from distributed.utils import silence_logging_cmgr
 
-from pipeline.config import StudyConfig
-from pipeline.errors import BadRecipeError, UnreadableError
-from pipeline.study.dask_slurm import slurm_cluster
-from pipeline.study.dask_starter import DaskStarter
-from pipeline.study.dask_task import IgnoreCtrlC
-from pipeline.study.local_pool import workers_that_fit
-from pipeline.study.order import Order
-from pipeline.study.watching import Watching
+from pipeline.settings.config import StudyConfig
+from pipeline.study.starting.dask_slurm import slurm_cluster
+from pipeline.study.starting.dask_starter import DaskStarter
+from pipeline.study.starting.dask_task import IgnoreCtrlC
+from pipeline.study.starting.local_pool import workers_that_fit
+from pipeline.study.starting.monitor import StudyMonitor
+from pipeline.study.starting.start_request import StartRequest
+from training.foundation.errors import BadRecipeError, UnreadableError
 
 CONNECT_S = 10.0
 _SPAWN_ENVIRONMENT = "distributed.nanny.pre-spawn-environ"
@@ -29,9 +29,9 @@ _SPAWN_ENVIRONMENT = "distributed.nanny.pre-spawn-environ"
 
 
 def run_on_dask(
-    order: Order,
+    order: StartRequest,
     config: StudyConfig,
-    watching: Watching,
+    watching: StudyMonitor,
     *,
     on: str,
     workers: int | None,

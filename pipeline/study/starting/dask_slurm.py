@@ -18,20 +18,22 @@ import dask.config
 from distributed import Client
 from distributed.security import Security
 
-from pipeline.errors import BadRecipeError, ProcessFailedError
-from pipeline.starter_config import SlurmConfig
-from pipeline.study.early_ends import MAX_EARLY_ENDS
-from pipeline.study.ending import kept_signals
-from pipeline.study.order import LOGS_DIR
-from pipeline.study.slurm import directives
+from pipeline.errors import ProcessFailedError
+from pipeline.settings.starters import SlurmConfig
+from pipeline.study.starting.crash_loop import MAX_EARLY_ENDS
+from pipeline.study.starting.slurm import directives
+from pipeline.study.starting.start_request import LOGS_DIR
+from pipeline.study.work.shutdown import restored_signals
+from training.foundation.errors import BadRecipeError
+from training.foundation.words.counts import counted
 
-with kept_signals():  # as it is imported, it takes Ctrl+C for itself
+with restored_signals():  # as it is imported, it takes Ctrl+C for itself
     from dask_jobqueue import SLURMCluster
 
 LOOK_S = 20.0
-"""How often it is seen whether jobs have ended."""
+"""Interval between checks for jobs that have ended."""
 _ANSWER_S = 20.0
-"""How long squeue may take."""
+"""Time that squeue may take."""
 
 
 class StudyCluster(SLURMCluster):  # type: ignore[misc]  # it has no types
@@ -157,7 +159,7 @@ def slurm_cluster(
                 cluster.submit(jobs)
             except RuntimeError as error:
                 raise BadRecipeError(f"--on slurm: {_said(error)}. See [study.slurm] in gemslide.toml.") from error
-            tell(f"{jobs} jobs submitted; their logs are in {folder / LOGS_DIR}.")
+            tell(f"{counted(jobs, 'job')} submitted; logs are in {folder / LOGS_DIR}.")
             yield client, _Mender(cluster, jobs, folder, tell)
     finally:
         cluster.remove_keys()
@@ -192,6 +194,6 @@ class _Mender:
 
 
 def _said(error: RuntimeError) -> str:
-    """What sbatch said, of all that dask-jobqueue tells about its call."""
+    """Message of sbatch, out of all that dask-jobqueue reports about its call."""
     said = str(error).partition("stderr:\n")[2].strip() or str(error)
     return said.splitlines()[-1][:500]

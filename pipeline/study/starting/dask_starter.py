@@ -12,12 +12,13 @@ from dataclasses import dataclass
 
 from distributed import Client, Future
 
-from pipeline.errors import GemslideError, ProcessFailedError
-from pipeline.study.dask_task import WorkerEnd, be_study_worker, count_live
-from pipeline.study.early_ends import EarlyEnds
-from pipeline.study.local_pool import GRACE_S
-from pipeline.study.order import Order
-from pipeline.study.watching import Watching
+from pipeline.errors import ProcessFailedError
+from pipeline.study.starting.crash_loop import CrashLoop
+from pipeline.study.starting.dask_task import WorkerEnd, be_study_worker, count_live
+from pipeline.study.starting.local_pool import GRACE_S
+from pipeline.study.starting.monitor import StudyMonitor
+from pipeline.study.starting.start_request import StartRequest
+from training.foundation.errors import GemslideError
 
 _POLL_S = 0.2
 _LOOK_S = 2.0
@@ -39,9 +40,9 @@ class DaskStarter:
 
     client: Client
     address: str
-    order: Order
+    order: StartRequest
     workers: int
-    watching: Watching
+    watching: StudyMonitor
     resources: Mapping[str, float]
     tell: Callable[[str], None]
     mend: Callable[[], None] = lambda: None
@@ -54,7 +55,7 @@ class DaskStarter:
             BadRecipeError, UnreadableError: a Dask worker cannot reach the ledger or the project.
         """
         futures = [self._submit() for _ in range(self.workers)]
-        early, looked, reminded = EarlyEnds(), 0.0, time.monotonic()
+        early, looked, reminded = CrashLoop(), 0.0, time.monotonic()
         try:
             while futures:
                 for each in [each for each in futures if each.done()]:
@@ -76,7 +77,7 @@ class DaskStarter:
     def _submit(self) -> Future[WorkerEnd]:
         return self.client.submit(be_study_worker, self.order, pure=False, resources=dict(self.resources) or None)
 
-    def _is_enough(self, future: Future[WorkerEnd], early: EarlyEnds) -> bool:
+    def _is_enough(self, future: Future[WorkerEnd], early: CrashLoop) -> bool:
         """Whether nobody has to follow this worker. Raises what cannot be healed by another one."""
         if future.status in ("cancelled", "lost"):
             raise ProcessFailedError(

@@ -1,8 +1,9 @@
-"""What a Dask worker does for a study: it starts one study worker, and ends it when nobody wants it any more.
+"""Task of a Dask worker for a study: it starts one study worker, and ends it when it is no longer wanted.
 
-The study worker is a process of its own. What computes is what beats, and it can be ended at any time, which a thread
-cannot; the Dask worker's event loop stays free, and its limits on its own memory do not count slides. Whatever ends
-the Dask worker, `kill -9` too, ends the study worker, by a signal at which it gives its task back.
+The study worker is a process of its own. The process that computes is the one that sends heartbeats, and unlike a
+thread it can be ended at any time; the Dask worker's event loop stays free, and its limits on its own memory do not
+count slides. Whatever ends the Dask worker, even `kill -9`, also ends the study worker, by a signal on which it gives
+its task back.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from pathlib import Path
 
 from distributed import Status, Worker, WorkerPlugin, get_worker
 
-from pipeline.errors import BadRecipeError, UnreadableError
-from pipeline.study.local_pool import end_processes, worker_command
-from pipeline.study.order import LEDGER_VARIABLE, LOGS_DIR, Order
-from pipeline.study.owner import machine_id
+from pipeline.settings.site import LEDGER_VARIABLE
+from pipeline.study.starting.local_pool import end_processes, worker_command
+from pipeline.study.starting.start_request import LOGS_DIR, StartRequest
+from pipeline.study.work.owner import machine_id
+from training.foundation.errors import BadRecipeError, UnreadableError
 
 _POLL_S = 0.2
 _SAID_BYTES = 2000
@@ -31,7 +33,7 @@ _live: dict[str, int] = {}
 
 @dataclass(frozen=True)
 class WorkerEnd:
-    """How a study worker ended."""
+    """End of a study worker."""
 
     host: str
     code: int
@@ -48,7 +50,7 @@ class IgnoreCtrlC(WorkerPlugin):
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def be_study_worker(order: Order) -> WorkerEnd:
+def be_study_worker(order: StartRequest) -> WorkerEnd:
     """Start a study worker and wait until it ends, or until Dask wants this task no more.
 
     Raises:
@@ -73,11 +75,11 @@ def be_study_worker(order: Order) -> WorkerEnd:
 
 
 def count_live(run_id: str) -> int:
-    """How many study workers of a run live in this Dask worker."""
+    """Number of live study workers of a run in this Dask worker."""
     return _live.get(run_id, 0)
 
 
-def _check_reach(order: Order) -> None:
+def _check_reach(order: StartRequest) -> None:
     host = socket.gethostname()
     if order.has_ledger_variable and not os.environ.get(LEDGER_VARIABLE):
         raise BadRecipeError(
@@ -88,7 +90,7 @@ def _check_reach(order: Order) -> None:
     if order.machine and order.machine != machine_id():
         raise BadRecipeError(
             f"the ledger of study {order.study_id} is a SQLite file on another machine than {host}, where a Dask "
-            "worker is to work on it. Use PostgreSQL for workers on several machines (docs/operating.md)."
+            "worker is to work on it. Use PostgreSQL for workers on several machines (docs/how_to/operating.md)."
         )
     if not Path(order.folder).is_dir():
         raise UnreadableError(
@@ -97,7 +99,7 @@ def _check_reach(order: Order) -> None:
         )
 
 
-def _log(order: Order) -> tempfile._TemporaryFileWrapper[bytes]:
+def _log(order: StartRequest) -> tempfile._TemporaryFileWrapper[bytes]:
     folder = Path(order.folder) / LOGS_DIR
     folder.mkdir(exist_ok=True)
     return tempfile.NamedTemporaryFile(dir=folder, prefix=f"dask-{socket.gethostname()}-", suffix=".log", delete=False)

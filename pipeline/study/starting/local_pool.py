@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import psutil
 
-from pipeline.study.early_ends import EarlyEnds
+from pipeline.study.starting.crash_loop import CrashLoop
 from training.foundation.process import die_with_parent
 
 WORKER_BYTES = 3 * 2**30
@@ -27,12 +27,11 @@ def workers_that_fit() -> int:
 
 
 def slots(devices: Sequence[str], workers: int | None, *, fit: int) -> list[str]:
-    """What device each worker has: one worker for each device, in turns where more are asked for; on the CPU as many
-    as fit.
+    """Device of each worker: one worker per device, in turns where more are asked for; on the CPU, as many as fit.
 
     Args:
         devices: as `named_devices` gives them; "cuda:0+cuda:1" is one.
-        workers: how many are asked for; None: as many as there are devices, and as fit.
+        workers: number asked for; None: as many as there are devices, and as fit.
     """
     is_cpu = all(device == "cpu" for device in devices)
     number = workers or (fit if is_cpu else min(fit, len(devices)))
@@ -68,7 +67,7 @@ class LocalPool:
         """
         previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
         running = [self._start(command) for command in self._commands]
-        early = EarlyEnds()
+        early = CrashLoop()
         try:
             while running:
                 for each in [each for each in running if each.process.poll() is not None]:
@@ -102,7 +101,7 @@ def end_processes(processes: Sequence[subprocess.Popen[bytes]]) -> None:
 
 
 def worker_command(study_id: str, project: str, devices: str, *, parent: int | None = None) -> list[str]:
-    """How a worker of a study is started on this machine.
+    """Command that starts a worker of a study on this machine.
 
     Args:
         parent: process with which it ends.

@@ -1,4 +1,4 @@
-"""How a study gets on, for a starter that waits: whether it is over, whether anybody works, what has ended."""
+"""Monitoring of a study for a starter that waits: whether it is over, whether anybody works, which tasks have ended."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 
 from sqlalchemy import Row, Select, select
 
-from pipeline.study.leases import RESULTS
-from pipeline.study.ledger import Ledger, found
-from pipeline.study.patience import patiently
-from pipeline.study.tables import audit, slide, study, task
+from pipeline.ledger.ledger import Ledger, found
+from pipeline.ledger.tables import audit, slide, study, task
+from pipeline.study.work.leases import RESULTS
+from pipeline.study.work.retry import wait_for_ledger
 
 _AT_ONCE = 1000
 
 
-class Watching:
+class StudyMonitor:
     """A study, watched from now on, also while its database is away for some time.
 
     Args:
@@ -44,7 +44,7 @@ class Watching:
                 is_paused = found(connection, self._study_id).state == "paused"
                 return is_paused or connection.execute(pending.limit(1)).first() is None
 
-        return patiently(ask, said=self._said)
+        return wait_for_ledger(ask, warn=self._said)
 
     def is_worked_on(self) -> bool:
         """Whether any worker has a task in its hands."""
@@ -65,7 +65,7 @@ class Watching:
             with self._database.read() as connection:
                 return connection.execute(chosen).all()
 
-        return patiently(ask, said=self._said)
+        return wait_for_ledger(ask, warn=self._said)
 
 
 def _line(subject: str, action: str, details: str) -> str:

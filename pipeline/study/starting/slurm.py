@@ -1,15 +1,17 @@
-"""What SLURM is asked for, and the script of an array of jobs, each of which is one of a study's workers."""
+"""Options for SLURM, and the script of an array of jobs, each of which is one of a study's workers."""
 
 from __future__ import annotations
 
 import shlex
 from pathlib import Path
 
-from pipeline.starter_config import SlurmConfig
-from pipeline.study.early_ends import EARLY_S, MAX_EARLY_ENDS
-from pipeline.study.local_pool import worker_command
-from pipeline.study.order import LEDGER_VARIABLE, LOGS_DIR, Order
+from pipeline.settings.site import LEDGER_VARIABLE
+from pipeline.settings.starters import SlurmConfig
+from pipeline.study.starting.crash_loop import EARLY_S, MAX_EARLY_ENDS
+from pipeline.study.starting.local_pool import worker_command
+from pipeline.study.starting.start_request import LOGS_DIR, StartRequest
 from pipeline.units import RESEARCH_USE
+from training.foundation.words.counts import counted
 
 GRACE_S = 90
 """Before the time limit, for a worker to give its task back. SLURM counts in minutes."""
@@ -24,7 +26,7 @@ def directives(config: SlurmConfig, study_id: str) -> list[str]:
     return [f"--job-name=gemslide-{study_id}", *named, *config.extra]
 
 
-def array_script(order: Order, config: SlurmConfig, workers: int) -> str:
+def array_script(order: StartRequest, config: SlurmConfig, workers: int) -> str:
     """A script for sbatch: `workers` jobs, each of them one worker of the study until it is over.
 
     No path stands in a line that SLURM reads, which has rules of quoting of its own.
@@ -39,7 +41,7 @@ def array_script(order: Order, config: SlurmConfig, workers: int) -> str:
     ]
     return _SCRIPT.format(
         options="\n".join(f"#SBATCH {option}" for option in options),
-        about=f"{workers} workers of the study {order.study_id}. {RESEARCH_USE}",
+        about=f"{counted(workers, 'worker')} of the study {order.study_id}. {RESEARCH_USE}",
         ledger=_LEDGER if order.has_ledger_variable else "",
         logs=shlex.quote(str(Path(order.folder) / LOGS_DIR)),
         cores=config.cores,

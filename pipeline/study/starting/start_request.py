@@ -1,16 +1,15 @@
-"""What a starter tells whoever starts a study's workers for it."""
+"""Order for a study worker, from a starter to the process that starts it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-LEDGER_VARIABLE = "GEMSLIDE_LEDGER"
 LOGS_DIR = "logs"
 """In the study's folder: what workers said that were started by Dask or SLURM."""
 
 
 @dataclass(frozen=True)
-class Order:
+class StartRequest:
     """A study worker, as it is ordered. On some clusters it crosses the network in the clear: it holds no secret."""
 
     run_id: str

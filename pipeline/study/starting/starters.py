@@ -1,4 +1,4 @@
-"""Where a study's workers are started: on this machine, on a Dask cluster, or as SLURM's jobs."""
+"""Starters of a study's workers: on this machine, on a Dask cluster, or as SLURM jobs."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ import uuid
 from collections.abc import Callable
 from importlib import import_module
 
-from pipeline.config import StudyConfig
-from pipeline.errors import BadRecipeError
 from pipeline.inference.devices import named_devices
-from pipeline.study.ending import kept_signals
-from pipeline.study.local_pool import LocalPool, slots, worker_command, workers_that_fit
-from pipeline.study.order import LEDGER_VARIABLE, Order
-from pipeline.study.owner import machine_id
-from pipeline.study.study import Study
-from pipeline.study.watching import Watching
+from pipeline.settings.config import StudyConfig
+from pipeline.settings.site import LEDGER_VARIABLE
+from pipeline.study.starting.local_pool import LocalPool, slots, worker_command, workers_that_fit
+from pipeline.study.starting.monitor import StudyMonitor
+from pipeline.study.starting.start_request import StartRequest
+from pipeline.study.work.owner import machine_id
+from pipeline.study.work.shutdown import restored_signals
+from pipeline.study.work.study import Study
+from training.foundation.errors import BadRecipeError
 
 ON_DASK = ("dask", "slurm")
 _ADDRESS = re.compile(r"(tcp|tls)://(\[[0-9a-fA-F:.%]+\]|[A-Za-z0-9_.-]+):(\d{1,5})")
@@ -40,7 +41,7 @@ def start_workers(
         ProcessFailedError: workers ended at once, again and again; or the Dask scheduler is gone.
     """
     check_place(on)
-    watching = Watching(study.ledger, study.study_id, tell)
+    watching = StudyMonitor(study.ledger, study.study_id, tell)
     order = order_for(study, devices)
     most = max(1, study.ledger.counts(study.study_id).slides["pending"])
     if on == "local":
@@ -48,11 +49,11 @@ def start_workers(
         commands = [worker_command(order.study_id, order.project, device) for device in own]
         LocalPool(commands, watching.is_over).run()
         return
-    with kept_signals():
+    with restored_signals():
         _check_installed(on)  # dask-jobqueue takes Ctrl+C for itself as it is imported
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.default_int_handler)
-        from pipeline.study.dask_clusters import run_on_dask
+        from pipeline.study.starting.dask_clusters import run_on_dask
 
         run_on_dask(order, config, watching, on=on, workers=workers, most=most, tell=tell)
 
@@ -78,9 +79,9 @@ def check_place(on: str) -> None:
         )
 
 
-def order_for(study: Study, devices: str) -> Order:
-    """What each worker of a study is told."""
-    return Order(
+def order_for(study: Study, devices: str) -> StartRequest:
+    """Order for each worker of a study."""
+    return StartRequest(
         run_id=uuid.uuid4().hex,
         study_id=study.study_id,
         project=os.path.abspath(study.project.root),

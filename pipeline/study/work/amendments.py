@@ -14,15 +14,20 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, insert, select, update
 
+from pipeline.cohort.duplicates import refuse_changes
 from pipeline.errors import BadManifestError
-from pipeline.study.chain import Change, append, canonical, digest, utc_now
+from pipeline.ledger.chain import Change, append, canonical, digest, utc_now
+from pipeline.ledger.ledger import NewSlide, enter_slides, found, study_change, task_row
+from pipeline.ledger.reasons import check_reason
+from pipeline.ledger.rows import ERASED, TASKS_ADDED, new_tasks, row_sha256, slide_subject, task_subject
+from pipeline.ledger.tables import slide, study, task
 from pipeline.study.leakage import check_leakage
-from pipeline.study.ledger import NewSlide, enter_slides, found, study_change, task_row
 from pipeline.study.protocol import PROTOCOL_FILE, Protocol, find_models, load_protocol, load_study_cohort
-from pipeline.study.rows import ERASED, SLIDE, TASK, TASKS_ADDED, hash_row, slide_subject, task_subject
-from pipeline.study.study import Study, slides_of
-from pipeline.study.tables import slide, study, task
+from pipeline.study.stages.registry import kind_of, settings_of
+from pipeline.study.work.study import Study, slides_of
 
+AMENDED = "protocol amended"
+"""The action of an entry whose details have what the changed sections said before (`earlier`)."""
 _OVER = ("done", "ended")
 
 
@@ -33,10 +38,10 @@ def amend(before: Study, *, actor: str, why: str) -> Study:
         BadManifestError: no reason, nothing has changed, a slide or a model is gone, or the readings' design changed.
         BadRecipeError, UnreadableError, ChangedSourceError, LeakageError: as when a study begins.
     """
-    if not why.strip():
-        raise BadManifestError("an amendment needs its reason: --why.")
+    check_reason(why, "an amendment")
     protocol = load_protocol(before.folder / PROTOCOL_FILE)
     cohort, manifest_sha256 = load_study_cohort(protocol, before.folder)
+    refuse_changes(cohort, before.project)
     check_leakage(cohort, find_models(protocol, before.project), before.project)
     _check(before, protocol, manifest_sha256)
     first = first_changed(before.protocol, protocol)
@@ -63,8 +68,11 @@ def freeze(
         "version": row.version + 1,
     }
     connection.execute(update(study).where(study.c.study_id == after.study_id).values(values))
-    changed = changed_sections(json.loads(row.protocol), json.loads(canonical(frozen)))
-    change = study_change(connection, after.study_id, row, actor, "protocol amended", why, changed=changed)
+    before = row.frozen()
+    changed = changed_sections(before, json.loads(canonical(frozen)))
+    earlier = {name: before.get(name) for name in changed}
+    details = {"changed": changed, "earlier": earlier}
+    change = study_change(connection, after.study_id, row, actor, AMENDED, why, **details)
     append(connection, after.study_id, [change])
     _Amendment(connection, after.study_id, after.protocol.stages, first, actor, why).carry_out(slides)
 
@@ -76,8 +84,9 @@ def changed_sections(before: dict[str, Any], after: dict[str, Any]) -> list[str]
 
 def first_changed(before: Protocol, after: Protocol) -> int:
     """Position of the first stage that has to be done again; beyond the last one where none has."""
-    pairs = [(before.ingest, after.ingest), (before.qc, after.qc), *[(before.infer, after.infer)] * len(before.models)]
-    return next((at for at, (one, other) in enumerate(pairs) if one != other), len(pairs))
+    kinds = [kind_of(task) for task in before.stages]
+    differ = (at for at, kind in enumerate(kinds) if settings_of(before, kind) != settings_of(after, kind))
+    return next(differ, len(kinds))
 
 
 def _check(before: Study, protocol: Protocol, manifest_sha256: str) -> None:
@@ -109,7 +118,7 @@ class _Amendment:
     why: str
 
     def carry_out(self, slides: Sequence[NewSlide]) -> None:
-        known = {row.slide_id: row for row in self.connection.execute(_of_study(slide, self.study_id))}
+        known = {row.slide_id: row for row in self.connection.execute(_select_of_study(slide, self.study_id))}
         staying = {slide_id for slide_id, row in known.items() if row.code != ERASED}
         gone = sorted(staying - {each.slide_id for each in slides})
         if gone:
@@ -120,14 +129,16 @@ class _Amendment:
         new = [each for each in slides if each.slide_id not in known]
         enter_slides(self.connection, self.study_id, new, self.stages, self.actor, first_ordinal=len(known))
         tasks: dict[str, list[Row[Any]]] = {}
-        for row in self.connection.execute(_of_study(task, self.study_id).order_by(task.c.slide_id, task.c.position)):
+        for row in self.connection.execute(
+            _select_of_study(task, self.study_id).order_by(task.c.slide_id, task.c.position)
+        ):
             tasks.setdefault(row.slide_id, []).append(row)
         for each in slides:
             if each.slide_id in known:
-                changes = self._of_slide(known[each.slide_id], tasks[each.slide_id], each)
+                changes = self._amend_slide(known[each.slide_id], tasks[each.slide_id], each)
                 append(self.connection, self.study_id, changes)
 
-    def _of_slide(self, row: Row[Any], tasks: list[Row[Any]], each: NewSlide) -> list[Change]:
+    def _amend_slide(self, row: Row[Any], tasks: list[Row[Any]], each: NewSlide) -> list[Change]:
         if each.excluded:
             if row.state == "excluded":
                 return self._add_tasks(row, len(tasks), is_over=True)
@@ -159,7 +170,7 @@ class _Amendment:
         first = at if is_ready else None
         rows = [task_row(self.study_id, each, row.ordinal, number, stage, first=first) for number, stage in added]
         self.connection.execute(insert(task), rows)
-        details = {"tasks": [[new["stage"], new["state"]] for new in rows]}
+        details = {"tasks": new_tasks(rows)}
         return [Change(self.actor, TASKS_ADDED, slide_subject(row.slide_id), self.why, details=details)]
 
     def _set_task(self, row: Row[Any], state: str) -> Change:
@@ -170,7 +181,7 @@ class _Amendment:
         is_task = (task.c.study_id == self.study_id, task.c.slide_id == row.slide_id, task.c.position == row.position)
         self.connection.execute(update(task).where(*is_task).values(values))
         before = dict(row._mapping)
-        hashes = hash_row(before, TASK), hash_row(before | values, TASK)
+        hashes = row_sha256(task, before), row_sha256(task, before | values)
         return Change(self.actor, "task amended", task_subject(row.slide_id, row.stage), self.why, *hashes)
 
     def _set_slide(self, row: Row[Any], state: str, *, message: str | None = None) -> Change:
@@ -179,9 +190,9 @@ class _Amendment:
         is_slide = (slide.c.study_id == self.study_id, slide.c.slide_id == row.slide_id)
         self.connection.execute(update(slide).where(*is_slide).values(values))
         before = dict(row._mapping)
-        hashes = hash_row(before, SLIDE), hash_row(before | values, SLIDE)
+        hashes = row_sha256(slide, before), row_sha256(slide, before | values)
         return Change(self.actor, "slide amended", slide_subject(row.slide_id), self.why, *hashes)
 
 
-def _of_study(table: Any, study_id: str) -> Any:
+def _select_of_study(table: Any, study_id: str) -> Any:
     return select(table).where(table.c.study_id == study_id)

@@ -18,14 +18,14 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection, Row, and_, select, update
 
-from pipeline.study.chain import Change, append, utc_now
-from pipeline.study.database import LedgerAwayError
-from pipeline.study.ledger import Ledger, found
-from pipeline.study.limits import Limits
-from pipeline.study.owner import Owner
-from pipeline.study.rows import SLIDE, TASK, hash_row, slide_subject, task_subject
-from pipeline.study.statements import SLIDE_ROW, UPDATE_SLIDE, UPDATE_TASK, next_task, of_slide, tasks_from
-from pipeline.study.tables import audit, task
+from pipeline.ledger.chain import Change, append, utc_now
+from pipeline.ledger.database import LedgerUnavailableError
+from pipeline.ledger.ledger import Ledger, found
+from pipeline.ledger.rows import row_sha256, slide_subject, task_subject
+from pipeline.ledger.tables import audit, slide, task
+from pipeline.study.work.limits import Limits
+from pipeline.study.work.owner import Owner
+from pipeline.study.work.statements import SLIDE_ROW, UPDATE_SLIDE, UPDATE_TASK, next_task, slide_of_row, tasks_from
 
 _RESULT = {"done": "task done", "again": "task to be tried again"}
 RESULTS = (*_RESULT.values(), "task ended")
@@ -50,7 +50,7 @@ class Lease:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a task ended. `again` may heal and is tried once more; any other state is the slide's end."""
+    """End of a task. `again`: it may heal and is retried; `done`: the next one follows; any other ends the slide."""
 
     state: Literal["done", "again", "no_tissue", "qc_failed", "refused", "unreadable", "failed"]
     code: str | None = None
@@ -88,7 +88,7 @@ class Leases:
         self._next = next_task(limits)
         self._watched: dict[tuple[str, str, int], tuple[int, int, float]] = {}
         self._away_at = -inf
-        """When the database was last found to be away."""
+        """Time at which the database was last found to be unavailable."""
 
     def take(self, study_id: str) -> Lease | None:
         """The next task, or None where nothing can be done now (or the study is paused).
@@ -104,7 +104,7 @@ class Leases:
     def beat(self, lease: Lease) -> bool:
         """Say that this worker lives; False where the task is no longer its own."""
         mine = self._mine(lease)
-        with self._noticing_away(), self._database.write() as connection:
+        with self._report_unavailable(), self._database.write() as connection:
             changed = connection.execute(update(task).where(mine).values(beat=task.c.beat + 1, beat_utc=utc_now()))
             return changed.rowcount == 1
 
@@ -153,7 +153,7 @@ class Leases:
     def steal(self, study_id: str) -> int:
         """Give back the tasks whose owners are gone, for others to take. Returns how many."""
         leased = select(task).where(task.c.study_id == study_id, task.c.state == "leased")
-        with self._noticing_away(), self._database.read() as connection:
+        with self._report_unavailable(), self._database.read() as connection:
             rows = connection.execute(leased).all()
         now = self._clock()
         seen = {}
@@ -171,10 +171,10 @@ class Leases:
         return sum(self._give_back(row) for row in lapsed)
 
     @contextmanager
-    def _noticing_away(self) -> Iterator[None]:
+    def _report_unavailable(self) -> Iterator[None]:
         try:
             yield
-        except LedgerAwayError:
+        except LedgerUnavailableError:
             self._away_at = self._clock()
             raise
 
@@ -258,7 +258,7 @@ class Leases:
 
     def _change_task(self, connection: Connection, row: Row[Any], values: dict[str, Any], action: str) -> Change:
         # The message stays out of the log, which nothing is ever deleted from: it may name a patient's file.
-        connection.execute(UPDATE_TASK, {**of_slide(row), "of_position": row.position, **values})
+        connection.execute(UPDATE_TASK, {**slide_of_row(row), "of_position": row.position, **values})
         before = dict(row._mapping)
         after = before | values
         return Change(
@@ -266,19 +266,19 @@ class Leases:
             action,
             task_subject(row.slide_id, row.stage),
             "",
-            hash_row(before, TASK),
-            hash_row(after, TASK),
+            row_sha256(task, before),
+            row_sha256(task, after),
             {name: after[name] for name in ("state", "attempts", "token", "owner", "code", "output_sha256")},
         )
 
     def _change_slide(self, connection: Connection, row: Row[Any], values: dict[str, Any], action: str) -> list[Change]:
-        before = dict(connection.execute(SLIDE_ROW, of_slide(row)).one()._mapping)
+        before = dict(connection.execute(SLIDE_ROW, slide_of_row(row)).one()._mapping)
         values["source_sha256"] = values["source_sha256"] or before["source_sha256"]
         after = before | values
         if after == before:
             return []
-        connection.execute(UPDATE_SLIDE, {**of_slide(row), **values})
-        subject, hashes = slide_subject(row.slide_id), (hash_row(before, SLIDE), hash_row(after, SLIDE))
+        connection.execute(UPDATE_SLIDE, {**slide_of_row(row), **values})
+        subject, hashes = slide_subject(row.slide_id), (row_sha256(slide, before), row_sha256(slide, after))
         details = {name: after[name] for name in ("state", "code", "source_sha256")}
         return [Change(self._actor, action, subject, "", *hashes, details)]
 

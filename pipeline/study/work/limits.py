@@ -1,4 +1,4 @@
-"""How patient a study is with its tasks: how long a silent worker has one, how often and when it is tried again."""
+"""Limits on a study's tasks: how long a silent worker keeps one, how often and when it is retried."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MOST_DOUBLINGS = 30
 
 @dataclass(frozen=True)
 class Limits:
-    """How patient a study is."""
+    """Limits on a study's tasks."""
 
     lease_s: float = 30.0
     max_attempts: int = 3

@@ -1,4 +1,4 @@
-"""Where a result comes from: a file beside every slide's results names the study and the protocol that made them."""
+"""Origin of a result: a file beside every slide's results names the study and the protocol that made them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import json
 from dataclasses import asdict, dataclass
 
 from pipeline.files import write_text_atomic
+from pipeline.ledger.chain import utc_now
 from pipeline.project import Project
 from pipeline.run_record import versions
-from pipeline.study.chain import utc_now
+from pipeline.study.stages.registry import kind_of, output_of
 from pipeline.units import RESEARCH_USE
 
 
@@ -34,9 +35,9 @@ def write_origin(project: Project, slide_id: str, stage: str, origin: Origin, ou
     Raises:
         DiskFullError: cannot be written.
     """
-    model_id = stage.removeprefix("infer ")
-    if model_id == stage:
+    if not kind_of(stage).of_models:
         return
+    model_id = output_of(project, slide_id, stage).model_id
     said = {**asdict(origin), "slide_id": slide_id, "model_id": model_id, "predictions_sha256": output_sha256}
     content = said | {"utc": utc_now(), "versions": versions(), "research_use": RESEARCH_USE}
     path = project.result_dir(slide_id, model_id) / origin_file(origin.study_id)

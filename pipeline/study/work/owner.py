@@ -1,4 +1,4 @@
-"""Who holds a lease: one process on one machine, so that another on the same machine can see that it is gone."""
+"""Owner of a lease: one process on one machine, so that another on the same machine can see that it is gone."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _namespace(kind: str) -> str:
 
 
 def _began(pid: int) -> str | None:
-    """When the process with this number began, in clock ticks since the boot.
+    """Start of the process with this number, in clock ticks since the boot.
 
     Returns:
         Empty where there is no such process, None where it is hidden: another person's, in a /proc with `hidepid`.

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class Ending:
+class ShutdownRequest:
     """Whether this worker was asked to end.
 
     A signal raises KeyboardInterrupt within `stoppable` blocks alone. Anywhere else it waits for the next of them: a
@@ -44,9 +44,9 @@ class Ending:
 
 
 @contextmanager
-def ended_by_signals() -> Iterator[Ending]:
+def handle_signals() -> Iterator[ShutdownRequest]:
     """Take SIGTERM and SIGINT, as long as the block lasts; in a thread that cannot, they are left as they are."""
-    ending = Ending()
+    ending = ShutdownRequest()
     if threading.current_thread() is not threading.main_thread():
         yield ending
         return
@@ -59,7 +59,7 @@ def ended_by_signals() -> Iterator[Ending]:
 
 
 @contextmanager
-def kept_signals() -> Iterator[None]:
+def restored_signals() -> Iterator[None]:
     """Put back what was to happen at SIGTERM and Ctrl+C, whatever the block made of it."""
     previous = [signal.getsignal(number) for number in _SIGNALS]
     try:

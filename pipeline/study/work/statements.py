@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 from sqlalchemy import BindParameter, Connection, Float, Row, Select, bindparam, case, or_, select, update
 
-from pipeline.study.limits import MOST_DOUBLINGS, Limits
-from pipeline.study.tables import slide, study, task
+from pipeline.ledger.tables import slide, study, task
+from pipeline.study.work.limits import MOST_DOUBLINGS, Limits
 
 
 class OfSlide(Protocol):
@@ -28,7 +28,7 @@ class OfTask(OfSlide, Protocol):
     def position(self) -> int: ...
 
 
-def of_slide(of: OfSlide | Row[Any]) -> dict[str, str]:
+def slide_of_row(of: OfSlide | Row[Any]) -> dict[str, str]:
     """The parameters that name its slide."""
     return {"of_study": of.study_id, "of_slide": of.slide_id}
 
@@ -48,7 +48,7 @@ UPDATE_TASK = update(task).where(*_TASKS_OF_SLIDE, task.c.position == bindparam(
 
 def tasks_from(connection: Connection, of: OfTask | Row[Any]) -> Sequence[Row[Any]]:
     """A task as it is now, and the slide's later ones; nobody else changes them before the transaction ends."""
-    return connection.execute(_TASKS_FROM, {**of_slide(of), "of_position": of.position}).all()
+    return connection.execute(_TASKS_FROM, {**slide_of_row(of), "of_position": of.position}).all()
 
 
 def next_task(limits: Limits) -> Select[Any]:

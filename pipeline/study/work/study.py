@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.cohort.manifest import Cohort
+from pipeline.cohort.duplicates import refuse_changes
+from pipeline.cohort.manifest import Cohort, SlideEntry
 from pipeline.errors import BadManifestError
 from pipeline.jobs.stage import Stage
+from pipeline.ledger.chain import canonical
+from pipeline.ledger.ledger import Ledger, NewSlide
+from pipeline.naming.sources import SourceNames
 from pipeline.project import Project
-from pipeline.study.chain import canonical
-from pipeline.study.content import output_sha256
-from pipeline.study.ending import Ending
 from pipeline.study.leakage import check_leakage
-from pipeline.study.leases import Ended, Lease, Leases
-from pipeline.study.ledger import Ledger, NewSlide
-from pipeline.study.limits import Limits
-from pipeline.study.measures import measures_of
-from pipeline.study.origin import Origin, write_origin
-from pipeline.study.owner import this_process
-from pipeline.study.patience import patiently
 from pipeline.study.protocol import (
     PROTOCOL_FILE,
     Protocol,
@@ -31,8 +24,17 @@ from pipeline.study.protocol import (
     load_study_cohort,
     study_dir,
 )
-from pipeline.study.stages import StudyStages, sources_of
-from pipeline.study.worker import Output, Worker
+from pipeline.study.stages.kind import sources_of
+from pipeline.study.stages.registry import kind_of, output_sha256, results_of_stage, settings_of
+from pipeline.study.work.leases import Ended, Lease, Leases
+from pipeline.study.work.limits import Limits
+from pipeline.study.work.origin import Origin, write_origin
+from pipeline.study.work.owner import this_process
+from pipeline.study.work.relied_on import ReliedOn, relying_studies
+from pipeline.study.work.retry import wait_for_ledger
+from pipeline.study.work.shutdown import ShutdownRequest
+from pipeline.study.work.stages import StudyStages
+from pipeline.study.work.worker import Output, Worker
 
 
 @dataclass(frozen=True)
@@ -64,13 +66,15 @@ def begin_study(
         warn: called with a sentence for each model whose training data nobody can compare with the cohort.
 
     Raises:
-        BadManifestError: has begun already; a manifest that does not hold together. BadRecipeError: a bad protocol.
+        BadManifestError: has begun already; a manifest that does not hold together, or names one file twice.
+        BadRecipeError: a bad protocol.
         UnreadableError: a model that is not there. ChangedSourceError: a model with other weights than the protocol's.
         LeakageError: a patient or slide that a model was trained on.
     """
     folder = study_dir(project, study_id)
     protocol = load_protocol(folder / PROTOCOL_FILE)
     cohort, sha256 = load_study_cohort(protocol, folder)
+    refuse_changes(cohort, project)
     for unknown in check_leakage(cohort, find_models(protocol, project), project):
         warn(unknown)
     ledger.begin(study_id, protocol.frozen(), sha256, slides_of(cohort), protocol.stages, actor=actor)
@@ -79,7 +83,20 @@ def begin_study(
 
 def slides_of(cohort: Cohort) -> list[NewSlide]:
     """A cohort's slides as they enter a study, also those that are excluded."""
-    return [NewSlide(entry.slide_id, entry.site, entry.scanner, entry.exclude or None) for entry in cohort.entries]
+    reasons = [_reason(cohort, entry) for entry in cohort.entries]
+    return [
+        NewSlide(entry.slide_id, entry.site, entry.scanner, reason)
+        for entry, reason in zip(cohort.entries, reasons, strict=True)
+    ]
+
+
+def _reason(cohort: Cohort, entry: SlideEntry) -> str | None:
+    """Reason for excluding a slide, without the name of its file: it goes into the ledger and the report."""
+    if not entry.exclude:
+        return None
+    names = SourceNames(cohort.slide_path(entry))
+    names.keep(entry.slide_id)
+    return names.cleaned(entry.exclude)
 
 
 def open_study(project: Project, study_id: str, ledger: Ledger) -> Study:
@@ -100,44 +117,61 @@ def open_study(project: Project, study_id: str, ledger: Ledger) -> Study:
 
 
 def begun_study(project: Project, study_id: str, ledger: Ledger) -> Study:
-    """A study as the ledger has it, whatever stands in its folder. Raises BadManifestError: it has not begun."""
+    """A study as the ledger has it, whatever stands in its folder.
+
+    Raises:
+        BadManifestError: it has not begun. DamagedStoreError: its frozen protocol was changed behind the log's back.
+    """
     row = ledger.study(study_id)
-    return Study(project, study_id, ledger, frozen_protocol(json.loads(row.protocol), study_id), row.manifest_sha256)
+    return Study(project, study_id, ledger, frozen_protocol(row.frozen(), study_id), row.manifest_sha256)
 
 
 @dataclass(frozen=True)
 class _Work:
-    """What a study's worker does with a task."""
+    """Work of a study's worker on a task."""
 
     stages: StudyStages
     origin: Origin
+    ledger: Ledger
 
     def stage_of(self, lease: Lease) -> Stage:
-        return self.stages.stage_of(lease)
+        """The study's own earlier output is replaced where an amendment asks for that; another study's never is."""
+        stage = self.stages.stage_of(lease)
+        others = relying_studies(self.ledger, [lease.slide_id], but=(lease.study_id,))
+        other = others.get((lease.slide_id, lease.stage))
+        if other is None:
+            return stage
+        theirs, kind = begun_study(self.stages.project, other, self.ledger).protocol, kind_of(lease.stage)
+        differ = settings_of(theirs, kind) != settings_of(self.stages.settings, kind)
+        return ReliedOn(stage, other, other_settings=differ)
 
     def output_of(self, lease: Lease) -> Output:
         project = self.stages.project
         sha256 = output_sha256(project, lease.slide_id, lease.stage)
         write_origin(project, lease.slide_id, lease.stage, self.origin, sha256)
-        return Output(sha256, canonical(measures_of(project, lease.slide_id, lease.stage)))
+        return Output(sha256, canonical(results_of_stage(project, lease.slide_id, lease.stage)))
+
+    def cleaned(self, lease: Lease, message: str) -> str:
+        source = self.stages.sources.get(lease.slide_id)
+        names = SourceNames(*([source.path] if source else []), project=self.stages.project)
+        names.keep(lease.slide_id)
+        return names.cleaned(message)
 
 
 def stages_of(study: Study, devices: tuple[str, ...] = ("cpu",)) -> StudyStages:
-    """What a study's tasks stand for.
+    """Stages that a study's tasks stand for.
 
     Raises:
-        BadManifestError, ChangedSourceError: the manifest or a model is not what it was. UnreadableError: not there.
+        BadManifestError, ChangedSourceError: the manifest or a model has changed. UnreadableError: it is missing.
     """
     protocol = study.protocol
     cohort, _ = load_study_cohort(protocol, study.folder, expected_sha256=study.manifest_sha256)
     packages = find_models(protocol, study.project)
-    return StudyStages(
-        study.project, sources_of(cohort), packages, protocol.ingest, protocol.qc, protocol.infer, devices
-    )
+    return StudyStages(study.project, sources_of(cohort), packages, protocol, devices)
 
 
 def origin_of(study: Study) -> Origin:
-    """What every result of a study says of where it comes from."""
+    """Origin that every result of a study states."""
     row = study.ledger.study(study.study_id)
     return Origin(study.study_id, row.version, row.protocol_sha256, row.manifest_sha256)
 
@@ -147,15 +181,18 @@ def work_on(
     *,
     devices: tuple[str, ...] = ("cpu",),
     said: Callable[[Lease, Ended], None] = lambda lease, ended: None,
-    ending: Ending | None = None,
+    tell: Callable[[str], None] = lambda why: None,
+    ending: ShutdownRequest | None = None,
 ) -> int:
     """Be one of the study's workers until every slide has ended, or the study is paused. Returns the tasks done.
 
     Args:
+        tell: called with what is waited for, where the ledger cannot be reached or written.
         ending: whether this worker was asked to end.
 
     Raises:
         BadManifestError, ChangedSourceError: the manifest or a model is not what it was. UnreadableError: not there.
+        LedgerReadOnlyError: the ledger may not be written.
         KeyboardInterrupt: it was asked to end, and its task is given back.
     """
     stages = stages_of(study, devices)
@@ -165,6 +202,6 @@ def work_on(
     def is_over() -> bool:
         return study.ledger.counts(study.study_id).is_over or study.ledger.study(study.study_id).state == "paused"
 
-    origin = patiently(lambda: origin_of(study))
-    worker = Worker(leases, study.limits, _Work(stages, origin), said=said, ending=ending)
+    origin = wait_for_ledger(lambda: origin_of(study), warn=tell)
+    worker = Worker(leases, study.limits, _Work(stages, origin, study.ledger), said=said, tell=tell, ending=ending)
     return worker.run(study.study_id, until=is_over)

@@ -6,22 +6,24 @@ thread of it beats; when the ledger says that the task is no longer its own, it 
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import NamedTuple, Protocol
 
-from pipeline.errors import GemslideError, LockedError
 from pipeline.jobs.stage import Stage
-from pipeline.progress import Advance
+from pipeline.ledger.errors import LedgerUnavailableError
 from pipeline.run_record import INTERNAL_ERROR, SlideOutcome
-from pipeline.study.database import LedgerAwayError
-from pipeline.study.ending import Ending
-from pipeline.study.leases import Ended, Lease, Leases
-from pipeline.study.limits import Limits
-from pipeline.study.patience import Answer, patiently
+from pipeline.study.work.leases import Ended, Lease, Leases
+from pipeline.study.work.limits import Limits
+from pipeline.study.work.retry import Answer, wait_for_ledger
+from pipeline.study.work.shutdown import ShutdownRequest
+from training.foundation.errors import GemslideError
+from training.foundation.progress import Advance
 
 MAY_HEAL = frozenset({"locked", "disk_full", "failed_process"})
 """Codes of what another time may not meet again."""
@@ -30,7 +32,7 @@ LONGEST_REST_S = 1.0
 
 
 class Output(NamedTuple):
-    """What a finished task has left."""
+    """Output of a finished task."""
 
     sha256: str
     measures: str
@@ -38,11 +40,15 @@ class Output(NamedTuple):
 
 
 class StudyWork(Protocol):
-    """What a worker does with a task."""
+    """Work of a worker on a task."""
 
     def stage_of(self, lease: Lease) -> Stage: ...
 
     def output_of(self, lease: Lease) -> Output: ...
+
+    def cleaned(self, lease: Lease, message: str) -> str:
+        """The message without names of the slide's files: the ledger, and what is made of it, may hold it."""
+        ...
 
 
 class LostLeaseError(Exception):
@@ -54,6 +60,7 @@ class Worker:
 
     Args:
         said: called with each task that was done, and how it ended.
+        tell: called with what is waited for, where the ledger cannot be reached or written.
         ending: whether this worker was asked to end.
     """
 
@@ -64,13 +71,14 @@ class Worker:
         work: StudyWork,
         *,
         said: Callable[[Lease, Ended], None] = lambda lease, ended: None,
-        ending: Ending | None = None,
+        tell: Callable[[str], None] = lambda why: None,
+        ending: ShutdownRequest | None = None,
     ) -> None:
         self._leases = leases
         self._limits = limits
         self._work = work
-        self._said = said
-        self._ending = ending or Ending()
+        self._said, self._tell = said, tell
+        self._ending = ending or ShutdownRequest()
 
     def run(self, study_id: str, *, until: Callable[[], bool]) -> int:
         """Work until nothing is left. Returns how many tasks were done here.
@@ -108,10 +116,12 @@ class Worker:
             every_s = self._limits.lease_s / BEATS_PER_LEASE
             with _beating(self._leases, lease, every_s) as advance, self._ending.stoppable():
                 ended = self._ended(lease, advance)
+                if ended.message:
+                    ended = replace(ended, message=self._work.cleaned(lease, ended.message))
         except LostLeaseError:
             return None
         except KeyboardInterrupt:
-            with suppress(LedgerAwayError, LockedError):  # then the lease lapses
+            with suppress(GemslideError):  # the ledger is away or cannot be written: then the lease lapses
                 self._leases.release(lease, "the worker was ended")
             raise
         takes_next = self._ending.signal is None
@@ -121,10 +131,10 @@ class Worker:
         return following
 
     def _patiently(self, ask: Callable[[], Answer]) -> Answer:
-        return patiently(ask, rest=self._rest)
+        return wait_for_ledger(ask, warn=self._tell, rest=self._rest)
 
     def _rest(self, seconds: float) -> None:
-        """Where a worker that was asked to end does so, without a task in its hands."""
+        """Sleep; a worker that was asked to end does so here, without a task in its hands."""
         with self._ending.stoppable():
             time.sleep(seconds)
 
@@ -132,11 +142,11 @@ class Worker:
         start = time.perf_counter()
         stage = None
         try:
-            stage = self._work.stage_of(lease)
+            stage = self._patiently(lambda: self._work.stage_of(lease))
             report = stage.run(advance)
             output = self._work.output_of(lease)
         except GemslideError as error:
-            return _of_error(lease, error, time.perf_counter() - start)
+            return _ended_by_error(lease, error, time.perf_counter() - start)
         except OSError as error:  # a disk or a share that failed under one slide may come back
             said = f"slide {lease.slide_id}: {error.filename or 'a file'}: {error.strerror or error}."
             return Ended("again", "unreadable", said, time.perf_counter() - start)
@@ -146,7 +156,7 @@ class Worker:
         except LostLeaseError:
             raise
         except Exception as error:  # noqa: BLE001 - a defect of ours, which must not cost the slides that follow
-            traceback.print_exc()
+            sys.stderr.write(self._work.cleaned(lease, traceback.format_exc()))
             outcome = SlideOutcome.from_defect(lease.slide_id, error, time.perf_counter() - start)
             return Ended("failed", INTERNAL_ERROR, outcome.message, outcome.seconds)
         sources = [found["sha256"] for found in report.inputs if found["id"] == lease.slide_id]
@@ -155,9 +165,10 @@ class Worker:
         return Ended("done", None, report.warning, seconds, output.sha256, source, output.measures)
 
 
-def _of_error(lease: Lease, error: GemslideError, seconds: float) -> Ended:
+def _ended_by_error(lease: Lease, error: GemslideError, seconds: float) -> Ended:
     outcome = SlideOutcome.from_error(lease.slide_id, error, seconds)
-    if outcome.code in MAY_HEAL:
+    # A ledger that is away says nothing of the slide.
+    if outcome.code in MAY_HEAL or isinstance(error, LedgerUnavailableError):
         return Ended("again", outcome.code, outcome.message, outcome.seconds)
     assert outcome.status != "done"
     assert outcome.status != "skipped"

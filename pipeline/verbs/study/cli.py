@@ -23,7 +23,7 @@ def study_init(
     cohort: Annotated[Path, typer.Option(dir_okay=False, help="Cohort manifest (CSV).")],
     models: Annotated[list[str], typer.Option("--model", help="Model id; may be repeated.")],
     title: Annotated[str, typer.Option(help="Title of the study.", show_default="to be written")] = "",
-    question: Annotated[str, typer.Option(help="What it is to answer.", show_default="to be written")] = "",
+    question: Annotated[str, typer.Option(help="What it is to answer; needed.", show_default=False)] = "",
     template: Annotated[
         Literal["cap-validation"] | None,
         typer.Option(help="Add a design: validation of digital pathology as CAP's guideline has it."),
@@ -31,7 +31,7 @@ def study_init(
     project: ProjectOption = HERE,
 ) -> None:
     """Write a protocol, studies/STUDY/study.toml, to complete before the study begins."""
-    from pipeline.verbs.study import run_init
+    from pipeline.verbs.study.study import run_init
 
     run_init(study, project, cohort, models, title=title, question=question, template=template)
 
@@ -39,7 +39,7 @@ def study_init(
 @study_cli.command("begin")
 def study_begin(study: StudyArgument, project: ProjectOption = HERE) -> None:
     """Freeze the protocol and enter the slides. `run` does so by itself; for workers that are started otherwise."""
-    from pipeline.verbs.study import run_begin
+    from pipeline.verbs.study.study import run_begin
 
     run_begin(study, project)
 
@@ -66,7 +66,7 @@ def study_run(
     as_json: JsonOption = False,
 ) -> None:
     """Begin the study if it has not begun, start workers, and wait until every slide has ended."""
-    from pipeline.verbs.study import run_study
+    from pipeline.verbs.study.study import run_study
 
     run_study(study, project, on=on, workers=workers, devices=devices, as_json=as_json)
 
@@ -82,7 +82,7 @@ def study_script(
     project: ProjectOption = HERE,
 ) -> None:
     """Print a script for SLURM's sbatch: an array of jobs, each of them a worker of a study that has begun."""
-    from pipeline.verbs.study import run_script
+    from pipeline.verbs.study.study import run_script
 
     run_script(study, project, workers=workers, devices=devices, out=out)
 
@@ -94,15 +94,15 @@ def study_work(
     project: ProjectOption = HERE,
 ) -> None:
     """Be one worker of a study that has begun: on any machine that sees the project and the ledger, any number."""
-    from pipeline.verbs.study import run_work
+    from pipeline.verbs.study.study import run_work
 
     run_work(study, project, devices=devices)
 
 
 @study_cli.command("status")
 def study_status(study: StudyArgument, project: ProjectOption = HERE, as_json: JsonOption = False) -> None:
-    """How far the study is: slides and tasks by state, the rate, the time left, what failed and what to do."""
-    from pipeline.verbs.study import run_status
+    """Show how far the study is: slides and tasks by state, the rate, the time left, what failed and what to do."""
+    from pipeline.verbs.study.study import run_status
 
     run_status(study, project, as_json=as_json)
 
@@ -110,7 +110,7 @@ def study_status(study: StudyArgument, project: ProjectOption = HERE, as_json: J
 @study_cli.command("pause")
 def study_pause(study: StudyArgument, why: WhyOption, project: ProjectOption = HERE) -> None:
     """Let workers finish what they have, and take no more."""
-    from pipeline.verbs.study import run_set_state
+    from pipeline.verbs.study.study import run_set_state
 
     run_set_state(study, project, "paused", why)
 
@@ -118,7 +118,7 @@ def study_pause(study: StudyArgument, why: WhyOption, project: ProjectOption = H
 @study_cli.command("resume")
 def study_resume(study: StudyArgument, why: WhyOption, project: ProjectOption = HERE) -> None:
     """Let workers take tasks again; start them with `run` or `work`."""
-    from pipeline.verbs.study import run_set_state
+    from pipeline.verbs.study.study import run_set_state
 
     run_set_state(study, project, "running", why)
 
@@ -134,7 +134,7 @@ def study_retry(
     project: ProjectOption = HERE,
 ) -> None:
     """Give slides that ended without a result another chance, from the stage that ended them."""
-    from pipeline.verbs.study import run_retry
+    from pipeline.verbs.study.study import run_retry
 
     run_retry(study, project, slides or [], state, why)
 
@@ -148,7 +148,7 @@ def study_prioritize(
     project: ProjectOption = HERE,
 ) -> None:
     """Let workers take some slides before the others."""
-    from pipeline.verbs.study import run_prioritize
+    from pipeline.verbs.study.study import run_prioritize
 
     run_prioritize(study, project, slides, priority, why)
 
@@ -156,7 +156,7 @@ def study_prioritize(
 @study_cli.command("amend")
 def study_amend(study: StudyArgument, why: WhyOption, project: ProjectOption = HERE) -> None:
     """Freeze a protocol or a manifest that was changed after the study began; what it touches is done again."""
-    from pipeline.verbs.study import run_amend
+    from pipeline.verbs.study.study import run_amend
 
     run_amend(study, project, why)
 
@@ -169,7 +169,7 @@ def study_erase(
     project: ProjectOption = HERE,
 ) -> None:
     """Delete slides that were taken out of the manifest: stores, results, and all that the ledger and its log say."""
-    from pipeline.verbs.study_privacy import run_erase
+    from pipeline.verbs.study.privacy import run_erase
 
     run_erase(study, project, slides, why)
 
@@ -188,7 +188,7 @@ def study_export(
     project: ProjectOption = HERE,
 ) -> None:
     """Write tables and results under pseudonyms, for others; refused where any file names somebody."""
-    from pipeline.verbs.study_privacy import run_export
+    from pipeline.verbs.study.privacy import run_export
 
     run_export(study, project, out, key, results or [])
 
@@ -201,7 +201,7 @@ def study_reproduce(
     as_json: JsonOption = False,
 ) -> None:
     """Do a sample of the study again from the slide files, and compare the hashes."""
-    from pipeline.verbs.study_proof import run_reproduce
+    from pipeline.verbs.study.proof import run_reproduce
 
     run_reproduce(study, project, slides, as_json=as_json)
 
@@ -218,19 +218,29 @@ def study_verify(
     trusted: Annotated[
         list[Path] | None, typer.Option("--trust", dir_okay=False, help="Public key of a person; may be repeated.")
     ] = None,
+    reports: Annotated[
+        list[Path] | None,
+        typer.Option("--report", dir_okay=False, help="Signed report outside the study's folder; may be repeated."),
+    ] = None,
+    pixels: Annotated[
+        bool, typer.Option("--pixels", help="Read all pixels of all slides, too; else 4 MiB of each slide.")
+    ] = False,
     project: ProjectOption = HERE,
     as_json: JsonOption = False,
 ) -> None:
-    """Prove that neither the study's log nor its rows were changed; with anchors, also that nobody rewrote it all."""
-    from pipeline.verbs.study_proof import run_verify
+    """Prove that log, rows, signatures, reports and outputs of a study are what they were.
 
-    run_verify(study, project, anchors or [], trusted or [], as_json=as_json)
+    With anchors or signatures, also that nobody rewrote the log as a whole.
+    """
+    from pipeline.verbs.study.proof import run_verify
+
+    run_verify(study, project, anchors or [], trusted or [], reports=reports or [], pixels=pixels, as_json=as_json)
 
 
 @study_cli.command("key")
 def study_key(path: Annotated[Path, typer.Argument(help="File to write; FILE.pub is the public half.")]) -> None:
     """Make a key for one person's electronic signatures, locked by a passphrase of that person's."""
-    from pipeline.verbs.study_proof import run_key
+    from pipeline.verbs.study.proof import run_key
 
     run_key(path)
 
@@ -245,7 +255,7 @@ def study_anchor(
     project: ProjectOption = HERE,
 ) -> None:
     """Sign what the log says now, in a file to keep outside the database."""
-    from pipeline.verbs.study_proof import run_anchor
+    from pipeline.verbs.study.proof import run_anchor
 
     run_anchor(study, project, key, out)
 
@@ -257,7 +267,7 @@ def study_countersign(
     project: ProjectOption = HERE,
 ) -> None:
     """Add a second person's signature to an anchor, when the log still agrees with it."""
-    from pipeline.verbs.study_proof import run_countersign
+    from pipeline.verbs.study.proof import run_countersign
 
     run_countersign(anchor, project, key)
 
@@ -272,7 +282,7 @@ def study_report(
     as_json: JsonOption = False,
 ) -> None:
     """Write the report: one HTML page, PDF, and every table as CSV. Before the end it is an interim report."""
-    from pipeline.verbs.study_report import run_report
+    from pipeline.verbs.study.report import run_report
 
     run_report(study, project, out, as_json=as_json)
 
@@ -287,6 +297,6 @@ def study_sign(
     project: ProjectOption = HERE,
 ) -> None:
     """Sign a report electronically: bound to its bytes and to the log, with the meaning of the signature."""
-    from pipeline.verbs.study_proof import run_sign
+    from pipeline.verbs.study.proof import run_sign
 
     run_sign(study, project, report, key, meaning=meaning, name=name)

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import typer
 
-from pipeline.study.erasure import erase
-from pipeline.study.opening import actor_here
+from pipeline.ledger.opening import actor_here
 from pipeline.study.privacy.keyed import open_pseudonym_key
-from pipeline.study.study import begun_study
+from pipeline.study.proof.erasure import erase
+from pipeline.study.work.study import begun_study
 from pipeline.units import RESEARCH_USE
-from pipeline.verbs.study import opened
+from pipeline.verbs.study.study import opened
+from training.foundation.words.counts import counted
 
 BEYOND = (
     "Not within reach of this command, so erase it yourself: the slide files, the line in a map of pseudonyms, copies, "
@@ -22,7 +23,8 @@ BEYOND = (
 def run_erase(study_id: str, project_dir: Path, slides: list[str], why: str) -> None:
     with opened(project_dir) as (project, ledger):
         erased = erase(begun_study(project, study_id, ledger), slides, actor=actor_here(), why=why)
-    typer.echo(f"study {study_id}: {len(slides)} slides erased, with what {erased.entries} entries of the log said.")
+    entries = counted(erased.entries, "entry", "entries")
+    typer.echo(f"study {study_id}: {counted(len(slides), 'slide')} erased, with what {entries} of the log said.")
     for path in erased.still_named_in:
         typer.echo(f"still names one of them, or is too large to look at: {path}")
     typer.echo(BEYOND)
@@ -34,10 +36,10 @@ def run_export(study_id: str, project_dir: Path, out: Path, key: Path, results: 
     with opened(project_dir) as (project, ledger):
         study = begun_study(project, study_id, ledger)
         done = export_study(study, out, open_pseudonym_key(key), results=results, actor=actor_here())
-    typer.echo(f"{done.folder}: {done.files} files, in which no name of the study was found.")
+    typer.echo(f"{done.folder}: {counted(done.files, 'file')}, in which no name of the study was found.")
     if done.unsearchable:
         typer.echo(
-            f'{done.unsearchable} names are too short to be searched for (a site "A", say); in tables they are '
-            "pseudonyms, but look through what you add by --result."
+            f"{counted(done.unsearchable, 'name is', 'names are')} too short to be searched for "
+            '(a site "A", say); tables have pseudonyms instead, but look through what you add by --result.'
         )
     typer.echo(f"{RESEARCH_USE} Keep {key} apart: it leads from pseudonyms back to names.")

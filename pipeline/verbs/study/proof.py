@@ -8,27 +8,40 @@ from pathlib import Path
 
 import typer
 
-from pipeline.cli_output import report_errors
-from pipeline.errors import BadRecipeError, UnreadableError
-from pipeline.project import Project
+from pipeline.ledger.opening import actor_here
 from pipeline.review import verify_ledger
-from pipeline.study.anchors import ANCHORS_DIR, countersign, make_anchor, trusted_hashes
-from pipeline.study.opening import actor_here
+from pipeline.study.proof.anchors import ANCHORS_DIR, countersign, make_anchor, trusted_hashes
+from pipeline.study.proof.outputs import find_changed_outputs
+from pipeline.study.proof.reports import find_changed_reports
+from pipeline.study.proof.sign_off import Meaning, Signing, sign_report
+from pipeline.study.proof.signatures import find_false_signatures
+from pipeline.study.proof.signing import SigningKey, new_key, open_key, read_public_key
 from pipeline.study.protocol import study_dir
-from pipeline.study.sign_off import SIGNATURES_SUFFIX, Meaning, find_false_signatures, sign_report
-from pipeline.study.signing import SigningKey, new_key, open_key, read_public_key
-from pipeline.study.study import open_study
+from pipeline.study.work.study import open_study
+from pipeline.verbs.cli_output import report_errors
 from pipeline.verbs.log import tell_verified
-from pipeline.verbs.study import opened
+from pipeline.verbs.study.study import opened
+from training.foundation.errors import BadRecipeError, UnreadableError
 
 
-def run_verify(study_id: str, project_dir: Path, anchors: list[Path], trusted: list[Path], *, as_json: bool) -> None:
+def run_verify(
+    study_id: str,
+    project_dir: Path,
+    anchors: list[Path],
+    trusted: list[Path],
+    *,
+    reports: list[Path],
+    pixels: bool,
+    as_json: bool,
+) -> None:
     with opened(project_dir, as_json=as_json) as (project, ledger):
         keys = [read_public_key(path) for path in trusted]
         hashes, findings = trusted_hashes(study_id, _files(anchors), keys)
         verified = verify_ledger(ledger.database, study_id, hashes)
-        for report in _signed_reports(project, study_id):
-            findings += find_false_signatures(report, keys) if keys else []
+        folder = study_dir(project, study_id)
+        findings += find_false_signatures(ledger.database, study_id, project.root, folder, keys, reports)
+        findings += find_changed_reports(ledger.database, study_id, project, folder)
+        findings += find_changed_outputs(project, ledger, study_id, all_pixels=pixels)
         verified = replace(verified, findings=(*findings, *verified.findings))
     if as_json:
         typer.echo(json.dumps({**asdict(verified), "anchored": sorted(hashes)}))
@@ -48,11 +61,6 @@ def _files(paths: list[Path]) -> list[Path]:
     return found
 
 
-def _signed_reports(project: Project, study_id: str) -> list[Path]:
-    found = sorted(study_dir(project, study_id).glob(f"**/[!.]*{SIGNATURES_SUFFIX}"))
-    return [path.with_name(path.name.removesuffix(SIGNATURES_SUFFIX)) for path in found]
-
-
 def _proven(hashes: dict[int, str]) -> str:
     if not hashes:
         return "no anchor was given, so a log rewritten as a whole would not be seen"
@@ -62,7 +70,7 @@ def _proven(hashes: dict[int, str]) -> str:
 def run_reproduce(study_id: str, project_dir: Path, percent: str, *, as_json: bool) -> None:
     with opened(project_dir, as_json=as_json) as (project, ledger):
         share = _share(percent)
-        from pipeline.study.reproduction import Reproduced, reproduce, sample
+        from pipeline.study.proof.reproduction import Reproduced, reproduce, sample
 
         study = open_study(project, study_id, ledger)
 
@@ -111,11 +119,19 @@ def run_countersign(anchor: Path, project_dir: Path, key: Path) -> None:
 
 
 def run_sign(study_id: str, project_dir: Path, report: Path, key: Path, *, meaning: Meaning, name: str) -> None:
-    with opened(project_dir) as (_, ledger):
-        signed = sign_report(ledger, study_id, report, _opened(key), meaning=meaning, name=name, actor=actor_here())
+    with opened(project_dir) as (project, ledger):
+        signed = sign_report(
+            ledger,
+            study_id,
+            report,
+            _opened(key),
+            Signing(name, meaning),
+            actor=actor_here(),
+            root=project.root,
+        )
     typer.echo(f"{report}: signed by {name} ({meaning}), key {signed.signature.key_id}.")
 
 
 def _opened(path: Path) -> SigningKey:
-    """Who signs proves anew who they are: the passphrase is asked for at each signature, and kept nowhere."""
+    """Open a signer's key: the passphrase is asked for again at each signature, as proof of identity, and not kept."""
     return open_key(path, typer.prompt(f"Passphrase of {path.name}", hide_input=True))

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import typer
 
-from pipeline.study.opening import actor_here
-from pipeline.study.study import begun_study
-from pipeline.verbs.study import opened
+from pipeline.ledger.opening import actor_here
+from pipeline.study.work.study import begun_study
+from pipeline.verbs.study.study import opened
 
 
 def run_report(study_id: str, project_dir: Path, out: Path | None, *, as_json: bool) -> None:

@@ -16,24 +16,26 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.cli_output import report_errors
-from pipeline.config import load_settings
 from pipeline.errors import BadManifestError
 from pipeline.files import write_text_atomic
+from pipeline.ledger.ledger import Ledger
+from pipeline.ledger.opening import actor_here, open_ledger
 from pipeline.project import Project, open_project
-from pipeline.study.amendments import amend
-from pipeline.study.failures import failures_of
-from pipeline.study.leases import Ended, Lease
-from pipeline.study.ledger import Ledger
-from pipeline.study.opening import actor_here, open_ledger
-from pipeline.study.patience import patiently
-from pipeline.study.priorities import prioritize
-from pipeline.study.progress import Progress, progress_of
+from pipeline.settings.config import load_settings
+from pipeline.study.outcomes.failures import failures_of
+from pipeline.study.outcomes.priorities import prioritize
+from pipeline.study.outcomes.progress import Progress, progress_of
+from pipeline.study.outcomes.remedies import remedies_of
+from pipeline.study.outcomes.retries import MAY_BE_RETRIED, retry
 from pipeline.study.protocol import AboutStudy, new_protocol
-from pipeline.study.remedies import remedies_of
-from pipeline.study.retries import MAY_BE_RETRIED, retry
-from pipeline.study.study import Study, begin_study, begun_study, open_study
+from pipeline.study.work.amendments import amend
+from pipeline.study.work.leases import Ended, Lease
+from pipeline.study.work.retry import wait_for_ledger
+from pipeline.study.work.study import Study, begin_study, begun_study, open_study
 from pipeline.units import RESEARCH_USE
+from pipeline.verbs.cli_output import report_errors
+from training.foundation.settings import parse_section
+from training.foundation.words.counts import counted
 
 MAX_SHOWN = 50
 """Slides without a result, in a table for people."""
@@ -50,7 +52,8 @@ def run_init(
     template: str | None,
 ) -> None:
     with report_errors():
-        about = AboutStudy(title=title, question=question, cohort=str(cohort), seed=0)
+        raw = {"title": title, "question": question, "cohort": str(cohort), "seed": 0}
+        about = parse_section(AboutStudy, raw, where="study init (--title, --question, --cohort)")
         path = new_protocol(open_project(project_dir), study_id, about, models, template)
     typer.echo(f"{path}: complete it, then `gemslide study run {study_id}` freezes it and begins.")
 
@@ -64,19 +67,19 @@ def opened(project_dir: Path, *, as_json: bool = False, wait: bool = False) -> I
     """
     with report_errors(as_json=as_json):
         project = open_project(project_dir)
-        with patiently(lambda: open_ledger(project), said=_tell) if wait else open_ledger(project) as ledger:
+        with wait_for_ledger(lambda: open_ledger(project), warn=_tell) if wait else open_ledger(project) as ledger:
             yield project, ledger
 
 
 def run_study(study_id: str, project_dir: Path, *, on: str, workers: int | None, devices: str, as_json: bool) -> None:
-    from pipeline.study.starters import check_place, start_workers
+    from pipeline.study.starting.starters import check_place, start_workers
 
     with opened(project_dir, as_json=as_json) as (project, ledger):
         check_place(on)
         settings = load_settings(project.settings_path).study
         study = _begun(project, study_id, ledger)
         if ledger.study(study_id).state == "paused":
-            raise BadManifestError(f"study {study_id}: is paused. Let it go on with `gemslide study resume`.")
+            raise BadManifestError(f"study {study_id}: is paused. Resume it with `gemslide study resume`.")
         if not ledger.counts(study_id).is_over:
             start_workers(study, settings, on=on, workers=workers, devices=devices, tell=_tell)
         progress = progress_of(ledger, study.study_id)
@@ -89,7 +92,9 @@ def run_begin(study_id: str, project_dir: Path) -> None:
     with opened(project_dir) as (project, ledger):
         _begun(project, study_id, ledger)
         counts = ledger.counts(study_id)
-    typer.echo(f"study {study_id}: has begun; {counts.slides['pending']} of {counts.total} slides are to be done.")
+    total = counted(counts.total, "slide")
+    pending = counted(counts.slides["pending"], f"of {total} is", f"of {total} are")
+    typer.echo(f"study {study_id}: has begun; {pending} to be done.")
 
 
 def _tell(line: str) -> None:
@@ -97,8 +102,8 @@ def _tell(line: str) -> None:
 
 
 def run_script(study_id: str, project_dir: Path, *, workers: int, devices: str, out: Path | None) -> None:
-    from pipeline.study.slurm import array_script
-    from pipeline.study.starters import order_for
+    from pipeline.study.starting.slurm import array_script
+    from pipeline.study.starting.starters import order_for
 
     with opened(project_dir) as (project, ledger):
         settings = load_settings(project.settings_path).study
@@ -107,7 +112,7 @@ def run_script(study_id: str, project_dir: Path, *, workers: int, devices: str, 
         if ledger.database.is_sqlite:
             _tell(
                 "warning: the ledger is a SQLite file, so all jobs must run on this machine. For several machines use "
-                "PostgreSQL (docs/operating.md)."
+                "PostgreSQL (docs/how_to/operating.md)."
             )
         if out:
             write_text_atomic(out, script)
@@ -126,21 +131,21 @@ def _begun(project: Project, study_id: str, ledger: Ledger) -> Study:
 
 def run_work(study_id: str, project_dir: Path, *, devices: str) -> None:
     with opened(project_dir, wait=True) as (project, ledger):
-        study = patiently(lambda: open_study(project, study_id, ledger))
+        study = wait_for_ledger(lambda: open_study(project, study_id, ledger), warn=_tell)
         from pipeline.inference.devices import named_devices
         from pipeline.inference.stage import close_devices
-        from pipeline.study.ending import ended_by_signals
-        from pipeline.study.study import work_on
+        from pipeline.study.work.shutdown import handle_signals
+        from pipeline.study.work.study import work_on
 
-        with ended_by_signals() as ending:
+        with handle_signals() as ending:
             try:
-                done = work_on(study, devices=named_devices(devices), said=_say_ended, ending=ending)
+                done = work_on(study, devices=named_devices(devices), said=_say_ended, tell=_tell, ending=ending)
             except KeyboardInterrupt:
-                typer.echo("this worker was ended; what it had is given back.", err=True)
+                typer.echo("worker stopped; its task was returned to the queue.", err=True)
                 raise typer.Exit(128 + (ending.signal or signal.SIGINT)) from None
             finally:
                 close_devices()
-    typer.echo(f"{done} tasks done here.", err=True)
+    typer.echo(f"{counted(done, 'task')} done here.", err=True)
 
 
 def _say_ended(lease: Lease, ended: Ended) -> None:
@@ -151,6 +156,10 @@ def _say_ended(lease: Lease, ended: Ended) -> None:
 def run_status(study_id: str, project_dir: Path, *, as_json: bool) -> None:
     with opened(project_dir, as_json=as_json) as (_, ledger):
         _print(progress_of(ledger, study_id), ledger, study_id, as_json=as_json)
+        trouble = ledger.database.trouble()
+    if trouble:
+        _tell(f"error [disk_full]: {trouble}")
+        raise typer.Exit(1)
 
 
 def run_set_state(study_id: str, project_dir: Path, state: str, why: str) -> None:
@@ -165,19 +174,21 @@ def run_amend(study_id: str, project_dir: Path, why: str) -> None:
         amend(before, actor=actor_here(), why=why)
         counts = ledger.counts(study_id)
         version = ledger.study(study_id).version
-    typer.echo(f"study {study_id}: version {version}; {counts.slides['pending']} slides are to be done.")
+    pending = counted(counts.slides["pending"], "slide is", "slides are")
+    typer.echo(f"study {study_id}: version {version}; {pending} to be done.")
 
 
 def run_retry(study_id: str, project_dir: Path, slides: list[str], state: str | None, why: str) -> None:
     with opened(project_dir) as (_, ledger):
         retried = retry(ledger, study_id, slides, state, actor=actor_here(), why=why)
-    typer.echo(f"study {study_id}: {len(retried)} slides go on; start workers with `run` or `work`.")
+    going = counted(len(retried), "slide goes", "slides go")
+    typer.echo(f"study {study_id}: {going} on; start workers with `run` or `work`.")
 
 
 def run_prioritize(study_id: str, project_dir: Path, slides: list[str], priority: int, why: str) -> None:
     with opened(project_dir) as (_, ledger):
         prioritize(ledger, study_id, slides, priority, actor=actor_here(), why=why)
-    typer.echo(f"study {study_id}: {len(slides)} slides have priority {priority}.")
+    typer.echo(f"study {study_id}: {counted(len(slides), 'slide has', 'slides have')} priority {priority}.")
 
 
 def _print(progress: Progress, ledger: Ledger, study_id: str, *, as_json: bool) -> None:
@@ -186,7 +197,8 @@ def _print(progress: Progress, ledger: Ledger, study_id: str, *, as_json: bool) 
         return
     console = Console(width=None)
     slides = ", ".join(f"{number} {state}" for state, number in progress.counts.slides.items() if number)
-    console.print(Text(f"study {study_id} ({ledger.study(study_id).state}): {progress.counts.total} slides: {slides}"))
+    total = counted(progress.counts.total, "slide")
+    console.print(Text(f"study {study_id} ({ledger.study(study_id).state}): {total}: {slides}"))
     table = Table("stage", "done", "held", "ready", "waiting", "ended", "seconds each")
     for stage, number in progress.counts.tasks.items():
         cells = [number[state] for state in ("done", "leased", "ready", "blocked", "ended")]
@@ -194,7 +206,8 @@ def _print(progress: Progress, ledger: Ledger, study_id: str, *, as_json: bool) 
         table.add_row(Text(stage), *map(str, cells), "" if seconds is None else f"{seconds:.1f}")
     console.print(table)
     if progress.left_s is not None and not progress.counts.is_over:
-        console.print(f"{progress.workers} workers; about {progress.left_s / 60:.0f} minutes left")
+        left = counted(max(1, round(progress.left_s / 60)), "minute")
+        console.print(f"{counted(progress.workers, 'worker')}; about {left} left")
     _print_ended(console, ledger, study_id)
     console.print(Text(RESEARCH_USE))
 
@@ -225,6 +238,7 @@ def _as_dict(progress: Progress, ledger: Ledger, study_id: str) -> dict[str, Any
         "mean_s": dict(progress.mean_s),
         "workers": progress.workers,
         "left_s": progress.left_s,
+        "ledger": ledger.database.trouble(),
         "failures": [asdict(each) for each in failures],
         "remedies": remedies_of(each.code for each in failures),
     }

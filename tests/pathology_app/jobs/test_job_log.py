@@ -1,4 +1,4 @@
-"""What pages read of a job's log, and what the log keeps to itself."""
+"""Parts of a job's log that pages show, and parts that they do not."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def test_a_long_log_is_read_in_pieces_and_its_end_shown_at_once(tmp_path: Path) 
     first = log.count()
 
     assert not first.is_whole
-    assert 0 < first.slides < READ_BYTES // 900
+    assert 0 < first.states.total() < READ_BYTES // 900
     assert log.tail()[-1] == "the end"
     assert sum(map(len, log.tail())) <= TAIL_BYTES
     while not (counted := log.count()).is_whole:
         pass
-    assert counted.slides == 6000
+    assert counted.states.total() == 6000
     assert len(counted.good) <= job_log.MAX_KEPT
 
 
@@ -64,7 +64,7 @@ def test_a_log_written_anew_is_counted_anew(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_text(line("S-1") + line("S-2"))
     log = JobLog(path)
-    assert log.count().slides == 2
+    assert log.count().states.total() == 2
     path.write_text(line("S-9"))
     assert log.count().good == ["S-9"]
 
@@ -89,10 +89,10 @@ def test_a_pipe_in_place_of_a_log_is_refused(tmp_path: Path) -> None:
 
 
 def written(
-    tmp_path: Path, said: bytes, hidden: tuple[Path, ...] = (), kept: tuple[str, ...] = ()
+    tmp_path: Path, output: bytes, hidden: tuple[Path, ...] = (), kept: tuple[str, ...] = ()
 ) -> tuple[str, LogWriter]:
     log = os.open(tmp_path / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    writer = LogWriter(io.BytesIO(said), log, Project(tmp_path), hidden, kept)
+    writer = LogWriter(io.BytesIO(output), log, Project(tmp_path), hidden, kept)
     writer.run()
     writer.close()
     os.close(log)
@@ -101,8 +101,8 @@ def written(
 
 def test_names_of_slide_files_stay_out_of_the_log(tmp_path: Path) -> None:
     slide = tmp_path / "incoming" / "Miller-Anna.svs"
-    said = f"{slide}: cannot be read\nMiller-Anna.svs again\n" + line("S-1")
-    text, _ = written(tmp_path, said.encode(), (slide,), ("S-1",))
+    output = f"{slide}: cannot be read\nMiller-Anna.svs again\n" + line("S-1")
+    text, _ = written(tmp_path, output.encode(), (slide,), ("S-1",))
     assert "Miller" not in text
     assert text.count("(name left out)") >= 2
     assert '"S-1"' in text
@@ -129,8 +129,33 @@ def test_a_run_that_is_refused_as_a_whole_is_no_slide(tmp_path: Path) -> None:
     assert JobLog(tmp_path / "log").count().states == {"done": 1}
 
 
-def test_ids_in_a_manifest_stay_where_its_own_name_is_taken_out(tmp_path: Path) -> None:
-    manifest = tmp_path / "Miller.csv"
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".TXT"])
+def test_ids_in_a_manifest_stay_where_its_own_name_is_taken_out(tmp_path: Path, suffix: str) -> None:
+    manifest = tmp_path / f"Miller{suffix}"
     manifest.write_text("path,slide_id\nMiller-Anna.svs,Miller-1\n")
     text, _ = written(tmp_path, b"Miller-1: done\nMiller-Anna.svs: Miller\n", (manifest,))
     assert text == "Miller-1: done\n(name left out): (name left out)\n"
+
+
+def test_a_name_is_taken_out_where_a_long_line_is_parted(tmp_path: Path) -> None:
+    slide = tmp_path / "incoming" / "Miller-Anna.svs"
+    for begin in range(2**16 - 40, 2**16 + 5, 3):
+        folder = tmp_path / str(begin)
+        folder.mkdir()
+        text, _ = written(folder, b"x" * begin + f" {slide} {slide}\n".encode(), (slide,))
+        assert "Miller" not in text
+        assert text.startswith("x" * begin)
+
+
+def test_lines_of_json_that_are_none_of_ours_are_cleaned_too(tmp_path: Path) -> None:
+    slide = tmp_path / "Müller, Anna.svs"
+    output = json.dumps({"error": f"cannot open {slide}"}) + "\n{" + f"{slide}: no JSON\n"
+    text, _ = written(tmp_path, output.encode(), (slide,))
+    assert "ller" not in text
+    assert json.loads(text.splitlines()[0])["error"] == "cannot open (name left out)"
+
+
+def test_the_home_folder_and_the_project_s_stay_out_of_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/anna.miller")
+    text, _ = written(tmp_path, f"{tmp_path}/slides/S-1.ome.zarr: x\n/home/anna.miller/.venv/lib.py: y\n".encode())
+    assert text == "slides/S-1.ome.zarr: x\n~/.venv/lib.py: y\n"

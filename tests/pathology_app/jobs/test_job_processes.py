@@ -1,4 +1,4 @@
-"""Runs as processes: they outlive the app, end when they are told to, leave nothing half-written, and go on."""
+"""Runs as processes: they outlive the app, stop on request, leave nothing half-written, and can be resumed."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from pathology_app.jobs.record import job_path
 from pathology_app.jobs.start import running_ids, start_job, stop_job
 from pathology_app.jobs.state import JobState, JobStatus, status_of
 from pipeline.project import Project
-from pipeline.store.reader import StoreReader
-from tests.small_road import TISSUE_TOML, make_slide
+from pipeline.store.reading.reader import StoreReader
+from tests.small_trained_project import TISSUE_TOML, make_slide
 from training.foundation.errors import DiskFullError
 
 pytestmark = pytest.mark.xdist_group("jobs")
@@ -40,7 +40,7 @@ def slide(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def project(tmp_path: Path, slide: Path) -> Iterator[Project]:
-    """Slides to ingest, one at a time: seconds of work. Whatever a test leaves running is ended."""
+    """Slides to ingest, one at a time: seconds of work. Processes that a test leaves running are killed."""
     (tmp_path / "incoming").mkdir()
     for number in range(SLIDES):
         shutil.copy(slide, tmp_path / "incoming" / f"S-{number:02}.tiff")
@@ -75,7 +75,7 @@ def ended(project: Project, job_id: str) -> JobStatus:
 
 
 def run_process(project: Project, job_id: str) -> psutil.Process:
-    """The run's own process, below its supervisor."""
+    """Process of the run itself, below its supervisor."""
     supervisor = psutil.Process(known(project, job_id).job.process.pid)
     until(supervisor.children)
     return supervisor.children()[0]
@@ -94,7 +94,7 @@ def test_a_run_that_is_stopped_leaves_nothing_half_written_and_goes_on_when_star
     with pytest.raises(BadRunError, match="1 run is going on"):
         start_job(project, command(project), by="Bob", max_jobs=1)
     process = run_process(project, job_id)
-    until(lambda: log_of(project, job_id).count().slides)
+    until(lambda: log_of(project, job_id).count().states.total())
 
     stop_job(project, job_id, by="Bob (web app)")
     assert known(project, job_id).state in (JobState.STOPPING, JobState.STOPPED)
@@ -110,7 +110,7 @@ def test_a_run_that_is_stopped_leaves_nothing_half_written_and_goes_on_when_star
     assert all(StoreReader(project.store_path(slide_id)).levels for slide_id in done)
     run = read_run(project, job_id)
     assert run.record
-    assert run.record.outcome == "interrupted"  # the record has the job's name
+    assert run.record.outcome == "interrupted"  # the record contains the job's name
     with pytest.raises(BadRunError, match="does not run, it is stopped"):
         stop_job(project, job_id, by="Bob")
 
@@ -119,10 +119,10 @@ def test_a_run_that_is_stopped_leaves_nothing_half_written_and_goes_on_when_star
     assert len(project.slide_ids()) == SLIDES
     counted = log_of(project, again).count()
     assert counted.states["skipped"] >= len(done)
-    assert counted.slides == SLIDES
+    assert counted.states.total() == SLIDES
     assert not list(project.root.rglob(".*.partial"))
-    said = (project.runs_dir / f"{again}.json").read_text() + job_path(project, again).read_text()
-    assert ".tiff" not in said + job_path(project, again, "log").read_text()
+    stored = (project.runs_dir / f"{again}.json").read_text() + job_path(project, again).read_text()
+    assert ".tiff" not in stored + job_path(project, again, "log").read_text()
 
 
 def test_a_run_outlives_the_app_and_is_found_and_killed_by_the_next(project: Project) -> None:
@@ -138,7 +138,7 @@ def test_a_run_outlives_the_app_and_is_found_and_killed_by_the_next(project: Pro
 
     assert running_ids(project) == [job_id]
     process = run_process(project, job_id)
-    process.suspend()  # it hears nothing any more
+    process.suspend()  # it no longer receives signals
     stop_job(project, job_id, by="Bob")
     status = ended(project, job_id)
 
@@ -159,7 +159,7 @@ def test_a_run_ends_with_its_supervisor_and_is_said_to_be_lost(project: Project)
     until(lambda: is_gone(process) and is_gone(supervisor))
     assert known(project, job_id).state is JobState.LOST
     assert running_ids(project) == []
-    until(lambda: not psutil.pid_exists(supervisor.pid))  # no zombie stays: the app waits for it
+    until(lambda: not psutil.pid_exists(supervisor.pid))  # no zombie remains, because the app waits for it
 
 
 def test_a_module_in_the_projects_folder_is_not_run(project: Project) -> None:

@@ -1,4 +1,4 @@
-"""Records of jobs that are damaged, forged, or from before the computer was started again."""
+"""Job records that are damaged, forged, or from before the computer was restarted."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from pathology_app.jobs.offers import BadRunError
 from pathology_app.jobs.record import job_path
 from pathology_app.jobs.start import running_ids, stop_job
 from pathology_app.jobs.state import SILENT_S, SUPERVISOR, JobState, name_of_this_process, status_of
-from pipeline.errors import UnreadableError
 from pipeline.project import Project
+from training.foundation.errors import UnreadableError
 
 JOB = "20260102T030405Z-abcdef"
 
@@ -32,7 +32,7 @@ def project(tmp_path: Path) -> Project:
 
 @pytest.fixture
 def stranger() -> Iterator[psutil.Process]:
-    """Somebody's process that no run has anything to do with; it ends when it is given a line."""
+    """Process unrelated to any run; it ends when it receives a line."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         yield psutil.Process(process.pid)
         assert process.poll() is None, "somebody has ended it"
@@ -75,7 +75,7 @@ def test_a_strangers_process_is_never_taken_for_a_run(project: Project, stranger
 def test_a_reused_number_or_a_process_of_somebody_else_is_no_run(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # It even says that it watches over this job: but only once Python runs there, and no longer the fork of this test.
+    # It even claims to supervise this job, but only once Python runs there instead of the fork of this test.
     code = [sys.executable, "-c", "print(flush=True); input()", SUPERVISOR, JOB]
     with subprocess.Popen(code, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout
@@ -93,7 +93,7 @@ def test_a_reused_number_or_a_process_of_somebody_else_is_no_run(
 
 def test_a_run_from_before_the_computer_was_started_again_is_lost(project: Project) -> None:
     path = write(project, record(process={"space": "another-boot", "pid": 77, "began": "5"}))
-    assert running_ids(project) == [JOB]  # it may run on another computer: its record was touched just now
+    assert running_ids(project) == [JOB]  # it may run on another computer, because its record was touched just now
     long_ago = path.stat().st_mtime - 2 * SILENT_S
     os.utime(path, (long_ago, long_ago))
     status = status_of(project, JOB)
@@ -136,7 +136,7 @@ def test_how_it_ended_is_told_by_its_ending(project: Project) -> None:
         ({}, JobState.DONE),
         ({"exit_code": 1}, JobState.FAILED),
         ({"exit_code": -9, "is_stopped": True}, JobState.STOPPED),
-        ({"is_stopped": True}, JobState.DONE),  # it was finished before it heard of it
+        ({"is_stopped": True}, JobState.DONE),  # it finished before the signal arrived
     ):
         write(project, ending | changes, "end.json")
         run = read_run(project, JOB)
@@ -154,8 +154,14 @@ def test_runs_are_listed_newest_first_with_and_without_a_job(project: Project) -
     write(project, record())
     later = "20260103T000000Z-123456"
     slides = [{"slide_id": "S-1", "status": "done"}, {"slide_id": "S-2", "status": "refused"}]
-    said = {"verb": "infer", "outcome": "failed", "slides": slides, "settings": {"model": "m"}, "seconds": {"infer": 3}}
-    (project.runs_dir / f"{later}.json").write_text(json.dumps(said))
+    run_record = {
+        "verb": "infer",
+        "outcome": "failed",
+        "slides": slides,
+        "settings": {"model": "m"},
+        "seconds": {"infer": 3},
+    }
+    (project.runs_dir / f"{later}.json").write_text(json.dumps(run_record))
     for name in ("notes.json", "99999999T999999Z-abcdef.json", f".{later}.json.w1.partial"):
         (project.runs_dir / name).write_text("{}")
 

@@ -1,4 +1,4 @@
-"""Curves of a training, read from its TensorBoard file while it grows."""
+"""Training curves, read from a growing TensorBoard file."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pathology_app.jobs import curves as module
 from pathology_app.jobs.curves import CurvesFile, epochs, read_curves, thinned
 from pipeline.project import Project
 from training.engine import StepResult
-from training.event_file import EventFile
-from training.run_log import run_log
+from training.run.event_file import EventFile
+from training.run.log import run_log
 
 RUN = "20260101T000000Z-abcdef"
 

@@ -11,18 +11,18 @@ from scipy.ndimage import gaussian_filter
 from shapely.geometry import box
 
 from pipeline.annotations.files import write_annotations
-from pipeline.annotations.objects import AnnotationFile, AnnotationObject
+from pipeline.annotations.shapes.objects import AnnotationFile, AnnotationObject
 from pipeline.box import Box
 from pipeline.cohort.manifest import load_cohort
-from pipeline.config import TileConfig
 from pipeline.files import sha256_of
 from pipeline.project import Project
-from pipeline.store.reader import StoreReader
+from pipeline.settings.config import TileConfig
+from pipeline.store.reading.reader import StoreReader
 from pipeline.tiles.tile import make_tile_table
 from tests.pipeline.make import MPP0, ingest, write_pyramid
 
 WIDTH_PX0, HEIGHT_PX0 = 690, 470
-TILE_PX = 21  # odd, so that a tile's centre lies within a pixel
+TILE_PX = 21  # odd, so that a tile's centre is inside a pixel
 CLASSES = ("cold", "warm")
 COLORS = np.array([[245, 245, 245], [90, 90, 200], [200, 80, 60]], np.uint8)
 
@@ -35,7 +35,7 @@ def painted():
 
 
 def outline(mask):
-    """The exact area of the pixels of a mask, level-0 pixels."""
+    """Exact outline of the pixels of a mask, in level-0 pixels."""
     padded = np.pad(mask, ((0, 0), (1, 1))).astype(int)
     runs = []
     for y, row in enumerate(np.diff(padded, axis=1)):

@@ -1,4 +1,4 @@
-"""In and out: a file written in a format reads back equal, and what the format cannot hold is said."""
+"""Round trips: a file written in a format reads back equal, and anything the format cannot hold is reported."""
 
 import json
 import uuid
@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from shapely.geometry import LineString, MultiLineString, MultiPoint, MultiPolygon, Point, Polygon, box
 
 from pipeline.annotations.files import read_annotations, write_annotations
-from pipeline.annotations.objects import AnnotationFile, AnnotationObject, Group
-from pipeline.annotations.repair import labelled_regions
+from pipeline.annotations.shapes.objects import AnnotationFile, AnnotationObject, Group
+from pipeline.annotations.shapes.repair import labelled_regions
 
 FORMATS = ("qupath", "asap", "imagescope")
 RING = Polygon([(0, 0), (100.5, 0), (100.5, 50.25), (0, 50)], [[(20, 10), (40, 10), (40, 30)]])
@@ -29,13 +29,13 @@ def drawn(geometry, class_name="tumor", **more):
 
 
 def through(path, file, to):
-    """(what came back, what was said to be lost)"""
+    """Write and read back; return the objects and the reported losses."""
     lost = write_annotations(path, file, to)
     return read_annotations(path), lost
 
 
 def facts(file):
-    """All that an object says, without where it was read."""
+    """All properties of an object except its source."""
     plain = [replace(d, where="", object_id=None, geometry=None, nucleus=None) for d in file.objects]
     shapes = [(d.geometry.wkt, d.nucleus.wkt if d.nucleus else None) for d in file.objects]
     return list(zip(plain, shapes, strict=True))
@@ -86,7 +86,7 @@ def test_what_is_written_for_qupath_has_uuids_and_a_colour_for_every_class(tmp_p
 
     assert len({uuid.UUID(feature["id"]) for feature in features}) == len(features)
     classes = [feature["properties"].get("classification") for feature in features]
-    assert all(len(each["color"]) == 3 for each in classes if each)
+    assert all(len(entry["color"]) == 3 for entry in classes if entry)
     assert features[10]["properties"]["classification"]["names"] == ["Tumor", "Positive"]
 
 
@@ -97,8 +97,8 @@ def test_numbers_json_does_not_know_and_ids_that_stand_twice_are_written_so_that
     back, lost = through(tmp_path / "a.geojson", AnnotationFile("qupath", twice), "qupath")
 
     assert back.objects[0].measurements == {"a": "NaN", "b": "Infinity", "c": "-Infinity"}
-    assert len({each.object_id for each in back.objects}) == 3
-    assert lost == ["2 ids were not UUIDs, or stood twice, and were replaced"]
+    assert len({annotation.object_id for annotation in back.objects}) == 3
+    assert lost == ["2 ids were no UUIDs, or stood twice, and were replaced"]
 
 
 def test_every_group_that_asap_needs_is_written(tmp_path):
@@ -166,20 +166,20 @@ def test_what_asap_and_imagescope_cannot_hold_is_said(tmp_path):
 
     both = [
         "2 objects are no annotations but cells, detections or tiles, and became annotations",
-        "1 objects lose their nucleus",
-        "1 objects lose their measurements",
-        "1 objects are no longer locked",
-        "1 objects lose their id",
-        "1 objects lose their plane",
+        "1 object loses its nucleus",
+        "1 object loses its measurements",
+        "1 object is no longer locked",
+        "1 object loses its id",
+        "1 object loses its plane",
     ]
     assert [line.split(";")[0] for line in of_asap] == [
         "2 areas with holes were cut into pieces without",
-        "1 areas of several parts became one annotation for each part",
+        "1 area of several parts became one annotation for each part",
         "2 lines of more than two points are left out",
-        *both[:3], "1 objects lose their metadata", *both[3:],
+        *both[:3], "1 object loses its metadata", *both[3:],
     ]  # fmt: skip
     assert [line.split(";")[0] for line in of_imagescope][2:] == [
-        "1 objects have no class", *both,
+        "1 object has no class", *both,
     ]  # fmt: skip
     assert "3 objects of several parts became one region for each part" in of_imagescope
 
@@ -189,7 +189,7 @@ def test_groups_in_groups_are_lost_outside_asap_and_that_is_said(tmp_path):
 
     for to in ("qupath", "imagescope"):
         _, lost = through(tmp_path / to, file, to)
-        assert any("groups lie in other groups" in line for line in lost)
+        assert any("group lies in another group" in line for line in lost)
 
 
 @pytest.mark.parametrize("to", FORMATS)
@@ -230,8 +230,8 @@ def test_random_areas_survive_every_format_and_the_way_back(tmp_path_factory, po
     folder = tmp_path_factory.mktemp("round")
     file = AnnotationFile("qupath", tuple(drawn(p, name) for p, name in zip(polygons, "abcab", strict=False)))
 
-    there, _ = through(folder / "there", file, to)
-    back, _ = through(folder / "back", there, "qupath")
+    converted, _ = through(folder / "there", file, to)
+    back, _ = through(folder / "back", converted, "qupath")
 
     was, now = area_by_class(file), area_by_class(back)
     assert was.keys() == now.keys()

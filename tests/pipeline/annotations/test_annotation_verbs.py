@@ -1,12 +1,13 @@
-"""`gemslide annotations …`, and annotations on the road, as a person uses them."""
+"""`gemslide annotations …`, and annotations on the small project, as a user runs them."""
 
 import json
 
 import pytest
 
 from pipeline.annotations.files import read_annotations
+from pipeline.annotations.shapes.repair import labelled_regions
 from pipeline.cohort.manifest import init_cohort
-from tests.small_road import make_slide
+from tests.small_trained_project import make_slide
 
 BOW = [[100, 100], [300, 300], [300, 100], [100, 300], [100, 100]]
 SQUARE = [[0, 0], [200, 0], [200, 100], [0, 100], [0, 0]]
@@ -33,10 +34,10 @@ def test_convert_writes_every_format_and_says_what_is_lost(gemslide, tmp_path, t
 
     done = gemslide("annotations", "convert", source, tmp_path / "b", "--to", to, "--json")
 
-    told = json.loads(done.out)
-    assert (done.code, told["from"], told["to"], told["objects"]) == (0, "qupath", to, 3)
-    assert told["written"] == len(read_annotations(tmp_path / "b").objects) == (2 if to == "imagescope" else 3)
-    assert bool(told["lost"]) == (to == "imagescope")
+    report = json.loads(done.out)
+    assert (done.code, report["from"], report["to"], report["objects"]) == (0, "qupath", to, 3)
+    assert report["written"] == len(read_annotations(tmp_path / "b").objects) == (2 if to == "imagescope" else 3)
+    assert bool(report["lost"]) == (to == "imagescope")
 
 
 def test_convert_overwrites_nothing(gemslide, tmp_path):
@@ -49,33 +50,35 @@ def test_convert_overwrites_nothing(gemslide, tmp_path):
     assert read_annotations(source).format == "qupath"
 
 
-def test_check_counts_and_finds_what_lies_outside_the_slide(gemslide, tmp_path, road):
+def test_check_counts_and_finds_what_lies_outside_the_slide(gemslide, tmp_path, small_project):
     source = write(tmp_path / "a.geojson", SQUARE, BOW, [[1000, 0], [5000, 0], [5000, 9], [1000, 0]])
     make_slide(tmp_path / "slide.tiff", 0)
 
     alone = gemslide("annotations", "check", source, "--json")
-    on_store = gemslide("annotations", "check", source, "--slide", road.project.store_path(road.test_slide))
+    on_store = gemslide(
+        "annotations", "check", source, "--slide", small_project.project.store_path(small_project.test_slide)
+    )
     on_slide = gemslide("annotations", "check", write(tmp_path / "b.json", SQUARE), "--slide", tmp_path / "slide.tiff")
 
-    told = json.loads(alone.out)
-    assert (alone.code, told["classes"], told["labels"]["repaired"]) == (0, {"warm": 3}, 1)
+    report = json.loads(alone.out)
+    assert (alone.code, report["classes"], report["labels"]["repaired"]) == (0, {"warm": 3}, 1)
     assert on_store.code == 1
-    assert "1 outlines that crossed themselves repaired" in on_store.out
+    assert "1 outline that crossed itself repaired" in on_store.out
     assert "spans x 1000 to 5000, y 0 to 9, the slide only 1100×820" in on_store.err
     assert on_slide.code == 0
     assert "all regions lie inside it" in on_slide.out
 
 
-def test_tile_says_per_slide_what_was_repaired(gemslide, tmp_path, road):
-    (tmp_path / "slides").symlink_to(road.project.slides_dir)
+def test_tile_says_per_slide_what_was_repaired(gemslide, tmp_path, small_project):
+    (tmp_path / "slides").symlink_to(small_project.project.slides_dir)
     write(tmp_path / "a.json", SQUARE, BOW, [[0, 0], [9, 9], [0, 0]])
-    (tmp_path / "cohort.csv").write_text(f"path,slide_id,annotations\nnone.tiff,{road.test_slide},a.json\n")
+    (tmp_path / "cohort.csv").write_text(f"path,slide_id,annotations\nnone.tiff,{small_project.test_slide},a.json\n")
 
-    done = gemslide("tile", tmp_path / "cohort.csv", "--project", tmp_path, "--tile-px", 32, "--mpp", 1, "--json")
+    done = gemslide("tile", tmp_path / "cohort.csv", "--project", tmp_path, "--tile-px", 32, "--tile-mpp", 1, "--json")
 
     (line,) = map(json.loads, done.out.splitlines())
     assert (done.code, line["status"]) == (0, "done")
-    assert "2 regions, 1 outlines that crossed themselves repaired" in line["message"]
+    assert "2 regions, 1 outline that crossed itself repaired" in line["message"]
     assert line["message"].endswith("1 without area dropped")
 
 
@@ -90,25 +93,97 @@ def test_cohort_init_finds_annotations_of_every_format_beside_the_slide(tmp_path
     assert [entry.annotations for entry in cohort.entries] == [f"a{suffix}", None]
 
 
-def test_a_file_goes_into_the_project_and_comes_out_for_qupath(gemslide, road_copy, tmp_path):
+def test_a_file_goes_into_the_project_and_comes_out_for_qupath(gemslide, small_project_copy, tmp_path):
     source = write(tmp_path / "a.geojson", SQUARE, BOW)
-    there = ("--slide", road_copy.test_slide, "--project", road_copy.project.root)
+    target = ("--slide", small_project_copy.test_slide, "--project", small_project_copy.project.root)
 
-    before = gemslide("annotations", "export", tmp_path / "b.geojson", *there)
-    told = json.loads(gemslide("annotations", "import", source, *there, "--json").out)
-    again = json.loads(gemslide("annotations", "import", source, *there, "--json").out)
-    done = gemslide("annotations", "export", tmp_path / "b.geojson", *there)
-    twice = gemslide("annotations", "export", tmp_path / "b.geojson", *there)
+    before = gemslide("annotations", "export", tmp_path / "b.geojson", *target)
+    report = json.loads(gemslide("annotations", "import", source, *target, "--json").out)
+    again = json.loads(gemslide("annotations", "import", source, *target, "--json").out)
+    done = gemslide("annotations", "export", tmp_path / "b.geojson", *target)
+    twice = gemslide("annotations", "export", tmp_path / "b.geojson", *target)
 
     assert (before.code, "nobody has drawn" in before.err) == (1, True)
-    assert (told["saved"], told["unchanged"], again["saved"], again["unchanged"]) == (2, 0, 0, 2)
+    assert (report["saved"], report["unchanged"], again["saved"], again["unchanged"]) == (2, 0, 0, 2)
     assert (done.code, twice.code) == (0, 1)
     objects = read_annotations(tmp_path / "b.geojson").objects
     assert [obj.class_name for obj in objects] == ["warm", "warm"]
     assert all(obj.geometry.is_valid for obj in objects)
 
 
-def test_a_file_for_a_slide_that_is_not_there_is_refused(gemslide, road_copy, tmp_path):
+def test_a_file_for_a_slide_that_is_not_there_is_refused(gemslide, small_project_copy, tmp_path):
     source = write(tmp_path / "a.geojson", SQUARE)
-    done = gemslide("annotations", "import", source, "--slide", "../x", "--project", road_copy.project.root)
+    done = gemslide("annotations", "import", source, "--slide", "../x", "--project", small_project_copy.project.root)
     assert (done.code, "allowed are" in done.err) == (1, True)
+
+
+IMAGESCOPE = (
+    '<Annotations MicronsPerPixel="{mpp}"><Annotation Name="warm" LineColor="255"><Regions><Region Type="0"><Vertices>'
+    '<Vertex X="100" Y="100"/><Vertex X="300" Y="100"/><Vertex X="300" Y="300"/></Vertices></Region></Regions>'
+    "</Annotation></Annotations>"
+)
+
+
+def test_annotations_drawn_at_another_pixel_size_stop_every_verb_unless_allowed(gemslide, small_project_copy, tmp_path):
+    project = small_project_copy.project.root
+    source, target = tmp_path / "a.xml", ("--slide", small_project_copy.test_slide, "--project", project)
+    source.write_text(IMAGESCOPE.format(mpp=0.25))
+    make_slide(tmp_path / "s.tiff", 0)
+    (tmp_path / "cohort.csv").write_text(f"path,slide_id,annotations\ns.tiff,{small_project_copy.test_slide},a.xml\n")
+    tile = (
+        "tile",
+        tmp_path / "cohort.csv",
+        "--project",
+        project,
+        "--tile-px",
+        32,
+        "--tile-mpp",
+        1,
+        "--tile-set",
+        "other",
+    )
+
+    def run_all(*more):
+        yield gemslide("annotations", "check", source, *target, *more)
+        yield gemslide("annotations", "import", source, *target, *more)
+        yield gemslide("cohort", "check", tmp_path / "cohort.csv", "--project", project)
+        yield gemslide(*tile)
+
+    for done in run_all():
+        assert done.code == 1
+        assert "says 0.25 µm/px, the slide has 0.5" in done.err + done.out
+    settings = project / "gemslide.toml"
+    before = settings.read_text() if settings.exists() else ""
+    settings.write_text(before + "\n[tile]\nallow_other_mpp = true\n")
+    assert [done.code for done in run_all("--allow-other-mpp")] == [0, 0, 0, 0]
+
+
+def test_a_file_that_yields_nothing_ends_with_code_1(gemslide, tmp_path):
+    source = write(tmp_path / "a.geojson")
+    point = {"type": "Feature", "geometry": {"type": "Point", "coordinates": [1, 2]}, "properties": {}}
+    (tmp_path / "p.geojson").write_text(json.dumps(point))
+
+    checked = gemslide("annotations", "check", source)
+    converted = gemslide("annotations", "convert", source, tmp_path / "b.xml", "--to", "asap")
+    left_out = gemslide("annotations", "convert", tmp_path / "p.geojson", tmp_path / "b.xml", "--to", "imagescope")
+
+    assert [done.code for done in (checked, converted, left_out)] == [1, 1, 1]
+    assert "holds no annotation" in checked.err
+    assert "nothing of the file can be written for imagescope: 1 object made of points is left out" in left_out.err
+    assert not (tmp_path / "b.xml").exists()
+
+
+@pytest.mark.data
+def test_the_field_cases_of_annotations_give_what_is_right(gemslide, real_slides, tmp_path):
+    cases = real_slides / "field_cases"
+
+    def regions_of(name):
+        return [(r.class_name, r.geometry.area) for r in labelled_regions(read_annotations(cases / name))[0]]
+
+    assert regions_of("F4_nested_collection.geojson") == [("Tumor", 10_000), ("Stroma", 10_000)]
+    assert regions_of("F4_dsa_list.json") == [("Tumor", 10_000)]
+    assert regions_of("F4_negative_true.xml") == [("Tumor", 37_500)]
+    assert regions_of("F4_type_words.xml") == [("Tumor", 40_000)]
+    make_slide(tmp_path / "s.tiff", 0)
+    other = gemslide("annotations", "check", cases / "F4_other_mpp.xml", "--slide", tmp_path / "s.tiff")
+    assert (other.code, "says 0.25 µm/px, the slide has 0.5" in other.err) == (1, True)

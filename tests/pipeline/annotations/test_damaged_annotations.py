@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.annotations.files import WRITERS, read_annotations, write_annotations
-from pipeline.annotations.repair import labelled_regions
+from pipeline.annotations.shapes.repair import labelled_regions
 from pipeline.errors import BadAnnotationError
 
 RING = [[0, 0], [10, 0], [10, 5], [0, 5], [0, 0]]
@@ -90,7 +90,7 @@ def damaged_xml(dice):
 @pytest.mark.parametrize("damaged", [damaged_json, damaged_xml])
 def test_damaged_files_are_read_or_refused_and_explained(tmp_path, damaged):
     dice, path, num_read = random.Random(7), tmp_path / "a", 0
-    for _ in range(200):
+    for _ in range(250):
         path.write_text(damaged(dice), encoding="utf-8")
         try:
             file = read_annotations(path)
@@ -100,7 +100,8 @@ def test_damaged_files_are_read_or_refused_and_explained(tmp_path, damaged):
         assert all(region.geometry.is_valid and region.geometry.area > 0 for region in regions)
         to = dice.choice(list(WRITERS))
         write_annotations(tmp_path / to, file, to)
-        read_annotations(tmp_path / to)
+        if any(obj.is_area for obj in file.objects):  # a file with areas is never written out empty
+            read_annotations(tmp_path / to)
         num_read += 1
 
     assert num_read > 40
@@ -111,15 +112,17 @@ def test_a_class_that_cannot_be_called_so_is_refused_in_every_format(tmp_path, n
     feature = {"type": "Feature", "geometry": AREA, "properties": {"classification": {"name": name}}}
     (tmp_path / "a.json").write_text(json.dumps([feature]))
 
-    with pytest.raises(BadAnnotationError, match="feature 0: ") as found:
+    with pytest.raises(BadAnnotationError, match="feature 0: ") as raised:
         read_annotations(tmp_path / "a.json")
 
-    assert str(found.value).isprintable()
+    assert str(raised.value).isprintable()
 
 
 def test_a_group_of_asap_that_cannot_be_called_so_is_refused(tmp_path):
     groups = '<AnnotationGroups><Group Name="a&#9;" PartOfGroup="None"/></AnnotationGroups>'
-    (tmp_path / "a.xml").write_text(f"<ASAP_Annotations><Annotations/>{groups}</ASAP_Annotations>")
+    dot = '<Annotation Type="Dot"><Coordinates><Coordinate X="1" Y="2"/></Coordinates></Annotation>'
+    text = f"<ASAP_Annotations><Annotations>{dot}</Annotations>{groups}</ASAP_Annotations>"
+    (tmp_path / "a.xml").write_text(text)
 
     with pytest.raises(BadAnnotationError, match="a group"):
         read_annotations(tmp_path / "a.xml")

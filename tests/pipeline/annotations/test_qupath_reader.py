@@ -5,7 +5,7 @@ import json
 import pytest
 
 from pipeline.annotations.files import read_annotations
-from pipeline.annotations.repair import labelled_regions
+from pipeline.annotations.shapes.repair import labelled_regions
 from pipeline.errors import BadAnnotationError
 
 RING = [[0, 0], [10, 0], [10, 5], [0, 5], [0, 0]]
@@ -85,9 +85,9 @@ def test_points_lines_cells_and_unclassified_areas_are_kept_but_label_nothing(tm
     ]
 
     file = read(tmp_path, content)
-    found, report = labelled_regions(file)
+    labelled, report = labelled_regions(file)
 
-    assert (len(file.objects), found, report.num_unused) == (9, [], 9)
+    assert (len(file.objects), labelled, report.num_unused) == (9, [], 9)
     assert file.objects[4].nucleus.area == 50
     assert [drawn.geometry.geom_type for drawn in file.objects[:4]] == [f["geometry"]["type"] for f in content[:4]]
 
@@ -119,9 +119,9 @@ def test_holes_stay_holes(tmp_path):
 def test_rings_that_enclose_nothing_are_dropped_and_said(tmp_path, ring):
     file = read(tmp_path, [feature("Tumor", {"type": "Polygon", "coordinates": [ring]}), feature("Tumor")])
 
-    found, report = labelled_regions(file)
+    labelled, report = labelled_regions(file)
 
-    assert len(found) == 1
+    assert len(labelled) == 1
     (why,) = report.dropped
     assert why.startswith("a.geojson, feature 0")
 
@@ -129,20 +129,20 @@ def test_rings_that_enclose_nothing_are_dropped_and_said(tmp_path, ring):
 def test_a_hole_that_encloses_nothing_is_dropped_and_its_outline_kept(tmp_path):
     with_hole = {"type": "Polygon", "coordinates": [RING, [[2, 1], [4, 1], [2, 1]]]}
 
-    found, report = labelled_regions(read(tmp_path, feature("Tumor", with_hole)))
+    labelled, report = labelled_regions(read(tmp_path, feature("Tumor", with_hole)))
 
-    assert (found[0].geometry.area, len(report.dropped)) == (50, 1)
+    assert (labelled[0].geometry.area, len(report.dropped)) == (50, 1)
 
 
 def test_a_crossing_outline_keeps_both_its_halves_and_is_said(tmp_path):
     bow = {"type": "Polygon", "coordinates": [[[0, 0], [10, 10], [10, 0], [0, 10], [0, 0]]]}
 
-    found, report = labelled_regions(read(tmp_path, [feature("Tumor", bow), feature("Tumor")]))
+    labelled, report = labelled_regions(read(tmp_path, [feature("Tumor", bow), feature("Tumor")]))
 
-    assert found[0].geometry.is_valid
-    assert [region.geometry.area for region in found] == [50, 50]
+    assert labelled[0].geometry.is_valid
+    assert [region.geometry.area for region in labelled] == [50, 50]
     assert (report.num_regions, report.num_repaired, report.added_px0) == (2, 1, 50)
-    assert report.summary().startswith("2 regions, 1 outlines that crossed themselves repaired")
+    assert report.summary().startswith("2 regions, 1 outline that crossed itself repaired")
 
 
 def test_a_loop_drawn_over_itself_stays_inside(tmp_path):
@@ -156,13 +156,15 @@ def test_a_loop_drawn_over_itself_stays_inside(tmp_path):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
+        ('{"a": 1, "b": 2}', "an object with the keys a, b"),
+        ('{"type": "Thing"}', "it holds type 'Thing'"),
         ("{", "is neither GeoJSON nor XML"),
-        ('{"type":"Topology"}', "it holds type 'Topology'"),
+        ('{"type":"Topology"}', "JSON of TopoJSON"),
         ("[1]", "feature 0"),
         ("5", "it holds int"),
         ('{"type": "FeatureCollection", "features": null}', "`features` are NoneType"),
         ('{"type": "FeatureCollection", "features": [{"geometry": 5}]}', "feature 0"),
-        ('{"info": {}, "images": [], "annotations": []}', "an object with the keys info, images, annotations"),
+        ('{"info": {}, "images": [], "annotations": []}', "JSON of COCO"),
         ('{"type": "Polygon", "coordinates": [[[0, 0], [1, NaN], [2, 0]]]}', "not a number of pixels"),
         ('{"type": "Polygon", "coordinates": [[[0, 0], [1], [2, 0]]]}', "cannot be built"),
         ('{"type": "Polygon", "coordinates": [5]}', "cannot be built"),
@@ -185,11 +187,10 @@ def test_what_is_not_geojson_is_refused_and_explained(tmp_path, text, says):
         read_annotations(path)
 
 
-def test_odd_features_keep_no_class_and_a_byte_order_mark_does_no_harm(tmp_path):
+def test_a_feature_without_a_place_is_reported_and_a_byte_order_mark_does_no_harm(tmp_path):
     features = [
-        {"type": "Feature", "geometry": SQUARE, "properties": [1]},
         {"type": "Feature", "geometry": None, "properties": {"classification": "Tumor"}},
-        feature({"names": 5}),
+        {"type": "Feature", "geometry": SQUARE, "properties": None},
         feature("Tumor"),
     ]
     path = tmp_path / "a.geojson"
@@ -197,7 +198,8 @@ def test_odd_features_keep_no_class_and_a_byte_order_mark_does_no_harm(tmp_path)
 
     file = read_annotations(path)
 
-    assert (len(file.objects), len(labelled_regions(file)[0])) == (3, 1)
+    assert (len(file.objects), len(labelled_regions(file)[0])) == (2, 1)
+    assert file.dropped == ("a.geojson, feature 0: has no geometry",)
 
 
 def test_a_file_that_is_not_there_names_the_manifest(tmp_path):

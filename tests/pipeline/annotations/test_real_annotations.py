@@ -1,4 +1,4 @@
-"""Every QuPath, ASAP and ImageScope file among the real ones: what is in it, and that it lies on its slide."""
+"""Every real QuPath, ASAP and ImageScope file: its content, and its position on its slide."""
 
 import re
 import xml.etree.ElementTree as ET
@@ -8,8 +8,8 @@ import pytest
 import shapely
 
 from pipeline.annotations.files import read_annotations, write_annotations
-from pipeline.annotations.region import check_regions, outside
-from pipeline.annotations.repair import labelled_regions
+from pipeline.annotations.shapes.region import check_regions, outside
+from pipeline.annotations.shapes.repair import labelled_regions
 from pipeline.box import Box
 from pipeline.errors import BadAnnotationError
 from pipeline.slides.registry import open_slide
@@ -105,7 +105,7 @@ def test_the_tissue_of_cmu_has_its_known_corners(real_slides):
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("DeepMicroscopy+MIDOGpp/databases/MIDOG++.json", "keys info, licenses, images, categories, annotations"),
+        ("DeepMicroscopy+MIDOGpp/databases/MIDOG++.json", "JSON of COCO"),
         ("baidu-research+NCRF/jsons/train/Tumor_019.json", "keys positive, negative"),
     ],
 )
@@ -117,7 +117,7 @@ def test_json_of_other_kinds_is_refused_in_one_sentence(real_slides, name, says)
 
 
 def _inside(regions, width_px, height_px):
-    """Mask (y, x) of pixels whose centre lies in a region."""
+    """Mask (y, x) of pixels whose centre is in a region."""
     x, y = np.meshgrid(np.arange(width_px) + 0.5, np.arange(height_px) + 0.5)
     area = shapely.union_all([region.geometry for region in regions])
     shapely.prepare(area)
@@ -140,7 +140,7 @@ def test_nuclei_outlined_in_imagescope_lie_on_the_dark_pixels_of_their_slide(rea
     ]
 
     assert contrast > darker
-    assert contrast > 5 * max(turned)  # in no other frame do they fit as well
+    assert contrast > 5 * max(turned)  # they fit worse in any other frame
 
 
 def test_regions_of_one_slide_are_found_outside_another(real_slides):

@@ -1,10 +1,10 @@
-"""ASAP and ImageScope XML as the programs, and people's computers, write it."""
+"""ASAP and ImageScope XML as the programs write it on computers of any locale."""
 
 import pytest
 
 from pipeline.annotations import files
 from pipeline.annotations.files import read_annotations
-from pipeline.annotations.repair import labelled_regions
+from pipeline.annotations.shapes.repair import labelled_regions
 from pipeline.errors import BadAnnotationError
 
 SQUARE = [(0, 0), (10, 0), (10, 5), (0, 5)]

@@ -1,4 +1,4 @@
-"""The one parser of JPEG 2000 streams: what no pixel needs is left behind, and the pixels stay the same."""
+"""The parser of JPEG 2000 streams: segments that no pixel needs are dropped, and the pixels stay the same."""
 
 import contextlib
 import random
@@ -31,7 +31,7 @@ def cleaned(stream):
 
 
 def without_comment(stream):
-    """A stream of openjpeg, which writes its name into a comment."""
+    """Remove the comment in which openjpeg writes its name."""
     at = stream.index(b"\xff\x64")
     return stream[:at] + stream[at + 2 + int.from_bytes(stream[at + 2 : at + 4], "big") :]
 
@@ -101,12 +101,12 @@ def test_a_damaged_stream_is_parsed_or_refused_and_explained():
 
 def _check_real(stream):
     assert b"\xff\x64" in stream[:400]
-    found = cleaned(stream)
-    assert b"Kakadu" not in found
-    np.testing.assert_array_equal(imagecodecs.jpeg2k_decode(found), imagecodecs.jpeg2k_decode(stream))
+    clean = cleaned(stream)
+    assert b"Kakadu" not in clean
+    np.testing.assert_array_equal(imagecodecs.jpeg2k_decode(clean), imagecodecs.jpeg2k_decode(stream))
     start = jpeg2000.parse(stream).start()
     end = start.end(stream, 0, len(stream))
-    assert start.head + stream[len(start.own) : end] == found  # as tiles after the first are copied
+    assert start.head + stream[len(start.own) : end] == clean  # the way tiles after the first are copied
 
 
 @pytest.mark.data

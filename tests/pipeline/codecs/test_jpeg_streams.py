@@ -1,4 +1,4 @@
-"""The one parser of JPEG streams: clean ones stay as they are, and of others only what their pixels need is kept."""
+"""The parser of JPEG streams: clean ones stay as they are, others keep only the parts that their pixels need."""
 
 import contextlib
 import random
@@ -13,7 +13,7 @@ from PIL import Image
 
 from pipeline.codecs import jpeg, jpeg_segments
 from pipeline.errors import CorruptTileError
-from pipeline.export.jpeg_kind import jpeg_kind
+from pipeline.export.tiff.jpeg_kind import jpeg_kind
 from pipeline.slides.registry import open_slide
 from tests.attacks import leaky_streams as leaks
 from tests.pipeline.make import _full_tiles, sample_image
@@ -60,11 +60,11 @@ def test_the_header_alone_says_what_the_whole_stream_says(stream, holds_rgb, sam
 
     assert header == jpeg.parse(stream).header
     assert (header.width_px, header.height_px, header.components, header.bits) == (128, 64, 3, 8)
-    assert (header.holds_rgb, header.sampling) == (holds_rgb, sampling)
+    assert (header.holds_rgb(), header.sampling) == (holds_rgb, sampling)
 
 
 def test_a_marker_behind_the_frame_header_counts_for_the_colours_as_libjpeg_counts_it():
-    """The copies in TIFF stopped at the frame header, and would have said YCbCr of such a tile."""
+    """TIFF copies used to stop at the frame header, and would have declared such a tile YCbCr."""
     stream = encoded(colorspace="RGB", outcolorspace="RGB")
     scan_at = next(s.at for s in jpeg_segments.segments(stream) if s.marker == jpeg_segments.START_OF_SCAN)
     (adobe,) = (s for s in jpeg_segments.segments(stream) if s.marker == 0xEE)
@@ -76,7 +76,7 @@ def test_a_marker_behind_the_frame_header_counts_for_the_colours_as_libjpeg_coun
 
     np.testing.assert_array_equal(imagecodecs.jpeg8_decode(late), imagecodecs.jpeg8_decode(stream))
     assert jpeg.read_header(late).component_names == b"\1\2\3"
-    assert jpeg.read_header(late).holds_rgb
+    assert jpeg.read_header(late).holds_rgb()
     assert jpeg_kind(late).is_rgb
 
 
@@ -167,12 +167,12 @@ def test_a_row_of_tiles_is_copied_as_it_is_and_a_hidden_text_in_one_of_them_chan
         streams = [*plain[:hidden], leaks.behind_the_end_and_ended_again(plain[hidden], TEXT), *plain[hidden + 1 :]]
         with open_slide(tiff_of(tmp_path / f"{hidden}.tiff", streams)) as slide:
             level = slide.encoded_level(0)
-            for _ in range(2):  # the second time the beginning is known
+            for _ in range(2):  # the second time the prefix is known
                 assert [b"".join(stream) for stream in level.streams(0, range(8))] == plain
 
 
 def test_tiles_that_share_their_bytes_do_not_cover_for_what_another_one_hides(tmp_path):
-    """Bytes that two tiles share are counted once, so that as many marks could be hidden elsewhere unnoticed."""
+    """Bytes shared by two tiles are counted once; otherwise as many markers could be hidden elsewhere unnoticed."""
     plain = first_tiles(3)
     marks = jpeg.count_marks(plain[1])
     hidden = plain[2] + b"\xff\x01" * (marks - 1) + TEXT + jpeg.EOI

@@ -1,4 +1,4 @@
-"""A JPEG decoded at a smaller size is the mean of its pixels, and nothing else is taken for one."""
+"""A JPEG decoded at a smaller size is the mean of its pixels, and only JPEGs are decoded that way."""
 
 from __future__ import annotations
 

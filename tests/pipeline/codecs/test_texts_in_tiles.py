@@ -1,4 +1,4 @@
-"""Comments and application data inside a scanner's tiles are not taken into the store; pixels stay the same."""
+"""Comments and application data inside a scanner's tiles do not enter the store; pixels stay the same."""
 
 import imagecodecs
 import numpy as np
@@ -6,7 +6,7 @@ import pytest
 import tifffile
 
 from pipeline.codecs import jpeg
-from pipeline.store.reader import StoreReader
+from pipeline.store.reading.reader import StoreReader
 from tests.pipeline.make import _full_tiles, _tables_and_rest, ingest, sample_image
 
 COMMENT = b"\xff\xfe\x00\x14patient Jane Roe \0"
@@ -15,7 +15,7 @@ TABLES_COMMENT = b"\xff\xfe\x00\x0bward-77.\0"
 
 
 def with_texts(stream: bytes) -> bytes:
-    """After the first segment, as programs that add them do."""
+    """Insert texts after the first segment, as programs do."""
     first_end = 4 + int.from_bytes(stream[4:6], "big")
     return stream[:first_end] + EXIF + COMMENT + stream[first_end:]
 

@@ -1,4 +1,4 @@
-"""`gemslide cohort check` of many slides: as of few, in the manifest's order, and quick."""
+"""`gemslide cohort check` of many slides: the same as of few, in the manifest's order, and fast."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import pytest
 from pipeline.cohort.manifest import load_cohort
 from pipeline.files import sha256_of
 from pipeline.ingest.cohort_check import AT_ONCE, FEW, check_entries
-from tests.small_road import make_slide, write_annotations
+from tests.small_trained_project import make_slide, write_annotations
 
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A manifest of some hundred slides; every seventh is missing, and one is no slide."""
+    """Manifest of a few hundred slides; every seventh is missing, and one is not a slide."""
     folder = tmp_path_factory.mktemp("many")
     make_slide(folder / "one.tiff", 1)
     write_annotations(folder / "one.geojson")
@@ -92,15 +92,23 @@ def test_the_same_file_twice_and_a_file_that_is_another_than_the_manifest_says_a
     rows = ["a.tiff,a,", "copy.tiff,copy,", f"b.tiff,b,{sha256}", f"c.tiff,c,{sha256}"]
     (tmp_path / "cohort.csv").write_text("\n".join(["path,slide_id,sha256", *rows]) + "\n")
     done = gemslide("cohort", "check", tmp_path / "cohort.csv", "--project", tmp_path, "--json")
-    found = {line["slide_id"]: line for line in map(json.loads, done.out.splitlines())}
+    lines = {line["slide_id"]: line for line in map(json.loads, done.out.splitlines())}
     assert done.code == 1
-    assert {name: line["code"] for name, line in found.items()} == {
+    assert {name: line["code"] for name, line in lines.items()} == {
         "a": None, "copy": "bad_manifest", "b": None, "c": "changed_source",
     }  # fmt: skip
-    assert "is the same file as slide a, byte for byte" in found["copy"]["message"]
+    assert "is the same file as slide a, byte for byte" in lines["copy"]["message"]
 
 
-def test_a_cohort_with_patients_that_a_model_was_trained_on_is_refused(gemslide, road):
-    done = gemslide("cohort", "check", road.cohort, "--model", road.model_id, "--project", road.project.root)
+def test_a_cohort_with_patients_that_a_model_was_trained_on_is_refused(gemslide, small_project):
+    done = gemslide(
+        "cohort",
+        "check",
+        small_project.cohort,
+        "--model",
+        small_project.model_id,
+        "--project",
+        small_project.project.root,
+    )
     assert done.code == 1
     assert "was trained on patients or slides of this cohort" in done.err

@@ -70,7 +70,7 @@ def test_a_manifest_is_written_from_a_folder_with_annotations_beside_slides(tmp_
     assert [entry.path for entry in cohort.entries] == ["in/b.svs", "in/sub/a.tiff"]
     assert cohort.entries[0].annotations == "in/b.geojson"
     with (tmp_path / "out.csv").open() as stream:
-        assert len(next(csv.reader(stream))) == 11
+        assert len(next(csv.reader(stream))) == 12
 
 
 def test_an_existing_manifest_is_not_overwritten(tmp_path):
@@ -97,7 +97,7 @@ def test_file_names_that_are_no_ids_or_the_same_get_ids_of_their_own(tmp_path):
 def test_empty_rows_of_a_spreadsheet_do_no_harm_and_a_doubled_column_is_refused(tmp_path):
     assert len(load_cohort(write(tmp_path, "path,mpp\na.svs,\n,\n,\n")).entries) == 1
 
-    with pytest.raises(BadManifestError, match="`path` stands there 2 times"):
+    with pytest.raises(BadManifestError, match="`path` appears 2 times"):
         load_cohort(write(tmp_path, "path,path\na.svs,b.svs\n"))
 
 
@@ -133,7 +133,7 @@ def test_a_manifest_beyond_any_cohort_is_refused(tmp_path):
     "text", ["x," * 100_000, "path," * 100_000, "path,mpp\na.svs," + "9" * 100_000, "path\n" + "a.svs\n" * 9999]
 )
 def test_a_message_stays_short_however_long_the_input_is(tmp_path, text):
-    with pytest.raises(BadManifestError) as found:
+    with pytest.raises(BadManifestError) as raised:
         load_cohort(write(tmp_path, text))
 
-    assert len(str(found.value)) < 1000
+    assert len(str(raised.value)) < 1000

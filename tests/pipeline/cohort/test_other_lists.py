@@ -1,4 +1,4 @@
-"""Slide lists of other programs are read as they stand."""
+"""Slide lists of other programs are read as they are."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@ import pytest
 
 from pipeline.cohort.manifest import SlideEntry
 from pipeline.cohort.split import assign_splits
-from pipeline.config import SplitConfig
 from pipeline.errors import BadManifestError, LeakageError
+from pipeline.settings.config import SplitConfig
 
 
 def entry(slide_id, patient_id=None, split=None):

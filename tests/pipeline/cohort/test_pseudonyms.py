@@ -1,4 +1,4 @@
-"""Pseudonyms: random, stable by their map, and the map never in a project."""
+"""Pseudonyms are random, kept stable by their map, and the map is never in a project."""
 
 import csv
 import fcntl
@@ -10,7 +10,8 @@ import pytest
 
 from pipeline.cohort.manifest import load_cohort
 from pipeline.cohort.pseudonyms import pseudonymize_cohort, read_map
-from pipeline.errors import BadManifestError, LockedError
+from pipeline.errors import BadManifestError
+from training.foundation.errors import LockedError
 
 ROWS = """path,slide_id,patient_id,site,mpp,annotations,label,split,exclude
 scans/Doe_Jane-1.svs,Doe_Jane-1,Doe Jane,North,0.25,scans/Doe_Jane-1.geojson,tumour,train,

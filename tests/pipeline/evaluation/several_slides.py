@@ -1,4 +1,4 @@
-"""A study of ten slides of eight patients over one small slide's pixels, with predictions that are known.
+"""A study of ten slides of eight patients over one small slide's pixels, with known predictions.
 
 Six slides have "warm" tissue, outlined as a lesion; four are "cold" throughout. Probabilities are the label with noise.
 """
@@ -14,20 +14,20 @@ import numpy as np
 
 from pipeline.cohort.manifest import load_cohort
 from pipeline.project import Project
-from pipeline.store.overlays import Predictions, write_predictions
+from pipeline.store.layers.overlays import Predictions, write_predictions
 from pipeline.tiles.tile import make_tile_table
-from tests.small_road import CELL_PX0, MPP0, SIZE_WH_PX0, TILES, SmallRoad
+from tests.small_trained_project import CELL_PX0, MPP0, SIZE_WH_PX0, TILES, SmallProject
 
 COLUMNS, ROWS = SIZE_WH_PX0[0] // CELL_PX0, SIZE_WH_PX0[1] // CELL_PX0
 WARM_SLIDES, NUM_SLIDES = 6, 10
 MIDDLE = COLUMNS // 2
 WEAK = {3: 0.05, 4: 0.4}
-"""How clearly the model sees the lesion of these slides; 1 elsewhere."""
+"""Strength of the model's response to the lesion of these slides; 1 elsewhere."""
 
 
 @dataclass(frozen=True)
 class Study:
-    """Where its things lie."""
+    """Paths and model ids of the study."""
 
     project: Project
     manifest: Path
@@ -40,27 +40,27 @@ def slide_id(number: int) -> str:
     return f"slide-{number}"
 
 
-def make_study(road: SmallRoad, folder: Path) -> Study:
+def make_study(small_project: SmallProject, folder: Path) -> Study:
     project = Project(folder / "study")
     project.models_dir.mkdir(parents=True)
-    other_id = f"worse-{road.model_id.rpartition('-')[2]}"
-    for model_id in (road.model_id, other_id):
-        shutil.copytree(road.project.model_path(road.model_id), project.model_path(model_id))
-    shutil.copytree(road.project.store_path("small-train"), project.store_path("small-train"))
-    train = road.cohort.parent / "file-train.geojson"
+    other_id = f"worse-{small_project.model_id.rpartition('-')[2]}"
+    for model_id in (small_project.model_id, other_id):
+        shutil.copytree(small_project.project.model_path(small_project.model_id), project.model_path(model_id))
+    shutil.copytree(small_project.project.store_path("small-train"), project.store_path("small-train"))
+    train = small_project.cohort.parent / "file-train.geojson"
     rows = ["path,slide_id,patient_id,scanner,annotations,split", f"x.tiff,small-train,p-train,A,{train},train"]
     for number in range(NUM_SLIDES):
-        _copy_store(road, project, slide_id(number))
+        _copy_store(small_project, project, slide_id(number))
         outlines = folder / f"{slide_id(number)}.geojson"
         _write_outlines(outlines, has_lesion=number < WARM_SLIDES)
         patient, scanner = f"patient-{min(number, 7)}", "AB"[number % 2]
         rows.append(f"x{number}.tiff,{slide_id(number)},{patient},{scanner},{outlines.name},test")
-        for model_id, noise in ((road.model_id, 1.0), (other_id, 3.0)):
+        for model_id, noise in ((small_project.model_id, 1.0), (other_id, 3.0)):
             write_known_predictions(project, slide_id(number), model_id, number, noise)
     manifest = folder / "cohort.csv"
     manifest.write_text("\n".join(rows) + "\n")
     make_tile_table(project, "tiles", TILES, cohort=load_cohort(manifest))
-    return Study(project, manifest, road.model_id, other_id)
+    return Study(project, manifest, small_project.model_id, other_id)
 
 
 def write_known_predictions(project: Project, slide: str, model_id: str, number: int, noise: float) -> None:
@@ -74,9 +74,9 @@ def write_known_predictions(project: Project, slide: str, model_id: str, number:
     write_predictions(project.store_path(slide), predictions, mpp0=MPP0)
 
 
-def _copy_store(road: SmallRoad, project: Project, slide: str) -> None:
+def _copy_store(small_project: SmallProject, project: Project, slide: str) -> None:
     store = project.store_path(slide)
-    shutil.copytree(road.project.store_path(road.test_slide), store)
+    shutil.copytree(small_project.project.store_path(small_project.test_slide), store)
     shutil.rmtree(store / "predictions", ignore_errors=True)
     root = json.loads((store / "zarr.json").read_text())
     root["attributes"]["gemslide"]["slide_id"] = slide

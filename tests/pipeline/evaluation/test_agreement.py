@@ -1,16 +1,16 @@
-"""Agreement of readers is that of published examples."""
+"""Agreement of readers matches published examples."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from pipeline.errors import EmptyTableError
-from pipeline.evaluation.agreement import cohens_kappa, concordance, fleiss_kappa
+from pipeline.evaluation.statistics.agreement import cohens_kappa, concordance, fleiss_kappa
+from training.foundation.errors import EmptyTableError
 
 
 def answers_of(counts_ca: list[list[int]]) -> np.ndarray:
-    """Answers (cases, readers) from how many readers gave each."""
+    """Answers (cases, readers) from the number of readers per answer."""
     return np.array([np.repeat(np.arange(len(row)), row) for row in counts_ca])
 
 
@@ -20,18 +20,18 @@ def test_fleiss_kappa_of_the_worked_example():
         [0, 0, 0, 0, 14], [0, 2, 6, 4, 2], [0, 0, 3, 5, 6], [0, 3, 9, 2, 0], [2, 2, 8, 1, 1],
         [7, 7, 0, 0, 0], [3, 2, 6, 3, 0], [2, 5, 3, 2, 2], [6, 5, 2, 1, 0], [0, 2, 2, 3, 7],
     ]  # fmt: skip
-    found = fleiss_kappa(answers_of(counts), resamples=200)
-    assert found.value == pytest.approx(0.20993, abs=1e-5)
-    assert found.low < found.value < found.high
-    assert found.cases == 10
+    kappa = fleiss_kappa(answers_of(counts), resamples=200)
+    assert kappa.value == pytest.approx(0.20993, abs=1e-5)
+    assert kappa.low < kappa.value < kappa.high
+    assert kappa.cases == 10
 
 
 def test_cohens_kappa_of_the_worked_example():
     """Two readers of 50 grants: 20 yes-yes, 5 yes-no, 10 no-yes, 15 no-no; kappa 0.4."""
     one, other = np.repeat([1, 1, 0, 0], [20, 5, 10, 15]), np.repeat([1, 0, 1, 0], [20, 5, 10, 15])
-    found = cohens_kappa(one, other, resamples=500)
-    assert found.value == pytest.approx(0.4)
-    assert 0.05 < found.low < 0.4 < found.high < 0.7
+    kappa = cohens_kappa(one, other, resamples=500)
+    assert kappa.value == pytest.approx(0.4)
+    assert 0.05 < kappa.low < 0.4 < kappa.high < 0.7
 
 
 def test_with_two_readers_answers_left_out_do_not_count():
@@ -51,9 +51,9 @@ def test_grades_near_each_other_agree_more_by_weights():
 def test_concordance_has_the_exact_interval(same, cases, low, high):
     one = np.zeros(cases, int)
     other = np.array([0] * same + [1] * (cases - same))
-    found = concordance(one, other)
-    assert found.value == same / cases
-    assert (found.low, found.high) == pytest.approx((low, high), abs=1e-4)
+    agreement = concordance(one, other)
+    assert agreement.value == same / cases
+    assert (agreement.low, agreement.high) == pytest.approx((low, high), abs=1e-4)
 
 
 def test_where_all_answers_are_the_same_kappa_is_not_defined_and_concordance_is():

@@ -7,8 +7,9 @@ import pytest
 from sklearn.metrics import cohen_kappa_score
 
 from pipeline.errors import BadManifestError
-from pipeline.evaluation.camelyon17 import STAGES, node_label, patient_stage, quadratic_kappa, staging
+from pipeline.evaluation.camelyon17 import STAGES, node_label, patient_stage, staging
 from pipeline.evaluation.camelyon_files import read_candidates, write_candidates, write_slide_scores
+from pipeline.evaluation.statistics.agreement import kappa_of_tables
 
 
 @pytest.mark.parametrize(
@@ -36,7 +37,7 @@ def test_a_node_s_label_follows_its_longest_extent():
 def test_kappa_is_scikit_learn_s_for_every_table():
     random = np.random.default_rng(0)
     tables = random.integers(0, 5, (20, 5, 5)).astype(float)
-    for table, kappa in zip(tables, quadratic_kappa(tables), strict=True):
+    for table, kappa in zip(tables, kappa_of_tables(tables, "quadratic"), strict=True):
         a, b = (np.repeat(index.ravel(), table.astype(int).ravel()) for index in np.indices((5, 5)))
         assert kappa == pytest.approx(cohen_kappa_score(a, b, labels=range(5), weights="quadratic"))
 
@@ -46,20 +47,20 @@ def test_patients_are_staged_from_all_their_nodes():
     reference = ["macro", "negative", "micro", "itc", "negative", "negative"] * 2
     predicted = ["macro", "negative", "itc", "itc", "negative", "negative"] * 2
 
-    found = staging(patients, reference, predicted, resamples=200, seed=0)
+    result = staging(patients, reference, predicted, resamples=200, seed=0)
 
     # stages 3, 2, 0 twice; predicted 3, 1, 0: one off by one in each half
     expected = cohen_kappa_score([3, 2, 0] * 2, [3, 1, 0] * 2, labels=range(5), weights="quadratic")
-    assert found.kappa.value == pytest.approx(expected)
-    assert found.patients[1] == ("p1", "pN1mi", "pN0(i+)")
-    assert found.confusion.shape == (len(STAGES), len(STAGES))
-    assert found.kappa.low < found.kappa.value < found.kappa.high
+    assert result.kappa.value == pytest.approx(expected)
+    assert result.patients[1] == ("p1", "pN1mi", "pN0(i+)")
+    assert result.confusion.shape == (len(STAGES), len(STAGES))
+    assert result.kappa.low < result.kappa.value < result.kappa.high
     assert staging(["p"] * 2, ["itc"] * 2, ["itc"] * 2, resamples=9, seed=0) is None
 
 
 def test_candidates_come_back_as_they_were_written_and_a_negative_slide_has_an_empty_file(tmp_path):
-    found = np.array([(0.912345, 3000.0, 17.0), (0.5, 0.0, 0.0)])
-    write_candidates(tmp_path / "tumour_001.csv", found)
+    points = np.array([(0.912345, 3000.0, 17.0), (0.5, 0.0, 0.0)])
+    write_candidates(tmp_path / "tumour_001.csv", points)
     write_candidates(tmp_path / "normal_001.csv", np.zeros((0, 3)))
     write_slide_scores(tmp_path / "slides.csv", {"tumour_001": 0.9, "normal_001": 0.1})
 
@@ -68,7 +69,7 @@ def test_candidates_come_back_as_they_were_written_and_a_negative_slide_has_an_e
     assert (tmp_path / "slides.csv").read_text() == (
         "image_name,probability\ntumour_001,0.900000\nnormal_001,0.100000\n"
     )
-    assert np.array_equal(read_candidates(tmp_path / "tumour_001.csv", (4000, 3000)), found)
+    assert np.array_equal(read_candidates(tmp_path / "tumour_001.csv", (4000, 3000)), points)
     assert read_candidates(tmp_path / "normal_001.csv", (4000, 3000)).shape == (0, 3)
 
 
@@ -95,5 +96,5 @@ def test_a_slide_without_a_file_of_candidates_is_named(tmp_path):
     with pytest.raises(BadManifestError, match=r"s\.csv: no such file.*an empty one where there is no candidate"):
         read_candidates(tmp_path / "s.csv", (4000, 3000))
     (tmp_path / "s.csv").write_bytes(b"\xff\xfe0.5")
-    with pytest.raises(BadManifestError, match="cannot be read as a UTF-8 CSV file"):
+    with pytest.raises(BadManifestError, match="line 1: the byte 0x35 is no UTF-16"):
         read_candidates(tmp_path / "s.csv", (4000, 3000))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pipeline.evaluation.delong import delong_auc, delong_covariance, delong_test
+from pipeline.evaluation.statistics.delong import delong_auc, delong_covariance, delong_test
 
 # Albumin, total protein, K-G score, and whether surgery did not help, of 43 women with ovarian cancer: the example of
 # DeLong, DeLong & Clarke-Pearson 1988 as printed, with its results, in the SAS/STAT user's guide (LOGISTIC, "Comparing
@@ -19,7 +19,7 @@ OVARIAN = """
 
 @pytest.fixture(scope="module")
 def ovarian():
-    """Truth (43,), and scores of albumin, K-G score (turned round) and total protein."""
+    """Truth (43,), and scores of albumin, K-G score (negated) and total protein."""
     table = np.array(OVARIAN.split(), float).reshape(43, 4)
     return table[:, 3] == 1, {"albumin": table[:, 0], "K-G score": 10 - table[:, 2], "total protein": table[:, 1]}
 
@@ -35,9 +35,11 @@ def ovarian():
 def test_areas_errors_and_limits_are_those_published(ovarian, test, auc, error, low, high):
     truth, scores = ovarian
 
-    found = delong_auc(truth, scores[test])
+    result = delong_auc(truth, scores[test])
 
-    assert (found.auc, found.standard_error, found.low, found.high) == pytest.approx((auc, error, low, high), abs=5e-5)
+    assert (result.auc, result.standard_error, result.low, result.high) == pytest.approx(
+        (auc, error, low, high), abs=5e-5
+    )
 
 
 @pytest.mark.parametrize(
@@ -47,16 +49,16 @@ def test_areas_errors_and_limits_are_those_published(ovarian, test, auc, error, 
 def test_differences_from_the_k_g_score_are_those_published(ovarian, test, difference, error, p_value):
     truth, scores = ovarian
 
-    found = delong_test(truth, scores[test], scores["K-G score"])
+    result = delong_test(truth, scores[test], scores["K-G score"])
 
-    assert (found.difference, found.standard_error, found.p_value) == pytest.approx(
+    assert (result.difference, result.standard_error, result.p_value) == pytest.approx(
         (difference, error, p_value), abs=5e-5
     )
-    assert found.cases == 43
+    assert result.cases == 43
 
 
 def by_pairs(truth, scores_mn):
-    """The definition: every positive against every negative, ties half."""
+    """AUC by definition: every positive against every negative, ties count half."""
     positive, negative = scores_mn[:, truth], scores_mn[:, ~truth]
     wins = (positive[:, :, None] > negative[:, None]) + 0.5 * (positive[:, :, None] == negative[:, None])
     v10, v01 = wins.mean(2), wins.mean(1)
@@ -68,10 +70,10 @@ def test_mid_ranks_give_what_all_pairs_give_ties_included():
     truth = random.uniform(size=90) < 0.4
     scores_mn = np.round(random.normal(size=(2, 90)) + truth, 1)
 
-    found, expected = delong_covariance(truth, scores_mn), by_pairs(truth, scores_mn)
+    covariance, expected = delong_covariance(truth, scores_mn), by_pairs(truth, scores_mn)
 
-    np.testing.assert_allclose(found[0], expected[0], rtol=1e-12)
-    np.testing.assert_allclose(found[1], expected[1], rtol=1e-10)
+    np.testing.assert_allclose(covariance[0], expected[0], rtol=1e-12)
+    np.testing.assert_allclose(covariance[1], expected[1], rtol=1e-10)
 
 
 def test_separated_classes_have_no_interval_and_equal_models_no_p_value():

@@ -1,4 +1,4 @@
-"""Lesion-level FROC: a case worked out by hand, against MONAI's functions, and from outlines to a mask."""
+"""Lesion-level FROC: a case worked by hand, comparison with MONAI's functions, and from outlines to a mask."""
 
 import warnings
 
@@ -7,8 +7,8 @@ import pytest
 from shapely.geometry import box
 
 from pipeline.errors import BadAnnotationError
-from pipeline.evaluation.froc import SlideHits, froc, froc_curve, hit_slide, sensitivities
-from pipeline.evaluation.lesions import evaluation_downsample, lesions_of, number_lesions, rasterised
+from pipeline.evaluation.statistics.froc import SlideHits, froc, froc_curve, hit_slide, sensitivities
+from pipeline.evaluation.statistics.lesions import evaluation_downsample, lesions_of, number_lesions, rasterised
 
 MPP0, DOWNSAMPLE = (
     0.5,
@@ -33,9 +33,9 @@ def candidates(*rows):
 TUMOUR_SLIDE = candidates(
     (0.90, 40, 40),  # lesion 1
     (0.60, 45, 45),  # lesion 1 again: neither counted again nor a false positive
-    (0.80, 17, 40),  # 3 px left of lesion 1: in it, for it has grown
+    (0.80, 17, 40),  # 3 px left of lesion 1: inside, because the lesion was grown
     (0.95, 151, 21),  # isolated tumour cells: neither
-    (0.70, 190, 140),  # nowhere: false positive
+    (0.70, 190, 140),  # outside any lesion: false positive
     (0.30, 110, 120),  # lesion 2
 )
 NEGATIVE_SLIDE = candidates((0.85, 5, 5), (0.20, 100, 100))
@@ -64,9 +64,9 @@ def test_a_hole_belongs_to_its_lesion_and_lesions_that_touch_by_a_corner_are_one
     mask_yx[20:80, 20:80] = True
     mask_yx[35:65, 35:65] = False
     mask_yx[88:130, 88:130] = True  # 8 px right and below: after growing they meet at their corners
-    found = number_lesions(mask_yx, mpp0=MPP0, downsample=DOWNSAMPLE)
+    labelled = number_lesions(mask_yx, mpp0=MPP0, downsample=DOWNSAMPLE)
 
-    assert found.number_yx[50, 50] > 0
+    assert labelled.number_yx[50, 50] > 0
     apart = mask_yx.copy()
     apart[:, 80:] = np.roll(mask_yx[:, 80:], 12, axis=1)
     assert number_lesions(apart, mpp0=MPP0, downsample=DOWNSAMPLE).count == 2
@@ -91,11 +91,11 @@ def test_the_curve_and_the_score_are_those_worked_out_by_hand(slides):
     result = froc("tumour", slides, isolated=1, candidates=8, resamples=100, seed=0)
     assert result.score.value == pytest.approx(5 / 6)
     assert (result.lesions, result.isolated, result.slides) == (2, 1, 2)
-    assert result.score.low is None  # two patients give no interval
+    assert result.score.low is None  # two patients are too few for an interval
 
 
 def test_the_lowest_score_is_dropped_as_the_challenge_does():
-    """Where every lesion is found and none is isolated, a real score goes: here a false positive of 0.2."""
+    """If every lesion is found and none is isolated, a real score is dropped: here a false positive of 0.2."""
     slides = [
         SlideHits("a", "p", np.array([0.7]), np.array([0.9, 0.3]), 2),
         SlideHits("b", "q", np.array([0.2]), [], 0),
@@ -129,10 +129,10 @@ def test_intervals_draw_patients_and_a_patient_drawn_twice_counts_twice(slides):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_monai_s_functions_agree_where_its_definition_is_the_challenge_s(seed):
-    """MONAI grows by the same 75 µm and adds them to its `itc_diameter` of 200: 275 µm here and there."""
+    """MONAI grows by the same 75 µm and adds them to its `itc_diameter` of 200: 275 µm in both."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        from monai.apps.pathology import utils  # loads much; only here
+        from monai.apps.pathology import utils  # slow to import, so only here
         from monai.metrics import froc as froc_of_monai
     random = np.random.default_rng(seed)
     mask_yx = np.zeros((150, 220), bool)
@@ -148,9 +148,9 @@ def test_monai_s_functions_agree_where_its_definition_is_the_challenge_s(seed):
     assert list(ours.isolated) == isolated
 
     where = [(round(random.uniform(), 2), random.integers(220), random.integers(150)) for _ in range(40)]
-    found = candidates(*where)
-    hits = hit_slide("a", "p", found, ours)
-    fp, tp, number = froc_of_monai.compute_fp_tp_probs(found[:, 0], found[:, 2], found[:, 1], theirs, isolated, 4)
+    points = candidates(*where)
+    hits = hit_slide("a", "p", points, ours)
+    fp, tp, number = froc_of_monai.compute_fp_tp_probs(points[:, 0], points[:, 2], points[:, 1], theirs, isolated, 4)
     curve = froc_of_monai.compute_froc_curve_data(fp.astype(np.float32), tp, number, 1)
     assert (hits.num_lesions, len(hits.false_positives)) == (number, len(fp))
     assert sensitivities(froc_curve([hits])).mean() == pytest.approx(froc_of_monai.compute_froc_score(*curve))
@@ -158,19 +158,19 @@ def test_monai_s_functions_agree_where_its_definition_is_the_challenge_s(seed):
 
 def test_outlines_become_the_pixels_whose_centres_they_hold():
     size_wh_px0 = (3200, 2400)
-    found = rasterised([box(160, 320, 480, 400)], size_wh_px0, DOWNSAMPLE)
+    pixels = rasterised([box(160, 320, 480, 400)], size_wh_px0, DOWNSAMPLE)
 
-    assert found.shape == (150, 200)
-    assert np.argwhere(found).min(0).tolist() == [20, 10]
-    assert np.argwhere(found).max(0).tolist() == [24, 29]
-    assert found.sum() == 5 * 20
+    assert pixels.shape == (150, 200)
+    assert np.argwhere(pixels).min(0).tolist() == [20, 10]
+    assert np.argwhere(pixels).max(0).tolist() == [24, 29]
+    assert pixels.sum() == 5 * 20
 
 
 def test_an_outline_between_the_centres_is_not_lost_and_one_at_the_edge_stays_inside():
-    found = lesions_of([box(100, 100, 103, 102), box(3195, 2395, 3200.5, 2400.5)], (3200, 2400), MPP0)
+    labelled = lesions_of([box(100, 100, 103, 102), box(3195, 2395, 3200.5, 2400.5)], (3200, 2400), MPP0)
 
-    assert (found.count, len(found.isolated)) == (2, 2)
-    assert found.at(np.array([101.0]), np.array([101.0]))[0] > 0
+    assert (labelled.count, len(labelled.isolated)) == (2, 2)
+    assert labelled.at(np.array([101.0]), np.array([101.0]))[0] > 0
 
 
 def test_a_slide_that_claims_to_be_larger_than_any_is_refused_before_its_mask_is_made():

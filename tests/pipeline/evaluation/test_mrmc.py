@@ -1,4 +1,4 @@
-"""Areas over readers and cases are those of iMRMC, and mean what they say on simulated readers."""
+"""Areas over readers and cases match iMRMC, and are calibrated on simulated readers."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from pipeline.errors import EmptyTableError
-from pipeline.evaluation.mrmc import ArmScores, mrmc_auc, mrmc_difference
+from pipeline.evaluation.statistics.mrmc import ArmScores, mrmc_auc, mrmc_difference
+from training.foundation.errors import EmptyTableError
 
 CASES = 150
 
 
-def arm(found: tuple[int, ...], false: tuple[int, ...]) -> ArmScores:
-    """Readers who call the first so many positives and negatives positive."""
+def arm(true: tuple[int, ...], false: tuple[int, ...]) -> ArmScores:
+    """Readers who call the first given numbers of positives and negatives positive."""
     order = np.arange(CASES)
-    return ArmScores(*(np.array([(order < count).astype(float) for count in each]) for each in (false, found)))
+    return ArmScores(*(np.array([(order < count).astype(float) for count in counts]) for counts in (false, true)))
 
 
 # "fakepilot2" of iMRMC's repository (DIDSR/iMRMC, CC0; Accudata/home), 3 readers, 150 and 150 cases, analysed there by
-# iMRMC 4.0.0: which cases each reader called positive follows from the moments that its BDGtable.csv gives.
+# iMRMC 4.0.0: the cases that each reader called positive follow from the moments in its BDGtable.csv.
 ONE, OTHER = arm((129, 96, 150), (0, 0, 12)), arm((18, 12, 18), (0, 0, 0))
 
 
@@ -47,16 +47,16 @@ def test_the_areas_of_the_readers_are_those_that_imrmc_published():
 
 
 def by_hand(one: ArmScores, other: ArmScores) -> float:
-    """The covariance of two areas by its definition: products of pairs of triples, in loops."""
+    """Covariance of two areas by its definition: products of pairs of triples, in loops."""
     sums, pairs = np.zeros(8), np.zeros(8)
 
     def triples(arm: ArmScores) -> list[tuple[int, int, int, float]]:
-        found = []
+        rows = []
         for reader, (negatives, positives) in enumerate(zip(arm.negatives_rc, arm.positives_rc, strict=True)):
             for (i, low), (j, high) in itertools.product(enumerate(negatives), enumerate(positives)):
                 if not np.isnan(low) and not np.isnan(high):
-                    found.append((reader, i, j, (high > low) + 0.5 * (high == low)))
-        return found
+                    rows.append((reader, i, j, (high > low) + 0.5 * (high == low)))
+        return rows
 
     first, second = triples(one), triples(other)
     for (reader, i, j, x), (other_reader, k, m, y) in itertools.product(first, second):
@@ -68,7 +68,7 @@ def by_hand(one: ArmScores, other: ArmScores) -> float:
 
 
 def split_plot(random: np.random.Generator, *, shift: float = 1.0) -> ArmScores:
-    """Six readers in two groups, each of which reads its own half of the cases; one reader left out one case."""
+    """Six readers in two groups that read separate halves of the cases; one reader omitted one case."""
     negatives, positives = (random.normal(mean, 1, (6, 8)) + random.normal(0, 1, 8) for mean in (0, shift))
     for scores in (negatives, positives):
         scores[:3, 4:] = np.nan
@@ -86,7 +86,7 @@ def test_a_split_plot_design_has_the_variance_of_the_definition():
 
 
 def test_the_variance_is_right_on_average_and_the_interval_holds_the_truth():
-    """Readers and cases drawn again and again: the estimated variances' mean is the areas' variance."""
+    """Readers and cases are drawn repeatedly: the mean of the estimated variances is the areas' variance."""
     random = np.random.default_rng(11)
     areas, variances, hits = [], [], 0
     truth = norm.cdf(1 / np.sqrt(2 + 0.2**2))
@@ -94,10 +94,10 @@ def test_the_variance_is_right_on_average_and_the_interval_holds_the_truth():
         skill = random.normal(0, 0.2, (6, 1))
         negatives = random.normal(0, 0.6, (1, 20)) + random.normal(0, 0.8, (6, 20))
         positives = 1 + skill + random.normal(0, 0.6, (1, 25)) + random.normal(0, 0.8, (6, 25))
-        found = mrmc_auc(ArmScores(negatives, positives))
-        areas.append(found.value)
-        variances.append(found.variance)
-        hits += found.low <= truth <= found.high
+        result = mrmc_auc(ArmScores(negatives, positives))
+        areas.append(result.value)
+        variances.append(result.variance)
+        hits += result.low <= truth <= result.high
     assert np.mean(variances) == pytest.approx(np.var(areas, ddof=1), rel=0.15)
     assert 0.92 <= hits / 600 <= 0.99
 
@@ -115,6 +115,6 @@ def test_too_few_readers_or_cases_are_refused(negatives, positives):
         mrmc_auc(ArmScores(negatives, positives))
 
 
-def test_readers_who_all_separate_everything_have_no_variance():
-    found = mrmc_auc(ArmScores(np.zeros((3, 4)), np.ones((3, 5))))
-    assert (found.value, found.variance, found.low, found.high, found.p_value) == (1.0, 0.0, 1.0, 1.0, 0.0)
+def test_readers_who_all_separate_everything_have_no_interval_and_no_p_value():
+    result = mrmc_auc(ArmScores(np.zeros((3, 4)), np.ones((3, 5))))
+    assert (result.value, result.variance, result.low, result.high, result.p_value) == (1.0, 0.0, None, None, None)

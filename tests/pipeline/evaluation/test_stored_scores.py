@@ -1,14 +1,14 @@
-"""What stored predictions say of tiles and slides, worked out by hand; and when a baseline is worth a paragraph."""
+"""Scores of tiles and slides from stored predictions, against values by hand; and when to report a baseline."""
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from pipeline.errors import BadRecipeError, EmptyTableError
 from pipeline.evaluation.baseline_note import baseline_note
-from pipeline.evaluation.bootstrap import Estimate
+from pipeline.evaluation.statistics.bootstrap import Estimate
 from pipeline.evaluation.stored import longest_extent_um, slide_scores, tile_probabilities
-from pipeline.store.overlays import Predictions
+from pipeline.store.layers.overlays import Predictions
+from training.foundation.errors import BadRecipeError, EmptyTableError
 
 WARM = np.array(
     [
@@ -31,12 +31,12 @@ def tiles(*corners, side_px0=64):
 
 def test_a_tile_has_the_mean_of_the_cells_whose_centre_it_covers():
     # (0, 0): cells 0 and 1 each way: (0 + 0.2 + 0.2 + 0.6) / 4; (32, 0): 0.2, 0.4, 0.6, 0.8; (64, 32): 0.8 and 0.9
-    # alone, for the others were not predicted; (20, 20): centres from 20 to 84 are those of cells 1 and 2, so 0.6, 0.8,
+    # alone, as the others were not predicted; (20, 20): centres from 20 to 84 are those of cells 1 and 2, so 0.6, 0.8,
     # 0 and 0.9
-    found = tile_probabilities("s", "m", tiles((0, 0), (32, 0), (64, 32), (20, 20)), predictions(WARM))
+    probabilities = tile_probabilities("s", "m", tiles((0, 0), (32, 0), (64, 32), (20, 20)), predictions(WARM))
 
-    assert found[:, 1] == pytest.approx([0.25, 0.5, 0.85, 0.575], abs=1e-3)
-    assert found.sum(1) == pytest.approx(np.ones(4), abs=1e-3)
+    assert probabilities[:, 1] == pytest.approx([0.25, 0.5, 0.85, 0.575], abs=1e-3)
+    assert probabilities.sum(1) == pytest.approx(np.ones(4), abs=1e-3)
 
 
 def test_a_tile_of_which_nothing_was_predicted_is_no_zero():
@@ -48,7 +48,7 @@ def test_squares_that_overlap_but_were_not_merged_are_only_taken_where_they_are_
     overlapping = predictions(WARM, stride_px0=32.0, side_px0=64.0)
 
     assert tile_probabilities("s", "m", tiles((32, 32)), overlapping)[0, 1] == pytest.approx(0.6, abs=1e-3)
-    with pytest.raises(BadRecipeError, match="1 of 1 tiles of the tile set are not among the squares"):
+    with pytest.raises(BadRecipeError, match="1 of 1 tile of the tile set is not among the squares"):
         tile_probabilities("s", "m", tiles((40, 32)), overlapping)
 
 

@@ -1,4 +1,4 @@
-"""A whole study: several slides and patients, with the manifest, against another model, in every file."""
+"""A whole study of several slides and patients, with the manifest, against another model, in every file."""
 
 import csv
 import dataclasses
@@ -9,17 +9,18 @@ import numpy as np
 import pytest
 
 from pipeline.cohort.manifest import load_cohort
-from pipeline.config import EvaluateConfig
-from pipeline.errors import BadAnnotationError, BadManifestError, BadRecipeError
-from pipeline.evaluation.bootstrap import Estimate
+from pipeline.errors import BadAnnotationError, BadManifestError
 from pipeline.evaluation.camelyon_files import read_candidates
 from pipeline.evaluation.evaluate import LEAD, MEAN_COLOUR, THE_MODEL, evaluate_model
-from pipeline.evaluation.froc import hit_slide
 from pipeline.evaluation.report import write_report
-from pipeline.store.overlays import Predictions, read_predictions, write_predictions
+from pipeline.evaluation.statistics.bootstrap import Estimate
+from pipeline.evaluation.statistics.froc import hit_slide
+from pipeline.settings.config import EvaluateConfig
+from pipeline.store.layers.overlays import Predictions, read_predictions, write_predictions
 from pipeline.tiles.table import read_table, write_table
 from tests.pipeline.evaluation.several_slides import MIDDLE, NUM_SLIDES, WARM_SLIDES, make_study, slide_id
-from tests.small_road import MPP0, SIZE_WH_PX0
+from tests.small_trained_project import MPP0, SIZE_WH_PX0
+from training.foundation.errors import BadRecipeError
 from training.foundation.settings import parse_section
 
 pytestmark = pytest.mark.xdist_group("evaluation")
@@ -27,8 +28,8 @@ CONFIG = EvaluateConfig(bootstrap=200)
 
 
 @pytest.fixture(scope="module")
-def study(road, tmp_path_factory):
-    return make_study(road, tmp_path_factory.mktemp("study"))
+def study(small_project, tmp_path_factory):
+    return make_study(small_project, tmp_path_factory.mktemp("study"))
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +49,7 @@ def stored(study, number):
 
 def test_the_slide_level_auc_is_that_worked_out_from_the_stored_predictions(study, evaluation):
     highest = [float(np.nanmax(stored(study, n).probabilities_cyx[1].astype(float))) for n in range(NUM_SLIDES)]
-    # A pair of slides with and without a lesion is in the right order, or level: worth one, or a half.
+    # A pair of slides with and without a lesion scores one in the right order, and a half if tied.
     pairs = [(highest[i] > highest[j]) + 0.5 * (highest[i] == highest[j]) for i in range(6) for j in range(6, 10)]
     tile, slide, patient = evaluation.levels
 
@@ -64,7 +65,7 @@ def test_the_slide_level_auc_is_that_worked_out_from_the_stored_predictions(stud
 def test_peaks_that_lie_apart_in_one_area_are_candidates_when_asked_for(study, evaluation):
     config = CONFIG.model_copy(update={"candidate_min_distance_um": 60.0, "bootstrap": 0})
     cohort = load_cohort(study.manifest)
-    apart = evaluate_model(study.project, study.model_id, "tiles", config, with_baselines=False, cohort=cohort)
+    apart = evaluate_model(study.project, study.model_id, "tiles", config, baselines=None, cohort=cohort)
 
     assert apart.froc[0].candidates > evaluation.froc[0].candidates
     assert apart.froc[0].lesions == evaluation.froc[0].lesions
@@ -85,14 +86,14 @@ def test_lesions_are_the_outlines_and_candidates_the_peaks_of_connected_cells(st
     (froc,) = evaluation.froc
 
     assert (froc.class_name, froc.slides, froc.lesions, froc.isolated) == ("warm", 10, 6, 0)
-    found = evaluation.detections["warm"].candidates
-    assert sum(len(candidates) for candidates in found.values()) == froc.candidates
-    best = max(found[slide_id(0)].tolist())
+    points = evaluation.detections["warm"].candidates
+    assert sum(len(candidates) for candidates in points.values()) == froc.candidates
+    best = max(points[slide_id(0)].tolist())
     values = stored(study, 0).probabilities_cyx[1].astype(float)
     row, column = np.unravel_index(np.nanargmax(values), values.shape)
     assert best == [pytest.approx(values.max(), abs=1e-3), column * 64 + 32, row * 64 + 32]
     assert column < MIDDLE
-    assert hit_slide("s", "p", found[slide_id(9)], None).num_lesions == 0
+    assert hit_slide("s", "p", points[slide_id(9)], None).num_lesions == 0
 
 
 def test_camelyon16_s_files_hold_every_slide_and_are_read_back(study, evaluation, report):
@@ -107,14 +108,14 @@ def test_camelyon16_s_files_hold_every_slide_and_are_read_back(study, evaluation
         (study.project.root / "given" / file.name).write_bytes(file.read_bytes())
     given = CONFIG.model_copy(update={"candidates": "given"})
     again = evaluate_model(
-        study.project, study.model_id, "tiles", given, cohort=load_cohort(study.manifest), with_baselines=False
+        study.project, study.model_id, "tiles", given, cohort=load_cohort(study.manifest), baselines=None
     )
     assert again.froc[0].sensitivities == evaluation.froc[0].sensitivities
     assert len(read_candidates(files[0], SIZE_WH_PX0)) == len(evaluation.detections["warm"].candidates[files[0].stem])
 
 
 def test_two_models_are_compared_in_the_same_resamples_and_by_delong_where_cases_are_independent(evaluation):
-    by_level = {each.level: each for each in evaluation.differences}
+    by_level = {difference.level: difference for difference in evaluation.differences}
 
     assert set(by_level) == {"tile", "slide", "patient"}
     assert by_level["tile"].delong is None
@@ -125,7 +126,7 @@ def test_two_models_are_compared_in_the_same_resamples_and_by_delong_where_cases
 
 
 def test_a_baseline_that_colour_explains_is_explained(evaluation):
-    """The two kinds of tissue differ in colour: three numbers of a tile tell them apart on the outlined slides."""
+    """The two kinds of tissue differ in colour: three numbers per tile tell them apart on the outlined slides."""
     lead = evaluation.methods[MEAN_COLOUR][LEAD]
     own, other = (evaluation.methods[name]["AUROC"].value for name in (THE_MODEL, MEAN_COLOUR))
 
@@ -182,19 +183,19 @@ def test_labels_of_lymph_nodes_are_staged(study):
     manifest = study.manifest.with_name("nodes.csv")
     manifest.write_text(text + "\n")
 
-    found = evaluate_model(
-        study.project, study.model_id, "tiles", CONFIG, cohort=load_cohort(manifest), with_baselines=False
+    result = evaluate_model(
+        study.project, study.model_id, "tiles", CONFIG, cohort=load_cohort(manifest), baselines=None
     )
 
-    assert [stage for _, stage, _ in found.staging.patients] == [
+    assert [stage for _, stage, _ in result.staging.patients] == [
         "pN1", "pN1mi", "pN0(i+)", "pN1mi", "pN0(i+)", "pN1", "pN0", "pN0",
     ]  # fmt: skip
-    assert found.levels[1].classes[0].positives == 6
-    assert "Patient stages (CAMELYON17)" in write_report(study.project, found).read_text()
+    assert result.levels[1].classes[0].positives == 6
+    assert "Patient stages (CAMELYON17)" in write_report(study.project, result).read_text()
 
 
 def changed_manifest(study, name, change):
-    """The manifest with a column `label`; `change` gets and gives (annotations, label, patient) of a slide's number."""
+    """Write the manifest with a column `label`; `change` maps (annotations, label, patient) per slide number."""
     rows = list(csv.DictReader(study.manifest.read_text().splitlines()))
     for number, row in enumerate(rows[1:]):
         row["annotations"], row["label"], row["patient_id"] = change(number, row["annotations"], row["patient_id"])
@@ -213,38 +214,38 @@ def test_a_label_alone_makes_a_slide_negative_but_no_lesion_is_guessed(study, ev
         return ("" if number in labels or number == 9 else annotations), labels.get(number, ""), patient
 
     cohort = changed_manifest(study, "labels.csv", change)
-    found = evaluate_model(study.project, study.model_id, "tiles", CONFIG, cohort=cohort, with_baselines=False)
+    result = evaluate_model(study.project, study.model_id, "tiles", CONFIG, cohort=cohort, baselines=None)
 
-    left_out = dict(found.flow.left_out)
+    left_out = dict(result.flow.left_out)
     assert left_out == {
-        "slide-0": "nothing is said of the whole slide: its label 'hot' is none of the model's classes",
+        "slide-0": "the whole slide has no label: its label 'hot' is none of the model's classes",
     }
     # slide-1 is positive without an outline; slide-9 has neither label nor outlines, but tiles that are all "cold"
-    assert found.levels[1].classes[0].positives == WARM_SLIDES - 1
-    (froc,) = found.froc
+    assert result.levels[1].classes[0].positives == WARM_SLIDES - 1
+    (froc,) = result.froc
     assert (froc.slides, froc.lesions) == (NUM_SLIDES - 3, WARM_SLIDES - 2)
-    assert set(found.without_lesions["warm"]) == {"slide-1"}
-    assert "none is outlined" in write_report(study.project, found).read_text()
+    assert set(result.without_lesions["warm"]) == {"slide-1"}
+    assert "none is outlined" in write_report(study.project, result).read_text()
 
 
 def test_slides_without_a_patient_are_patients_of_their_own_and_the_report_says_so(study):
-    """`gemslide tile` wants a patient for every slide of a split; a table that was made otherwise may lack some."""
+    """`gemslide tile` requires a patient for every slide of a split; a table made otherwise may lack some."""
     table = read_table(study.project.tile_table_path("tiles"))
     nameless = table.frame["slide_id"].isin([slide_id(n) for n in (7, 8, 9)])
     frame = table.frame.assign(patient_id=table.frame["patient_id"].mask(nameless, None))
     write_table(study.project.tile_table_path("nameless"), dataclasses.replace(table, frame=frame))
 
-    found = evaluate_model(study.project, study.model_id, "nameless", CONFIG, with_baselines=False)
+    result = evaluate_model(study.project, study.model_id, "nameless", CONFIG, baselines=None)
 
-    assert (found.flow.evaluated_patients, found.flow.own_patients) == (10, 3)
-    html = write_report(study.project, found).read_text()
+    assert (result.flow.evaluated_patients, result.flow.own_patients) == (10, 3)
+    html = write_report(study.project, result).read_text()
     assert "3 of the slides name no patient" in html
     assert "Each patient has one slide" in html
     assert "Not evaluated: no outlined lesions are known" in html
 
 
 def test_cells_merged_from_overlapping_squares_are_averaged_over_each_tile(study, evaluation):
-    """Four cells of 32 px lie in each tile of 64 px: their mean is the tile's."""
+    """A tile of 64 px holds four cells of 32 px, and its score is their mean."""
     merged_id = f"merged-{study.model_id.rpartition('-')[2]}"
     study.project.model_path(merged_id).symlink_to(study.project.model_path(study.model_id))
     random = np.random.default_rng(0)
@@ -256,19 +257,17 @@ def test_cells_merged_from_overlapping_squares_are_averaged_over_each_tile(study
         predictions = Predictions(merged_id, ("cold", "warm"), values, 32.0, 32.0, {})
         write_predictions(study.project.store_path(slide_id(number)), predictions, mpp0=MPP0)
 
-    found = evaluate_model(study.project, merged_id, "tiles", CONFIG, with_baselines=False)
+    result = evaluate_model(study.project, merged_id, "tiles", CONFIG, baselines=None)
 
-    assert found.by_method[THE_MODEL]["auc"] == pytest.approx(evaluation.by_method[THE_MODEL]["auc"], abs=2e-3)
-    assert found.by_method[THE_MODEL]["tiles"] == evaluation.by_method[THE_MODEL]["tiles"]
+    assert result.by_method[THE_MODEL]["auc"] == pytest.approx(evaluation.by_method[THE_MODEL]["auc"], abs=2e-3)
+    assert result.by_method[THE_MODEL]["tiles"] == evaluation.by_method[THE_MODEL]["tiles"]
 
 
 def test_a_manifest_or_outline_that_is_not_the_tile_set_s_is_refused(study):
     def evaluate(text):
         manifest = study.manifest.with_name("changed.csv")
         manifest.write_text(text)
-        evaluate_model(
-            study.project, study.model_id, "tiles", CONFIG, cohort=load_cohort(manifest), with_baselines=False
-        )
+        evaluate_model(study.project, study.model_id, "tiles", CONFIG, cohort=load_cohort(manifest), baselines=None)
 
     text = study.manifest.read_text()
     with pytest.raises(BadManifestError, match="slide slide-0 is of another patient than in the tile set"):
@@ -282,7 +281,7 @@ def test_a_manifest_or_outline_that_is_not_the_tile_set_s_is_refused(study):
 def test_settings_that_do_not_fit_the_model_are_refused(study):
     def evaluate(**changes):
         config = CONFIG.model_copy(update=changes)
-        evaluate_model(study.project, study.model_id, "tiles", config, with_baselines=False)
+        evaluate_model(study.project, study.model_id, "tiles", config, baselines=None)
 
     with pytest.raises(BadRecipeError, match=r"lesion_classes: \['hot'\] are none of the model's classes"):
         evaluate(lesion_classes=("hot",))

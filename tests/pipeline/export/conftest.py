@@ -1,4 +1,4 @@
-"""Stores to export, made once: every codec, 240 px tiles, edge tiles, sparse tiles, a kept label."""
+"""Stores to export, made once: every codec, 240 px tiles, edge tiles, sparse tiles, a stored label."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def j2k_store(tmp_path_factory):
 
 
 def planes(reader, level) -> np.ndarray:
-    """A level's pixels by our own reader, c,y,x."""
+    """Pixels of a level by our own reader, c,y,x."""
     array = reader.levels[level]
     pixels = reader.read_region(level, Box(0, 0, array.width_px, array.height_px))
     return np.ascontiguousarray(np.moveaxis(pixels, -1, 0))

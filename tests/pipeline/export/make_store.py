@@ -1,4 +1,4 @@
-"""Slide stores written level by level, so that each level has the codec, colours, tiles and holes a test wants."""
+"""Slide stores written level by level, so that every level has the codec, colours, tiles and holes a test wants."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.codecs.images import encode_jpeg_2000
-from pipeline.store.chunks import encode_zstd
-from pipeline.store.labels import write_tissue
-from pipeline.store.layout import ArraySpec
-from pipeline.store.metadata import Level, SlideAttributes, Source, image_attributes, write_group, write_json
-from pipeline.store.shard import write_shard
+from pipeline.store.format.chunks import encode_zstd
+from pipeline.store.format.layout import ArraySpec
+from pipeline.store.format.metadata import Level, SlideAttributes, Source, image_attributes, write_group, write_json
+from pipeline.store.format.shard import write_shard
+from pipeline.store.layers.labels import write_tissue
 
 Pixels = NDArray[np.uint8]
 Encode = Callable[[Pixels], bytes]
@@ -24,7 +24,7 @@ SHA256 = "5" * 64
 
 
 def rgb_jpeg(tile: Pixels) -> bytes:
-    """R, G, B components under an Adobe marker that says so, as Aperio's tiles are stored."""
+    """R, G, B components with an Adobe marker that declares them, as Aperio's tiles are stored."""
     return bytes(imagecodecs.jpeg8_encode(tile, level=85, colorspace="RGB", outcolorspace="RGB"))
 
 
@@ -41,14 +41,14 @@ class MadeLevel:
     tile_px: int
     encode: Encode
     sparse: set[tuple[int, int]] = field(default_factory=set)
-    """(row, column) of chunks that are left out."""
+    """(row, column) of omitted chunks."""
 
     def chunk(self, row: int, column: int) -> tuple[bytes, ...]:
         t = self.tile_px
         part = self.pixels[row * t : (row + 1) * t, column * t : (column + 1) * t]
         if (row, column) in self.sparse or not part.size:
             return ()
-        tile = np.full((t, t, 3), 200, np.uint8)  # what lies beyond the slide's edge is not white in a scanner's tile
+        tile = np.full((t, t, 3), 200, np.uint8)  # a scanner's tile is not white beyond the slide's edge
         tile[: part.shape[0], : part.shape[1]] = part
         return (self.encode(tile),)
 
@@ -66,7 +66,7 @@ def zstd_level(pixels: Pixels, tile_px: int, **options: object) -> MadeLevel:
 
 
 def make_store(store: Path, levels: list[MadeLevel], *, label: Pixels | None = None, icc: str | None = None) -> Path:
-    """A complete store of small shards (2 × 2 chunks) with a tissue mask of stripes."""
+    """Write a complete store of small shards (2 × 2 chunks) with a striped tissue mask."""
     for number, level in enumerate(levels):
         _write_array(store / "0" / str(number), level)
     height, width = levels[0].pixels.shape[:2]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pipeline.store.overlays import Predictions
+from pipeline.store.layers.overlays import Predictions
 
 NAMES = ("stroma", 'tumour: "A", 50 %', "Größe <b>&\\")
 MODEL_ID = "made-0123abcd"
@@ -13,7 +13,7 @@ MODEL_ID = "made-0123abcd"
 def made_predictions(
     rows: int = 7, columns: int = 10, *, stride_px0: float = 128.0, names: tuple[str, ...] = NAMES
 ) -> Predictions:
-    """Shares of one in every cell but the first row and a block in the middle, which were not predicted."""
+    """Shares of one in every cell except the first row and a block in the middle, which were not predicted."""
     random = np.random.default_rng(rows * 1000 + columns)
     shares = random.dirichlet(np.full(len(names), 0.6), (rows, columns)).astype(np.float16)
     values = np.moveaxis(shares, -1, 0).copy()

@@ -1,8 +1,8 @@
-"""Reads a copy with other programs' libraries, in a process where gemslide cannot be imported.
+"""Read a copy with other programs' libraries, in a process where gemslide cannot be imported.
 
     python read_copy.py COPY zarr|tensorstore|ome-zarr NUM_LEVELS
 
-Prints, as one JSON object, the CRC-32 of each level's c,y,x bytes and what else the reader found.
+Prints, as one JSON object, the CRC-32 of each level's c,y,x bytes and the reader's other results.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import zlib
 import numpy as np
 
 for ours in ("pipeline", "training", "pathology_app"):
-    sys.modules[ours] = None  # an import of it is now an error
+    sys.modules[ours] = None  # importing it is now an error
 
 
 def by_zarr(copy: str, num_levels: int) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""DICOM results lie on the glass where the slide's pixels do, hold the array, and are conformant."""
+"""DICOM results match the slide's position on the glass, hold the array, and are conformant."""
 
 import json
 from dataclasses import replace
@@ -9,19 +9,21 @@ import pydicom
 import pytest
 from highdicom import _standard_utils
 
-from pipeline.config import InferConfig
-from pipeline.errors import BadRecipeError, ChangedSourceError, UnreadableError
+from pipeline.errors import ChangedSourceError
 from pipeline.export.dicom.library import read_parametric_map, read_segmentation
 from pipeline.export.dicom.results import write_dicom_results
 from pipeline.files import sha256_of
-from pipeline.inference.results import write_results
-from pipeline.inference.results_check import check_results
-from pipeline.slides.damage import DamagedFileError
-from pipeline.store.overlays import write_predictions
-from pipeline.store.reader import StoreReader
+from pipeline.inference.results.check import check_results
+from pipeline.inference.results.files import write_results
+from pipeline.inference.results.slide_report import About
+from pipeline.settings.config import InferConfig
+from pipeline.slides.common.damage import DamagedFileError
+from pipeline.store.layers.overlays import write_predictions
+from pipeline.store.reading.reader import StoreReader
 from tests.pipeline.export.predicted import NAMES, float32, made_predictions
 from tests.pipeline.make import ingest, sample_image, write_jpeg_pyramid
 from tests.pipeline.slides.make_dicom import PATIENT, placed_on_the_glass, write_dicom
+from training.foundation.errors import BadRecipeError, UnreadableError
 
 CAMELYON = "GoogleCloudPlatform+medical-imaging/pathology/dicom_proxy/testdata"
 REAL = (
@@ -59,7 +61,7 @@ def test_highdicom_reads_the_segmentation_back_to_a_255th(written, made):
     assert (seg.MaximumFractionalValue, seg.DimensionOrganizationType) == (255, "TILED_FULL")
     assert values.shape == (7, 10, 3)
     assert np.abs(values - np.nan_to_num(np.moveaxis(float32(made), 0, -1))).max() <= 0.5 / 255 + 1e-6
-    assert [each.SegmentLabel for each in seg.SegmentSequence] == [name.replace("\\", "/") for name in NAMES]
+    assert [segment.SegmentLabel for segment in seg.SegmentSequence] == [name.replace("\\", "/") for name in NAMES]
     algorithm = seg.SegmentSequence[0].SegmentationAlgorithmIdentificationSequence[0]
     assert algorithm.AlgorithmName == made.model_id
     assert np.array_equal(read_segmentation(written["dicom-seg"]), np.moveaxis(values, -1, 0))
@@ -71,8 +73,8 @@ def test_the_parametric_map_holds_the_array_exactly_and_says_what_padding_is(wri
 
     assert np.array_equal(read_parametric_map(written["dicom-pm"]), np.nan_to_num(float32(made), nan=-1.0))
     assert (pm.FloatPixelPaddingValue, pm.ContentQualification) == (-1.0, "RESEARCH")
-    assert [each.LUTExplanation for each in mappings] == [name.replace("\\", "/") for name in NAMES]
-    assert {(each.RealWorldValueSlope, each.RealWorldValueIntercept) for each in mappings} == {(1.0, 0.0)}
+    assert [mapping.LUTExplanation for mapping in mappings] == [name.replace("\\", "/") for name in NAMES]
+    assert {(mapping.RealWorldValueSlope, mapping.RealWorldValueIntercept) for mapping in mappings} == {(1.0, 0.0)}
 
 
 @pytest.mark.parametrize("kind", ["dicom-seg", "dicom-pm"])
@@ -83,7 +85,7 @@ def test_a_cell_lies_where_the_source_pixel_under_it_lies(source, written, made,
     cells_xy = np.array([[0, 0], [9, 6], hot[::-1]])
     centres_xy = (cells_xy + 0.5) * STRIDE - 0.5
 
-    # Whole pixels only: a centre between four pixels is the mean of the first and the last of them.
+    # Whole pixels only: a centre between four pixels is the mean of the first and the last one.
     four = [of_source((np.floor(centres_xy) + shift).astype(int)) for shift in (0, 1)]
     assert of_cells(cells_xy) == pytest.approx((four[0] + four[1]) / 2, abs=1e-9)
 
@@ -115,7 +117,7 @@ def test_names_of_the_patient_and_of_classes_are_kept_in_any_script(tmp_path):
 
     seg = pydicom.dcmread(files["dicom-seg"])
     assert str(seg.PatientName) == "Müller^Jürgen"
-    assert tuple(each.SegmentLabel for each in seg.SegmentSequence) == names
+    assert tuple(segment.SegmentLabel for segment in seg.SegmentSequence) == names
 
 
 def _items(datasets, path):
@@ -126,9 +128,9 @@ def _items(datasets, path):
 
 @pytest.mark.parametrize("kind", ["dicom-seg", "dicom-pm"])
 def test_it_has_every_attribute_that_the_standard_asks_for(written, kind):
-    """By the standard's own tables as highdicom ships them: types 1 and 2 of the mandatory modules.
+    """Checked with the standard's own tables as shipped by highdicom: types 1 and 2 of the mandatory modules.
 
-    The module of functional groups is left out: its table lists macros of which each object needs some.
+    The functional groups module is left out: its table lists macros, of which an object needs only some.
     """
     ds = pydicom.dcmread(written[kind])
     iod = _standard_utils.get_sop_class_iod_map()[ds.SOPClassUID]
@@ -168,7 +170,7 @@ def test_a_source_that_does_not_say_where_it_lies_begins_at_the_origin_and_that_
     remark = write_dicom_results(source, made, files, source_sha256=sha256_of(source))
 
     (origin,) = pydicom.dcmread(files["dicom-seg"]).TotalPixelMatrixOriginSequence
-    middle_mm = -(STRIDE - 1) / 2 * 0.0005  # half a cell less half a pixel; x of the glass runs against the rows
+    middle_mm = -(STRIDE - 1) / 2 * 0.0005  # half a cell less half a pixel; x on the glass runs opposite to the rows
     assert "its first pixel was taken for the origin" in remark
     assert origin.XOffsetInSlideCoordinateSystem == pytest.approx(middle_mm)
     assert origin.YOffsetInSlideCoordinateSystem == pytest.approx(middle_mm)
@@ -202,7 +204,7 @@ def test_inference_writes_everything_else_where_a_source_lacks_what_dicom_result
     (tmp_path / "out").mkdir()
 
     config = InferConfig(formats=("csv", "dicom-seg", "dicom-pm", "report"))
-    written = write_results(reader, made, tmp_path / "out", config, source=source)
+    written = write_results(reader, made, tmp_path / "out", config, About(source=source))
 
     assert "dicom-seg and dicom-pm not written: slide.dcm" in written.warning
     assert "Image Orientation (Slide) is" in written.warning
@@ -293,7 +295,7 @@ def test_inference_that_knows_its_source_writes_both_and_they_are_held_against_t
 
     (tmp_path / "without").mkdir()
 
-    written = write_results(reader, made, tmp_path / "out", config, source=source)
+    written = write_results(reader, made, tmp_path / "out", config, About(source=source))
     unknown = write_results(reader, made, tmp_path / "without", config)
 
     assert written.warning is None

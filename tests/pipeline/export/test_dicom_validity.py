@@ -1,4 +1,4 @@
-"""DICOM results before a validator that is none of ours: dciodvfy, of Debian's package dicom3tools."""
+"""DICOM results under an independent validator: dciodvfy, from Debian's package dicom3tools."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from tests.pipeline.make import sample_image
 from tests.pipeline.slides.make_dicom import placed_on_the_glass, write_dicom
 
 OF_THE_SOURCE = {"Laterality"}
-"""The results say what the source says of a patient, and this one says nothing of sides."""
+"""Findings inherited from the source: results repeat its patient data, and this one states no laterality."""
 NOT_ASKED_FOR = {
-    # Where a frame of TILED_FULL lies follows from its number (PS3.3 C.7.6.17.3); it knows that of slides alone.
+    # A TILED_FULL frame's position follows from its number (PS3.3 C.7.6.17.3); the validator knows that of slides only.
     "PlanePositionSequence", "PlaneOrientationSequence", "PlanePositionSlideSequence", "SegmentIdentificationSequence",
     "PerFrameFunctionalGroupsSequence",
-    # Of images without Image Orientation (Slide), which these have (PS3.3 C.7.6.1).
+    # For images without Image Orientation (Slide), which these have (PS3.3 C.7.6.1).
     "PatientOrientation",
-    # Of padding that is a range (PS3.3 C.7.6.24); ours is one number.
+    # For padding that is a range (PS3.3 C.7.6.24); ours is one number.
     "FloatPixelPaddingRangeLimit",
 }  # fmt: skip
-"""What it misses though the standard does not ask for it here."""
+"""Attributes that the validator reports as missing although the standard does not require them here."""
 
 
 @pytest.mark.parametrize("kind", ["dicom-seg", "dicom-pm"])
@@ -41,9 +41,9 @@ def test_the_validator_finds_no_error_but_those_that_are_its_own(tmp_path, kind)
 
     done = subprocess.run([validator, "-new", result], capture_output=True, text=True, check=False)
 
-    said = done.stdout + done.stderr
-    assert re.search("^(Segmentation|ParametricMap)$", said, re.MULTILINE), said
-    errors = [line for line in said.splitlines() if line.startswith("Error")]
+    output = done.stdout + done.stderr
+    assert re.search("^(Segmentation|ParametricMap)$", output, re.MULTILINE), output
+    errors = [line for line in output.splitlines() if line.startswith("Error")]
     named = {re.search(r"(\w+)\([0-9a-f]{4},[0-9a-f]{4}\)>? *>? - ", line)[1]: line for line in errors}
     assert not [line for name, line in named.items() if name not in OF_THE_SOURCE | NOT_ASKED_FOR]
     assert len(named) >= 2, "it looks into the file"

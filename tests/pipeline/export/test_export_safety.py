@@ -1,4 +1,4 @@
-"""A copy is whole or not there, replaces nothing, and needs little memory whatever the slide's size."""
+"""A copy is complete or absent, replaces nothing, and needs little memory whatever the slide's size."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import sys
 import numpy as np
 import pytest
 
-from pipeline.errors import BadRecipeError, CorruptTileError, DiskFullError, LockedError, UnreadableError
+from pipeline.errors import CorruptTileError
 from pipeline.export.export import ExportRequest, export_slide, kind_of
 from tests.pipeline.export.make_store import jfif, jpeg_level, make_store, zstd_level
 from tests.pipeline.make import ingest, sample_image, write_jpeg_pyramid
+from training.foundation.errors import BadRecipeError, DiskFullError, LockedError, UnreadableError
 
 NAMES = {"ngff-0.5": "c.zarr", "ngff-0.4": "c.zarr", "ome-tiff": "c.ome.tiff", "tiff": "c.tiff"}
 MEASURED = """
@@ -29,7 +30,7 @@ print(json.dumps([before / 1024, resource.getrusage(resource.RUSAGE_SELF).ru_max
 LIMITED = """
 import resource, signal, sys
 from pathlib import Path
-from pipeline.errors import DiskFullError
+from training.foundation.errors import DiskFullError
 from pipeline.export.export import ExportRequest, export_slide
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, 30_000))
@@ -72,11 +73,11 @@ def test_a_damaged_chunk_stops_the_copy_and_leaves_nothing(tmp_path, kind):
     store = make_store(tmp_path / "S.ome.zarr", [jpeg_level(sample_image(500, 300), 256, jfif("420"))])
     shard = store / "0/0/c/0/0/0"
     content = bytearray(shard.read_bytes())
-    content[600:-68] = bytes(len(content) - 668)  # the chunks; the index at the end stays whole
+    content[600:-68] = bytes(len(content) - 668)  # the chunks; the index at the end stays intact
     shard.write_bytes(content)
     (tmp_path / "out").mkdir()
 
-    if kind in ("tiff", "ome-tiff"):  # tiles are copied as they are stored: `gemslide verify` is what looks inside
+    if kind in ("tiff", "ome-tiff"):  # tiles are copied as stored: only `gemslide verify` looks inside
         with pytest.raises(CorruptTileError):
             export_slide(ExportRequest(store, tmp_path / "out" / NAMES[kind], kind))
     else:
@@ -119,7 +120,7 @@ def test_an_unknown_format_names_those_that_are_known(tmp_path, to, name, says):
 
 @pytest.fixture(scope="module")
 def large_store(tmp_path_factory):
-    """One gigapixel, of which one chunk in 36 is there, and a small lossless level below it."""
+    """Store of one gigapixel with one chunk in 36 present, and a small lossless level below it."""
     tile = sample_image(512, 512)
     encoded = jfif("420")(tile)
     side_px = 32_768

@@ -1,4 +1,4 @@
-"""Interop copies: other programs' libraries read the store's pixels from them, without anything of gemslide."""
+"""Interop copies: other programs' libraries read the store's pixels from them, without gemslide."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import pytest
 import zarr
 from ome_zarr_models import v04, v05
 
-from pipeline.errors import BadRecipeError, UnreadableError
 from pipeline.export.export import ExportRequest, export_slide
-from pipeline.store.labels import read_tissue
-from pipeline.store.reader import StoreReader
+from pipeline.store.layers.labels import read_tissue
+from pipeline.store.reading.reader import StoreReader
 from tests.pipeline.export.conftest import planes
 from tests.pipeline.make import ingest
+from training.foundation.errors import BadRecipeError, UnreadableError
 
 VERSIONS = ("0.5", "0.4")
 CORE_CODECS = {"sharding_indexed", "transpose", "bytes", "zstd", "crc32c"}
@@ -27,7 +27,7 @@ CORE_CODECS = {"sharding_indexed", "transpose", "bytes", "zstd", "crc32c"}
 
 @pytest.fixture(scope="module")
 def copies(tmp_path_factory, mixed_store, j2k_store):
-    """One copy per (store, version), with what is associated."""
+    """One copy per (store, version), with associated images."""
     folder = tmp_path_factory.mktemp("copies")
 
     def make(store, version):
@@ -51,12 +51,12 @@ def read_elsewhere(copy, reader, num_levels):
 def test_other_libraries_read_the_store_s_pixels_without_gemslide(copies, mixed_store, version, reader):
     ours = StoreReader(mixed_store)
 
-    found = read_elsewhere(copies["M", version], reader, 3)
+    read_back = read_elsewhere(copies["M", version], reader, 3)
 
-    assert found["crc"] == [zlib.crc32(planes(ours, level)) for level in range(3)]
+    assert read_back["crc"] == [zlib.crc32(planes(ours, level)) for level in range(3)]
     if reader == "ome-zarr":
-        assert (found["axes"], found["scale"]) == (["c", "y", "x"], [1.0, 0.5, 0.5])
-        assert "tissue" in found["labels"]
+        assert (read_back["axes"], read_back["scale"]) == (["c", "y", "x"], [1.0, 0.5, 0.5])
+        assert "tissue" in read_back["labels"]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -70,10 +70,10 @@ def test_jpeg_2000_levels_become_plain_ones(copies, j2k_store, version):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_tissue_label_and_what_was_kept_come_along(copies, mixed_store, label, version):
-    found = read_elsewhere(copies["M", version], "zarr", 3)
+    read_back = read_elsewhere(copies["M", version], "zarr", 3)
 
-    assert found["tissue"] == int(read_tissue(mixed_store)[0].sum()) > 0
-    assert found["associated"] == [zlib.crc32(np.ascontiguousarray(np.moveaxis(label, -1, 0)))]
+    assert read_back["tissue"] == int(read_tissue(mixed_store)[0].sum()) > 0
+    assert read_back["associated"] == [zlib.crc32(np.ascontiguousarray(np.moveaxis(label, -1, 0)))]
 
 
 @pytest.mark.parametrize(("version", "models"), [("0.5", v05), ("0.4", v04)])
@@ -113,16 +113,16 @@ def test_a_copy_in_zarr_v3_names_core_codecs_only(copies):
 def test_white_chunks_stay_left_out(copies, version):
     files = [p for p in (copies["M", version] / "0/0").rglob("*") if p.is_file() and p.name[0] not in "z."]
 
-    # 0.5: 3 × 3 shards of 480 px. 0.4: 2 × 1 chunks of 1024 px, none of them all white.
+    # 0.5: 3 × 3 shards of 480 px. 0.4: 2 × 1 chunks of 1024 px, none completely white.
     assert len(files) == (9 if version == "0.5" else 2)
 
 
 def test_a_copy_says_what_ngff_has_no_place_for_and_names_nobody(copies, mixed_store):
-    about = zarr.open_group(str(copies["M", "0.5"]), mode="r").attrs["gemslide_export"]
+    attributes = zarr.open_group(str(copies["M", "0.5"]), mode="r").attrs["gemslide_export"]
 
-    assert (about["slide_id"], about["mpp0"], about["objective_power"]) == ("M-1", 0.5, 20.0)
-    assert about["routes"] == ["pass-through", "pass-through", "decode"]
-    assert zarr.open_group(str(copies["M", "0.4"]), mode="r").attrs["gemslide_export"] == about
+    assert (attributes["slide_id"], attributes["mpp0"], attributes["objective_power"]) == ("M-1", 0.5, 20.0)
+    assert attributes["routes"] == ["pass-through", "pass-through", "decode"]
+    assert zarr.open_group(str(copies["M", "0.4"]), mode="r").attrs["gemslide_export"] == attributes
 
 
 def test_labels_and_macros_stay_behind_unless_asked_for(tmp_path, mixed_store):
@@ -153,7 +153,7 @@ def test_a_copy_is_ingested_again_with_the_same_pixels(copies, mixed_store, tmp_
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("name", ["../../elsewhere", "/tmp/elsewhere", "", ".", "a/b", 5])
 def test_a_label_s_name_that_leads_out_of_the_copy_is_refused(tmp_path, mixed_store, version, name):
-    """The names are what the store says: it may come from anybody."""
+    """The names come from the store, which may be hostile."""
     store = shutil.copytree(mixed_store, tmp_path / "in" / mixed_store.name)
     meta = json.loads((store / "0/labels/zarr.json").read_text())
     meta["attributes"]["ome"]["labels"] = [name]

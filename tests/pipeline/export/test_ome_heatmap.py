@@ -5,8 +5,8 @@ import pytest
 import tifffile
 
 from pipeline.export.tiff.heatmap import read_ome_heatmap, write_ome_heatmap
-from pipeline.slides.damage import DamagedFileError
-from pipeline.store.overlays import nan_pyramid
+from pipeline.slides.common.damage import DamagedFileError
+from pipeline.store.layers.overlays import nan_pyramid
 from tests.pipeline.export.predicted import NAMES, float32, made_predictions
 
 

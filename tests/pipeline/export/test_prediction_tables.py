@@ -1,4 +1,4 @@
-"""CSV and Parquet hold every predicted tile at its place, to the precision that the page on results states."""
+"""CSV and Parquet hold every predicted tile at its position, to the precision stated on the page on results."""
 
 import csv
 import json
@@ -7,10 +7,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.export import cells
+from pipeline.export.common import cells
 from pipeline.export.csv.parquet import write_parquet
 from pipeline.export.csv.predictions import write_csv
-from pipeline.store.overlays import Predictions
+from pipeline.store.layers.overlays import Predictions
 from tests.pipeline.export.predicted import NAMES, float32, made_predictions
 
 COLUMNS = ["slide_id", "minx", "miny", "width", "height", *(f"prob_{name}" for name in NAMES)]
@@ -43,7 +43,7 @@ def test_the_parquet_has_the_array_s_own_numbers_and_says_whose_they_are(tmp_pat
     write_parquet(tmp_path / "p.parquet", "S-1", "a" * 64, made)
 
     table = pq.read_table(tmp_path / "p.parquet")
-    about = json.loads(table.schema.metadata[b"gemslide"])
+    attributes = json.loads(table.schema.metadata[b"gemslide"])
     rows, columns = np.nonzero(np.isfinite(made.probabilities_cyx[0]))
     assert table.column_names == COLUMNS
     assert set(table["slide_id"].to_pylist()) == {"S-1"}
@@ -51,9 +51,9 @@ def test_the_parquet_has_the_array_s_own_numbers_and_says_whose_they_are(tmp_pat
     assert np.array_equal(table["miny"].to_numpy(), rows * 128)
     for k, name in enumerate(NAMES):
         assert np.array_equal(table[f"prob_{name}"].to_numpy(), float32(made)[k, rows, columns])
-    assert (about["model"], about["source_sha256"]) == (made.model_id, "a" * 64)
-    assert (about["coords_convention"], about["class_names"]) == ("level0_xy", list(NAMES))
-    assert about["research_use"] == "Research use only. Not for diagnosis."
+    assert (attributes["model"], attributes["source_sha256"]) == (made.model_id, "a" * 64)
+    assert (attributes["coords_convention"], attributes["class_names"]) == ("level0_xy", list(NAMES))
+    assert attributes["research_use"] == "Research use only. Not for diagnosis."
 
 
 def test_a_slide_without_a_predicted_tile_gives_tables_without_rows(tmp_path):

@@ -1,4 +1,4 @@
-"""What is written for QuPath keeps every rule of its reader (`QuPathTypeAdapters`), and says what the array says."""
+"""Files for QuPath follow every rule of its reader (`QuPathTypeAdapters`) and match the array."""
 
 import json
 import tracemalloc
@@ -9,24 +9,24 @@ import pytest
 import shapely
 
 from pipeline.annotations.files import read_annotations
-from pipeline.annotations.geojson import COLOURS, classification, feature
-from pipeline.export import cells
+from pipeline.annotations.formats.geojson import COLOURS, classification, feature
+from pipeline.export.common import cells
 from pipeline.export.qupath.collection import read_collection
 from pipeline.export.qupath.contours import cells_above, outlines, write_contours
 from pipeline.export.qupath.predictions import _NAMESPACE, write_geojson
-from pipeline.store.overlays import Predictions
+from pipeline.store.layers.overlays import Predictions
 from tests.pipeline.export.predicted import NAMES, float32, made_predictions
 
 SHA256 = "b" * 64
 
 
-def keeps_the_rules(each):
-    """The conventions page, 5.2: what QuPath's reader asks for, drops or throws on."""
-    properties = each["properties"]
+def keeps_the_rules(item):
+    """Assert the conventions page, 5.2: the values that QuPath's reader requires, drops or throws on."""
+    properties = item["properties"]
     colour = properties["classification"]["color"]
-    assert set(each) == {"type", "id", "geometry", "properties"}, "objectType belongs into properties"
-    assert each["type"] == "Feature"
-    assert str(uuid.UUID(each["id"])) == each["id"]
+    assert set(item) == {"type", "id", "geometry", "properties"}, "objectType belongs into properties"
+    assert item["type"] == "Feature"
+    assert str(uuid.UUID(item["id"])) == item["id"]
     assert properties["objectType"] in ("tile", "annotation")
     assert properties["isLocked"] is True
     assert len(colour) == 3, "QuPath throws where there is no colour"
@@ -34,7 +34,7 @@ def keeps_the_rules(each):
     assert {"name", "names"} & set(properties["classification"])
     assert all(isinstance(value, int | float) for value in properties["measurements"].values())
     assert all(isinstance(value, str) for value in properties["metadata"].values())
-    polygon = shapely.from_geojson(json.dumps(each["geometry"]))
+    polygon = shapely.from_geojson(json.dumps(item["geometry"]))
     assert polygon.geom_type == "Polygon"
     assert shapely.is_valid(polygon), shapely.is_valid_reason(polygon)
     assert polygon.exterior.is_ccw
@@ -51,13 +51,13 @@ def test_tiles_keep_every_rule_and_the_text_is_json_s_own(tmp_path, monkeypatch,
     text = (tmp_path / "p.geojson").read_text(encoding="utf-8")
     features = json.loads(text)["features"]
     places = np.argwhere(np.isfinite(made.probabilities_cyx[0]))
-    assert len({each["id"] for each in features}) == len(features) == len(places)
-    for each, line, (row, column) in zip(features, text.splitlines()[1:-1], places, strict=True):
-        polygon, values = keeps_the_rules(each), float32(made)[:, row, column]
+    assert len({item["id"] for item in features}) == len(features) == len(places)
+    for item, line, (row, column) in zip(features, text.splitlines()[1:-1], places, strict=True):
+        polygon, values = keeps_the_rules(item), float32(made)[:, row, column]
         x, y = column * 100.5 - 40, row * 100.5 - 60
         assert polygon.equals(shapely.box(x, y, x + 100.5, y + 100.5))
-        assert each == expected_tile(made, row, column, [x, y], values)
-        assert line.rstrip(",") == json.dumps(each)
+        assert item == expected_tile(made, row, column, [x, y], values)
+        assert line.rstrip(",") == json.dumps(item)
 
 
 def expected_tile(made, row, column, corner, values):
@@ -75,7 +75,7 @@ def expected_tile(made, row, column, corner, values):
 
 
 def test_tiles_are_streamed(tmp_path):
-    """Twelve thousand tiles are seven megabytes on the disk, and never in memory together."""
+    """Twelve thousand tiles are seven megabytes on disk, and never in memory together."""
     made = made_predictions(110, 110)
     tracemalloc.start()
     write_geojson(tmp_path / "p.geojson", made, SHA256)
@@ -124,13 +124,13 @@ def test_contours_keep_every_rule_and_measure_their_cells(tmp_path):
 
     features = list(read_collection(tmp_path / "c.geojson"))
     assert json.loads((tmp_path / "c.geojson").read_text(encoding="utf-8"))["features"] == features
-    assert len({each["id"] for each in features}) == len(features) > 20
+    assert len({item["id"] for item in features}) == len(features) > 20
     for k, name in ((1, ["tumour", '"A", 50 %']), (2, None)):
         mask, values = cells_above(made, NAMES[k], 0.4), float32(made)[k]
         own = [f for f in features if f["properties"]["classification"].get("names") == name]
         centres = (np.argwhere(mask)[:, ::-1] + 0.5) * 64.0 - (32, 16)
-        for each in own:
-            polygon, measured = keeps_the_rules(each), each["properties"]["measurements"]
+        for item in own:
+            polygon, measured = keeps_the_rules(item), item["properties"]["measurements"]
             inside = shapely.contains_xy(polygon, centres[:, 0], centres[:, 1])
             cells_inside = values[mask][inside]
             assert measured["max probability"] == round(float(cells_inside.max()), 4)

@@ -12,7 +12,7 @@ import tifffile
 from PIL import ImageCms
 
 from pipeline.export.export import ExportRequest, export_slide, kind_of
-from pipeline.store.reader import StoreReader
+from pipeline.store.reading.reader import StoreReader
 from tests.pipeline.export.conftest import planes
 from tests.pipeline.export.make_store import jfif, jpeg_level, make_store, rgb_jpeg, zstd_level
 from tests.pipeline.make import halved, ingest, sample_image
@@ -144,7 +144,7 @@ def test_every_subsampling_that_tiff_knows_is_copied(tmp_path, subsampling):
 
 @pytest.mark.parametrize("tile_px", [240, 100])
 def test_tiles_that_tiff_cannot_say_are_compressed_anew_without_loss(tmp_path, tile_px):
-    """4:1:1 asks for tiles of whole 32 px blocks, TIFF for a side that 16 divides."""
+    """4:1:1 requires tiles of whole 32 px blocks, TIFF a side divisible by 16."""
     store = make_store(tmp_path / "S.ome.zarr", [jpeg_level(sample_image(500, 300), tile_px, jfif("411"))])
 
     report = export_slide(ExportRequest(store, tmp_path / "s.tiff", "tiff"))
@@ -202,7 +202,7 @@ def test_the_target_s_name_says_the_format(tmp_path, name, kind):
 
 @pytest.mark.parametrize("kind", SUFFIX)
 def test_an_exported_tiff_is_ingested_again_with_the_same_tiles(copies, mixed_store, tmp_path, kind):
-    """There and back: stored JPEG tiles pass through again, and every level has the pixels it had."""
+    """Round trip: stored JPEG tiles pass through again, and every level has its original pixels."""
     before = StoreReader(mixed_store)
 
     report = ingest(copies["M", kind][0], tmp_path)
@@ -246,7 +246,7 @@ def test_a_real_slide_goes_to_ome_tiff_with_the_pixels_of_its_file(real_slides, 
 
 
 class Counted:
-    """What a bar is told."""
+    """Progress bar that counts expected and completed steps."""
 
     def __init__(self):
         self.expected = self.done = 0
@@ -260,20 +260,20 @@ class Counted:
 
 @pytest.mark.parametrize("kind", ["ome-tiff", "tiff", "ngff-0.5", "ngff-0.4"])
 def test_the_bar_ends_at_its_end(mixed_store, tmp_path, kind):
-    told = Counted()
+    counted = Counted()
 
-    export_slide(ExportRequest(mixed_store, tmp_path / "copy", kind, with_associated=True), advance=told)
+    export_slide(ExportRequest(mixed_store, tmp_path / "copy", kind, with_associated=True), advance=counted)
 
-    assert told.done == told.expected > 0
+    assert counted.done == counted.expected > 0
 
 
 def test_the_bar_ends_at_its_end_when_a_level_is_written_twice(tmp_path):
     pixels = sample_image(512, 512)
     encoders = iter([jfif("420"), *[jfif("444")] * 3])
     store = make_store(tmp_path / "K-1.ome.zarr", [jpeg_level(pixels, 256, lambda tile: next(encoders)(tile))])
-    told = Counted()
+    counted = Counted()
 
-    report = export_slide(ExportRequest(store, tmp_path / "copy.tiff", "tiff"), advance=told)
+    report = export_slide(ExportRequest(store, tmp_path / "copy.tiff", "tiff"), advance=counted)
 
     assert report.how == {"0": "deflate, lossless"}
-    assert told.done == told.expected == 2  # a tile as stored, then all pixels in one larger tile
+    assert counted.done == counted.expected == 2  # a tile as stored, then all pixels in one larger tile

@@ -1,7 +1,7 @@
-"""kill -9 at random moments of an inference: the next run goes on, to the bytes of a run that was not killed.
+"""kill -9 at random moments of inference: the next run resumes, to the same bytes as an unbroken run.
 
 `make chaos` kills a hundred times: `python -m tests.pipeline.inference.chaos --times 100 --seed 0`. Real processes are
-killed, forked from a server that has the libraries loaded, so that the time goes into killing.
+killed, forked from a server with the libraries loaded, so that little time is spent on starting.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.config import InferConfig
 from pipeline.inference.infer import infer_slide
 from pipeline.inference.predictor import Predictor
 from pipeline.project import Project
-from pipeline.store.overlays import list_predictions
-from tests.small_road import SmallRoad, make_small_road
+from pipeline.settings.config import InferConfig
+from pipeline.store.layers.overlays import list_predictions
+from tests.small_trained_project import SmallProject, make_small_project
 
 CONFIG = InferConfig(batch_size=4, overlap=0.5)
 SHARE_KILLED_AGAIN = 0.5
@@ -37,14 +37,14 @@ class Broken(AssertionError):
 
 @dataclass
 class Tally:
-    """What the kills hit."""
+    """Counts of kills and of what they interrupted."""
 
     killed: int = 0
     killed_with_batches: int = 0
     killed_while_publishing: int = 0
     killed_at_the_end: int = 0
     batches: int = 0
-    """Of all slides that were ended."""
+    """Batches of all slides that finished."""
     repeated: int = 0
 
     def __str__(self) -> str:
@@ -56,7 +56,7 @@ class Tally:
 
 
 def infer(project: Path, model_id: str, slide_id: str, log: Path) -> None:
-    """What is killed; the log gets a byte for each batch that went through the network."""
+    """Run the inference that is killed; log a byte for each batch that went through the network."""
     predictor = Predictor.load(project / "models" / model_id)
     start = predictor.start
 
@@ -72,8 +72,8 @@ def infer(project: Path, model_id: str, slide_id: str, log: Path) -> None:
 class Chaos:
     """Rounds of killing in `folder`."""
 
-    def __init__(self, road: SmallRoad, folder: Path, seed: int) -> None:
-        self.road, self.folder, self.random, self.tally = road, folder, random.Random(seed), Tally()
+    def __init__(self, small_project: SmallProject, folder: Path, seed: int) -> None:
+        self.small_project, self.folder, self.random, self.tally = small_project, folder, random.Random(seed), Tally()
         self.context = multiprocessing.get_context("forkserver")
         self.context.set_forkserver_preload([__name__])
         project = self._new_project("unbroken")
@@ -82,7 +82,7 @@ class Chaos:
         self.unbroken = self._results(project)
 
     def round(self, times: int) -> int:
-        """Kill runs of one project up to `times` times, then let one end. Returns how often it was killed."""
+        """Kill runs of one project up to `times` times, then let one finish. Return the number of kills."""
         project, killed = self._new_project("project"), 0
         while killed < times and (not killed or self.random.random() < SHARE_KILLED_AGAIN):
             self._kill_one(project)
@@ -102,7 +102,7 @@ class Chaos:
 
     def _kill_one(self, project: Path) -> None:
         already = self._num_done(project)
-        # Beyond the last: while results are written, or after that.
+        # Beyond the last batch: while results are written, or later.
         moment = self.random.randint(min(already, self.num_batches), self.num_batches + 3)
         delay_s = self.random.uniform(0, 0.5) if moment > self.num_batches else 0.0
         process = self._run(project)
@@ -115,13 +115,13 @@ class Chaos:
         process.kill()
         process.join()
         self._count(project)
-        store = Project(project).store_path(self.road.test_slide)
+        store = Project(project).store_path(self.small_project.test_slide)
         if list_predictions(store) and not self._stored(project).items() <= self.unbroken.items():
             raise Broken("predictions look finished and are not those of an unbroken run")
 
     def _count(self, project: Path) -> None:
         self.tally.killed += 1
-        if list_predictions(Project(project).store_path(self.road.test_slide)):
+        if list_predictions(Project(project).store_path(self.small_project.test_slide)):
             self.tally.killed_at_the_end += 1
         elif self._num_done(project) >= self.num_batches:
             self.tally.killed_while_publishing += 1
@@ -130,7 +130,7 @@ class Chaos:
 
     def _run(self, project: Path) -> multiprocessing.process.BaseProcess:
         Project(project).recover()
-        work = (project, self.road.model_id, self.road.test_slide, project / "log")
+        work = (project, self.small_project.model_id, self.small_project.test_slide, project / "log")
         process = self.context.Process(target=infer, args=work)
         process.start()
         return process
@@ -140,18 +140,20 @@ class Chaos:
         return log.stat().st_size if log.exists() else 0
 
     def _results(self, project: Path) -> dict[str, bytes]:
-        """All bytes that inference leaves; of the report, which says how long it took, only that it is there."""
-        found = self._stored(project) | _files(Project(project).model_results_dir(self.road.model_id))
-        return {name: b"" if name.endswith(".html") else data for name, data in found.items()}
+        """All bytes that inference leaves; of the report, which contains durations, only its existence."""
+        contents = self._stored(project) | _files(Project(project).model_results_dir(self.small_project.model_id))
+        return {name: b"" if name.endswith(".html") else data for name, data in contents.items()}
 
     def _stored(self, project: Path) -> dict[str, bytes]:
-        return _files(Project(project).store_path(self.road.test_slide) / "predictions")
+        return _files(Project(project).store_path(self.small_project.test_slide) / "predictions")
 
     def _new_project(self, name: str) -> Path:
         project = self.folder / name
         shutil.rmtree(project, ignore_errors=True)
-        source = self.road.project
-        shutil.copytree(source.store_path(self.road.test_slide), Project(project).store_path(self.road.test_slide))
+        source = self.small_project.project
+        shutil.copytree(
+            source.store_path(self.small_project.test_slide), Project(project).store_path(self.small_project.test_slide)
+        )
         os.symlink(source.models_dir.resolve(), project / "models")
         return project
 
@@ -160,13 +162,13 @@ def _files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def run(road: SmallRoad, folder: Path, times: int, seed: int, *, say: bool = False) -> Tally:
+def run(small_project: SmallProject, folder: Path, times: int, seed: int, *, say: bool = False) -> Tally:
     """Kill `times` times.
 
     Raises:
         Broken: a promise was not kept.
     """
-    chaos, left, number = Chaos(road, folder, seed), times, 0
+    chaos, left, number = Chaos(small_project, folder, seed), times, 0
     while left:
         left -= chaos.round(left)
         number += 1
@@ -181,8 +183,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="gemslide-chaos-") as folder:
-        road = make_small_road(Path(folder) / "road")
-        tally = run(road, Path(folder), options.times, options.seed, say=True)
+        small_project = make_small_project(Path(folder) / "small_project")
+        tally = run(small_project, Path(folder), options.times, options.seed, say=True)
     if not (tally.killed_with_batches and tally.killed_while_publishing):
         raise SystemExit(f"proves nothing: {tally}. Give more --times.")
     print(tally)

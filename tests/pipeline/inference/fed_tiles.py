@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pipeline.grid import TileGrid
 from pipeline.inference.blocks import TileSource, plan_slide
 from pipeline.inference.reading import TileFeed
-from pipeline.store.reader import StoreReader
+from pipeline.store.reading.reader import StoreReader
 
 
 def fed_tiles(
@@ -22,7 +22,7 @@ def fed_tiles(
     batch_size: int = 7,
     stain: Mapping[str, Any] | None = None,
 ) -> NDArray[np.uint8]:
-    """Finished tiles in the order of `chosen`, which are indices into the grid."""
+    """Finished tiles in the order of `chosen`, a list of grid indices."""
     level = reader.level_for_downsample(grid.mpp / reader.mpp0)
     source = TileSource(reader.path, level, grid.side_px0, grid.tile_px, stain)
     plan = plan_slide(source, grid, chosen, glass=chosen[:0], batch_size=batch_size)

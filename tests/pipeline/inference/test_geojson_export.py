@@ -1,4 +1,4 @@
-"""Predictions for QuPath lie where QuPath will show them."""
+"""Predictions for QuPath are placed where QuPath will show them."""
 
 import json
 
@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from pipeline.annotations.files import read_annotations
-from pipeline.annotations.geojson import qupath_origin_xy0
-from pipeline.annotations.repair import labelled_regions
+from pipeline.annotations.formats.geojson import qupath_origin_xy0
+from pipeline.annotations.shapes.repair import labelled_regions
 from pipeline.box import Box
 from pipeline.export.qupath.predictions import write_geojson
-from pipeline.store.overlays import Predictions
+from pipeline.store.layers.overlays import Predictions
 
 
 def predictions():

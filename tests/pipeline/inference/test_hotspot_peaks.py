@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from pipeline.inference.hotspots import find_hotspots
-from pipeline.store.overlays import Predictions
+from pipeline.inference.results.hotspots import find_hotspots
+from pipeline.store.layers.overlays import Predictions
 
 
 def spots_of(probability_yx, distance_um, *, threshold=0.5, most=1000):
@@ -14,7 +14,7 @@ def spots_of(probability_yx, distance_um, *, threshold=0.5, most=1000):
 
 
 def two_hills():
-    """One area above 0.5 with hills at (row 4, column 5) and (row 4, column 15), the second one lower."""
+    """One area above 0.5 with peaks at (row 4, column 5) and (row 4, column 15), the second one lower."""
     y, x = np.mgrid[:9, :21]
     hill = lambda row, column, height: height * np.exp(-((y - row) ** 2 + (x - column) ** 2) / 40)  # noqa: E731
     return 0.52 + np.maximum(hill(4, 5, 0.44), hill(4, 15, 0.3))
@@ -58,7 +58,7 @@ def plateau_cells():
 
 
 def nearest_in_area_um(spots, probability_yx):
-    """Of each pair of hotspots in one connected area, their distance."""
+    """Distances in µm between pairs of hotspots in one connected area."""
     from scipy import ndimage
 
     labels, _ = ndimage.label(probability_yx >= 0.5, structure=np.ones((3, 3)))

@@ -1,4 +1,4 @@
-"""What is finished stays finished, and only that: kills, rivals, other settings, answers that are missing."""
+"""Finished results, and no others, are kept through kills, rivals, other settings and missing answers."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.config import InferConfig
-from pipeline.errors import ImplausibleOutputError, LockedError
 from pipeline.inference import devices
 from pipeline.inference.devices import ManyDevices, OneDevice
 from pipeline.inference.infer import infer_slide
 from pipeline.inference.journal import BatchResult, forget_journal, open_journal
 from pipeline.inference.predictor import Predictor, RunOn, run_on_of
 from pipeline.project import Project
-from pipeline.store.labels import read_tissue, write_tissue
-from pipeline.store.overlays import read_predictions
-from pipeline.store.reader import StoreReader
+from pipeline.settings.config import InferConfig
+from pipeline.store.layers.labels import read_tissue, write_tissue
+from pipeline.store.layers.overlays import read_predictions
+from pipeline.store.reading.reader import StoreReader
+from training.foundation.errors import ImplausibleOutputError, LockedError
 
 CONFIG = InferConfig(batch_size=16)
 
 
 @pytest.fixture
-def predictor(road) -> Predictor:
-    return Predictor.load(road.project.model_path(road.model_id))
+def predictor(small_project) -> Predictor:
+    return Predictor.load(small_project.project.model_path(small_project.model_id))
 
 
-def test_what_a_run_left_that_was_killed_after_publishing_goes_with_the_next(road, own, predictor):
-    final = own.result_dir(road.test_slide, road.model_id)
-    infer_slide(road.test_slide, predictor, own, CONFIG)
+def test_what_a_run_left_that_was_killed_after_publishing_goes_with_the_next(small_project, own, predictor):
+    final = own.result_dir(small_project.test_slide, small_project.model_id)
+    infer_slide(small_project.test_slide, predictor, own, CONFIG)
     with suppress(KeyboardInterrupt), open_journal(final, {"a": 1}):
         raise KeyboardInterrupt
     (left,) = final.parent.glob(".*.batches.partial")
 
-    assert infer_slide(road.test_slide, predictor, own, CONFIG).skipped
+    assert infer_slide(small_project.test_slide, predictor, own, CONFIG).skipped
 
     assert not left.exists()
 
@@ -63,10 +63,10 @@ def _infer(root: Path, model_id: str, slide_id: str, barrier, ended) -> None:
         ended.put("locked")
 
 
-def test_of_two_processes_at_once_on_one_slide_one_works_and_the_other_says_so_or_finds_it_done(road, own):
+def test_of_two_processes_at_once_on_one_slide_one_works_and_the_other_says_so_or_finds_it_done(small_project, own):
     context = multiprocessing.get_context("spawn")
     barrier, ended = context.Barrier(2), context.Queue()
-    work = (own.root, road.model_id, road.test_slide, barrier, ended)
+    work = (own.root, small_project.model_id, small_project.test_slide, barrier, ended)
     processes = [context.Process(target=_infer, args=work) for _ in range(2)]
     for process in processes:
         process.start()
@@ -76,45 +76,45 @@ def test_of_two_processes_at_once_on_one_slide_one_works_and_the_other_says_so_o
 
     assert states[0] == "done"
     assert states[1] in ("locked", "skipped")
-    stored = read_predictions(own.store_path(road.test_slide), road.model_id)
+    stored = read_predictions(own.store_path(small_project.test_slide), small_project.model_id)
     assert np.isfinite(stored.probabilities_cyx).any()
 
 
-def test_another_tissue_mask_or_deterministic_bits_are_predicted_anew(road, own, predictor):
-    store = own.store_path(road.test_slide)
+def test_another_tissue_mask_or_deterministic_bits_are_predicted_anew(small_project, own, predictor):
+    store = own.store_path(small_project.test_slide)
     exactly = CONFIG.model_copy(update={"deterministic": True})
-    exact = Predictor.load(own.model_path(road.model_id), run_on_of("cpu", exactly))
-    infer_slide(road.test_slide, predictor, own, CONFIG)
-    assert infer_slide(road.test_slide, predictor, own, CONFIG).skipped
+    exact = Predictor.load(own.model_path(small_project.model_id), run_on_of("cpu", exactly))
+    infer_slide(small_project.test_slide, predictor, own, CONFIG)
+    assert infer_slide(small_project.test_slide, predictor, own, CONFIG).skipped
 
-    assert not infer_slide(road.test_slide, exact, own, exactly).skipped
-    assert infer_slide(road.test_slide, exact, own, exactly).skipped
-    whole = infer_slide(road.test_slide, predictor, own, CONFIG).num_tiles
+    assert not infer_slide(small_project.test_slide, exact, own, exactly).skipped
+    assert infer_slide(small_project.test_slide, exact, own, exactly).skipped
+    whole = infer_slide(small_project.test_slide, predictor, own, CONFIG).num_tiles
     mask_yx, mask_mpp = read_tissue(store)
     mask_yx[: len(mask_yx) // 2] = 0
     reader = StoreReader(store)
     write_tissue(store, mask_yx.astype(bool), mask_mpp, reader.mpp0, len(reader.levels))
-    half = infer_slide(road.test_slide, predictor, own, CONFIG)
+    half = infer_slide(small_project.test_slide, predictor, own, CONFIG)
 
     assert not half.skipped
     assert half.num_tiles < whole
 
 
-def test_predictions_made_before_keys_named_a_mask_stay_finished(road, own, predictor):
-    store = own.store_path(road.test_slide)
-    infer_slide(road.test_slide, predictor, own, CONFIG)
-    path = store / "predictions" / road.model_id / "zarr.json"
+def test_predictions_made_before_keys_named_a_mask_stay_finished(small_project, own, predictor):
+    store = own.store_path(small_project.test_slide)
+    infer_slide(small_project.test_slide, predictor, own, CONFIG)
+    path = store / "predictions" / small_project.model_id / "zarr.json"
     mask = '"mask": "'
     text = path.read_text()
     assert mask in text
     start = text.index(mask)
     path.write_text(text[: text.rindex(",", 0, start)] + text[text.index('"', start + len(mask)) + 1 :])
 
-    assert infer_slide(road.test_slide, predictor, own, CONFIG).skipped
+    assert infer_slide(small_project.test_slide, predictor, own, CONFIG).skipped
 
 
 class _Losing(OneDevice):
-    """Loses a batch, or a tile of one."""
+    """Predictor that loses a batch, or one of its tiles."""
 
     how = "batch"
 
@@ -127,28 +127,28 @@ class _Losing(OneDevice):
 
 
 @pytest.mark.parametrize("how", ["batch", "tile"])
-def test_a_slide_of_which_an_answer_is_missing_is_not_published(road, own, predictor, how):
+def test_a_slide_of_which_an_answer_is_missing_is_not_published(small_project, own, predictor, how):
     losing = _Losing(predictor)
     losing.how = how
 
-    with pytest.raises(ImplausibleOutputError, match=r"tiles in \d+ batches were to be predicted"):
-        infer_slide(road.test_slide, predictor, own, CONFIG, devices=losing)
+    with pytest.raises(ImplausibleOutputError, match=r"were to be predicted in \d+ batch"):
+        infer_slide(small_project.test_slide, predictor, own, CONFIG, devices=losing)
 
-    assert not (own.store_path(road.test_slide) / "predictions" / road.model_id).exists()
+    assert not (own.store_path(small_project.test_slide) / "predictions" / small_project.model_id).exists()
 
 
-def test_where_other_processes_predict_the_plan_is_made_for_their_devices(road):
-    package = road.project.model_path(road.model_id)
+def test_where_other_processes_predict_the_plan_is_made_for_their_devices(small_project):
+    package = small_project.project.model_path(small_project.model_id)
     here = Predictor.load(package)
     gpus = ManyDevices(package, tuple(run_on_of(f"cuda:{k}", InferConfig()) for k in range(2))).predictor
     mixed = ManyDevices(package, tuple(run_on_of(name, InferConfig()) for name in ("cpu", "cuda:0"))).predictor
 
     assert gpus.usual_batch_size == 16 * here.usual_batch_size
     assert mixed.usual_batch_size == here.usual_batch_size
-    assert [each.run_on_text["device"] for each in (here, gpus, mixed)] == ["cpu", "cuda", "cpu,cuda"]
+    assert [outcome.run_on_text["device"] for outcome in (here, gpus, mixed)] == ["cpu", "cuda", "cpu,cuda"]
 
 
-def test_a_disk_error_in_a_device_s_process_is_passed_on_as_what_it_is(road, monkeypatch):
+def test_a_disk_error_in_a_device_s_process_is_passed_on_as_what_it_is(small_project, monkeypatch):
     class Failing(devices.BlockPredictor):
         def results(self, take):
             take(True)
@@ -157,7 +157,7 @@ def test_a_disk_error_in_a_device_s_process_is_passed_on_as_what_it_is(road, mon
 
     monkeypatch.setattr(devices, "BlockPredictor", Failing)
     ours, theirs = multiprocessing.Pipe()
-    package = road.project.model_path(road.model_id)
+    package = small_project.project.model_path(small_project.model_id)
     serving = threading.Thread(target=devices.serve, args=(theirs, package, RunOn()), kwargs={"threads": 1})
     serving.start()
 

@@ -1,4 +1,4 @@
-"""All files of a slide's results come from one array, and are held against it."""
+"""All files of a slide's results come from one array, and are checked against it."""
 
 import json
 import re
@@ -8,20 +8,21 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.annotations.geojson import qupath_origin_xy0
+from pipeline.annotations.formats.geojson import qupath_origin_xy0
 from pipeline.box import Box
-from pipeline.config import InferConfig
-from pipeline.errors import BadRecipeError
-from pipeline.inference.model_essentials import read_essentials
-from pipeline.inference.results import FILE_OF, heatmap_name, write_results
-from pipeline.inference.results_check import check_results
+from pipeline.inference.results.check import check_results
+from pipeline.inference.results.files import FILE_OF, heatmap_name, write_results
+from pipeline.inference.results.model_essentials import read_essentials
+from pipeline.inference.results.slide_report import About
 from pipeline.project import Project
-from pipeline.store.metadata import read_json, write_json
-from pipeline.store.overlays import Predictions, write_predictions
-from pipeline.store.reader import StoreReader
+from pipeline.settings.config import InferConfig
+from pipeline.store.format.metadata import read_json, write_json
+from pipeline.store.layers.overlays import Predictions, write_predictions
+from pipeline.store.reading.reader import StoreReader
 from tests.pipeline.export.make_store import jfif, jpeg_level, make_store
 from tests.pipeline.export.predicted import NAMES, made_predictions
 from tests.pipeline.make import halved, ingest, sample_image, write_jpeg_pyramid
+from training.foundation.errors import BadRecipeError
 from training.foundation.settings import parse_section
 
 EVERY = InferConfig(formats=("csv", "parquet", "geojson", "contours", "heatmap", "ome-tiff", "report"), threshold=0.4)
@@ -37,7 +38,7 @@ def store(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def reader(store):
-    """Of a slide that was scanned in part, as MRXS are."""
+    """Reader of a partly scanned slide, as in MRXS."""
     root = read_json(store / "zarr.json")
     root["attributes"]["gemslide"]["bounds_px0"] = Box(40, 60, 1200, 800)
     write_json(store / "zarr.json", root)
@@ -61,7 +62,7 @@ def package(tmp_path_factory):
 @pytest.fixture(scope="module")
 def written(reader, made, package, tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
-    write_results(reader, made, folder, EVERY, package=package, seconds=SECONDS, facts=FACTS)
+    write_results(reader, made, folder, EVERY, About(package, None, SECONDS, FACTS))
     return folder
 
 
@@ -116,9 +117,9 @@ def _cut(name):
 
 
 def _score(folder):
-    spots = json.loads((folder / "hotspots.json").read_text())
-    spots[1]["score"] -= 0.001
-    (folder / "hotspots.json").write_text(json.dumps(spots))
+    content = json.loads((folder / "hotspots.json").read_text())
+    content["hotspots"][1]["score"] -= 0.001
+    (folder / "hotspots.json").write_text(json.dumps(content))
 
 
 @pytest.mark.parametrize(
@@ -180,14 +181,14 @@ def test_verify_holds_results_against_the_store(made, gemslide, tmp_path):
 def test_the_report_shows_what_is_known_and_escapes_what_others_wrote(written):
     html = (written / "slide_report.html").read_text(encoding="utf-8")
 
-    for said in (
+    for text in (
         "Research use only. Not for diagnosis.", "R-1", "Größe &lt;b&gt;&amp;\\",
         "&lt;i&gt;Far&lt;/i&gt; from training.",
-        "3 tiles were left out: they touch damage",
+        "3 tiles were left out for touching damage",
         "&lt;b&gt;resnet&lt;/b&gt;", "auc 0.8125", "To find tumour.", "One scanner.", "30.25 s",
         "<td>write</td>", "gemslide qc", "1330 × 970 px", "0.67 × 0.48 mm",
     ):  # fmt: skip
-        assert said in html, said
+        assert text in html, text
     assert html.index(">read<") < html.index(">compute<") < html.index(">waiting<") < html.index(">merge<")
     assert html.count("data:image/jpeg;base64,") == 8
     assert "://" not in html
@@ -217,10 +218,10 @@ def test_a_report_without_hotspots_quality_package_or_time_says_so(reader, made,
 
 
 def test_the_same_predictions_give_the_same_files(written, reader, made, package, tmp_path):
-    write_results(reader, made, tmp_path, EVERY, package=package, seconds=SECONDS, facts=FACTS)
+    write_results(reader, made, tmp_path, EVERY, About(package, None, SECONDS, FACTS))
 
     for path in tmp_path.iterdir():
-        if path.name not in ("slide_report.html", "predictions.parquet"):  # say when, or are laid out by a library
+        if path.name not in ("slide_report.html", "predictions.parquet"):  # contain a time, or written by a library
             assert path.read_bytes() == (written / path.name).read_bytes(), path.name
 
 

@@ -1,4 +1,4 @@
-"""How inference runs: tiles are the store's, and results depend on nothing but slide, model and settings."""
+"""Inference reads its tiles from the store, and results depend only on slide, model and settings."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.config import InferConfig
-from pipeline.errors import BadRecipeError, LockedError, ProcessFailedError
+from pipeline.errors import ProcessFailedError
 from pipeline.inference.blocks import SlidePlan, TileSource, plan_slide
 from pipeline.inference.devices import ManyDevices, named_devices
 from pipeline.inference.infer import infer_slide, slide_grid, tissue_tiles
@@ -21,16 +20,18 @@ from pipeline.inference.journal import BatchResult, open_journal
 from pipeline.inference.overlap import cell_weights, merge_tiles
 from pipeline.inference.predictor import Numerics, Predictor, RunOn, run_on_of
 from pipeline.inference.reading import TileFeed
-from pipeline.store.overlays import read_predictions
-from pipeline.store.reader import StoreReader
+from pipeline.settings.config import InferConfig
+from pipeline.store.layers.overlays import read_predictions
+from pipeline.store.reading.reader import StoreReader
 from tests.pipeline.inference.chaos import run
+from training.foundation.errors import BadRecipeError, LockedError
 
 CONFIG = InferConfig(batch_size=16)
 
 
 @pytest.fixture(scope="module")
-def package(road) -> Path:
-    return road.project.models_dir / road.model_id
+def package(small_project) -> Path:
+    return small_project.project.models_dir / small_project.model_id
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +40,8 @@ def predictor(package):
 
 
 @pytest.fixture(scope="module")
-def reader(road):
-    return StoreReader(road.project.store_path(road.test_slide))
+def reader(small_project):
+    return StoreReader(small_project.project.store_path(small_project.test_slide))
 
 
 def make_plan(reader, predictor, *, batch_size=7, tile_px=None, level=None, **more) -> SlidePlan:
@@ -100,8 +101,8 @@ def test_every_batch_is_in_exactly_one_block_and_finished_ones_in_none(reader, p
             )
 
 
-def test_five_kills_at_random_moments_change_no_byte_and_repeat_at_most_a_batch_each(road, tmp_path):
-    tally = run(road, tmp_path, times=5, seed=2)
+def test_five_kills_at_random_moments_change_no_byte_and_repeat_at_most_a_batch_each(small_project, tmp_path):
+    tally = run(small_project, tmp_path, times=5, seed=2)
 
     assert tally.killed == 5
     assert tally.killed_with_batches >= 2, tally
@@ -133,46 +134,46 @@ def test_a_journal_with_a_torn_or_damaged_end_gives_what_is_whole(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_of_two_processes_on_one_slide_one_works_and_the_other_says_so(road, own, predictor):
-    final = own.result_dir(road.test_slide, road.model_id)
+def test_of_two_processes_on_one_slide_one_works_and_the_other_says_so(small_project, own, predictor):
+    final = own.result_dir(small_project.test_slide, small_project.model_id)
     with open_journal(final, {}), pytest.raises(LockedError, match="another process"):
-        infer_slide(road.test_slide, predictor, own, CONFIG)
+        infer_slide(small_project.test_slide, predictor, own, CONFIG)
 
-    assert not infer_slide(road.test_slide, predictor, own, CONFIG).skipped
+    assert not infer_slide(small_project.test_slide, predictor, own, CONFIG).skipped
 
 
-def test_two_processes_give_the_bits_of_one(road, own, package):
+def test_two_processes_give_the_bits_of_one(small_project, own, package):
     config = InferConfig(batch_size=8, overlap=0.5)
-    # One thread in each process: with more, convolutions add in another order.
+    # One thread per process: with more, convolutions add in another order.
     alone = ManyDevices(package, (run_on_of("cpu", config),))
     alone._workers[0]._threads = 1
     stored = []
     for devices in (alone, ManyDevices(package, (run_on_of("cpu", config),) * 2)):
         with devices:
-            report = infer_slide(road.test_slide, devices.predictor, own, config, devices=devices)
+            report = infer_slide(small_project.test_slide, devices.predictor, own, config, devices=devices)
             assert report.seconds["compute"] > 0
             assert report.seconds["decode"] > 0
-        path = own.store_path(road.test_slide) / "predictions" / road.model_id
+        path = own.store_path(small_project.test_slide) / "predictions" / small_project.model_id
         stored.append({str(p.relative_to(path)): p.read_bytes() for p in path.rglob("*") if p.is_file()})
         shutil.rmtree(path)
     assert stored[0] == stored[1]
 
 
-def test_a_device_whose_process_is_killed_fails_the_slide_and_the_next_run_goes_on(road, own, package):
+def test_a_device_whose_process_is_killed_fails_the_slide_and_the_next_run_goes_on(small_project, own, package):
     config = InferConfig(batch_size=1)
     with ManyDevices(package, (run_on_of("cpu", config),)) as devices:
-        plan = make_plan(StoreReader(own.store_path(road.test_slide)), devices.predictor, batch_size=1)
+        plan = make_plan(StoreReader(own.store_path(small_project.test_slide)), devices.predictor, batch_size=1)
         results = devices.results(plan.blocks())
         next(results)
         for child in multiprocessing.active_children():
             child.kill()
-        with pytest.raises(ProcessFailedError, match=r"device cpu crashed or was ended \(exit code -9\)"):
+        with pytest.raises(ProcessFailedError, match=r"device cpu crashed or was stopped \(exit code -9\)"):
             list(results)
         assert len(list(devices.results(plan.blocks({0})))) == plan.num_batches - 1
 
 
 class _Hungry(torch.nn.Module):
-    """A network that has memory for few tiles at a time."""
+    """Network with memory for only a few tiles at a time."""
 
     def __init__(self, network: torch.nn.Module, most: int) -> None:
         super().__init__()
@@ -185,21 +186,21 @@ class _Hungry(torch.nn.Module):
         return self.network(images_nchw)
 
 
-def test_out_of_memory_halves_the_batch_once_and_gives_the_same_results(road, own, package):
+def test_out_of_memory_halves_the_batch_once_and_gives_the_same_results(small_project, own, package):
     usual = Predictor.load(package)
-    infer_slide(road.test_slide, usual, own, CONFIG)
-    path = own.store_path(road.test_slide)
-    wanted = read_predictions(path, road.model_id).probabilities_cyx
+    infer_slide(small_project.test_slide, usual, own, CONFIG)
+    path = own.store_path(small_project.test_slide)
+    wanted = read_predictions(path, small_project.model_id).probabilities_cyx
     shutil.rmtree(path / "predictions")
     hungry = Predictor.load(package)
     runner = hungry._classifier.forward_only
     runner.network = network = _Hungry(runner.network, 5)
 
-    infer_slide(road.test_slide, hungry, own, CONFIG)
+    infer_slide(small_project.test_slide, hungry, own, CONFIG)
 
     assert network.sizes[:4] == [16, 8, 4, 4]
     assert set(network.sizes[4:]) <= {4, 2, 3, 1}, "later batches begin with what fitted"
-    np.testing.assert_allclose(read_predictions(path, road.model_id).probabilities_cyx, wanted, atol=1e-3)
+    np.testing.assert_allclose(read_predictions(path, small_project.model_id).probabilities_cyx, wanted, atol=1e-3)
 
 
 def test_a_tile_that_does_not_fit_alone_is_refused_with_what_to_do(package):
@@ -240,16 +241,16 @@ def test_in_a_deterministic_run_a_tile_s_bits_depend_on_nothing_but_the_tile(pac
     np.testing.assert_array_equal(predictor.predict(tiles[::-1].copy())[::-1], together)
 
 
-def test_half_precision_is_close_and_another_key(road, own, package):
+def test_half_precision_is_close_and_another_key(small_project, own, package):
     in_half = CONFIG.model_copy(update={"precision": "bf16"})
     half = Predictor.load(package, run_on_of("cpu", in_half))
     full = Predictor.load(package)
     tiles = np.random.default_rng(2).integers(0, 256, (6, 32, 32, 3), np.uint8)
     assert np.abs(half.predict(tiles) - full.predict(tiles)).max() < 2e-2
 
-    infer_slide(road.test_slide, full, own, CONFIG)
-    assert infer_slide(road.test_slide, full, own, CONFIG).skipped
-    assert not infer_slide(road.test_slide, half, own, in_half).skipped
+    infer_slide(small_project.test_slide, full, own, CONFIG)
+    assert infer_slide(small_project.test_slide, full, own, CONFIG).skipped
+    assert not infer_slide(small_project.test_slide, half, own, in_half).skipped
 
 
 @pytest.mark.parametrize(("views", "turns"), [("flips", 4), ("all", 8)])
@@ -259,22 +260,31 @@ def test_views_make_a_tile_and_its_turns_the_same(package, views, turns):
     looks = [tile, tile[::-1], tile[:, ::-1], tile[::-1, ::-1]]
     looks += [np.rot90(look) for look in looks] if turns == 8 else []
 
-    found = predictor.predict(np.stack(looks))
+    predicted = predictor.predict(np.stack(looks))
 
-    assert len(found) == turns
-    np.testing.assert_allclose(found, np.broadcast_to(found[:1], found.shape), atol=1e-5)
+    assert len(predicted) == turns
+    np.testing.assert_allclose(predicted, np.broadcast_to(predicted[:1], predicted.shape), atol=1e-5)
     plain = Predictor.load(package).predict(np.stack(looks))
-    np.testing.assert_allclose(found[0], plain.mean(0), atol=1e-5)
+    np.testing.assert_allclose(predicted[0], plain.mean(0), atol=1e-5)
 
 
 @pytest.mark.parametrize("change", [{"views": "all"}, {"precision": "bf16"}, {"deterministic": True}])
-def test_settings_that_a_loaded_model_does_not_follow_are_refused(road, own, predictor, change):
+def test_settings_that_a_loaded_model_does_not_follow_are_refused(small_project, own, predictor, change):
     with pytest.raises(ValueError, match=r"the settings ask for .* the model was loaded to run with"):
-        infer_slide(road.test_slide, predictor, own, CONFIG.model_copy(update=change))
+        infer_slide(small_project.test_slide, predictor, own, CONFIG.model_copy(update=change))
 
 
-def test_the_command_shows_that_results_do_not_depend_on_how_the_work_is_cut(road, own, gemslide):
-    done = gemslide("check-invariance", road.model_id, road.test_slide, "--project", own.root, "--tiles", 20, "--json")
+def test_the_command_shows_that_results_do_not_depend_on_how_the_work_is_cut(small_project, own, gemslide):
+    done = gemslide(
+        "check-invariance",
+        small_project.model_id,
+        small_project.test_slide,
+        "--project",
+        own.root,
+        "--tiles",
+        20,
+        "--json",
+    )
 
     assert done.code == 0, done.err
     line = json.loads(done.out)
@@ -300,7 +310,7 @@ def test_cells_of_overlapping_tiles_are_the_weighted_mean_of_the_tiles_that_cove
     merged = merge_tiles(values, grid)
 
     assert merged.shape == (2, grid.rows + 1, grid.columns + 1)
-    # Halves of a tile are alike, so that four tiles count the same; one of them is not known.
+    # The halves of a tile are alike, so four tiles count the same; one of them was not predicted.
     assert cell_weights(2, 1) == pytest.approx([0.5, 0.5])
     np.testing.assert_allclose(merged[0, 5, 7], values[0, 4:6, 6:8].mean(), rtol=1e-6)
     known = [values[1, 1, 2], values[1, 1, 3], values[1, 2, 2]]
@@ -318,11 +328,11 @@ def test_the_weights_of_a_tile_s_cells_add_up_and_are_largest_in_its_middle():
     assert len(cell_weights(224, 100)) == 3
 
 
-def test_overlap_makes_a_finer_map_of_the_same_tissue(road, own, predictor):
-    infer_slide(road.test_slide, predictor, own, CONFIG)
-    plain = read_predictions(own.store_path(road.test_slide), road.model_id)
-    assert not infer_slide(road.test_slide, predictor, own, InferConfig(overlap=0.5)).skipped
-    fine = read_predictions(own.store_path(road.test_slide), road.model_id)
+def test_overlap_makes_a_finer_map_of_the_same_tissue(small_project, own, predictor):
+    infer_slide(small_project.test_slide, predictor, own, CONFIG)
+    plain = read_predictions(own.store_path(small_project.test_slide), small_project.model_id)
+    assert not infer_slide(small_project.test_slide, predictor, own, InferConfig(overlap=0.5)).skipped
+    fine = read_predictions(own.store_path(small_project.test_slide), small_project.model_id)
 
     assert fine.stride_px0 == fine.side_px0 == plain.stride_px0 / 2
     known = np.isfinite(fine.probabilities_cyx[0])

@@ -1,4 +1,4 @@
-"""A slide with another stain than the model was trained on is said to be one; slides of the same stain are not."""
+"""A slide with a different stain from the model's training slides is flagged; slides of the same stain are not."""
 
 import json
 import shutil
@@ -10,19 +10,19 @@ from PIL import Image
 from skimage import data
 from skimage.color import hed2rgb, rgb2hed
 
-from pipeline.config import InferConfig
 from pipeline.inference.infer import infer_slide
 from pipeline.inference.predictor import Predictor
-from pipeline.inference.stain_check import COLOUR_DISTANCE, FAR, warning_of
+from pipeline.inference.results.stain_check import COLOUR_DISTANCE, FAR, warning_of
 from pipeline.project import Project
-from pipeline.store.overlays import read_predictions
+from pipeline.settings.config import InferConfig
+from pipeline.store.layers.overlays import read_predictions
 from tests.model_packages import read_config, write_config
-from training.colour_statistics import hue_distance, hue_statistics, tile_hues
-from training.errors import UnreadableError
+from training.data.colour_statistics import hue_distance, hue_statistics, tile_hues
+from training.foundation.errors import UnreadableError
 from training.inference import Classifier
 
 KIDNEY = {"median": [-0.043, 0.897], "spread": [0.014, 0.021], "tiles": 90}
-"""Of a kidney stained bright pink (A9K0_1.svs), which none of the small project's slides is."""
+"""Hues of a kidney stained bright pink (A9K0_1.svs), unlike all of the small project's slides."""
 SIDE_PX = 64
 
 
@@ -33,7 +33,7 @@ def cut(image_hwc, side_px=SIDE_PX):
 
 
 def brown_of(image_hwc):
-    """The same tissue with DAB where eosin was."""
+    """The same tissue with DAB in place of eosin."""
     haematoxylin, eosin, _ = np.moveaxis(rgb2hed(image_hwc), -1, 0)
     brown = hed2rgb(np.stack([0.6 * haematoxylin, 0 * eosin, 3 * eosin], -1))
     return np.rint(255 * brown).astype(np.uint8)
@@ -46,9 +46,9 @@ def read_slide(path, level=0):
 
 @pytest.fixture(scope="module")
 def hues_of_h_and_e(real_slides):
-    """Hues of tiles of H&E: colon, skin and brain, from several laboratories."""
+    """Hues of H&E tiles: colon, skin and brain, from several laboratories."""
     colon = sorted((real_slides / "Flagy+Colorectal_Carcinoma_Classifier/images").rglob("*.jpg"))[::25]
-    found = {
+    images = {
         "colon tiles": np.stack([np.asarray(Image.open(path).convert("RGB")) for path in colon]),
         "skin": cut(read_slide(real_slides / "Dana-Farber-AIOS+pathml/tests/testdata/small_HE.svs")),
         "polyp": cut(read_slide(real_slides / "kangyeolk+colorectal-cancer-segmentation/P2_0039_section1.tiff", 2)),
@@ -57,8 +57,8 @@ def hues_of_h_and_e(real_slides):
         ),
     }
     for path in sorted((real_slides / "crc-mosaic").glob("*.tiff")):
-        found[path.stem] = cut(read_slide(path)[:2000, :2000])
-    return {name: tile_hues(tiles) for name, tiles in found.items()}
+        images[path.stem] = cut(read_slide(path)[:2000, :2000])
+    return {name: tile_hues(tiles) for name, tiles in images.items()}
 
 
 @pytest.mark.data
@@ -110,64 +110,71 @@ def test_tiles_without_tissue_say_nothing():
 
 
 @pytest.fixture
-def project(road, tmp_path):
-    shutil.copytree(road.project.root, tmp_path / "project")
+def project(small_project, tmp_path):
+    shutil.copytree(small_project.project.root, tmp_path / "project")
     return Project(tmp_path / "project")
 
 
 def change_hues(project, model_id, hues):
-    """What the package says of its training tiles' hues; None: nothing, as in version 0.1."""
+    """Set the hues of the training tiles in the package; None removes them, as in version 0.1."""
     config = read_config(project.model_path(model_id))
     config["gemslide"].pop("hues")
     config["gemslide"] |= {"hues": hues} if hues else {}
     write_config(project.model_path(model_id), config)
 
 
-def test_a_package_states_the_hues_of_its_training_tiles_and_other_slides_like_them_are_near(road, project):
-    predictor = Predictor.load(project.model_path(road.model_id))
+def test_a_package_states_the_hues_of_its_training_tiles_and_other_slides_like_them_are_near(small_project, project):
+    predictor = Predictor.load(project.model_path(small_project.model_id))
 
-    report = infer_slide(road.test_slide, predictor, project, InferConfig())
+    report = infer_slide(small_project.test_slide, predictor, project, InferConfig())
 
-    hues = read_config(project.model_path(road.model_id))["gemslide"]["hues"]
+    hues = read_config(project.model_path(small_project.model_id))["gemslide"]["hues"]
     assert hues["tiles"] > 100
     assert min(hues["spread"]) > 0
     assert 0 <= report.colour_distance < 1
     assert warning_of(report.colour_distance) is None
-    stored = read_predictions(project.store_path(road.test_slide), road.model_id)
+    stored = read_predictions(project.store_path(small_project.test_slide), small_project.model_id)
     assert stored.attributes[COLOUR_DISTANCE] == report.colour_distance
 
 
-def test_a_slide_of_another_stain_is_predicted_with_a_warning_that_stays(road, project, gemslide):
-    change_hues(project, road.model_id, KIDNEY)
+def test_a_slide_of_another_stain_is_predicted_with_a_warning_that_stays(small_project, project, gemslide):
+    change_hues(project, small_project.model_id, KIDNEY)
 
-    first = gemslide("infer", road.model_id, road.test_slide, "--project", project.root, "--json")
-    again = gemslide("infer", road.model_id, road.test_slide, "--project", project.root, "--json")
+    first = gemslide("infer", small_project.model_id, small_project.test_slide, "--project", project.root, "--json")
+    again = gemslide("infer", small_project.model_id, small_project.test_slide, "--project", project.root, "--json")
 
     assert first.code == again.code == 0
     lines = [json.loads(done.out) for done in (first, again)]
     assert [line["status"] for line in lines] == ["done", "skipped"]
     for done, line in zip((first, again), lines, strict=True):
-        assert f"warning: slide {road.test_slide}: " in done.err
+        assert f"warning: slide {small_project.test_slide}: " in done.err
         assert "its colours are far from those of" in done.err
         assert "its colours are far from those of the model's training tiles" in line["message"]
     records = [json.loads(path.read_text()) for path in sorted(project.runs_dir.glob("*.json"))]
-    distances = [record[COLOUR_DISTANCE][road.test_slide] for record in records if record["verb"] == "infer"]
+    distances = [record[COLOUR_DISTANCE][small_project.test_slide] for record in records if record["verb"] == "infer"]
     assert len(distances) == 2
     assert distances[0] == distances[1] >= FAR
 
 
-def test_a_package_of_an_earlier_version_says_nothing_and_the_record_that_it_is_not_known(road, project, gemslide):
-    change_hues(project, road.model_id, None)
+def test_a_package_of_an_earlier_version_says_nothing_and_the_record_that_it_is_not_known(
+    small_project, project, gemslide
+):
+    change_hues(project, small_project.model_id, None)
 
-    done = gemslide("infer", road.model_id, road.test_slide, "--project", project.root)
+    done = gemslide("infer", small_project.model_id, small_project.test_slide, "--project", project.root)
 
     assert done.code == 0
     assert "its colours" not in done.err
     records = [json.loads(path.read_text()) for path in project.runs_dir.glob("*.json")]
     assert [record[COLOUR_DISTANCE] for record in records if record["verb"] == "infer"] == [
-        {road.test_slide: "not known"}
+        {small_project.test_slide: "not known"}
     ]
-    assert read_predictions(project.store_path(road.test_slide), road.model_id).attributes[COLOUR_DISTANCE] is None
+    assert (
+        read_predictions(project.store_path(small_project.test_slide), small_project.model_id).attributes[
+            COLOUR_DISTANCE
+        ]
+        is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -179,8 +186,8 @@ def test_a_package_of_an_earlier_version_says_nothing_and_the_record_that_it_is_
         {**KIDNEY, "median": ["a", "b"]},
     ],
 )
-def test_a_package_whose_hues_cannot_be_is_refused(road, project, hues):
-    change_hues(project, road.model_id, hues)
+def test_a_package_whose_hues_cannot_be_is_refused(small_project, project, hues):
+    change_hues(project, small_project.model_id, hues)
 
     with pytest.raises(UnreadableError, match=r"gemslide\.hues"):
-        Classifier.load(project.model_path(road.model_id))
+        Classifier.load(project.model_path(small_project.model_id))

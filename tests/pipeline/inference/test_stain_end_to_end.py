@@ -1,4 +1,4 @@
-"""A recipe asks for normalised stains: training, package, inference and evaluation all see the same pixels."""
+"""A recipe with stain normalisation: training, package, inference and evaluation all see the same pixels."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import shutil
 import numpy as np
 import pytest
 
-from pipeline.config import EvaluateConfig, InferConfig, QualityConfig
-from pipeline.errors import BadRecipeError, UnreadableError
 from pipeline.evaluation.evaluate import evaluate_model
 from pipeline.inference.infer import infer_slide, slide_grid
 from pipeline.inference.predictor import Predictor
-from pipeline.launch import train
+from pipeline.models.launch import train
 from pipeline.project import Project
 from pipeline.qc.check import check_quality
+from pipeline.settings.config import EvaluateConfig, InferConfig, QualityConfig
 from pipeline.stain import describe
-from pipeline.store.overlays import read_predictions
-from pipeline.store.qc_scores import slide_normaliser
-from pipeline.store.reader import StoreReader
+from pipeline.store.layers.overlays import read_predictions
+from pipeline.store.layers.qc_scores import slide_normaliser
+from pipeline.store.reading.reader import StoreReader
 from pipeline.tiles.dataset import TileDataset
 from tests.pipeline.inference.fed_tiles import fed_tiles
-from tests.small_road import write_recipe
+from tests.small_trained_project import write_recipe
+from training.foundation.errors import BadRecipeError, UnreadableError
 
 pytestmark = pytest.mark.xdist_group("stain")  # one model is trained
 
@@ -30,11 +30,11 @@ SLIDES = ("small-train", "small-val", "small-test")
 
 
 @pytest.fixture(scope="module")
-def unfitted(road, tmp_path_factory):
-    """The small project's slides and tiles, to be written into."""
+def unfitted(small_project, tmp_path_factory):
+    """Writable copy of the small project's slides and tiles."""
     project = Project(tmp_path_factory.mktemp("stain"))
-    shutil.copytree(road.project.slides_dir, project.slides_dir)
-    shutil.copytree(road.project.tiles_dir, project.tiles_dir)
+    shutil.copytree(small_project.project.slides_dir, project.slides_dir)
+    shutil.copytree(small_project.project.tiles_dir, project.tiles_dir)
     return project
 
 
@@ -47,7 +47,7 @@ def stain_recipe(folder, method):
 
 @pytest.fixture(scope="module")
 def project(unfitted, tmp_path_factory):
-    """All slides fitted; one model trained on normalised tiles."""
+    """Project with all slides fitted and one model trained on normalised tiles."""
     with pytest.raises(UnreadableError, match="gemslide qc"):
         TileDataset(unfitted.root, "small", stain="macenko")
     for slide_id in SLIDES:
@@ -109,11 +109,11 @@ def test_predictions_are_those_of_normalised_tiles_and_made_anew_when_the_fit_ch
     assert not infer_slide("small-test", predictor, folder, InferConfig()).skipped
 
 
-def test_a_slide_never_fitted_is_refused_with_what_to_do(project, road, tmp_path):
+def test_a_slide_never_fitted_is_refused_with_what_to_do(project, small_project, tmp_path):
     _, predictor = project
 
     with pytest.raises(UnreadableError, match=r"small-test: its stain was not fitted .* Run `gemslide qc`"):
-        slide_normaliser(StoreReader(road.project.store_path("small-test")), predictor.stain)
+        slide_normaliser(StoreReader(small_project.project.store_path("small-test")), predictor.stain)
 
 
 def test_a_slide_whose_fit_was_refused_is_refused_with_the_reason(project, tmp_path):

@@ -1,4 +1,4 @@
-"""Inference by several processes that torchrun started: they share slides, or the blocks of one."""
+"""Inference by several processes started by torchrun, which share slides, or the blocks of one slide."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.config import InferConfig
-from pipeline.errors import BadRecipeError
 from pipeline.inference.infer import infer_slide
 from pipeline.inference.predictor import Predictor, run_on_of
 from pipeline.inference.sharing import share_of_this_process
-from pipeline.store.overlays import read_predictions
-from tests.small_road import TISSUE_TOML, make_slide
+from pipeline.settings.config import InferConfig
+from pipeline.store.layers.overlays import read_predictions
+from tests.small_trained_project import TISSUE_TOML, make_slide
+from training.foundation.errors import BadRecipeError
 
 BIN = Path(sys.executable).parent
 
 
 def torchrun(*command: object) -> subprocess.CompletedProcess[str]:
-    """`gemslide` in two processes of one machine, over the network's own address."""
+    """Run `gemslide` in two processes of one machine, over its network address."""
     processes = ["--nproc-per-node", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0"]
     return subprocess.run(
         [*map(str, [BIN / "torchrun", *processes, "--no-python", BIN / "gemslide", *command])],
@@ -35,33 +35,35 @@ def lines_of(done: subprocess.CompletedProcess[str]) -> list[dict[str, object]]:
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
-def test_with_fewer_slides_than_processes_they_share_one_and_give_the_bits_of_one_process(road, own):
+def test_with_fewer_slides_than_processes_they_share_one_and_give_the_bits_of_one_process(small_project, own):
     (own.root / "gemslide.toml").write_text("[infer]\ndeterministic = true\n")
 
-    done = torchrun("infer", road.model_id, road.test_slide, "--project", own.root, "--devices", "cpu", "--json")
+    done = torchrun(
+        "infer", small_project.model_id, small_project.test_slide, "--project", own.root, "--devices", "cpu", "--json"
+    )
 
     assert done.returncode == 0, done.stderr
     (line,) = lines_of(done)
     assert line["status"] == "done"
     (record,) = [json.loads(path.read_text()) for path in own.runs_dir.glob("*.json")]
     assert record["settings"]["devices"] == ["cpu", "rank:1"]
-    path = own.store_path(road.test_slide)
-    shared = read_predictions(path, road.model_id).probabilities_cyx.tobytes()
+    path = own.store_path(small_project.test_slide)
+    shared = read_predictions(path, small_project.model_id).probabilities_cyx.tobytes()
     shutil.rmtree(path / "predictions")
     config = InferConfig(batch_size=16, deterministic=True)
-    alone = Predictor.load(own.model_path(road.model_id), run_on_of("cpu", config))
-    infer_slide(road.test_slide, alone, own, config)
-    assert read_predictions(path, road.model_id).probabilities_cyx.tobytes() == shared
+    alone = Predictor.load(own.model_path(small_project.model_id), run_on_of("cpu", config))
+    infer_slide(small_project.test_slide, alone, own, config)
+    assert read_predictions(path, small_project.model_id).probabilities_cyx.tobytes() == shared
 
 
-def test_a_bad_slide_of_one_process_does_not_end_the_others_and_the_counts_add_up(road, own, tmp_path):
+def test_a_bad_slide_of_one_process_does_not_end_the_others_and_the_counts_add_up(small_project, own, tmp_path):
     (own.root / "gemslide.toml").write_text(TISSUE_TOML)
     slides = [tmp_path / f"{name}.tiff" for name in "abcd"]
     for seed, slide in enumerate(slides):
         make_slide(slide, seed)
-    slides[1].write_bytes(slides[1].read_bytes()[:9000])  # the first of the second process
+    slides[1].write_bytes(slides[1].read_bytes()[:9000])  # the first slide of the second process
 
-    done = torchrun("infer", road.model_id, *slides, "--project", own.root, "--devices", "cpu", "--json")
+    done = torchrun("infer", small_project.model_id, *slides, "--project", own.root, "--devices", "cpu", "--json")
 
     assert done.returncode == 1
     states = {str(line["slide_id"]): line["status"] for line in lines_of(done)}

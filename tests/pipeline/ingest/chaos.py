@@ -1,4 +1,4 @@
-"""kill -9 at random moments of an ingest: no store looks finished that is not, and the next run makes the same bytes.
+"""kill -9 at random moments of ingest: no unfinished store looks finished, and the next run makes the same bytes.
 
 `make chaos` kills a hundred times: `python -m tests.pipeline.ingest.chaos --times 100 --seed 0`. Real processes are
 killed: the command with one slide, and the command with two slides at a time, whose children must not outlive it.
@@ -30,8 +30,8 @@ SETTINGS = "[ingest]\nshard_px = 256\ndecode_chunk_px = 128\nsmallest_level_px =
 MASKED = 'damaged = "mask"\n'
 SHARE_BEFORE_LOCK = 0.1
 SHARE_AMONG_SHARDS = 0.4
-"""Killed once a random number of shards are finished: on a machine that slows down and speeds up, a moment on the clock
-may always come too late."""
+"""Share of kills after a random number of finished shards: on a machine of varying speed, a moment on the clock may
+always come too late."""
 SHARE_KILLED_AGAIN = 0.3
 CHILDREN_END_WITHIN_S = 20.0
 
@@ -42,11 +42,11 @@ class Broken(AssertionError):
 
 @dataclass
 class Tally:
-    """What the kills hit."""
+    """Counts of kills and of what they interrupted."""
 
     killed: int = 0
     killed_with_two: int = 0
-    """Slides at a time."""
+    """Kills with two slides at a time."""
     moments: Counter[str] = field(default_factory=Counter)
     shards_found: int = 0
     shards_reused: int = 0
@@ -57,7 +57,7 @@ class Tally:
 
 
 def write_source(path: Path, seed: int) -> Path:
-    """A slide whose levels pass, are decoded, pass, and are built: about 100 shards of 128 or 256 px."""
+    """Write a slide whose levels are passed through, decoded, passed through and built: about 100 shards."""
     levels = halved(sample_image(2100, 1300, seed), 2)
     write_jpeg_pyramid(path, [levels[0], levels[2]], tile_px=128)
     with tifffile.TiffWriter(path, append=True) as tiff:
@@ -88,7 +88,7 @@ class Chaos:
                     raise Broken(f"{source.stem}: two unbroken runs differ")
 
     def round(self, times: int, workers: int = 1) -> int:
-        """Kill runs of one project up to `times` times, then let it end. Returns how often it was killed."""
+        """Kill runs of one project up to `times` times, then let one finish. Return the number of kills."""
         project, killed = self._new_project("project"), 0
         while killed < times and (not killed or self.random.random() < SHARE_KILLED_AGAIN):
             shards = self._finished_shards(project)
@@ -114,7 +114,7 @@ class Chaos:
         return project
 
     def _start(self, project: Path, workers: int) -> subprocess.Popen[str]:
-        """A process group of its own, so that its children can be found when it is gone."""
+        """Start a new process group, so that children can be found after the parent has died."""
         sources = map(str, self.sources[:workers])
         command = [str(GEMSLIDE), "ingest", *sources, "--project", str(project), "--workers", str(workers), "--json"]
         return subprocess.Popen(
@@ -122,7 +122,7 @@ class Chaos:
         )
 
     def _run_unbroken(self, project: Path, workers: int) -> tuple[float, float]:
-        """Seconds until the first lock is taken, and from there to the end."""
+        """Run to the end; return the seconds until the first lock is taken, and from then to the end."""
         start = time.perf_counter()
         process = self._start(project, workers)
         _wait_for_lock(process, project)
@@ -156,11 +156,11 @@ class Chaos:
             time.sleep(0.002)
 
     def _num_shards(self) -> int:
-        """Of the first slide, over all levels."""
+        """Number of shards of the first slide, over all levels."""
         return sum(re.match(r"0/[0-9]+/c/", path) is not None for path in self.unbroken[self.sources[0].stem])
 
     def _moment(self, project: Path) -> str:
-        """How far the furthest slide came, by what it left."""
+        """Stage that the furthest slide reached, judged by the files it left."""
         names = left_in(project)
         if any(name.endswith(".ome.zarr") for name in names):
             return "6 published"
@@ -171,7 +171,7 @@ class Chaos:
         return "1 locked" if names else "0 before the lock"
 
     def _check_left(self, project: Path, workers: int) -> None:
-        """Nothing but partial folders, and stores that equal those of an unbroken run."""
+        """Check that only partial folders, and stores equal to those of an unbroken run, are left."""
         for name in left_in(project):
             slide_id = name.removesuffix(".ome.zarr")
             if name == slide_id:
@@ -182,21 +182,21 @@ class Chaos:
 
     def _finished_shards(self, project: Path) -> dict[str, tuple[int, int]]:
         """Inode and time of the shards that a resumed run must not touch, by slide and path."""
-        found = {}
+        shards = {}
         for partial in (project / "slides").glob(".*.partial"):
             if (partial / ".resume").exists():
                 for path in (p for p in (partial / "0").glob("[0-9]*/c/**/*") if p.is_file()):
                     if not path.name.startswith("."):
                         name = f"{partial.name[1:].removesuffix('.partial')}/{path.relative_to(partial)}"
-                        found[name] = (path.stat().st_ino, path.stat().st_mtime_ns)
-        return found
+                        shards[name] = (path.stat().st_ino, path.stat().st_mtime_ns)
+        return shards
 
     def _check_reused(self, project: Path, shards: dict[str, tuple[int, int]]) -> None:
         for name, was in shards.items():
             slide_id, path = name.split("/", 1)
             folders = [project / "slides" / f"{slide_id}.ome.zarr", project / "slides" / f".{slide_id}.partial"]
-            there = [(folder / path).stat() for folder in folders if (folder / path).exists()]
-            if [(stat.st_ino, stat.st_mtime_ns) for stat in there] != [was]:
+            stats = [(folder / path).stat() for folder in folders if (folder / path).exists()]
+            if [(stat.st_ino, stat.st_mtime_ns) for stat in stats] != [was]:
                 raise Broken(f"{name} was finished, and written again")
 
 
@@ -206,10 +206,10 @@ def _wait_for_lock(process: subprocess.Popen[str], project: Path) -> None:
 
 
 def wait_for_group_to_end(group: int) -> None:
-    """Children of a killed process end by themselves.
+    """Wait for the children of a killed process to end by themselves.
 
     Raises:
-        Broken: they do not.
+        Broken: they do not end.
     """
     deadline = time.monotonic() + CHILDREN_END_WITHIN_S
     while alive := _alive_in(group):
@@ -219,7 +219,7 @@ def wait_for_group_to_end(group: int) -> None:
 
 
 def _alive_in(group: int) -> list[int]:
-    """Processes of a group, without those that only wait to be buried (proc(5), stat)."""
+    """Live processes of a group, without zombies (proc(5), stat)."""
     alive = []
     for entry in (e for e in os.listdir("/proc") if e.isdigit()):
         try:
@@ -235,7 +235,7 @@ def run(folder: Path, times: int, seed: int, *, damaged: bool = False, say: bool
     """Kill `times` times; every second project has two slides at a time.
 
     Args:
-        damaged: the slides are, and are ingested all the same.
+        damaged: whether the slides are damaged, and ingested anyway.
 
     Raises:
         Broken: a promise was not kept.

@@ -1,4 +1,4 @@
-"""The one whole real slide, ingested once for all tests that look at it: they are one group of xdist's."""
+"""The only complete real slide, ingested once for all its tests, which form one xdist group."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.config import IngestConfig
 from pipeline.ingest.ingest import IngestReport, IngestRequest, ingest_slide
 from pipeline.project import Project
+from pipeline.settings.config import IngestConfig
 
 
 @pytest.fixture(scope="session")
 def polyp(real_slides: Path) -> Path:
-    """27392 × 15104 px of colon, 4 levels."""
+    """Colon slide of 27392 × 15104 px and 4 levels."""
     return real_slides / "kangyeolk+colorectal-cancer-segmentation/P2_0039_section1.tiff"
 
 

@@ -1,9 +1,9 @@
-"""Reads a store with zarr alone and compares it with the source's own decode. Started as a process by the tests.
+"""Compare a store, read with zarr alone, with the decoded source. Started as a process by the tests.
 
     python plain_zarr.py STORE SOURCE openslide|tifffile NUM_LEVELS EVERY
 
-EVERY 1 compares all of each level, 4 the first and every fourth band of rows. Imports nothing of gemslide: zarr has to
-find the codec by its entry point. Prints one JSON object.
+EVERY = 1 compares all of each level, 4 the first and every fourth band of rows. Imports nothing from gemslide: zarr has
+to find the codec by its entry point. Prints one JSON object.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import zarr
 
 BAND_PX = 2048
 OUR_CODEC = ("pipeline.store", "pipeline.codecs")
-"""What zarr imports of gemslide: the codec, by its entry point, and what that stands on."""
+"""Modules of gemslide that zarr imports: the codec, by its entry point, and its dependencies."""
 
 
 def bands(height_px: int, every: int) -> list[slice]:
-    """Rows of the first and of every so many bands of an image, counted from its last."""
+    """Row ranges of the first and every `every`-th band of an image, counted from the last."""
     all_tops = list(range(0, height_px, BAND_PX))
     tops = sorted({all_tops[0], *all_tops[::-every]})
     return [slice(top, min(top + BAND_PX, height_px)) for top in tops]

@@ -1,4 +1,4 @@
-"""Everything of a store that must be the same each time it is made."""
+"""Contents of a store that must be the same every time it is made."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 
 def tree(store: Path) -> dict[str, bytes]:
-    """Every file of a store; of the root's attributes, not the time it took."""
-    found = {}
+    """Every file of a store, without the durations in the root's attributes."""
+    contents = {}
     for path in sorted(p for p in store.rglob("*") if p.is_file()):
         content = path.read_bytes()
         if path == store / "zarr.json":
@@ -16,10 +16,10 @@ def tree(store: Path) -> dict[str, bytes]:
             for key in ("seconds", "utc"):
                 del root["attributes"]["gemslide"]["ingest"][key]
             content = json.dumps(root).encode()
-        found[str(path.relative_to(store))] = content
-    return found
+        contents[str(path.relative_to(store))] = content
+    return contents
 
 
 def left_in(root: Path) -> list[str]:
-    """What lies in the folder of slides of a project."""
+    """Names in a project's slides folder."""
     return sorted(p.name for p in (root / "slides").iterdir()) if (root / "slides").exists() else []

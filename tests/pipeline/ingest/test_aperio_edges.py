@@ -1,4 +1,4 @@
-"""Aperio scanners leave tiles at the right and bottom of reduced levels empty or scrambled: these are built again."""
+"""Aperio scanners leave edge tiles of reduced levels empty or scrambled (right and bottom): these are rebuilt."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from pipeline.box import Box
 from pipeline.errors import CorruptTileError
 from pipeline.ingest.shards import halve
 from pipeline.ingest.source_comparison import verify_store
-from pipeline.store.reader import StoreReader
+from pipeline.store.reading.reader import StoreReader
 from tests.pipeline.make import APERIO, halved, ingest, overwrite_tag, overwrite_tile, sample_image, write_jpeg_pyramid
 from tests.pipeline.make_any import APERIO_JPEG_2000, Pyramid, write_any
 
 OFFSET, BYTE_COUNT = 324, 325
 WIDTH, HEIGHT, TILE_PX = 550, 430, 64
 COLUMNS, ROWS = 5, 4
-"""Tiles of level 1, which has 275 × 215 px."""
+"""Number of tiles of level 1, which has 275 × 215 px."""
 RIGHT, BOTTOM, CORNER = (1, COLUMNS - 1), (ROWS - 1, 2), (ROWS - 1, COLUMNS - 1)
 
 
 def tissue(width=WIDTH, height=HEIGHT):
-    """Round cells on a pink ground that changes over the slide, with a little noise."""
+    """Round cells on a pink background that varies over the slide, with a little noise."""
     y, x = np.mgrid[:height, :width]
     cells = np.sin(x / 9) * np.sin(y / 11) > 0.3
     ground = np.stack([180 + 60 * x / width, 90 + 100 * y / height, 140 + 60 * np.sin((x + 2 * y) / 150)], -1)
@@ -46,7 +46,7 @@ def leave_out(path, at):
 
 
 def scramble(path, at):
-    """The tile shows another part of the slide."""
+    """Make the tile show another part of the slide."""
     with tifffile.TiffFile(path) as tiff:
         page = tiff.pages[1]
         other = index_of((0, 1))
@@ -60,7 +60,7 @@ def fill_with_junk(path, at):
 
 
 def empty_the_bytes(path, at):
-    """Zeros where the end of the tile was."""
+    """Replace the end of the tile by zeros."""
     overwrite_tile(path, index_of(at), bytes(30), page=1, at=-30)
 
 
@@ -73,8 +73,8 @@ def test_a_damaged_edge_tile_is_rebuilt_on_the_decode_route_too(tmp_path, damage
     report = ingest(source, tmp_path, pass_through=False)
 
     assert (report.levels[1].route, report.levels[1].rebuilt) == ("decode", (RIGHT,))
-    found = StoreReader(report.store).read_region(1, Box(0, 0, levels[1].shape[1], levels[1].shape[0]))
-    assert np.abs(found.astype(int) - levels[1])[64:128, 256:].mean() < 8
+    pixels = StoreReader(report.store).read_region(1, Box(0, 0, levels[1].shape[1], levels[1].shape[0]))
+    assert np.abs(pixels.astype(int) - levels[1])[64:128, 256:].mean() < 8
 
 
 def test_damage_on_two_levels_is_rebuilt_from_what_was_rebuilt(tmp_path):
@@ -82,13 +82,13 @@ def test_damage_on_two_levels_is_rebuilt_from_what_was_rebuilt(tmp_path):
     source = write_aperio(tmp_path / "a.svs", levels)
     leave_out(source, RIGHT)
     for tag in (OFFSET, BYTE_COUNT):
-        overwrite_tag(source, tag, 0, page=2, index=2)  # under it lies the tile left out
+        overwrite_tag(source, tag, 0, page=2, index=2)  # the omitted tile is under it
 
     report = ingest(source, tmp_path)
 
     assert [level.rebuilt for level in report.levels[:3]] == [(), (RIGHT,), ((0, 2),)]
-    found = StoreReader(report.store).read_region(2, Box(0, 0, levels[2].shape[1], levels[2].shape[0]))
-    assert np.abs(found.astype(int) - levels[2])[:64, 128:].mean() < 8
+    pixels = StoreReader(report.store).read_region(2, Box(0, 0, levels[2].shape[1], levels[2].shape[0]))
+    assert np.abs(pixels.astype(int) - levels[2])[:64, 128:].mean() < 8
 
 
 @pytest.mark.parametrize("at", [RIGHT, BOTTOM, CORNER])
@@ -103,8 +103,8 @@ def test_a_damaged_edge_tile_is_built_from_its_parent_and_recorded(tmp_path, dam
     assert (report.levels[1].route, report.levels[1].rebuilt) == ("pass-through", (at,))
     assert report.levels[0].rebuilt == ()
     reader = StoreReader(report.store)
-    found = reader.read_region(1, Box(0, 0, levels[1].shape[1], levels[1].shape[0]))
-    error = np.abs(found.astype(int) - levels[1])
+    pixels = reader.read_region(1, Box(0, 0, levels[1].shape[1], levels[1].shape[0]))
+    error = np.abs(pixels.astype(int) - levels[1])
     y, x = at[0] * TILE_PX, at[1] * TILE_PX
     assert error[y : y + TILE_PX, x : x + TILE_PX].mean() < 3
     assert error.mean() < 3
@@ -154,7 +154,7 @@ def noise(width, height):
 
 
 def sharp(width, height):
-    """Black and white fields whose borders run along those of the tiles."""
+    """Black and white fields whose borders coincide with those of the tiles."""
     y, x = np.mgrid[:height, :width]
     return np.repeat((255 * ((x // 128 + y // 128) % 2)).astype(np.uint8)[..., None], 3, -1)
 
@@ -181,7 +181,7 @@ def test_an_honest_slide_has_nothing_rebuilt(tmp_path, make, size_wh):
 
 @pytest.mark.parametrize("damage", [fill_with_junk, empty_the_bytes])
 def test_damage_in_the_midst_of_a_level_stops_the_slide(tmp_path, damage):
-    """Only edges are known to come out wrong; anything else is a broken file."""
+    """Only edges are known to be wrong; anything else is a broken file."""
     source = write_aperio(tmp_path / "a.svs", [tissue(), halve(tissue())])
     damage(source, (1, 1))
 

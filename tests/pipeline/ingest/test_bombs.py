@@ -1,4 +1,4 @@
-"""Tiles that claim, or unpack to, far more than a tile holds: one clear error, and no memory for it."""
+"""Tiles that claim, or unpack to, far more than a tile holds: one clear error, and no memory allocated."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 import tifffile
 
-from pipeline.errors import GemslideError
 from tests.pipeline.make import APERIO, halved, ingest, overwrite_tag, sample_image
 from tests.pipeline.slides.fuzz import Memory
+from training.foundation.errors import GemslideError
 
-pytestmark = pytest.mark.xdist_group("bombs")  # all are lit once
+pytestmark = pytest.mark.xdist_group("bombs")  # every bomb is ingested once
 
 HUGE_PX = 65_500
 BOMB_BYTES = 512 * 2**20
@@ -25,7 +25,7 @@ LIMIT_BYTES = 150 * 2**20
 JPEG_2000 = 34712
 IMAGE_WIDTH, IMAGE_LENGTH, ROWS_PER_STRIP = 256, 257, 278
 SQUARE, OBLONG = (64, 64), (48, 64)
-"""Square tiles pass through; others are decoded."""
+"""Tile sizes: square tiles pass through, others are decoded."""
 
 
 def jpeg(tile):
@@ -43,7 +43,7 @@ def jpeg_2000(tile):
 
 
 def huge_jpeg_2000(tile):
-    """Width, height, and the size of its own tiles."""
+    """JPEG 2000 stream that claims this width, height and tile size."""
     stream = bytearray(jpeg_2000(tile))
     struct.pack_into(">2I", stream, 8, HUGE_PX, HUGE_PX)
     struct.pack_into(">2I", stream, 24, HUGE_PX, HUGE_PX)
@@ -71,15 +71,19 @@ BOMBS = {
 
 
 def write_bomb(path, name, level):
-    """A pyramid of two levels, and in one of them a tile that is a bomb."""
+    """Write a pyramid of two levels, one of which has a decompression bomb as a tile."""
     compression, tile_hw, encode, bomb = BOMBS[name]
     with tifffile.TiffWriter(path) as tiff:
         for number, pixels in enumerate(halved(sample_image(192, 144), 1)):
             rows, columns = -(-pixels.shape[0] // tile_hw[0]), -(-pixels.shape[1] // tile_hw[1])
-            tile = np.ascontiguousarray(pixels[: tile_hw[0], : tile_hw[1]])
-            streams = [encode(tile)] * (rows * columns)
+            size_hw = rows * tile_hw[0], columns * tile_hw[1]
+            whole = np.zeros((*size_hw, 3), np.uint8)
+            whole[: pixels.shape[0], : pixels.shape[1]] = pixels
+            places = [(y, x) for y in range(0, size_hw[0], tile_hw[0]) for x in range(0, size_hw[1], tile_hw[1])]
+            tiles = [np.ascontiguousarray(whole[y : y + tile_hw[0], x : x + tile_hw[1]]) for y, x in places]
+            streams = [encode(tile) for tile in tiles]
             if number == level:
-                streams[1] = bomb(tile)
+                streams[1] = bomb(tiles[1])
             tiff.write(
                 iter(streams), shape=pixels.shape, dtype=np.uint8, tile=tile_hw, photometric="rgb",
                 compression=compression, subfiletype=1 if number else 0, metadata=None,
@@ -88,12 +92,13 @@ def write_bomb(path, name, level):
 
 
 def write_label_bomb(path, *, in_stream):
-    """A small Aperio slide whose label claims too much: its page, or the JPEG in it."""
+    """Write a small Aperio slide whose label claims too much: its page, or the JPEG in it."""
     with tifffile.TiffWriter(path) as tiff:
         common = {"photometric": "rgb", "compression": "jpeg", "metadata": None, "dtype": np.uint8}
         tile, text = sample_image(64, 64), APERIO.format(width=64, height=64)
         tiff.write(iter([jpeg(tile)]), shape=(64, 64, 3), tile=(64, 64), description=text, **common)
-        tiff.write(iter([jpeg(tile)]), shape=(64, 64, 3), rowsperstrip=64, description=text, **common)  # thumbnail
+        small = np.ascontiguousarray(tile[::2, ::2])
+        tiff.write(iter([jpeg(small)]), shape=(32, 32, 3), rowsperstrip=32, description=text, **common)  # thumbnail
         label = huge_jpeg(tile) if in_stream else jpeg(tile)
         text = "Aperio Image Library v11.2.1\r\nlabel 64x64"
         tiff.write(iter([label]), shape=(64, 64, 3), rowsperstrip=64, subfiletype=1, description=text, **common)
@@ -104,7 +109,7 @@ def write_label_bomb(path, *, in_stream):
 
 
 def light(paths, root):
-    """Ingest each of the files; what became of them, and the memory that took. Run in a process of its own."""
+    """Ingest the files; return the outcomes and the memory used. Runs in a separate process."""
     ingest(paths[0], root / "warm", mpp=0.5)
     for path in paths:
         memory = Memory()

@@ -17,7 +17,7 @@ SECRET = b"text\0\0\0\0Scanner SN-77123, St. Mary, operator J. Doe\0"
 
 
 def with_secrets(profile: bytes) -> bytes:
-    """The profile with four more tags that hold a text, a maker in its header, and its curves listed as they are."""
+    """Profile with four more tags that hold a text, a maker in its header, and its curves listed unchanged."""
     (count,) = struct.unpack_from(">I", profile, 128)
     names = (b"dmnd", b"dmdd", b"targ", b"psd0")
     shift = 12 * len(names)

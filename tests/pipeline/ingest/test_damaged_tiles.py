@@ -1,4 +1,4 @@
-"""A slide with damaged tiles is refused; or, where that is asked for, each of them is found, masked and counted."""
+"""A slide with damaged tiles is refused; or, on request, every damaged tile is found, masked and counted."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import pytest
 import tifffile
 
 from pipeline.box import Box
-from pipeline.config import IngestConfig
-from pipeline.errors import CorruptTileError, DamagedStoreError, UnreadableError
+from pipeline.errors import CorruptTileError, DamagedStoreError
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.ingest.source_comparison import verify_store
 from pipeline.project import Project
+from pipeline.settings.config import IngestConfig
 from pipeline.slides.registry import open_slide
-from pipeline.store.damaged import damaged_cells, read_damaged
-from pipeline.store.labels import read_label, read_tissue
-from pipeline.store.reader import StoreReader
+from pipeline.store.layers.damaged import damaged_cells, read_damaged
+from pipeline.store.layers.labels import read_label, read_tissue
+from pipeline.store.reading.reader import StoreReader
 from tests.pipeline.damage import KINDS, damage_tiles, move_finest_to_the_end
 from tests.pipeline.ingest.chaos import run
 from tests.pipeline.ingest.store_bytes import tree
@@ -26,16 +26,17 @@ from tests.pipeline.make import halved, ingest, overwrite_tile, sample_image, wr
 from tests.pipeline.slides.make_dicom import write_dicom
 from tests.pipeline.slides.make_ome_zarr import write_ome_zarr
 from tests.pipeline.slides.test_failing_disks import break_disk
+from training.foundation.errors import UnreadableError
 
 WIDTH, HEIGHT, TILE_PX = 1088, 704, 64
 COLUMNS, ROWS = 17, 11
 EVERY = 10**6
-"""More chunks than there are, for `verify`."""
+"""More chunks than exist, so that `verify` checks all."""
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """17 × 11 tiles, then 9 × 6, then 5 × 3."""
+    """Undamaged slide of 17 × 11 tiles, then 9 × 6, then 5 × 3."""
     path = tmp_path_factory.mktemp("whole") / "whole.tiff"
     return write_jpeg_pyramid(path, halved(sample_image(WIDTH, HEIGHT), 2), tile_px=TILE_PX)
 
@@ -50,12 +51,12 @@ def some_tiles(share):
 
 
 def damaged_in(store):
-    found = read_damaged(store)
-    return set() if found is None else set(map(tuple, np.argwhere(found[0]).tolist()))
+    damaged = read_damaged(store)
+    return set() if damaged is None else set(map(tuple, np.argwhere(damaged[0]).tolist()))
 
 
 def assert_only_these_are_white(store, source, damaged):
-    """Damaged tiles are white, unless they were black glass; all others are the scanner's, pixel by pixel."""
+    """Assert that damaged tiles are white unless they were black glass, and all others the scanner's pixels."""
     reader = StoreReader(store)
     with open_slide(source) as slide:
         for row in range(ROWS):
@@ -158,7 +159,7 @@ def test_a_damaged_tile_of_a_reduced_level_is_made_from_the_level_before_and_is_
 
 
 def test_a_reduced_tile_above_damage_that_is_whole_stays_the_scanner_s(tmp_path, whole, pyramid):
-    """Zoomed out one sees more than is left at level 0."""
+    """Zoomed out, more is visible than is left at level 0."""
     damage_tiles(pyramid, range(8 * COLUMNS), "zeros")
 
     report = ingest(pyramid, tmp_path / "p", damaged="mask")
@@ -217,7 +218,7 @@ def test_what_is_decoded_and_what_comes_from_other_readers_is_searched_alike(tmp
 
 
 def test_a_disk_that_fails_is_no_damage_of_the_slide(tmp_path, pyramid, monkeypatch):
-    from pipeline.ingest.damage_scan import scan_for_damage
+    from pipeline.ingest.damage.scan import scan_for_damage
 
     with open_slide(pyramid) as slide:
         break_disk(monkeypatch)
@@ -256,7 +257,7 @@ def test_a_store_that_lost_its_label_is_damaged_and_not_without_damage(tmp_path,
     store = ingest(pyramid, tmp_path / "p", damaged="mask").store
     shutil.rmtree(store / "0/labels/damaged")
 
-    with pytest.raises(UnreadableError, match="is missing, but 1 tiles of the slide are damaged"):
+    with pytest.raises(UnreadableError, match="is missing, but 1 tile of the slide is damaged"):
         read_damaged(store)
     with pytest.raises(DamagedStoreError, match="damaged"):
         verify_store(store)
@@ -290,11 +291,11 @@ def test_a_tenth_of_a_slide_of_real_tissue_overwritten_is_found_and_nothing_else
     tiles = np.random.default_rng(1).choice(26 * 19, 49, replace=False).tolist()
     overwritten = damage_tiles(path, tiles, kind)
 
-    found = damaged_in(ingest(path, tmp_path / "p", damaged="mask", gate_tiles=4).store)
+    damaged = damaged_in(ingest(path, tmp_path / "p", damaged="mask", gate_tiles=4).store)
 
-    assert found <= overwritten
+    assert damaged <= overwritten
     with open_slide(real_slides / "crc-mosaic/test_10.tiff") as before, open_slide(path) as after:
-        for row, column in overwritten - found:  # glass in place of the same glass
+        for row, column in overwritten - damaged:  # glass in place of identical glass
             box = Box(column * 224, row * 224, 224, 224)
             np.testing.assert_array_equal(after.read_region(0, box), before.read_region(0, box))
-    assert found == overwritten or kind == "another tile"
+    assert damaged == overwritten or kind == "another tile"

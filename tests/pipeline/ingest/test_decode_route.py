@@ -8,7 +8,7 @@ import pytest
 from pipeline.box import Box
 from pipeline.ingest.shards import halve
 from pipeline.ingest.source_comparison import verify_store
-from pipeline.store.reader import StoreReader
+from pipeline.store.reading.reader import StoreReader
 from tests.pipeline.make import halved, ingest, sample_image, write_jpeg_pyramid, write_pyramid
 
 
@@ -64,7 +64,7 @@ def test_edges_of_a_slide_in_jpeg_are_not_smeared_with_the_white_beyond(tmp_path
 
 @pytest.mark.parametrize("compression", ["jpeg", "lzw"])
 def test_a_slide_of_one_level_gets_the_others_from_shards_in_memory_whatever_its_size(tmp_path, compression):
-    """Odd sizes, several shards on every level but the last two, white areas that are left out."""
+    """Odd sizes, several shards on every level but the last two, omitted white areas."""
     pixels = sample_image(2311, 1499)
     pixels[400:1300, 600:1900] = 255
     source = write_pyramid(tmp_path / "a.tiff", [pixels], compression=compression)

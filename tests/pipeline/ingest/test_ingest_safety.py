@@ -1,4 +1,4 @@
-"""A store is whole or not there: other bytes, other writers, killed processes, full disks, changing sources."""
+"""A store is complete or absent: other bytes, other writers, killed processes, full disks, changing sources."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.config import IngestConfig, TissueConfig
-from pipeline.errors import ChangedSourceError, DiskFullError, LockedError, UnreadableError
+from pipeline.errors import ChangedSourceError
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
-from pipeline.progress import Advance
 from pipeline.project import Project
-from pipeline.store.reader import StoreReader
+from pipeline.settings.config import IngestConfig, TissueConfig
+from pipeline.store.reading.reader import StoreReader
 from tests.pipeline.ingest.store_bytes import left_in, tree
 from tests.pipeline.make import halved, ingest, sample_image, write_jpeg_pyramid
 from tests.small_disk import small_disk
+from training.foundation.errors import DiskFullError, LockedError, UnreadableError
+from training.foundation.progress import Advance
 
 GEMSLIDE = Path(sys.executable).parent / "gemslide"
 PYTHON_INGEST = """
 import os, signal, sys
 from pathlib import Path
-from pipeline.config import IngestConfig
+from pipeline.settings.config import IngestConfig
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
-from pipeline.progress import Advance
+from training.foundation.progress import Advance
 from pipeline.project import Project
 
 source, root, last_words = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
@@ -52,12 +53,12 @@ ingest_slide(IngestRequest(source, "S-1"), Project(root), IngestConfig(shard_px=
 
 @pytest.fixture
 def source(tmp_path):
-    """Six shards of 512 px, two of the coarser level."""
+    """Slide with six shards of 512 px, two of them of the coarser level."""
     return write_jpeg_pyramid(tmp_path / "a.tiff", halved(sample_image(1300, 900), 1))
 
 
 def start_ingest(source, root, *, pause_after_shard) -> subprocess.Popen[str]:
-    """A real process that waits once so many shards are written; returns when it waits."""
+    """Start a real process that pauses once this many shards are written; return when it pauses."""
     command = [sys.executable, "-c", PYTHON_INGEST, str(source), str(root), str(pause_after_shard)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "here\n"
@@ -152,7 +153,7 @@ def test_a_killed_process_leaves_no_store_and_the_next_run_makes_the_same_bytes(
 
     assert process.returncode == -signal.SIGKILL
     assert left_in(tmp_path / "p") == [".S-1.partial"]
-    assert not (tmp_path / "p/slides/.S-1.partial/zarr.json").exists()  # not even the partial one looks finished
+    assert not (tmp_path / "p/slides/.S-1.partial/zarr.json").exists()  # not even the partial store looks finished
     report = ingest_like_the_process(source, tmp_path / "p")
     assert not report.skipped
     assert left_in(tmp_path / "p") == ["S-1.ome.zarr"]
@@ -161,7 +162,7 @@ def test_a_killed_process_leaves_no_store_and_the_next_run_makes_the_same_bytes(
 
 @pytest.mark.parametrize("sign", ["0/labels/tissue/0", "0/zarr.json", "OME/zarr.json", "zarr.json"])
 def test_a_process_killed_while_it_writes_the_last_files_leaves_a_whole_store_or_none(tmp_path, source, sign):
-    """Killed as soon as a late file appears: whether before or after the store got its name is a race on purpose."""
+    """Killed as soon as a late file appears: before or after the store's rename, a deliberate race."""
     unbroken = ingest_like_the_process(source, tmp_path / "unbroken").store
     partial, final = tmp_path / "p/slides/.S-1.partial", tmp_path / "p/slides/S-1.ome.zarr"
     process = start_ingest(source, tmp_path / "p", pause_after_shard=8)
@@ -245,12 +246,12 @@ def test_a_project_that_is_a_file_is_one_clear_error(tmp_path, source):
 
 
 def test_a_limit_on_file_sizes_is_one_clear_error(tmp_path, source):
-    """In a process of its own: the limit cannot be taken back."""
+    """Run in a separate process, because the limit cannot be raised again."""
     script = (
         "import resource, signal, sys\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))\n"
-        "from pathlib import Path\nfrom pipeline.errors import DiskFullError\n"
+        "from pathlib import Path\nfrom training.foundation.errors import DiskFullError\n"
         "from tests.pipeline.make import ingest\n"
         "try:\n    ingest(Path(sys.argv[1]), Path(sys.argv[2]))\n"
         "except DiskFullError as error:\n    print(error)\n"
@@ -310,7 +311,7 @@ def test_the_command_says_what_happened_in_one_line_per_slide_and_an_exit_code(t
     mixed, lines = run(source, tmp_path / "b.tiff")
     again, skipped = run(source)
 
-    lines = sorted(lines, key=lambda line: line["slide_id"])  # they come as slides end
+    lines = sorted(lines, key=lambda line: line["slide_id"])  # in order of completion
     assert (mixed, [(x["slide_id"], x["status"], x["code"]) for x in lines]) == (
         1,
         [("a", "done", None), ("b", "unreadable", "unreadable")],

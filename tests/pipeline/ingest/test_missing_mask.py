@@ -1,4 +1,4 @@
-"""A store whose tissue mask is gone gets it again from its own pixels."""
+"""A store without its tissue mask gets a new one from its own pixels."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import shutil
 
 import pytest
 
-from pipeline.config import IngestConfig
-from pipeline.errors import UnreadableError
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.ingest.source_comparison import verify_store
 from pipeline.project import Project
-from pipeline.store.labels import read_tissue
-from tests.small_road import TISSUE, make_slide
+from pipeline.settings.config import IngestConfig
+from pipeline.store.layers.labels import read_tissue
+from tests.small_trained_project import TISSUE, make_slide
+from training.foundation.errors import UnreadableError
 
 
 @pytest.mark.parametrize("mpp", [0.5, 4.0, 5.3])

@@ -1,4 +1,4 @@
-"""The store's pixels are the source's own, bit for bit, for any program that has zarr and for our own reader."""
+"""The store's pixels are the source's own, bit for bit, for any program with zarr and for our own reader."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from pipeline.box import Box
 from pipeline.ingest.ingest import IngestReport
 from pipeline.ingest.shards import halve
 from pipeline.ingest.source_comparison import verify_store
-from pipeline.store.reader import StoreReader
+from pipeline.store.reading.reader import StoreReader
 from tests.pipeline.ingest.plain_zarr import bands
 from tests.pipeline.make import halved, ingest, overwrite_tag, sample_image, write_pyramid
 from tests.pipeline.make_any import APERIO_JPEG_2000, Pyramid, decoded_by_tifffile, pyramids, write_any
 
 UNDER_A_TILE_LEFT_OUT = Pyramid((30, 241), (2, 2), 240, APERIO_JPEG_2000, "<", bigtiff=False, left_out=0.3, seed=1)
-"""Level 1 is left out, so that OpenSlide draws level 2 from it, although level 2 has a tile of its own."""
+"""Level 1 has an omitted tile, from which OpenSlide draws level 2 although level 2 has its own tile."""
 
 
 def assert_pixels_are_the_sources(report: IngestReport, source: Path, reader: str, every: int = 1) -> None:
-    """Compare every so many bands of the levels from the source, where only zarr and the source's decoder are known."""
+    """Compare every `every`-th band of the levels with the source, using only zarr and the source's decoder."""
     num_levels = sum(level.route != "built" for level in report.levels)
     script = Path(__file__).with_name("plain_zarr.py")
     command = [sys.executable, str(script), str(report.store), str(source), reader, str(num_levels), str(every)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["ours"] == []
-    assert [level["worst"] for level in found["levels"]] == [0] * num_levels
+    result = json.loads(done.stdout)
+    assert result["ours"] == []
+    assert [level["worst"] for level in result["levels"]] == [0] * num_levels
     assert [crc_of_fast_reader(report.store, level, every) for level in range(num_levels)] == [
-        level["crc"] for level in found["levels"]
+        level["crc"] for level in result["levels"]
     ]
 
 
@@ -73,7 +73,7 @@ def test_a_real_slide_keeps_every_pixel(real_slides, tmp_path, file, reader, rou
 @pytest.mark.xdist_group("polyp")
 @pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.prove)])
 def test_a_whole_real_slide_of_414_megapixels_keeps_every_pixel(polyp, polyp_store, every):
-    """Every eighth band, or all of it."""
+    """Compare every eighth band, or all of it."""
     assert [level.route for level in polyp_store.levels] == ["pass-through"] * 4
     assert_pixels_are_the_sources(polyp_store, polyp, "openslide", every)
 
@@ -91,7 +91,7 @@ def test_a_pyramid_with_edge_tiles_and_halved_chroma_passes_through(tmp_path, ph
 
 
 def test_levels_that_are_not_a_whole_number_smaller_pass_through_too(tmp_path):
-    """OpenSlide reads such levels between pixels; scanners write them all the time."""
+    """OpenSlide reads such levels between pixels; scanners often write them."""
     source = write_pyramid(tmp_path / "a.tiff", halved(sample_image(1001, 701), 1))
 
     report = ingest(source, tmp_path)
@@ -155,18 +155,18 @@ def assert_any_pyramid_is_kept(pyramid: Pyramid, shard_px: int, folder: Path) ->
     assert len(levels) == len(pyramid.levels())
     wanted = "pass-through" if pyramid.passes else "decode"
     assert [level.route for level in report.levels[: len(levels)]] == [wanted] * len(levels)
-    for level, about in enumerate(report.levels):
+    for level, attributes in enumerate(report.levels):
         if level == len(levels):
-            assert about.route == "built"
+            assert attributes.route == "built"
             levels.append(halve(levels[-1]))
         pixels = levels[level]
         height, width = pixels.shape[:2]
-        found = reader.read_region(level, Box(0, 0, width, height))
-        for row, column in about.rebuilt:  # Aperio's tiles that are left out where the parent has pixels
+        stored = reader.read_region(level, Box(0, 0, width, height))
+        for row, column in attributes.rebuilt:  # Aperio's omitted tiles where the parent has pixels
             assert pyramid.coding == APERIO_JPEG_2000
             y, x = row * pyramid.tile_px, column * pyramid.tile_px
             tile = np.s_[y : y + pyramid.tile_px, x : x + pyramid.tile_px]
-            pixels[tile] = found[tile]
-        np.testing.assert_array_equal(found, pixels)
+            pixels[tile] = stored[tile]
+        np.testing.assert_array_equal(stored, pixels)
         np.testing.assert_array_equal(np.moveaxis(plain[f"0/{level}"][:], 0, -1), pixels)
     verify_store(report.store, source=source)

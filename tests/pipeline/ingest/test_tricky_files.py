@@ -1,8 +1,8 @@
 """The 26 malformed and tricky files of our collection, through the installed command.
 
-`tricky_files.csv` says what must become of each: `pixels`, equal to those of a decoder that is not ours, or an error
-code. None may crash, hang, swell or leave something that looks finished. One process takes them all, one after the
-other: what holds for it (memory, time, no traceback) holds for every file, and a file that ended it would end the rest.
+`tricky_files.csv` gives the expected outcome per file: `pixels`, equal to those of an independent decoder, or an error
+code. None may crash, hang, use excessive memory or leave something that looks finished. One process takes them all, one
+after the other: its limits (memory, time, no traceback) hold for every file, and a crash would fail the rest.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ import pytest
 from PIL import Image, ImageSequence
 
 from pipeline.box import Box
-from pipeline.store.reader import StoreReader
+from pipeline.slides.suffixes import slide_id_from
+from pipeline.store.reading.reader import StoreReader
 
 GEMSLIDE = Path(sys.executable).parent / "gemslide"
 LAUNCHER = """
@@ -32,7 +33,7 @@ signal.alarm(int(sys.argv[1]))
 _, status, usage = os.wait4(pid, 0)
 print("launched:", os.waitstatus_to_exitcode(status), usage.ru_maxrss * 1024, file=sys.stderr)
 """
-"""Linux counts a parent's memory as the peak of a child that it starts, so a small parent starts the command."""
+"""Linux counts a parent's memory in the peak of its child, so a small parent starts the command."""
 
 MAX_SECONDS = 20
 MAX_BYTES = 2**30
@@ -45,7 +46,7 @@ pytestmark = [pytest.mark.data, pytest.mark.xdist_group("tricky")]  # they are i
 
 @dataclass(frozen=True)
 class Run:
-    """What the process did."""
+    """Exit code, peak memory and output of the process."""
 
     code: int
     peak_bytes: int
@@ -56,7 +57,7 @@ class Run:
 
 @pytest.fixture(scope="module")
 def run(real_slides, tmp_path_factory) -> Run:
-    """All files in one process, for at most MAX_SECONDS; the kernel tells its peak of memory."""
+    """Ingest all files in one process, for at most MAX_SECONDS; the kernel reports its peak memory."""
     project = tmp_path_factory.mktemp("tricky") / "project"
     sources = [str(real_slides / row["file"]) for row in ROWS]
     command = [str(GEMSLIDE), "ingest", *sources, "--project", str(project), "--mpp", "0.5", "--json"]
@@ -71,11 +72,11 @@ def run(real_slides, tmp_path_factory) -> Run:
 
 
 def slide_id(row: dict[str, str]) -> str:
-    return Path(row["file"]).stem
+    return slide_id_from(Path(row["file"]))
 
 
 def decoded(path: Path, decoder: str) -> list[np.ndarray]:
-    """The levels, by a decoder that ingest does not use for this file."""
+    """Levels by a decoder that ingest does not use for this file."""
     if decoder == "pil":
         with Image.open(path) as pages:
             return [np.asarray(page) for page in ImageSequence.Iterator(pages)]
@@ -101,10 +102,10 @@ def test_the_table_lists_every_tricky_file_of_the_collection(real_slides):
 
 
 def test_none_crashes_hangs_swells_or_stops_the_others(run):
-    assert run.code == 1  # -9 when it was stopped for time
+    assert run.code == 1  # -9 after a timeout
     assert "Traceback" not in run.err
     assert run.peak_bytes < MAX_BYTES
-    assert sorted(run.lines) == sorted(slide_id(row) for row in ROWS)  # two at a time: in the order they end
+    assert sorted(run.lines) == sorted(slide_id(row) for row in ROWS)  # two at a time, in order of completion
 
 
 def test_only_what_was_read_is_there(run):
@@ -123,7 +124,7 @@ def test_what_cannot_be_read_right_is_refused_with_its_code(run, row):
 
     status = "unreadable" if row["outcome"] in ("unreadable", "corrupt_tile") else "refused"
     assert (line["status"], line["code"], line["output"]) == (status, row["outcome"], None)
-    assert line["message"].startswith("(name left out)")  # the words on the terminal say it
+    assert line["message"].startswith("(name left out)")  # the message on the terminal says it
 
 
 @pytest.mark.parametrize("row", READ, ids=ids(READ))

@@ -1,4 +1,4 @@
-"""Several slides at a time: the same stores, a line each; a crash costs one slide, an interrupt no finished shard."""
+"""Several slides at a time: the same stores, one line per slide; a crash loses one slide, an interrupt no shard."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def sources(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def one_at_a_time(sources, tmp_path_factory):
-    """Stores of all, made one after the other."""
+    """Stores of all slides, made one after the other."""
     project = new_project(tmp_path_factory.mktemp("one"))
     assert finish(start(sources / "slides.csv", project, workers=1))[0] == 0
     return {name: tree(project / f"slides/{name}.ome.zarr") for name in ("A", "slow", "B")}
@@ -53,7 +53,7 @@ def start(source, project, *, workers):
 
 
 def finish(process):
-    """Exit code, JSON lines by slide, and what was said beside them."""
+    """Exit code, JSON lines by slide, and other output."""
     out, err = process.communicate(timeout=300)
     return process.returncode, {line["slide_id"]: line for line in map(json.loads, out.splitlines())}, err
 
@@ -107,7 +107,7 @@ def test_a_slide_whose_reader_crashes_fails_alone_and_goes_on_the_next_time(sour
     assert (code, {name: line["status"] for name, line in lines.items()}) == (
         1, {"A": "done", "B": "done", "slow": "unreadable"}
     )  # fmt: skip
-    assert "the process that read (name left out) crashed or was ended (exit code -11)" in lines["slow"]["message"]
+    assert "the process that read (name left out) crashed or was stopped (exit code -11)" in lines["slow"]["message"]
     assert "Traceback" not in err
     code, lines, _ = finish(start(sources / "slides.csv", project, workers=2))
     assert (code, {name: line["status"] for name, line in lines.items()}) == (

@@ -1,4 +1,4 @@
-"""The pool and the runner: every task ends once, a crash or an error costs one, and our own bugs are not hidden."""
+"""The pool and the runner: every task ends once, a crash or error loses one task, and our own bugs are not hidden."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import ClassVar
 
 import pytest
 
-from pipeline.errors import UnreadableError
 from pipeline.jobs.key import differences, is_finished
 from pipeline.jobs.pool import Pool, WorkerCrashedError
 from pipeline.jobs.runner import run_overlapping, run_stages
 from pipeline.jobs.stage import Stage, StageReport
 from pipeline.run_record import SlideOutcome
+from training.foundation.errors import UnreadableError
 
 
 def work(task: str) -> str:
@@ -88,7 +88,7 @@ def test_every_slide_ends_once_and_an_error_a_crash_or_a_bug_costs_one(tmp_path,
 
 @dataclass(frozen=True)
 class InTurn(Stage):
-    """Takes steps at what is scarce, then writes until the next slide has begun."""
+    """Stage that uses the scarce resource in steps, then writes until the next slide has begun."""
 
     name: ClassVar[str] = "in turn"
     slide_id: str

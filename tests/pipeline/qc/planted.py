@@ -1,4 +1,4 @@
-"""Faults painted into real tissue, where a test knows that they are."""
+"""Faults painted into real tissue at known positions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ INKS = {"blue": (25, 45, 160), "green": (20, 120, 60), "black": (25, 25, 30), "r
 
 
 def real_tissue(width_px: int, height_px: int, *, margin_px: int = 0, seed: int = 0) -> Pixels:
-    """Tissue from scikit-image's photograph, in crops that are each turned another way, with glass around."""
+    """Tissue from scikit-image's photograph, in differently rotated crops, with glass around."""
     photograph = np.asarray(data.immunohistochemistry(), np.uint8)
     random, side = np.random.default_rng(seed), 256
     pixels = np.full((height_px, width_px, 3), 243, np.uint8)
@@ -34,7 +34,7 @@ def blur(pixels: Pixels, box: Box, sigma_px: float) -> None:
 
 
 def pen(pixels: Pixels, box: Box, ink: str, width_px: int) -> None:
-    """A wavy stroke through the box; some of the tissue shows through, as it does under real ink."""
+    """Draw a wavy stroke through the box; some tissue shows through, as under real ink."""
     left, top, right, bottom = box
     x = np.arange(left, right, 4)
     y = (top + bottom) / 2 + 0.2 * (bottom - top) * np.sin((x - left) / (right - left) * 2 * np.pi)
@@ -46,7 +46,7 @@ def pen(pixels: Pixels, box: Box, ink: str, width_px: int) -> None:
 
 
 def fold(pixels: Pixels, box: Box, shift_px: int) -> None:
-    """The tissue of the box under two more layers of itself: a fold has three."""
+    """Put two more layers of tissue over the box: a fold has three."""
     left, top, right, bottom = box
     layer = pixels[top:bottom, left:right].astype(np.float32) / 255
     others = np.roll(layer, (shift_px, -shift_px), (0, 1)) * layer[::-1]
@@ -54,7 +54,7 @@ def fold(pixels: Pixels, box: Box, shift_px: int) -> None:
 
 
 def bubble(pixels: Pixels, centre_xy: tuple[int, int], radius_px: int, rim_px: int) -> None:
-    """A ring that lets a third of the light through, as refraction at the rim of a bubble does."""
+    """Draw a ring that transmits a third of the light, like the refracting rim of a bubble."""
     ring = np.zeros(pixels.shape[:2], np.uint8)
     cv2.circle(ring, centre_xy, radius_px, 255, rim_px, cv2.LINE_AA)
     share = (cv2.GaussianBlur(ring, (0, 0), 3).astype(np.float32) / 255)[..., None]

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from pipeline.config import QualityConfig
 from pipeline.qc.focus import blur_score, edge_energies
 from pipeline.qc.scan import MAX_OVERVIEW_PX, QualityGrid, quality_grid, tissue_on
+from pipeline.settings.config import QualityConfig
 from tests.pipeline.qc.planted import blur, real_tissue
 
 
@@ -36,7 +36,7 @@ def test_nothing_to_see_has_no_score(grey):
 def test_glass_does_not_count():
     pixels = real_tissue(512, 384)
     blur(pixels, (0, 0, 512, 384), 5)
-    pixels[:, 256:] = np.random.default_rng(0).integers(0, 256, (384, 256, 3))  # sharp, but said to be glass
+    pixels[:, 256:] = np.random.default_rng(0).integers(0, 256, (384, 256, 3))  # sharp, but marked as glass
     tissue = np.zeros((384, 512), bool)
     tissue[:, :250] = True
 
@@ -48,7 +48,7 @@ def test_glass_does_not_count():
 
 def test_the_tissue_mask_is_read_at_the_overviews_pixels():
     grid = QualityGrid((1000, 700), downsample=2, shrink=8, cell_side=8, mpp=1.0)
-    mask = np.zeros((22, 32), np.uint8)  # 32 level-0 pixels a cell
+    mask = np.zeros((22, 32), np.uint8)  # 32 level-0 pixels per cell
     mask[5:10, 20:] = 1
 
     tissue = tissue_on(grid, mask, 32.0)
@@ -56,7 +56,7 @@ def test_the_tissue_mask_is_read_at_the_overviews_pixels():
     assert tissue.shape == grid.overview_hw == (48, 64)
     assert (grid.rows, grid.columns, grid.cell_px0) == (6, 8, 128)
     assert tissue[10:20, 40:62].all()
-    assert tissue.sum() == 10 * 22  # the slide is 62.5 overview pixels wide: the 63rd has its centre outside
+    assert tissue.sum() == 10 * 22  # the slide is 62.5 overview pixels wide: the centre of the 63rd is outside
 
 
 @pytest.mark.parametrize("mpp0", [0.1, 0.25, 0.5, 1.0, 8.0])

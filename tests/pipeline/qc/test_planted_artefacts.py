@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
 from pipeline.box import Box
-from pipeline.config import IngestConfig, QualityConfig
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.project import Project
 from pipeline.qc.check import QualityReport, check_quality
-from pipeline.store.qc_scores import Quality, read_quality
-from pipeline.store.reader import StoreReader
+from pipeline.settings.config import IngestConfig, QualityConfig
+from pipeline.store.layers.qc_scores import Quality, read_quality
+from pipeline.store.reading.reader import StoreReader
 from tests.pipeline.make import halved, write_pyramid
 from tests.pipeline.qc import planted
 
@@ -28,7 +28,7 @@ MPP0 = 0.5
 
 @dataclass(frozen=True)
 class Checked:
-    """A checked slide and what was painted where, in level-0 pixels."""
+    """A checked slide and its painted faults, in level-0 pixels."""
 
     report: QualityReport
     quality: Quality
@@ -38,7 +38,7 @@ class Checked:
         return self.quality.scores_cyx[self.quality.names.index(name)].astype(np.float32)
 
     def cells_in(self, name: str, *, grown_px0: int = 0) -> NDArray[np.bool_]:
-        """Cells that lie wholly within a box (or touch it, if it is grown by at least a cell)."""
+        """Cells entirely within a box (or touching it, if it is grown by at least a cell)."""
         left, top, right, bottom = self.boxes[name]
         rows, columns = self.quality.scores_cyx.shape[1:]
         y, x = (np.arange(n) * self.quality.cell_px0 for n in (rows, columns))
@@ -69,7 +69,7 @@ def paint_all(pixels: planted.Pixels, boxes: dict[str, planted.Box]) -> None:
 
 @pytest.fixture(scope="module")
 def faulty(real_slides, tmp_path_factory):
-    """Real H&E of the colon, 1.2 mm of it at a time faulty."""
+    """Real H&E of the colon with faults of 1.2 mm each."""
     project = Project(tmp_path_factory.mktemp("crc"))
     ingest_slide(IngestRequest(real_slides / CRC, "crc"), project, IngestConfig())
     reader = StoreReader(project.store_path("crc"))
@@ -95,7 +95,7 @@ def test_a_fault_painted_into_real_tissue_is_found_where_it_was_painted(faulty, 
         inside &= np.abs(np.mgrid[: inside.shape[0], : inside.shape[1]][0] - np.nonzero(inside)[0].mean()) < 1
     far = ~faulty.cells_in(name, grown_px0=2 * faulty.quality.cell_px0) & np.isfinite(scores)
     if name == "blur":
-        far &= ~(faulty.scores("pen") > 0)  # under ink there is nothing to be in focus
+        far &= ~(faulty.scores("pen") > 0)  # under ink nothing can be in focus
     inside &= np.isfinite(scores)
     known = inside | far
 
@@ -113,7 +113,7 @@ def test_a_slide_with_faults_is_for_review_and_says_why(faulty):
 
 @pytest.fixture(scope="module")
 def four_inks(tmp_path_factory):
-    """A stroke of each ink, from glass over tissue to glass, 240 µm wide."""
+    """Slide with a 240 µm stroke of each ink, from glass over tissue to glass."""
     pixels = planted.real_tissue(1600, 2600, margin_px=200)
     for number, ink in enumerate(planted.INKS):
         planted.pen(pixels, (80, 300 + 500 * number, 1520, 600 + 500 * number), ink, 480 // 2)

@@ -1,4 +1,4 @@
-"""`gemslide qc` on real stores: what it writes, what it skips, what it leaves alone."""
+"""`gemslide qc` on real stores: files written, skipped and left alone."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import zarr
 from ome_zarr_models.v05 import Image
 from PIL import Image as Picture
 
-from pipeline.config import QualityConfig
-from pipeline.errors import NoTissueError, UnreadableError
+from pipeline.errors import NoTissueError
 from pipeline.project import Project
 from pipeline.qc.check import check_quality
-from pipeline.store.qc_scores import SCORE_NAMES, read_quality
-from pipeline.store.reader import StoreReader
+from pipeline.settings.config import QualityConfig
+from pipeline.store.layers.qc_scores import SCORE_NAMES, read_quality
+from pipeline.store.reading.reader import StoreReader
+from training.foundation.errors import UnreadableError
 
 pytestmark = pytest.mark.xdist_group("quality")  # the command runs once
 
@@ -24,17 +25,17 @@ VAL, TEST = "small-val", "small-test"
 
 
 @pytest.fixture(scope="module")
-def project(road, tmp_path_factory):
-    """A copy of two small slides that a test may write into."""
+def project(small_project, tmp_path_factory):
+    """Writable copy of two small slides."""
     project = Project(tmp_path_factory.mktemp("quality"))
     for slide_id in (VAL, TEST):
-        shutil.copytree(road.project.store_path(slide_id), project.store_path(slide_id))
+        shutil.copytree(small_project.project.store_path(slide_id), project.store_path(slide_id))
     return project
 
 
 @pytest.fixture(scope="module")
 def checked(project, gemslide):
-    """The command ran once over the whole project."""
+    """Project after one run of the command over all of it."""
     before = json.loads((project.store_path(VAL) / "zarr.json").read_text())
     return before, gemslide("qc", "--project", project.root, "--json")
 
@@ -121,10 +122,10 @@ def test_two_runs_give_the_same_numbers(checked, project):
     assert StoreReader(project.store_path(TEST)).attributes.stain["macenko"] == stain
 
 
-def test_a_slide_without_tissue_is_said_and_left_alone(road, tmp_path):
+def test_a_slide_without_tissue_is_said_and_left_alone(small_project, tmp_path):
     project = Project(tmp_path)
     store = project.store_path(VAL)
-    shutil.copytree(road.project.store_path(VAL), store)
+    shutil.copytree(small_project.project.store_path(VAL), store)
     for dataset in sorted((store / "0/labels/tissue").glob("[0-9]")):
         zarr.open_array(dataset, mode="r+")[...] = 0
 
@@ -133,8 +134,8 @@ def test_a_slide_without_tissue_is_said_and_left_alone(road, tmp_path):
     assert read_quality(store) is None
 
 
-def test_a_manifest_names_the_slides_and_those_not_ingested_are_refused(road, project, gemslide):
-    done = gemslide("qc", road.cohort, "--project", project.root, "--json")
+def test_a_manifest_names_the_slides_and_those_not_ingested_are_refused(small_project, project, gemslide):
+    done = gemslide("qc", small_project.cohort, "--project", project.root, "--json")
     lines = {line["slide_id"]: line for line in map(json.loads, done.out.splitlines())}
 
     assert done.code == 1

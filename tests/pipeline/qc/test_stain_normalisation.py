@@ -1,4 +1,4 @@
-"""Stains: fitted as torchstain fits them, applied as it applies them, safe where it is not."""
+"""Stains are fitted and applied as by torchstain, and safely where torchstain is not safe."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from torchstain.numpy.normalizers.macenko import NumpyMacenkoNormalizer
 from torchstain.numpy.normalizers.reinhard import NumpyReinhardNormalizer
 
 from pipeline.box import Box
-from pipeline.config import IngestConfig, QualityConfig
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.project import Project
 from pipeline.qc.check import check_quality
 from pipeline.qc.stain import fit_macenko, fit_reinhard, fit_stain
+from pipeline.settings.config import IngestConfig, QualityConfig
 from pipeline.stain import (
     LIGHT,
     MACENKO_REFERENCE,
@@ -29,9 +29,9 @@ from pipeline.stain import (
     describe,
     fit_of,
 )
-from pipeline.store.labels import read_tissue
-from pipeline.store.qc_scores import slide_normaliser
-from pipeline.store.reader import StoreReader
+from pipeline.store.layers.labels import read_tissue
+from pipeline.store.layers.qc_scores import slide_normaliser
+from pipeline.store.reading.reader import StoreReader
 
 SMALL_HE = "Dana-Farber-AIOS+pathml/tests/testdata/small_HE.svs"
 
@@ -87,7 +87,7 @@ def test_macenko_changes_tissue_as_torchstain_does(tile):
 
     stained = density_of(tile).max(-1) >= MIN_DENSITY
     assert stained.mean() > 0.3
-    assert np.abs(ours.astype(int) - theirs)[stained].max() <= 1  # it cuts decimals off, we round
+    assert np.abs(ours.astype(int) - theirs)[stained].max() <= 1  # it truncates, we round
 
 
 def test_reinhard_changes_tissue_as_torchstain_does(tile):
@@ -121,7 +121,7 @@ def test_a_slides_own_look_as_target_changes_nothing_that_is_stained(tile, metho
 
     same = Normaliser(fit, fit)(tile).astype(int)
 
-    # Macenko leaves out what neither stain explains.
+    # Macenko drops the residual that neither stain explains.
     assert np.abs(same - tile).mean() < (0.6 if method == "reinhard" else 8)
 
 
@@ -157,7 +157,7 @@ def test_the_change_has_no_step_between_glass_and_tissue(tile):
     ("sample", "reason"),
     [
         (np.full((500, 3), 120, np.uint8), "only 500 of 500"),
-        (np.full((9000, 3), 250, np.uint8), "only 0 of 9000"),
+        (np.full((9000, 3), 250, np.uint8), "only 0 of 9,000"),
         (np.full((9000, 3), 120, np.uint8), "one stain"),
     ],
 )
@@ -225,8 +225,8 @@ def test_reinhards_target_is_what_its_description_says(small_he):
     drawn = np.random.default_rng(0).choice(len(ys), 400, replace=False)
     spots = [reader.read_region(0, Box(int(xs[i] * cell_px0), int(ys[i] * cell_px0), 16, 16)) for i in drawn]
     normalised = slide_normaliser(reader, describe("macenko"))(np.concatenate(spots))
-    found = fit_reinhard(flat(normalised))
+    fit = fit_reinhard(flat(normalised))
 
-    assert isinstance(found, ReinhardFit)
-    assert np.allclose(found.mean, REINHARD_REFERENCE.mean, atol=1.5)
-    assert np.allclose(found.std, REINHARD_REFERENCE.std, atol=2.0)
+    assert isinstance(fit, ReinhardFit)
+    assert np.allclose(fit.mean, REINHARD_REFERENCE.mean, atol=1.5)
+    assert np.allclose(fit.std, REINHARD_REFERENCE.std, atol=2.0)

@@ -1,4 +1,4 @@
-"""Ledgers on both databases, as the studies' tests have them."""
+"""Ledgers on both databases, as in the tests of studies."""
 
 from tests.pipeline.study.conftest import ledger, postgres, url
 

@@ -1,4 +1,4 @@
-"""Files of other programs come into the project's database, and go out for QuPath and come back as the same."""
+"""Files of other programs are imported into the project's database, and round-trip through QuPath unchanged."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 from shapely.geometry import LineString, MultiPoint, Point, Polygon, box
 
-from pipeline.annotations import read_annotations, write_annotations
+from pipeline.annotations import SlideFrame, read_annotations, write_annotations
+from pipeline.box import Box
 from pipeline.errors import BadAnnotationError
+from pipeline.ledger import PROJECT_LOG, Ledger
 from pipeline.review import Draft, annotations_of, exported, import_file, save
-from pipeline.study import PROJECT_LOG, Ledger, verify_log
+from pipeline.study import verify_log
 
 SIZE = (2000, 1000)
 DRAWN = [
@@ -23,7 +25,7 @@ DRAWN = [
 ]
 
 
-def said(ledger: Ledger, slide_id: str = "S-1") -> list[tuple[str, ...]]:
+def contents_of(ledger: Ledger, slide_id: str = "S-1") -> list[tuple[str, ...]]:
     return [(a.kind, a.class_name or "", a.note, a.geometry) for a in annotations_of(ledger, slide_id)]
 
 
@@ -36,9 +38,9 @@ def test_an_export_comes_back_as_the_same_annotations(ledger: Ledger, tmp_path: 
 
     assert (again.saved, again.unchanged, again.beside) == (0, 5, 0)
     assert other.saved == 5
-    assert sorted(said(ledger, "S-2")) == sorted(said(ledger))
+    assert sorted(contents_of(ledger, "S-2")) == sorted(contents_of(ledger))
     features = json.loads((tmp_path / "a.geojson").read_text())["features"]
-    first = next(each for each in features if each["properties"].get("name") == "look here")
+    first = next(feature for feature in features if feature["properties"].get("name") == "look here")
     assert first["properties"]["classification"] == {"name": "tumour", "color": [0, 158, 115]}
     assert first["properties"]["metadata"]["gemslide_author"] == "ada"
 
@@ -55,11 +57,11 @@ def test_what_was_changed_in_qupath_changes_here_and_what_changed_here_meanwhile
     result = import_file(ledger, "S-1", read_annotations(tmp_path / "a.geojson"), "bob", size_wh_px0=SIZE)
 
     assert (result.saved, result.beside) == (2, 1)
-    now = {each.annotation_id: each for each in annotations_of(ledger, "S-1")}
+    now = {annotation.annotation_id: annotation for annotation in annotations_of(ledger, "S-1")}
     assert (now.pop(one.annotation_id).class_name, now.pop(two.annotation_id).note) == (
         "necrosis", "changed in the browser",
     )  # fmt: skip
-    assert [each.class_name for each in now.values()] == ["fat"]
+    assert [annotation.class_name for annotation in now.values()] == ["fat"]
 
 
 def test_many_are_one_entry_of_the_log(ledger: Ledger, tmp_path: Path) -> None:
@@ -73,7 +75,7 @@ def test_many_are_one_entry_of_the_log(ledger: Ledger, tmp_path: Path) -> None:
     result = import_file(ledger, "S-1", read_annotations(tmp_path / "a.geojson"), "ada", size_wh_px0=SIZE)
 
     assert result.saved == 1500
-    assert {each.object_type for each in annotations_of(ledger, "S-1")} == {"detection"}
+    assert {annotation.object_type for annotation in annotations_of(ledger, "S-1")} == {"detection"}
     (entry,) = ledger.history(PROJECT_LOG, "slide S-1")
     assert (entry.action, json.loads(entry.details)["annotations"]) == ("annotations imported", 1500)
     assert not verify_log(ledger.database, PROJECT_LOG).findings
@@ -84,7 +86,8 @@ def test_coordinates_that_begin_at_the_scanned_box_are_moved_there_and_back(ledg
     write_annotations(tmp_path / "a.geojson", exported(ledger, "S-1", origin_xy0=(5, 7)), "qupath")
     file = read_annotations(tmp_path / "a.geojson")
     assert file.objects[0].geometry.bounds == (5, 3, 45, 53)
-    assert import_file(ledger, "S-1", file, "ada", size_wh_px0=SIZE, origin_xy0=(5, 7)).unchanged == 1
+    frame = SlideFrame(0.5, Box(5, 7, 60, 60))
+    assert import_file(ledger, "S-1", file, "ada", size_wh_px0=SIZE, frame=frame).unchanged == 1
 
 
 def test_a_file_of_another_slide_is_refused_whole(ledger: Ledger, tmp_path: Path) -> None:

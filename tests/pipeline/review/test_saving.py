@@ -1,4 +1,4 @@
-"""Annotations are saved with who and when, never over another's change, and everything that was said is kept."""
+"""Annotations are saved with author and time, never over another person's change, and their full history is kept."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from shapely.geometry import LineString, Point, Polygon, box
 from sqlalchemy import select
 
 from pipeline.errors import BadAnnotationError, BadManifestError
+from pipeline.ledger import PROJECT_LOG, Ledger, metadata
 from pipeline.review import (
     Draft,
     annotations_of,
     changes_since,
     class_colours,
     find_annotations,
-    joined,
+    merge_annotations,
     save,
-    saving,
-    shapes,
-    split_by,
+    split_annotation,
 )
-from pipeline.review.tables import annotation_revision
-from pipeline.study import PROJECT_LOG, Ledger, metadata, verify_log
+from pipeline.review.annotations import saving, shapes
+from pipeline.review.rows.tables import annotation_revision
+from pipeline.study import verify_log
 
 SIZE = (2000, 1000)
 
 
-def square(x: float = 10, side: float = 100, **said: object) -> Draft:
-    return Draft(box(x, 10, x + side, 10 + side), "rectangle", **said)  # type: ignore[arg-type]
+def square(x: float = 10, side: float = 100, **fields: object) -> Draft:
+    return Draft(box(x, 10, x + side, 10 + side), "rectangle", **fields)  # type: ignore[arg-type]
 
 
 def test_the_migrations_make_the_tables_that_hold_annotations(ledger: Ledger) -> None:
@@ -46,11 +46,16 @@ def test_the_migrations_make_the_tables_that_hold_annotations(ledger: Ledger) ->
 def test_what_was_drawn_is_there_with_who_and_when(ledger: Ledger) -> None:
     saved = save(ledger, "S-1", [square(class_name="tumour", note="edge?\nsecond line")], "ada", size_wh_px0=SIZE)
 
-    (found,) = annotations_of(ledger, "S-1")
-    assert saved.saved == (found,)
-    assert (found.class_name, found.note, found.revision, found.author) == ("tumour", "edge?\nsecond line", 1, "ada")
-    assert found.shape.equals(box(10, 10, 110, 110))
-    assert found.made_utc == found.changed_utc
+    (annotation,) = annotations_of(ledger, "S-1")
+    assert saved.saved == (annotation,)
+    assert (annotation.class_name, annotation.note, annotation.revision, annotation.author) == (
+        "tumour",
+        "edge?\nsecond line",
+        1,
+        "ada",
+    )
+    assert annotation.shape.equals(box(10, 10, 110, 110))
+    assert annotation.made_utc == annotation.changed_utc
     assert annotations_of(ledger, "S-2") == []
     assert class_colours(ledger) == {"tumour": "0072b2"}
 
@@ -66,8 +71,8 @@ def test_every_change_is_in_the_projects_log_and_the_log_verifies(ledger: Ledger
         ("ada", "annotation drawn"), ("bob", "annotation changed"), ("bob", "annotation deleted"),
         ("ada", "annotation restored"),
     ]  # fmt: skip
-    said = [json.loads(entry.details) for entry in entries]
-    assert [one["after"] == two["before"] for one, two in pairwise(said)] == [True] * 3
+    details = [json.loads(entry.details) for entry in entries]
+    assert [one["after"] == two["before"] for one, two in pairwise(details)] == [True] * 3
     assert not verify_log(ledger.database, PROJECT_LOG).findings
 
 
@@ -90,11 +95,11 @@ def test_a_change_of_an_older_revision_overwrites_nothing(ledger: Ledger) -> Non
     result = save(ledger, "S-1", [made.draft(note="mine"), square(300)], "ada")
 
     assert result.conflicts == (theirs,)
-    assert [each.note for each in annotations_of(ledger, "S-1")] == ["theirs", ""]
+    assert [annotation.note for annotation in annotations_of(ledger, "S-1")] == ["theirs", ""]
 
 
 def test_the_same_sent_twice_changes_nothing(ledger: Ledger) -> None:
-    """The answer to the first was lost on its way."""
+    """The response to the first request was lost."""
     draft = square(note="n")
     first = save(ledger, "S-1", [draft], "ada")
     again = save(ledger, "S-1", [draft], "ada")
@@ -103,7 +108,7 @@ def test_the_same_sent_twice_changes_nothing(ledger: Ledger) -> None:
     save(ledger, "S-1", [changed], "ada")
 
     assert (again.saved, again.conflicts, again.change) == (first.saved, (), first.change)
-    assert [each.revision for each in annotations_of(ledger, "S-1")] == [2]
+    assert [annotation.revision for annotation in annotations_of(ledger, "S-1")] == [2]
     assert len(ledger.history(PROJECT_LOG, "slide S-1")) == 2
 
 
@@ -116,10 +121,10 @@ def test_two_who_change_one_at_once_are_told_apart(ledger: Ledger) -> None:
         results.append(save(ledger, "S-1", [made.draft(note=name)], name))
 
     threads = [threading.Thread(target=change, args=(f"p{number}",)) for number in range(4)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
     assert sorted(len(result.conflicts) for result in results) == [0, 1, 1, 1]
     assert annotations_of(ledger, "S-1")[0].revision == 2
@@ -130,13 +135,15 @@ def test_changes_come_since_a_counter_with_what_was_deleted(ledger: Ledger) -> N
     before = changes_since(ledger, "S-1", 0).change
     save(ledger, "S-1", [one.draft(is_deleted=True)], "ada")
 
-    found = changes_since(ledger, "S-1", before)
+    changes = changes_since(ledger, "S-1", before)
 
-    assert found.annotations is not None
-    assert [(each.annotation_id, each.is_deleted) for each in found.annotations] == [(one.annotation_id, True)]
-    assert changes_since(ledger, "S-1", found.change).annotations == ()
+    assert changes.annotations is not None
+    assert [(annotation.annotation_id, annotation.is_deleted) for annotation in changes.annotations] == [
+        (one.annotation_id, True)
+    ]
+    assert changes_since(ledger, "S-1", changes.change).annotations == ()
     assert changes_since(ledger, "S-1", 0, most=1).annotations is None
-    assert [each.annotation_id for each in annotations_of(ledger, "S-1")] == [two.annotation_id]
+    assert [annotation.annotation_id for annotation in annotations_of(ledger, "S-1")] == [two.annotation_id]
     assert len(annotations_of(ledger, "S-1", with_deleted=True)) == 2
 
 
@@ -144,13 +151,16 @@ def test_the_same_id_on_another_slide_is_another_annotation(ledger: Ledger) -> N
     draft = square(note="first")
     save(ledger, "S-1", [draft], "ada")
     save(ledger, "S-2", [replace(draft, note="second")], "ada")
-    assert [each.note for name in ("S-1", "S-2") for each in annotations_of(ledger, name)] == ["first", "second"]
+    assert [annotation.note for name in ("S-1", "S-2") for annotation in annotations_of(ledger, name)] == [
+        "first",
+        "second",
+    ]
 
 
 def test_words_are_found_in_class_note_and_author_as_they_stand(ledger: Ledger) -> None:
     save(ledger, "S-1", [square(class_name="Tumour", note="50% of it"), square(300, note="500 of it")], "ada")
-    assert [each.note for each in find_annotations(ledger, "S-1", ["TUMOUR", "ada"])] == ["50% of it"]
-    assert [each.note for each in find_annotations(ledger, "S-1", ["0%"])] == ["50% of it"]
+    assert [annotation.note for annotation in find_annotations(ledger, "S-1", ["TUMOUR", "ada"])] == ["50% of it"]
+    assert [annotation.note for annotation in find_annotations(ledger, "S-1", ["0%"])] == ["50% of it"]
     assert find_annotations(ledger, "S-1", ["_"]) == []
 
 
@@ -205,7 +215,7 @@ def test_what_is_too_much_is_refused(ledger: Ledger, monkeypatch: pytest.MonkeyP
 
 def test_a_million_crossings_are_refused_at_once(ledger: Ledger) -> None:
     corners = [((i * 7919) % 2000, 1000 * (i % 2)) for i in range(3000)]
-    with pytest.raises(BadAnnotationError, match="cross more than"):
+    with pytest.raises(BadAnnotationError, match=r"the outlines cross [\d,]+ times or more; 40,000"):
         save(ledger, "S-1", [Draft(Polygon(corners), "freehand")], "ada", size_wh_px0=SIZE)
 
 
@@ -215,14 +225,14 @@ def test_what_was_never_saved_need_not_be_deleted(ledger: Ledger) -> None:
 
 
 def test_areas_are_joined_and_split() -> None:
-    whole = joined([box(0, 0, 10, 10), box(5, 0, 20, 10)])
+    whole = merge_annotations([box(0, 0, 10, 10), box(5, 0, 20, 10)])
     assert whole.equals(box(0, 0, 20, 10))
-    assert joined([box(0, 0, 1, 1), box(5, 5, 6, 6)]).geom_type == "MultiPolygon"
-    large, small = split_by(whole, LineString([(5, -1), (5, 11)]))
+    assert merge_annotations([box(0, 0, 1, 1), box(5, 5, 6, 6)]).geom_type == "MultiPolygon"
+    large, small = split_annotation(whole, LineString([(5, -1), (5, 11)]))
     assert (large.area, small.area) == (150, 50)
     with pytest.raises(BadAnnotationError, match="does not lead through"):
-        split_by(whole, LineString([(5, -1), (5, 5)]))
-    with pytest.raises(BadAnnotationError, match="two areas"):
-        joined([whole])
+        split_annotation(whole, LineString([(5, -1), (5, 5)]))
+    with pytest.raises(BadAnnotationError, match="2 to 500 areas"):
+        merge_annotations([whole])
     with pytest.raises(BadAnnotationError, match="not a Point"):
-        joined([whole, Point(1, 1)])
+        merge_annotations([whole, Point(1, 1)])

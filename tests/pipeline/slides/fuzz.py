@@ -1,7 +1,7 @@
-"""Damaged slide files through ingest: a whole store with the right pixels, or one clear error, and nothing else.
+"""Damaged slide files through ingest: a complete store with the right pixels, or one clear error, nothing else.
 
-`make fuzz` or `python -m tests.pipeline.slides.fuzz --seed N --cases M`. Cases run in processes of their own, some in
-each; a crash, a hang, another exception, memory or something left behind is a finding, and ends with exit code 1.
+`make fuzz` or `python -m tests.pipeline.slides.fuzz --seed N --cases M`. Cases run in batches in
+separate processes; a crash, hang, other exception, excessive memory or leftover is a finding, and gives exit code 1.
 """
 
 from __future__ import annotations
@@ -28,12 +28,11 @@ import numpy as np
 import tifffile
 
 from pipeline.box import Box
-from pipeline.errors import GemslideError, UnreadableError
 from pipeline.ingest.ingest import IngestReport
 from pipeline.ingest.source_comparison import verify_store
 from pipeline.slides.openslide.reader import VendorSlide
 from pipeline.slides.registry import open_slide
-from pipeline.store.reader import StoreReader
+from pipeline.store.reading.reader import StoreReader
 from tests.pipeline.ingest.store_bytes import left_in
 from tests.pipeline.make import (
     APERIO,
@@ -47,14 +46,15 @@ from tests.pipeline.make import (
 )
 from tests.pipeline.slides import make_dicom
 from tests.pipeline.slides.mutate import anatomy_of, damaged
+from training.foundation.errors import GemslideError, UnreadableError
 
 CASES_PER_PROCESS = 25
 TIME_LIMIT_S = 20.0
 STARTS_WITHIN_S = 120.0
 MEMORY_LIMIT_BYTES = 1536 * 2**20
-"""Above what the process had before the case."""
+"""Memory limit above the process's use before the case."""
 ADDRESS_LIMIT_BYTES = 24 * 2**30
-"""So that a case out of all bounds does not take the machine with it."""
+"""Address space limit, so that a runaway case does not take the machine down."""
 SMALL_REAL = (
     "openslide+openslide-python/tests/fixtures/small.svs",
     "image-rs+image-tiff/tests/images/bigtiff/BigTIFFMotorola.tif",
@@ -65,7 +65,7 @@ SMALL_REAL = (
 
 @dataclass
 class Findings:
-    """What came of the cases."""
+    """Outcomes of the fuzzed cases."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
@@ -75,11 +75,11 @@ class Findings:
 
 
 def write_originals(folder: Path) -> list[Path]:
-    """Small files of every structure that is read tile by tile, and small real ones where they are."""
+    """Write small files of every structure that is read tile by tile, and copy small real ones if available."""
     folder.mkdir(parents=True, exist_ok=True)
     levels, size = halved(sample_image(200, 140), 1), {"width": 200, "height": 140}
     aperio = {"description": APERIO.format(**size), "photometric": "rgb"}
-    found = [
+    originals = [
         write_jpeg_pyramid(folder / "ycc.tiff", levels, tile_px=64),
         write_jpeg_pyramid(folder / "aperio.svs", levels, tile_px=64, **aperio),
         write_jpeg_pyramid(folder / "alone.tiff", levels, tile_px=64, shared_tables=False, stream="ycbcr"),
@@ -94,21 +94,21 @@ def write_originals(folder: Path) -> list[Path]:
         {"syntax": make_dicom.JPEG_2000_LOSSLESS, "encode": make_dicom.jpeg_2000, "photometric": "YBR_RCT"},
         {"syntax": make_dicom.NATIVE, "encode": make_dicom.native, "photometric": "RGB"},
     ]  # fmt: skip
-    found += [
+    originals += [
         make_dicom.write_dicom(folder / f"{i}.dcm", levels[0], change=_with_the_same_name, **kind)
         for i, kind in enumerate(tile_kinds)
     ]
     data = os.environ.get("GEMSLIDE_TEST_DATA")
-    return found + ([Path(data) / name for name in SMALL_REAL] if data else [])
+    return originals + ([Path(data) / name for name in SMALL_REAL] if data else [])
 
 
 def _with_the_same_name(ds: Any) -> None:
-    """So that the same seed makes the same file."""
+    """Set a fixed UID, so that the same seed makes the same file."""
     ds.SOPInstanceUID = ds.file_meta.MediaStorageSOPInstanceUID = "1.2.3.4.5.6"
 
 
 def _with_header(path: Path, levels: list[Pixels], **header: Any) -> Path:
-    """Another byte order or kind of TIFF."""
+    """Write with another byte order or kind of TIFF."""
     with tifffile.TiffWriter(path, **header) as tiff:
         for level, pixels in enumerate(levels):
             tiff.write(
@@ -122,7 +122,7 @@ def _with_header(path: Path, levels: list[Pixels], **header: Any) -> Path:
 
 
 def try_case(path: Path, project: Path) -> tuple[str, str | None]:
-    """Ingest a damaged file. Returns what came of it, and what is wrong with that."""
+    """Ingest a damaged file. Return the outcome, and anything wrong with it."""
     memory = Memory()
     wrong: str | None = None
     try:
@@ -141,7 +141,7 @@ def try_case(path: Path, project: Path) -> tuple[str, str | None]:
 
 
 class Memory:
-    """The most memory taken since this was made, by the kernel's count (proc(5), clear_refs and status)."""
+    """Peak memory since this object was made, by the kernel's count (proc(5), clear_refs and status)."""
 
     def __init__(self) -> None:
         Path("/proc/self/clear_refs").write_text("5")
@@ -156,26 +156,26 @@ class Memory:
 
 
 def _wrong_with_store(report: IngestReport, path: Path) -> str | None:
-    """Whether the store is what ingest says, and has pixels that a reference decoder sees in the same damaged file."""
+    """Fault of a store that does not verify or match any reference decoder of the damaged file; None if sound."""
     try:
         verify_store(report.store, source=path, every_chunk=True)
     except GemslideError as error:
         return f"a store that does not verify: {error}"
     reader = StoreReader(report.store)
-    for level, about in enumerate(report.levels):
-        if about.route == "built" or about.rebuilt:
+    for level, level_report in enumerate(report.levels):
+        if level_report.route == "built" or level_report.rebuilt:
             continue
         size = reader.levels[level]
-        found = reader.read_region(level, Box(0, 0, size.width_px, size.height_px))
-        seen = list(_references(path, level, found.shape))
-        if seen and not any(np.array_equal(found, pixels) for pixels in seen):
-            worst = [int(np.abs(found.astype(int) - pixels).max()) for pixels in seen]
-            return f"level {level} ({about.route}) differs from all {len(seen)} reference decoders, by {worst}"
+        pixels_read = reader.read_region(level, Box(0, 0, size.width_px, size.height_px))
+        seen = list(_references(path, level, pixels_read.shape))
+        if seen and not any(np.array_equal(pixels_read, pixels) for pixels in seen):
+            worst = [int(np.abs(pixels_read.astype(int) - pixels).max()) for pixels in seen]
+            return f"level {level} ({level_report.route}) differs from all {len(seen)} reference decoders, by {worst}"
     return None
 
 
 def _references(path: Path, level: int, shape: tuple[int, ...]) -> Iterator[Pixels]:
-    """What OpenSlide and tifffile see, where they see a level of that size."""
+    """Pixels that OpenSlide and tifffile read, if they have a level of that size."""
     with open_slide(path) as own:
         openslide_file = own.openslide_file
     try:
@@ -189,7 +189,7 @@ def _references(path: Path, level: int, shape: tuple[int, ...]) -> Iterator[Pixe
         pass
     try:
         with tifffile.TiffFile(path) as tiff:
-            for number in range(len(tiff.pages)):  # a chain of pages that bites its tail has an end only here
+            for number in range(len(tiff.pages)):  # a circular chain of pages ends only here
                 page = tiff.pages[number]
                 if page.shape == shape:
                     yield _white_where_left_out(page)
@@ -198,7 +198,7 @@ def _references(path: Path, level: int, shape: tuple[int, ...]) -> Iterator[Pixe
 
 
 def _white_where_left_out(page: tifffile.TiffPage) -> Pixels:
-    """Pixels of a page; tifffile shows black where a tile has no bytes or no place."""
+    """Pixels of a page with omitted tiles white: tifffile shows black for a tile without bytes or offset."""
     pixels = page.asarray().copy()
     if page.is_tiled:
         columns = -(-page.imagewidth // page.tilewidth)
@@ -210,12 +210,12 @@ def _white_where_left_out(page: tifffile.TiffPage) -> Pixels:
 
 
 def work(originals: Path, folder: Path, seed: int, first: int, last: int) -> None:
-    """Run cases in this process: a line when one starts, and one when it ends."""
+    """Run cases in this process; print a line when a case starts and one when it ends."""
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_LIMIT_BYTES, ADDRESS_LIMIT_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     warnings.simplefilter("error")
     anatomies = [(path, anatomy_of(path)) for path in _listed(originals)]
-    with open_slide(anatomies[0][0]):  # imports are no part of a case's time and memory
+    with open_slide(anatomies[0][0]):  # imports do not count towards a case's time and memory
         pass
     for number in range(first, last):
         draw = random.Random(f"{seed}/{number}")
@@ -242,7 +242,7 @@ def _listed(originals: Path) -> list[Path]:
 
 
 def run(folder: Path, seed: int, cases: int, *, first: int = 0, say: bool = False) -> Findings:
-    """Run cases in processes of their own."""
+    """Run cases in separate processes."""
     findings, number, last = Findings(), first, first + cases
     originals = folder / "originals"
     (originals / "list.txt").write_text("\n".join(map(str, write_originals(originals))))
@@ -255,7 +255,7 @@ def run(folder: Path, seed: int, cases: int, *, first: int = 0, say: bool = Fals
 
 
 def _run_some(originals: Path, folder: Path, seed: int, first: int, last: int, findings: Findings) -> int:
-    """Run cases in one process until it ends or must be ended. Returns the number of the next case."""
+    """Run cases in one process until it ends or must be killed. Return the number of the next case."""
     work_folder = Path(tempfile.mkdtemp(dir=folder))
     arguments = [str(originals), str(work_folder), str(seed), str(first), str(last)]
     with (work_folder / "stderr.txt").open("w+") as stderr:
@@ -265,14 +265,14 @@ def _run_some(originals: Path, folder: Path, seed: int, first: int, last: int, f
         )  # fmt: skip
         number, what, is_running = first, "start", False
         for line in _lines(process):
-            said = json.loads(line)
-            number, is_running = said["number"], "what" in said
+            message = json.loads(line)
+            number, is_running = message["number"], "what" in message
             if is_running:
-                what = said["what"]
+                what = message["what"]
                 continue
-            findings.outcomes[said["outcome"]] += 1
-            if said["wrong"]:
-                findings.wrong.append(f"{what}: {said['wrong']}")
+            findings.outcomes[message["outcome"]] += 1
+            if message["wrong"]:
+                findings.wrong.append(f"{what}: {message['wrong']}")
         stderr.seek(0)
         last_words = stderr.read()[-1500:]
     shutil.rmtree(work_folder)
@@ -283,7 +283,7 @@ def _run_some(originals: Path, folder: Path, seed: int, first: int, last: int, f
 
 
 def _lines(process: subprocess.Popen[str]) -> Iterator[str]:
-    """Lines of a worker; it is killed when none comes in time."""
+    """Lines of a worker, which is killed when none comes in time."""
     assert process.stdout is not None
     limit_s = STARTS_WITHIN_S
     while True:

@@ -27,24 +27,24 @@ ICC = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
 
 
 def jpeg_ycc(tile: Pixels) -> bytes:
-    """4:2:0 with a JFIF marker."""
+    """JPEG, 4:2:0 with a JFIF marker."""
     return bytes(imagecodecs.jpeg8_encode(tile, level=85, subsampling="420"))
 
 
 def jpeg_rgb(tile: Pixels) -> bytes:
-    """R, G, B with an APP14 marker that says so."""
+    """JPEG, R, G, B with an APP14 marker that declares it."""
     return bytes(imagecodecs.jpeg8_encode(tile, level=85, colorspace="RGB", outcolorspace="RGB"))
 
 
 def jpeg_bare(tile: Pixels) -> bytes:
-    """R, G, B and no marker."""
+    """JPEG, R, G, B without a marker."""
     encoded = jpeg_rgb(tile)
     assert encoded[2:4] == b"\xff\xee"
     return encoded[:2] + encoded[18:]
 
 
 def jpeg_ycc_bare(tile: Pixels) -> bytes:
-    """4:2:0 without its JFIF marker (18 bytes)."""
+    """JPEG, 4:2:0 without its JFIF marker (18 bytes)."""
     encoded = jpeg_ycc(tile)
     assert encoded[2:4] == b"\xff\xe0"
     return encoded[:2] + encoded[20:]
@@ -90,16 +90,16 @@ def native(tile: Pixels) -> bytes:
 
 
 def tiles_of(pixels: Pixels, tile_wh: tuple[int, int]) -> list[Pixels]:
-    """Tiles row by row; those at the right and bottom are filled up with grey."""
+    """Tiles row by row; those at the right and bottom are padded with grey."""
     tile_w, tile_h = tile_wh
-    found = []
+    tiles = []
     for y in range(0, pixels.shape[0], tile_h):
         for x in range(0, pixels.shape[1], tile_w):
             tile = np.full((tile_h, tile_w, 3), 128, np.uint8)
             part = pixels[y : y + tile_h, x : x + tile_w]
             tile[: part.shape[0], : part.shape[1]] = part
-            found.append(tile)
-    return found
+            tiles.append(tile)
+    return tiles
 
 
 def write_dicom(
@@ -118,13 +118,13 @@ def write_dicom(
     series: str = "1.2.3.4",
     change: Callable[[Dataset], None] = lambda ds: None,
 ) -> Path:
-    """One instance.
+    """Write one instance.
 
     Args:
         sparse: TILED_SPARSE with these tiles, in this order; None for TILED_FULL.
         empty: tiles whose frame has no bytes.
         offsets: "basic", "extended" or "none".
-        change: whatever else should be different; called right before writing.
+        change: any further change to the dataset; called right before writing.
     """
     tiles = tiles_of(pixels, tile_wh)
     columns = -(-pixels.shape[1] // tile_wh[0])
@@ -143,7 +143,7 @@ def write_dicom(
 
 
 def put_pixels(ds: Dataset, frames: list[bytes], offsets: str) -> None:
-    """Pixel Data of the frames, encapsulated where the transfer syntax asks for it."""
+    """Set Pixel Data from the frames, encapsulated if the transfer syntax requires it."""
     if ds.file_meta.TransferSyntaxUID.is_encapsulated:
         if offsets == "extended":
             ds.PixelData, ds.ExtendedOffsetTable, ds.ExtendedOffsetTableLengths = encapsulate_extended(frames)
@@ -202,7 +202,7 @@ def _attributes(
 
 
 def placed_on_the_glass(ds: Dataset) -> None:
-    """Where the first pixel lies, in mm; for `change` of `write_dicom`."""
+    """Set the position of the first pixel, in mm; for `change` of `write_dicom`."""
     origin = Dataset()
     origin.XOffsetInSlideCoordinateSystem, origin.YOffsetInSlideCoordinateSystem = 20.0, 40.5
     ds.TotalPixelMatrixOriginSequence = [origin]

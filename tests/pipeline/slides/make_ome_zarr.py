@@ -28,11 +28,11 @@ def write_image(
     chunk_px: int = 64,
     translations_px: list[float] | None = None,
 ) -> None:
-    """A multiscale image into a group; `levels` are y,x,c (or any of its channels) and finest first.
+    """Write a multiscale image into a group; `levels` are y,x,c (or any of the channels), finest first.
 
     Args:
         mpp: level-0 scale along x and y in `unit` (micrometer); None leaves the units out.
-        translations_px: by level, where its corner lies, in its own pixels.
+        translations_px: position of each level's corner, in its own pixels.
     """
     datasets = []
     for i, pixels in enumerate(levels):
@@ -65,10 +65,10 @@ def write_image(
 
 
 def _axis(axis: str, mpp: float | None, unit: str | None) -> dict[str, str]:
-    found = {"name": axis, "type": KINDS.get(axis, "space")}
+    entry = {"name": axis, "type": KINDS.get(axis, "space")}
     if axis in "yx" and unit and mpp is not None:
-        return {**found, "unit": unit}
-    return {**found, "unit": UNITS[axis]} if axis in UNITS and mpp is not None else found
+        return {**entry, "unit": unit}
+    return {**entry, "unit": UNITS[axis]} if axis in UNITS and mpp is not None else entry
 
 
 def create(path: Path, version: str = "0.5") -> zarr.Group:
@@ -76,7 +76,7 @@ def create(path: Path, version: str = "0.5") -> zarr.Group:
 
 
 def write_ome_zarr(path: Path, levels: list[NDArray[Any]], **options: Any) -> Path:
-    """A folder that is one image."""
+    """Write a folder that is one image."""
     write_image(create(path, options.get("version", "0.5")), levels, **options)
     return path
 
@@ -84,7 +84,7 @@ def write_ome_zarr(path: Path, levels: list[NDArray[Any]], **options: Any) -> Pa
 def write_container(
     path: Path, images: dict[str, list[NDArray[Any]]], *, version: str = "0.5", listed: bool = True
 ) -> Path:
-    """A folder of several images as bioformats2raw lays them out; `images` by name, numbered in their order."""
+    """Write a folder of several images in bioformats2raw's layout; `images` by name, numbered in order."""
     root = create(path, version)
     layout = {"bioformats2raw.layout": 3}
     root.attrs.update({"ome": {"version": version, **layout}} if version == "0.5" else layout)

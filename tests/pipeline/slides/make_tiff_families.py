@@ -1,4 +1,4 @@
-"""Small Philips and OME-TIFFs as their programs write them, and the pixels that are in them."""
+"""Small Philips and OME-TIFFs as their programs write them, and their pixels."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ def write_philips(
     scans: int = 1,
     in_xml: bool = True,
 ) -> Made:
-    """A Philips TIFF: the sizes of lower levels are filled up to whole tiles, tiles of level 0 may be `missing`.
+    """Write a Philips TIFF: lower levels are padded to whole tiles, tiles of level 0 may be `missing`.
 
     Args:
-        in_xml: label and macro image as JPEG in the XML; else as pages of the file.
+        in_xml: whether label and macro image are JPEGs in the XML or pages of the file.
     """
     label, macro = np.full((20, 30, 3), 70, np.uint8), np.full((24, 60, 3), 150, np.uint8)
-    found = []
+    images = []
     with tifffile.TiffWriter(path, bigtiff=True) as tiff:
         for level, pixels in enumerate(levels):
             left_out = missing if level == 0 else ()
             padded = pixels if level == 0 else _padded(pixels, tile_px)
             streams, image = tile_streams(padded, tile_px, left_out)
-            found.append(image[: pixels.shape[0], : pixels.shape[1]])
+            images.append(image[: pixels.shape[0], : pixels.shape[1]])
             options: dict[str, Any] = {} if level else {"description": _philips_xml(len(levels), mm_yx, scans, in_xml)}
             tiff.write(
                 iter(streams), shape=padded.shape, dtype=np.uint8, tile=(tile_px, tile_px), photometric="rgb",
@@ -46,7 +46,7 @@ def write_philips(
         for name, pixels in {} if in_xml else {"Label": label, "Macro": macro}.items():
             tiff.write(pixels, photometric="rgb", description=name, metadata=None, software="Philips DP v1.0")
     set_ycbcr(path)
-    return Made(path, found)
+    return Made(path, images)
 
 
 def _padded(pixels: Pixels, tile_px: int) -> Pixels:
@@ -93,7 +93,7 @@ def write_ome_tiff(
     extra_xml: str = "",
     root_xml: str = "",
 ) -> Made:
-    """An OME-TIFF with JPEG tiles, its lower levels as SubIFDs; `beside` are further images by name."""
+    """Write an OME-TIFF with JPEG tiles and lower levels as SubIFDs; `beside` are further images by name."""
     beside = beside or {}
     images = {"slide": levels[0], **beside}
     scale = ""
@@ -109,11 +109,11 @@ def write_ome_tiff(
     )
     head = f'<?xml version="1.0" encoding="UTF-8"?><OME xmlns="{OME}" {root_xml}>'
     description = f"{head}{extra_xml}{xml}</OME>".encode()
-    found = []
+    images_in_file = []
     with tifffile.TiffWriter(path, byteorder=byteorder, bigtiff=bigtiff) as tiff:
         for level, pixels in enumerate(levels):
             streams, image = tile_streams(pixels, 64)
-            found.append(image)
+            images_in_file.append(image)
             options: dict[str, Any] = {"subfiletype": 1} if level else {"subifds": len(levels) - 1}
             if level == 0:
                 options["description"] = description
@@ -124,4 +124,4 @@ def write_ome_tiff(
         for pixels in beside.values():
             tiff.write(pixels, photometric="rgb", metadata=None)
     set_ycbcr(path)
-    return Made(path, found)
+    return Made(path, images_in_file)

@@ -1,6 +1,6 @@
-"""Small slides in the scanners' own formats, as far as OpenSlide looks at them; and the pixels that are in them.
+"""Small slides in the scanners' own formats, with the parts that OpenSlide reads; and their pixels.
 
-What the fields mean is public: openslide.org/formats, and the behaviour of OpenSlide 4.0.1 itself.
+The meaning of the fields is public: openslide.org/formats, and the behaviour of OpenSlide 4.0.1 itself.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _Tiles = dict[tuple[int, int], Pixels]
 
 
 class Made(NamedTuple):
-    """A slide file and the image that it holds at each level."""
+    """A slide file and its image at each level."""
 
     path: Path
     levels: list[Pixels]
 
 
 def jpeg(pixels: Pixels) -> bytes:
-    """A complete JPEG stream without chroma subsampling, so that a tile's pixels do not depend on its neighbours."""
+    """Complete JPEG stream without chroma subsampling, so that a tile's pixels do not depend on its neighbours."""
     return bytes(imagecodecs.jpeg8_encode(pixels, level=90, subsampling="444" if pixels.ndim == 3 else None))
 
 
@@ -45,7 +45,7 @@ MRXS_UUID = "0123456789ABCDEF0123456789ABCDEF"
 
 
 def write_mrxs(path: Path, tiles: _Tiles, *, columns: int, rows: int, num_levels: int = 1) -> Made:
-    """An .mrxs with its folder; `tiles` by (column, row), all of one size; the rest was not scanned.
+    """Write an .mrxs with its folder; `tiles` by (column, row), all of one size; the rest is unscanned.
 
     Lower levels join two by two images into one of the same size, every second pixel of each.
     """
@@ -66,7 +66,7 @@ def write_mrxs(path: Path, tiles: _Tiles, *, columns: int, rows: int, num_levels
             image[level, column, row] = decoded(stream)
         pages.append(page)
         if columns * rows > 1000:
-            continue  # too large an image to lay out
+            continue  # too large an image to allocate
         whole = np.full((rows * tile_h // step, columns * tile_w // step, 3), WHITE, np.uint8)
         for column, row in images:
             y, x = row * tile_h // step, column * tile_w // step
@@ -85,7 +85,7 @@ def write_mrxs(path: Path, tiles: _Tiles, *, columns: int, rows: int, num_levels
 
 
 def _joined(images: _Tiles, step: int, tile_h: int, tile_w: int) -> _Tiles:
-    """Images of the next level: those at multiples of `step`, each from up to four; white where none was scanned."""
+    """Images of the next level, at multiples of `step` and joined from up to four; white where none was scanned."""
     joined: _Tiles = {}
     half = step // 2
     for (column, row), pixels in images.items():
@@ -150,10 +150,20 @@ def _slidedat(columns: int, rows: int, tile_w: int, tile_h: int, num_levels: int
 NDPI_FLAG, NDPI_LENS, NDPI_FOCAL_PLANE, NDPI_MCU_STARTS, NDPI_PROPERTIES = 65420, 65421, 65424, 65426, 65449
 
 
-def write_ndpi(path: Path, levels: list[Pixels], *, mpp: float = 0.5, macro: Pixels | None = None) -> Made:
-    """An .ndpi: each level one JPEG with restart markers, the offsets of 8 bytes that only NDPI has."""
+NDPI_X_NM = 65422  # and of y the next
+
+
+def write_ndpi(
+    path: Path,
+    levels: list[Pixels],
+    *,
+    mpp: float = 0.5,
+    macro: Pixels | None = None,
+    centre_nm: tuple[int, int] | None = None,
+) -> Made:
+    """Write an .ndpi: one JPEG with restart markers per level, and the 8-byte offsets that only NDPI has."""
     content = bytearray(b"II*\0" + bytes(8))
-    found, link = [], 4
+    images, link = [], 4
     pages = [(pixels, 20.0 / 2**i) for i, pixels in enumerate(levels)]
     if macro is not None:
         pages.append((macro, -1.0))
@@ -163,7 +173,7 @@ def write_ndpi(path: Path, levels: list[Pixels], *, mpp: float = 0.5, macro: Pix
         is_level = lens > 0
         stream = _restart_jpeg(pixels) if is_level else jpeg(pixels)
         if is_level:
-            found.append(decoded(stream))
+            images.append(decoded(stream))
         start = len(content)
         content += stream
         starts = _restart_offsets(stream)
@@ -180,7 +190,9 @@ def write_ndpi(path: Path, levels: list[Pixels], *, mpp: float = 0.5, macro: Pix
             (262, 3, 1, photometric), (273, 4, 1, start),
             (277, 3, 1, samples), (278, 4, 1, height), (279, 4, 1, len(stream)), (282, 5, 1, resolution_at),
             (283, 5, 1, resolution_at), (296, 3, 1, 3), (NDPI_FLAG, 4, 1, 1),
-            (NDPI_LENS, 11, 1, struct.pack("<f", lens)), (NDPI_FOCAL_PLANE, 9, 1, 0),
+            (NDPI_LENS, 11, 1, struct.pack("<f", lens)),
+            *((NDPI_X_NM + axis, 9, 1, struct.pack("<i", nm)) for axis, nm in enumerate(centre_nm or ())),
+            (NDPI_FOCAL_PLANE, 9, 1, 0),
         ]  # fmt: skip
         if is_level and len(starts) > 1:
             tags.append((NDPI_MCU_STARTS, 4, len(starts), starts_at))
@@ -193,7 +205,7 @@ def write_ndpi(path: Path, levels: list[Pixels], *, mpp: float = 0.5, macro: Pix
         link = len(content)
         content += bytes(8 + 4 * len(tags))
     path.write_bytes(content)
-    return Made(path, found)
+    return Made(path, images)
 
 
 def _restart_jpeg(pixels: Pixels) -> bytes:
@@ -204,7 +216,7 @@ def _restart_jpeg(pixels: Pixels) -> bytes:
 
 
 def _restart_offsets(stream: bytes) -> list[int]:
-    """Where the data of each restart interval begins, from the start of the stream."""
+    """Offsets of the data of the restart intervals, from the start of the stream."""
     at = 2
     while stream[at + 1] != 0xDA:
         at += 2 + int.from_bytes(stream[at + 2 : at + 4], "big")
@@ -221,7 +233,7 @@ def _restart_offsets(stream: bytes) -> list[int]:
 
 
 def tile_streams(pixels: Pixels, tile_px: int, missing: Iterable[tuple[int, int]] = ()) -> tuple[list[bytes], Pixels]:
-    """JPEG tiles row by row, and the image they decode to; `missing` (column, row) are empty and white."""
+    """JPEG tiles row by row, and their decoded image; `missing` (column, row) are empty and white."""
     height, width = pixels.shape[:2]
     streams, image = [], np.full((height, width, 3), WHITE, np.uint8)
     for y in range(0, height, tile_px):
@@ -237,7 +249,7 @@ def tile_streams(pixels: Pixels, tile_px: int, missing: Iterable[tuple[int, int]
 
 
 def set_ycbcr(path: Path) -> None:
-    """tifffile writes photometric RGB for tiles that come encoded; they are YCbCr."""
+    """Correct the tag: tifffile writes photometric RGB for encoded tiles, which are YCbCr."""
     with tifffile.TiffFile(path, mode="r+") as tiff:
         for page in tiff.pages:
             for part in [page.aspage(), *(page.aspage().pages or [])]:
@@ -249,7 +261,7 @@ SCN_NAMESPACE = "http://www.leica-microsystems.com/scn/2010/10/01"
 
 
 class ScnArea(NamedTuple):
-    """One scanned region: where it lies on the slide in nanometres, and its pyramid."""
+    """One scanned region: its position on the slide in nanometres, and its pyramid."""
 
     x_nm: int
     y_nm: int
@@ -257,7 +269,7 @@ class ScnArea(NamedTuple):
 
 
 def write_scn(path: Path, areas: list[ScnArea], *, slide_nm: tuple[int, int], nm_per_px: int = 500) -> Made:
-    """A Leica .scn: BigTIFF, a macro image of the whole slide, and regions of it."""
+    """Write a Leica .scn: BigTIFF, a macro image of the whole slide, and its regions."""
     macro = np.full((64, 64, 3), 200, np.uint8)
     pages = [macro] + [level for area in areas for level in area.levels]
     xml = [
@@ -277,7 +289,7 @@ def write_scn(path: Path, areas: list[ScnArea], *, slide_nm: tuple[int, int], nm
         for i, pixels in enumerate(pages):
             streams, image = tile_streams(pixels, 64)
             if i == 0:
-                # libtiff, which OpenSlide asks for the macro image, takes 4:2:0 for granted.
+                # libtiff, which OpenSlide uses for the macro image, assumes 4:2:0.
                 streams = [bytes(imagecodecs.jpeg8_encode(pixels, level=90, subsampling="420"))]
             decoded_pages.append(image)
             tiff.write(
@@ -307,7 +319,7 @@ def _scn_image(x_nm: int, y_nm: int, width_nm: int, height_nm: int, levels: list
 def write_bif(
     path: Path, tiles: dict[tuple[int, int], Pixels], *, columns: int, rows: int, num_levels: int = 2
 ) -> Made:
-    """A Ventana .bif of one area without overlap: `tiles` of one square size, all there, by (column, row)."""
+    """Write a Ventana .bif of one area without overlap: `tiles` by (column, row), all square and present."""
     tile_px = next(iter(tiles.values())).shape[0]
     iscan = (
         b'<iScan Magnification="20" ScanRes="0.465" Z-layers="1" ScannerModel="iScan HT" UnitNumber="SN-123" '
@@ -339,7 +351,7 @@ def write_bif(
     for level in range(num_levels):
         step = 2**level
         pages.append((whole[::step, ::step], f"level={level} mag={20 / step:g} quality=90", encode, tile_px))
-    found = []
+    images = []
     with tifffile.TiffWriter(path, bigtiff=True) as tiff:
         for pixels, description, xml, side in pages:
             pixels = np.ascontiguousarray(pixels)
@@ -347,11 +359,11 @@ def write_bif(
             data: object = pixels
             if side:
                 streams, image = tile_streams(pixels, side)
-                found.append(image)
+                images.append(image)
                 data, options = iter(streams), {"compression": "jpeg", "tile": (side, side)}
             tiff.write(
                 data, shape=pixels.shape, dtype=np.uint8, photometric="rgb", metadata=None, description=description,
                 extratags=[(700, 1, len(xml), xml, True)], **options,
             )  # fmt: skip
     set_ycbcr(path)
-    return Made(path, found)
+    return Made(path, images)

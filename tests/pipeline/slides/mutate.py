@@ -1,4 +1,4 @@
-"""Damage for slide files: what broken copies, broken scanners and people of ill will make of them."""
+"""Damage to slide files, as from broken copies, broken scanners and malicious people."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LONG_VR = {b"OB", b"OV", b"OW", b"SQ", b"UN", b"UT", b"SV", b"UV"}
 
 @dataclass(frozen=True)
 class Tag:
-    """Where a tag of a TIFF stands."""
+    """Location of a TIFF tag."""
 
     code: int
     entry: int
@@ -33,28 +33,28 @@ class Tag:
 
 @dataclass(frozen=True)
 class Anatomy:
-    """Where the parts of an undamaged file are."""
+    """Locations of the parts of an undamaged file."""
 
     content: bytes
     byteorder: str = "little"
     is_big: bool = False
     tags: list[Tag] = field(default_factory=list)
     tiles: list[tuple[int, int]] = field(default_factory=list)
-    """First byte and byte count."""
+    """First byte and byte count of each tile."""
     next_pages: list[int] = field(default_factory=list)
     elements: list[tuple[int, int]] = field(default_factory=list)
-    """Of DICOM: where each element's length stands, and its bytes."""
+    """For DICOM: offset of each element's length, and its bytes."""
 
 
 Damage = Callable[[bytearray, Anatomy, random.Random], str]
 
 
 def anatomy_of(path: Path) -> Anatomy:
-    """Look at an undamaged TIFF or DICOM file."""
+    """Locate the parts of an undamaged TIFF or DICOM file."""
     content = path.read_bytes()
     if content[128:132] == b"DICM":
-        found = [(m.end(), 4 if m.group(1) in _LONG_VR else 2) for m in _EXPLICIT_VR.finditer(content, 132)]
-        elements = [(at + 2, 4) if length == 4 else (at, 2) for at, length in found]
+        matches = [(m.end(), 4 if m.group(1) in _LONG_VR else 2) for m in _EXPLICIT_VR.finditer(content, 132)]
+        elements = [(at + 2, 4) if length == 4 else (at, 2) for at, length in matches]
         return Anatomy(content, elements=elements, tiles=_items(content))
     with tifffile.TiffFile(path) as tiff:
         pages = [page.aspage() for page in tiff.pages]
@@ -72,21 +72,21 @@ def anatomy_of(path: Path) -> Anatomy:
 
 def _items(content: bytes) -> list[tuple[int, int]]:
     """Frames of encapsulated DICOM."""
-    found, at = [], content.rfind(b"\xe0\x7f\x10\x00")
+    frames, at = [], content.rfind(b"\xe0\x7f\x10\x00")
     while (at := content.find(b"\xfe\xff\x00\xe0", at)) >= 0:
         (count,) = struct.unpack_from("<I", content, at + 4)
         if count:
-            found.append((at + 8, count))
+            frames.append((at + 8, count))
         at += 8 + count
-    return found
+    return frames
 
 
 def damaged(anatomy: Anatomy, draw: random.Random) -> tuple[bytes, str]:
-    """The file with one to three kinds of damage, and what was done to it."""
+    """The file with one to three kinds of damage, and a description of them."""
     content = bytearray(anatomy.content)
     kinds = [kind for kind, needs in _KINDS if needs(anatomy)]
     chosen = [draw.choice(kinds) for _ in range(draw.choice([1, 1, 1, 2, 3]))]
-    chosen.sort(key=lambda kind: kind is _cut)  # the others look for what was there
+    chosen.sort(key=lambda kind: kind is _cut)  # the other kinds need the original content
     done = [kind(content, anatomy, draw) for kind in chosen]
     return bytes(content), "; ".join(done)
 
@@ -126,7 +126,7 @@ def _change_value(content: bytearray, anatomy: Anatomy, draw: random.Random) -> 
 
 
 def _change_entry(content: bytearray, anatomy: Anatomy, draw: random.Random) -> str:
-    """A tag's code, type, count, or the place of its value."""
+    """Change a tag's code, type, count, or value offset."""
     tag, wide = draw.choice(anatomy.tags), 8 if anatomy.is_big else 4
     part, at, length = draw.choice(
         [("code", 0, 2), ("type", 2, 2), ("count", 4, wide), ("count", 4, wide), ("offset", 4 + wide, wide)]
@@ -137,7 +137,7 @@ def _change_entry(content: bytearray, anatomy: Anatomy, draw: random.Random) -> 
 
 
 def _swap_tiles(content: bytearray, anatomy: Anatomy, draw: random.Random) -> str:
-    """Two offsets change places, or two byte counts."""
+    """Swap two offsets or two byte counts."""
     tag = draw.choice([tag for tag in anatomy.tags if tag.code in _OFFSETS | _COUNTS])
     first, second = (tag.value + draw.randrange(tag.count) * tag.bytes_each for _ in "ab")
     n = tag.bytes_each
@@ -147,13 +147,13 @@ def _swap_tiles(content: bytearray, anatomy: Anatomy, draw: random.Random) -> st
 
 def _change_next_page(content: bytearray, anatomy: Anatomy, draw: random.Random) -> str:
     at = draw.choice(anatomy.next_pages)
-    value = draw.choice([*EXTREMES, len(content) - 3, *(each for each in anatomy.next_pages), 8, 16])
+    value = draw.choice([*EXTREMES, len(content) - 3, *(offset for offset in anatomy.next_pages), 8, 16])
     _put(content, at, value, 8 if anatomy.is_big else 4, anatomy.byteorder)
     return f"next page at {at} = {value}"
 
 
 def _change_tile_head(content: bytearray, anatomy: Anatomy, draw: random.Random) -> str:
-    """Bytes in the first 100 of a tile, where JPEG and JPEG 2000 keep sizes, sampling and tables."""
+    """Change bytes in the first 100 of a tile, where JPEG and JPEG 2000 keep sizes, sampling and tables."""
     offset, count = draw.choice(anatomy.tiles)
     at = offset + draw.randrange(min(count, 100))
     length = draw.choice([1, 2, 4])
@@ -163,7 +163,7 @@ def _change_tile_head(content: bytearray, anatomy: Anatomy, draw: random.Random)
 
 
 def _change_marker(content: bytearray, anatomy: Anatomy, draw: random.Random) -> str:
-    """A marker of a JPEG or JPEG 2000 stream becomes another, or its length does."""
+    """Change a marker of a JPEG or JPEG 2000 stream, or its length."""
     offset, count = draw.choice(anatomy.tiles)
     markers = [at for at in range(offset, offset + count - 3) if content[at] == 0xFF and content[at + 1] > 0x4E]
     if not markers:
@@ -177,7 +177,7 @@ def _change_marker(content: bytearray, anatomy: Anatomy, draw: random.Random) ->
 
 
 def _change_length(content: bytearray, anatomy: Anatomy, draw: random.Random) -> str:
-    """Of a DICOM element."""
+    """Change the length of a DICOM element."""
     at, length = draw.choice(anatomy.elements)
     value = draw.choice([0, 1, 2, 3, 8, 255, 65535, 2**31, 2**32 - 2, 2**32 - 1])
     _put(content, at, value, length, "little")
@@ -185,7 +185,7 @@ def _change_length(content: bytearray, anatomy: Anatomy, draw: random.Random) ->
 
 
 def _change_element(content: bytearray, anatomy: Anatomy, draw: random.Random) -> str:
-    """Of a DICOM element: its first value bytes."""
+    """Change the first value bytes of a DICOM element."""
     at, length = draw.choice(anatomy.elements)
     value = draw.choice([*EXTREMES, draw.randrange(2**32)])
     _put(content, at + length, value, draw.choice([1, 2, 4]), "little")
@@ -200,4 +200,4 @@ _KINDS: list[tuple[Damage, Callable[[Anatomy], object]]] = [
     (_change_marker, lambda a: a.tiles), (_change_length, lambda a: a.elements),
     (_change_element, lambda a: a.elements), (_change_element, lambda a: a.elements),
 ]  # fmt: skip
-"""Ways to damage a file, and what it must have for them."""
+"""Ways to damage a file, and the parts that each needs."""

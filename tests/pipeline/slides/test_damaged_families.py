@@ -1,6 +1,6 @@
-"""Makers' files with damaged headers: pixels or one clear error, never the end of the process.
+"""Vendor files with damaged headers: pixels or one clear error, never the end of the process.
 
-OpenSlide aborts where it cannot allocate what a header claims, so what it must not see is refused before.
+OpenSlide aborts if it cannot allocate what a header claims, so such headers are refused before it sees them.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ import pytest
 import tifffile
 
 from pipeline.box import Box
-from pipeline.errors import DecompressionBombError, GemslideError
 from pipeline.slides.registry import open_slide
 from pipeline.slides.tiff.prescan import prescan_tags
 from tests.pipeline.make import sample_image
 from tests.pipeline.slides.test_families_to_store import ome, ome_zarr, philips
 from tests.pipeline.slides.test_vendor_slides import bif, mrxs, ndpi, scn
+from training.foundation.errors import DecompressionBombError, GemslideError
 
 
 def headers(path: Path) -> list[Path]:
-    """The files of a slide that say how it is made up."""
+    """Files of a slide that describe its structure."""
     if path.is_dir():
         return sorted(file for file in path.rglob("*") if file.name.startswith(".z") or file.suffix == ".json")
     return [path.with_suffix("") / name for name in ("Slidedat.ini", "Index.dat")] if path.suffix == ".mrxs" else [path]
 
 
 def damaged(content: bytes, random: np.random.Generator) -> Iterator[bytes]:
-    """Cut short; bytes changed; digits changed; numbers made larger; words of four bytes made as large as can be."""
+    """Damaged versions: cut short, bytes or digits changed, numbers enlarged, four-byte words set to the maximum."""
     digits = [i for i, byte in enumerate(content) if 48 <= byte <= 57]
     while True:
         yield content[: random.integers(len(content))]
@@ -112,7 +112,7 @@ def test_a_page_that_claims_more_than_the_file_can_hold_is_refused(tmp_path, mak
 @pytest.mark.parametrize("bigtiff", [False, True])
 @pytest.mark.parametrize("byteorder", ["<", ">"])
 def test_a_tag_that_claims_gigabytes_is_not_shown_to_openslide(tmp_path, bigtiff, byteorder):
-    """tifffile reads around such a tag; the image is all there."""
+    """tifffile reads around such a tag; the image is complete."""
     path, pixels = tmp_path / "a.tiff", sample_image(100, 80)
     tifffile.imwrite(path, pixels, tile=(64, 64), bigtiff=bigtiff, byteorder=byteorder, software="scanner")
     assert prescan_tags(path)

@@ -1,4 +1,4 @@
-"""Files that are cut, damaged, absurd or no slides at all end in one clear error, never in wrong pixels."""
+"""Files that are cut, damaged, absurd or not slides at all end in one clear error, never in wrong pixels."""
 
 from __future__ import annotations
 
@@ -10,15 +10,10 @@ import pytest
 import tifffile
 
 from pipeline.box import Box
-from pipeline.config import TissueConfig
-from pipeline.errors import (
-    CorruptTileError,
-    DecompressionBombError,
-    GemslideError,
-    UnreadableError,
-)
+from pipeline.errors import CorruptTileError
+from pipeline.settings.config import TissueConfig
 from pipeline.slides.registry import open_slide
-from pipeline.store.reader import StoreReader
+from pipeline.store.reading.reader import StoreReader
 from tests.pipeline.make import (
     halved,
     ingest,
@@ -30,15 +25,16 @@ from tests.pipeline.make import (
     write_jpeg_pyramid,
     write_pyramid,
 )
+from training.foundation.errors import DecompressionBombError, GemslideError, UnreadableError
 
 STRIP_OFFSETS, STRIP_BYTE_COUNTS, TILE_BYTE_COUNTS = 273, 279, 325
 SCAN_TABLES_AT = 2 + 18 + 19 + 5
-"""In a tile: behind SOI, JFIF and the frame header, in the scan header the first component and its Huffman tables."""
+"""Offset in a tile of the scan header's first component and Huffman tables, after SOI, JFIF and frame header."""
 
 
 @pytest.fixture
 def pyramid(tmp_path):
-    """8 × 6 tiles of 64 px, then 4 × 3."""
+    """Pyramid of 8 × 6 tiles of 64 px, then 4 × 3."""
     return write_jpeg_pyramid(tmp_path / "a.tiff", halved(sample_image(500, 370), 1), tile_px=64)
 
 
@@ -70,7 +66,7 @@ def test_a_real_slide_cut_short_is_refused(real_slides, tmp_path, share):
 
 @pytest.mark.parametrize("share", [0.3, 0.5, 0.9])
 def test_a_slide_whose_rest_is_zeros_as_a_broken_copy_leaves_it_is_refused(tmp_path, pyramid, share):
-    """libjpeg fills what is missing of a tile with grey and says nothing."""
+    """libjpeg silently fills the missing part of a tile with grey."""
     size = pyramid.stat().st_size
     with tifffile.TiffFile(pyramid) as tiff:
         page = tiff.pages[0]
@@ -95,8 +91,8 @@ def test_the_last_bytes_of_a_tile_that_are_zeros_are_noticed_even_if_the_gate_do
 
 
 def test_a_damaged_tile_that_the_gate_does_not_sample_is_a_corrupt_tile_for_whoever_reads_it(tmp_path, pyramid):
-    """The gate compares 6 of 48 tiles here; of the rest only the markers are looked at."""
-    overwrite_tile(pyramid, 9, b"\x01\x33", at=SCAN_TABLES_AT)  # a Huffman table that nobody defined
+    """The gate compares 6 of 48 tiles here; in the rest only the markers are checked."""
+    overwrite_tile(pyramid, 9, b"\x01\x33", at=SCAN_TABLES_AT)  # an undefined Huffman table
 
     report = ingest_with_few_samples(pyramid, tmp_path)
 
@@ -130,7 +126,7 @@ def test_a_tile_cut_short_on_a_level_that_is_decoded_is_refused(tmp_path, compre
 
 
 def test_a_jpeg_2000_tile_that_ends_in_zeros_is_refused(tmp_path):
-    """OpenJPEG fills up what is missing and says nothing."""
+    """OpenJPEG silently fills in the missing part."""
     path = write_aperio_j2k(tmp_path / "a.svs", sample_image(512, 300), compression=33005)
     overwrite_tile(path, 1, bytes(500), at=-500)
 
@@ -141,7 +137,7 @@ def test_a_jpeg_2000_tile_that_ends_in_zeros_is_refused(tmp_path):
 
 
 def test_a_damaged_tile_with_a_checksum_is_refused(tmp_path):
-    """Deflate has one; LZW, zstd as libtiff writes it, and uncompressed tiles have none."""
+    """Deflate has a checksum; LZW, zstd as written by libtiff, and uncompressed tiles have none."""
     path = write_pyramid(tmp_path / "a.tiff", [sample_image(500, 370)], tile_px=64, compression="deflate")
     overwrite_tile(path, 9, b"\x55" * 64, at=tile_bytes(path, 9) // 2)
 
@@ -215,7 +211,7 @@ def rewrite_as_long(path, code, value):
 
 
 def test_a_size_that_is_a_list_of_numbers_is_unreadable_and_takes_no_memory(tmp_path, pyramid):
-    """Multiplying such a list by a damaged width would repeat it millions of times."""
+    """Multiplying such a list by a damaged width would repeat the list millions of times."""
     with tifffile.TiffFile(pyramid, mode="r+") as tiff:
         tiff.pages[0].tags[257].overwrite((370, 370, 370, 370), dtype=4)
 
@@ -226,7 +222,7 @@ def test_a_size_that_is_a_list_of_numbers_is_unreadable_and_takes_no_memory(tmp_
 @pytest.mark.parametrize("kind", [1, 2, 7, 11])
 @pytest.mark.parametrize("tag", [324, 325])
 def test_tiles_whose_places_are_no_numbers_are_refused(tmp_path, pyramid, tag, kind):
-    """BYTE, ASCII, UNDEFINED and FLOAT in place of LONG: tifffile gives bytes, text and fractions."""
+    """BYTE, ASCII, UNDEFINED and FLOAT in place of LONG: tifffile returns bytes, text and fractions."""
     with tifffile.TiffFile(pyramid) as tiff:
         at = tiff.pages[0].tags[tag].offset + 2
     with pyramid.open("r+b") as stream:
@@ -253,7 +249,7 @@ def test_a_file_without_permission_is_unreadable(tmp_path, pyramid):
 
 
 def test_random_damage_ends_in_pixels_or_in_one_clear_error(tmp_path, pyramid):
-    """Header bytes changed at random: nothing but GemslideError may come out of opening and reading."""
+    """Header bytes are changed at random: opening and reading may raise nothing but GemslideError."""
     lossless = write_pyramid(tmp_path / "b.tiff", [sample_image(130, 90)], tile_px=64, compression="lzw")
     random = np.random.default_rng(7)
     for source in (pyramid, lossless):
@@ -281,7 +277,7 @@ def test_tiles_without_a_size_are_refused(tmp_path, pyramid, tag):
 
 
 def test_a_file_that_lost_the_pages_behind_its_finest_level_is_refused(tmp_path, pyramid):
-    """tifffile shows the pages that are left and says nothing."""
+    """tifffile silently shows the remaining pages."""
     with tifffile.TiffFile(pyramid) as tiff:
         second = tiff.pages[1].offset
     pyramid.write_bytes(pyramid.read_bytes()[: second - 1])

@@ -1,4 +1,4 @@
-"""DICOM files that are cut, lie about themselves or hold something else end in one clear error."""
+"""DICOM files that are cut, inconsistent or hold something else end in one clear error."""
 
 from __future__ import annotations
 
@@ -16,18 +16,13 @@ from pydicom.dataset import Dataset
 from pydicom.uid import generate_uid
 
 from pipeline.box import Box
-from pipeline.errors import (
-    CorruptTileError,
-    DecompressionBombError,
-    GemslideError,
-    NotBrightfieldRgbError,
-    UnreadableError,
-)
+from pipeline.errors import CorruptTileError, NotBrightfieldRgbError
+from pipeline.slides.common.slide import NotCopied
 from pipeline.slides.registry import open_slide
-from pipeline.slides.slide import NotCopied
 from tests.pipeline.make import sample_image
 from tests.pipeline.slides import make_dicom as make
 from tests.pipeline.slides.make_dicom import write_dicom
+from training.foundation.errors import DecompressionBombError, GemslideError, UnreadableError
 
 WIDTH_PX, HEIGHT_PX = 300, 200  # 5 × 4 tiles of 64 px
 NATIVE = {"syntax": make.NATIVE, "encode": make.native, "photometric": "RGB"}
@@ -273,7 +268,7 @@ def test_a_damaged_frame_is_a_corrupt_tile_and_the_others_are_read(tmp_path, pix
 
 def test_a_frame_that_claims_another_size_is_refused_before_room_is_made_for_it(tmp_path, pixels):
     def claim_all(tile):
-        """A lossless JPEG whose header says 65500 × 65500 px."""
+        """Make a lossless JPEG's header claim 65500 × 65500 px."""
         encoded = make.jpeg_lossless(tile)
         at = encoded.index(b"\xff\xc3") + 5
         return encoded[:at] + struct.pack(">2H", 65500, 65500) + encoded[at + 4 :]
@@ -285,7 +280,7 @@ def test_a_frame_that_claims_another_size_is_refused_before_room_is_made_for_it(
 
 
 def test_run_lengths_that_point_outside_their_frame_are_refused(tmp_path, pixels):
-    """imagecodecs follows them into other memory."""
+    """imagecodecs follows them out of bounds."""
 
     def astray(tile):
         return struct.pack("<16L", 3, 64, 2**31, 2**32 - 1, *[0] * 12) + bytes(1000)
@@ -341,7 +336,7 @@ CASES = [
 
 
 def read_mutated(folder, seed, num):
-    """Read mutated files; whatever is not a clear error gets out. Run in a process of its own."""
+    """Read mutated files; anything but a clear error propagates. Runs in a separate process."""
     resource.setrlimit(resource.RLIMIT_AS, (LIMIT_BYTES, LIMIT_BYTES))
     originals = [write_dicom(folder / "a.dcm", sample_image(160, 100), **case).read_bytes() for case in CASES]
     draw = random.Random(seed)
@@ -357,7 +352,7 @@ def read_mutated(folder, seed, num):
 
 
 def mutated(content, draw):
-    """Some bytes changed, mostly in the header; now and then the end cut off."""
+    """File with some bytes changed, mostly in the header, and sometimes its end cut off."""
     header_end = content.index(b"\xe0\x7f\x10\x00")
     for _ in range(draw.choice([1, 1, 2, 4])):
         at = draw.randrange(132, header_end + 60 if draw.random() < 0.7 else len(content))

@@ -9,13 +9,14 @@ from pydicom import dcmread
 from pydicom.dataset import Dataset
 
 from pipeline.box import Box
-from pipeline.errors import AmbiguousSeriesError, NotBrightfieldRgbError, UnreadableError
+from pipeline.errors import AmbiguousSeriesError, NotBrightfieldRgbError
 from pipeline.slides.registry import open_slide
-from pipeline.store.reader import StoreReader
+from pipeline.store.reading.reader import StoreReader
 from tests.pipeline.make import ingest, sample_image
 from tests.pipeline.slides import make_dicom as make
 from tests.pipeline.slides.make_dicom import MPP0, tiles_of, write_dicom
 from tests.pipeline.slides.test_dicom_reader import LOSSLESS, by_pillow, from_streams, through, whole
+from training.foundation.errors import UnreadableError
 
 WIDTH_PX, HEIGHT_PX = 300, 200  # 5 × 4 tiles of 64 px
 
@@ -26,7 +27,7 @@ def pixels():
 
 
 def write_pyramid(folder, pixels, *, series="1.2.3.4", **coded):
-    """Three levels, a label, an overview and a thumbnail, under names that do not give the order away."""
+    """Write three levels, a label, an overview and a thumbnail, under names that do not reveal their order."""
     folder.mkdir(exist_ok=True)
     for name, level in (("m", 0), ("z", 1), ("b", 2)):
         reduced = np.ascontiguousarray(pixels[:: 2**level, :: 2**level])
@@ -99,8 +100,8 @@ def test_two_series_in_a_folder_are_refused_unless_one_is_named(tmp_path, pixels
 
     with pytest.raises(AmbiguousSeriesError, match="2 series") as caught:
         open_slide(folder)
-    for said in ("1.2.3.41 (6 files, 300×200 px)", "1.2.3.52 (1 files, 70×90 px)", "--series"):
-        assert said in str(caught.value)
+    for text in ("1.2.3.41 (6 files, 300×200 px)", "1.2.3.52 (1 file, 70×90 px)", "--series"):
+        assert text in str(caught.value)
     for named in ("1.2.3.52", "52"):
         with open_slide(folder, series=named) as slide:
             assert slide.info.levels[0].width_px == 70
@@ -110,7 +111,7 @@ def test_two_series_in_a_folder_are_refused_unless_one_is_named(tmp_path, pixels
 
 
 def split(path, pixels, at, folder):
-    """Write an instance as a concatenation of parts that begin with these frames."""
+    """Write an instance as a concatenation of parts that start at these frames."""
     whole_instance = dcmread(write_dicom(path, pixels))
     frames = [make.jpeg_ycc(tile) for tile in tiles_of(pixels, (64, 64))]
     path.unlink()

@@ -1,4 +1,4 @@
-"""DICOM slides: the right pixels from every kind of frame, frames as they are, and folders as pyramids."""
+"""DICOM slides: the right pixels from every kind of frame, unchanged frames, and folders as pyramids."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def pixels():
 
 
 def through(pixels, encode, decode, tile_wh=(64, 64)):
-    """The image after each tile went through a lossy codec."""
+    """Image after a lossy codec was applied to each tile."""
     tiles = [decode(encode(tile)) for tile in tiles_of(pixels, tile_wh)]
     columns = -(-pixels.shape[1] // tile_wh[0])
     rows = [np.hstack(tiles[at : at + columns]) for at in range(0, len(tiles), columns)]
@@ -91,7 +91,7 @@ def test_markers_in_a_jpeg_count_and_not_what_the_file_says_of_its_colours(tmp_p
     [
         (make.jpeg_bare, "RGB", make.jpeg_rgb),
         (make.jpeg_ycc_bare, "YBR_FULL_422", make.jpeg_ycc),
-        (make.jpeg_ycc_bare, "RGB", make.jpeg_ycc),  # nobody samples red more coarsely than green
+        (make.jpeg_ycc_bare, "RGB", make.jpeg_ycc),  # no scanner samples red more coarsely than green
     ],
 )
 def test_a_jpeg_without_markers_is_read_as_the_file_says_unless_its_sampling_speaks_against(
@@ -106,7 +106,7 @@ def test_a_jpeg_without_markers_is_read_as_the_file_says_unless_its_sampling_spe
 
 
 def from_streams(slide, level=0):
-    """Every tile's stream, decoded as a reader of the store does."""
+    """Image from every tile's stream, decoded as by a reader of the store."""
     encoded = slide.encoded_level(level)
     decode = imagecodecs.jpeg8_decode if encoded.codec == "imagecodecs_jpeg" else imagecodecs.jpeg2k_decode
     white = np.full((encoded.tile_px, encoded.tile_px, 3), 255, np.uint8)
@@ -200,18 +200,18 @@ def test_a_large_single_frame_is_read_in_pieces(tmp_path):
 
 
 def test_frames_of_a_sparse_slide_lie_where_they_say_and_the_rest_is_white(tmp_path, pixels):
-    there = [7, 0, 19, 3, 12]
+    present = [7, 0, 19, 3, 12]
     expected = np.full_like(pixels, 255)
-    for tile in there:
+    for tile in present:
         y, x = tile // 5 * 64, tile % 5 * 64
         expected[y : y + 64, x : x + 64] = through(pixels, make.jpeg_ycc, by_pillow)[y : y + 64, x : x + 64]
 
-    with open_slide(write_dicom(tmp_path / "a.dcm", pixels, sparse=there)) as slide:
+    with open_slide(write_dicom(tmp_path / "a.dcm", pixels, sparse=present)) as slide:
         encoded = slide.encoded_level(0)
         np.testing.assert_array_equal(whole(slide), expected)
         np.testing.assert_array_equal(from_streams(slide), expected)
         assert encoded.streams(1, range(1, 4))[0] == ()
-        assert (encoded.byte_counts() > 0).ravel().nonzero()[0].tolist() == sorted(there)
+        assert (encoded.byte_counts() > 0).ravel().nonzero()[0].tolist() == sorted(present)
 
 
 def undefined_items(ds):
@@ -262,7 +262,7 @@ def test_scale_profile_and_scanner_are_told_and_nobody_is_named(tmp_path, pixels
 
     with open_slide(write_dicom(tmp_path / "a.dcm", pixels, change=anisotropic)) as slide:
         info = slide.info
-    assert info.mpp_xy == (0.5, 0.25)  # x is the second of Pixel Spacing
+    assert info.mpp_xy == (0.5, 0.25)  # x is the second value of Pixel Spacing
     assert (info.format, info.objective_power, info.scanner_model) == ("dicom", 20.0, "Aperio GT 450")
     assert info.icc == make.ICC + b"\0" * (len(make.ICC) % 2)
     for secret in ("Penicillin", "4711", "0815", "SN-99", "1.2.3", "a.dcm"):
@@ -288,9 +288,9 @@ def test_the_scale_is_looked_for_in_three_places(tmp_path, pixels, change, mpp_x
     path = write_dicom(tmp_path / "a.dcm", pixels, sparse=range(20), change=moved)
 
     with open_slide(path) as slide:
-        found = slide.info.mpp_xy
-    assert (found is None) == (mpp_xy is None)
-    assert found is None or found == pytest.approx(mpp_xy, rel=1e-5)
+        mpp = slide.info.mpp_xy
+    assert (mpp is None) == (mpp_xy is None)
+    assert mpp is None or mpp == pytest.approx(mpp_xy, rel=1e-5)
     assert "Imaged Volume" in slide.info.mpp_looked_in or change == "per frame"
 
 

@@ -1,4 +1,4 @@
-"""Every real DICOM file: equal to OpenSlide pixel by pixel, passed through, and so when its tiles are moved about."""
+"""Every real DICOM file: equal to OpenSlide pixel by pixel, passed through, also with its tiles rearranged."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from pydicom.dataset import Dataset
 from pydicom.encaps import encapsulate, generate_frames
 
 from pipeline.box import Box
-from pipeline.errors import AmbiguousSeriesError, NotBrightfieldRgbError, UnreadableError
+from pipeline.errors import AmbiguousSeriesError, NotBrightfieldRgbError
 from pipeline.slides.registry import open_slide
-from pipeline.store.reader import StoreReader
+from pipeline.store.reading.reader import StoreReader
 from tests.pipeline.make import ingest
+from training.foundation.errors import UnreadableError
 
 pytestmark = pytest.mark.data
 
@@ -25,7 +26,7 @@ JPEG = f"{PROXY}/multi_frame_jpeg_camelyon_challenge_image.dcm"
 JPEG_2000 = f"{PROXY}/multi_frame_jpeg2000_camelyon_challenge_image.dcm"
 NATIVE = "ImagingDataCommons+highdicom/data/test_files/sm_image.dcm"
 ENCODERS_COMMENT = b"\xff\x64\0\x04\0\x01"
-"""In the main header of every JPEG 2000 frame; it is left behind."""
+"""Comment in the main header of every JPEG 2000 frame, which is dropped."""
 SLIDE_COORDINATES = (
     "GoogleCloudPlatform+medical-imaging/pathology/transformation_pipeline/testdata/test_slide_coordinates.dcm"
 )
@@ -66,9 +67,9 @@ def test_lossless_pixels_are_those_of_pydicom(real_slides, name):
         width_px, side_px = slide.info.levels[0].width_px, slide.info.levels[0].tile_px
         for frame in (0, 3, len(frames) - 1):
             row, column = divmod(frame, -(-width_px // side_px))
-            found = slide.read_region(0, Box(column * side_px, row * side_px, side_px, side_px))
-            inside = (found != 255).any(-1)
-            np.testing.assert_array_equal(found[inside], frames[frame][inside])
+            region = slide.read_region(0, Box(column * side_px, row * side_px, side_px, side_px))
+            inside = (region != 255).any(-1)
+            np.testing.assert_array_equal(region[inside], frames[frame][inside])
 
 
 @pytest.mark.parametrize(("name", "decode"), [(JPEG, imagecodecs.jpeg8_decode), (JPEG_2000, imagecodecs.jpeg2k_decode)])

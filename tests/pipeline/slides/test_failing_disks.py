@@ -1,4 +1,4 @@
-"""A disk or a network share that fails is said to fail: not that the file is damaged, nor in the system's words."""
+"""A failing disk or network share is reported as such: not as a damaged file, nor in the system's wording."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import tifffile
 import zarr
 
 from pipeline.box import Box
-from pipeline.errors import UnreadableError
-from pipeline.slides.reading import read_at
+from pipeline.slides.common.reading import read_at
 from pipeline.slides.registry import open_slide
 from tests.pipeline.make import halved, sample_image, write_jpeg_pyramid
 from tests.pipeline.slides import make_dicom
 from tests.pipeline.slides.make_dicom import write_dicom
 from tests.pipeline.slides.make_ome_zarr import write_ome_zarr
+from training.foundation.errors import UnreadableError
 
 LEVELS = halved(sample_image(300, 200), 1)
 WRITERS = {
@@ -31,7 +31,7 @@ FAILED = r"^a\.\w+: cannot be read .*\(Input/output error\)\. The disk or the ne
 
 
 def break_disk(monkeypatch):
-    """From here on every read of a slide's file fails, by position and through the libraries."""
+    """Make every further read of a slide's file fail, by position and through the libraries."""
 
     def fail(*_, **__):
         raise OSError(errno.EIO, os.strerror(errno.EIO))

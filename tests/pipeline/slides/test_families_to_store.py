@@ -1,4 +1,4 @@
-"""Each family of slides down the whole ingest workflow: its store has the pixels that were put into the slide."""
+"""Every family of slides through the whole ingest workflow: the store has the pixels written to the slide."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pipeline.box import Box
-from pipeline.store.reader import StoreReader
+from pipeline.store.reading.reader import StoreReader
 from tests.pipeline.make import halved, ingest, sample_image
 from tests.pipeline.slides.make_ome_zarr import write_ome_zarr
 from tests.pipeline.slides.make_tiff_families import write_ome_tiff, write_philips

@@ -1,4 +1,4 @@
-"""A few damaged slide files; `make prove` has two thousand and `make fuzz` as many as one likes."""
+"""A few damaged slide files; `make prove` tries two thousand and `make fuzz` any number."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ CASES = 60
 
 
 def test_damaged_files_end_in_the_right_pixels_or_in_one_clear_error(tmp_path):
-    """No crash, hang or memory blow-up either, and nothing left behind: see `fuzz.py`."""
+    """Also no crash, hang, memory blow-up or leftovers: see `fuzz.py`."""
     findings = run(tmp_path, seed=0, cases=CASES)
 
     assert findings.wrong == []

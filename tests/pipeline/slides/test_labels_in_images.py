@@ -1,23 +1,23 @@
-"""A DICOM file that says a label or a text is burned into its image is refused, unless labels are kept."""
+"""A DICOM file that declares a label or text burned into its image is refused, unless labels are kept."""
 
 import json
 
 import pytest
 
-from pipeline.errors import UnreadableError
-from pipeline.store.reader import StoreReader
+from pipeline.store.reading.reader import StoreReader
 from tests.pipeline.make import ingest, sample_image
 from tests.pipeline.slides.make_dicom import write_dicom
+from training.foundation.errors import UnreadableError
 
 ATTRIBUTES = ["BurnedInAnnotation", "SpecimenLabelInImage"]
 
 
 def slide_that_says(path, **attributes):
-    def said(ds):
+    def set_attributes(ds):
         for name, value in attributes.items():
             setattr(ds, name, value)
 
-    return write_dicom(path, sample_image(320, 200), change=said)
+    return write_dicom(path, sample_image(320, 200), change=set_attributes)
 
 
 @pytest.mark.parametrize("name", ATTRIBUTES)
@@ -42,8 +42,8 @@ def test_it_is_taken_when_labels_are_kept_and_the_store_says_so(tmp_path, name):
 
 
 def test_files_that_say_no_or_nothing_are_taken(tmp_path):
-    for number, said in enumerate([{}, {"BurnedInAnnotation": "NO", "SpecimenLabelInImage": "NO"}]):
-        assert ingest(slide_that_says(tmp_path / f"{number}.dcm", **said), tmp_path / str(number)).store.is_dir()
+    for number, attributes in enumerate([{}, {"BurnedInAnnotation": "NO", "SpecimenLabelInImage": "NO"}]):
+        assert ingest(slide_that_says(tmp_path / f"{number}.dcm", **attributes), tmp_path / str(number)).store.is_dir()
 
 
 def test_both_commands_that_look_at_a_cohort_say_what_to_do(gemslide, tmp_path):

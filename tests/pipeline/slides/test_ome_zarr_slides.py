@@ -1,4 +1,4 @@
-"""Existing OME-Zarr as a source: the pixels that zarr sees, in whatever order; or a refusal that says what it is."""
+"""Existing OME-Zarr as a source: the pixels that zarr reads, in any axis order; or a refusal that states the cause."""
 
 from __future__ import annotations
 
@@ -9,22 +9,16 @@ import pytest
 import zarr
 
 from pipeline.box import Box
-from pipeline.config import IngestConfig
-from pipeline.errors import (
-    AmbiguousSeriesError,
-    ChangedSourceError,
-    CorruptTileError,
-    DecompressionBombError,
-    NotBrightfieldRgbError,
-    UnreadableError,
-)
+from pipeline.errors import AmbiguousSeriesError, ChangedSourceError, CorruptTileError, NotBrightfieldRgbError
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.project import Project
+from pipeline.settings.config import IngestConfig
+from pipeline.slides.common.slide import NotCopied
 from pipeline.slides.registry import open_slide
-from pipeline.slides.slide import NotCopied
-from pipeline.store.reader import StoreReader
+from pipeline.store.reading.reader import StoreReader
 from tests.pipeline.make import halved, sample_image
 from tests.pipeline.slides.make_ome_zarr import create, write_container, write_image, write_ome_zarr
+from training.foundation.errors import DecompressionBombError, UnreadableError
 
 
 @pytest.mark.parametrize("version", ["0.4", "0.5"])
@@ -46,7 +40,7 @@ def test_every_level_has_the_pixels_that_were_put_in(tmp_path, version, axes):
 
 @pytest.mark.parametrize("version", ["0.4", "0.5"])
 @pytest.mark.parametrize("listed", [True, False])
-def test_of_a_container_the_first_image_or_the_one_that_is_named_is_read(tmp_path, version, listed):
+def test_of_a_container_the_slide_is_read_and_never_its_label_or_macro_image(tmp_path, version, listed):
     images = {
         "slide": halved(sample_image(300, 210), 1),
         "label image": [sample_image(50, 40)],
@@ -60,9 +54,9 @@ def test_of_a_container_the_first_image_or_the_one_that_is_named_is_read(tmp_pat
         np.testing.assert_array_equal(slide.read_region(0, Box(0, 0, 300, 210)), images["slide"][0])
         np.testing.assert_array_equal(slide.associated_image("label"), images["label image"][0])
         assert slide.files == tuple(sorted(file for file in (path / "0").rglob("*") if file.is_file()))
-    with open_slide(path, series="2") as slide:
-        np.testing.assert_array_equal(slide.read_region(0, Box(0, 0, 60, 30)), images["macro image"][0])
-    with pytest.raises(AmbiguousSeriesError, match=r"no series '7'. It has 0, 1, 2"):
+    with pytest.raises(UnreadableError, match="series 2 is the macro image, which is never read as the slide"):
+        open_slide(path, series="2")
+    with pytest.raises(AmbiguousSeriesError, match=r"no series '7'. It has 0 \(300×210 px, 0.25 µm/px\)"):
         open_slide(path, series="7")
 
 

@@ -1,4 +1,4 @@
-"""A bug of ours comes out as it is: only a library's own call is guarded, and no user is told to copy the file."""
+"""Our own bugs propagate unchanged: only calls of libraries are guarded, and no user is advised to copy the file."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Of what a file says of its scanner only names of known scanners are stored, in one spelling."""
+"""Only names of known scanners are stored, in one spelling, whatever else a file says about its scanner."""
 
 import pytest
 
+from pipeline.slides.common.scanner_models import known_model
 from pipeline.slides.registry import open_slide
-from pipeline.slides.scanner_models import known_model
-from pipeline.store.reader import StoreReader
+from pipeline.store.reading.reader import StoreReader
 from tests.pipeline.make import ingest, sample_image, write_pyramid
 from tests.pipeline.slides.make_dicom import write_dicom
 

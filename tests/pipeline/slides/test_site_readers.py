@@ -1,4 +1,4 @@
-"""A site's package adds a format by entry point: the example of docs/readers.md, as it stands there."""
+"""A site's package adds a format by entry point: the example in docs/reference/readers.md, verbatim."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import json, sys
 from pathlib import Path
 import numpy as np
 from pipeline.box import Box
-from pipeline.store.reader import StoreReader
+from pipeline.store.reading.reader import StoreReader
 from tests.pipeline.make import ingest
 
 report = ingest(Path(sys.argv[1]), Path(sys.argv[2]), mpp=0.5, decode_to="zstd", smallest_level_px=100)
@@ -32,7 +32,7 @@ print(json.dumps([reader.attributes.source.format, reader.attributes.levels[0].g
 OPEN = """
 import sys
 from pathlib import Path
-from pipeline.errors import UnreadableError
+from training.foundation.errors import UnreadableError
 from pipeline.slides import open_slide
 
 try:
@@ -40,6 +40,13 @@ try:
         print(slide.info.format)
 except UnreadableError as error:
     print(error)
+"""
+COHORT = """
+import sys
+from pathlib import Path
+from pipeline.cohort.manifest import init_cohort
+
+print([entry.slide_id for entry in init_cohort(Path(sys.argv[1]), Path(sys.argv[2])).entries])
 """
 DOCTOR = """
 import json
@@ -51,18 +58,20 @@ print(json.dumps({f.name: [f.is_good, f.value] for f in examine(Path(".")) if f.
 
 
 def install(folder: Path, module: str, entry_point: str, code: str) -> Path:
-    """A package as an installer leaves it: a module, and the entry points of its distribution beside it."""
+    """Install a package as an installer would: a module, with its distribution's entry points beside it."""
     folder.mkdir(exist_ok=True)
     (folder / f"{module}.py").write_text(code, encoding="utf-8")
-    about = folder / f"{module}-1.0.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text(f"[gemslide.readers]\n{entry_point}\n")
+    metadata = folder / f"{module}-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text(f"[gemslide.readers]\n{entry_point}\n")
     return folder
 
 
 def example() -> str:
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "readers.md").read_text(encoding="utf-8"), re.DOTALL)
+    (code,) = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs/reference/readers.md").read_text(encoding="utf-8"), re.DOTALL
+    )
     return code
 
 
@@ -86,19 +95,27 @@ def test_a_format_that_a_site_added_is_ingested_with_the_right_pixels(tmp_path):
     site = install(tmp_path / "site", "site_ppm", "ppm = site_ppm:PpmReader", example())
     pixels = sample_image(150, 110)
 
-    said = run(site, INGEST, write_ppm(tmp_path / "a.ppm", pixels), tmp_path / "project", tmp_path / "a.npy")
+    output = run(site, INGEST, write_ppm(tmp_path / "a.ppm", pixels), tmp_path / "project", tmp_path / "a.npy")
 
-    assert json.loads(said) == ["ppm", "PPM is not compressed"]
+    assert json.loads(output) == ["ppm", "PPM is not compressed"]
     np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), pixels)
+
+
+def test_cohort_init_finds_the_slides_of_a_format_that_a_site_added(tmp_path):
+    site = install(tmp_path / "site", "site_ppm", "ppm = site_ppm:PpmReader", example())
+    (tmp_path / "in").mkdir()
+    write_ppm(tmp_path / "in/a.ppm", sample_image(9, 9))
+
+    assert run(site, COHORT, tmp_path / "in", tmp_path / "cohort.csv") == "['a']"
 
 
 def test_a_reader_of_a_site_stands_in_the_doctor_s_list(tmp_path):
     site = install(tmp_path / "site", "site_ppm", "ppm = site_ppm:PpmReader", example())
 
-    found = json.loads(run(site, DOCTOR))
+    readers = json.loads(run(site, DOCTOR))
 
-    assert list(found) == ["reader ppm", *(f"reader {reader.name}" for reader in BUILT_IN)]
-    assert all(is_good for is_good, _ in found.values())
+    assert list(readers) == ["reader ppm", *(f"reader {reader.name}" for reader in BUILT_IN)]
+    assert all(is_good for is_good, _ in readers.values())
 
 
 @pytest.mark.parametrize(

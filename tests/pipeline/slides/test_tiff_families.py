@@ -1,4 +1,4 @@
-"""Philips and OME-TIFF: every level's pixels, the tiles as they are, the scale; or a refusal that says what it is."""
+"""Philips and OME-TIFF: every level's pixels, unchanged tiles, the scale; or a refusal that states the cause."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ import pytest
 import tifffile
 
 from pipeline.box import Box
-from pipeline.errors import CorruptTileError, NotBrightfieldRgbError, UnreadableError
+from pipeline.errors import AmbiguousSeriesError, CorruptTileError, NotBrightfieldRgbError
+from pipeline.slides.common.slide import NotCopied, one_stream
 from pipeline.slides.registry import open_slide
-from pipeline.slides.slide import NotCopied, one_stream
 from tests.pipeline.make import halved, sample_image, write_jpeg_pyramid
 from tests.pipeline.slides.make_tiff_families import write_ome_tiff, write_philips
+from training.foundation.errors import UnreadableError
 
 
 def check_pixels_and_tiles(path, levels):
-    """Every level as it was put in, read as regions and decoded from the streams that pass through."""
+    """Check that every level is as written, read as regions and decoded from the passed-through streams."""
     with open_slide(path) as slide:
         assert [(size.height_px, size.width_px) for size in slide.info.levels] == [p.shape[:2] for p in levels]
         for level, pixels in enumerate(levels):
@@ -61,8 +62,8 @@ def test_a_philips_slide_is_what_openslide_shows_and_white_where_tiles_are_left_
         for level, size in enumerate(slide.info.levels):
             rgba = np.asarray(other.read_region((0, 0), level, (size.width_px, size.height_px)))
             wanted = np.where(rgba[..., 3:] == 0, 255, rgba[..., :3])
-            found = slide.read_region(level, Box(0, 0, size.width_px, size.height_px))
-            np.testing.assert_array_equal(found, wanted)
+            region = slide.read_region(level, Box(0, 0, size.width_px, size.height_px))
+            np.testing.assert_array_equal(region, wanted)
         for x, y in missing:
             assert (slide.read_region(0, Box(64 * x, 64 * y, 64, 64)) == 255).all()
 
@@ -100,7 +101,7 @@ def test_a_damaged_label_of_a_philips_slide_is_a_corrupt_tile_and_the_slide_is_r
 
 
 def test_a_philips_slide_whose_xml_names_other_levels_keeps_the_right_ones(tmp_path):
-    """Without the true sizes of padded levels, those that do not fit are left out and built again."""
+    """Without the true sizes of padded levels, mismatching levels are dropped and rebuilt."""
     path = write_philips(tmp_path / "a.tiff", PHILIPS_LEVELS).path
     content = path.read_bytes()
     at = content.rindex(b'<DataObject ObjectType="PixelDataRepresentation">')
@@ -181,7 +182,7 @@ def test_a_second_scene_of_an_ome_tiff_is_refused_and_not_forgotten(tmp_path):
     beside = {"slide #2": sample_image(280, 200, 1)}
     path = write_ome_tiff(tmp_path / "a.ome.tiff", [sample_image(300, 210)], beside=beside).path
 
-    with pytest.raises(UnreadableError, match="second scene is no label"):
+    with pytest.raises(AmbiguousSeriesError, match=r"2 series.*0 \(300×210 px, 0.25 µm/px\); 1 \(280×200 px"):
         open_slide(path)
 
 
@@ -217,8 +218,10 @@ def test_a_stack_of_pages_of_one_size_is_refused(tmp_path):
         for seed in range(3):
             tiff.write(sample_image(100, 80, seed), photometric="rgb", tile=(64, 64), metadata=None)
 
-    with pytest.raises(NotBrightfieldRgbError, match="3 images of 100×80 px"):
+    with pytest.raises(AmbiguousSeriesError, match=r"3 series.*focal planes"):
         open_slide(tmp_path / "a.tiff")
+    with open_slide(tmp_path / "a.tiff", series="1") as slide:
+        np.testing.assert_array_equal(slide.read_region(0, Box(0, 0, 100, 80)), sample_image(100, 80, 1))
 
 
 def test_fluorescence_channels_are_refused_with_their_number(tmp_path):

@@ -12,7 +12,7 @@ import tifffile
 from PIL import Image
 
 from pipeline.box import Box
-from pipeline.errors import NotBrightfieldRgbError, UnreadableError
+from pipeline.errors import NotBrightfieldRgbError
 from pipeline.slides.registry import open_slide
 from tests.pipeline.make import (
     PHOTOMETRIC,
@@ -23,6 +23,7 @@ from tests.pipeline.make import (
     write_jpeg_pyramid,
     write_pyramid,
 )
+from training.foundation.errors import UnreadableError
 
 
 def read_all(path, level=0):
@@ -55,9 +56,9 @@ def test_a_region_over_the_border_is_white_beyond(tmp_path, tile_px, box):
     x, y, width, height = box
 
     with open_slide(path) as slide:
-        found = slide.read_region(0, Box(*box))
+        region = slide.read_region(0, Box(*box))
 
-    np.testing.assert_array_equal(found, around[400 + y : 400 + y + height, 400 + x : 400 + x + width])
+    np.testing.assert_array_equal(region, around[400 + y : 400 + y + height, 400 + x : 400 + x + width])
 
 
 @pytest.mark.parametrize(
@@ -83,25 +84,25 @@ def test_strips_are_decoded_once_however_many_threads_ask(tmp_path):
     corners = [(x, y) for y in range(0, 700, 100) for x in range(0, 900, 100)]
 
     with open_slide(path) as slide, ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda at: slide.read_region(0, Box(*at, 100, 100)), corners))
+        parts = list(pool.map(lambda at: slide.read_region(0, Box(*at, 100, 100)), corners))
 
-    for (x, y), part in zip(corners, found, strict=True):
+    for (x, y), part in zip(corners, parts, strict=True):
         np.testing.assert_array_equal(part, pixels[y : y + 100, x : x + 100])
 
 
 @pytest.mark.parametrize("compression", [33003, 33005])
 def test_aperio_jpeg2000_has_the_colours_that_openslide_shows(tmp_path, compression):
-    """33003 holds Y, Cb, Cr and says so nowhere: tifffile would hand them out as R, G, B."""
+    """33003 holds Y, Cb, Cr without declaring it: tifffile would return them as R, G, B."""
     rgb = sample_image(512, 300)
     stored = rgb if compression == 33005 else np.asarray(Image.fromarray(rgb).convert("YCbCr"))
     path = write_aperio_j2k(tmp_path / "a.svs", stored, compression=compression)
 
-    found = read_all(path)
+    region = read_all(path)
 
     with openslide.OpenSlide(path) as slide:
         wanted = np.asarray(slide.read_region((0, 0), 0, (512, 300)))[..., :3]
-    np.testing.assert_array_equal(found, wanted)
-    assert np.abs(found.astype(int) - rgb).max() <= 3
+    np.testing.assert_array_equal(region, wanted)
+    assert np.abs(region.astype(int) - rgb).max() <= 3
 
 
 @pytest.mark.parametrize("compression", ["lzw", "deflate", None])
@@ -123,9 +124,9 @@ def test_ycbcr_without_jpeg_is_refused_since_tifffile_would_show_it_as_rgb(tmp_p
         (np.zeros((90, 120, 3), np.float32), "rgb", None),
         (np.zeros((90, 120, 3), np.int8), "rgb", None),
         (np.zeros((90, 120, 3), np.uint8), "cielab", None),
-        (np.zeros((3, 90, 120), np.uint8), "rgb", "separate"),
+        (np.zeros((3, 90, 120), np.uint16), "rgb", "separate"),
     ],
-    ids=["grey", "alpha", "cmyk", "16 bit", "float", "signed", "lab", "planar"],
+    ids=["grey", "alpha", "cmyk", "16 bit", "float", "signed", "lab", "16 bit planes"],
 )
 def test_what_is_not_eight_bit_rgb_is_refused(tmp_path, pixels, photometric, planar):
     path = tmp_path / "a.tiff"
@@ -151,8 +152,8 @@ def test_smaller_pages_of_another_kind_are_no_levels(tmp_path):
         for pixels, photometric, planar in (
             (finest, "rgb", None),
             (finest[::2, ::2], "cielab", None),
-            (np.moveaxis(finest[::2, ::2], -1, 0), "rgb", "separate"),
-            (finest[::2, ::4], "rgb", None),
+            (np.moveaxis(finest[::2, ::2], -1, 0).astype(np.uint16), "rgb", "separate"),
+            (finest[::4, ::8], "rgb", None),
             (finest[::4, ::4], "rgb", None),
         ):
             tiff.write(

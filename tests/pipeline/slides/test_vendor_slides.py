@@ -1,4 +1,4 @@
-"""Slides in the makers' own formats: the right reader, exact pixels of every level, white where nothing was scanned."""
+"""Slides in vendor formats: the right reader, exact pixels of every level, white where nothing was scanned."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ import numpy as np
 import pytest
 
 from pipeline.box import Box
-from pipeline.errors import CorruptTileError, NotBrightfieldRgbError, UnreadableError
+from pipeline.errors import CorruptTileError, NotBrightfieldRgbError
 from pipeline.slides.openslide.reader import VendorSlide
 from pipeline.slides.registry import open_slide
 from tests.pipeline.make import halved, sample_image, write_jpeg_pyramid
 from tests.pipeline.slides.make_vendor_slides import Made, ScnArea, write_bif, write_mrxs, write_ndpi, write_scn
+from training.foundation.errors import UnreadableError
 
 SCN_NM = 469
 
 
 def mrxs(folder) -> Made:
-    """8 × 6 images of 96 × 64 px, of which five were scanned, one of them alone."""
+    """Slide of 8 × 6 images of 96 × 64 px, of which five were scanned, one of them isolated."""
     places = [(2, 1), (3, 1), (2, 2), (5, 2), (2, 4)]
     tiles = {place: sample_image(96, 64, seed=i) for i, place in enumerate(places)}
     return write_mrxs(folder / "a.mrxs", tiles, columns=8, rows=6, num_levels=3)
@@ -29,7 +30,7 @@ def ndpi(folder) -> Made:
 
 
 def scn(folder) -> Made:
-    """Two areas whose corners fall between pixels at every level, on a canvas whose levels do not divide."""
+    """Slide with two areas whose corners fall between pixels at every level, on a canvas of non-integer levels."""
     areas = [
         ScnArea(100_100, 60_250, halved(sample_image(300, 200, 1), 2)),
         ScnArea(300_333, 200_000, halved(sample_image(200, 180, 2), 2)),
@@ -79,8 +80,8 @@ def test_a_region_anywhere_is_the_same_part_of_the_whole_and_white_outside(slide
         around = np.pad(pixels, ((100, 100), (100, 100), (0, 0)), constant_values=255)
         for _ in range(60):
             x, y = int(random.integers(-50, pixels.shape[1] + 20)), int(random.integers(-50, pixels.shape[0] + 20))
-            found = slide.read_region(level, Box(x, y, 70, 50))
-            np.testing.assert_array_equal(found, around[100 + y : 150 + y, 100 + x : 170 + x], f"{level} {x} {y}")
+            region = slide.read_region(level, Box(x, y, 70, 50))
+            np.testing.assert_array_equal(region, around[100 + y : 150 + y, 100 + x : 170 + x], f"{level} {x} {y}")
 
 
 def test_regions_read_by_many_threads_are_the_same(slide_and_truth):
@@ -88,9 +89,9 @@ def test_regions_read_by_many_threads_are_the_same(slide_and_truth):
     corners = [(x, y) for y in range(0, 180, 30) for x in range(0, 300, 50)]
 
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda at: slide.read_region(0, Box(*at, 50, 30)), corners))
+        parts = list(pool.map(lambda at: slide.read_region(0, Box(*at, 50, 30)), corners))
 
-    for (x, y), part in zip(corners, found, strict=True):
+    for (x, y), part in zip(corners, parts, strict=True):
         np.testing.assert_array_equal(part, levels[0][y : y + 30, x : x + 50])
 
 

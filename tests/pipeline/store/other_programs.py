@@ -1,8 +1,8 @@
-"""Opens a store with ome-zarr-py and with napari's layers, and says what they see. Started as a process by the tests.
+"""Open a store with ome-zarr-py and napari's layers, and print what they read. Started as a process by the tests.
 
     python other_programs.py STORE
 
-Imports nothing of gemslide and opens no window. Prints one JSON object.
+Imports nothing from gemslide and opens no window. Prints one JSON object.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ome_zarr.io import parse_url
 from ome_zarr.reader import Reader
 
 OUR_CODEC = ("pipeline.store", "pipeline.codecs")
-"""What zarr imports of gemslide: the codec, by its entry point, and what that stands on."""
+"""Modules of gemslide that zarr imports: the codec, by its entry point, and its dependencies."""
 
 
 def crc(array: object) -> int:

@@ -1,4 +1,4 @@
-"""The label of damage: exact to the pixel for whoever asks whether a square touches it, and never smaller in a grid."""
+"""The damage label: exact to the pixel when testing whether a square touches it, and never smaller in a grid."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import shutil
 import numpy as np
 import pytest
 
-from pipeline.errors import UnreadableError
-from pipeline.store.damaged import damaged_cells, damaged_fraction, read_damaged
-from pipeline.store.reader import StoreReader
+from pipeline.store.layers.damaged import damaged_cells, damaged_fraction, read_damaged
+from pipeline.store.reading.reader import StoreReader
 from tests.pipeline.damage import damage_tiles
 from tests.pipeline.make import halved, ingest, sample_image, write_jpeg_pyramid
+from training.foundation.errors import UnreadableError
 
 SIDE = 64
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    """10 × 8 tiles of 64 px, the one at x 192–256, y 128–192 damaged."""
+    """Store of 10 × 8 tiles of 64 px, of which the one at x 192–256, y 128–192 is damaged."""
     folder = tmp_path_factory.mktemp("damaged")
     path = write_jpeg_pyramid(folder / "a.tiff", halved(sample_image(600, 500), 1), tile_px=SIDE)
     damage_tiles(path, [2 * 10 + 3], "zeros")
@@ -42,8 +42,8 @@ def test_a_square_touches_damage_exactly_if_one_of_its_pixels_is_damaged(store, 
     np.testing.assert_allclose(share, expected, atol=1e-6)
 
 
-def test_a_store_without_the_label_has_no_damage(road):
-    path = road.project.store_path(road.test_slide)
+def test_a_store_without_the_label_has_no_damage(small_project):
+    path = small_project.project.store_path(small_project.test_slide)
 
     assert read_damaged(path) is None
     assert (damaged_fraction(path, np.array([[0, 0], [100, 300]]), 64) == 0).all()
@@ -99,4 +99,4 @@ def test_the_label_lies_over_the_image_as_ngff_says(store):
     assert len(datasets) == len(image["multiscales"][0]["datasets"])
     (scale, translation) = datasets[0]["coordinateTransformations"]
     assert scale["scale"] == [SIDE * 0.5, SIDE * 0.5]
-    assert translation["translation"] == [(SIDE - 1) * 0.25] * 2  # half of 64 px, from the middle of the first
+    assert translation["translation"] == [(SIDE - 1) * 0.25] * 2  # half of 64 px, from the centre of the first

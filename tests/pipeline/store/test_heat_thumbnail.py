@@ -1,4 +1,4 @@
-"""A heat map over a thumbnail shows every strong cell, in its place, and nothing where nothing is known."""
+"""A heat map over a thumbnail shows every strong cell in its position, and nothing where nothing was predicted."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from pipeline.palettes import DEFAULT_PALETTE, colours
-from pipeline.store.heat_thumbnail import OPACITY, heat_thumbnail
-from pipeline.store.overlays import Predictions
+from pipeline.store.layers.overlays import Predictions
+from pipeline.store.view.heat_thumbnail import OPACITY, heat_thumbnail
 
 
 def predictions(rows: int, columns: int, stride_px0: float, strong: dict[tuple[int, int], float]) -> Predictions:

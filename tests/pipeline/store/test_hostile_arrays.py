@@ -1,4 +1,4 @@
-"""An array's files may come from anybody: one that is not ours is one clear error, at once and in little memory."""
+"""Files of an array may be hostile: a foreign array is one clear error, at once and in little memory."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 
 from pipeline.box import Box
-from pipeline.errors import CorruptTileError, UnreadableError
-from pipeline.store import array_reader
-from pipeline.store.array_reader import ArrayReader
-from pipeline.store.layout import ArraySpec
-from pipeline.store.reader import StoreReader
-from pipeline.store.render import thumbnail
+from pipeline.errors import CorruptTileError
+from pipeline.store.format.layout import ArraySpec
+from pipeline.store.reading import array_reader
+from pipeline.store.reading.array_reader import ArrayReader
+from pipeline.store.reading.reader import StoreReader
+from pipeline.store.view.render import thumbnail
 from tests.pipeline.make import ingest, sample_image, write_jpeg_pyramid
+from training.foundation.errors import UnreadableError
 
 SHARD = "0/0/c/0/0/0"
 
@@ -158,7 +159,7 @@ def test_a_store_that_is_reached_by_a_link_is_read(store, tmp_path):
 
 
 def forged_index(store, entries):
-    """A shard with the index that is given, its checksum right, behind 4 kB."""
+    """Shard of 4 kB followed by the given index with a correct checksum."""
     packed = struct.pack(f"<{len(entries)}Q", *entries)
     (store / SHARD).write_bytes(bytes(4096) + packed + google_crc32c.value(packed).to_bytes(4, "little"))
 
@@ -183,7 +184,7 @@ def test_an_index_that_lies_with_a_right_checksum_is_a_corrupt_tile(store, entry
 
 
 def test_a_chunk_of_gigabytes_is_refused_without_reading_it(store):
-    """A sparse file of 8 GB; its index says that all of it is one chunk."""
+    """Sparse file of 8 GB whose index claims that all of it is one chunk."""
     packed = struct.pack("<8Q", 0, 2**33, *[2**64 - 1] * 6)
     with (store / SHARD).open("r+b") as stream:
         stream.truncate(2**33)

@@ -1,4 +1,4 @@
-"""Stores belong to everybody: plain zarr, ome-zarr-py and napari read them, by names that upstream has given."""
+"""Stores are open: plain zarr, ome-zarr-py and napari read them, through codec names given upstream."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ import tifffile
 import zarr
 
 from pathology_app.desktop.reader import napari_get_reader
-from pipeline.store.labels import read_tissue
-from pipeline.store.layout import ArraySpec
-from pipeline.store.metadata import write_json
-from pipeline.store.reader import StoreReader
-from pipeline.store.shard import write_shard
+from pipeline.store.format.layout import ArraySpec
+from pipeline.store.format.metadata import write_json
+from pipeline.store.format.shard import write_shard
+from pipeline.store.layers.labels import read_tissue
+from pipeline.store.reading.reader import StoreReader
 from pipeline.store.zarr_codecs import Jpeg2000Codec, JpegCodec
 from tests.pipeline.make import halved, ingest, sample_image, write_aperio_j2k, write_jpeg_pyramid
 from tests.pipeline.store.golden import level_crcs
@@ -53,8 +53,8 @@ def run(*command: object) -> dict:
 
 @pytest.mark.parametrize("codec", ["imagecodecs_jpeg", "imagecodecs_jpeg2k"])
 def test_the_codec_s_json_is_its_upstream_name_and_nothing_else(stores, codec):
-    """A configuration that is left out means upstream's defaults: decode what the stream says of itself. The checksum
-    behind each stream is zarr's own codec."""
+    """Without a configuration upstream's defaults apply: the stream describes itself. The checksum after each stream is
+    zarr's own codec."""
     _, store = stores[codec]
     (sharding,) = json.loads((store / "0/0/zarr.json").read_text())["codecs"]
 
@@ -67,11 +67,11 @@ def test_the_codec_s_json_is_its_upstream_name_and_nothing_else(stores, codec):
 def test_zarr_alone_reads_the_source_s_pixels(stores, codec):
     source, store = stores[codec]
 
-    found = run(PLAIN_ZARR, store, source, "tifffile", 1, 1)
+    result = run(PLAIN_ZARR, store, source, "tifffile", 1, 1)
 
-    assert found["ours"] == []
-    assert [level["worst"] for level in found["levels"]] == [0]
-    assert found["levels"][0]["crc"] == level_crcs(store)[0]
+    assert result["ours"] == []
+    assert [level["worst"] for level in result["levels"]] == [0]
+    assert result["levels"][0]["crc"] == level_crcs(store)[0]
 
 
 @pytest.mark.parametrize("codec", ["imagecodecs_jpeg", "imagecodecs_jpeg2k"])
@@ -80,20 +80,20 @@ def test_ome_zarr_py_and_napari_read_levels_scales_and_tissue(stores, codec):
     reader = StoreReader(store)
     mask, mask_mpp = read_tissue(store)
 
-    found = run(OTHER_PROGRAMS, store)
+    result = run(OTHER_PROGRAMS, store)
 
-    assert found["ours"] == []
-    assert found["axes"] == ["c", "y", "x"]
-    assert found["is_lazy"] == [True, True]
-    scales = [level[0]["scale"] for level in found["transformations"]]
+    assert result["ours"] == []
+    assert result["axes"] == ["c", "y", "x"]
+    assert result["is_lazy"] == [True, True]
+    scales = [level[0]["scale"] for level in result["transformations"]]
     np.testing.assert_allclose(scales, [[1, reader.mpp0 * d, reader.mpp0 * d] for d in (1, 2)])
-    np.testing.assert_allclose(found["transformations"][1][1]["translation"], [0, reader.mpp0 / 2, reader.mpp0 / 2])
-    assert [channel[1] for channel in found["colours"]] == [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
-    assert found["crcs"] == found["napari_crcs"] == level_crcs(store)
-    assert found["napari_shapes"] == [[460, 700, 3], [230, 350, 3]]
-    assert found["tissue_transformations"][0][0]["scale"] == pytest.approx([mask_mpp] * 2)
-    assert len(found["tissue_crcs"]) == len(reader.levels)
-    assert found["tissue_crcs"][0] == found["napari_tissue_crc"] == zlib.crc32(np.ascontiguousarray(mask))
+    np.testing.assert_allclose(result["transformations"][1][1]["translation"], [0, reader.mpp0 / 2, reader.mpp0 / 2])
+    assert [channel[1] for channel in result["colours"]] == [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
+    assert result["crcs"] == result["napari_crcs"] == level_crcs(store)
+    assert result["napari_shapes"] == [[460, 700, 3], [230, 350, 3]]
+    assert result["tissue_transformations"][0][0]["scale"] == pytest.approx([mask_mpp] * 2)
+    assert len(result["tissue_crcs"]) == len(reader.levels)
+    assert result["tissue_crcs"][0] == result["napari_tissue_crc"] == zlib.crc32(np.ascontiguousarray(mask))
     assert 0 < mask.mean() < 1
 
 
@@ -110,7 +110,7 @@ def test_our_napari_plug_in_gives_the_same_pixels_lazily(stores, codec):
 
 
 def jpeg_array(folder: Path, stream: bytes, keys: dict[str, object]) -> Path:
-    """One chunk of 256 px in an array as another program may have written it."""
+    """Array of one 256 px chunk as another program may have written it."""
     meta = ArraySpec(256, 256, 256, 1, "imagecodecs_jpeg").to_zarr_json()
     meta["codecs"][0]["configuration"]["codecs"][1]["configuration"] = keys
     (folder / "array/c/0/0").mkdir(parents=True)
@@ -120,7 +120,7 @@ def jpeg_array(folder: Path, stream: bytes, keys: dict[str, object]) -> Path:
 
 
 def abbreviated(folder: Path) -> tuple[bytes, bytes, np.ndarray]:
-    """A tile without tables, its tables, and its pixels."""
+    """Abbreviated tile, its tables, and its pixels."""
     source = write_jpeg_pyramid(folder / "a.tiff", [sample_image(256, 256)], photometric="rgb")
     with tifffile.TiffFile(source) as tiff:
         page = tiff.pages[0]
@@ -129,27 +129,27 @@ def abbreviated(folder: Path) -> tuple[bytes, bytes, np.ndarray]:
 
 
 def test_an_array_whose_tables_lie_in_its_configuration_is_decoded_by_plain_zarr_with_the_right_colours(tmp_path):
-    """As the imagecodecs project's own codec keeps abbreviated tiles."""
+    """The imagecodecs project's own codec stores abbreviated tiles this way."""
     tile, tables, expected = abbreviated(tmp_path)
     keys = {"tables": base64.b64encode(tables).decode(), "colorspace_jpeg": "RGB", "colorspace_data": "RGB"}
     path = jpeg_array(tmp_path, tile, keys)
 
-    found = zarr.open_array(path, mode="r")[...]
+    array = zarr.open_array(path, mode="r")[...]
 
-    np.testing.assert_array_equal(np.moveaxis(found, 0, -1), expected)
+    np.testing.assert_array_equal(np.moveaxis(array, 0, -1), expected)
     with pytest.raises(ValueError, match="no complete streams"):
         ArraySpec.from_zarr_json(json.loads((path / "zarr.json").read_text()))
 
 
 def test_an_array_whose_head_lies_in_its_configuration_has_chunks_without_an_end(tmp_path):
-    """Upstream puts the head before a chunk and an end marker after it."""
+    """Upstream puts the header before a chunk and an end marker after it."""
     tile, tables, expected = abbreviated(tmp_path)
     head, scan = tables[:-2] + tile[2:400], tile[400:-2]
     keys = {"header": base64.b64encode(head).decode(), "colorspace_jpeg": "RGB", "colorspace_data": "RGB"}
 
-    found = zarr.open_array(jpeg_array(tmp_path, scan, keys), mode="r")[...]
+    array = zarr.open_array(jpeg_array(tmp_path, scan, keys), mode="r")[...]
 
-    np.testing.assert_array_equal(np.moveaxis(found, 0, -1), expected)
+    np.testing.assert_array_equal(np.moveaxis(array, 0, -1), expected)
 
 
 @pytest.mark.parametrize("codec", [JpegCodec, Jpeg2000Codec])

@@ -1,4 +1,4 @@
-"""Tissue, predictions and scores: plain zarr reads what we write, we read what was written before, nothing else."""
+"""Tissue, predictions and scores: plain zarr reads our files, and we read files of earlier versions, nothing else."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 import zarr
 from zarr.codecs import ZstdCodec
 
-from pipeline.errors import UnreadableError
-from pipeline.store.plain_array import PlainArray, read_array, write_array
+from pipeline.store.format.plain_array import PlainArray, read_array, write_array
+from training.foundation.errors import UnreadableError
 
 CHUNK = "a/c/0/0/0"
 
@@ -44,7 +44,7 @@ def test_plain_zarr_reads_what_we_write_and_so_do_we(tmp_path, dtype, shape, axe
 
 @pytest.mark.parametrize("dtype", ["uint8", "float16", "float32"])
 def test_what_zarr_wrote_for_earlier_versions_is_read(tmp_path, dtype):
-    """Without checksums, 1024 cells a chunk, and no chunk where all is the fill value."""
+    """Without checksums, with 1024 cells per chunk, and without chunks that are all fill value."""
     values, fill = values_of(dtype, (1500, 1100)), 7 if dtype == "uint8" else np.nan
     values[1024:, :1024] = fill
     array = zarr.create_array(

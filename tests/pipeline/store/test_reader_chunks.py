@@ -1,4 +1,4 @@
-"""Chunks as they are stored, in every codec; sparse ones; and stores that change or are damaged under a reader."""
+"""Chunks as stored, in every codec; sparse chunks; and stores that change or are damaged while a reader is open."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import tifffile
 from pipeline.box import Box
 from pipeline.codecs.images import decode_jpeg, encode_jpeg, encode_jpeg_2000
 from pipeline.codecs.types import DecodeError
-from pipeline.errors import CorruptTileError, UnreadableError
-from pipeline.store.chunks import decode_chunk, encode_zstd
-from pipeline.store.reader import StoreReader
-from pipeline.store.shard import write_shard
+from pipeline.errors import CorruptTileError
+from pipeline.store.format.chunks import decode_chunk, encode_zstd
+from pipeline.store.format.shard import write_shard
+from pipeline.store.reading.reader import StoreReader
 from tests.pipeline.make import (
     halved,
     ingest,
@@ -25,6 +25,7 @@ from tests.pipeline.make import (
     write_jpeg_pyramid,
     write_pyramid,
 )  # fmt: skip
+from training.foundation.errors import UnreadableError
 
 WIDTH_PX0, HEIGHT_PX0 = 1100, 700
 RGB_MARKER = b"\xff\xee\x00\x0eAdobe\x00\x64\x00\x00\x00\x00\x00"
@@ -42,7 +43,7 @@ def make_source(folder, codec: str, seed: int = 0):
 
 @pytest.fixture(scope="module")
 def make_store(tmp_path_factory):
-    """Copies of stores that are made once: `make_store(folder, codec, seed)`."""
+    """Copy a store that is made once: `make_store(folder, codec, seed)`."""
     made = {}
 
     def make(folder, codec: str, seed: int = 0):
@@ -58,15 +59,15 @@ def make_store(tmp_path_factory):
 
 def source_tile(path, number: int, page: int = 0) -> bytes:
     with tifffile.TiffFile(path) as tiff:
-        found = tiff.pages[page]
-        tiff.filehandle.seek(found.dataoffsets[number])
-        return tiff.filehandle.read(found.databytecounts[number])
+        tiff_page = tiff.pages[page]
+        tiff.filehandle.seek(tiff_page.dataoffsets[number])
+        return tiff.filehandle.read(tiff_page.databytecounts[number])
 
 
 @pytest.mark.parametrize("photometric", ["rgb", "ycbcr"])
 @pytest.mark.parametrize("shared_tables", [True, False])
 def test_a_jpeg_chunk_is_the_source_s_tile_after_its_head(tmp_path, photometric, shared_tables):
-    """Start marker, colour marker where the tile has none, tables; then the tile's own bytes to the last."""
+    """Start marker, colour marker if the tile has none, tables; then the tile's own bytes to the end."""
     source = write_jpeg_pyramid(
         tmp_path / "a.tiff", halved(sample_image(700, 500), 1), photometric=photometric, shared_tables=shared_tables
     )
@@ -117,7 +118,7 @@ def test_a_chunk_outside_the_grid_is_an_index_error(make_store, tmp_path, codec)
 @pytest.mark.parametrize("codec", ["imagecodecs_jpeg", "imagecodecs_jpeg2k"])
 def test_sparse_chunks_and_whole_sparse_shards_are_white_everywhere(tmp_path, codec):
     source = make_source(tmp_path, codec)
-    sparse = [(0, 1), (2, 2), (2, 3)]  # the last two are a whole shard
+    sparse = [(0, 1), (2, 2), (2, 3)]  # the last two are a complete shard
     for row, column in sparse:
         overwrite_tag(source, 324, 0, index=row * 5 + column)
         overwrite_tag(source, 325, 0, index=row * 5 + column)

@@ -1,4 +1,4 @@
-"""Regions at any resolution: the mean of what each pixel covers, compared with a slow exact reference."""
+"""Regions at any resolution: the mean of the area under each pixel, compared with a slow exact reference."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import numpy as np
 import pytest
 
 from pipeline.box import Box
-from pipeline.errors import BadRecipeError
-from pipeline.store import reader as reader_module
-from pipeline.store.reader import StoreReader
-from pipeline.store.resample import area_mean
+from pipeline.store.reading import reader as reader_module
+from pipeline.store.reading.reader import StoreReader
+from pipeline.store.reading.resample import area_mean
 from tests.pipeline.make import MPP0, halved, ingest, sample_image, write_pyramid
+from training.foundation.errors import BadRecipeError
 
 WIDTH_PX0, HEIGHT_PX0 = 1300, 902
 OUTSIDE_PX = 900
-"""White put around a level in the reference."""
+"""Width of the white border around a level in the reference."""
 
 
 @pytest.fixture(scope="module")
 def readers(tmp_path_factory):
-    """Stores of 1, 2 and 4 levels, and one whose second level is 3.02 times smaller."""
+    """Readers of stores of 1, 2 and 4 levels, and of one whose second level is 3.02 times smaller."""
     folder = tmp_path_factory.mktemp("resolutions")
     pixels = sample_image(WIDTH_PX0, HEIGHT_PX0)
     odd = np.ascontiguousarray(pixels[::3, ::3][:298, :430])
@@ -31,14 +31,14 @@ def readers(tmp_path_factory):
         "4": (halved(pixels, 1), "jpeg", 163),
         "odd": ([pixels, odd], "jpeg", 430),
     }
-    found = {}
+    readers_by_name = {}
     for name, (levels, compression, smallest) in sources.items():
         source = write_pyramid(folder / f"{name}.tiff", levels, compression=compression, tile_px=256)
         report = ingest(source, folder, slide_id=name, smallest_level_px=smallest)
-        found[name] = StoreReader(report.store)
-    assert [len(found[name].levels) for name in sources] == [1, 2, 4, 2]
-    assert 3.02 < found["odd"].levels[1].downsample < 3.03
-    return found
+        readers_by_name[name] = StoreReader(report.store)
+    assert [len(readers_by_name[name].levels) for name in sources] == [1, 2, 4, 2]
+    assert 3.02 < readers_by_name["odd"].levels[1].downsample < 3.03
+    return readers_by_name
 
 
 def weights(start: float, scale: float, count: int, length: int) -> np.ndarray:
@@ -50,13 +50,13 @@ def weights(start: float, scale: float, count: int, length: int) -> np.ndarray:
 
 @lru_cache
 def level_with_white(reader, level: int) -> np.ndarray:
-    about = reader.levels[level]
-    pixels = reader.read_region(level, Box(0, 0, about.width_px, about.height_px))
+    size = reader.levels[level]
+    pixels = reader.read_region(level, Box(0, 0, size.width_px, size.height_px))
     return np.pad(pixels, ((OUTSIDE_PX,) * 2, (OUTSIDE_PX,) * 2, (0, 0)), constant_values=255)
 
 
 def exact(reader, level: int, x_px0: float, y_px0: float, width: int, height: int, mpp: float) -> np.ndarray:
-    """The definition itself, in float64, on the whole level with white around it."""
+    """Region by the definition itself, in float64, on the whole level with a white border."""
     pixels, downsample = level_with_white(reader, level), reader.levels[level].downsample
     scale = mpp / (reader.mpp0 * downsample)
     rows = weights(y_px0 / downsample + OUTSIDE_PX, scale, height, pixels.shape[0])
@@ -84,21 +84,21 @@ def test_every_pixel_is_the_mean_of_what_it_covers(readers, name, mpp, box):
     reader = readers[name]
     level = reader.level_for_downsample(mpp / MPP0)
 
-    found = reader.read_at_mpp(*box, mpp)
+    region = reader.read_at_mpp(*box, mpp)
 
-    assert (found.dtype, found.shape, found.flags.c_contiguous) == (np.uint8, (box[3], box[2], 3), True)
-    assert np.abs(found - exact(reader, level, *box, mpp)).max() <= 0.501
+    assert (region.dtype, region.shape, region.flags.c_contiguous) == (np.uint8, (box[3], box[2], 3), True)
+    assert np.abs(region - exact(reader, level, *box, mpp)).max() <= 0.501
 
 
 @pytest.mark.parametrize("name", ["1", "2", "4", "odd"])
 def test_at_the_resolution_of_a_level_the_pixels_are_the_stored_ones(readers, name):
     reader = readers[name]
-    for about in reader.levels:
-        mpp = MPP0 * about.downsample
-        for x_px, y_px in ((0, 0), (17, 29), (-7, 3), (about.width_px - 50, about.height_px - 20)):
-            found = reader.read_at_mpp(x_px * about.downsample, y_px * about.downsample, 61, 37, mpp)
+    for level in reader.levels:
+        mpp = MPP0 * level.downsample
+        for x_px, y_px in ((0, 0), (17, 29), (-7, 3), (level.width_px - 50, level.height_px - 20)):
+            region = reader.read_at_mpp(x_px * level.downsample, y_px * level.downsample, 61, 37, mpp)
 
-            np.testing.assert_array_equal(found, reader.read_region(about.level, Box(x_px, y_px, 61, 37)))
+            np.testing.assert_array_equal(region, reader.read_region(level.level, Box(x_px, y_px, 61, 37)))
 
 
 def test_a_resolution_that_differs_by_rounding_gives_stored_pixels_too(readers):
@@ -114,10 +114,10 @@ def test_a_pixel_one_percent_finer_than_a_level_does_not_move_the_image(readers)
     reader = readers["4"]
     mpp = 2 * MPP0 * 0.992
 
-    found = reader.read_at_mpp(0, 0, 600, 400, mpp)
+    region = reader.read_at_mpp(0, 0, 600, 400, mpp)
 
     assert reader.level_for_downsample(mpp / MPP0) == 1
-    assert np.abs(found - exact(reader, 1, 0, 0, 600, 400, mpp)).max() <= 0.501
+    assert np.abs(region - exact(reader, 1, 0, 0, 600, 400, mpp)).max() <= 0.501
 
 
 def test_finer_than_the_scan_is_refused(readers):

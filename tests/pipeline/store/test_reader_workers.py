@@ -1,4 +1,4 @@
-"""One reader in many hands: batches, threads, and the workers of PyTorch's loader, forked and spawned."""
+"""One reader shared by batches, threads, and the workers of PyTorch's loader, forked and spawned."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import pytest
 import torch
 
 from pipeline.box import Box
-from pipeline.store import array_reader
-from pipeline.store.reader import StoreReader
+from pipeline.store.reading import array_reader
+from pipeline.store.reading.reader import StoreReader
 from tests.pipeline.make import halved, ingest, sample_image, write_aperio_j2k, write_jpeg_pyramid, write_pyramid
 
 WIDTH_PX0, HEIGHT_PX0 = 1100, 700
 NUM_WORKERS = 2
 MORE_FILES = 40
-"""Open files of a worker beyond its parent's: torch's pipes, and shards of which there are fewer than 30."""
+"""Open files of a worker beyond its parent's: torch's pipes, and fewer than 30 shards."""
 
 
 @pytest.fixture(scope="module")
 def readers(tmp_path_factory):
-    """One store of each codec, shards of 2 × 2 chunks, levels built below."""
+    """Readers of one store per codec, with shards of 2 × 2 chunks and built lower levels."""
     folder = tmp_path_factory.mktemp("workers")
     pixels = sample_image(WIDTH_PX0, HEIGHT_PX0)
     sources = {
@@ -32,12 +32,12 @@ def readers(tmp_path_factory):
         "imagecodecs_jpeg2k": write_aperio_j2k(folder / "b.svs", pixels, compression=33005),
         "zstd": write_pyramid(folder / "c.tiff", [pixels], compression="deflate"),
     }
-    found = {}
+    readers_by_codec = {}
     for codec, source in sources.items():
         store = ingest(source, folder, slide_id=codec, smallest_level_px=600, decode_chunk_px=256).store
-        found[codec] = StoreReader(store)
-        assert found[codec].levels[0].codec == codec
-    return found
+        readers_by_codec[codec] = StoreReader(store)
+        assert readers_by_codec[codec].levels[0].codec == codec
+    return readers_by_codec
 
 
 CODECS = ("imagecodecs_jpeg", "imagecodecs_jpeg2k", "zstd")
@@ -73,7 +73,7 @@ def test_a_batch_is_its_regions(readers, codec, threads):
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_what_is_read_is_own_memory_that_may_be_changed(readers, codec):
-    """Decoders work in memory that a thread keeps; nobody may be given it."""
+    """Decoders work in memory owned by a thread, which must never be returned."""
     reader = readers[codec]
     whole_chunk = reader.read_region(0, Box(256, 256, 256, 256))
     before = whole_chunk.copy()
@@ -90,32 +90,32 @@ def test_what_is_read_is_own_memory_that_may_be_changed(readers, codec):
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_many_threads_share_one_reader_and_its_threads(readers, codec):
-    reader = pickle.loads(pickle.dumps(readers[codec]))  # nothing of it is open yet
+    reader = pickle.loads(pickle.dumps(readers[codec]))  # none of its files is open yet
     expected = [readers[codec].read_region(0, Box(*box)) for box in boxes()]
 
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda box: reader.read_region(0, Box(*box), threads=2), boxes() * 2))
+        regions = list(pool.map(lambda box: reader.read_region(0, Box(*box), threads=2), boxes() * 2))
 
-    for pixels, wanted in zip(found, expected * 2, strict=True):
+    for pixels, wanted in zip(regions, expected * 2, strict=True):
         np.testing.assert_array_equal(pixels, wanted)
 
 
 def test_an_index_is_read_once_and_chunks_are_not_kept(readers, monkeypatch):
-    opened, asked = [], []
+    opened, reads = [], []
     read_index, pread = array_reader.read_index, os.pread
     monkeypatch.setattr(array_reader, "read_index", lambda *a: opened.append(a) or read_index(*a))
     reader = pickle.loads(pickle.dumps(readers["imagecodecs_jpeg"]))
     reader.read_region(0, Box(0, 0, 512, 512))
-    monkeypatch.setattr(os, "pread", lambda *a: asked.append(a) or pread(*a))
+    monkeypatch.setattr(os, "pread", lambda *a: reads.append(a) or pread(*a))
 
     for _ in range(3):
         reader.read_region(0, Box(0, 0, 512, 512))
 
-    assert (len(opened), len(asked)) == (1, 3 * 2)  # two rows of two neighbours
+    assert (len(opened), len(reads)) == (1, 3 * 2)  # two rows of two adjacent chunks
 
 
 class Regions(torch.utils.data.Dataset):
-    """Checksums of regions, and how many files the worker has open."""
+    """Dataset of checksums of regions, and of the worker's number of open files."""
 
     def __init__(self, readers: list[StoreReader]) -> None:
         self.readers = readers
@@ -135,23 +135,23 @@ def test_a_loader_s_workers_read_what_their_parent_reads_while_it_goes_on_readin
     dataset = Regions(list(readers.values()))
     expected = [dataset[index][0] for index in range(len(dataset))]  # shards are open before the workers start
     for reader in readers.values():
-        reader.read_region(0, Box(0, 0, 300, 300), threads=2)  # threads too: they do not follow into a forked worker
+        reader.read_region(0, Box(0, 0, 300, 300), threads=2)  # threads too, which a forked worker does not inherit
     loader = torch.utils.data.DataLoader(
         dataset, batch_size=6, num_workers=NUM_WORKERS, multiprocessing_context=start, persistent_workers=True
     )
 
     most_files = len(os.listdir("/proc/self/fd")) + MORE_FILES
     for _ in range(2):
-        found = []
+        checksums = []
         for number, (crcs, files) in enumerate(loader):
-            found += crcs.tolist()
+            checksums += crcs.tolist()
             assert max(files.tolist()) < most_files
             assert dataset[number][0] == expected[number]
-        assert found == expected
+        assert checksums == expected
 
 
 class Threaded(Regions):
-    """The same, with threads in each worker."""
+    """The same dataset, with threads in each worker."""
 
     def __getitem__(self, index: int) -> int:
         pixels = self.readers[0].read_region(0, Box(*boxes()[index]), threads=2)

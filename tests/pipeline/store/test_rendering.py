@@ -1,4 +1,4 @@
-"""What the browser is sent."""
+"""Rendered images sent to the browser."""
 
 import base64
 import io
@@ -9,17 +9,17 @@ import pytest
 from PIL import Image, ImageCms
 
 from pipeline.box import Box
-from pipeline.config import IngestConfig
-from pipeline.errors import UnreadableError
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.project import Project
-from pipeline.store.colour import ToSrgb, colour_table
-from pipeline.store.metadata import read_json, write_json
-from pipeline.store.reader import StoreReader
-from pipeline.store.render import thumbnail
-from pipeline.store.screen import screen_levels, tile_parts
+from pipeline.settings.config import IngestConfig
+from pipeline.store.format.metadata import read_json, write_json
+from pipeline.store.reading.reader import StoreReader
+from pipeline.store.view.colour import ToSrgb, colour_table
+from pipeline.store.view.render import thumbnail
+from pipeline.store.view.screen import screen_levels, tile_parts
 from tests.pipeline.make import ingest, sample_image, write_aperio_j2k, write_pyramid
-from tests.small_road import make_slide
+from tests.small_trained_project import make_slide
+from training.foundation.errors import UnreadableError
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def store(tmp_path):
 
 
 def swapped_profile() -> bytes:
-    """sRGB's profile with its red and blue primaries exchanged: colours that are wrong unless it is applied."""
+    """sRGB profile with red and blue primaries swapped: colours are wrong unless it is applied."""
     profile = bytearray(ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes())
     count = int.from_bytes(profile[128:132], "big")
     entries = {bytes(profile[132 + 12 * i : 136 + 12 * i]): 132 + 12 * i for i in range(count)}
@@ -122,7 +122,7 @@ def test_a_image_of_the_level_s_own_size_is_the_level(store):
 
 @pytest.fixture(scope="module")
 def other_stores(tmp_path_factory):
-    """A store of JPEG 2000 chunks and one of zstd chunks, with what is in them."""
+    """Store of JPEG 2000 chunks and store of zstd chunks, with their pixels."""
     folder = tmp_path_factory.mktemp("rendered")
     pixels = sample_image(700, 500)
     return pixels, {
@@ -144,7 +144,7 @@ def test_a_chunk_that_no_browser_knows_is_sent_as_a_jpeg_of_its_pixels(other_sto
     assert Image.open(io.BytesIO(part.jpeg)).format == "JPEG"
     shown = decoded(part.jpeg)
     assert shown.shape == (500, 512, 3)
-    assert np.abs(shown - pixels[:500, :512]).mean() < 8  # noise of ±20 through a JPEG of quality 90
+    assert np.abs(shown - pixels[:500, :512]).mean() < 8  # noise of ±20 after JPEG compression at quality 90
     assert np.abs(thumbnail(reader, 70).astype(int) - pixels.reshape(50, 10, 70, 10, 3).mean((1, 3))).max() < 1.5
 
 

@@ -1,4 +1,4 @@
-"""The pyramid that a viewer sees."""
+"""The pyramid for viewers."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pytest
 from PIL import Image
 
 from pipeline.box import Box
-from pipeline.store.array_reader import ArrayReader
-from pipeline.store.layout import ArraySpec
-from pipeline.store.reader import LevelArray, StoreReader
-from pipeline.store.screen import screen_levels, tile_parts
+from pipeline.store.format.layout import ArraySpec
+from pipeline.store.reading.array_reader import ArrayReader
+from pipeline.store.reading.reader import LevelArray, StoreReader
+from pipeline.store.view.screen import screen_levels, tile_parts
 from tests.pipeline.make import ingest, write_pyramid
 
 
@@ -35,10 +35,10 @@ def test_a_viewer_sees_a_level_at_every_halving_in_tiles_of_whole_chunks(tmp_pat
     ]
     levels = [LevelArray(i, array, d) for i, (array, d) in enumerate(zip(arrays, downsamples, strict=True))]
 
-    found = screen_levels(SimpleNamespace(levels=levels))
+    screens = screen_levels(SimpleNamespace(levels=levels))
 
-    assert [(level.downsample, level.tile_px) for level in found] == expected
-    assert all(level.chunks * chunk_px == level.tile_px * level.shrink for level in found)
+    assert [(level.downsample, level.tile_px) for level in screens] == expected
+    assert all(level.chunks * chunk_px == level.tile_px * level.shrink for level in screens)
 
 
 @pytest.mark.parametrize("compression", ["lzw", "jpeg"])
@@ -55,7 +55,7 @@ def test_the_tiles_of_every_level_together_are_the_slide(tmp_path, compression):
         own = array.read_region(Box(0, 0, array.spec.width_px, array.spec.height_px)).astype(float)
         mean = means(own, n)
         shown = drawn(StoreReader(store), level)
-        away = np.abs(shown - mean).mean()  # one JPEG apart, and less than a pixel
+        away = np.abs(shown - mean).mean()  # one JPEG compression and less than a pixel apart
         assert away < 4, level.downsample
         assert all(away < np.abs(shown - np.roll(mean, 1, axis)).mean() / 1.5 for axis in (0, 1)), level.downsample
         with pytest.raises(IndexError, match="the level has"):
@@ -63,13 +63,13 @@ def test_the_tiles_of_every_level_together_are_the_slide(tmp_path, compression):
 
 
 def means(pixels, n):
-    """Means of squares of n by n, the last ones of what there is."""
+    """Means of n × n squares, cut off at the edges."""
     padded = np.pad(pixels, ((0, -len(pixels) % n), (0, -pixels.shape[1] % n), (0, 0)), mode="edge")
     return padded.reshape(len(padded) // n, n, padded.shape[1] // n, n, 3).mean((1, 3))
 
 
 def drawn(reader, level):
-    """All tiles, each in its place."""
+    """Image joined from all tiles."""
     shown = np.full((level.height_px, level.width_px, 3), np.nan)
     for row in range(-(-level.height_px // level.tile_px)):
         for column in range(-(-level.width_px // level.tile_px)):

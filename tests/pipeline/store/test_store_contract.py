@@ -1,4 +1,4 @@
-"""What a store looks like to others: NGFF 0.5, zarr v3, the `gemslide` attribute, and nothing that names a person."""
+"""Store contract for other programs: NGFF 0.5, zarr v3, the `gemslide` attribute, nothing that names a person."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from pipeline.box import Box
 from pipeline.ingest import store_writer
 from pipeline.ingest.icc import strip_icc_text
 from pipeline.ingest.source_comparison import verify_store
-from pipeline.store.colour import ToSrgb
-from pipeline.store.labels import read_tissue
-from pipeline.store.overlays import Predictions, read_predictions, write_predictions
-from pipeline.store.reader import StoreReader
+from pipeline.store.layers.labels import read_tissue
+from pipeline.store.layers.overlays import Predictions, read_predictions, write_predictions
+from pipeline.store.reading.reader import StoreReader
+from pipeline.store.view.colour import ToSrgb
 from tests.pipeline.make import halved, ingest, overwrite_tag, sample_image, write_jpeg_pyramid, write_pyramid
 
 ICC_TAG = 34675
 GEMSLIDE_KEYS = {
     "contract_version", "slide_id", "mpp0", "source", "levels", "associated", "icc", "objective_power", "scanner_model",
-    "bounds_px0", "mpp_source", "stain", "qc", "ingest",
+    "bounds_px0", "mpp_source", "stain", "qc", "ingest", "nanometres",
 }  # fmt: skip
 SECRETIVE = (
     "Aperio Image Library v11.2.1\r\n900x700 (256x256) JPEG/RGB Q=30|AppMag = 20|StripeWidth = 2040|"
@@ -40,7 +40,7 @@ SECRETS = ("Mustermann", "CPAPERIOCS", "b414003d", "12/29/09", "09:59:15", "9988
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    """A slide of two passed levels and one built level, ingested under an id that is not its file name."""
+    """Store of two passed levels and one built level, ingested under an id that is not its file name."""
     folder = tmp_path_factory.mktemp("contract")
     source = write_jpeg_pyramid(folder / "geheim-Mustermann.tiff", halved(sample_image(1300, 900), 1), tile_px=240)
     return ingest(source, folder, slide_id="S-7", smallest_level_px=400).store
@@ -171,7 +171,7 @@ def test_the_root_says_exactly_what_the_contract_lists(store):
     assert root["ome"] == {"version": "0.5", "bioformats2raw.layout": 3}
     assert set(root) == {"ome", "gemslide"}
     assert set(ours) == GEMSLIDE_KEYS
-    assert set(ours["source"]) == {"sha256", "bytes", "format", "files"}
+    assert set(ours["source"]) == {"sha256", "bytes", "format", "files", "series"}
     in_level = {"path", "downsample", "route", "codec", "gate", "quality", "rebuilt"}
     assert [set(level) for level in ours["levels"]] == [in_level] * 3
     assert [(level["path"], level["downsample"], level["route"]) for level in ours["levels"]] == [
@@ -268,11 +268,11 @@ def test_the_icc_profile_s_colours_are_kept_and_its_texts_are_not(tmp_path):
 def test_predictions_read_back_as_written_and_coarser_datasets_leave_out_what_was_not_predicted(store):
     probabilities = predict(store)
 
-    found = read_predictions(store, "m-1")
+    read_back = read_predictions(store, "m-1")
     coarse = zarr.open(store / "predictions/m-1/1", mode="r")[...]
 
-    np.testing.assert_array_equal(found.probabilities_cyx, probabilities)
-    assert found.class_names == ("no", "yes")
+    np.testing.assert_array_equal(read_back.probabilities_cyx, probabilities)
+    assert read_back.class_names == ("no", "yes")
     assert coarse.dtype == np.float16
     assert np.isnan(coarse[:, 0]).all()  # rows 0 and 1
     np.testing.assert_allclose(coarse[:, 1, 0], probabilities[:, 3, :2].mean(1), atol=1e-3)  # row 2 is NaN, 3 is not

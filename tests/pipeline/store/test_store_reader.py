@@ -1,4 +1,4 @@
-"""The fast reader gives the same pixels wherever it is asked and from wherever it is called."""
+"""The fast reader returns the same pixels for any region and from any caller."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ import pytest
 import zarr
 
 from pipeline.box import Box
-from pipeline.errors import CorruptTileError, UnreadableError
-from pipeline.store import array_reader
-from pipeline.store.reader import StoreReader
+from pipeline.errors import CorruptTileError
+from pipeline.store.reading import array_reader
+from pipeline.store.reading.reader import StoreReader
 from tests.pipeline.make import halved, ingest, sample_image, write_jpeg_pyramid
+from training.foundation.errors import UnreadableError
 
 WIDTH_PX0, HEIGHT_PX0 = 1300, 900
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    """Tiles of 240 px in shards of 2 × 2, three levels: two passed, one built."""
+    """Store with tiles of 240 px in shards of 2 × 2 and three levels: two passed, one built."""
     folder = tmp_path_factory.mktemp("reader")
     source = write_jpeg_pyramid(folder / "a.tiff", halved(sample_image(WIDTH_PX0, HEIGHT_PX0), 1), tile_px=240)
     return ingest(source, folder, smallest_level_px=400).store
@@ -31,7 +32,7 @@ def store(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def whole(store):
-    """Level 0 by plain zarr, with 400 px of white around it."""
+    """Level 0 read by plain zarr, with a white border of 400 px."""
     pixels = np.moveaxis(zarr.open(store, mode="r")["0/0"][...], 0, -1)
     return np.pad(pixels, ((400, 400), (400, 400), (0, 0)), constant_values=255)
 
@@ -62,9 +63,9 @@ EDGES = [
 def test_a_region_at_or_over_the_border_is_the_slide_and_white_beyond(store, whole, box):
     x, y, width, height = box
 
-    found = StoreReader(store).read_region(0, Box(*box))
+    region = StoreReader(store).read_region(0, Box(*box))
 
-    np.testing.assert_array_equal(found, whole[400 + y : 400 + y + height, 400 + x : 400 + x + width])
+    np.testing.assert_array_equal(region, whole[400 + y : 400 + y + height, 400 + x : 400 + x + width])
 
 
 def test_a_region_far_outside_is_white(store):
@@ -87,13 +88,13 @@ def test_threads_read_what_one_thread_reads(store, whole):
     reader = StoreReader(store)
 
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda box: reader.read_region(0, Box(*box)), boxes() * 3))
+        regions = list(pool.map(lambda box: reader.read_region(0, Box(*box)), boxes() * 3))
 
-    for pixels, wanted in zip(found, expected * 3, strict=True):
+    for pixels, wanted in zip(regions, expected * 3, strict=True):
         np.testing.assert_array_equal(pixels, wanted)
 
 
-# From Python 3.12 on forking beside threads warns; PyTorch's loaders fork all the same, so it has to work.
+# From Python 3.12 on forking with threads warns; PyTorch's loaders fork anyway, so it has to work.
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 @pytest.mark.parametrize("start", ["fork", "spawn"])
 def test_workers_read_what_their_parent_reads(store, start):
@@ -105,11 +106,11 @@ def test_workers_read_what_their_parent_reads(store, start):
     for worker in workers:
         worker.start()
 
-    found = [queue.get(timeout=60) for _ in workers]
+    checksums = [queue.get(timeout=60) for _ in workers]
 
     for worker in workers:
         worker.join()
-    assert found == [expected, expected]
+    assert checksums == [expected, expected]
     assert crcs(reader) == expected
 
 
@@ -126,18 +127,18 @@ def test_a_pickled_reader_opens_the_store_anew(store):
 def test_a_square_that_needs_no_resampling_is_the_stored_pixels(store, whole):
     reader = StoreReader(store)
 
-    found = reader.read_square(0, 123, 45, 224, 224)
+    square = reader.read_square(0, 123, 45, 224, 224)
     coarse = reader.read_square(1, 124, 46, 448, 224)
 
-    np.testing.assert_array_equal(found, whole[445:669, 523:747])
+    np.testing.assert_array_equal(square, whole[445:669, 523:747])
     np.testing.assert_array_equal(coarse, reader.read_region(1, Box(62, 23, 224, 224)))
 
 
 def test_a_square_of_half_the_size_is_the_mean_of_two_by_two_pixels(store, whole):
-    found = StoreReader(store).read_square(0, 100, 60, 128, 64)
+    square = StoreReader(store).read_square(0, 100, 60, 128, 64)
 
     mean = whole[460:588, 500:628].astype(int).reshape(64, 2, 64, 2, 3).sum((1, 3)) / 4
-    assert np.abs(found - mean).max() <= 0.5
+    assert np.abs(square - mean).max() <= 0.5
 
 
 @pytest.mark.parametrize(("wanted", "level"), [(0.5, 0), (1.0, 0), (1.9, 0), (1.99, 1), (2.0, 1), (3.9, 1), (64, 2)])
@@ -152,9 +153,9 @@ def test_few_files_stay_open_however_many_shards_and_readers_there_are(store, mo
     before = len(os.listdir("/proc/self/fd"))
 
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(crcs, readers * 2))
+        checksums = list(pool.map(crcs, readers * 2))
 
-    assert all(result == found[0] for result in found)
+    assert all(result == checksums[0] for result in checksums)
     assert len(os.listdir("/proc/self/fd")) <= before + 3
 
 
@@ -203,11 +204,14 @@ def test_a_folder_that_is_no_store_says_so(tmp_path):
         StoreReader(tmp_path)
 
 
-def test_a_store_of_another_contract_version_is_refused(tmp_path):
+@pytest.mark.parametrize("version", ["1", "2", "4", "3.0", "true", '"3"', "null"])
+def test_a_store_of_another_contract_version_is_refused_and_says_what_to_do(tmp_path, version):
     source = write_jpeg_pyramid(tmp_path / "a.tiff", [sample_image(500, 300)])
     store = ingest(source, tmp_path).store
     root = store / "zarr.json"
-    root.write_text(root.read_text().replace('"contract_version": 3', '"contract_version": 4'))
+    root.write_text(root.read_text().replace('"contract_version": 3', f'"contract_version": {version}'))
 
-    with pytest.raises(UnreadableError, match="contract version 4; this gemslide reads"):
+    with pytest.raises(
+        UnreadableError, match=r"this gemslide reads version 3\. Delete the store and ingest the slide again"
+    ):
         StoreReader(store)

@@ -1,8 +1,8 @@
-"""A study under everything at once: workers killed, a database that goes away, a full disk, a clock that steps.
+"""A study under all faults at once: killed workers, a database outage, a full disk, a stepping clock.
 
 `make chaos-study` has 1,000 slides and eight workers: `python -m tests.pipeline.study.chaos --slides 1000 --seed 0`.
-One worker at random is killed (SIGKILL) every two seconds, and one now and then stands still until others have taken
-its task. Meanwhile the database crashes, and is restarted once more; the disk with the project is filled; the workers'
+A random worker is killed (SIGKILL) every two seconds, and from time to time one is frozen until others have taken its
+task. Meanwhile the database crashes, and is restarted once more; the disk with the project is filled; the workers'
 wall clock is stepped an hour ahead, two hours back, and right again. Then every slide must be in exactly one terminal
 state, the same as in a calm run, with the same bytes in its store and results; nothing done twice to the end; nothing
 left behind; and the log must verify.
@@ -29,20 +29,20 @@ import pytest
 from sqlalchemy import select
 
 from benchmarks.machine import circumstances
+from pipeline.ledger.database import Database
+from pipeline.ledger.ledger import Ledger
+from pipeline.ledger.opening import LEDGER_FILE
+from pipeline.ledger.tables import task
 from pipeline.project import Project
-from pipeline.study.database import Database
-from pipeline.study.ledger import Ledger
-from pipeline.study.opening import LEDGER_FILE
 from pipeline.study.protocol import AboutStudy, new_protocol
-from pipeline.study.study import begin_study
-from pipeline.study.tables import task
+from pipeline.study.work.study import begin_study
 from tests.pipeline.study.chaos_cohort import write_cohort
 from tests.pipeline.study.chaos_findings import A_STEP_S, Findings, find, last_time, wrong_with
 from tests.pipeline.study.chaos_workers import Counts, Disturbance, Workers, worker_process
 from tests.pipeline.study.stepping_clock import SteppingClock
 from tests.postgres import Postgres
 from tests.small_disk import small_disk
-from tests.small_road import TISSUE_TOML, SmallRoad, make_small_road
+from tests.small_trained_project import TISSUE_TOML, SmallProject, make_small_project
 
 STUDY = "s"
 SETTINGS = f"""\
@@ -53,12 +53,12 @@ shard_px = 256
 require_qc = true
 formats = ["csv", "parquet", "geojson"]
 """
-"""Without images of the predictions: drawing them would take most of the time."""
+"""Settings without images of the predictions, whose drawing would take most of the time."""
 PATIENCE = "\n[patience]\nlease_s = 4\nmax_attempts = 100\nbackoff_s = 0.2\n"
-"""So many attempts that no slide is set aside for what is done to its workers."""
+"""Enough attempts that no slide is set aside because of faults injected into its workers."""
 AHEAD_S, BEHIND_S = 3600, -3600
 BYTES_PER_SLIDE, SPARE_BYTES = 2 * 2**20, 64 * 2**20
-"""Of the disk that is filled."""
+"""Size of the disk that is filled."""
 POLL_S, MOST_S = 0.1, 60.0
 
 
@@ -68,20 +68,20 @@ class Broken(AssertionError):
 
 @dataclass(frozen=True)
 class Plan:
-    """How much of everything."""
+    """Numbers of slides and faults, and their durations."""
 
     slides: int
     how: Disturbance
     away_s: float = 3.0
-    """How long the database is away."""
+    """Duration of the database outage."""
     full_s: float = 5.0
-    """How long the disk is full, at least."""
+    """Minimum time that the disk is full."""
     limit_s: float = 7200.0
-    """For all of it."""
+    """Time limit for the whole run."""
 
 
 class Event(NamedTuple):
-    """What happens when a share of the slides has ended."""
+    """Action to take once a share of the slides has ended."""
 
     share: float
     what: str
@@ -89,23 +89,29 @@ class Event(NamedTuple):
 
 
 class Chaos:
-    """One study in `folder`, what is done to it, and what came of it.
+    """One study in `folder`, the faults injected into it, and its outcome.
 
     Args:
         server: None for a ledger in SQLite, on the disk that is filled.
     """
 
     def __init__(
-        self, plan: Plan, road: SmallRoad, folder: Path, server: Postgres | None, *, say: bool = False
+        self, plan: Plan, small_project: SmallProject, folder: Path, server: Postgres | None, *, say: bool = False
     ) -> None:
-        self._plan, self._road, self._folder, self._server, self._says = plan, road, folder, server, say
+        self._plan, self._small_project, self._folder, self._server, self._says = (
+            plan,
+            small_project,
+            folder,
+            server,
+            say,
+        )
         self._began = time.monotonic()
         self._clock = SteppingClock(folder)
         (folder / "sources").mkdir()
         self._manifest = write_cohort(folder / "sources", plan.slides, plan.how.seed)
 
     def run(self) -> dict[str, Any]:
-        """Returns what happened, in numbers.
+        """Run the study; return counts of what happened.
 
         Raises:
             Broken: a promise was not kept.
@@ -116,10 +122,10 @@ class Chaos:
             calm = self._calm(workers)
             self._say(f"calm: {_states(calm)}")
             start = time.monotonic()
-            found, counts = self._disturbed(workers, folder)
-        if wrong := wrong_with(found, calm) + counts.failures:
+            findings, counts = self._disturbed(workers, folder)
+        if wrong := wrong_with(findings, calm) + counts.failures:
             raise Broken("\n".join([*wrong, workers.last_words()]))
-        return self._happened(found, counts, time.monotonic() - start)
+        return self._happened(findings, counts, time.monotonic() - start)
 
     def _calm(self, workers: Workers) -> Findings:
         project = self._new_project(self._folder / "calm" / "project")
@@ -128,12 +134,12 @@ class Chaos:
             begin_study(project, STUDY, ledger, actor="calm")
             workers.begin(STUDY, project.root, url, Disturbance(len(os.sched_getaffinity(0))))
             self._wait(workers, ledger, [])
-            found = find(project, ledger, STUDY)
+            findings = find(project, ledger, STUDY)
         shutil.rmtree(project.root.parent)
-        return found
+        return findings
 
     def _disturbed(self, workers: Workers, disk: Path) -> tuple[Findings, Counts]:
-        project = self._new_project(disk / "project")  # as deep as the calm one: the protocol says where the cohort is
+        project = self._new_project(disk / "project")  # as deep as the calm one's: protocols hold the path
         url = self._server.new_database() if self._server else f"sqlite:///{project.root / LEDGER_FILE}"
         with Ledger(Database(url)) as ledger:
             begin_study(project, STUDY, ledger, actor="chaos")
@@ -143,16 +149,16 @@ class Chaos:
             return find(project, ledger, STUDY), counts
 
     def _new_project(self, root: Path) -> Project:
-        shutil.copytree(self._road.project.models_dir, root / "models")
+        shutil.copytree(self._small_project.project.models_dir, root / "models")
         project = Project(root)
         project.settings_path.write_text(SETTINGS, encoding="utf-8")
-        about = AboutStudy(title="Chaos", question="Is anything lost?", cohort=str(self._manifest))
-        path = new_protocol(project, STUDY, about, [self._road.model_id])
+        description = AboutStudy(title="Chaos", question="Is anything lost?", cohort=str(self._manifest))
+        path = new_protocol(project, STUDY, description, [self._small_project.model_id])
         path.write_text(path.read_text(encoding="utf-8") + PATIENCE, encoding="utf-8")
         return project
 
     def _wait(self, workers: Workers, ledger: Ledger, events: list[Event]) -> Counts:
-        """Until a study is over, while everything happens."""
+        """Wait until a study is over, while the events happen."""
         while (counts := workers.ended()) is None:
             if events and _ended(ledger) >= events[0].share * self._plan.slides:
                 self._say(f"{_ended(ledger)} slides have ended: {events[0].what}")
@@ -175,7 +181,7 @@ class Chaos:
         ]
 
     def _step(self, ledger: Ledger, step_s: int) -> None:
-        """Step the workers' clock, and let somebody write down that time."""
+        """Step the workers' clock, and wait until an entry has that time."""
         self._clock.set(step_s)
         give_up = time.monotonic() + MOST_S
         while abs(last_time(ledger, STUDY) - time.time() - step_s) > A_STEP_S and time.monotonic() < give_up:
@@ -194,10 +200,10 @@ class Chaos:
         self._server.start()
 
     def _fill(self, disk: Path, ledger: Ledger) -> None:
-        """Take all of a disk, also what others free, for some time, and until somebody was refused."""
+        """Keep a disk full, including space that others free, for some time and until a write was refused."""
         ballast, start = disk / "ballast", time.monotonic()
         least, most = start + self._plan.full_s, start + self._plan.full_s + MOST_S
-        was_refused = self._server is None  # a ledger on the full disk cannot say it
+        was_refused = self._server is None  # a ledger on the full disk cannot record it
         with ballast.open("wb", buffering=0) as file:
             while time.monotonic() < least or (not was_refused and time.monotonic() < most):
                 for piece in (2**20, 4096):
@@ -208,28 +214,30 @@ class Chaos:
                 time.sleep(POLL_S)
         ballast.unlink()
 
-    def _happened(self, found: Findings, counts: Counts, seconds: float) -> dict[str, Any]:
-        if not (found.actions["lease lapsed"] and sum(found.retries.values()) and found.clock_steps >= 3):
-            raise Broken(f"proves nothing: {found.actions}, {found.retries}, {found.clock_steps} steps of the clock")
+    def _happened(self, findings: Findings, counts: Counts, seconds: float) -> dict[str, Any]:
+        if not (findings.actions["lease lapsed"] and sum(findings.retries.values()) and findings.clock_steps >= 3):
+            raise Broken(
+                f"proves nothing: {findings.actions}, {findings.retries}, {findings.clock_steps} steps of the clock"
+            )
         return {
             "slides": self._plan.slides,
             "workers": self._plan.how.workers,
             "seed": self._plan.how.seed,
             "database": "postgresql" if self._server else "sqlite",
             "seconds": round(seconds, 1),
-            "states": _states(found),
+            "states": _states(findings),
             "killed": counts.killed,
             "frozen": counts.frozen,
             "started": counts.started,
-            "leases lapsed": found.actions["lease lapsed"],
-            "late results refused": found.actions["late result refused"],
-            "tried again": dict(sorted(found.retries.items())),
-            "most attempts": found.most_attempts,
+            "leases lapsed": findings.actions["lease lapsed"],
+            "late results refused": findings.actions["late result refused"],
+            "tried again": dict(sorted(findings.retries.items())),
+            "most attempts": findings.most_attempts,
             "database restarts": 2,
             "disk filled": 1,
-            "clock steps in the log": found.clock_steps,
+            "clock steps in the log": findings.clock_steps,
             "clock stepped by": "a preloaded library, in all workers",
-            "log entries": found.entries,
+            "log entries": findings.entries,
             "different from a calm run": 0,
             "done twice": 0,
             "left behind": 0,
@@ -240,8 +248,8 @@ class Chaos:
             print(f"{time.monotonic() - self._began:.0f} s: {what}", flush=True)
 
 
-def _states(found: Findings) -> dict[str, int]:
-    return dict(sorted(Counter(state for state, _ in found.slides.values()).items()))
+def _states(findings: Findings) -> dict[str, int]:
+    return dict(sorted(Counter(state for state, _ in findings.slides.values()).items()))
 
 
 def _ended(ledger: Ledger) -> int:
@@ -250,14 +258,14 @@ def _ended(ledger: Ledger) -> int:
 
 
 def _was_refused(ledger: Ledger) -> bool:
-    """Whether a task waits now for another attempt since something could not be written or read."""
+    """Whether a task is waiting for another attempt because of a failed write or read."""
     codes = select(task.c.code).where(task.c.state == "ready", task.c.code.in_(("disk_full", "unreadable")))
     with ledger.database.read() as connection:
         return connection.scalar(codes.limit(1)) is not None
 
 
 def summary(happened: Mapping[str, Any]) -> str:
-    """One line for people."""
+    """One-line summary for people."""
     states = ", ".join(f"{number} {state}" for state, number in happened["states"].items())
     return (
         f"{happened['slides']} slides ({states}), {happened['killed']} kills, {happened['frozen']} freezes, "
@@ -277,9 +285,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="gemslide-chaos-") as name:
         folder = Path(name)
         try:
-            road = make_small_road(folder / "road")
+            small_project = make_small_project(folder / "small_project")
             with _server(folder) if options.database == "postgresql" else nullcontext() as server:
-                happened = Chaos(Plan(options.slides, how), road, folder, server, say=True).run()
+                happened = Chaos(Plan(options.slides, how), small_project, folder, server, say=True).run()
         except (Broken, pytest.skip.Exception) as error:
             raise SystemExit(f"{type(error).__name__}: {error}") from error
     print(json.dumps({"benchmark": "study_chaos", **happened, **circumstances("tests.pipeline.study.chaos")}))

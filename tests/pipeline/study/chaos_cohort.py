@@ -1,6 +1,6 @@
-"""A cohort of small real slides, and some files that no study can use: every terminal state that a slide can have.
+"""A cohort of small real slides and some unusable files, to cover every terminal state of a slide.
 
-Real stained tissue (scikit-image's photograph), each slide another size and other crops of it, turned and mirrored.
+Real stained tissue (scikit-image's photograph); slides differ in size and in their rotated and mirrored crops.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from tests.pipeline.make import halved, write_jpeg_pyramid
 GLASS_RGB = 243
 TILE_PX = 128
 WAYS = ("truncated", "no slide", "no mpp", "glass", "blurred", "excluded")
-"""In which a slide can be bad; each is one terminal state beside `done`, but that the first two are one."""
+"""Ways in which a slide can be bad; the first two share a terminal state, the others have one each."""
 MOST_GOOD = 12
-"""Good slides for a bad one, at most."""
+"""Maximum number of good slides per bad one."""
 
 Pixels = NDArray[np.uint8]
 
 
 def write_cohort(folder: Path, count: int, seed: int) -> Path:
-    """Write slides and their manifest. Returns the manifest."""
+    """Write slides and their manifest. Return the manifest."""
     photograph = np.asarray(data.immunohistochemistry(), np.uint8)
     every = max(2, min(MOST_GOOD, count // len(WAYS)))
     rows = ["path,slide_id,patient_id,site,exclude"]
@@ -54,7 +54,7 @@ def _write_slide(path: Path, photograph: Pixels, random: np.random.Generator, wa
 
 
 def _pixels(photograph: Pixels, random: np.random.Generator, *, has_tissue: bool) -> Pixels:
-    """A slide, uint8 (height, width, 3): a crop of the photograph, glass around. Flat: its figures are small then."""
+    """Slide, uint8 (height, width, 3): a crop of the photograph with glass around. Flat, to keep images small."""
     width, height = int(random.integers(760, 960)), int(random.integers(230, 280))
     pixels = np.full((height, width, 3), GLASS_RGB, np.uint8)
     if has_tissue:

@@ -1,4 +1,4 @@
-"""What a study has left in its ledger and its folders, and what must be true of it when it is over."""
+"""Contents of a study's ledger and folders, and what must be true of them when it is over."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
+from pipeline.ledger.chain import digest
+from pipeline.ledger.ledger import Ledger
+from pipeline.ledger.rows import task_subject
+from pipeline.ledger.tables import SLIDE_ENDS, audit, slide, task
 from pipeline.project import Project
-from pipeline.study.chain import digest
-from pipeline.study.ledger import Ledger
-from pipeline.study.origin import origin_file
-from pipeline.study.rows import task_subject
-from pipeline.study.tables import SLIDE_ENDS, audit, slide, task
-from pipeline.study.verify import verify_log
+from pipeline.study.proof.verify import verify_log
+from pipeline.study.work.origin import origin_file
 from tests.pipeline.ingest.store_bytes import tree
-from tests.small_road import sha256_by_file
+from tests.small_trained_project import sha256_by_file
 
 A_STEP_S = 1800.0
-"""Entries that follow each other and lie further apart, either way, were written before and after a clock stepped."""
+"""Consecutive entries further apart than this, in either direction, were written before and after a clock step."""
 MOST_NAMED = 5
 
 
 @dataclass(frozen=True)
 class Findings:
-    """A study that is over.
+    """Findings about a study that is over.
 
     Args:
         slides: state and code of each slide.
-        tasks: state of each task, SHA-256 of what it left, and what the report will say of that.
+        tasks: state of each task, SHA-256 of its output, and its measures for the report.
         files: SHA-256 of every file of stores and results.
-        hidden: temporaries, journals and whatever else begins with a dot.
+        hidden: temporaries, journals and other names that begin with a dot.
         broken: findings of `verify`.
     """
 
@@ -47,10 +47,10 @@ class Findings:
     hidden: tuple[str, ...]
     actions: Mapping[str, int]
     retries: Mapping[str, int]
-    """By code."""
+    """Number of retries by code."""
     done_twice: tuple[str, ...]
     clock_steps: int
-    """That the log's times show."""
+    """Number of clock steps visible in the log's times."""
     most_attempts: int
     entries: int
     broken: tuple[str, ...]
@@ -67,7 +67,10 @@ def find(project: Project, ledger: Ledger, study_id: str) -> Findings:
     again = [entry["details"]["code"] for entry in log if entry["action"] == "task to be tried again"]
     return Findings(
         slides={row.slide_id: (row.state, row.code) for row in slides},
-        tasks={task_subject(row.slide_id, row.stage): (row.state, row.output_sha256, row.measures) for row in tasks},
+        tasks={
+            task_subject(row.slide_id, row.stage): (row.state, row.output_sha256, _timeless(row.measures))
+            for row in tasks
+        },
         files=_files(project),
         hidden=tuple(_hidden(project)),
         actions=Counter(entry["action"] for entry in log),
@@ -81,25 +84,29 @@ def find(project: Project, ledger: Ledger, study_id: str) -> Findings:
 
 
 def last_time(ledger: Ledger, study_id: str) -> float:
-    """What the last entry of the log says that the time was, in seconds since 1970."""
+    """Time of the last log entry, in seconds since 1970."""
     newest = select(audit.c.utc).where(audit.c.study_id == study_id).order_by(audit.c.seq.desc()).limit(1)
     with ledger.database.read() as connection:
         return datetime.fromisoformat(str(connection.scalar(newest))).timestamp()
 
 
-def wrong_with(found: Findings, calm: Findings) -> list[str]:
-    """What is not as it should be after a run, beside an undisturbed one of the same slides."""
-    states = Counter(state for state, _ in found.slides.values())
+def wrong_with(findings: Findings, calm: Findings) -> list[str]:
+    """Faults after a run, by comparison with an undisturbed run of the same slides."""
+    states = Counter(state for state, _ in findings.slides.values())
     return [
-        *(f"the log: {what}" for what in found.broken),
-        *(f"{slide_id}: is {state}" for slide_id, (state, _) in found.slides.items() if state not in SLIDE_ENDS),
-        *(f"{subject}: is {state}" for subject, (state, *_) in found.tasks.items() if state not in ("done", "ended")),
+        *(f"the log: {what}" for what in findings.broken),
+        *(f"{slide_id}: is {state}" for slide_id, (state, _) in findings.slides.items() if state not in SLIDE_ENDS),
+        *(
+            f"{subject}: is {state}"
+            for subject, (state, *_) in findings.tasks.items()
+            if state not in ("done", "ended")
+        ),
         *([] if states.total() == len(calm.slides) else [f"{states.total()} slides of {len(calm.slides)}: {states}"]),
-        *_differences("slide", found.slides, calm.slides),
-        *_differences("output of", found.tasks, calm.tasks),
-        *_differences("file", found.files, calm.files),
-        *(f"{subject}: was done twice to the end" for subject in found.done_twice),
-        *(f"left behind: {name}" for name in found.hidden),
+        *_differences("slide", findings.slides, calm.slides),
+        *_differences("output of", findings.tasks, calm.tasks),
+        *_differences("file", findings.files, calm.files),
+        *(f"{subject}: was done twice to the end" for subject in findings.done_twice),
+        *(f"left behind: {name}" for name in findings.hidden),
     ]
 
 
@@ -110,15 +117,15 @@ def _entries(connection: Connection, study_id: str) -> Iterator[dict[str, Any]]:
 
 
 def _files(project: Project) -> dict[str, str]:
-    """SHA-256 of everything in stores and results, but for the times that they say."""
-    found = {f"results/{name}": sha256 for name, sha256 in sha256_by_file(project.results_dir).items()}
+    """SHA-256 of everything in stores and results, except for recorded times."""
+    digests = {f"results/{name}": sha256 for name, sha256 in sha256_by_file(project.results_dir).items()}
     for path in project.results_dir.rglob(origin_file("*")):
-        said = {name: value for name, value in json.loads(path.read_bytes()).items() if name != "utc"}
-        found[f"results/{path.relative_to(project.results_dir)}"] = digest(said)
+        content_kept = {name: value for name, value in json.loads(path.read_bytes()).items() if name != "utc"}
+        digests[f"results/{path.relative_to(project.results_dir)}"] = digest(content_kept)
     for slide_id in project.slide_ids():
         for name, content in tree(project.store_path(slide_id)).items():
-            found[f"slides/{slide_id}/{name}"] = hashlib.sha256(content).hexdigest()
-    return found
+            digests[f"slides/{slide_id}/{name}"] = hashlib.sha256(content).hexdigest()
+    return digests
 
 
 def _hidden(project: Project) -> Iterator[str]:
@@ -128,7 +135,14 @@ def _hidden(project: Project) -> Iterator[str]:
         )
 
 
-def _differences(what: str, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
-    different = sorted(name for name in found.keys() | wanted.keys() if found.get(name) != wanted.get(name))
-    shown = [f"{what} {name}: {found.get(name)}, in a calm run {wanted.get(name)}" for name in different[:MOST_NAMED]]
+def _timeless(measures: str | None) -> str | None:
+    """Measures without the hash of the store's metadata, which contain the time of ingest."""
+    if measures is None:
+        return None
+    return json.dumps({name: value for name, value in json.loads(measures).items() if name != "root_sha256"})
+
+
+def _differences(what: str, ours: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+    different = sorted(name for name in ours.keys() | wanted.keys() if ours.get(name) != wanted.get(name))
+    shown = [f"{what} {name}: {ours.get(name)}, in a calm run {wanted.get(name)}" for name in different[:MOST_NAMED]]
     return shown + ([f"and {len(different) - MOST_NAMED} more of {what}"] if len(different) > MOST_NAMED else [])

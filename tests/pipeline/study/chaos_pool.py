@@ -1,8 +1,8 @@
-"""Workers of a study that are killed at random, frozen, and started again, until the study is over.
+"""Workers of a study that are randomly killed, frozen and restarted until the study is over.
 
-A process that does what the lines of its standard input say (`Order`), one pool after the other. Every worker is
-`gemslide study work`, forked from here, where libraries and model are loaded, so that the time goes into work and not
-into starting.
+A process that follows the orders on its standard input (`Order`), one pool after the other. Every worker is
+`gemslide study work`, forked from here, where libraries and models are loaded, so that time is spent on work rather
+than on starting.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from typing import NoReturn
 import pipeline.cli
 from pipeline.files import write_text_atomic
 from pipeline.inference.stage import open_devices
+from pipeline.ledger.opening import open_ledger
 from pipeline.project import Project
-from pipeline.study.opening import open_ledger
-from pipeline.study.order import LEDGER_VARIABLE
+from pipeline.settings.site import LEDGER_VARIABLE
 from pipeline.study.protocol import find_models
-from pipeline.study.study import open_study
+from pipeline.study.work.study import open_study
 from tests.pipeline.study.chaos_workers import Counts, Order
 
 POLL_S = 0.02
@@ -45,7 +45,7 @@ class ChaosPool:
         self.counts = Counts()
 
     def run(self) -> None:
-        """Until every worker has found that the study is over."""
+        """Run until every worker has found that the study is over."""
         kill_at = time.monotonic() + self._how.kill_every_s
         freeze_at = time.monotonic() + self._how.freeze_every_s
         while self._running or not self._is_over:
@@ -76,7 +76,7 @@ class ChaosPool:
         self.counts.killed += 1
 
     def _freeze_one(self, now: float) -> None:
-        """As a laptop that is shut, or a network that is gone for a while: others take its task, and it comes back."""
+        """Freeze a worker like a closed laptop or a lost network: others take its task, and it comes back."""
         if self._thaw is None and not self._is_over:
             pid = self._random.choice(sorted(self._running))
             os.kill(pid, signal.SIGSTOP)
@@ -91,8 +91,8 @@ class ChaosPool:
 
     def _bury(self) -> None:
         for pid in sorted(self._running):
-            found, status = os.waitpid(pid, os.WNOHANG)
-            if not found:
+            ended_pid, status = os.waitpid(pid, os.WNOHANG)
+            if not ended_pid:
                 continue
             self._running.remove(pid)
             code = os.waitstatus_to_exitcode(status)
@@ -105,7 +105,7 @@ class ChaosPool:
 
 
 def _work(command: list[str]) -> NoReturn:
-    """Be `gemslide …`, and end."""
+    """Run as `gemslide …`, and exit."""
     sys.argv = command
     code: object = 1
     try:
@@ -121,7 +121,7 @@ def _work(command: list[str]) -> NoReturn:
 
 
 def _warm_up(project: Project, study_id: str) -> None:
-    """Load the models, so that whoever is forked from here can begin at once."""
+    """Load the models, so that forked workers can begin at once."""
     with open_ledger(project) as ledger:
         study = open_study(project, study_id, ledger)
     for package in find_models(study.protocol, project).values():

@@ -1,4 +1,4 @@
-"""Workers to disturb: the process that they are forked from (`chaos_pool`), and what is ordered from it."""
+"""Workers to disturb: the process that they are forked from (`chaos_pool`), and its orders."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Disturbance:
-    """How many workers there are, and what is done to them."""
+    """Number of workers, and the faults injected into them."""
 
     workers: int
     seed: int = 0
     kill_every_s: float = inf
     freeze_every_s: float = inf
     freeze_s: float = 0.0
-    """How long one stands still."""
+    """Time that a worker stays frozen."""
     most_kills: float = inf
     most_freezes: float = inf
     """Bounds for a run that has to end soon, however slow the machine is."""
@@ -31,37 +31,37 @@ class Disturbance:
 
 @dataclass(frozen=True)
 class Order:
-    """Workers for a study, until it is over."""
+    """Order for workers on a study until it is over."""
 
     study_id: str
     project: str
     ledger: str
     counts: str
-    """File to write in the end: `Counts`, as JSON."""
+    """File for the final `Counts`, as JSON."""
     how: Disturbance
 
     @classmethod
     def parse(cls, line: str) -> Order:
-        said = json.loads(line)
-        return cls(**{**said, "how": Disturbance(**said["how"])})
+        values = json.loads(line)
+        return cls(**{**values, "how": Disturbance(**values["how"])})
 
 
 @dataclass
 class Counts:
-    """What was done to workers."""
+    """Counts of what was done to workers."""
 
     started: int = 0
     killed: int = 0
     frozen: int = 0
     failures: list[str] = field(default_factory=list)
-    """How workers ended by themselves that should not have."""
+    """Descriptions of workers that ended by themselves but should not have."""
 
 
 class Workers:
     """The process that workers are forked from.
 
     Args:
-        log: what all of them say.
+        log: output of all workers.
     """
 
     def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
@@ -74,14 +74,14 @@ class Workers:
         print(json.dumps(asdict(order)), file=self._process.stdin, flush=True)
 
     def ended(self) -> Counts | None:
-        """What was done to them; None as long as they work.
+        """Counts of what was done to the workers; None while they work.
 
         Raises:
             AssertionError: the process itself is gone.
         """
         if self._counts.exists():
             return Counts(**json.loads(self._counts.read_text(encoding="utf-8")))
-        # Not `poll`, after which the number could be another process's, which would be ended in its place.
+        # Not `poll`, after which the pid could be reused by another process, which would then be killed instead.
         gone = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         assert gone is None, f"no workers: {gone}. {self.last_words()}"
         return None
@@ -93,12 +93,12 @@ class Workers:
 
 @contextmanager
 def worker_process(log: Path, environment: Mapping[str, str]) -> Iterator[Workers]:
-    """Start it; it and all workers end with the block."""
+    """Start the process; it and all workers end with the block."""
     command = [sys.executable, "-m", "tests.pipeline.study.chaos_pool"]
     its_own = {**os.environ, **environment, "OMP_NUM_THREADS": "1"}
-    with log.open("wb") as said:
+    with log.open("wb") as output:
         process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stderr=said, env=its_own, text=True, start_new_session=True
+            command, stdin=subprocess.PIPE, stderr=output, env=its_own, text=True, start_new_session=True
         )
     try:
         yield Workers(process, log)

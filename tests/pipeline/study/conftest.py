@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.study.database import Database
-from pipeline.study.ledger import Ledger, NewSlide
+from pipeline.ledger.database import Database
+from pipeline.ledger.ledger import Ledger, NewSlide
 from tests.postgres import Postgres
 
 STAGES = ("ingest", "qc", "infer a-00000000")
@@ -17,7 +17,7 @@ STAGES = ("ingest", "qc", "infer a-00000000")
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
-    """Not in pytest's own folder, which every other pytest of this user that starts closes to the server."""
+    """Server outside pytest's own folder, which any other pytest started by this user would close to the server."""
     with tempfile.TemporaryDirectory(prefix="gemslide-pg-", ignore_cleanup_errors=True) as folder:
         server = Postgres(Path(folder))
         yield server
@@ -40,7 +40,7 @@ def ledger(url: str) -> Iterator[Ledger]:
 
 @pytest.fixture
 def begun(ledger: Ledger) -> Ledger:
-    """With a study "s" of four slides, one of which is excluded."""
+    """Ledger with a study "s" of four slides, one of which is excluded."""
     slides = [NewSlide("S-1", site="A"), NewSlide("S-2"), NewSlide("S-3", excluded="broken glass"), NewSlide("S-4")]
     ledger.begin("s", {"question": "?"}, "0" * 64, slides, STAGES, actor="ada")
     return ledger

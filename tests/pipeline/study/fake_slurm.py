@@ -38,10 +38,10 @@ def fake_slurm(folder: Path, monkeypatch: pytest.MonkeyPatch, **programs: str) -
     """Put the programs on the PATH.
 
     Args:
-        programs: in place of those above.
+        programs: replacements for the programs above.
 
     Returns:
-        File with what scontrol was asked for. Beside it, for each job: its script (.101.sh), output and process.
+        File with scontrol's requests. Beside it, per job: its script (.101.sh), output and process.
     """
     (folder / "slurm").mkdir()
     for name, program in {**PROGRAMS, **programs}.items():

@@ -1,4 +1,4 @@
-"""A small real study: slides, a model, a protocol; for tests that let real workers loose on it."""
+"""A small real study: slides, a model, a protocol; for tests with real workers."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 
 from sqlalchemy import func, select
 
+from pipeline.ledger.opening import open_ledger
+from pipeline.ledger.tables import audit
 from pipeline.project import Project
-from pipeline.study.opening import open_ledger
-from pipeline.study.tables import audit
-from tests.small_road import TISSUE_TOML, make_slide
+from tests.small_trained_project import TISSUE_TOML, make_slide
 
 NAMES = ("a", "b", "c", "d")
 
 
-def make_project(road: Any, folder: Path, *, slides: tuple[str, ...] = NAMES, settings: str = "") -> Project:
-    """Models, and a cohort of slides, a file that is no slide, and one to leave out."""
-    shutil.copytree(road.project.models_dir, folder / "p" / "models")
+def make_project(small_project: Any, folder: Path, *, slides: tuple[str, ...] = NAMES, settings: str = "") -> Project:
+    """Make models, and a cohort of slides, a file that is no slide, and a slide to exclude."""
+    shutil.copytree(small_project.project.models_dir, folder / "p" / "models")
     (folder / "p" / "gemslide.toml").write_text(TISSUE_TOML + settings)
     for seed, name in enumerate(slides):
         make_slide(folder / f"{name}.tiff", seed)
@@ -30,10 +30,11 @@ def make_project(road: Any, folder: Path, *, slides: tuple[str, ...] = NAMES, se
     return Project(folder / "p")
 
 
-def with_protocol(project: Project, road: Any, gemslide: Any, *, lease_s: int = 5) -> Project:
-    """With a study "s" that is about to begin."""
+def with_protocol(project: Project, small_project: Any, gemslide: Any, *, lease_s: int = 5) -> Project:
+    """Write the protocol of a study "s" that is about to begin."""
     cohort = project.root.parent / "cohort.csv"
-    made = gemslide("study", "init", "s", "--cohort", cohort, "--model", road.model_id, "--project", project.root)
+    arguments = ("--cohort", cohort, "--model", small_project.model_id, "--question", "How good is it?")
+    made = gemslide("study", "init", "s", *arguments, "--project", project.root)
     assert made.code == 0, made.err
     protocol = project.root / "studies" / "s" / "study.toml"
     protocol.write_text(protocol.read_text() + f"\n[patience]\nlease_s = {lease_s}\nbackoff_s = 0\n")
@@ -47,10 +48,10 @@ def status(gemslide: Any, project: Project) -> dict[str, Any]:
 def entries(project: Project, action: str) -> list[str]:
     """Subjects of all entries of one action in the study's log."""
     with open_ledger(project) as ledger, ledger.database.read() as connection:
-        return [str(each) for each in connection.scalars(select(audit.c.subject).where(audit.c.action == action))]
+        return [str(subject) for subject in connection.scalars(select(audit.c.subject).where(audit.c.action == action))]
 
 
 def tasks_done_twice(project: Project) -> list[str]:
     done = select(audit.c.subject).where(audit.c.action == "task done").group_by(audit.c.subject)
     with open_ledger(project) as ledger, ledger.database.read() as connection:
-        return [str(each) for each in connection.scalars(done.having(func.count() > 1))]
+        return [str(subject) for subject in connection.scalars(done.having(func.count() > 1))]

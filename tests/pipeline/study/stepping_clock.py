@@ -1,4 +1,4 @@
-"""A wall clock that can be stepped while processes look at it: a library that they preload (`stepping_clock.c`)."""
+"""A wall clock that can be stepped while processes use it, through a preloaded library (`stepping_clock.c`)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ SOURCE = Path(__file__).with_suffix(".c")
 
 
 class SteppingClock:
-    """The time of day of all processes that are started with `environment`.
+    """Time of day of all processes started with `environment`.
 
     Args:
-        folder: where the library is built.
+        folder: folder in which the library is built.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -29,6 +29,6 @@ class SteppingClock:
         self.environment = {"LD_PRELOAD": str(library), "GEMSLIDE_TEST_CLOCK": str(self._file)}
 
     def set(self, step_s: int) -> None:
-        """From now on the clock is `step_s` ahead of the true time, or behind it."""
-        with self._file.open("r+b") as file:  # in place: they have it in their memory
+        """Set the clock `step_s` ahead of the true time, or behind it."""
+        with self._file.open("r+b") as file:  # in place, because the processes have it mapped
             file.write(struct.pack("=q", step_s))

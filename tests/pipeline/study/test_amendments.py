@@ -1,4 +1,4 @@
-"""An amendment does again what it touches and nothing else, and says why."""
+"""An amendment repeats the work that it affects and nothing else, and records the reason."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ import pytest
 
 from pipeline.errors import BadManifestError
 from pipeline.project import Project
-from pipeline.study.amendments import amend
-from pipeline.study.leases import Ended, Leases
-from pipeline.study.limits import Limits
-from pipeline.study.owner import this_process
+from pipeline.study.proof.verify import verify_log
 from pipeline.study.protocol import AboutStudy, new_protocol
-from pipeline.study.study import Study, begin_study, begun_study
-from pipeline.study.verify import verify_log
+from pipeline.study.work.amendments import amend
+from pipeline.study.work.leases import Ended, Leases
+from pipeline.study.work.limits import Limits
+from pipeline.study.work.owner import this_process
+from pipeline.study.work.study import Study, begin_study, begun_study
 
 MODEL = "infer {}"
 
 
 @pytest.fixture
-def study(ledger, road, tmp_path) -> Study:
-    """Three slides: S-1 is done, S-2 could not be read, S-3 is being ingested."""
+def study(ledger, small_project, tmp_path) -> Study:
+    """Study of three slides: S-1 is done, S-2 could not be read, S-3 is being ingested."""
     project = Project(tmp_path / "p")
-    shutil.copytree(road.project.models_dir, project.models_dir)
+    shutil.copytree(small_project.project.models_dir, project.models_dir)
     manifest(tmp_path, "S-1", "S-2", "S-3")
-    about = AboutStudy(title="t", question="q", cohort=str(tmp_path / "cohort.csv"))
-    new_protocol(project, "s", about, [road.model_id])
+    description = AboutStudy(title="t", question="q", cohort=str(tmp_path / "cohort.csv"))
+    new_protocol(project, "s", description, [small_project.model_id])
     begun = begin_study(project, "s", ledger, actor="ada")
     mine = worker(begun)
     for _ in range(3):
@@ -50,7 +50,7 @@ def change(study: Study, *lines: str) -> None:
 
 
 def states(study: Study) -> dict[str, tuple[str, ...]]:
-    """Of each slide, and of its tasks."""
+    """States of each slide, and of its tasks."""
     return {
         row.slide_id: (row.state, *(task.state for task in study.ledger.tasks("s", row.slide_id)))
         for row in study.ledger.slides("s")
@@ -104,10 +104,12 @@ def test_slides_enter_and_are_excluded_with_a_reason(study, tmp_path):
     check(again)
 
 
-def test_a_model_that_is_added_predicts_slides_that_were_done(study, road, tmp_path):
-    second = study.project.model_path(road.model_id).with_name("second-00000000")
-    shutil.copytree(study.project.model_path(road.model_id), second)
-    change(study, "[[models]]", 'id = "second-00000000"', f'sha256 = "{study.protocol.models[0].sha256}"')
+def test_a_model_that_is_added_predicts_slides_that_were_done(study, small_project, tmp_path):
+    second = study.project.model_path(small_project.model_id).with_name("second-00000000")
+    shutil.copytree(study.project.model_path(small_project.model_id), second)
+    (first,) = study.protocol.models
+    hashes = f'sha256 = "{first.sha256}"', f'config_sha256 = "{first.config_sha256}"'
+    change(study, "[[models]]", 'id = "second-00000000"', *hashes)
     amended = amend(study, actor="ada", why="a second opinion")
     assert states(amended) == {
         "S-1": ("pending", "done", "done", "done", "ready"),

@@ -1,4 +1,4 @@
-"""Study workers on real Dask clusters, whose workers, schedulers and starters die; and addresses of nobody."""
+"""Study workers on real Dask clusters whose workers, schedulers and starters die; and dead addresses."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ import psutil
 import pytest
 
 from pipeline.errors import ProcessFailedError
+from pipeline.ledger.ledger import Ledger
+from pipeline.ledger.opening import open_ledger
 from pipeline.project import Project
-from pipeline.starter_config import SlurmConfig
-from pipeline.study import dask_clusters, dask_slurm
-from pipeline.study.dask_slurm import StudyCluster
-from pipeline.study.ledger import Ledger
-from pipeline.study.opening import open_ledger
-from pipeline.study.owner import Owner
-from pipeline.study.verify import verify_log
+from pipeline.settings.starters import SlurmConfig
+from pipeline.study.proof.verify import verify_log
+from pipeline.study.starting import dask_clusters, dask_slurm
+from pipeline.study.starting.dask_slurm import StudyCluster
+from pipeline.study.work.owner import Owner
 from tests.pipeline.study.fake_slurm import fake_slurm
 from tests.pipeline.study.small_study import entries, make_project, status, tasks_done_twice, with_protocol
 
@@ -34,22 +34,22 @@ GEMSLIDE = [sys.executable, "-c", "from pipeline.cli import main; main()"]
 
 
 @pytest.fixture
-def begun(road, gemslide, tmp_path) -> Project:
-    """A study of two slides and a file that is none."""
-    return with_protocol(make_project(road, tmp_path, slides=("a", "b")), road, gemslide)
+def begun(small_project, gemslide, tmp_path) -> Project:
+    """Study of two slides and a file that is not a slide."""
+    return with_protocol(make_project(small_project, tmp_path, slides=("a", "b")), small_project, gemslide)
 
 
 @pytest.fixture
 def ledger(begun) -> Iterator[Ledger]:
-    with open_ledger(begun) as found:
-        yield found
+    with open_ledger(begun) as opened:
+        yield opened
 
 
 @contextmanager
 def starter(
     project: Project, *options: object, environment: dict[str, str] | None = None
 ) -> Iterator[subprocess.Popen]:
-    """`gemslide study run`, in a process that is ended with the block."""
+    """Run `gemslide study run` in a process that ends with the block."""
     command = [*GEMSLIDE, "study", "run", "s", "--project", project.root, *options]
     process = subprocess.Popen(
         [*map(str, command)], stdout=-1, stderr=-1, text=True, start_new_session=True, env=environment
@@ -64,15 +64,15 @@ def starter(
 
 def wait_for(what: Callable[[], object], process: subprocess.Popen, *, seconds: float = 120) -> object:
     give_up = time.monotonic() + seconds
-    while not (found := what()):
+    while not (result := what()):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < give_up
         time.sleep(0.05)
-    return found
+    return result
 
 
 def owners(ledger: Ledger) -> list[Owner]:
-    """Of the tasks that are held now."""
+    """Owners of the tasks that are held now."""
     if "s" not in ledger.study_ids():
         return []
     rows = [row for name in ("a", "b", "bad") for row in ledger.tasks("s", name) if row.state == "leased"]
@@ -80,7 +80,7 @@ def owners(ledger: Ledger) -> list[Owner]:
 
 
 def check_whole(project: Project, ledger: Ledger, gemslide) -> None:
-    """Every slide in one terminal state, nothing done twice, a log that verifies."""
+    """Check that every slide is in one terminal state, nothing was done twice, and the log verifies."""
     states = {state: number for state, number in status(gemslide, project)["slides"].items() if number}
     assert states == {"done": 2, "unreadable": 1, "excluded": 1}
     assert tasks_done_twice(project) == []
@@ -114,7 +114,7 @@ def no_scheduler(connection: socket.socket) -> None:
 
 @contextmanager
 def listening(behave: Callable[[socket.socket], None]) -> Iterator[int]:
-    """A port where somebody else answers."""
+    """Port on which another program answers."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         kept = []
 
@@ -184,7 +184,7 @@ def test_a_job_that_sbatch_refuses_is_told_in_its_words(begun, gemslide, monkeyp
 
 
 def test_jobs_go_to_the_study_and_ask_for_what_the_settings_say(begun, gemslide, monkeypatch, tmp_path):
-    """Every path in a job's script is quoted, and what its worker needs to be trusted is its owner's alone."""
+    """Every path in a job's script is quoted, and the credentials of its worker are readable by its owner alone."""
     calls = fake_slurm(tmp_path, monkeypatch)
     folder = tmp_path / "Ada's study $(touch owned)" / "s"
     folder.mkdir(parents=True)
@@ -216,34 +216,36 @@ def test_jobs_that_end_before_their_workers_come_are_submitted_again_and_then_gi
     calls = fake_slurm(tmp_path, monkeypatch)
     monkeypatch.setattr(dask_slurm, "LOOK_S", 0.0)
     monkeypatch.setattr(dask_slurm.sys, "executable", "/bin/false")
-    told: list[str] = []
+    messages: list[str] = []
 
     def wait() -> None:
-        with dask_slurm.slurm_cluster(SlurmConfig(), "s", tmp_path, 2, told.append) as (_, mend):
+        with dask_slurm.slurm_cluster(SlurmConfig(), "s", tmp_path, 2, messages.append) as (_, mend):
             for _ in range(100):
                 time.sleep(0.1)
                 mend()
 
     with pytest.raises(ProcessFailedError, match=r"jobs ended before their workers came.*/logs"):
         wait()
-    assert "job 101 ended before its worker came; another one is submitted." in told
+    assert "job 101 ended before its worker came; another one is submitted." in messages
     assert calls.with_suffix(".103.sh").exists()
 
 
 @contextmanager
 def dask_cluster(folder: Path, workers: int, **environment: str) -> Iterator[tuple[str, list[subprocess.Popen]]]:
-    """A scheduler and its workers, as processes of `dask`. Yields the address, and the scheduler before the workers."""
-    told = folder / "scheduler.json"
+    """Start a scheduler and its workers as `dask` processes. Yield the address, then the scheduler and the workers."""
+    scheduler_file = folder / "scheduler.json"
     given = {**os.environ, **environment}
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": given, "cwd": folder}
     begin = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0"]
-    processes = [subprocess.Popen([*begin, "--dashboard-address", "127.0.0.1:0", "--scheduler-file", told], **quiet)]
+    processes = [
+        subprocess.Popen([*begin, "--dashboard-address", "127.0.0.1:0", "--scheduler-file", scheduler_file], **quiet)
+    ]
     try:
         give_up = time.monotonic() + 60
-        while not told.exists() or not told.read_text().endswith("}"):
+        while not scheduler_file.exists() or not scheduler_file.read_text().endswith("}"):
             assert time.monotonic() < give_up
             time.sleep(0.05)
-        address = json.loads(told.read_text())["address"]
+        address = json.loads(scheduler_file.read_text())["address"]
         for _ in range(workers):
             own = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--nthreads", "1", "--no-dashboard"]
             processes.append(subprocess.Popen([*own, "--nanny", "--death-timeout", "30"], **quiet))
@@ -261,7 +263,7 @@ def test_on_an_existing_cluster_whole_dask_workers_may_die(begun, ledger, gemsli
     with dask_cluster(tmp_path, 2) as (address, _), starter(begun, "--on", address, "--workers", 2) as running:
         study_worker = psutil.Process(wait_for(lambda: owners(ledger), running)[0].pid)
         dask_worker = study_worker.parent()
-        dask_worker.parent().kill()  # its nanny, so that nobody starts it again
+        dask_worker.parent().kill()  # its nanny, so that it is not restarted
         dask_worker.kill()
         _, err = running.communicate(timeout=300)
     assert running.returncode == 1, err
@@ -328,7 +330,7 @@ def test_a_job_that_is_killed_in_the_middle_is_replaced(begun, ledger, gemslide,
         assert not study_worker.is_running()
         _, err = running.communicate(timeout=400)
     assert running.returncode == 1, err
-    assert "1 jobs submitted" in err
+    assert "1 job submitted" in err
     assert "Traceback" not in err
     assert calls.with_suffix(".102.sh").exists()
     assert not list((begun.root / "studies/s").glob(".tls-*"))

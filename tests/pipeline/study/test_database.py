@@ -1,4 +1,4 @@
-"""The ledger's database: made once, refused where it would lose data, and never left half-written."""
+"""The ledger's database: made once, refused if it would lose data, and never left half-written."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import text
 
-import pipeline.review.tables  # noqa: F401 - they belong to the same database
-from pipeline.errors import BadRecipeError, DamagedStoreError, UnreadableError
-from pipeline.study.chain import Change, append
-from pipeline.study.database import Database, LedgerAwayError, NoLedgerError
-from pipeline.study.file_system import Mount, check_local, file_system_of, mounts
-from pipeline.study.ledger import Ledger
-from pipeline.study.tables import metadata
+import pipeline.review.rows.tables  # noqa: F401 - they belong to the same database
+from pipeline.errors import DamagedStoreError
+from pipeline.ledger.chain import Change, append
+from pipeline.ledger.database import Database, LedgerUnavailableError, NoLedgerError
+from pipeline.ledger.file_system import Mount, check_local, file_system_of, mounts
+from pipeline.ledger.ledger import Ledger
+from pipeline.ledger.tables import metadata
+from training.foundation.errors import BadRecipeError, UnreadableError
 
 MOUNTED = [Mount("/", "ext4"), Mount("/data", "nfs4"), Mount("/data/fast", "xfs"), Mount("/lab", "xfs"),
            Mount("/lab", "lustre")]  # fmt: skip
@@ -53,7 +54,7 @@ def test_the_migrations_make_the_tables_that_the_code_writes(ledger):
 
 
 def test_several_processes_make_one_ledger(url):
-    program = "import sys; from pipeline.study.database import Database; Database(sys.argv[1])"
+    program = "import sys; from pipeline.ledger.database import Database; Database(sys.argv[1])"
     processes = [subprocess.Popen([sys.executable, "-c", program, url], stderr=-1, text=True) for _ in range(4)]
     assert [(process.communicate()[1], process.returncode) for process in processes] == [("", 0)] * 4
 
@@ -93,10 +94,10 @@ def test_a_password_is_in_no_message(tmp_path):
 
 def test_a_server_that_ends_a_connection_is_away_and_one_that_is_there_again_is_used_again(postgres):
     with Ledger(Database(postgres.new_database())) as ledger:
-        with pytest.raises(LedgerAwayError), ledger.database.write() as connection:
+        with pytest.raises(LedgerUnavailableError), ledger.database.write() as connection:
             connection.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
         assert ledger.study_ids() == []
-        with postgres.away(), pytest.raises(LedgerAwayError):
+        with postgres.away(), pytest.raises(LedgerUnavailableError):
             ledger.study_ids()
         assert ledger.study_ids() == []
 
@@ -107,8 +108,10 @@ def test_a_server_that_lets_nobody_in_yet_or_any_more_is_away(postgres):
         try:
             with ledger.database.read() as connection:
                 connection.execute(text("SELECT 1"))
-                postgres.stop("smart", wait=False)  # as long as somebody is connected, it only lets nobody else in
-                with pytest.raises(LedgerAwayError, match="not answer now: the database system is shutting down"):
+                postgres.stop("smart", wait=False)  # while a client is connected, it only refuses new ones
+                with pytest.raises(
+                    LedgerUnavailableError, match="not answer now: the database system is shutting down"
+                ):
                     Database(url)
         finally:
             postgres.stop()
@@ -117,11 +120,11 @@ def test_a_server_that_lets_nobody_in_yet_or_any_more_is_away(postgres):
 
 @pytest.mark.filterwarnings(
     "ignore::pytest.PytestUnraisableExceptionWarning"
-)  # pg8000 leaves its socket to be collected
+)  # pg8000 leaves its socket to the garbage collector
 def test_a_connection_that_is_cut_while_it_is_made_is_a_server_that_is_away():
     with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as thread:
         cut = thread.submit(accept_and_reset, server)
-        with pytest.raises(LedgerAwayError, match="connection to the ledger was cut: Connection reset by peer"):
+        with pytest.raises(LedgerUnavailableError, match="connection to the ledger was cut: Connection reset by peer"):
             Database(f"postgresql://ada@127.0.0.1:{server.getsockname()[1]}/x")
         cut.result()
     gc.collect()
@@ -137,7 +140,7 @@ def accept_and_reset(server: socket.socket) -> None:
 def test_a_database_that_the_server_does_not_have_is_one_clear_error(postgres):
     with pytest.raises(UnreadableError, match='the server refuses it: database "none" does not exist') as error:
         Database(postgres.url("none"))
-    assert not isinstance(error.value, LedgerAwayError)
+    assert not isinstance(error.value, LedgerUnavailableError)
 
 
 def test_a_file_that_is_no_database_is_refused(tmp_path):
@@ -150,9 +153,9 @@ def test_looking_makes_no_ledger(url):
     with pytest.raises(NoLedgerError, match="there is no ledger"):
         Database(url, make=False)
     Database(url).close()
-    found = Database(url, make=False)
-    assert found.is_in_place()
-    found.close()
+    database = Database(url, make=False)
+    assert database.is_in_place()
+    database.close()
 
 
 def test_looking_makes_no_file_and_no_folder(tmp_path):

@@ -1,4 +1,4 @@
-"""A slide is erased on request: nothing of it is left, and the log still verifies, on either database."""
+"""A slide is erased on request: nothing of it remains, and the log still verifies, on either database."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from sqlalchemy import text
 from pipeline.cohort.manifest import load_cohort
 from pipeline.errors import BadManifestError
 from pipeline.files import sha256_of
+from pipeline.ledger.ledger import Ledger
+from pipeline.ledger.rows import PROJECT_LOG
 from pipeline.project import Project
 from pipeline.review import Draft, annotations_of, save
-from pipeline.review.coverage import CoverageGrid
-from pipeline.review.coverage_store import save_looks
-from pipeline.review.hotspot_reviews import HotspotKey, judge_hotspots
-from pipeline.review.looking import Looking
-from pipeline.review.slide_reviews import SlideReview, add_review, reviews_of
+from pipeline.review.judging.coverage import CoverageGrid
+from pipeline.review.judging.coverage_store import save_looks
+from pipeline.review.judging.hotspots import HotspotKey, judge_hotspots
+from pipeline.review.judging.slides import SlideReview, add_review, reviews_of
+from pipeline.review.rows.view_context import ViewContext
 from pipeline.review.verify import verify_reviews
-from pipeline.study.amendments import freeze
-from pipeline.study.erasure import erase
-from pipeline.study.leases import Ended, Leases
-from pipeline.study.ledger import Ledger
-from pipeline.study.limits import Limits
-from pipeline.study.owner import this_process
+from pipeline.study.proof.erasure import erase
+from pipeline.study.proof.verify import verify_log
 from pipeline.study.protocol import Protocol, study_dir
-from pipeline.study.reading_order import lay_out
-from pipeline.study.readings import Readings
-from pipeline.study.rows import PROJECT_LOG
-from pipeline.study.study import Study, slides_of
-from pipeline.study.verify import verify_log
+from pipeline.study.reading.order import lay_out
+from pipeline.study.reading.readings import Readings
+from pipeline.study.work.amendments import freeze
+from pipeline.study.work.leases import Ended, Leases
+from pipeline.study.work.limits import Limits
+from pipeline.study.work.owner import this_process
+from pipeline.study.work.study import Study, slides_of
 
 NAME = "Erika-Mustermann-1964"
 OTHERS = ("S-1", "S-3")
@@ -44,7 +44,7 @@ def protocol() -> Protocol:
     return Protocol.model_validate(
         {
             "study": {"title": "t", "question": "?", "cohort": "cohort.csv"},
-            "models": [{"id": "m-00000000", "sha256": "0" * 64}],
+            "models": [{"id": "m-00000000", "sha256": "0" * 64, "config_sha256": "0" * 64}],
             "reading": {"readers": ["ada", "bob"], "questions": questions},
         }
     )
@@ -58,7 +58,7 @@ def write_manifest(folder: Path, *slide_ids: str) -> str:
 
 @pytest.fixture
 def study(ledger: Ledger, tmp_path: Path) -> Study:
-    """One slide has ended with a message that names its file, and one reader has read it."""
+    """Study with a slide that ended with a message naming its file, and was read by one reader."""
     project = Project(tmp_path / "p")
     folder = study_dir(project, "s")
     folder.mkdir(parents=True)
@@ -90,18 +90,22 @@ def read_everything(study: Study) -> Readings:
 
 
 def say_something(study: Study) -> None:
-    """In a reading of the study, and outside all studies; of the slide that will be erased and of another."""
-    for looking in (Looking(NAME, "ada", "ada", "s", "ada/1/1"), Looking(NAME, "ada", "ada"), Looking("S-1", "a", "a")):
-        save_looks(study.ledger, looking, CoverageGrid(128.0, 2, 2), [], mpp0=0.5, seconds=3)
-        judge_hotspots(study.ledger, looking, "m-00000000", "0" * 64, [(HotspotKey("tumour", 1, 2), "accepted")])
-        add_review(study.ledger, looking, SlideReview("disagree", "Ada", comment=f"of {looking.slide_id}"))
+    """Add reviews in a reading of the study and outside all studies, of the slide to be erased and of another."""
+    for context in (
+        ViewContext(NAME, "ada", "ada", "s", "ada/1/1"),
+        ViewContext(NAME, "ada", "ada"),
+        ViewContext("S-1", "a", "a"),
+    ):
+        save_looks(study.ledger, context, CoverageGrid(128.0, 2, 2), [], mpp0=0.5, seconds=3)
+        judge_hotspots(study.ledger, context, "m-00000000", "0" * 64, [(HotspotKey("tumour", 1, 2), "accepted")])
+        add_review(study.ledger, context, SlideReview("disagree", "Ada", comment=f"of {context.slide_id}"))
     for slide_id in (NAME, "S-1"):
         (drawn,) = save(study.ledger, slide_id, [Draft(box(1, 2, 30, 40), "rectangle", note=slide_id)], "ada").saved
         save(study.ledger, slide_id, [drawn.draft(note=f"more of {slide_id}")], "bob")
 
 
 def everything(ledger: Ledger) -> str:
-    """All that is in the database."""
+    """Full contents of the database."""
     with ledger.database.read() as connection:
         tables = [connection.execute(text(f"SELECT * FROM {name}")).all() for name in
                   ("study", "slide", "task", "audit", "reading", "answer", *REVIEWS)]  # fmt: skip

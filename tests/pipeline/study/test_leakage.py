@@ -1,4 +1,4 @@
-"""Nobody whom a model was trained on is in its study unseen."""
+"""Patients from a model's training data do not enter its study unnoticed."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pipeline.study.leakage import check_leakage
 
 
 @pytest.fixture
-def packages(road):
-    return {road.model_id: road.project.model_path(road.model_id)}
+def packages(small_project):
+    return {small_project.model_id: small_project.project.model_path(small_project.model_id)}
 
 
 def cohort(tmp_path, *rows: str):
@@ -24,22 +24,24 @@ def cohort(tmp_path, *rows: str):
 @pytest.mark.parametrize(
     "row", ["x.tiff,small-train,,", "x.tiff,x,patient-0,", "x.tiff,small-val,,", "x.tiff,x,patient-1,"]
 )
-def test_a_slide_or_a_patient_of_training_or_validation_is_refused(road, packages, tmp_path, row):
-    with pytest.raises(LeakageError, match=rf"model {road.model_id} was trained on .*Exclude them with a reason"):
-        check_leakage(cohort(tmp_path, row), packages, road.project)
+def test_a_slide_or_a_patient_of_training_or_validation_is_refused(small_project, packages, tmp_path, row):
+    with pytest.raises(
+        LeakageError, match=rf"model {small_project.model_id} was trained on .*Exclude them with a reason"
+    ):
+        check_leakage(cohort(tmp_path, row), packages, small_project.project)
 
 
 @pytest.mark.parametrize(
     "row", ["x.tiff,small-test,patient-2,", "x.tiff,small-train,patient-0,was in training", "x.tiff,x,,"]
 )
-def test_those_of_the_test_split_strangers_and_the_excluded_are_not(road, packages, tmp_path, row):
-    assert check_leakage(cohort(tmp_path, row), packages, road.project) == []
+def test_those_of_the_test_split_strangers_and_the_excluded_are_not(small_project, packages, tmp_path, row):
+    assert check_leakage(cohort(tmp_path, row), packages, small_project.project) == []
 
 
-def test_a_model_whose_training_data_are_elsewhere_is_said_to_be_unknown(road, packages, tmp_path):
+def test_a_model_whose_training_data_are_elsewhere_is_said_to_be_unknown(small_project, packages, tmp_path):
     from pipeline.project import Project
 
-    shutil.copytree(packages[road.model_id], tmp_path / "models" / road.model_id)
-    elsewhere = {road.model_id: tmp_path / "models" / road.model_id}
-    (found,) = check_leakage(cohort(tmp_path, "x.tiff,small-train,,"), elsewhere, Project(tmp_path))
-    assert "is not known. Compare the lists yourself" in found
+    shutil.copytree(packages[small_project.model_id], tmp_path / "models" / small_project.model_id)
+    elsewhere = {small_project.model_id: tmp_path / "models" / small_project.model_id}
+    (message,) = check_leakage(cohort(tmp_path, "x.tiff,small-train,,"), elsewhere, Project(tmp_path))
+    assert "is not known. Compare the lists yourself" in message

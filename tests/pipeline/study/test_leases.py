@@ -1,4 +1,4 @@
-"""Every task is held by one worker at a time and done once to the end, whoever dies and however clocks step."""
+"""Every task is held by one worker at a time and completed once, whichever worker dies and however clocks step."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.study.database import Database, LedgerAwayError
-from pipeline.study.leases import SET_ASIDE, Ended, Leases
-from pipeline.study.ledger import Ledger, NewSlide
-from pipeline.study.limits import Limits
-from pipeline.study.owner import Owner, this_process
-from pipeline.study.verify import verify_log
+from pipeline.ledger.database import Database, LedgerUnavailableError
+from pipeline.ledger.ledger import Ledger, NewSlide
+from pipeline.study.proof.verify import verify_log
+from pipeline.study.work.leases import SET_ASIDE, Ended, Leases
+from pipeline.study.work.limits import Limits
+from pipeline.study.work.owner import Owner, this_process
 from tests.pipeline.study.conftest import STAGES
 
 FAR = Owner("elsewhere", "boot-1", 7, "1")
 
 
 class Clock:
-    """A clock that stands until it is moved."""
+    """Clock that stands still until it is moved."""
 
     def __init__(self, at: float = 1e9) -> None:
         self.at = at
@@ -82,7 +82,7 @@ def test_what_may_heal_is_tried_again_later_and_set_aside_in_the_end(begun):
         assert (lease.slide_id, lease.attempts) == ("S-1", attempt + 1)
         mine.finish(lease, Ended("again", "disk_full", "no space"))
         began = wall.at
-        while attempt < 2 and (other := mine.take("s")):  # all others are held, until S-1 is due
+        while attempt < 2 and (other := mine.take("s")):  # all other tasks are held, until S-1 is due
             if other.slide_id == "S-1":
                 mine.finish(other, Ended("again", "x"))
         if attempt < 2:
@@ -144,7 +144,7 @@ def test_while_the_database_is_away_nobody_is_silent(postgres):
         lease = cut_off.take("s")
         assert watcher.steal("s") == 0
         clock.at += 60
-        with postgres.away(), pytest.raises(LedgerAwayError):
+        with postgres.away(), pytest.raises(LedgerUnavailableError):
             watcher.steal("s")
         clock.at += 1
         assert watcher.steal("s") == 0, "nobody could beat"
@@ -179,7 +179,7 @@ def test_who_comes_back_late_is_refused_and_the_log_says_so(begun):
 
 
 def test_a_worker_killed_on_this_machine_is_seen_at_once(begun):
-    program = "import sys; from pipeline.study.owner import this_process; print(this_process(), flush=True); input()"
+    program = "from pipeline.study.work.owner import this_process; print(this_process(), flush=True); input()"
     with subprocess.Popen([sys.executable, "-c", program], stdin=-1, stdout=-1, text=True) as process:
         owner = Owner.parse(process.stdout.readline().strip())
         worker(begun, owner).take("s")
@@ -203,9 +203,9 @@ def test_a_paused_study_gives_no_tasks_and_what_is_held_is_finished(begun):
     mine = worker(begun)
     lease = mine.take("s")
     assert begun.set_state("s", "paused", actor="ada", why="scanner recalled")
-    assert not begun.set_state("s", "paused", actor="ada")
+    assert not begun.set_state("s", "paused", actor="ada", why="x")
     assert mine.finish(lease, Ended("done"), take_next=True) == (True, None)
-    assert begun.set_state("s", "running", actor="ada")
+    assert begun.set_state("s", "running", actor="ada", why="x")
     assert mine.take("s").slide_id == "S-1"
-    assert Counter(entry.why for entry in begun.history("s", "study")) == {"": 2, "scanner recalled": 1}
+    assert Counter(entry.why for entry in begun.history("s", "study")) == {"": 1, "scanner recalled": 1, "x": 1}
     assert not verify_log(begun.database, "s").findings

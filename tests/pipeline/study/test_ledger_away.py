@@ -1,4 +1,4 @@
-"""A study whose database goes away while it runs: it waits, and goes on."""
+"""A study whose database becomes unavailable while it runs: it waits, then continues."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from pathlib import Path
 
 import psutil
 
+from pipeline.ledger.database import Database
+from pipeline.ledger.ledger import Ledger
 from pipeline.project import Project
-from pipeline.study.database import Database
-from pipeline.study.ledger import Ledger
-from pipeline.study.order import LEDGER_VARIABLE
+from pipeline.settings.site import LEDGER_VARIABLE
 from pipeline.study.protocol import AboutStudy, new_protocol
-from pipeline.study.study import begin_study
-from tests.small_road import TISSUE_TOML, make_slide
+from pipeline.study.work.study import begin_study
+from tests.small_trained_project import TISSUE_TOML, make_slide
 
 GIVE_UP_S = 120.0
 
 
-def test_a_pool_and_workers_wait_for_a_database_that_is_away_and_go_on(road, tmp_path, postgres):
-    project = new_study(tmp_path, road)
+def test_a_pool_and_workers_wait_for_a_database_that_is_away_and_go_on(small_project, tmp_path, postgres):
+    project = new_study(tmp_path, small_project)
     url = postgres.new_database()
     with Ledger(Database(url)) as ledger:
         begin_study(project, "s", ledger, actor="ada")
@@ -36,19 +36,19 @@ def test_a_pool_and_workers_wait_for_a_database_that_is_away_and_go_on(road, tmp
         with postgres.away():
             later.enter_context(process(worker_said, project, url, "work", "s"))
             first.kill()
-            for said in (pool_said, worker_said):
-                wait_until(lambda said=said: b"minutes at most" in said.read_bytes())
+            for output_file in (pool_said, worker_said):
+                wait_until(lambda output_file=output_file: b"minutes at most" in output_file.read_bytes())
         wait_until(lambda: first not in psutil.Process(pool.pid).children() != [])
         wait_until(lambda: b"qc: done" in worker_said.read_bytes())
     assert b"Traceback" not in pool_said.read_bytes() + worker_said.read_bytes()
 
 
 @contextmanager
-def process(said: Path, project: Project, url: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """`gemslide study …`, ended with the block."""
+def process(output_file: Path, project: Project, url: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run `gemslide study …` in a process that ends with the block."""
     command = [sys.executable, "-c", "from pipeline.cli import main; main()", "study", *arguments]
     environment = {**os.environ, LEDGER_VARIABLE: url}
-    with said.open("wb") as output:
+    with output_file.open("wb") as output:
         started = subprocess.Popen(
             [*command, "--project", str(project.root)], stdout=output, stderr=output, env=environment
         )
@@ -59,8 +59,8 @@ def process(said: Path, project: Project, url: str, *arguments: str) -> Iterator
         started.wait()
 
 
-def new_study(folder: Path, road) -> Project:
-    shutil.copytree(road.project.models_dir, folder / "p" / "models")
+def new_study(folder: Path, small_project) -> Project:
+    shutil.copytree(small_project.project.models_dir, folder / "p" / "models")
     project = Project(folder / "p")
     project.settings_path.write_text(TISSUE_TOML)
     names = ("a", "b", "c")
@@ -70,7 +70,9 @@ def new_study(folder: Path, road) -> Project:
     manifest.write_text(
         "\n".join(["path,slide_id,patient_id", *(f"{name}.tiff,{name},patient-{name}" for name in names)])
     )
-    new_protocol(project, "s", AboutStudy(title="", question="", cohort=str(manifest)), [road.model_id])
+    new_protocol(
+        project, "s", AboutStudy(title="", question="How good is it?", cohort=str(manifest)), [small_project.model_id]
+    )
     return project
 
 

@@ -1,4 +1,4 @@
-"""Workers on this machine: each has its device, and a dead one is started again on the same."""
+"""Workers on this machine have their own devices, and a dead worker is restarted on the same device."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from pipeline.study.local_pool import LocalPool, slots
+from pipeline.study.starting.local_pool import LocalPool, slots
 
 DIES_ONCE = """
 import os, sys

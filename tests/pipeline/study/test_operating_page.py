@@ -1,4 +1,4 @@
-"""The operator's guide is true: its commands run, its roles may do what they must and no more, its back-ups restore."""
+"""The operator's guide is correct: its commands run, its roles have just the rights they need, its back-ups restore."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from sqlalchemy.exc import DBAPIError
 from typer.main import get_command
 
 from pipeline.cli import cli
-from pipeline.config import load_settings
-from pipeline.errors import UnreadableError
-from pipeline.study import PROJECT_LOG, Attempts, Change, Sessions, key_of
-from pipeline.study.database import Database
-from pipeline.study.leases import Ended, Leases
-from pipeline.study.ledger import Ledger, NewSlide
-from pipeline.study.limits import Limits
-from pipeline.study.owner import this_process
-from pipeline.study.verify import verify_log
+from pipeline.ledger import PROJECT_LOG, Attempts, Change, Sessions, key_of
+from pipeline.ledger.database import Database
+from pipeline.ledger.ledger import Ledger, NewSlide
+from pipeline.settings.config import load_settings
+from pipeline.study.proof.verify import verify_log
+from pipeline.study.work.leases import Ended, Leases
+from pipeline.study.work.limits import Limits
+from pipeline.study.work.owner import this_process
 from tests.postgres import Postgres
+from training.foundation.errors import UnreadableError
 
-PAGE = (Path(__file__).parents[3] / "docs" / "operating.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs/how_to/operating.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 SLIDES = [NewSlide("S-1"), NewSlide("S-2")]
 
 
 def block(language: str, word: str) -> str:
-    """The one block of a language with a word in it."""
-    (found,) = [written for kind, written in BLOCKS if kind == language and word in written]
-    return found
+    """The only block of a language that contains a word."""
+    (matching_block,) = [content for kind, content in BLOCKS if kind == language and word in content]
+    return matching_block
 
 
 def begin_and_work(coordinator: Ledger, worker: Ledger) -> Leases:
-    """A study of two slides, one of which is done; the other is held."""
+    """Begin a study of two slides, one of which is done and the other held."""
     coordinator.begin("s", {"question": "?"}, "0" * 64, SLIDES, ("ingest",), actor="ada")
     leases = Leases(worker, this_process(), Limits(), actor="worker")
     lease = leases.take("s")
@@ -83,11 +83,11 @@ def test_a_sqlite_ledger_is_backed_up_while_workers_write_and_restored(tmp_path)
 
     ledger = Ledger(Database(url))
     leases = begin_and_work(ledger, ledger)
-    assert (project / "gemslide.db-wal").stat().st_size  # what a copy of the file alone would not have
+    assert (project / "gemslide.db-wal").stat().st_size  # would be missing from a copy of the file alone
     before = verify_log(ledger.database, "s")
     run(on_this_machine(block("sh", ".backup")))
     leases.steal("s")
-    ledger.set_state("s", "paused", actor="ada")
+    ledger.set_state("s", "paused", actor="ada", why="x")
     ledger.database.close()
     (project / "gemslide.db").write_bytes(b"lost")
     (project / "gemslide.db-wal").write_bytes(b"of another")
@@ -99,7 +99,7 @@ def test_a_sqlite_ledger_is_backed_up_while_workers_write_and_restored(tmp_path)
 
 @pytest.fixture
 def roles(postgres: Postgres) -> Iterator[dict[str, Database]]:
-    """The page's database, opened by each of its roles; the owner made the tables."""
+    """Database of the page, opened by each of its roles; the owner made the tables."""
     drop = ["DROP DATABASE IF EXISTS gemslide", "DROP DATABASE IF EXISTS restored"]
     names = ("owner", "coordinator", "worker", "viewer")
     drop += [f"DROP ROLE IF EXISTS gemslide_{name}" for name in names]
@@ -121,7 +121,7 @@ def roles(postgres: Postgres) -> Iterator[dict[str, Database]]:
 
 
 def statements(sql: str) -> list[str]:
-    return [each.strip() for each in sql.split(";") if each.strip()]
+    return [statement.strip() for statement in sql.split(";") if statement.strip()]
 
 
 CHANGE_THE_LOG = (
@@ -144,7 +144,7 @@ FORBIDDEN = {
 
 def test_each_role_may_do_what_it_must_and_no_more(roles, postgres, tmp_path):
     begin_and_work(Ledger(roles["coordinator"]), Ledger(roles["worker"]))
-    assert Ledger(roles["coordinator"]).set_state("s", "paused", actor="ada")
+    assert Ledger(roles["coordinator"]).set_state("s", "paused", actor="ada", why="x")
     sessions, attempts = Sessions(roles["coordinator"]), Attempts(roles["coordinator"])
     assert attempts.take({"name ada": 3}) == 0
     token = sessions.make("session", 60, name="ada", changes=[Change("ada (web app)", "signed in", "person ada")])

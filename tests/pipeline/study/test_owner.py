@@ -1,4 +1,4 @@
-"""Nobody's task is taken from a process that only looks gone: of another host, another container, another person."""
+"""No task is taken from a process that only looks dead: on another host, in another container, of another user."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.study.owner import Owner, this_process
+from pipeline.study.work.owner import Owner, this_process
 from tests.namespaces import needs_namespaces
 
-TOLD = "import sys; from pipeline.study.owner import Owner; print(Owner.parse(sys.argv[1]).is_gone())"
+TOLD = "import sys; from pipeline.study.work.owner import Owner; print(Owner.parse(sys.argv[1]).is_gone())"
 
 
 def test_a_process_of_this_machine_is_gone_when_it_has_ended():
-    program = "from pipeline.study.owner import this_process; print(this_process()); input()"
+    program = "from pipeline.study.work.owner import this_process; print(this_process()); input()"
     process = subprocess.Popen([sys.executable, "-c", program], stdin=-1, stdout=-1, text=True)
     assert process.stdout
     owner = Owner.parse(process.stdout.readline().strip())
@@ -26,7 +26,7 @@ def test_a_process_of_this_machine_is_gone_when_it_has_ended():
     process.communicate("\n")
     assert owner.is_gone()
     assert not this_process().is_gone()
-    assert replace(this_process(), began="1").is_gone()  # its number was given to another process
+    assert replace(this_process(), began="1").is_gone()  # its pid was reused by another process
 
 
 @pytest.mark.parametrize("change", [{"host": "elsewhere"}, {"space": "another-boot"}])
@@ -37,7 +37,7 @@ def test_of_another_host_or_boot_nobody_can_tell(change):
 @needs_namespaces
 @pytest.mark.parametrize("around", [("--uts",), ("--pid", "--fork"), ("--pid", "--fork", "--mount-proc"), ("--time",)])
 def test_a_container_with_the_same_boot_and_even_the_same_name_is_not_this_one(around):
-    """This process has another number there, or began at another time, or none at all."""
+    """This process has another pid there, or another start time, or does not exist."""
     renamed = "; ".join(["import socket", "socket.sethostname('other')"]) + "; " if around == ("--uts",) else ""
     command = ["unshare", *around, sys.executable, "-c", renamed + TOLD, str(this_process())]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -46,7 +46,7 @@ def test_a_container_with_the_same_boot_and_even_the_same_name_is_not_this_one(a
 
 HIDDEN = """
 import os, subprocess, sys
-from pipeline.study.owner import Owner, _began, _host, _space
+from pipeline.study.work.owner import Owner, _began, _host, _space
 subprocess.run(["mount", "-t", "proc", "-o", "hidepid=2", "proc", "/proc"], check=True)
 alive = subprocess.Popen(["sleep", "60"])
 dead = subprocess.Popen(["sleep", "60"])

@@ -1,4 +1,4 @@
-"""A ledger on a PostgreSQL server that others reach: encrypted, by roles that may do no more than they must."""
+"""A ledger on a shared PostgreSQL server: encrypted, with roles that have no more rights than needed."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from sqlalchemy import text
 
-from pipeline.errors import BadRecipeError, UnreadableError
-from pipeline.study import postgres as postgres_module
-from pipeline.study.database import Database, LedgerAwayError
-from pipeline.study.ledger import Ledger, NewSlide
+from pipeline.ledger import postgres as postgres_module
+from pipeline.ledger.database import Database, LedgerUnavailableError
+from pipeline.ledger.ledger import Ledger, NewSlide
 from tests.postgres import Postgres
+from training.foundation.errors import BadRecipeError, UnreadableError
 
 
 def certificate(folder: Path, server: Postgres, address: str = "127.0.0.1") -> Path:
-    """A certificate of a server with this address, signed by itself, and its key beside it."""
+    """Self-signed certificate for a server with this address, with its key beside it."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, address)])
     now = datetime.datetime.now(datetime.UTC)
@@ -48,7 +48,7 @@ def certificate(folder: Path, server: Postgres, address: str = "127.0.0.1") -> P
 
 @pytest.fixture
 def encrypted(postgres, tmp_path) -> Path:
-    """The server has a certificate, which is returned."""
+    """Give the server a certificate, and return it."""
     path = certificate(tmp_path, postgres)
     postgres.set_option("ssl_cert_file", str(path))
     postgres.set_option("ssl_key_file", str(tmp_path / "server.key"))
@@ -116,14 +116,14 @@ def test_a_client_that_is_cut_off_within_a_write_does_not_stop_the_others(postgr
         with cut_off.database.write() as connection:
             connection.execute(text("SELECT * FROM study FOR UPDATE"))
             start = time.monotonic()
-            assert other.set_state("s", "paused", actor="ada")
+            assert other.set_state("s", "paused", actor="ada", why="x")
             assert time.monotonic() - start < 20
             connection.execute(text("SELECT 1"))
 
-    with pytest.raises(LedgerAwayError):
+    with pytest.raises(LedgerUnavailableError):
         write_and_fall_silent()
     with cut_off.database.read() as connection:
         time.sleep(1.5)
-        assert connection.scalar(text("SELECT state FROM study")) == "paused"
+        assert connection.scalar(text("SELECT state FROM study WHERE study_id = 's'")) == "paused"
     cut_off.database.close()
     other.database.close()

@@ -1,4 +1,4 @@
-"""The project's own log lies among the studies' logs, and is none of them."""
+"""The project's own log is stored among the studies' logs, but is not one of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pytest
 from sqlalchemy import text
 
 from pipeline.errors import BadManifestError
-from pipeline.study import PROJECT_LOG, Change, Ledger, log_in_project, verify_log
+from pipeline.ledger import PROJECT_LOG, Change, Ledger, log_in_project
+from pipeline.study import verify_log
 
 
 def _looked(name: str) -> Change:
@@ -48,10 +49,10 @@ def test_several_who_begin_it_at_once_write_one_log(ledger: Ledger) -> None:
         log_in_project(ledger, [_looked(name)])
 
     threads = [threading.Thread(target=write, args=(f"S-{number}",)) for number in range(4)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     verified = verify_log(ledger.database, PROJECT_LOG)
     assert (verified.entries, verified.findings) == (5, ())
 

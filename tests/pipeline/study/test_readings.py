@@ -1,4 +1,4 @@
-"""Reader studies: who reads what is drawn by the seed alone, rules hold, and what was signed stays as it was."""
+"""Reader studies: the seed alone assigns slides to readers, rules hold, and signed readings stay unchanged."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pydantic import ValidationError
 from sqlalchemy import text
 
 from pipeline.errors import BadManifestError
-from pipeline.study.questions import Question, ReadingConfig
-from pipeline.study.reading_order import lay_out
-from pipeline.study.readings import ADJUDICATION, Readings, may_show_predictions
-from pipeline.study.verify import verify_log
+from pipeline.study.proof.verify import verify_log
+from pipeline.study.reading.order import lay_out
+from pipeline.study.reading.questions import Question, ReadingConfig
+from pipeline.study.reading.readings import ADJUDICATION, Readings, may_show_predictions
 
 SLIDES = ("S-1", "S-2", "S-4")
 GRADE = Question(name="grade", ask="Which grade?", kind="choice", choices=("low", "high"))
@@ -27,43 +27,43 @@ def config(**given: object) -> ReadingConfig:
 
 @pytest.fixture
 def readings(begun) -> Readings:
-    found = Readings(begun, "s", config(readers=("r1", "r2"), adjudicators=("chief",)))
-    found.begin(lay_out(found.config, SLIDES, seed=3), actor="ada")
-    return found
+    made = Readings(begun, "s", config(readers=("r1", "r2"), adjudicators=("chief",)))
+    made.begin(lay_out(made.config, SLIDES, seed=3), actor="ada")
+    return made
 
 
 def test_every_reader_reads_every_slide_once_in_each_arm():
-    found = lay_out(config(), SLIDES, seed=1)
-    assert Counter((each.reader, each.slide_id, each.arm) for each in found) == {
+    plan = lay_out(config(), SLIDES, seed=1)
+    assert Counter((reading.reader, reading.slide_id, reading.arm) for reading in plan) == {
         (reader, slide, arm): 1
         for reader in ("r1", "r2", "r3")
         for slide in SLIDES
         for arm in ("unassisted", "assisted")
     }
-    assert found == lay_out(config(readers=("r3", "r1", "r2")), SLIDES[::-1], seed=1), "the seed alone decides"
-    assert found != lay_out(config(), SLIDES, seed=2)
+    assert plan == lay_out(config(readers=("r3", "r1", "r2")), SLIDES[::-1], seed=1), "the seed alone decides"
+    assert plan != lay_out(config(), SLIDES, seed=2)
 
 
 def test_in_a_crossover_readers_begin_with_different_arms_and_each_session_has_one():
-    found = lay_out(config(), [f"S-{number}" for number in range(20)], seed=1)
-    first = {each.reader: each.arm for each in found if each.session == 1}
+    plan = lay_out(config(), [f"S-{number}" for number in range(20)], seed=1)
+    first = {reading.reader: reading.arm for reading in plan if reading.session == 1}
     assert sorted(Counter(first.values()).values()) == [1, 2]
-    by_session = {(each.reader, each.session): set() for each in found}
-    for each in found:
-        by_session[each.reader, each.session].add(each.arm)
+    by_session = {(reading.reader, reading.session): set() for reading in plan}
+    for reading in plan:
+        by_session[reading.reader, reading.session].add(reading.arm)
     assert all(len(arms) == 1 for arms in by_session.values())
-    orders = {reader: [e.slide_id for e in found if (e.reader, e.session) == (reader, 1)] for reader in first}
+    orders = {reader: [e.slide_id for e in plan if (e.reader, e.session) == (reader, 1)] for reader in first}
     assert len({tuple(order) for order in orders.values()}) == 3
 
 
 def test_sequential_readers_all_begin_without_help():
-    found = lay_out(config(order="sequential"), SLIDES, seed=1)
-    assert {each.arm for each in found if each.session == 1} == {"unassisted"}
+    plan = lay_out(config(order="sequential"), SLIDES, seed=1)
+    assert {reading.arm for reading in plan if reading.session == 1} == {"unassisted"}
 
 
 def test_split_plot_groups_share_no_slide_and_cover_all():
-    found = lay_out(config(readers=tuple("abcdef"), groups=3), [f"S-{number:02}" for number in range(11)], seed=4)
-    slides = {reader: {each.slide_id for each in found if each.reader == reader} for reader in "abcdef"}
+    plan = lay_out(config(readers=tuple("abcdef"), groups=3), [f"S-{number:02}" for number in range(11)], seed=4)
+    slides = {reader: {reading.slide_id for reading in plan if reading.reader == reader} for reader in "abcdef"}
     assert sorted(Counter(map(frozenset, slides.values())).values()) == [2, 2, 2]
     assert len(set().union(*slides.values())) == 11
     with pytest.raises(BadManifestError, match="as many slides"):
@@ -147,8 +147,8 @@ def test_disagreements_go_to_an_adjudicator_once(begun):
 @pytest.mark.parametrize(
     ("statement", "finding"),
     [
-        ("UPDATE answer SET value = '\"low\"' WHERE seq = 1", "reading r1/1/1: answer 1 is not the one that was given"),
-        ("DELETE FROM answer", "answer 1 is not the one"),
+        ("UPDATE answer SET value = '\"low\"' WHERE seq = 1", "reading r1/1/1, answer 1: was changed without an entry"),
+        ("DELETE FROM answer", "answer 1: was deleted from the ledger"),
         (
             "UPDATE reading SET arm = 'assisted', seconds = 3 WHERE reader = 'r1' AND session = 1 AND position = 1",
             "r1/1/1",
@@ -166,8 +166,8 @@ def test_answers_and_readings_changed_behind_the_log_are_found(readings, stateme
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"readers": ("r1", "r1")}, "a name stands there twice"),
-        ({"readers": ("r1",), "adjudicators": ("r1",)}, "a name stands there twice"),
+        ({"readers": ("r1", "r1")}, "a name appears twice"),
+        ({"readers": ("r1",), "adjudicators": ("r1",)}, "a name appears twice"),
         ({"groups": 4}, "4 groups need as many readers"),
         ({"questions": ()}, "at least 1"),
     ],

@@ -1,4 +1,4 @@
-"""Whatever a slide ended with, there is a remedy for it; and slides without a result are grouped by it."""
+"""There is a remedy for every way a slide can end, and slides without a result are grouped by remedy."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import GemslideError
+from pipeline.ledger.ledger import NewSlide
+from pipeline.ledger.opening import open_ledger
 from pipeline.project import Project
 from pipeline.run_record import INTERNAL_ERROR
-from pipeline.study.failures import Failures, failures_of
-from pipeline.study.leases import LOST_WORKER, SET_ASIDE, Ended, Leases
-from pipeline.study.ledger import NewSlide
-from pipeline.study.limits import Limits
-from pipeline.study.opening import open_ledger
-from pipeline.study.owner import this_process
-from pipeline.study.remedies import OTHER, REMEDIES, remedies_of, remedy_of
-from pipeline.study.worker import MAY_HEAL
+from pipeline.study.outcomes.failures import Failures, failures_of
+from pipeline.study.outcomes.remedies import OTHER, REMEDIES, remedies_of, remedy_of
+from pipeline.study.work.leases import LOST_WORKER, SET_ASIDE, Ended, Leases
+from pipeline.study.work.limits import Limits
+from pipeline.study.work.owner import this_process
+from pipeline.study.work.worker import MAY_HEAL
+from training.foundation.errors import GemslideError
 
 ROOT = Path(__file__).parents[3]
 
 
 def codes() -> set[str]:
-    """Of every class of error in what workers run, as it stands in the source."""
+    """Codes of every error class in the workers' code, from the source."""
     sources = [path for package in ("pipeline", "training") for path in (ROOT / package).rglob("*.py")]
     stated = re.compile(r'^    code = "(\w+)"$', re.MULTILINE)
     return {GemslideError.code}.union(*(stated.findall(path.read_text(encoding="utf-8")) for path in sources))
@@ -50,7 +50,7 @@ def test_a_code_of_a_sites_own_reader_and_none_have_the_general_remedy():
 
 @pytest.fixture
 def failed(begun):
-    """S-1 and S-2 are unreadable with one code, S-4 without any."""
+    """Study in which S-1 and S-2 are unreadable with one code, S-4 without any."""
     end(begun, "s", "corrupt_tile", "corrupt_tile", None)
     return begun
 
@@ -79,12 +79,12 @@ def test_status_says_what_to_do(tmp_path, gemslide, monkeypatch):
     with open_ledger(Project(tmp_path)) as ledger:
         ledger.begin("s", {}, "0" * 64, [NewSlide("S-1"), NewSlide("S-2")], ("ingest",), actor="ada")
         end(ledger, "s", "missing_mpp", "locked")
-    said = " ".join(gemslide("study", "status", "s", "--project", tmp_path).out.split())
-    assert "What to do about them" in said
-    assert "Find that in the scanner's settings" in said
-    found = json.loads(gemslide("study", "status", "s", "--project", tmp_path, "--json").out)
-    assert found["remedies"] == {code: REMEDIES[code] for code in ("locked", "missing_mpp")}
-    assert [(each["code"], each["slides"], each["example"]) for each in found["failures"]] == [
+    text = " ".join(gemslide("study", "status", "s", "--project", tmp_path).out.split())
+    assert "What to do about them" in text
+    assert "Find that in the scanner's settings" in text
+    summary = json.loads(gemslide("study", "status", "s", "--project", tmp_path, "--json").out)
+    assert summary["remedies"] == {code: REMEDIES[code] for code in ("locked", "missing_mpp")}
+    assert [(failure["code"], failure["slides"], failure["example"]) for failure in summary["failures"]] == [
         ("locked", 1, "S-2"),
         ("missing_mpp", 1, "S-1"),
     ]

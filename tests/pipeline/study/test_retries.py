@@ -1,4 +1,4 @@
-"""Slides are retried by name, by state or by code; and once, however many ask for it at a time."""
+"""Slides are retried by name, state or code; and only once, however many people request it at a time."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import threading
 import pytest
 
 from pipeline.errors import BadManifestError
-from pipeline.study.leases import Ended, Leases
-from pipeline.study.ledger import NewSlide
-from pipeline.study.limits import Limits
-from pipeline.study.owner import this_process
-from pipeline.study.retries import retry
-from pipeline.study.search import NO_CODE
-from pipeline.study.verify import verify_log
+from pipeline.ledger.ledger import NewSlide
+from pipeline.study.outcomes.retries import retry
+from pipeline.study.outcomes.search import NO_CODE
+from pipeline.study.proof.verify import verify_log
+from pipeline.study.work.leases import Ended, Leases
+from pipeline.study.work.limits import Limits
+from pipeline.study.work.owner import this_process
 
 
 @pytest.fixture
 def failed(ledger):
-    """Nine slides were refused: six as locked, three without a code; one is done."""
+    """Study with nine refused slides, six as locked and three without a code; one is done."""
     names = [f"S-{number:02}" for number in range(10)]
     ledger.begin("s", {}, "0" * 64, [NewSlide(name) for name in names], ("ingest",), actor="ada")
     mine = Leases(ledger, this_process(), Limits(), actor="worker")
@@ -37,21 +37,21 @@ def test_all_of_a_state_or_of_a_code_go_on(failed, code, number):
 
 
 def test_two_who_retry_at_a_time_retry_each_slide_once(failed):
-    """Without a look at the slide in the same transaction, one that was done in between would never end again."""
-    found: list[list[str]] = []
+    """Without a check of the slide in the same transaction, one done in between would never end again."""
+    retried: list[list[str]] = []
     together = threading.Barrier(2)
 
     def ask(actor: str) -> None:
         together.wait()
-        found.append(retry(failed, "s", [], "refused", actor=actor, why="both"))
+        retried.append(retry(failed, "s", [], "refused", actor=actor, why="both"))
 
     threads = [threading.Thread(target=ask, args=(name,)) for name in ("ada", "bob")]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(found) == 2
-    assert sorted(found[0] + found[1]) == [f"S-{number:02}" for number in range(9)]
+    assert len(retried) == 2
+    assert sorted(retried[0] + retried[1]) == [f"S-{number:02}" for number in range(9)]
     for number in (0, 8):
         actions = [entry.action for entry in failed.history("s", f"slide S-{number:02}")]
         assert actions.count("slide retried") == 1

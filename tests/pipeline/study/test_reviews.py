@@ -1,4 +1,4 @@
-"""What people looked at and said of slides: kept with an entry each, on either database, verified, and erased."""
+"""Views and reviews of slides: one log entry each, on either database, verified and erased."""
 
 from __future__ import annotations
 
@@ -10,27 +10,28 @@ import pytest
 from shapely import box
 from sqlalchemy import text
 
-from pipeline.errors import BadManifestError, BadRecipeError, ChangedSourceError, UnreadableError
+from pipeline.errors import BadManifestError, ChangedSourceError
+from pipeline.ledger.ledger import Ledger
+from pipeline.ledger.rows import PROJECT_LOG, slide_subject
 from pipeline.review import Draft, save
-from pipeline.review.coverage import Coverage, CoverageGrid, Look, code_of, grid_for, tissue_cells
-from pipeline.review.coverage_store import coverage_of, save_looks
-from pipeline.review.hotspot_reviews import HotspotKey, hotspot_states, judge_hotspots
-from pipeline.review.looking import Looking
-from pipeline.review.slide_reviews import SlideReview, add_review, reviews_of
+from pipeline.review.judging.coverage import Coverage, CoverageGrid, Viewing, code_of, grid_for, tissue_cells
+from pipeline.review.judging.coverage_store import coverage_of, save_looks
+from pipeline.review.judging.hotspots import HotspotKey, hotspot_states, judge_hotspots
+from pipeline.review.judging.slides import SlideReview, add_review, reviews_of
+from pipeline.review.rows.view_context import ViewContext
 from pipeline.review.verify import verify_reviews
-from pipeline.study.ledger import Ledger
-from pipeline.study.rows import PROJECT_LOG, slide_subject
-from pipeline.study.verify import verify_log
+from pipeline.study.proof.verify import verify_log
+from training.foundation.errors import BadRecipeError, UnreadableError
 
-ALONE = Looking("S-1", "ada (web app)", "ada (web app)")
-READING = Looking("S-1", "r1", "r1 (web app)", "s", "r1/1/3")
+ALONE = ViewContext("S-1", "ada (web app)", "ada (web app)")
+READING = ViewContext("S-1", "r1", "r1 (web app)", "s", "r1/1/3")
 GRID = CoverageGrid(128.0, 8, 6)
 SHA = "ab" * 32
 SPOT = HotspotKey("tumour", 480, 864)
 
 
-def look(left: float, top: float, right: float, bottom: float, um_per_px: float = 1.0, seconds: float = 1.0) -> Look:
-    return Look(((left, top), (right, top), (right, bottom), (left, bottom)), um_per_px, seconds)
+def look(left: float, top: float, right: float, bottom: float, um_per_px: float = 1.0, seconds: float = 1.0) -> Viewing:
+    return Viewing(((left, top), (right, top), (right, bottom), (left, bottom)), um_per_px, seconds)
 
 
 def findings(ledger: Ledger, study_id: str) -> list[str]:
@@ -38,7 +39,7 @@ def findings(ledger: Ledger, study_id: str) -> list[str]:
 
 
 def test_cells_on_the_screen_get_the_finest_magnification_and_the_sum_of_seconds():
-    seen = Coverage.empty(GRID).with_looks(
+    seen = Coverage.empty(GRID).add_viewings(
         [look(0, 0, 512, 256, 2.0, 1.5), look(256, 0, 512, 256, 0.5, 0.5)], mpp0=1.0, seconds=2.5
     )
     assert (seen.finest_yx[:2, :2] == code_of(2.0)).all()
@@ -55,16 +56,16 @@ def test_cells_on_the_screen_get_the_finest_magnification_and_the_sum_of_seconds
 
 
 def test_a_turned_screen_shows_what_lies_inside_it_and_a_tiny_one_the_cell_at_its_middle():
-    diamond = Look(((512, 0), (1024, 384), (512, 768), (0, 384)), 1.0, 1)
-    seen = Coverage.empty(GRID).with_looks([diamond], mpp0=1.0, seconds=1)
+    diamond = Viewing(((512, 0), (1024, 384), (512, 768), (0, 384)), 1.0, 1)
+    seen = Coverage.empty(GRID).add_viewings([diamond], mpp0=1.0, seconds=1)
     other_way = replace(diamond, corners_xy0=diamond.corners_xy0[::-1])
-    assert (Coverage.empty(GRID).with_looks([other_way], mpp0=1.0, seconds=1).finest_yx == seen.finest_yx).all()
+    assert (Coverage.empty(GRID).add_viewings([other_way], mpp0=1.0, seconds=1).finest_yx == seen.finest_yx).all()
     assert not seen.finest_yx[0, 0]
     assert seen.finest_yx[3, 4]
     assert seen.finest_yx[0, 4]
-    tiny = Coverage.empty(GRID).with_looks([look(130, 130, 140, 140)], mpp0=1.0, seconds=1)
+    tiny = Coverage.empty(GRID).add_viewings([look(130, 130, 140, 140)], mpp0=1.0, seconds=1)
     assert np.argwhere(tiny.finest_yx).tolist() == [[1, 1]]
-    outside = Coverage.empty(GRID).with_looks(
+    outside = Coverage.empty(GRID).add_viewings(
         [look(-900, -900, -500, -500), look(5e6, 5e6, 6e6, 6e6)], mpp0=1, seconds=1
     )
     assert not outside.finest_yx.any()
@@ -117,19 +118,19 @@ def test_a_hotspot_is_seen_accepted_and_taken_back_and_the_log_has_every_word(be
 
 
 def test_a_review_is_signed_and_a_second_one_stands_beside_it(begun):
-    said = SlideReview("disagree", "Ada", "benign", "crush artefact", "m-0", "tumour", SHA)
-    add_review(begun, ALONE, said)
+    review = SlideReview("disagree", "Ada", "benign", "crush artefact", "m-0", "tumour", SHA)
+    add_review(begun, ALONE, review)
     add_review(begun, ALONE, SlideReview("agree", "Bob"))
-    found = reviews_of(begun, "S-1")
-    assert [(each.verdict, each.name, each.comment) for each in found] == [
+    reviews = reviews_of(begun, "S-1")
+    assert [(review.verdict, review.name, review.comment) for review in reviews] == [
         ("disagree", "Ada", "crush artefact"),
         ("agree", "Bob", ""),
     ]
-    assert found[0].person == "ada (web app)"
+    assert reviews[0].person == "ada (web app)"
     (entry, _) = begun.history(PROJECT_LOG, slide_subject("S-1"))
     assert entry.action == "slide reviewed"
     assert "crush artefact" not in entry.details
-    for wrong, why in ((replace(said, name=" "), "type your name"), (replace(said, verdict="no"), "choose one of")):
+    for wrong, why in ((replace(review, name=" "), "type your name"), (replace(review, verdict="no"), "choose one of")):
         with pytest.raises(BadManifestError, match=why):
             add_review(begun, ALONE, wrong)
     assert findings(begun, PROJECT_LOG) == []
@@ -142,9 +143,9 @@ def test_a_review_is_signed_and_a_second_one_stands_beside_it(begun):
         ("DELETE FROM review", "review .* was deleted from the ledger"),
         ("UPDATE hotspot_review SET state = 'accepted'", "hotspot_review of ada .* was changed"),
         ("UPDATE coverage SET seconds = 600", "coverage of ada .* was changed"),
-        ("UPDATE coverage SET person = 'bob'", "coverage of bob .* no entry says how"),
-        ("UPDATE annotation SET note = 'benign'", "annotation .* on slide S-1: was changed"),
-        ("UPDATE annotation SET revision = 7", "annotation .* on slide S-1: revision 7 .* no entry says how"),
+        ("UPDATE coverage SET person = 'bob'", "coverage of bob .* no entry of the log created it"),
+        ("UPDATE annotation SET note = 'benign'", "annotation .* on slide S-1: revision 1 was changed"),
+        ("UPDATE annotation SET revision = 7", "annotation .* on slide S-1: revision 7 .* no entry of the log"),
         ("DELETE FROM annotation", "annotation .* was deleted from the ledger"),
     ],
 )
@@ -156,8 +157,8 @@ def test_what_is_changed_behind_the_logs_back_is_found(begun, statement, finding
     assert findings(begun, PROJECT_LOG) == []
     with begun.database.write() as connection:
         connection.execute(text(statement))
-    found = "\n".join(verify_reviews(begun.database, PROJECT_LOG))
-    assert re.search(finding, found), found
+    finding_text = "\n".join(verify_reviews(begun.database, PROJECT_LOG))
+    assert re.search(finding, finding_text), finding_text
 
 
 def test_a_damaged_grid_is_one_clear_error(begun):

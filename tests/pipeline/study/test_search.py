@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 
 from pipeline.errors import BadManifestError
-from pipeline.study.leases import Ended, Leases
-from pipeline.study.ledger import NewSlide
-from pipeline.study.limits import Limits
-from pipeline.study.owner import this_process
-from pipeline.study.search import MAX_WORDS, NO_CODE, SlideSearch, find_slides
+from pipeline.ledger.ledger import NewSlide
+from pipeline.study.outcomes.search import MAX_WORDS, NO_CODE, SlideSearch, find_slides
+from pipeline.study.work.leases import Ended, Leases
+from pipeline.study.work.limits import Limits
+from pipeline.study.work.owner import this_process
 
 NAMES = ("CRC-001-A", "CRC-002-B", "crc-003-a", "X_1", "X-1", "100%", "é-1")
 
 
 @pytest.fixture
 def searched(ledger):
-    """The first two were refused, the second of them without a code."""
+    """Study whose first two slides were refused, the second of them without a code."""
     ledger.begin("s", {}, "0" * 64, [NewSlide(name) for name in NAMES], ("ingest",), actor="ada")
     ledger.begin("other", {}, "0" * 64, [NewSlide("CRC-001-A")], ("ingest",), actor="ada")
     mine = Leases(ledger, this_process(), Limits(), actor="worker")

@@ -1,4 +1,4 @@
-"""Sessions and attempts hold for every process that looks into the same database."""
+"""Sessions and attempts apply to every process that uses the same database."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import text
 
-from pipeline.study import PROJECT_LOG, Attempts, Change, Ledger, Sessions, key_of, verify_log
-from pipeline.study.attempts import WINDOW_S
-from pipeline.study.database import Database
+from pipeline.ledger import PROJECT_LOG, Attempts, Change, Ledger, Sessions, key_of
+from pipeline.ledger.attempts import WINDOW_S
+from pipeline.ledger.database import Database
+from pipeline.study import verify_log
 
 
 class Clock:
-    """Time that stands still."""
+    """Clock that stands still."""
 
     now = 1_000_000.0
 
@@ -34,7 +35,7 @@ def here(ledger: Ledger, clock: Clock) -> Sessions:
 
 @pytest.fixture
 def elsewhere(url: str, here: Sessions, clock: Clock) -> Iterator[Sessions]:
-    """Another process, with connections of its own."""
+    """Another process with its own connections."""
     database = Database(url)
     yield Sessions(database, clock=clock)
     database.close()
@@ -44,14 +45,14 @@ def test_a_session_made_in_one_process_holds_in_another_and_is_over_in_both(
     here: Sessions, elsewhere: Sessions, clock: Clock
 ) -> None:
     token = here.make("session", 600, name="ada", stamp="s")
-    found = elsewhere.find(key_of(token))
-    assert found
-    assert (found.name, found.left_s(clock.now)) == ("ada", 600)
-    assert elsewhere.revoke(found.key)
-    ended = here.find(found.key)
+    session = elsewhere.find(key_of(token))
+    assert session
+    assert (session.name, session.left_s(clock.now)) == ("ada", 600)
+    assert elsewhere.revoke(session.key)
+    ended = here.find(session.key)
     assert ended
     assert ended.left_s(clock.now) == 0
-    assert not here.revoke(found.key)
+    assert not here.revoke(session.key)
 
 
 def test_the_database_does_not_say_the_token(here: Sessions) -> None:
@@ -69,12 +70,12 @@ def test_a_link_is_good_once_whoever_comes_first(here: Sessions, elsewhere: Sess
         starts.wait()
         spent.append(sessions.spend(token, "link"))
 
-    threads = [threading.Thread(target=spend, args=(each,)) for each in (here, elsewhere)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
-    assert [found is None for found in spent].count(False) == 1
+    threads = [threading.Thread(target=spend, args=(store,)) for store in (here, elsewhere)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [session is None for session in spent].count(False) == 1
 
 
 def test_a_link_is_no_session_and_a_session_no_link(here: Sessions) -> None:
@@ -104,10 +105,10 @@ def test_what_ended_a_day_ago_is_forgotten(here: Sessions, clock: Clock) -> None
 def test_an_unused_session_ends_early_and_a_used_one_goes_on(here: Sessions, clock: Clock) -> None:
     key = key_of(here.make("session", 6000))
     clock.now += 500
-    found = here.find(key)
-    assert found
-    assert found.left_s(clock.now, idle_s=400) == 0
-    assert here.see(found).left_s(clock.now, idle_s=400) == 400
+    session = here.find(key)
+    assert session
+    assert session.left_s(clock.now, idle_s=400) == 0
+    assert here.see(session).left_s(clock.now, idle_s=400) == 400
     again = here.find(key)
     assert again
     assert again.seen == clock.now
@@ -125,7 +126,7 @@ def test_attempts_of_all_processes_are_counted_together(ledger: Ledger, url: str
     tries = [Attempts(database, clock=clock) for database in (ledger.database, other)]
     limits = {"name ada": 4, "from 10.0.0.7": 100}
     assert [tries[turn % 2].take(limits) for turn in range(4)] == [0, 0, 0, 0]
-    assert [each.take(limits) for each in tries] == [WINDOW_S, WINDOW_S]
+    assert [limiter.take(limits) for limiter in tries] == [WINDOW_S, WINDOW_S]
     assert tries[0].take({"name bob": 4, "from 10.0.0.7": 100}) == 0
     clock.now += WINDOW_S
     assert tries[1].take(limits) == 0
@@ -144,8 +145,8 @@ def test_many_attempts_at_once_are_counted_one_by_one(ledger: Ledger, clock: Clo
     attempts = Attempts(ledger.database, clock=clock)
     allowed: list[float] = []
     threads = [threading.Thread(target=lambda: allowed.append(attempts.take({"name ada": 3}))) for _ in range(8)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert allowed.count(0) == 3

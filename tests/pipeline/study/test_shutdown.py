@@ -1,4 +1,4 @@
-"""A worker that is asked to end does so at once, and leaves no task in nobody's hands, whenever the signal comes."""
+"""A worker stops at once on request and leaves no task without an owner, whenever the signal comes."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import time
 import pytest
 from sqlalchemy import text
 
-from pipeline.study.ending import ended_by_signals
-from pipeline.study.leases import Leases
-from pipeline.study.ledger import NewSlide
-from pipeline.study.limits import Limits
-from pipeline.study.owner import this_process
-from pipeline.study.verify import verify_log
-from pipeline.study.worker import Output, Worker
+from pipeline.ledger.ledger import NewSlide
+from pipeline.study.proof.verify import verify_log
+from pipeline.study.work.leases import Leases
+from pipeline.study.work.limits import Limits
+from pipeline.study.work.owner import this_process
+from pipeline.study.work.shutdown import handle_signals
+from pipeline.study.work.worker import Output, Worker
 
 
 class ShortStage:
-    """Work of a few milliseconds."""
+    """Stage that takes a few milliseconds."""
 
     def run(self, advance: object) -> object:
         time.sleep(0.002)
@@ -35,6 +35,9 @@ class ShortWork:
     def output_of(self, lease: object) -> Output:
         return Output("ab", "{}")
 
+    def cleaned(self, lease: object, message: str) -> str:
+        return message
+
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_at_any_moment_leaves_no_task_held(ledger, number):
@@ -44,7 +47,7 @@ def test_a_signal_at_any_moment_leaves_no_task_held(ledger, number):
     ends = 0
     for _ in range(25):
         timer = threading.Timer(drawn.uniform(0, 0.08), os.kill, (os.getpid(), number))
-        with ended_by_signals() as ending:
+        with handle_signals() as ending:
             worker = Worker(Leases(ledger, this_process(), Limits(), actor="w"), Limits(), ShortWork(), ending=ending)
             timer.start()
             try:
@@ -67,7 +70,7 @@ def test_outside_the_main_thread_signals_are_left_as_they_are():
     seen = []
 
     def work() -> None:
-        with ended_by_signals() as ending:
+        with handle_signals() as ending:
             seen.extend([signal.getsignal(signal.SIGTERM), ending.signal])
 
     thread = threading.Thread(target=work)
@@ -77,7 +80,7 @@ def test_outside_the_main_thread_signals_are_left_as_they_are():
 
 
 def test_a_second_signal_changes_nothing():
-    with ended_by_signals() as ending:
+    with handle_signals() as ending:
         os.kill(os.getpid(), signal.SIGTERM)
         with pytest.raises(KeyboardInterrupt), ending.stoppable():
             raise AssertionError

@@ -1,4 +1,4 @@
-"""Signatures prove who said what about which bytes; anchors prove a log that nobody can rewrite unseen."""
+"""Signatures prove who stated what about which bytes; anchors prove that a log was not rewritten."""
 
 from __future__ import annotations
 
@@ -6,16 +6,22 @@ import json
 import subprocess
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import text, update
 
-from pipeline.errors import BadRecipeError, DamagedStoreError, DiskFullError, UnreadableError
-from pipeline.study.anchors import countersign, make_anchor, read_anchor, trusted_hashes
-from pipeline.study.leases import Ended, Leases
-from pipeline.study.limits import Limits
-from pipeline.study.owner import this_process
-from pipeline.study.sign_off import find_false_signatures, read_signatures, sign_report
-from pipeline.study.signing import new_key, open_key, read_public_key
-from pipeline.study.verify import verify_log
+from pipeline.errors import BadManifestError, ChangedSourceError, DamagedStoreError
+from pipeline.ledger.chain import append, canonical, digest
+from pipeline.ledger.ledger import found, study_change
+from pipeline.ledger.tables import study
+from pipeline.study.proof.anchors import countersign, make_anchor, read_anchor, trusted_hashes
+from pipeline.study.proof.sign_off import Signing, read_signatures, sign_report
+from pipeline.study.proof.signatures import find_false_signatures
+from pipeline.study.proof.signing import new_key, open_key, read_public_key
+from pipeline.study.proof.verify import verify_log
+from pipeline.study.work.amendments import AMENDED
+from pipeline.study.work.leases import Ended, Leases
+from pipeline.study.work.limits import Limits
+from pipeline.study.work.owner import this_process
+from training.foundation.errors import BadRecipeError, DiskFullError, UnreadableError
 
 WORDS = "correct horse battery"
 
@@ -113,20 +119,65 @@ def test_a_report_signed_and_then_changed_is_found(begun, keys, tmp_path):
     trusted = [read_public_key(keys / f"{name}.pub") for name in ("ada", "bob")]
     for name, meaning in (("ada", "authored"), ("bob", "approved")):
         key = open_key(keys / name, WORDS)
-        sign_report(begun, "s", report, key, meaning=meaning, name=name.title(), actor=name)
+        sign_report(begun, "s", report, key, Signing(name.title(), meaning), actor=name, root=tmp_path)
+
+    def false(*known):
+        return find_false_signatures(begun.database, "s", tmp_path, tmp_path / "studies" / "s", known)
+
     assert [signed.statement["meaning"] for signed in read_signatures(report)] == ["authored", "approved"]
-    assert find_false_signatures(report, trusted) == []
-    assert find_false_signatures(report, trusted[:1]) == [
-        "report.html: the signature of Bob is by a key that was not given"
-    ]
+    assert false(*trusted) == false() == []
+    assert "report.html: the signature of Bob is by a key that was not given" in false(trusted[0])
     report.write_text("as it is")
-    assert find_false_signatures(report, trusted) == [
-        f"report.html: was changed after {name} had signed it" for name in ("Ada", "Bob")
-    ]
+    for name in ("Ada", "Bob"):
+        assert f"report.html: was changed after {name} had signed it" in false(*trusted)
+    with pytest.raises(ChangedSourceError, match="is not the report that Ada has signed"):
+        sign_report(begun, "s", report, open_key(keys / "ada", WORDS), Signing("Ada", "approved"), actor="ada")
+    report.write_text("as it was")
+    assert false() == []
     beside = tmp_path / "report.html.signatures.json"
     beside.write_text(beside.read_text().replace('"Ada"', '"Eve"'))
-    assert "the signature of Eve is false" in find_false_signatures(report, trusted)[0]
-    assert [entry.why for entry in begun.history("s", "report")] == ["authored", "approved"]
+    assert "report.html: the signature of Eve is false" in false()
+    assert "report.html: the log does not have this signature of Eve" in false()
+    assert [entry.why for entry in begun.history("s", "report")] == ["authored", "approved"], "nothing was added"
+
+
+def test_a_signed_report_that_lies_elsewhere_is_missed_until_it_is_named(begun, keys, tmp_path):
+    project, report = tmp_path / "project", tmp_path / "elsewhere" / "report.html"
+    project.mkdir()
+    report.parent.mkdir()
+    report.write_text("as it was")
+    key = open_key(keys / "ada", WORDS)
+    sign_report(begun, "s", report, key, Signing("Ada", "approved"), actor="ada", root=project)
+    [missed] = find_false_signatures(begun.database, "s", project, project / "studies" / "s")
+    assert missed.startswith("elsewhere: report.html: Ada signed it (approved, ")
+    assert missed.endswith("is not there. Name it by --report.")
+    assert find_false_signatures(begun.database, "s", project, project / "studies" / "s", elsewhere=[report]) == []
+    with pytest.raises(UnreadableError, match="no such report"):
+        find_false_signatures(begun.database, "s", project, project, elsewhere=[tmp_path / "nowhere.html"])
+
+
+def test_a_change_of_who_may_sign_leaves_earlier_signatures_as_they_are(begun, keys, tmp_path):
+    report = tmp_path / "report.html"
+    report.write_text("as it was")
+    ada, bob = (read_public_key(keys / f"{name}.pub").key_id for name in ("ada", "bob"))
+
+    def let_sign(name: str, key_id: str, earlier: object) -> None:
+        protocol = {"question": "?", "signers": [{"name": name, "key_id": key_id, "may": ["approved"]}]}
+        with begun.database.write() as connection:
+            before = found(connection, "s")
+            values = {"protocol": canonical(protocol), "protocol_sha256": digest(protocol)}
+            connection.execute(update(study).where(study.c.study_id == "s").values(values))
+            details = {"changed": ["signers"], "earlier": {"signers": earlier}}
+            append(connection, "s", [study_change(connection, "s", before, "ada", AMENDED, "why", **details)])
+
+    let_sign("Ada", ada, None)
+    key = open_key(keys / "ada", WORDS)
+    sign_report(begun, "s", report, key, Signing("Ada", "approved"), actor="ada", root=tmp_path)
+    let_sign("Bob", bob, [{"name": "Ada", "key_id": ada, "may": ["approved"]}])
+    assert find_false_signatures(begun.database, "s", tmp_path, tmp_path / "studies") == []
+    with pytest.raises(BadManifestError, match="does not let Ada"):
+        sign_report(begun, "s", report, key, Signing("Ada", "approved"), actor="ada", root=tmp_path)
+    assert len(read_signatures(report)) == 1
 
 
 def test_nothing_is_signed_while_the_log_does_not_verify(begun, keys, tmp_path):
@@ -138,7 +189,7 @@ def test_nothing_is_signed_while_the_log_does_not_verify(begun, keys, tmp_path):
     report.write_text("x")
     key = open_key(keys / "ada", WORDS)
     with pytest.raises(DamagedStoreError, match=r"slide S-1: was changed.*Nothing is signed"):
-        sign_report(begun, "s", report, key, meaning="approved", name="Ada", actor="ada")
+        sign_report(begun, "s", report, key, Signing("Ada", "approved"), actor="ada")
     with pytest.raises(DamagedStoreError, match="Nothing is signed"):
         make_anchor(begun, "s", key, tmp_path, actor="ada")
     assert read_signatures(report) == []

@@ -1,4 +1,4 @@
-"""The script of an array of SLURM's jobs: valid, quoted, and one job of it works on a real study until it must stop."""
+"""The script of a SLURM job array: valid, quoted, and one of its jobs works on a real study until it must stop."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.config import load_settings
-from pipeline.errors import BadRecipeError
-from pipeline.starter_config import SlurmConfig
-from pipeline.study.opening import open_ledger
-from pipeline.study.order import Order
-from pipeline.study.slurm import array_script
-from pipeline.study.verify import verify_log
+from pipeline.ledger.opening import open_ledger
+from pipeline.settings.config import load_settings
+from pipeline.settings.starters import SlurmConfig
+from pipeline.study.proof.verify import verify_log
+from pipeline.study.starting.slurm import array_script
+from pipeline.study.starting.start_request import StartRequest
 from tests.pipeline.study.fake_slurm import fake_slurm
 from tests.pipeline.study.small_study import entries, make_project, status, tasks_done_twice, with_protocol
+from training.foundation.errors import BadRecipeError
 
 HOSTILE = 'a study\'s "best" $(touch owned) `touch owned` ; touch owned # %j \\ é'
-ORDER = Order("run", "s", f"/{HOSTILE}/p", f"/{HOSTILE}/p/studies/s", "cpu", None, True, "")
+ORDER = StartRequest("run", "s", f"/{HOSTILE}/p", f"/{HOSTILE}/p/studies/s", "cpu", None, True, "")
 
 
 @pytest.fixture
 def calls(tmp_path, monkeypatch) -> Path:
-    """SLURM's programs are here; what they were asked for is in the file."""
+    """File with the requests to the fake SLURM programs."""
     return fake_slurm(tmp_path, monkeypatch)
 
 
@@ -72,7 +72,7 @@ def test_the_script_is_valid_whatever_the_project_is_called(tmp_path, has_ledger
 
 
 def run_job(script: str, folder: Path, **environment: str) -> subprocess.Popen[str]:
-    """As SLURM would: in the folder of the submission, with its variables."""
+    """Run a job as SLURM would: in the submission's folder, with its variables."""
     given = {**os.environ, "SLURM_ARRAY_JOB_ID": "77", "SLURM_ARRAY_TASK_ID": "2", **environment}
     (folder / "job.sh").write_text(script)
     return subprocess.Popen(["bash", "job.sh"], cwd=folder, env=given, stdout=-1, stderr=subprocess.STDOUT, text=True)
@@ -81,9 +81,9 @@ def run_job(script: str, folder: Path, **environment: str) -> subprocess.Popen[s
 def test_without_the_ledgers_url_a_job_says_what_to_export_and_ends(tmp_path, monkeypatch):
     monkeypatch.delenv("GEMSLIDE_LEDGER", raising=False)
     done = run_job(array_script(ORDER, SlurmConfig(), 1), tmp_path)
-    said, _ = done.communicate()
+    output, _ = done.communicate()
     assert done.returncode != 0
-    assert "export GEMSLIDE_LEDGER before sbatch" in said
+    assert "export GEMSLIDE_LEDGER before sbatch" in output
 
 
 def test_a_worker_that_ends_at_once_is_started_five_times(tmp_path):
@@ -97,11 +97,11 @@ def test_a_worker_that_ends_at_once_is_started_five_times(tmp_path):
 
 
 def test_a_job_gives_its_task_back_at_the_time_limit_is_queued_again_and_ends_the_study(
-    road, gemslide, tmp_path, calls
+    small_project, gemslide, tmp_path, calls
 ):
     folder = tmp_path / HOSTILE.replace("/", "")
     folder.mkdir()
-    project = with_protocol(make_project(road, folder, slides=("a",)), road, gemslide)
+    project = with_protocol(make_project(small_project, folder, slides=("a",)), small_project, gemslide)
     script = ("study", "script", "s", "--workers", 3, "--project", project.root)
     assert "study s: not in this ledger" in gemslide(*script).err
     for _ in range(2):
@@ -116,17 +116,17 @@ def test_a_job_gives_its_task_back_at_the_time_limit_is_queued_again_and_ends_th
         assert job.poll() is None
         time.sleep(0.02)
     job.send_signal(signal.SIGUSR1)
-    said, _ = job.communicate(timeout=60)
-    assert job.returncode == 128 + signal.SIGTERM, said
+    output, _ = job.communicate(timeout=60)
+    assert job.returncode == 128 + signal.SIGTERM, output
     assert calls.read_text() == "requeue 77_2\n"
     assert not ledger.counts("s").tasks["ingest"]["leased"]
     assert entries(project, "task given back") == ["task a/ingest"]
 
     job = run_job(printed.out, tmp_path)
-    said, _ = job.communicate(timeout=120)
+    output, _ = job.communicate(timeout=120)
     log = project.root / "studies/s/logs/slurm-77_2.log"
-    assert job.returncode == 0, said + log.read_text()
-    assert str(log) in said
+    assert job.returncode == 0, output + log.read_text()
+    assert str(log) in output
     states = {state: number for state, number in status(gemslide, project)["slides"].items() if number}
     assert states == {"done": 1, "unreadable": 1, "excluded": 1}
     assert tasks_done_twice(project) == []
@@ -137,8 +137,8 @@ def test_a_job_gives_its_task_back_at_the_time_limit_is_queued_again_and_ends_th
     assert calls.read_text() == "requeue 77_2\n"
 
 
-def test_the_script_is_written_to_a_file_on_request(road, gemslide, tmp_path):
-    project = with_protocol(make_project(road, tmp_path, slides=("a",)), road, gemslide)
+def test_the_script_is_written_to_a_file_on_request(small_project, gemslide, tmp_path):
+    project = with_protocol(make_project(small_project, tmp_path, slides=("a",)), small_project, gemslide)
     out = tmp_path / "my job.sh"
     gemslide("study", "begin", "s", "--project", project.root)
     done = gemslide("study", "script", "s", "--workers", 2, "--out", out, "--project", project.root)

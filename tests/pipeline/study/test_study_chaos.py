@@ -12,7 +12,7 @@ PLAN = Plan(slides=14, how=HOW, away_s=1.0, full_s=1.0)
 
 
 @pytest.mark.xdist_group("study-chaos")
-def test_a_study_under_everything_at_once_ends_as_a_calm_one(road, tmp_path, postgres):
-    happened = Chaos(PLAN, road, tmp_path, postgres).run()
+def test_a_study_under_everything_at_once_ends_as_a_calm_one(small_project, tmp_path, postgres):
+    happened = Chaos(PLAN, small_project, tmp_path, postgres).run()
     assert happened["killed"]
     assert set(happened["states"]) == {"done", "excluded", "no_tissue", "qc_failed", "refused", "unreadable"}

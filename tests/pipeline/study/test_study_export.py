@@ -1,10 +1,13 @@
-"""An export names nobody: pseudonyms by key in every table, and whatever the scan cannot judge stays in."""
+"""An export names nobody: keyed pseudonyms in every table, and values that the scan cannot judge are withheld."""
 
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import shutil
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,28 +15,50 @@ import pydicom
 import pytest
 import tifffile
 from PIL import Image, PngImagePlugin
+from sqlalchemy import text
 
-from pipeline.errors import BadManifestError, LeakageError, UnreadableError
+from pipeline.errors import BadManifestError, ChangedSourceError, DamagedStoreError, LeakageError
 from pipeline.files import sha256_of
-from pipeline.study.chain import digest
-from pipeline.study.ledger import Ledger
+from pipeline.ledger.chain import canonical, digest
+from pipeline.ledger.ledger import Ledger
 from pipeline.study.privacy.export import export_study
 from pipeline.study.privacy.keyed import open_pseudonym_key
 from pipeline.study.privacy.scan import find_identifiers
-from pipeline.study.study import Study
+from pipeline.study.work.leases import Ended
+from pipeline.study.work.study import Study
 from tests.pipeline.study.test_study_report import MODEL, begun, protocol, read_all
+from tests.pipeline.study.test_study_report import _ended as plainly_ended
+from training.foundation.errors import UnreadableError
 
 NAME = "Mustermann"
+RESULT = "slide_id,minx,miny,prob_tumour\n{},0,0,0.5\n"
 on_sqlite = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 
 
 @pytest.fixture
-def study(ledger: Ledger, tmp_path: Path) -> Study:
+def results(request: pytest.FixtureRequest) -> Callable[[str], bytes]:
+    """Result file of each slide in the study; a test may set other contents for S-07."""
+    of_one = getattr(request, "param", None)
+    return lambda slide_id: of_one if of_one and slide_id == "S-07" else RESULT.format(slide_id).encode()
+
+
+@pytest.fixture
+def study(ledger: Ledger, results: Callable[[str], bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
+    """Study with the hash of each slide's results in the ledger."""
+
+    def ended(slide_id: str, stage: str) -> Ended:
+        plain = plainly_ended(slide_id, stage)
+        if stage != f"infer {MODEL}":
+            return plain
+        files = {"predictions.csv": hashlib.sha256(results(slide_id)).hexdigest()}
+        return replace(plain, measures=canonical(json.loads(plain.measures or "{}") | {"files": files}))
+
+    monkeypatch.setattr("tests.pipeline.study.test_study_report._ended", ended)
     made = begun(ledger, tmp_path / "p", protocol())
     for row in ledger.slides("s", state="done"):
         folder = made.project.result_dir(row.slide_id, MODEL)
         folder.mkdir(parents=True)
-        (folder / "predictions.csv").write_text(f"slide_id,minx,miny,prob_tumour\n{folder.name},0,0,0.5\n")
+        (folder / "predictions.csv").write_bytes(results(row.slide_id))
     return made
 
 
@@ -64,18 +89,46 @@ def test_an_export_holds_pseudonyms_alone_and_they_are_the_key_s(study, tmp_path
 
 
 @on_sqlite
-def test_a_result_that_names_somebody_is_never_let_out(study, tmp_path):
+@pytest.mark.parametrize(
+    ("results", "says"),
+    [
+        (b"a,b\nS-08.svs,1\n", r"predictions\.csv: names a slide, patient, site, reader or file"),
+        (b"slide_id\n\xff\n", r"predictions\.csv: cannot be read as a table"),
+    ],
+    indirect=["results"],
+)
+def test_a_result_that_names_somebody_is_never_let_out(study, tmp_path, says):
     key = open_pseudonym_key(tmp_path / "key")
-    (study.project.result_dir("S-07", MODEL) / "predictions.csv").write_text("a,b\nS-08.svs,1\n")
-    with pytest.raises(LeakageError, match=r"predictions\.csv: names a slide, patient, site, reader or file"):
+    with pytest.raises(LeakageError, match=says):
         export_study(study, tmp_path / "out", key, results=["predictions.csv"], actor="ada")
     assert not (tmp_path / "out").exists()
-    (study.project.result_dir("S-07", MODEL) / "predictions.csv").write_bytes(b"slide_id\n\xff\n")
-    with pytest.raises(LeakageError, match=r"predictions\.csv: cannot be read as a table"):
-        export_study(study, tmp_path / "out", key, results=["predictions.csv"], actor="ada")
     with pytest.raises(BadManifestError, match="no such result"):
         export_study(study, tmp_path / "out", key, results=["../S-08/predictions.csv"], actor="ada")
     assert [path.name for path in tmp_path.iterdir() if "out" in path.name] == []
+
+
+@on_sqlite
+def test_a_result_that_the_study_did_not_leave_as_it_is_is_never_let_out(study, tmp_path):
+    key = open_pseudonym_key(tmp_path / "key")
+    folder = study.project.result_dir("S-07", MODEL)
+    folder.joinpath("more.csv").write_text("x\n1\n")
+    folder.joinpath("predictions.csv").write_text(RESULT.format("S-07").replace("0.5", "0.1"))
+    with pytest.raises(ChangedSourceError, match="is not what the study wrote"):
+        export_study(study, tmp_path / "out", key, results=["predictions.csv"], actor="ada")
+    for result_dir in study.project.results_dir.glob("*/*"):
+        result_dir.joinpath("more.csv").write_text("x\n1\n")
+    with pytest.raises(ChangedSourceError, match="the ledger has no hash of it"):
+        export_study(study, tmp_path / "out", key, results=["more.csv"], actor="ada")
+    assert not (tmp_path / "out").exists()
+
+
+@on_sqlite
+def test_nothing_is_exported_while_the_log_does_not_verify(study, tmp_path):
+    with study.ledger.database.write() as connection:
+        connection.execute(text("UPDATE task SET seconds = 1 WHERE slide_id = 'S-07'"))
+    with pytest.raises(DamagedStoreError, match=r"task S-07/.* was changed .*Nothing is exported"):
+        export_study(study, tmp_path / "out", open_pseudonym_key(tmp_path / "key"), results=[], actor="ada")
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_key_is_its_owner_s_alone_and_lies_in_no_project(tmp_path):

@@ -1,4 +1,4 @@
-"""A study's report says what the ledger says: flow, endpoints, readers; as page, PDF and tables."""
+"""A study's report matches the ledger: flow, endpoints, readers; as page, PDF and tables."""
 
 from __future__ import annotations
 
@@ -14,28 +14,29 @@ import pytest
 from sklearn.metrics import balanced_accuracy_score, cohen_kappa_score, recall_score, roc_auc_score
 
 from pipeline.cohort.manifest import load_cohort
-from pipeline.errors import BadManifestError, BadRecipeError
-from pipeline.evaluation.bootstrap import Draws
-from pipeline.evaluation.delong import delong_auc
+from pipeline.errors import BadManifestError
+from pipeline.evaluation.statistics.bootstrap import Draws
+from pipeline.evaluation.statistics.delong import delong_auc
 from pipeline.files import sha256_of
+from pipeline.ledger.chain import canonical
+from pipeline.ledger.ledger import Ledger
 from pipeline.project import Project
-from pipeline.study.chain import canonical
-from pipeline.study.leases import Ended, Leases
-from pipeline.study.ledger import Ledger
-from pipeline.study.limits import Limits
-from pipeline.study.owner import this_process
+from pipeline.study.outcomes.remedies import remedy_of
+from pipeline.study.proof.verify import verify_log
 from pipeline.study.protocol import Protocol, study_dir
-from pipeline.study.reading_order import lay_out
-from pipeline.study.readings import Readings
-from pipeline.study.remedies import remedy_of
+from pipeline.study.reading.order import lay_out
+from pipeline.study.reading.readings import Readings
 from pipeline.study.report.cases import cases_of
 from pipeline.study.report.endpoints import result_of
 from pipeline.study.report.facts import gather
 from pipeline.study.report.flow import flow_of
 from pipeline.study.report.publish import write_report
 from pipeline.study.report.table import Table
-from pipeline.study.study import Study, slides_of
-from pipeline.study.verify import verify_log
+from pipeline.study.work.leases import Ended, Leases
+from pipeline.study.work.limits import Limits
+from pipeline.study.work.owner import this_process
+from pipeline.study.work.study import Study, slides_of
+from training.foundation.errors import BadRecipeError
 
 MODEL = "m-00000000"
 HOSTILE = '<script>alert("x")</script>, =1+1'
@@ -46,7 +47,7 @@ needs_pango = pytest.mark.skipif(
     reason="Pango is not installed (Debian: libpango-1.0-0, libpangoft2-1.0-0, libharfbuzz-subset0)",
 )
 on_sqlite = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
-"""Where the database makes no difference."""
+"""Mark for tests in which the database makes no difference."""
 
 
 AREA = {"name": "area", "measure": "auc", "model": MODEL, "class_name": "tumour", "at_least": 0.5}
@@ -62,7 +63,7 @@ def protocol(**changes: object) -> Protocol:
     ]
     written: dict[str, object] = {
         "study": {"title": f"t {HOSTILE}", "question": "?", "cohort": "cohort.csv", "seed": 3},
-        "models": [{"id": MODEL, "sha256": "0" * 64}],
+        "models": [{"id": MODEL, "sha256": "0" * 64, "config_sha256": "0" * 64}],
         "analysis": {"bootstrap": 200, "cost_per_hour": 2.0},
         "endpoints": [
             {"name": f"{kind} by {level}", "measure": kind, "level": level, "at_least": 0.5, **endpoint}
@@ -76,14 +77,14 @@ def protocol(**changes: object) -> Protocol:
 
 
 def scores_of(number: int) -> tuple[bool, float]:
-    """Whether a slide has tumour, and what the model says."""
+    """Whether a slide has tumour, and the model's score."""
     drawn = random.Random(number)
     has = number % 3 == 0
     return has, round(min(1.0, max(0.0, drawn.gauss(0.65 if has else 0.4, 0.2))), 6)
 
 
 def begun(ledger: Ledger, folder: Path, frozen: Protocol, *, done: int = 10_000) -> Study:
-    """Thirty slides of fifteen patients, of which some end without a result."""
+    """Study of thirty slides of fifteen patients, some of which end without a result."""
     project = Project(folder)
     at = study_dir(project, "s")
     at.mkdir(parents=True)
@@ -163,11 +164,11 @@ def test_endpoints_are_those_of_an_independent_computation(study):
     }
     for endpoint in facts.protocol.endpoints:
         if endpoint.level == "slide":
-            found = result_of(endpoint, cases_of(facts, [endpoint])[endpoint.name], facts.protocol.analysis, DRAWS)
-            assert found.estimate.value == pytest.approx(expected[endpoint.measure], abs=1e-9), endpoint.measure
-            assert (found.cases, found.patients) == (30, 15)
-            assert found.estimate.low < found.estimate.value < found.estimate.high
-            assert found.is_met == (found.estimate.low >= 0.5)
+            result = result_of(endpoint, cases_of(facts, [endpoint])[endpoint.name], facts.protocol.analysis, DRAWS)
+            assert result.estimate.value == pytest.approx(expected[endpoint.measure], abs=1e-9), endpoint.measure
+            assert (result.cases, result.patients) == (30, 15)
+            assert result.estimate.low < result.estimate.value < result.estimate.high
+            assert result.is_met == (result.estimate.low >= 0.5)
     [area] = [e for e in facts.protocol.endpoints if e.name == "auc by slide"]
     assert result_of(area, cases_of(facts, [area])[area.name], facts.protocol.analysis, DRAWS).delong == delong_auc(
         truth, scores
@@ -247,7 +248,10 @@ def test_a_log_that_does_not_verify_is_said_in_the_report(ledger, tmp_path):
         connection.exec_driver_sql("UPDATE slide SET state = 'failed' WHERE slide_id = 'S-03'")
     report = write_report(study, actor="ada")
     assert report.findings
-    assert "THE LOG DOES NOT VERIFY: slide S-03: was changed" in report.html.read_text()
+    page = report.html.read_text()
+    assert "THE LOG DOES NOT VERIFY: slide S-03: was changed" in page
+    warning = page.index("The log of this study does not verify: something was changed")
+    assert warning < page.index("<h2"), "above everything that somebody could rely on"
 
 
 @pytest.mark.parametrize("cell", ["=1+1", "+1", "-1", "@x", "\tx"])

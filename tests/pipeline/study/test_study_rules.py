@@ -1,4 +1,4 @@
-"""Who may sign, which slides come first, and what a validation asks: as the protocol says, and in the log."""
+"""Signers, slide order and validation questions follow the protocol and are logged."""
 
 from __future__ import annotations
 
@@ -8,22 +8,26 @@ import pytest
 from pydantic import ValidationError
 
 from pipeline.errors import BadManifestError
-from pipeline.study.amendments import changed_sections
-from pipeline.study.anchors import countersign, make_anchor
-from pipeline.study.leases import Leases
-from pipeline.study.limits import Limits
-from pipeline.study.owner import this_process
-from pipeline.study.priorities import prioritize
+from pipeline.ledger.ledger import NewSlide
+from pipeline.settings.config import Settings
+from pipeline.study.outcomes.priorities import prioritize
+from pipeline.study.proof.anchors import countersign, make_anchor
+from pipeline.study.proof.sign_off import Signing, sign_report
+from pipeline.study.proof.signing import SigningKey, new_key, open_key
+from pipeline.study.proof.verify import verify_log
 from pipeline.study.protocol import TEMPLATES
-from pipeline.study.reading_order import lay_out
-from pipeline.study.readings import Readings
+from pipeline.study.reading.order import lay_out
+from pipeline.study.reading.readings import Readings
 from pipeline.study.report.facts import gather
 from pipeline.study.report.readers import reader_tables
-from pipeline.study.sign_off import sign_report
-from pipeline.study.signing import SigningKey, new_key, open_key
-from pipeline.study.study import Study
-from pipeline.study.verify import verify_log
-from tests.pipeline.study.test_study_report import begun, protocol
+from pipeline.study.stages.registry import KINDS, kind_of, settings_of, tasks_of
+from pipeline.study.work.amendments import changed_sections
+from pipeline.study.work.leases import Leases
+from pipeline.study.work.limits import Limits
+from pipeline.study.work.owner import this_process
+from pipeline.study.work.study import Study, begun_study
+from tests.pipeline.study.test_study_report import MODEL, begun, protocol
+from training.foundation.errors import BadRecipeError
 
 on_sqlite = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 WORDS = "correct horse battery"
@@ -46,7 +50,7 @@ def test_only_those_sign_whom_the_protocol_names_and_only_as_it_says(ledger, tmp
     report.write_bytes(b"%PDF-")
 
     def sign(key: SigningKey, meaning: str, name: str) -> None:
-        sign_report(ledger, "s", report, key, meaning=meaning, name=name, actor="x")  # type: ignore[arg-type]
+        sign_report(ledger, "s", report, key, Signing(name, meaning), actor="x")  # type: ignore[arg-type]
 
     for key, meaning, name in ((bob, "authored", "Ada"), (ada, "approved", "Ada"), (ada, "authored", "Bob")):
         with pytest.raises(BadManifestError, match="its protocol does not let"):
@@ -65,6 +69,30 @@ def test_an_amendment_s_entry_names_the_sections_that_changed():
     assert changed_sections(before, after) == ["signers"]
 
 
+@on_sqlite
+@pytest.mark.parametrize(("section", "key"), [("qc", None), ("infer", "require_qc"), ("endpoints", None)])
+def test_a_study_frozen_without_a_stage_or_a_setting_of_this_version_is_refused(ledger, tmp_path, section, key):
+    study = begun(ledger, tmp_path / "p", protocol(), done=1)
+    frozen = study.protocol.frozen()
+    table: dict[str, object] = frozen[section] if key else frozen  # type: ignore[assignment]
+    del table[key or section]
+    ledger.begin(
+        "earlier", frozen, study.manifest_sha256, [NewSlide("S-00")], ("ingest", f"infer {MODEL}"), actor="ada"
+    )
+    where = f"frozen by a version of gemslide without {section}{'.' + key if key else ''}"
+    with pytest.raises(BadRecipeError, match=where):
+        begun_study(study.project, "earlier", ledger)
+
+
+def test_every_stage_declares_one_section_and_stands_for_tasks_of_its_name():
+    assert len({kind.name for kind in KINDS}) == len(KINDS)
+    for kind in KINDS:
+        [first, *others] = [task for task in tasks_of(["a", "b"]) if kind_of(task) is kind]
+        assert first.partition(" ")[0] == kind.name
+        assert len(others) == kind.of_models
+        assert settings_of(protocol(), kind) == kind.settings() == settings_of(Settings(), kind)
+
+
 def _signer(key_id: str) -> dict[str, object]:
     return {"name": "Ada", "key_id": key_id, "may": ["approved"]}
 
@@ -73,7 +101,9 @@ def test_slides_of_a_higher_priority_are_taken_first_and_the_log_says_who_wanted
     prioritize(begun, "s", ["S-4"], 5, actor="ada", why="the board meets tomorrow")
     mine = Leases(begun, this_process(), Limits(), actor="worker")
     assert mine.take("s").slide_id == "S-4"
-    [*_, entry] = [each for each in begun.history("s", "slide S-4") if each.action == "slide prioritized"]
+    [*_, entry] = [
+        entry_found for entry_found in begun.history("s", "slide S-4") if entry_found.action == "slide prioritized"
+    ]
     assert (entry.why, json.loads(entry.details)) == ("the board meets tomorrow", {"priority": 5})
     assert verify_log(begun.database, "s").findings == ()
     with pytest.raises(BadManifestError, match="is not in study s"):
@@ -102,11 +132,14 @@ def test_a_validation_that_its_readings_cannot_answer_is_refused(changes, said):
 
 @on_sqlite
 def test_a_validation_is_met_by_enough_cases_that_agree(ledger, tmp_path):
-    study = begun(ledger, tmp_path / "p", protocol(**cap(min_cases=20, min_washout_days=0.0) | quick()))
+    study = begun(
+        ledger, tmp_path / "p", protocol(**cap(min_cases=10, min_concordance=0.9, min_washout_days=0.0) | quick())
+    )
     read(study, differing=1)
     rows = {row[0]: row[1:] for row in table(study)}
-    assert rows["reader-1: cases"] == ("at least 20", "20", "yes")
-    assert rows["reader-1: concordance"] == ("at least 0.95", "0.950 (0.751 to 0.999)", "yes")
+    assert rows["reader-1: cases"] == ("at least 10", "10", "yes"), "twenty slides of ten patients"
+    assert rows["reader-1: concordance"] == ("at least 0.9", "0.900 (0.555 to 0.997)", "yes")
+    assert rows["all criteria"] == ("each of them", "3 of 3", "yes")
 
 
 @on_sqlite
@@ -122,7 +155,7 @@ def quick() -> dict[str, object]:
 
 
 def read(study: Study, differing: int) -> None:
-    """One reader reads twenty slides on glass and on the screen; some differently."""
+    """Let one reader read twenty slides on glass and on the screen, some of them differently."""
     config = study.protocol.reading
     assert config is not None
     readings = Readings(study.ledger, "s", config)
@@ -137,16 +170,17 @@ def read(study: Study, differing: int) -> None:
 
 
 def table(study: Study) -> list[tuple[object, ...]]:
-    [found] = [each for each in reader_tables(gather(study)) if each.name == "validation"]
-    return list(found.rows)
+    [matching] = [candidate for candidate in reader_tables(gather(study)) if candidate.name == "validation"]
+    return list(matching.rows)
 
 
-def test_the_template_makes_a_protocol_that_holds(gemslide, road_copy):
+def test_the_template_makes_a_protocol_that_holds(gemslide, small_project_copy):
     done = gemslide(
-        "study", "init", "v", "--cohort", road_copy.cohort, "--model", road_copy.model_id,
-        "--template", "cap-validation", "--project", road_copy.project.root,
+        "study", "init", "v", "--cohort", small_project_copy.cohort, "--model", small_project_copy.model_id,
+        "--template", "cap-validation", "--question", "Can we read on screens?",
+        "--project", small_project_copy.project.root,
     )  # fmt: skip
     assert done.code == 0, done.err
-    text = (road_copy.project.root / "studies" / "v" / "study.toml").read_text()
+    text = (small_project_copy.project.root / "studies" / "v" / "study.toml").read_text()
     assert 'arms = [\n    "glass",\n    "digital",\n]' in text
     assert "min_cases = 60" in text

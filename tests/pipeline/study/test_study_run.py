@@ -2,46 +2,47 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
 import signal
 import subprocess
 import time
-from pathlib import Path
 
 import pytest
 
+from pipeline.ledger.opening import open_ledger
 from pipeline.project import Project
-from pipeline.study.local_pool import worker_command
-from pipeline.study.opening import open_ledger
-from pipeline.study.study import begin_study
+from pipeline.study.starting.local_pool import worker_command
+from pipeline.study.work.study import begin_study
 from tests.pipeline.study.small_study import NAMES, make_project, status, tasks_done_twice, with_protocol
-from tests.small_road import make_slide
+from tests.small_trained_project import make_slide
+from training.foundation.errors import BadRecipeError
 
 
 @pytest.fixture
-def project(road, tmp_path) -> Project:
-    return make_project(road, tmp_path)
+def project(small_project, tmp_path) -> Project:
+    return make_project(small_project, tmp_path)
 
 
 @pytest.fixture
-def begun(project, road, gemslide) -> Project:
-    return with_protocol(project, road, gemslide)
+def begun(project, small_project, gemslide) -> Project:
+    return with_protocol(project, small_project, gemslide)
 
 
 def results(project: Project, model_id: str) -> dict[str, bytes]:
     return {name: (project.result_dir(name, model_id) / "predictions.csv").read_bytes() for name in NAMES}
 
 
-def test_every_slide_ends_in_one_state_and_the_log_verifies(begun, road, gemslide):
+def test_every_slide_ends_in_one_state_and_the_log_verifies(begun, small_project, gemslide):
     ran = gemslide("study", "run", "s", "--workers", 2, "--project", begun.root)
     assert ran.code == 1, ran.err  # one slide cannot be read
     assert "bad" in ran.out
     assert "Research use only" in ran.out
-    found = status(gemslide, begun)
-    states = {state: number for state, number in found["slides"].items() if number}
-    assert (states, found["total"]) == ({"done": 4, "unreadable": 1, "excluded": 1}, 6)
+    summary = status(gemslide, begun)
+    states = {state: number for state, number in summary["slides"].items() if number}
+    assert (states, summary["total"]) == ({"done": 4, "unreadable": 1, "excluded": 1}, 6)
     assert gemslide("study", "verify", "s", "--project", begun.root).code == 0
     again = gemslide("study", "reproduce", "s", "--slides", "50%", "--project", begun.root)
     assert (again.code, again.out.count("the same")) == (0, 2), again.out + again.err
@@ -50,11 +51,11 @@ def test_every_slide_ends_in_one_state_and_the_log_verifies(begun, road, gemslid
     shutil.copytree(begun.models_dir, alone.models_dir)
     shutil.copy(begun.settings_path, alone.settings_path)
     slides = [begun.root.parent / f"{name}.tiff" for name in NAMES]
-    assert gemslide("infer", road.model_id, *slides, "--project", alone.root).code == 0
-    assert results(begun, road.model_id) == results(alone, road.model_id)
+    assert gemslide("infer", small_project.model_id, *slides, "--project", alone.root).code == 0
+    assert results(begun, small_project.model_id) == results(alone, small_project.model_id)
 
 
-def test_a_slide_that_was_mended_is_retried_and_nothing_else_is_done_again(begun, road, gemslide):
+def test_a_slide_that_was_mended_is_retried_and_nothing_else_is_done_again(begun, small_project, gemslide):
     gemslide("study", "run", "s", "--workers", 1, "--project", begun.root)
     before = {name: begun.store_path(name).stat().st_ino for name in NAMES}
     make_slide(begun.root.parent / "bad.tiff", 9)
@@ -105,7 +106,7 @@ def test_a_share_that_is_none_is_refused(begun, gemslide, percent):
     assert (done.code, "such as 5%" in done.err) == (1, True)
 
 
-def test_a_protocol_a_manifest_or_a_model_that_changed_since_is_refused(begun, road, gemslide):
+def test_a_protocol_a_manifest_or_a_model_that_changed_since_is_refused(begun, small_project, gemslide):
     gemslide("study", "run", "s", "--workers", 1, "--project", begun.root)
     protocol = begun.root / "studies" / "s" / "study.toml"
     text = protocol.read_text()
@@ -124,6 +125,28 @@ def test_a_protocol_a_manifest_or_a_model_that_changed_since_is_refused(begun, r
     assert worked.returncode == 1
     assert "has changed since the study began" in worked.stderr
     assert "Traceback" not in worked.stderr
+
+
+@pytest.mark.parametrize("what", ["weights", "config.json"])
+def test_a_study_whose_model_says_something_else_by_now_does_not_go_on(begun, small_project, gemslide, what):
+    package = begun.model_path(small_project.model_id)
+    own = shutil.copytree(package, package.with_name("own"))
+    package.unlink() if package.is_symlink() else shutil.rmtree(package)
+    own.rename(package)
+    if what == "weights":
+        weights = (package / "model.safetensors").read_bytes()
+        (package / "model.safetensors").write_bytes(weights[:-1] + bytes([weights[-1] ^ 1]))
+    else:
+        config = json.loads((package / what).read_text())
+        config["class_names"].reverse()
+        config["gemslide"]["class_order"].reverse()
+        (package / what).write_text(json.dumps(config))
+
+    ran = gemslide("study", "run", "s", "--project", begun.root)
+
+    assert ran.code == 1
+    assert f"has other {what} (SHA-256 " in ran.err
+    assert "than the protocol names" in ran.err
 
 
 @pytest.mark.parametrize(
@@ -145,11 +168,22 @@ def test_a_bad_protocol_is_one_clear_error(begun, gemslide, protocol, said):
     assert "Traceback" not in ran.err
 
 
-def test_a_ledger_names_its_place_in_the_settings_or_the_environment(project, monkeypatch, tmp_path):
-    (project.root / "gemslide.toml").write_text(f'[study]\nledger = "sqlite:///{tmp_path}/elsewhere.db"\n')
+def test_a_ledger_elsewhere_is_the_installations_to_name_and_never_the_projects(project, monkeypatch, tmp_path):
+    settings = project.root / "gemslide.toml"
+    before = settings.read_text() if settings.exists() else ""
+    settings.write_text(f'[study]\nledger = "sqlite:///{tmp_path}/elsewhere.db"\n')
+    with pytest.raises(BadRecipeError, match=r"\[study\] ledger.*Take this line out.*GEMSLIDE_LEDGER.*GEMSLIDE_SITE"):
+        open_ledger(project)
+    settings.write_text(before)
+    site = tmp_path / "site.toml"
+    site.write_text(f'[project."{project.root}"]\nledger = "sqlite:///{tmp_path}/second.db"\n')
+    site.chmod(0o644)
+    monkeypatch.setenv("GEMSLIDE_SITE", str(site))
     open_ledger(project).database.close()
-    assert (tmp_path / "elsewhere.db").exists()
     monkeypatch.setenv("GEMSLIDE_LEDGER", f"sqlite:///{tmp_path}/third.db")
     open_ledger(project).database.close()
-    assert Path(tmp_path / "third.db").exists()
+
+    assert not (tmp_path / "elsewhere.db").exists()
+    assert (tmp_path / "second.db").exists()
+    assert (tmp_path / "third.db").exists()
     assert not (project.root / "gemslide.db").exists()

@@ -1,4 +1,4 @@
-"""Two hosts work on one study, and one of them loses its network for a while: Linux namespaces with cables between."""
+"""Two hosts work on one study, and one loses its network for a while: Linux namespaces with virtual cables."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from contextlib import contextmanager
 import pytest
 from sqlalchemy import select
 
-from pipeline.study.ledger import Ledger
-from pipeline.study.local_pool import worker_command
-from pipeline.study.opening import open_ledger
-from pipeline.study.owner import Owner
-from pipeline.study.study import begin_study
-from pipeline.study.tables import audit
-from pipeline.study.verify import verify_log
+from pipeline.ledger.ledger import Ledger
+from pipeline.ledger.opening import open_ledger
+from pipeline.ledger.tables import audit
+from pipeline.study.proof.verify import verify_log
+from pipeline.study.starting.local_pool import worker_command
+from pipeline.study.work.owner import Owner
+from pipeline.study.work.study import begin_study
 from tests.namespaces import Host, needs_namespaces
 from tests.pipeline.study.small_study import entries, make_project, status, tasks_done_twice, with_protocol
 from tests.postgres import Postgres
@@ -38,16 +38,16 @@ def hosts(*names: str) -> Iterator[list[Host]]:
 
 def wait_for(what: Callable[[], object], *processes: subprocess.Popen[str], seconds: float = 120) -> object:
     give_up = time.monotonic() + seconds
-    while not (found := what()):
+    while not (result := what()):
         for process in processes:
             assert process.poll() is None, process.communicate()
         assert time.monotonic() < give_up
         time.sleep(0.02)
-    return found
+    return result
 
 
 def held_by(ledger: Ledger, host: str) -> list[str]:
-    """Tasks in the hands of a host's workers."""
+    """Tasks held by a host's workers."""
     rows = [row for name in ("a", "b", "bad") for row in ledger.tasks("s", name) if row.state == "leased"]
     return [f"task {row.slide_id}/{row.stage}" for row in rows if (Owner.parse(row.owner) or OTHER).host == host]
 
@@ -56,7 +56,7 @@ OTHER = Owner("", "", 0, "")
 
 
 def actors(ledger: Ledger, action: str, subject: str) -> list[str]:
-    """Which hosts' workers did something to a task."""
+    """Hosts whose workers did this to a task."""
     chosen = select(audit.c.actor).where(audit.c.action == action, audit.c.subject == subject)
     with ledger.database.read() as connection:
         return [actor.split()[1] for actor in connection.scalars(chosen)]
@@ -66,9 +66,11 @@ def actors(ledger: Ledger, action: str, subject: str) -> list[str]:
 @pytest.mark.prove
 @pytest.mark.timeout(600)
 def test_a_host_that_loses_its_network_loses_its_task_and_its_late_result_is_refused(
-    road, gemslide, tmp_path_factory, tmp_path, monkeypatch, request
+    small_project, gemslide, tmp_path_factory, tmp_path, monkeypatch, request
 ):
-    project = with_protocol(make_project(road, tmp_path, slides=("a", "b")), road, gemslide, lease_s=LEASE_S)
+    project = with_protocol(
+        make_project(small_project, tmp_path, slides=("a", "b")), small_project, gemslide, lease_s=LEASE_S
+    )
     with hosts("database", "host-a", "host-b") as (database, host_a, host_b):
         database.join(host_a, "cable-a", ("10.77.1.1", "10.77.1.2"))
         database.join(host_b, "cable-b", ("10.77.2.1", "10.77.2.2"))
@@ -85,8 +87,8 @@ def test_a_host_that_loses_its_network_loses_its_task_and_its_late_result_is_ref
             second = host_b.start(command, GEMSLIDE_LEDGER=server.url("postgres", host="10.77.2.1"))
             wait_for(lambda: ledger.counts("s").is_over, first)
             database.set_link("cable-a", "up")
-            said = [worker.communicate(timeout=180)[1] for worker in (second, first)]
-            assert (first.returncode, second.returncode) == (0, 0), said
+            errors = [worker.communicate(timeout=180)[1] for worker in (second, first)]
+            assert (first.returncode, second.returncode) == (0, 0), errors
             check(project, ledger, gemslide)
 
 

@@ -1,4 +1,4 @@
-"""Nothing in a study's log or its rows can be changed unseen, on either database."""
+"""Nothing in a study's log or its rows can be changed unnoticed, on either database."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from pipeline.study.chain import ERASABLE, FIRST, HASHED, Change, append, hash_of
-from pipeline.study.leases import Ended, Leases
-from pipeline.study.ledger import Ledger
-from pipeline.study.limits import Limits
-from pipeline.study.owner import this_process
-from pipeline.study.verify import verify_log
+from pipeline.ledger.chain import ERASABLE, FIRST, HASHED, Change, append, hash_of
+from pipeline.ledger.ledger import Ledger
+from pipeline.study.proof.verify import verify_log
+from pipeline.study.work.leases import Ended, Leases
+from pipeline.study.work.limits import Limits
+from pipeline.study.work.owner import this_process
 
 
 @pytest.fixture
 def worked(begun: Ledger) -> Ledger:
-    """A study on whose slides some work was done; its log may be changed, as who owns the database can."""
+    """Study with some work done on its slides; its log may be changed, as by the owner of the database."""
     mine = Leases(begun, this_process(), Limits(), actor="worker")
     for state in ("done", "done", "done", "unreadable"):
         mine.finish(mine.take("s"), Ended(state, seconds=1.5))
@@ -38,25 +38,25 @@ def tamper(ledger: Ledger, *statements: str) -> None:
             assert connection.execute(text(statement)).rowcount, statement
 
 
-def found(ledger: Ledger, anchors: dict[int, str] | None = None) -> str:
+def log_findings(ledger: Ledger, anchors: dict[int, str] | None = None) -> str:
     return "\n".join(verify_log(ledger.database, "s", anchors).findings)
 
 
 EDITS = [(name, "'x'") for name in (*HASHED, *ERASABLE) if name not in ("study_id", "seq")]
-EDITS += [(name, "NULL") for name in ERASABLE]  # no database lets the others be empty
+EDITS += [(name, "NULL") for name in ERASABLE]  # no database allows the others to be empty
 
 
 @pytest.mark.parametrize(("column", "value"), EDITS)
 def test_an_edit_of_any_column_of_an_entry_is_found(worked, column, value):
     tamper(worked, f"UPDATE audit SET {column} = {value} WHERE seq = 9")
-    assert "entry 9" in found(worked)
-    assert f"was changed: its {'hash' if column in HASHED else 'content'} is another" in found(worked)
+    assert "entry 9" in log_findings(worked)
+    assert f"was changed: its {'hash' if column in HASHED else 'content'} is another" in log_findings(worked)
 
 
 def test_an_entry_that_was_emptied_behind_the_log_s_back_is_found(begun):
     empty = ", ".join(f"{name} = NULL" for name in ERASABLE)
-    tamper(begun, f"UPDATE audit SET {empty} WHERE seq = 3")  # as the database lets an erasure do
-    assert "entry 3 was emptied, and no entry says that it was erased" in found(begun)
+    tamper(begun, f"UPDATE audit SET {empty} WHERE seq = 3")  # as the database allows for an erasure
+    assert "entry 3 was emptied, and no entry says that it was erased" in log_findings(begun)
 
 
 @pytest.mark.parametrize(
@@ -64,8 +64,8 @@ def test_an_entry_that_was_emptied_behind_the_log_s_back_is_found(begun):
 )
 def test_an_entry_by_which_tasks_came_is_found_however_it_was_edited(worked, details):
     tamper(worked, f"UPDATE audit SET details = '{details}' WHERE seq = 2")
-    assert "entry 2 (slide entered, slide S-1) was changed: its content is another" in found(worked)
-    assert "task S-1/" in found(worked)
+    assert "entry 2 (slide entered, slide S-1) was changed: its content is another" in log_findings(worked)
+    assert "task S-1/" in log_findings(worked)
 
 
 def test_an_entry_that_was_edited_with_its_hash_is_found(worked):
@@ -73,7 +73,7 @@ def test_an_entry_that_was_edited_with_its_hash_is_found(worked):
         row = dict(connection.execute(text("SELECT * FROM audit WHERE seq = 9")).mappings().one())
         row["actor"] = "mallory"
         connection.execute(text("UPDATE audit SET actor = 'mallory', hash = :h WHERE seq = 9"), {"h": hash_of(row)})
-    assert "entry 10 does not follow the entry before it" in found(worked)
+    assert "entry 10 does not follow the entry before it" in log_findings(worked)
 
 
 @pytest.mark.parametrize(
@@ -104,23 +104,25 @@ def test_an_entry_that_was_edited_with_its_hash_is_found(worked):
 )  # fmt: skip
 def test_deletion_insertion_reordering_truncation_and_changed_rows_are_found(worked, statements, finding):
     tamper(worked, *statements)
-    assert finding in found(worked)
+    assert finding in log_findings(worked)
 
 
 def test_a_log_rewritten_consistently_is_found_by_an_anchor_outside_the_database(worked):
     whole = verify_log(worked.database, "s")
     with worked.database.write() as connection:
-        entries = [dict(row) for row in connection.execute(text("SELECT * FROM audit ORDER BY seq")).mappings()]
-        connection.execute(text("DELETE FROM audit"))
-        connection.execute(text("UPDATE study SET audit_seq = 0, audit_hash = :first"), {"first": FIRST})
+        of_study = "WHERE study_id = 's'"
+        rows = connection.execute(text(f"SELECT * FROM audit {of_study} ORDER BY seq")).mappings()
+        entries = [dict(row) for row in rows]
+        connection.execute(text(f"DELETE FROM audit {of_study}"))
+        connection.execute(text(f"UPDATE study SET audit_seq = 0, audit_hash = :first {of_study}"), {"first": FIRST})
         names = ("action", "subject", "why", "before", "after")
         rewritten = [
             Change("mallory", **{name: entry[name] for name in names}, details=json.loads(entry["details"]))
             for entry in entries
         ]
         append(connection, "s", rewritten)
-    assert found(worked) == ""
-    assert "is not the one that was anchored" in found(worked, {whole.entries: whole.head})
+    assert log_findings(worked) == ""
+    assert "is not the one that was anchored" in log_findings(worked, {whole.entries: whole.head})
 
 
 def test_a_tail_that_was_cut_with_the_head_is_found_by_an_anchor(worked):
@@ -131,7 +133,7 @@ def test_a_tail_that_was_cut_with_the_head_is_found_by_an_anchor(worked):
         "UPDATE study SET audit_seq = (SELECT max(seq) FROM audit), "
         "audit_hash = (SELECT hash FROM audit WHERE seq = (SELECT max(seq) FROM audit))",
     )
-    assert "was anchored, and the log ends with" in found(worked, {whole.entries: whole.head})
+    assert "was anchored, and the log ends with" in log_findings(worked, {whole.entries: whole.head})
 
 
 @pytest.mark.parametrize("statement", ["UPDATE audit SET actor = 'x'", "DELETE FROM audit"])

@@ -8,17 +8,18 @@ from pathlib import Path
 
 from pipeline.jobs.key import Key
 from pipeline.jobs.stage import Stage, StageReport
-from pipeline.progress import Advance
+from pipeline.ledger.errors import LedgerUnavailableError
+from pipeline.ledger.ledger import Ledger
 from pipeline.run_record import SlideOutcome
-from pipeline.study.leases import Lease, Leases
-from pipeline.study.ledger import Ledger
-from pipeline.study.limits import Limits
-from pipeline.study.owner import Owner, this_process
-from pipeline.study.worker import Output, Worker
+from pipeline.study.work.leases import Lease, Leases
+from pipeline.study.work.limits import Limits
+from pipeline.study.work.owner import Owner, this_process
+from pipeline.study.work.worker import Output, Worker
+from training.foundation.progress import Advance
 
 
 class Nothing(Stage):
-    """A stage that is done at once."""
+    """Stage that is done at once."""
 
     def __init__(self, slide_id: str) -> None:
         self.slide_id = slide_id
@@ -43,12 +44,15 @@ class NoWork:
     def output_of(self, lease: Lease) -> Output:
         return Output("0" * 64, "{}")
 
+    def cleaned(self, lease: Lease, message: str) -> str:
+        return message
+
 
 def dead_process() -> Owner:
-    """Of this machine, and gone."""
-    program = "from pipeline.study.owner import this_process; print(this_process())"
-    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    owner = Owner.parse(said.stdout.strip())
+    """Owner of a process of this machine that has died."""
+    program = "from pipeline.study.work.owner import this_process; print(this_process())"
+    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    owner = Owner.parse(process.stdout.strip())
     assert owner is not None
     return owner
 
@@ -60,6 +64,35 @@ def test_a_dead_workers_slide_does_not_wait_until_all_others_are_done(begun):
     assert mine.run("s", until=lambda: begun.counts("s").is_over) == 9
     lapsed = _seq(begun, "task S-1/ingest", "lease lapsed")
     assert lapsed < _seq(begun, "slide S-2", "slide ended") < _seq(begun, "slide S-4", "slide ended")
+
+
+class AwayOnce(NoWork):
+    """Work that queries a ledger that does not answer at first: before the work, and during it."""
+
+    def __init__(self) -> None:
+        self.away = {"before", "within"}
+
+    def stage_of(self, lease: Lease) -> Stage:
+        self._ask("before")
+        return super().stage_of(lease)
+
+    def output_of(self, lease: Lease) -> Output:
+        self._ask("within")
+        return super().output_of(lease)
+
+    def _ask(self, when: str) -> None:
+        if when in self.away:
+            self.away.remove(when)
+            raise LedgerUnavailableError("the ledger does not answer now")
+
+
+def test_a_ledger_that_is_away_under_a_slide_says_nothing_of_the_slide(begun):
+    limits = Limits(backoff_s=0)
+    mine = Worker(Leases(begun, this_process(), limits, actor="me"), limits, AwayOnce())
+
+    mine.run("s", until=lambda: begun.counts("s").is_over)
+
+    assert {(row.state, row.code) for row in begun.slides("s")} == {("done", None), ("excluded", None)}
 
 
 def _seq(ledger: Ledger, subject: str, action: str) -> int:

@@ -1,4 +1,4 @@
-"""The examples for workflow programs run a real study to its end, by the local executor of each."""
+"""The examples for workflow programs run a real study to its end with their local executors."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ SNAKEMAKE = "snakemake==9.27.1"
 
 
 @pytest.fixture
-def project(road, gemslide, tmp_path) -> Project:
-    """A study, in a folder whose name has to be quoted."""
+def project(small_project, gemslide, tmp_path) -> Project:
+    """Project with a study, in a folder whose name has to be quoted."""
     folder = tmp_path / "Ada's study"
     folder.mkdir()
-    return with_protocol(make_project(road, folder, slides=("a",)), road, gemslide)
+    return with_protocol(make_project(small_project, folder, slides=("a",)), small_project, gemslide)
 
 
 def run(command: list[object], folder: Path) -> None:
@@ -44,7 +44,7 @@ def check_ended(project: Project, status: Path, verified: Path) -> None:
 @pytest.mark.prove
 @pytest.mark.timeout(1200)
 def test_the_snakemake_example_runs_a_study_to_its_end(project, tmp_path):
-    # An environment of its own: Snakemake asks for an earlier SQLAlchemy than the ledger.
+    # A separate environment: Snakemake requires an earlier SQLAlchemy than the ledger.
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
     pip = [tmp_path / "venv/bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", SNAKEMAKE]
     installed = subprocess.run(pip, capture_output=True, text=True, check=False)

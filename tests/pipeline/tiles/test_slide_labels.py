@@ -1,4 +1,4 @@
-"""What the manifest says of whole slides: a label that tiles may carry, and the scanner to compare results by."""
+"""Slide-level columns of the manifest: a label that tiles may carry, and the scanner to compare results by."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pipeline.errors import BadAnnotationError
 from pipeline.project import Project
 from pipeline.tiles.labels import label_slide
 from pipeline.tiles.tile import make_tile_table
-from tests.small_road import TILES
+from tests.small_trained_project import TILES
 
 BY_SLIDE = TILES.model_copy(update={"label_by": "slide", "classes": ()})
 ROWS = """path,slide_id,annotations,label,scanner
@@ -21,8 +21,8 @@ c.tiff,small-test,,,
 
 
 @pytest.fixture
-def project(road, tmp_path):
-    (tmp_path / "slides").symlink_to(road.project.slides_dir)
+def project(small_project, tmp_path):
+    (tmp_path / "slides").symlink_to(small_project.project.slides_dir)
     return Project(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""One slide that cannot be tiled does not stop the others, and nobody takes what is left for the whole cohort."""
+"""One slide that cannot be tiled does not stop the others, and the rest is never mistaken for the whole cohort."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import shutil
 
 import pytest
 
-from pipeline.errors import UnreadableError
 from pipeline.project import Project
 from pipeline.tiles.table import read_table
 from pipeline.tiles.tile import make_tile_table
-from tests.small_road import TILES, make_sources
+from tests.small_trained_project import TILES, make_sources
+from training.foundation.errors import UnreadableError
 
 OPTIONS = ("--tile-px", 32, "--tile-mpp", 1)
 
 
 @pytest.fixture
-def own(road, tmp_path):
-    """A project with copies of the small road's stores."""
-    shutil.copytree(road.project.slides_dir, tmp_path / "p/slides")
+def own(small_project, tmp_path):
+    """Project with copies of the small project's stores."""
+    shutil.copytree(small_project.project.slides_dir, tmp_path / "p/slides")
     return Project(tmp_path / "p")
 
 
@@ -45,10 +45,10 @@ def _is_another_slide(store):
     [(_is_gone, "unreadable"), (_is_damaged, "unreadable"), (_has_no_mask, "unreadable"),
      (_is_another_slide, "wrong_slide")],
 )  # fmt: skip
-def test_a_slide_of_a_cohort_that_cannot_be_read_is_left_out_and_said(gemslide, road, own, break_store, code):
+def test_a_slide_of_a_cohort_that_cannot_be_read_is_left_out_and_said(gemslide, small_project, own, break_store, code):
     break_store(own.store_path("small-val"))
 
-    done = gemslide("tile", road.cohort, "--project", own.root, *OPTIONS, "--json")
+    done = gemslide("tile", small_project.cohort, "--project", own.root, *OPTIONS, "--json")
     lines = {line["slide_id"]: line for line in map(json.loads, done.out.splitlines())}
     table = read_table(own.tile_table_path("tiles"))
     (record,) = (json.loads(path.read_text()) for path in own.runs_dir.glob("*.json"))
@@ -62,7 +62,7 @@ def test_a_slide_of_a_cohort_that_cannot_be_read_is_left_out_and_said(gemslide, 
     assert table.classes == ("cold", "warm")
     assert record["outcome"] == "failed"
     assert "1 of 3 not done" in done.err
-    assert "1 of 3 slides are not in it: it is not the whole cohort" in done.err
+    assert "1 of 3 slides is not in it: it is not the whole cohort" in done.err
 
 
 def test_splits_and_annotations_are_checked_of_slides_that_are_left_out_too(gemslide, own, tmp_path):

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.errors import BadRecipeError
 from pipeline.grid import tile_grid, tissue_fraction
+from training.foundation.errors import BadRecipeError
 
 
 def test_a_tile_covers_the_same_tissue_whatever_the_scanner():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from shapely import Polygon, box
 
-from pipeline.annotations.region import Region, check_regions
+from pipeline.annotations.shapes.region import Region, check_regions
 from pipeline.errors import BadAnnotationError
 from pipeline.tiles.labels import class_order, label_tiles
 
@@ -99,7 +99,7 @@ def test_no_tiles_have_no_labels():
 
 
 def _gear(num_corners):
-    """A wheel of many teeth around (150, 100), 40 to 95 px from there."""
+    """Gear with many teeth around (150, 100), at a radius of 40 to 95 px."""
     angle = np.linspace(0, 2 * np.pi, num_corners, endpoint=False)
     radius = np.where(np.arange(num_corners) % 2, 40, 95)
     return Polygon(np.stack([150 + radius * np.cos(angle), 100 + radius * np.sin(angle)], -1))

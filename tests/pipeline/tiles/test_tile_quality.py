@@ -8,26 +8,26 @@ import shutil
 import numpy as np
 import pytest
 
-from pipeline.config import TileConfig
-from pipeline.errors import BadRecipeError
 from pipeline.grid import mean_over
 from pipeline.project import Project
-from pipeline.store.qc_scores import SCORE_NAMES, Quality, write_quality
-from pipeline.store.reader import StoreReader
+from pipeline.settings.config import TileConfig
+from pipeline.store.layers.qc_scores import SCORE_NAMES, Quality, write_quality
+from pipeline.store.reading.reader import StoreReader
 from pipeline.tiles.table import read_table
 from pipeline.tiles.tile import make_tile_table
-from tests.small_road import TILES
+from tests.small_trained_project import TILES
+from training.foundation.errors import BadRecipeError
 from training.foundation.settings import parse_section
 
 COLUMNS = [f"qc_{name}" for name in SCORE_NAMES]
 
 
 @pytest.fixture
-def project(road, tmp_path):
-    """Two slides; the left half of one is under ink."""
+def project(small_project, tmp_path):
+    """Project with two slides; the left half of one is under ink."""
     project = Project(tmp_path)
     for slide_id in ("small-val", "small-test"):
-        shutil.copytree(road.project.store_path(slide_id), project.store_path(slide_id))
+        shutil.copytree(small_project.project.store_path(slide_id), project.store_path(slide_id))
     scores = np.zeros((4, 7, 9), np.float16)
     scores[1, :, :4] = 1
     scores[0, :, 6] = np.nan

@@ -1,4 +1,4 @@
-"""Tiles show the place their row names, in training and in inference, whatever the store's codec and levels are."""
+"""Tiles show the position in their row, in training and inference, whatever the store's codec and levels."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import cv2
 import numpy as np
 import pytest
 
-from pipeline.config import TileConfig
 from pipeline.grid import tile_grid
 from pipeline.project import Project
-from pipeline.store.reader import StoreReader
+from pipeline.settings.config import TileConfig
+from pipeline.store.reading.reader import StoreReader
 from pipeline.tiles.dataset import TileDataset
 from pipeline.tiles.table import read_table
 from pipeline.tiles.tile import make_tile_table
@@ -18,11 +18,11 @@ from tests.pipeline.make import MPP0, ingest, write_aperio_j2k, write_pyramid
 
 WIDTH_PX0, HEIGHT_PX0 = 1500, 1100
 J2K_MPP0 = 0.499
-"""As the description of the Aperio slide says."""
+"""Value in the description of the Aperio slide."""
 
 
 def slope() -> np.ndarray:
-    """Red tells x, green tells y: 0 to 250 over the slide."""
+    """Image in which red encodes x and green y: 0 to 250 over the slide."""
     y, x = np.mgrid[:HEIGHT_PX0, :WIDTH_PX0] + 0.5
     return np.stack([250 * x / WIDTH_PX0, 250 * y / HEIGHT_PX0, np.full_like(x, 90)], -1)
 

@@ -8,23 +8,24 @@ import pytest
 
 from pipeline.box import Box
 from pipeline.cohort.manifest import load_cohort
-from pipeline.config import TileConfig
-from pipeline.errors import BadManifestError, BadRecipeError, ChangedSourceError, EmptyTableError
+from pipeline.errors import BadManifestError, ChangedSourceError
 from pipeline.project import Project
-from pipeline.store.reader import StoreReader
+from pipeline.settings.config import TileConfig
+from pipeline.store.reading.reader import StoreReader
 from pipeline.tiles.dataset import TileDataset
 from pipeline.tiles.table import read_table
 from pipeline.tiles.tile import make_tile_table
-from tests.small_road import CELL_PX0, TILES, make_sources, share_tiles
-from training.data_facts import data_facts
+from tests.small_trained_project import CELL_PX0, TILES, make_sources, share_tiles
+from training.data.facts import data_facts
+from training.foundation.errors import BadRecipeError, EmptyTableError
 
 
-def test_tiles_are_the_store_s_pixels(road):
-    dataset = TileDataset(road.project.root, "small")
-    frame = read_table(road.project.tile_table_path("small")).frame
+def test_tiles_are_the_store_s_pixels(small_project):
+    dataset = TileDataset(small_project.project.root, "small")
+    frame = read_table(small_project.project.tile_table_path("small")).frame
 
     row = frame.iloc[17]
-    expected = StoreReader(road.project.store_path(row.slide_id)).read_square(
+    expected = StoreReader(small_project.project.store_path(row.slide_id)).read_square(
         row.level, row.x_px0, row.y_px0, row.side_px0, row.tile_px
     )
 
@@ -32,28 +33,28 @@ def test_tiles_are_the_store_s_pixels(road):
     assert dataset.read(17).shape == (32, 32, 3)
 
 
-def test_a_tile_at_a_level_s_own_resolution_is_read_without_resampling(road):
-    frame = read_table(road.project.tile_table_path("small")).frame
+def test_a_tile_at_a_level_s_own_resolution_is_read_without_resampling(small_project):
+    frame = read_table(small_project.project.tile_table_path("small")).frame
     row = frame.iloc[5]
-    reader = StoreReader(road.project.store_path(row.slide_id))
+    reader = StoreReader(small_project.project.store_path(row.slide_id))
 
     assert row.level == 1
     assert np.array_equal(
-        TileDataset(road.project.root, "small").read(5),
+        TileDataset(small_project.project.root, "small").read(5),
         reader.read_region(1, Box(row.x_px0 // 2, row.y_px0 // 2, 32, 32)),
     )
 
 
-def test_labels_follow_the_annotated_halves(road):
-    frame = read_table(road.project.tile_table_path("small")).frame
+def test_labels_follow_the_annotated_halves(small_project):
+    frame = read_table(small_project.project.tile_table_path("small")).frame
     middle = 1100 // CELL_PX0 // 2 * CELL_PX0
 
     assert set(frame[frame.x_px0 + 64 <= middle].label) == {"warm"}
     assert set(frame[frame.x_px0 >= middle].label) == {"cold"}
 
 
-def test_the_table_is_ordered_and_says_how_it_was_made(road):
-    table = read_table(road.project.tile_table_path("small"))
+def test_the_table_is_ordered_and_says_how_it_was_made(small_project):
+    table = read_table(small_project.project.tile_table_path("small"))
     frame = table.frame
 
     assert frame.equals(frame.sort_values(["slide_id", "y_px0", "x_px0"]))
@@ -63,12 +64,12 @@ def test_the_table_is_ordered_and_says_how_it_was_made(road):
     assert (frame.tissue >= TILES.min_tissue).all()
 
 
-def test_tiles_say_whose_they_are_and_a_slide_stands_for_a_patient_that_nobody_named(road, tmp_path):
-    named = TileDataset(road.project.root, "small")
-    manifest = re.sub(r",patient-\d,(.*),\w+$", r",,\1,", road.cohort.read_text(), flags=re.MULTILINE)
-    sources = shutil.copytree(road.cohort.parent, tmp_path / "sources")
+def test_tiles_say_whose_they_are_and_a_slide_stands_for_a_patient_that_nobody_named(small_project, tmp_path):
+    named = TileDataset(small_project.project.root, "small")
+    manifest = re.sub(r",patient-\d,(.*),\w+$", r",,\1,", small_project.cohort.read_text(), flags=re.MULTILINE)
+    sources = shutil.copytree(small_project.cohort.parent, tmp_path / "sources")
     (sources / "cohort.csv").write_text(manifest)
-    share_tiles(road.project, tmp_path / "project")
+    share_tiles(small_project.project, tmp_path / "project")
     (tmp_path / "project/tiles").unlink()
     make_tile_table(Project(tmp_path / "project"), "small", TILES, cohort=load_cohort(sources / "cohort.csv"))
     unnamed = TileDataset(tmp_path / "project", "small")
@@ -85,34 +86,37 @@ def test_tiles_say_whose_they_are_and_a_slide_stands_for_a_patient_that_nobody_n
     assert data_facts(named, "small").by_split["train"].patients is None
 
 
-def test_classes_the_recipe_does_not_know_are_refused(road):
+def test_classes_the_recipe_does_not_know_are_refused(small_project):
     with pytest.raises(BadRecipeError, match=r"the recipe does not know \['warm'\]"):
-        TileDataset(road.project.root, "small", ["cold"])
+        TileDataset(small_project.project.root, "small", ["cold"])
 
 
-def test_a_tile_set_that_does_not_exist_is_refused_with_those_that_do(road):
+def test_a_tile_set_that_does_not_exist_is_refused_with_those_that_do(small_project):
     with pytest.raises(EmptyTableError, match=r"Did you mean small\?"):
-        TileDataset(road.project.root, "smal")
+        TileDataset(small_project.project.root, "smal")
 
 
-def test_a_slide_without_enough_tissue_gives_an_empty_table_and_no_file(road):
+def test_a_slide_without_enough_tissue_gives_an_empty_table_and_no_file(small_project):
     with pytest.raises(EmptyTableError, match="no tiles"):
         make_tile_table(
-            road.project, "none", TileConfig(tile_px=400, mpp=1.0, min_tissue=1.0), cohort=load_cohort(road.cohort)
+            small_project.project,
+            "none",
+            TileConfig(tile_px=400, mpp=1.0, min_tissue=1.0),
+            cohort=load_cohort(small_project.cohort),
         )
-    assert not road.project.tile_table_path("none").exists()
+    assert not small_project.project.tile_table_path("none").exists()
 
 
-def test_a_store_made_from_other_bytes_is_noticed(road):
-    dataset = TileDataset(road.project.root, "small")
+def test_a_store_made_from_other_bytes_is_noticed(small_project):
+    dataset = TileDataset(small_project.project.root, "small")
     dataset._sources = dict.fromkeys(dataset._sources, "0" * 64)
 
     with pytest.raises(ChangedSourceError, match="other bytes than the tile table saw"):
         dataset.read(0)
 
 
-def test_a_reader_survives_pickling(road):
-    reader = StoreReader(road.project.store_path("small-val"))
+def test_a_reader_survives_pickling(small_project):
+    reader = StoreReader(small_project.project.store_path("small-val"))
 
     again = pickle.loads(pickle.dumps(reader))
 
@@ -125,17 +129,17 @@ def test_the_same_file_under_two_names_in_two_splits_is_refused(tmp_path, gemsli
     project = tmp_path / "p"
 
     ingested = gemslide("ingest", manifest, "--project", project)
-    tiled = gemslide("tile", manifest, "--project", project, "--tile-px", 32, "--mpp", 1, "--json")
+    tiled = gemslide("tile", manifest, "--project", project, "--tile-px", 32, "--tile-mpp", 1, "--json")
 
     assert ingested.code == 0
     assert json.loads(tiled.out)["code"] == "leakage"
     assert "small-train and small-test are the same file" in tiled.err
 
 
-def test_a_table_without_labels_does_not_replace_one_that_has_them(road, tmp_path):
+def test_a_table_without_labels_does_not_replace_one_that_has_them(small_project, tmp_path):
     project = Project(tmp_path)
-    shutil.copytree(road.project.tiles_dir, project.tiles_dir)
-    project.slides_dir.symlink_to(road.project.slides_dir)
+    shutil.copytree(small_project.project.tiles_dir, project.tiles_dir)
+    project.slides_dir.symlink_to(small_project.project.slides_dir)
     before = project.tile_table_path("small").read_bytes()
 
     with pytest.raises(BadManifestError, match="its labels, patients and splits would be lost"):

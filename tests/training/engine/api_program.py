@@ -1,4 +1,4 @@
-"""What a user's program does, for test_engine_api.py: `api_program.py FOLDER STRATEGY ...` under torchrun."""
+"""A user's program, for test_engine_api.py: `api_program.py FOLDER STRATEGY ...` under torchrun."""
 
 import os
 import sys
@@ -14,7 +14,7 @@ NETWORKS_TO_SPLIT = ("unet", "integers", "dropout", "handed-on", "relu-chain")
 
 
 def learn(network: str, strategy: str, ranks: engine.Ranks, **options: Any) -> dict[str, Any]:
-    """Three steps, the last with another number of micro-batches; then what this rank knows."""
+    """Train three steps, the last with another number of micro-batches; return this rank's results."""
     blocks = make_blocks(network)
     plan = plan_of(blocks, strategy, num_microbatches=4, clip_norm=0.5, **options)
     one = engine.Engine(blocks, plan, ranks=ranks)
@@ -31,10 +31,10 @@ def learn(network: str, strategy: str, ranks: engine.Ranks, **options: Any) -> d
 if __name__ == "__main__":
     torch.set_num_threads(1)
     folder, *strategies = sys.argv[1:]
-    found = {}
+    outcomes = {}
     ranks = engine.connect_ranks(timeout_s=240)
     for strategy in strategies:
         numbers = {"data_parallel": 2} if strategy == "single" else {"num_stages": 2}
-        found[strategy] = {network: learn(network, strategy, ranks, **numbers) for network in NETWORKS_TO_SPLIT}
-    torch.save(found, Path(folder) / f"rank{os.environ['RANK']}.pt")
+        outcomes[strategy] = {network: learn(network, strategy, ranks, **numbers) for network in NETWORKS_TO_SPLIT}
+    torch.save(outcomes, Path(folder) / f"rank{os.environ['RANK']}.pt")
     ranks.close()

@@ -14,11 +14,11 @@ from training.models.resnet_v2 import resnet_v2_blocks
 
 NUM_CLASSES = 3
 HW = (12, 20)
-"""Of the images: not square."""
+"""Size of the images: not square."""
 
 
 class Fork(nn.Module):
-    """Gives the fine features and a coarse copy of them: the skip connection of a small U-Net opens."""
+    """Module that returns fine features and a coarse copy: the start of a small U-Net's skip connection."""
 
     def __init__(self, channels: int):
         super().__init__()
@@ -31,7 +31,7 @@ class Fork(nn.Module):
 
 
 class Deepen(nn.Module):
-    """Works on the coarse features and hands the fine ones on as they came."""
+    """Module that processes the coarse features and passes the fine ones on unchanged."""
 
     def __init__(self, channels: int):
         super().__init__()
@@ -44,7 +44,7 @@ class Deepen(nn.Module):
 
 
 class Join(nn.Module):
-    """Brings both together: the skip connection closes."""
+    """Module that joins both: the end of the skip connection."""
 
     def __init__(self, channels: int):
         super().__init__()
@@ -76,7 +76,7 @@ class Head(nn.Module):
 
 
 def relu_chain() -> list[nn.Module]:
-    """Each block ends with an operation that keeps its output for backward, which the next block keeps as its input."""
+    """Blocks that end with an operation that saves its output, which the next block saves as its input."""
     widths = (3, 4, 6, 5)
     chain = [nn.Sequential(nn.Conv2d(a, b, 3, padding=1), nn.ReLU(inplace=True)) for a, b in pairwise(widths)]
     return [*chain, Head(5)]
@@ -92,7 +92,7 @@ def dropout_network() -> list[nn.Module]:
 
 
 class Strongest(nn.Module):
-    """Gives the features and, as integers, which channel is the strongest at each place."""
+    """Module that returns the features and, as integers, the strongest channel at every position."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -104,7 +104,7 @@ class Strongest(nn.Module):
 
 
 class Gate(nn.Module):
-    """Looks the strongest channel up again."""
+    """Module that looks up the strongest channel again."""
 
     def forward(self, value: tuple[Tensor, Tensor, Tensor]) -> Tensor:
         features_nchw, strongest_n1hw, positive_nchw = value
@@ -116,7 +116,7 @@ def integer_network() -> list[nn.Module]:
 
 
 def frozen_network() -> list[nn.Module]:
-    """As in fine-tuning: the first blocks stay, one of them in evaluation mode."""
+    """Network for fine-tuning: the first blocks are frozen, one of them in evaluation mode."""
     blocks = resnet()
     for block in blocks[:2]:
         block.requires_grad_(False).eval()
@@ -125,13 +125,24 @@ def frozen_network() -> list[nn.Module]:
 
 
 def shared_network() -> list[nn.Module]:
-    """One convolution in two places."""
+    """Network with one convolution in two places."""
     shared = nn.Conv2d(6, 6, 3, padding=1)
     return [nn.Conv2d(3, 6, 1), shared, nn.Tanh(), shared, Head(6)]
 
 
+def norms_network() -> list[nn.Module]:
+    """Network with every normalisation that has its own statistics, which bf16 leaves in the weights' type."""
+    return [
+        nn.Sequential(nn.Conv2d(3, 6, 3, padding=1), nn.GroupNorm(2, 6), nn.ReLU()),
+        nn.Sequential(nn.Conv2d(6, 6, 3, padding=1), nn.LayerNorm([6, *HW]), nn.ReLU()),
+        nn.Sequential(nn.Conv2d(6, 6, 3, padding=1), nn.InstanceNorm2d(6, affine=True), nn.ReLU()),
+        nn.Sequential(nn.Conv2d(6, 6, 3, padding=1), nn.BatchNorm2d(6, affine=False), nn.GroupNorm(3, 6, affine=False)),
+        Head(6),
+    ]
+
+
 class HandsOn(nn.Module):
-    """Hands a tensor on that nobody uses."""
+    """Module that passes on a tensor that is never used."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -160,6 +171,7 @@ NETWORKS: dict[str, Callable[[], list[nn.Module]]] = {
     "frozen": frozen_network,
     "shared": shared_network,
     "handed-on": handing_network,
+    "norms": norms_network,
 }
 
 
@@ -169,13 +181,13 @@ def make_blocks(network: str) -> list[nn.Module]:
 
 
 def make_batch(num_microbatches: int, *, samples: int = 2, last: int | None = None) -> engine.TensorBatch:
-    """Random images and classes; the last micro-batch may be smaller."""
+    """Make random images and classes; the last micro-batch may be smaller."""
     generator = torch.Generator().manual_seed(num_microbatches)
     count = samples * (num_microbatches - 1) + (last or samples)
     images_nchw = torch.randn(count, 3, *HW, generator=generator)
     classes_n = torch.randint(0, NUM_CLASSES, (count,), generator=generator)
     parts = zip(images_nchw.split(samples), classes_n.split(samples), strict=True)
-    # Each with a memory of its own, as a loader gives them: a view would count as the whole batch.
+    # Separate memory per micro-batch, as from a loader: a view would count as the whole batch.
     return engine.TensorBatch(tuple((images.clone(), classes.clone()) for images, classes in parts))
 
 
@@ -184,13 +196,13 @@ def loss(logits_nk: Tensor, classes_n: Tensor) -> Tensor:
 
 
 def plan_of(blocks: list[nn.Module], strategy: str = "single", **options: Any) -> engine.Plan:
-    """A plan that cuts the blocks evenly."""
+    """Plan that cuts the blocks evenly."""
     sgd = {"make_optimizer": lambda weights: torch.optim.SGD(weights, lr=0.05, momentum=0.9)}
     return engine.make_plan(strategy, costs=[1.0] * len(blocks), **{**sgd, **options})
 
 
 def train(network: str, recompute: Recompute | None = None, *, steps: int = 2, **options: Any) -> dict[str, Any]:
-    """Train on one rank; the same random numbers for every way of doing it."""
+    """Train on one rank, with the same random numbers for every plan."""
     blocks = make_blocks(network)
     one = Engine(blocks, plan_of(blocks, recompute=recompute, num_microbatches=3, **options), count_bytes=True)
     torch.manual_seed(11)

@@ -4,12 +4,12 @@ import sys
 
 import pytest
 
-from training.engine.allocator import keep_freed_memory
+from training.machine.allocator import keep_for_training
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a setting of glibc")
 def test_takes_effect_with_glibc():
-    assert keep_freed_memory()
+    assert keep_for_training()
 
 
 @pytest.mark.parametrize(("system", "libc"), [("Darwin", ""), ("Linux", "musl")])
@@ -17,13 +17,13 @@ def test_is_silent_elsewhere(monkeypatch, system, libc):
     monkeypatch.setattr(platform, "system", lambda: system)
     monkeypatch.setattr(platform, "libc_ver", lambda: (libc, ""))
 
-    assert not keep_freed_memory()
+    assert not keep_for_training()
 
 
 FAULTS = """
 import resource
-from training.engine.allocator import keep_freed_memory
-keep_freed_memory()
+from training.machine.allocator import keep_for_training
+keep_for_training()
 import torch
 
 def step():
@@ -43,14 +43,14 @@ print(faults())
 def test_more_than_a_gib_that_a_step_frees_is_not_asked_of_the_system_again():
     done = subprocess.run([sys.executable, "-c", FAULTS], capture_output=True, text=True, check=True)
 
-    assert int(done.stdout) < 50_000  # pages; a step has 300,000, and alignment may cost one tensor a new place
+    assert int(done.stdout) < 50_000  # pages; a step has 300,000, and alignment may force one tensor to move
 
 
 SCARCE = """
 import psutil, sys
 from unittest import mock
-from training.engine.allocator import give_back_if_scarce, keep_freed_memory
-keep_freed_memory()
+from training.machine.allocator import give_back_if_scarce, keep_for_training
+keep_for_training()
 import torch
 kept = [torch.ones(16 * 2**20) for _ in range(4)]
 del kept

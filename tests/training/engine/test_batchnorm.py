@@ -60,7 +60,7 @@ def test_a_second_step_without_momentum_goes_on_averaging():
 
 
 def test_the_order_of_replay_matters():
-    """Otherwise the test above could not tell a replay in the order of recording."""
+    """Otherwise the test above could not detect a replay in the order of recording."""
     forwards, backwards = layer(), layer()
     recorded_in_order(forwards, microbatches())
     recorded_in_order(backwards, microbatches(), reverse=True)
@@ -70,7 +70,7 @@ def test_the_order_of_replay_matters():
 
 @pytest.mark.parametrize("pieces", [2, 3, 7])
 def test_replay_in_parts_has_the_bits_of_replay_in_one(pieces):
-    """Each rank blends its own columns: a fused product would have other bits at the end of a row."""
+    """Ranks blend their own columns: a fused product would have other bits at the end of a row."""
     rows = []
     for count in (1, pieces):
         torch.manual_seed(1)
@@ -146,7 +146,7 @@ def test_frozen_and_untracked_layers_are_left_out():
 
 
 def test_the_layers_look_into_the_row():
-    """Loading a state or replaying a step changes both at once."""
+    """Loading a state or replaying a step changes the layers and the row at once."""
     module = layer()
     running = RunningStatistics(module)
     module.load_state_dict({**module.state_dict(), "running_mean": torch.arange(5.0)})

@@ -1,4 +1,4 @@
-"""Drawings show what the schedule says: every action once, in its place and time, readable as text and as a page."""
+"""Drawings match the schedule: every action once, in its place and time, readable as text and as a page."""
 
 import re
 from dataclasses import replace
@@ -9,8 +9,9 @@ import pytest
 
 from training.engine import schedule as schedule_module
 from training.engine.draw import BAR, LEFT, RIGHT, WIDTH, draw_svg, draw_text, format_bytes
-from training.engine.schedule import STRATEGIES, Op, build_schedule
+from training.engine.schedule import Op
 from training.engine.simulate import StageCost, simulate
+from training.engine.strategies import STRATEGIES, build_schedule
 
 SVG = "{http://www.w3.org/2000/svg}"
 COSTS = [StageCost(1.0, 2.0, 700, 90), StageCost(0.5, 1.5, 400), StageCost(2.0, 4.0, 300), StageCost(0.7, 1.1, 123)]
@@ -26,19 +27,19 @@ def build(strategy, *, num_stages=4, num_microbatches=4, data_parallel=1):
 
 
 def cells(schedule, **options):
-    """Of each column of the text, those that are not idle."""
+    """Cells of every column of the text that are not idle."""
     rows = [line.split()[1:] for line in draw_text(schedule, **options).splitlines()[1:]]
     return [[cell for cell in column if cell != "."] for column in zip(*rows, strict=True)]
 
 
 def drawn(schedule, costs=COSTS, **options):
-    """The SVG as an XML tree, with the timeline behind it."""
+    """The SVG as an XML tree, and its timeline."""
     timeline = simulate(schedule, costs[: schedule.num_stages])
     return ElementTree.fromstring(draw_svg(timeline, schedule, title="drawing", **options)), timeline
 
 
 def boxes(tree):
-    """(what it says when pointed at, x, y, width, number inside) of every forward and backward."""
+    """(tooltip, x, y, width, number inside) of every forward and backward."""
     for group in tree.iter(f"{SVG}g"):
         rect, label = group.find(f"{SVG}rect"), group.find(f"{SVG}text")
         x, y, width = (float(rect.get(name)) for name in ("x", "y", "width"))
@@ -46,7 +47,7 @@ def boxes(tree):
 
 
 def strips(tree):
-    """Of each rank the heights of the area under its row, from left to right."""
+    """Heights of the area under every rank's row, from left to right."""
     for path in (path.get("d") for path in tree.iter(f"{SVG}path") if path.get("fill") == "#d0d0d0"):
         bottom = float(re.match(rf"M{LEFT} ([\d.]+)", path)[1])
         yield [bottom - float(y) for y in re.findall(r"V([\d.]+)", path)]
@@ -102,11 +103,11 @@ def test_the_page_has_a_box_for_every_pass_where_its_time_is(strategy):
     scale = (WIDTH - LEFT - RIGHT) / timeline.end_s
     expected = [s for spans in timeline.ranks for s in spans if s.action.op in (Op.F, Op.B)]
 
-    found = list(boxes(tree))
+    drawn_boxes = list(boxes(tree))
 
-    assert [says for says, *_ in found] == [str(span.action) for span in expected]
-    assert [x for _, x, *_ in found] == pytest.approx([LEFT + s.start_s * scale for s in expected], abs=0.01)
-    assert [w for *_, w, _ in found] == pytest.approx([(s.end_s - s.start_s) * scale for s in expected], abs=0.01)
+    assert [says for says, *_ in drawn_boxes] == [str(span.action) for span in expected]
+    assert [x for _, x, *_ in drawn_boxes] == pytest.approx([LEFT + s.start_s * scale for s in expected], abs=0.01)
+    assert [w for *_, w, _ in drawn_boxes] == pytest.approx([(s.end_s - s.start_s) * scale for s in expected], abs=0.01)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

@@ -1,4 +1,4 @@
-"""The engine on one rank: against a plain training loop, and its refusals."""
+"""The engine on one rank: comparison with a plain training loop, and its refusals."""
 
 import dataclasses
 import weakref
@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from tests.training.engine.small_networks import HW, NUM_CLASSES, loss, make_batch, make_blocks
 from training import engine
 from training.engine.engine import Engine
-from training.engine.plan import Plan, spell_out
+from training.engine.plan import Plan
 from training.engine.ranks import alone, connect_ranks
 from training.engine.recompute import Recompute
+from training.engine.strategies import STRATEGIES, resolve_alias
 from training.models.resnet_v2 import resnet_v2, resnet_v2_blocks
 
 make_sgd = partial(torch.optim.SGD, lr=0.05, momentum=0.9, weight_decay=1e-2)
@@ -32,7 +33,7 @@ def make_engine(made_of: list[nn.Module], **options) -> Engine:
 
 
 def plain_step(model: nn.Module, optimizer: torch.optim.Optimizer, batch: engine.TensorBatch) -> float:
-    """Gradient accumulation, as in any tutorial."""
+    """Accumulate gradients as in any tutorial."""
     num_samples = sum(shape[0] for shape in batch.shapes)
     total = 0.0
     for k in range(len(batch.shapes)):
@@ -109,10 +110,10 @@ def test_gradients_below_the_norm_are_left_alone():
     assert all(torch.equal(tensor, state[name]) for name, tensor in free.full_state_dict().items())
 
 
-@pytest.mark.parametrize("strategy", ["mp-basic", "master", "gpipe", "1f1b"])
+@pytest.mark.parametrize("strategy", [name for name, row in STRATEGIES.items() if row.refusal(1) is None])
 @pytest.mark.parametrize("num_microbatches", [1, 2, 3, 6, 7])
 def test_every_strategy_on_one_rank_has_the_bits_of_single(strategy, num_microbatches):
-    """`master` with one stage has both replicas on this rank: its sums still meet in the one tree."""
+    """`master` with one stage has both replicas on this rank: its sums still go through the one tree."""
     states = []
     for name in ("single", strategy):
         made_of = make_blocks("unet")
@@ -316,7 +317,7 @@ def test_too_few_ranks_are_refused():
 
 
 def test_cuts_that_do_not_fit_the_plan_are_refused():
-    with pytest.raises(ValueError, match="1 cuts make 2 stages, not 1"):
+    with pytest.raises(ValueError, match="1 cut makes 2 stages, not 1"):
         Engine(blocks(), Plan(cuts=(2,)))
 
 
@@ -350,7 +351,7 @@ def test_an_endless_timeout_is_refused(timeout_s):
     [("mast", 2, 1, "master"), ("hybrid", 4, 2, "master"), ("ddp", 3, 4, "single"), ("gpipe", 1, 1, "gpipe")],
 )
 def test_an_alias_is_spelled_out(alias, num_microbatches, data_parallel, name):
-    assert spell_out(alias, num_microbatches=num_microbatches, data_parallel=data_parallel) == name
+    assert resolve_alias(alias, num_microbatches=num_microbatches, data_parallel=data_parallel) == name
 
 
 @pytest.mark.parametrize(
@@ -363,7 +364,7 @@ def test_an_alias_is_spelled_out(alias, num_microbatches, data_parallel, name):
 )
 def test_an_alias_with_other_numbers_than_it_promises_is_refused(alias, num_microbatches, data_parallel, message):
     with pytest.raises(ValueError, match=message):
-        spell_out(alias, num_microbatches=num_microbatches, data_parallel=data_parallel)
+        resolve_alias(alias, num_microbatches=num_microbatches, data_parallel=data_parallel)
 
 
 def test_a_recompute_prefix_has_one_entry_per_stage():

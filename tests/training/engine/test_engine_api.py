@@ -12,10 +12,10 @@ from torch import nn
 from tests.training.engine import api_program
 from tests.training.engine.small_networks import loss, make_batch, make_blocks, plan_of
 from training import engine
+from training.engine.strategies import STRATEGIES
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "docs" / "examples" / "engine_api.py"
-STRATEGIES = ("single", "mp-basic", "master", "gpipe", "1f1b", "chimera")
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +24,7 @@ def _alone(monkeypatch, one_thread):
 
 
 def run(*command: object, num_ranks: int = 1) -> str:
-    """Run a program as a user would, under torchrun where it has several ranks; its output."""
+    """Run a program as a user would, under torchrun for several ranks; return its output."""
     torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={num_ranks}"]
     launcher = torchrun if num_ranks > 1 else []
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
@@ -55,20 +55,20 @@ def test_the_example_prints_the_same_losses_however_it_is_started(arguments):
 
 
 def test_two_ranks_learn_what_one_learns_under_every_strategy(tmp_path):
-    """Several networks and plans in one program; each rank has everything in the end."""
+    """Several networks and plans in one program; every rank has everything in the end."""
     run(api_program.__file__, tmp_path, *STRATEGIES, num_ranks=2)
     ranks = [torch.load(tmp_path / f"rank{rank}.pt") for rank in range(2)]
 
     for network in api_program.NETWORKS_TO_SPLIT:
         expected = api_program.learn(network, "single", engine.alone())
-        for found in (rank[strategy][network] for rank in ranks for strategy in STRATEGIES):
-            assert [found[what] for what in ("loss", "losses", "norms")] == [
+        for result in (rank[strategy][network] for rank in ranks for strategy in STRATEGIES):
+            assert [result[what] for what in ("loss", "losses", "norms")] == [
                 expected[what] for what in ("loss", "losses", "norms")
             ]
-            assert all(torch.equal(*pair) for pair in zip(found["outputs"], expected["outputs"], strict=True))
+            assert all(torch.equal(*pair) for pair in zip(result["outputs"], expected["outputs"], strict=True))
             state = expected["state"]
-            assert found["state"].keys() == state.keys()
-            assert all(torch.equal(found["state"][name], state[name]) for name in state)
+            assert result["state"].keys() == state.keys()
+            assert all(torch.equal(result["state"][name], state[name]) for name in state)
 
 
 def test_a_step_of_a_multilayer_perceptron_is_a_step_of_plain_pytorch():
@@ -130,7 +130,7 @@ def test_every_sample_counts_alike_however_the_batch_is_split():
 
 def test_any_class_with_the_methods_of_a_batch_will_do():
     class Tiles:
-        """Reads a tile when it is asked for."""
+        """Inputs that are read on request."""
 
         shapes = ((2, 3, 8, 12), (1, 3, 16, 6))
 
@@ -159,7 +159,7 @@ def test_the_blocks_are_trained_in_place():
 def test_a_plan_for_more_ranks_than_there_are_is_refused():
     blocks = make_blocks("relu-chain")
 
-    with pytest.raises(ValueError, match="master with 2 stages and 1 groups needs 2 ranks, got 1; start 2 processes"):
+    with pytest.raises(ValueError, match="master with 2 stages and 1 group needs 2 ranks, got 1; start 2 processes"):
         engine.Engine(blocks, plan_of(blocks, "master", num_stages=2, num_microbatches=2))
 
 
@@ -169,13 +169,13 @@ def test_two_engines_in_one_program_do_not_disturb_each_other():
     expected = [alone.train_step(make_batch(2), loss).loss for _ in range(3)]
 
     blocks = [make_blocks("unet"), make_blocks("dropout")]
-    first, second = (engine.Engine(each, plan_of(each)) for each in blocks)
-    found = []
+    first, second = (engine.Engine(network, plan_of(network)) for network in blocks)
+    losses = []
     for _ in range(3):
-        found.append(first.train_step(make_batch(2), loss).loss)
+        losses.append(first.train_step(make_batch(2), loss).loss)
         second.train_step(make_batch(3), loss)
 
-    assert found == expected
+    assert losses == expected
 
 
 def test_who_watches_is_told_each_action_before_it_is_done_and_where_it_has_got_to():

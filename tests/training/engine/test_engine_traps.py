@@ -1,4 +1,4 @@
-"""What a user may do without thinking: a step that fails, work in place, a weight in many places, a careless batch."""
+"""Traps for users: a step that fails, in-place operations, shared weights, a malformed batch."""
 
 import gc
 import weakref
@@ -23,7 +23,7 @@ IMAGE_BYTES = 2 * 3 * HW[0] * HW[1] * 4
 
 
 class Broken(engine.TensorBatch):
-    """Its last tile cannot be read."""
+    """Batch whose last tile cannot be read."""
 
     def inputs(self, microbatch: int) -> Tensor:
         if microbatch == len(self.parts) - 1:
@@ -33,7 +33,7 @@ class Broken(engine.TensorBatch):
 
 @pytest.mark.parametrize("strategy", ["single", "gpipe", "master"])
 def test_after_a_step_that_failed_there_is_no_next(strategy):
-    """Half of its sums would go into the next update."""
+    """Half of the failed step's sums would go into the next update."""
     blocks = make_blocks("resnet")
     one = Engine(blocks, plan_of(blocks, strategy))
 
@@ -86,20 +86,20 @@ def test_only_the_stage_with_the_loss_keeps_the_output_of_its_last_recomputed_se
 
     first, _ = predict_memory(blocks, loss, make_batch(4), plan)
 
-    # Of each micro-batch the inputs of both blocks; one output is under way.
+    # The inputs of both blocks for every micro-batch; one output is in transit.
     assert first.after_bytes[3] == (4 * 2 + 1) * IMAGE_BYTES
 
 
 def received_gradients_alive(ranks: Ranks, num_microbatches: int) -> list[bool]:
-    """Whether the gradient from the next stage still lives when the earlier of two segments runs again."""
+    """Whether the gradient from the next stage is still alive when the earlier of two segments is recomputed."""
 
     class Watching(nn.Module):
         def forward(self, x_nchw: Tensor) -> Tensor:
             if torch.is_grad_enabled() and received:
-                found.append(received[-1]() is not None)
+                alive.append(received[-1]() is not None)
             return x_nchw * 2
 
-    found: list[bool] = []
+    alive: list[bool] = []
     received: list[weakref.ref[object]] = []
     blocks = [nn.Sequential(nn.Conv2d(3, 3, 1), Watching()), nn.Conv2d(3, 3, 1), nn.Tanh(), Head(3)]
     one = Engine(blocks, plan_of(blocks, "gpipe", num_stages=2, recompute=Recompute(1)), ranks=ranks)
@@ -113,11 +113,11 @@ def received_gradients_alive(ranks: Ranks, num_microbatches: int) -> list[bool]:
 
     one._transport.exchange = watched
     one.train_step(make_batch(num_microbatches), loss)
-    return found
+    return alive
 
 
 def test_a_received_gradient_goes_as_soon_as_it_has_been_used():
-    """As it is counted: not at the end of the stage's backward."""
+    """In line with the count: not at the end of the stage's backward."""
     assert run_ranks(2, received_gradients_alive, 2) == [[False, False], []]
 
 
@@ -128,9 +128,9 @@ def test_a_split_batch_does_not_count_as_a_whole():
         torch.cat([images for images, _ in batch.parts]), batch.targets(0).repeat(8), microbatch_size=2
     )
     peaks = []
-    for each in (batch, split):
+    for batch_used in (batch, split):
         one = Engine(blocks, plan_of(blocks), count_bytes=True)
-        one.train_step(each, loss)
+        one.train_step(batch_used, loss)
         peaks.append(one.live_bytes.peak)
 
     assert peaks[1] - peaks[0] < 200  # targets

@@ -1,4 +1,4 @@
-"""What a rank gives and takes between its actions: every message once, no sooner and no later than it must."""
+"""Exchanges of a rank between its actions: every message once, no sooner and no later than it must."""
 
 from collections import Counter
 
@@ -48,7 +48,7 @@ def test_what_an_action_makes_goes_right_behind_it_and_what_it_needs_comes_right
 
 @given(requests())
 def test_activations_are_gone_before_the_gradient_of_the_same_micro_batch_comes(request):
-    """Both at once would keep them a whole backward of the next stage longer than they must be kept."""
+    """Otherwise activations would be kept longer than necessary, by a whole backward of the next stage."""
     schedule = build(request)
     for rank in range(len(schedule.ranks)):
         for before, groups, after in steps_of(schedule, rank):

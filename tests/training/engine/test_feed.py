@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 class Gated:
-    """Inputs that cannot be read until somebody opens the gate; notes who asked."""
+    """Inputs that cannot be read until the gate is opened; records the requests."""
 
     def __init__(self) -> None:
         self.gates = [threading.Event() for _ in range(6)]
@@ -57,7 +57,7 @@ def test_without_reading_ahead_the_caller_reads():
 
 
 class Noting(engine.TensorBatch):
-    """Notes which inputs are asked for, and by which thread."""
+    """Inputs that record every request and its thread."""
 
     asked: list[tuple[int, str]]
 
@@ -98,7 +98,7 @@ def test_reading_ahead_changes_no_bit_and_asks_for_each_input_once(prefetch, ann
 
 
 def test_the_first_inputs_of_the_next_step_are_read_while_this_one_computes():
-    """Its last micro-batch is under way when they are asked for."""
+    """They are requested while its last micro-batch is in progress."""
     blocks = [nn.Conv2d(3, 4, 1), Head(4)]
     one = Engine(blocks, plan_of(blocks, prefetch=1))
     this, upcoming = make_batch(2), Gated()

@@ -1,13 +1,13 @@
-"""Where numbers ceased to be finite is named by who saw it first."""
+"""The rank that first saw non-finite numbers names the place."""
 
 from unittest import mock
 
 from training.engine.agreement import Agreement
-from training.engine.schedule import build_schedule
+from training.engine.strategies import build_schedule
 
 
 def test_of_stages_whose_gradients_are_not_finite_the_one_is_named_where_backward_came_first():
-    """What is not finite goes on to all stages before it."""
+    """Non-finite gradients spread to all earlier stages."""
     step = mock.Mock(schedule=build_schedule("1f1b", num_stages=2, num_microbatches=3))
     flags = [0, 0, 1, 1, 1, 0]  # by micro-batch and stage
 

@@ -1,4 +1,4 @@
-"""Gradients lie in rows of their own, whatever autograd, their layout or their type says."""
+"""Gradients are stored in separate rows, whatever autograd does and whatever their layout or type."""
 
 import torch
 
@@ -28,9 +28,9 @@ def test_what_was_joined_comes_back_whole_and_by_share():
 
     for share in (range(5), range(2), range(2, 5), range(4, 5), range(3, 3)):
         parts = rows.cut(joined, share)
-        found = rows.split(parts, share)
-        assert all(torch.equal(a, b) for a, b in zip(found, gradients[share.start : share.stop], strict=True))
-        assert [tensor.dtype for tensor in found] == [WEIGHTS[i].dtype for i in share]
+        parts_back = rows.split(parts, share)
+        assert all(torch.equal(a, b) for a, b in zip(parts_back, gradients[share.start : share.stop], strict=True))
+        assert [tensor.dtype for tensor in parts_back] == [WEIGHTS[i].dtype for i in share]
         like = rows.like(share)
         assert [(one.shape, one.dtype) for one in like] == [(one.shape, one.dtype) for one in parts]
 

@@ -26,10 +26,10 @@ def numbers(*shape, dtype=torch.float32):
 
 
 def over_the_wire(value):
-    """What arrives: a header and rows of bytes, nothing else."""
+    """Value rebuilt by the receiver from a header and rows of bytes alone."""
     layout, rows = lay_out(value)
     assert len(layout.header()) == HEADER_LENGTH
-    layout = BoundaryLayout.of_header(layout.header())
+    layout = BoundaryLayout.from_header(layout.header())
     copies = [row.clone() for row in rows]
     assert [len(row) for row in copies] == [tensor.num_bytes for tensor in layout.tensors]
     arrived = [tensor.arrange(row) for tensor, row in zip(layout.tensors, copies, strict=True)]
@@ -38,7 +38,7 @@ def over_the_wire(value):
 
 @st.composite
 def views(draw):
-    """Tensors as networks make them: permuted, sliced with steps and offsets, expanded, in any of the types."""
+    """Tensors as networks make them: permuted, sliced with steps and offsets, expanded, of any type."""
     tensor = numbers(*draw(st.lists(st.integers(1, 5), max_size=4)), dtype=draw(st.sampled_from(TYPES)))
     for _ in range(draw(st.integers(0, 4)) if tensor.ndim else 0):
         dim = draw(st.integers(0, tensor.ndim - 1))

@@ -1,4 +1,4 @@
-"""The counter knows what is kept from forward to backward, to the byte."""
+"""The counter tracks the bytes kept from forward to backward exactly."""
 
 import pytest
 import torch
@@ -27,7 +27,7 @@ def image():
 
 
 def test_a_chain_keeps_what_backward_needs():
-    """Square keeps its input, exp its output, a sum nothing but shapes."""
+    """Square saves its input, exp its output, a sum only shapes."""
     counter = counting()
     x_nchw = image().requires_grad_()
 
@@ -72,7 +72,7 @@ def test_an_in_place_relu_and_its_input_count_once():
         output_nchw = convolution(image()).relu_()
         output_nchw = output_nchw.square()
 
-    # The convolution keeps the image; ReLU its result, which is the input of square.
+    # The convolution saves the image; ReLU saves its result, which is the input of square.
     assert counter.now == IMAGE_BYTES + IMAGE_BYTES // 3 * 5
     output_nchw.sum().backward()
     assert counter.now == 0
@@ -87,7 +87,7 @@ def test_weights_and_buffers_are_left_out():
 
     kept = [counter.now]
     output_nchw.sum().backward()
-    assert kept[0] == 4 * (27 + 64)  # the image and the convolution's output; not 7 kB of weights
+    assert kept[0] == 4 * (27 + 64)  # the image and the convolution's output, but not 7 kB of weights
     assert counter.now == 0
 
 

@@ -45,7 +45,7 @@ def test_costs_of_a_convolution_are_those_of_paper_and_pencil():
 
     assert first.flops == 2 * (2 * 8 * 10 * 20) * (3 * 9)
     assert first.saved_bytes == first.input_bytes == 4 * 2 * 3 * 10 * 20
-    # ReLU keeps its output, and the convolution keeps the same tensor as its input: counted once.
+    # ReLU saves its output, and the convolution saves the same tensor as its input: counted once.
     assert second.saved_bytes == second.input_bytes == 4 * 2 * 8 * 10 * 20
 
 
@@ -55,7 +55,7 @@ def test_bf16_keeps_half_of_what_is_computed_in_it():
     full, half = (block_costs(blocks, (2, 3, 10, 20), precision=precision) for precision in ("fp32", "bf16"))
 
     assert [cost.flops for cost in half] == [cost.flops for cost in full]
-    # The first convolution keeps its image, cast. Each also keeps its weight, cast: a tensor that is no weight.
+    # The first convolution saves its cast image. Each also saves its cast weight, a tensor that is no weight.
     assert [cost.saved_bytes for cost in half] == [
         cost.saved_bytes // 2 + 2 * block.weight.numel() for cost, block in zip(full, blocks, strict=True)
     ]
@@ -64,7 +64,7 @@ def test_bf16_keeps_half_of_what_is_computed_in_it():
 
 @pytest.mark.parametrize("network", ["relu-chain", "resnet", "unet", "shared"])
 def test_the_bytes_of_any_stages_add_up_to_those_of_the_network(network):
-    """Counted stage by stage, each started with the boundary before it as a leaf."""
+    """Counted per stage, starting from the previous boundary as a leaf."""
     blocks = make_blocks(network)
     costs = block_costs(blocks, (2, 3, *HW))
     excluded = {t.untyped_storage().data_ptr() for b in blocks for t in (*b.parameters(), *b.buffers())}
@@ -94,7 +94,7 @@ def _as_tuple(value):
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_they_are_what_a_stage_is_predicted_to_hold(precision):
-    """Without BatchNorm, whose recorded statistics the executor adds, and with a loss that keeps nothing itself."""
+    """Without BatchNorm, whose recorded statistics the executor adds, and with a loss that saves nothing itself."""
     blocks = make_blocks("relu-chain")
     costs = block_costs(blocks, (2, 3, *HW), precision=precision)
     plan = plan_of(blocks, precision=precision)
@@ -121,6 +121,57 @@ def test_saved_bytes_are_those_that_autograd_really_keeps():
 
     assert output.requires_grad
     assert sum(cost.saved_bytes for cost in costs) == sum(storage.nbytes() for storage in kept.values())
+
+
+def shared_conv():
+    conv = nn.Conv2d(3, 3, 3, padding=1)
+    return [nn.Sequential(conv, nn.ReLU()), nn.Sequential(conv)]
+
+
+def tied_weights():
+    first, second = nn.Conv2d(3, 3, 3, padding=1), nn.Conv2d(3, 3, 3, padding=1)
+    second.weight = first.weight
+    return [first, second]
+
+
+def tied_inside():
+    block = nn.Sequential(*tied_weights())
+    return [block, nn.ReLU()]
+
+
+def one_block_twice():
+    block = nn.Sequential(nn.Conv2d(3, 3, 3, padding=1), nn.BatchNorm2d(3))
+    return [block, nn.ReLU(), block]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("make", [shared_conv, tied_weights, tied_inside, one_block_twice])
+def test_weights_that_are_shared_count_as_autograd_keeps_them(make, precision):
+    """In bf16 the cast weight is saved once, however many layers use it."""
+    blocks = make()
+    weights = {t.untyped_storage()._cdata for b in blocks for t in (*b.parameters(), *b.buffers())}
+    kept = {}
+
+    def keep(tensor):
+        if tensor.untyped_storage()._cdata not in weights:
+            kept[tensor.untyped_storage()._cdata] = tensor.untyped_storage()
+        return tensor
+
+    costs = block_costs(blocks, (2, 3, 16, 20), precision=precision)
+    autocast = torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16")
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor), autocast:
+        nn.Sequential(*blocks)(torch.randn(2, 3, 16, 20))
+
+    assert sum(cost.saved_bytes for cost in costs) == sum(storage.nbytes() for storage in kept.values())
+
+
+def test_weights_that_are_shared_are_predicted_once():
+    blocks = [*tied_weights(), nn.Flatten(), nn.Linear(3 * HW[0] * HW[1], 2)]
+    own = {id(tensor): 4 * tensor.numel() for block in blocks for tensor in block.parameters()}
+
+    (rank,) = predict_memory(blocks, lambda logits_nk, _: logits_nk.sum(), make_batch(1), plan_of(blocks))
+
+    assert rank.weight_bytes == sum(own.values())
 
 
 def test_the_blocks_are_left_as_they_were():

@@ -1,4 +1,4 @@
-"""Which rank holds what, for any table."""
+"""Placement of stages on ranks, for any table."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Live bytes predicted without running equal those counted in a real step, to the byte."""
+"""Live bytes predicted without running equal those counted in a real step exactly."""
 
 import resource
 import time
@@ -18,6 +18,7 @@ from training.engine.engine import Engine
 from training.engine.predict import predict_memory
 from training.engine.ranks import Ranks
 from training.engine.recompute import Recompute
+from training.engine.strategies import STRATEGIES
 from training.models.resnet_v2 import resnet_v2_blocks
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -31,7 +32,7 @@ RECOMPUTE = {
 }
 SMALL_TENSORS_TOO = {"target": "training.engine.saved.LEAST_OFFLOADED_BYTES", "new": 64}
 PROVE = pytest.mark.prove
-ALL = ("mp-basic", "master", "gpipe", "1f1b", "chimera")
+ALL = tuple(name for name in STRATEGIES if name != "single")
 Case = dict[str, Any]
 
 
@@ -43,16 +44,16 @@ def prediction(case: Case) -> list[int]:
 
 
 def measured(ranks: Ranks | None, cases: list[Case]) -> list[tuple[int, int]]:
-    """Peak of the second step, and what is alive afterwards; a task for `run_ranks`."""
-    found = []
+    """Peak bytes of the second step, and bytes alive afterwards; a task for `run_ranks`."""
+    peaks = []
     for case in cases:
         blocks = make_blocks(case["network"])
         one = Engine(blocks, plan_of(blocks, **case["plan"]), ranks=ranks, count_bytes=True)
         with mock.patch(**SMALL_TENSORS_TOO):
             for _ in range(2):
                 one.train_step(_batch(case), loss)
-        found.append((one.live_bytes.peak, one.live_bytes.now))
-    return found
+        peaks.append((one.live_bytes.peak, one.live_bytes.now))
+    return peaks
 
 
 def _batch(case: Case) -> engine.TensorBatch:
@@ -60,7 +61,7 @@ def _batch(case: Case) -> engine.TensorBatch:
 
 
 def differences(num_ranks: int, cases: list[Case]) -> list[str]:
-    """Cases in which a rank of the first group measured something else than was predicted."""
+    """Cases in which a rank of the first group measured other bytes than predicted."""
     by_rank = run_ranks(num_ranks, measured, cases) if num_ranks > 1 else [measured(None, cases)]
     wrong = []
     for index, case in enumerate(cases):
@@ -104,6 +105,15 @@ def test_so_does_every_other_network(network):
     assert differences(1, cases) == []
 
 
+@pytest.mark.parametrize("network", ["norms", "shared"])
+def test_statistics_and_weights_are_predicted_as_bf16_keeps_them(network):
+    """Statistics of a normalisation stay in fp32, and a weight that is used twice is cast once."""
+    plan = {"strategy": "single", "precision": "bf16"}
+    cases = [{"network": network, "microbatches": 1, "plan": {**plan, "recompute": r}} for r in RECOMPUTE.values()]
+
+    assert differences(1, cases) == []
+
+
 @pytest.mark.parametrize("strategy", ["mp-basic", "master", "1f1b"])
 def test_so_does_every_other_strategy_with_a_single_stage(strategy):
     plan = {"strategy": strategy, "num_microbatches": 3, "recompute": Recompute(1)}
@@ -112,7 +122,7 @@ def test_so_does_every_other_strategy_with_a_single_stage(strategy):
 
 
 def _cases(num_stages: int, strategies: tuple[str, ...], ways: Iterable[Recompute]) -> list[Case]:
-    """Every strategy with every way of recomputing; networks, memory formats, precisions and counts take turns."""
+    """Every strategy with every recomputation; networks, memory formats, precisions and counts alternate."""
     networks = ("relu-chain", "unet", "resnet", "integers", "relu-chain")
     cases = []
     for turn, (strategy, recompute) in enumerate(product(strategies, ways)):
@@ -143,7 +153,7 @@ def test_two_ranks_keep_what_was_predicted():
 
 
 def test_three_ranks_keep_what_was_predicted():
-    """Odd, so the middle rank of master holds two copies of one stage."""
+    """With an odd number, the middle rank of master holds two copies of one stage."""
     assert differences(3, _cases(3, ("master", "gpipe", "1f1b"), (Recompute(), Recompute(1)))) == []
 
 
@@ -192,7 +202,7 @@ def peaks_by_microbatches(strategy: str, num_stages: int, counts: tuple[int, ...
 def test_the_peak_does_not_depend_on_the_number_of_microbatches(strategy, num_stages, recompute, most):
     """The promise of GEMS: the batch grows with N at constant memory.
 
-    From five micro-batches on: with fewer, each of the two replicas has no third that may come in ahead on every rank.
+    From five micro-batches on: with fewer, neither replica has a third one that may arrive early on every rank.
     """
     two, four, five, six, many = peaks_by_microbatches(strategy, num_stages, (2, 4, 5, 6, most), recompute=recompute)
 
@@ -249,7 +259,7 @@ def test_all_is_let_go_of_by_the_end_and_weights_are_told_apart(strategy):
     own = sum(tensor.numel() * 4 for block in blocks for tensor in block.parameters())
     ranks = predict_memory(blocks, loss, make_batch(4), plan_of(blocks, strategy, num_stages=2, num_microbatches=4))
 
-    # One boundary sent may still be under way while the last actions run; finish() waits for it.
+    # One sent boundary may still be in transit while the last actions run; finish() waits for it.
     for rank in ranks:
         assert max(rank.after_bytes) <= rank.peak_bytes
     assert sum(rank.weight_bytes for rank in ranks) == own * (1 if strategy == "gpipe" else 2)
@@ -268,7 +278,7 @@ def test_predicting_changes_neither_the_network_nor_the_random_numbers():
 
 
 class _LargeBatch:
-    """Tiles of 1024 px that nobody reads."""
+    """Batch of 1024 px tiles that are never read."""
 
     shapes = ((1, 3, 1024, 1024),) * 4
 

@@ -22,7 +22,7 @@ def still(weights: list[tuple[str, nn.Parameter]]) -> torch.optim.Optimizer:
 
 
 def losses(*, seed: int = 0, steps_done: int = 0, steps: int = 2) -> list[tuple[float, ...]]:
-    """Of steps that change no weight."""
+    """Losses of steps that change no weight."""
     blocks = make_blocks("dropout")
     one = Engine(blocks, plan_of(blocks, seed=seed, make_optimizer=still))
     one.steps_done = steps_done
@@ -58,7 +58,7 @@ def test_the_program_s_own_random_numbers_go_on_as_if_nothing_had_been_drawn():
 
 
 class AlwaysDropping(nn.Module):
-    """Drops in evaluation mode too, as people do who want a spread of predictions."""
+    """Dropout that is also active in evaluation mode, as in Monte Carlo dropout."""
 
     def __init__(self, masks: list[Tensor]):
         super().__init__()
@@ -80,4 +80,4 @@ def test_blocks_and_micro_batches_draw_their_own_in_forward_only_too():
 
     assert not torch.equal(first, second)
     assert not torch.equal(masks[0], masks[2])
-    assert not torch.equal(masks[0], masks[1])  # the same mask twice would leave what the first has left
+    assert not torch.equal(masks[0], masks[1])  # the same mask twice would leave the same values as once

@@ -1,4 +1,4 @@
-"""What would train wrongly without a word is right or refused, and leaves the weights as they were."""
+"""Cases that could train wrongly in silence are right, or refused with the weights left as they were."""
 
 import threading
 from collections.abc import Callable
@@ -27,14 +27,14 @@ def equal(left: dict[str, Tensor], right: dict[str, Tensor]) -> bool:
 
 
 class Marked(engine.TensorBatch):
-    """Its targets say which micro-batch they are of."""
+    """Batch whose targets give their micro-batch."""
 
     def targets(self, microbatch: int) -> Any:
         return microbatch, super().targets(microbatch)
 
 
 def spoilt(microbatch: int, spoil: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Any], Tensor]:
-    """The loss, made another for one micro-batch."""
+    """Loss that is altered for one micro-batch."""
 
     def of(logits_nk: Tensor, target: tuple[int, Tensor]) -> Tensor:
         value = loss(logits_nk, target[1])
@@ -44,7 +44,7 @@ def spoilt(microbatch: int, spoil: Callable[[Tensor], Tensor]) -> Callable[[Tens
 
 
 def root_at_zero(logits_nk: Tensor) -> Tensor:
-    """Nothing, with a gradient that has no end."""
+    """A value of zero with an infinite gradient."""
     return ((logits_nk - logits_nk.detach()) ** 2).sum().sqrt()
 
 
@@ -61,8 +61,8 @@ def test_a_step_with_numbers_that_are_not_finite_changes_nothing(strategy, spoil
     batch = Marked(make_batch(4).parts)
     blocks, other_blocks = make_blocks("resnet"), make_blocks("resnet")
     one, other = Engine(blocks, plan_of(blocks, strategy)), Engine(other_blocks, plan_of(other_blocks, strategy))
-    for each in (one, other):
-        each.train_step(make_batch(3), loss)
+    for trained in (one, other):
+        trained.train_step(make_batch(3), loss)
     before = state_of(one), one.full_optimizer_state()
 
     with pytest.raises(NonFiniteError, match=rf"step 1: {says}\. No weight has changed") as error:
@@ -91,7 +91,7 @@ def test_an_image_that_is_not_finite_leaves_no_trace_in_later_statistics():
 
 
 class OneBuffer(engine.TensorBatch):
-    """A careless loader: every image is read into the same memory."""
+    """Careless loader that reads every image into the same memory."""
 
     buffer = torch.empty(0)
 
@@ -111,7 +111,7 @@ def test_an_input_that_the_batch_fills_anew_is_not_trained_on(recompute):
 
 
 class OneBufferMet(OneBuffer):
-    """Filled anew exactly while the one before is in use, which the network waits for."""
+    """The same, refilled exactly while the previous image is in use, which the network waits for."""
 
     filled = threading.Event()
 
@@ -137,7 +137,7 @@ def test_an_input_that_is_filled_anew_while_the_next_is_read_ahead_is_not_traine
 
 
 class Noisy(engine.TensorBatch):
-    """Augments with torch's own generator."""
+    """Batch augmented with torch's own generator."""
 
     def inputs(self, microbatch: int) -> Tensor:
         image = super().inputs(microbatch)
@@ -164,7 +164,7 @@ def test_what_a_batch_draws_is_another_number_for_each_step_and_micro_batch_and_
 
 
 def test_statistics_that_nobody_keeps_equal_are_refused():
-    """Only BatchNorm's are replayed; those of other layers would be counted twice where they are computed again."""
+    """Only BatchNorm's are replayed; those of other layers would be counted twice when recomputed."""
     blocks = [nn.Conv2d(3, 4, 3), nn.InstanceNorm2d(4, track_running_stats=True), Head(4)]
     one = Engine(blocks, plan_of(blocks))
 
@@ -226,15 +226,15 @@ def test_each_group_keeps_its_own_learning_rate():
 
 def test_an_optimizer_is_told_the_names_in_the_whole_network():
     blocks = make_blocks("resnet")
-    told: dict[str, Tensor] = {}
+    names: dict[str, Tensor] = {}
 
     def noting(named: list[tuple[str, nn.Parameter]]) -> torch.optim.Optimizer:
-        told.update(named)
+        names.update(named)
         return torch.optim.SGD([weight for _, weight in named], lr=0.1)
 
     Engine(blocks, plan_of(blocks, make_optimizer=noting))
 
-    assert told == dict(nn.Sequential(*blocks).named_parameters())
+    assert names == dict(nn.Sequential(*blocks).named_parameters())
 
 
 @pytest.mark.parametrize(
@@ -285,7 +285,7 @@ def test_what_one_optimizer_remembers_is_not_given_to_another(saved, loaded, say
 
 
 def test_the_first_weights_are_those_of_the_network_and_not_of_a_probe():
-    """Finding out what an optimizer remembers moves no weight."""
+    """Probing an optimizer's state changes no weight."""
     blocks = make_blocks("resnet")
     one = Engine(blocks, plan_of(blocks))
     one.train_step(make_batch(1), loss)
@@ -342,7 +342,7 @@ def test_the_loss_scale_has_an_end():
 
 
 def test_a_loss_scale_of_fp16_is_not_seen_in_losses_and_norms():
-    """A power of two: it changes no bit of what fits."""
+    """A power of two changes no bit of a value that fits."""
     results = []
     for scale in (2.0**3, 2.0**9):
         blocks = make_blocks("relu-chain")
@@ -351,7 +351,7 @@ def test_a_loss_scale_of_fp16_is_not_seen_in_losses_and_norms():
         results.append(one.train_step(make_batch(3), loss))
 
     assert results[0].losses == results[1].losses
-    assert results[0].gradient_norm == pytest.approx(results[1].gradient_norm, rel=2e-3)  # fp16 loses small ones
+    assert results[0].gradient_norm == pytest.approx(results[1].gradient_norm, rel=2e-3)  # fp16 loses small gradients
     assert results[0].loss < 3
 
 

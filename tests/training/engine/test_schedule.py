@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.training.engine.schedule_requests import build, requests
-from training.engine.check import check_schedule, live_bound
+from training.engine.check import check_schedule
 from training.engine.draw import by_clock
-from training.engine.schedule import MIRRORED, STRATEGIES, Op
+from training.engine.schedule import Op
+from training.engine.strategies import STRATEGIES, live_bound
 
 
 def actions_of(schedule, *ops):
@@ -18,7 +19,7 @@ def actions_of(schedule, *ops):
 
 
 def live_counts(actions):
-    """Micro-batches whose activations a rank holds after each forward and backward, in all and by replica."""
+    """Micro-batches whose activations a rank holds after each forward and backward, in total and by replica."""
     live = Counter()
     for action in actions:
         if action.op in (Op.F, Op.B):
@@ -31,7 +32,7 @@ def most_live(actions):
 
 
 def clocks(schedule):
-    """The table of a drawing: one row per clock, one letter and micro-batch per rank."""
+    """Table of a drawing: one row per clock, one letter and micro-batch per rank."""
     rows = []
     for row in by_clock(schedule):
         cells = [
@@ -156,7 +157,7 @@ def test_all_ranks_that_hold_a_stage_meet_in_its_updates(request):
 
 @given(requests())
 def test_micro_batches_of_a_stage_on_one_rank_are_neighbours(request):
-    """Only then is what it passes on a few nodes of the one tree over the micro-batches."""
+    """Only then does the rank pass on just a few nodes of the one tree over the micro-batches."""
     schedule = build(request)
 
     for actions in schedule.ranks:
@@ -236,7 +237,7 @@ def test_no_stage_keeps_more_alive_than_its_bound(request):
 @given(requests())
 def test_each_rank_holds_one_stage_per_direction(request):
     schedule = build(request)
-    directions = 2 if request["strategy"] in MIRRORED else 1
+    directions = 2 if STRATEGIES[request["strategy"]].is_mirrored else 1
 
     for rank in range(len(schedule.ranks)):
         assert len(schedule.placement.held_by(rank)) == directions

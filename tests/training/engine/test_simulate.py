@@ -1,4 +1,4 @@
-"""The simulator meets the closed forms of the literature, and what a schedule keeps alive."""
+"""The simulator agrees with the closed forms of the literature, and with the activations a schedule keeps alive."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -12,6 +12,7 @@ from training.engine.partition import BlockCost
 from training.engine.recompute import Recompute
 from training.engine.schedule import Op, ScheduleError
 from training.engine.simulate import StageCost, simulate, stage_costs
+from training.engine.strategies import STRATEGIES
 
 times = st.integers(1, 100)
 stages = st.integers(2, 8)
@@ -30,7 +31,7 @@ def test_mp_basic_takes_the_time_of_all_stages_one_after_the_other(s, n, f, b):
 
 @given(stages, st.integers(1, 16), times, times)
 def test_master_takes_the_time_of_its_closed_form(s, n, f, b):
-    """T = S f + N S b + (N - 1) f where a backward takes no less than a forward, for odd N as well."""
+    """T = S f + N S b + (N - 1) f if a backward takes no less than a forward, also for odd N."""
     f, b = min(f, b), max(f, b)
     timeline = simulated("master", s, n, f, b)
 
@@ -40,10 +41,20 @@ def test_master_takes_the_time_of_its_closed_form(s, n, f, b):
 
 @given(stages, st.integers(1, 16), times, times)
 def test_master_waits_for_the_slower_of_the_two_passes_at_every_stage(s, n, f, b):
-    """The closed form for any f and b: where forwards are slower, the hidden forward is the one to wait for."""
+    """The closed form for any f and b: if forwards are slower, the wait is for the hidden forward."""
     between = (s - 1) * max(f, b) + f + b
 
     assert simulated("master", s, n, f, b).end_s == s * (f + b) + (n - 1) * between
+
+
+@given(st.sampled_from(list(STRATEGIES.values())), stages, st.integers(1, 16), times, times)
+def test_every_strategy_takes_the_time_that_its_row_promises(row, s, n, f, b):
+    """Check every row with a closed form: each has one for some numbers, and for f = b if N is a multiple of S."""
+    s = s if row.refusal(s) is None else next(k for k in (2 * s, 1) if row.refusal(k) is None)
+    assert row.closed_form(s, s, f, f) is not None
+    for microbatches, backward in ((n, b), (n * s, f)):
+        promised = row.closed_form(s, microbatches, f, backward)
+        assert promised is None or simulated(row.name, s, microbatches, f, backward).end_s == promised
 
 
 @given(stages, even, times, times)
@@ -86,7 +97,7 @@ def test_chimera_with_a_backward_of_two_forwards_has_the_bubble_of_the_reference
     ("strategy", "percent"), [("master", 83), ("gpipe", 47), ("1f1b", 47), ("chimera", 33), ("mp-basic", 87.5)]
 )
 def test_master_is_no_scheme_for_speed(strategy, percent):
-    """Eight stages, eight micro-batches, b = 2 f: the ranks' idle time in per cent, as in the reference."""
+    """Eight stages, eight micro-batches, b = 2 f: the ranks' idle time in per cent matches the reference."""
     assert 100 * simulated(strategy, 8, 8, 1, 2).bubble == pytest.approx(percent, abs=0.7)
 
 
@@ -179,7 +190,7 @@ def test_recomputation_adds_one_forward_and_keeps_only_inputs():
     part = stage_costs(blocks, (2,), Recompute(1, prefix=(1, 0)))
 
     assert plain == [StageCost(30, 60, 300, 0), StageCost(120, 240, 1200, 0)]
-    # Backward goes from the end: what lies behind a segment has been released when the segment is run again.
+    # Backward runs from the end: everything after a segment has been released when the segment is recomputed.
     assert every == [StageCost(30, 90, 1, 300), StageCost(120, 360, 3 + 5, 3 + 700 - (3 + 5))]
     assert part == [StageCost(30, 70, 1 + 200, 0), StageCost(120, 240, 1200, 0)]
 
@@ -188,7 +199,7 @@ def test_other_policies_cost_no_forward_and_keep_what_they_say():
     blocks = [BlockCost(flops=10, saved_bytes=100 * (k + 1), input_bytes=k + 1, norm_bytes=7 * k) for k in range(4)]
 
     assert stage_costs(blocks, (2,), Recompute(rest="norm")) == [StageCost(20, 40, 7, 0), StageCost(20, 40, 35, 0)]
-    # In host memory but for the input; in backward one block and the one before it are back.
+    # In host memory except for the input; in backward one block and the one before it are loaded back.
     away = stage_costs(blocks, (2,), Recompute(rest="offload"))
     assert away == [StageCost(20, 40, 1, 300), StageCost(20, 40, 3, 700)]
 

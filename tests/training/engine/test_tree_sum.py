@@ -1,4 +1,4 @@
-"""Gradients have the same bits whoever holds which micro-batches and in which order their sums meet."""
+"""Gradients have the same bits however ranks share the micro-batches and in any order of merging their sums."""
 
 import math
 from itertools import pairwise
@@ -19,7 +19,7 @@ def terms(count):
 
 
 def promised(count):
-    """The promise, written the other way round: split at the largest power of two below the length."""
+    """Expected sum, defined top-down: split at the largest power of two below the length."""
 
     def total(values):
         if len(values) == 1:
@@ -39,7 +39,7 @@ def add_up(microbatches, values):
 
 @st.composite
 def partitions(draw):
-    """A number of micro-batches, the ranges that ranks hold of them, and an order in which the ranges meet."""
+    """Number of micro-batches, the ranges that ranks hold, and an order in which the ranges are merged."""
     count = draw(COUNTS)
     cuts = sorted(draw(st.sets(st.integers(0, count), max_size=6)))
     bounds = [0, *cuts, count]
@@ -68,7 +68,7 @@ def test_any_ranges_merged_in_any_order_give_the_bits_of_one_process(partition):
 
 @given(partitions(), st.data())
 def test_ranges_may_meet_two_by_two_before_they_meet_the_owner(partition, data):
-    """As in the binomial tree over replicas: what meets on the way may be several nodes with a gap between them."""
+    """As in the binomial tree over replicas: merged ranges may be several nodes with a gap between them."""
     count, ranges = partition
     sums = [add_up(microbatches, terms(count)) for microbatches in ranges]
     while len(sums) > 1:
@@ -130,7 +130,7 @@ def test_a_plain_running_sum_would_differ():
 
 
 def test_a_tree_by_place_and_not_by_index_would_differ():
-    """What makes replicas with odd numbers of micro-batches equal: the tree stands on the global index."""
+    """Replicas with odd numbers of micro-batches are equal because the tree is built on the global index."""
     values = terms(6)
     by_place = (values[0] + values[1] + values[2]) + (values[3] + values[4] + values[5])
 

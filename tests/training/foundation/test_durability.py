@@ -1,4 +1,4 @@
-"""What is published survives a power cut: contents reach the disk before their names, and names before the old goes."""
+"""Published files survive a power cut: contents are synced before names, and names before the old file is removed."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from training.config import RECIPES_DIR, load_recipe
 from training.foundation import publish
+from training.foundation.recipe_file import RECIPES_DIR
 from training.foundation.run_record import RecordFile, RunRecord, recorded
-from training.package import PackageContent, write_packages
+from training.packages.write import PackageContent, write_packages
+from training.recipe.config import load_recipe
 
 
 @pytest.fixture
 def trace(monkeypatch):
-    """What reached the disk and got its name, in order: ("fsync", inode) and ("rename", inode)."""
+    """Syncs and renames, in order: ("fsync", inode) and ("rename", inode)."""
     events: list[tuple[str, int]] = []
     fsync, rename, replace, exchange, remove = os.fsync, Path.rename, Path.replace, publish.exchange, publish.remove
 
@@ -44,7 +45,7 @@ def trace(monkeypatch):
 
 
 def assert_durable(events, folder, inside):
-    """`inside`, written into its parent, was flushed before it got its name, and the name afterwards."""
+    """Assert that `inside` was flushed before its rename into the parent, and the parent afterwards."""
     ours, parent = inside.stat().st_ino, folder.stat().st_ino
     named = max(i for i, event in enumerate(events) if event == ("rename", ours))
     assert ("fsync", ours) in events[:named]

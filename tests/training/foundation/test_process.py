@@ -1,4 +1,4 @@
-"""A process that gemslide started does not outlive it, even where nobody can end it in good order."""
+"""A process that gemslide started does not outlive it, even if it cannot be shut down in good order."""
 
 import signal
 import subprocess

@@ -1,4 +1,4 @@
-"""Publishing: whole or not at all, at every moment, whoever else writes, and whatever a dead run left."""
+"""Publishing is atomic at every moment, despite other writers and leftovers of dead runs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def hidden(folder: Path) -> list[str]:
 
 @pytest.fixture(params=["exchange", "journal"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both ways to replace a folder; the second is that of file systems that cannot exchange names."""
+    """Both ways to replace a folder; the second is for file systems that cannot exchange names."""
     if request.param == "journal":
         monkeypatch.setattr(publish, "exchange", lambda one, other: False)
     return str(request.param)
@@ -57,7 +57,7 @@ def test_a_folder_is_replaced_and_nothing_else_is_left(tmp_path: Path, way: str)
 
 
 def test_this_file_system_exchanges_names() -> None:
-    """Where it could not, the tests of the exchange would prove nothing."""
+    """Guard the tests of the exchange, which would prove nothing on another file system."""
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
@@ -107,7 +107,7 @@ def test_a_link_is_replaced_by_a_folder_and_what_it_led_to_stays(tmp_path: Path,
 
 
 def dead_states(root: Path) -> Iterator[tuple[str, Path, str]]:
-    """Every state in which a journalled swap can die: name, final, and what must be there afterwards."""
+    """Every state in which a journalled swap can die: name, final, and the expected content afterwards."""
     for state, moves in (("begun", 0), ("old moved away", 1), ("new in place", 2)):
         folder = root / state.replace(" ", "-")
         write(folder / "m", "old")
@@ -130,7 +130,7 @@ def test_a_swap_that_died_is_completed_from_wherever_it_was(tmp_path: Path) -> N
 
 
 def test_what_version_0_1_left_is_put_back_or_removed(tmp_path: Path) -> None:
-    """It moved the old folder away, and died before the new one had its name."""
+    """It moved the old folder away, and died before renaming the new one."""
     nobody = 2**22 + 1  # above the largest process number
     write(tmp_path / f".m.old.{nobody}", "old")
     write(tmp_path / "n", "new")
@@ -197,7 +197,7 @@ def test_a_lock_ends_with_the_process_that_held_it(tmp_path: Path) -> None:
 
 
 def test_a_run_record_has_its_room_before_the_disk_is_full(disk: Path) -> None:
-    """And a long one is written without its lists."""
+    """A long record is written without its lists."""
     for run_id, slides in (("one", []), ("two", ["s" * 100] * 2000)):
         file = RecordFile(disk / "runs", run_id)
         with pytest.raises(DiskFullError, match="no space left"):
@@ -282,7 +282,7 @@ def test_a_link_is_not_followed_to_leftovers_elsewhere(tmp_path: Path) -> None:
 def test_a_swap_that_was_interrupted_is_completed_and_no_half_folder_takes_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where names cannot be exchanged: Ctrl+C between the two renames, then a run that dies while it writes."""
+    """Without an atomic exchange: Ctrl+C between the two renames, then a run that dies while it writes."""
     monkeypatch.setattr(publish, "exchange", lambda one, other: False)
     write(tmp_path / "m", "old")
     rename, calls = Path.rename, []

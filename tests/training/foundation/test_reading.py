@@ -1,4 +1,4 @@
-"""Files of others: nothing is waited for, nothing is read without bound."""
+"""Foreign files: reads never block and are always bounded."""
 
 from __future__ import annotations
 
@@ -30,7 +30,17 @@ def test_a_file_is_read_up_to_its_bound_and_refused_beyond(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     "text",
-    ["[" * 100_000, '{"a":' * 100_000, "1" * 5000, "[1e999]", "[-Infinity]", "1" * 21, "\xff".encode("latin-1"), "{"],
+    [
+        "[" * 100_000,
+        '{"a":' * 100_000,
+        "1" * 5000,
+        "[1e999]",
+        "[-Infinity]",
+        "1" * 21,
+        "\xff".encode("latin-1"),
+        "{",
+        '[{"a": 1, "b": 2, "a": 1}]',
+    ],
 )
 def test_json_that_cannot_be_parsed_is_one_kind_of_error(text: str | bytes) -> None:
     with pytest.raises(ValueError, match=r".+"):

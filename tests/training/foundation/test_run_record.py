@@ -1,4 +1,4 @@
-"""A run record says how the run ended, however it ended; pipeline and training write the same one."""
+"""A run record states how the run ended in every case; pipeline and training write the same record."""
 
 import json
 
@@ -11,7 +11,7 @@ from tests.contracts.test_folder_rules import SOURCES
 from training.engine import StepResult
 from training.foundation import run_record
 from training.foundation.run_record import RUN_ID_VARIABLE, RunRecord, is_run_id, recorded, versions_of
-from training.run_log import run_log
+from training.run.log import run_log
 
 COMMON = {"run_id", "verb", "settings", "inputs", "outputs", "versions", "host", "seconds", "outcome"}
 
@@ -44,23 +44,23 @@ def test_the_outcome_is_how_the_run_ended(tmp_path, kind, error, outcome):
     else:
         run()
 
-    found = only_record(tmp_path)
-    assert found["outcome"] == outcome
-    assert found["outputs"] == ["x"]
-    assert found["seconds"]["work"] >= 0
-    assert found.keys() >= COMMON
+    written = only_record(tmp_path)
+    assert written["outcome"] == outcome
+    assert written["outputs"] == ["x"]
+    assert written["seconds"]["work"] >= 0
+    assert written.keys() >= COMMON
 
 
 def test_a_slide_that_was_not_done_makes_a_run_failed_and_its_message_is_not_kept(tmp_path):
     with recorded(SlidesRecord("ingest", {}), tmp_path / "runs") as record:
         record.slides.append(SlideOutcome("a", "refused", code="unreadable", message="Jane Doe.svs"))
 
-    found = only_record(tmp_path)
-    assert found["outcome"] == "failed"
-    assert found["slides"] == [
+    written = only_record(tmp_path)
+    assert written["outcome"] == "failed"
+    assert written["slides"] == [
         {"slide_id": "a", "status": "refused", "code": "unreadable", "output": None, "seconds": 0.0}
     ]
-    assert found.keys() == COMMON | {"slides"}
+    assert written.keys() == COMMON | {"slides"}
 
 
 def test_a_training_run_that_fails_has_its_code_and_its_epochs(tmp_path):
@@ -74,12 +74,12 @@ def test_a_training_run_that_fails_has_its_code_and_its_epochs(tmp_path):
     with pytest.raises(CorruptTileError):
         train()
 
-    found = only_record(tmp_path)
-    assert found["outcome"] == "corrupt_tile"
-    assert found["epochs"] == [{"epoch": 1, "step": 0, "train_loss": 1.0, "loss": 2.0}]
-    assert found["seconds"].keys() == {"train", "validate", "total"}
-    assert (found["seconds"]["train"], found["seconds"]["validate"]) == (0.5, 0.25)
-    assert found.keys() == COMMON | {"epochs"}
+    record = only_record(tmp_path)
+    assert record["outcome"] == "corrupt_tile"
+    assert record["epochs"] == [{"epoch": 1, "step": 0, "train_loss": 1.0, "loss": 2.0}]
+    assert record["seconds"].keys() == {"train", "validate", "total"}
+    assert (record["seconds"]["train"], record["seconds"]["validate"]) == (0.5, 0.25)
+    assert record.keys() == COMMON | {"epochs"}
 
 
 @pytest.mark.parametrize("text", ["Not for diagnosis.", "TimeRemainingColumn()", ".prctl(", "difflib.", "fallocate("])
@@ -88,12 +88,12 @@ def test_what_both_rooms_need_is_written_once(text):
 
 
 def test_versions_are_read_once_in_a_process(monkeypatch):
-    asked = []
-    monkeypatch.setattr(run_record, "version", lambda name: asked.append(name) or "1.2")
+    requested = []
+    monkeypatch.setattr(run_record, "version", lambda name: requested.append(name) or "1.2")
     for _ in range(2):
-        found = versions_of(["a-package"])
-        assert found.pop("a-package") == "1.2"  # what is given out is the caller's own
-    assert asked == ["a-package"]
+        versions = versions_of(["a-package"])
+        assert versions.pop("a-package") == "1.2"  # the returned record belongs to the caller
+    assert requested == ["a-package"]
 
 
 def test_a_run_has_the_name_that_its_starter_gave_it_once(monkeypatch):

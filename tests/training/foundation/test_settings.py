@@ -1,4 +1,4 @@
-"""Findings in settings: one sentence each, with the key as it stands in the file."""
+"""Errors in settings: one sentence per error, with the key as written in the file."""
 
 from typing import Annotated, Literal
 

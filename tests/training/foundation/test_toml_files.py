@@ -1,4 +1,4 @@
-"""Settings and recipes that others wrote: read, or refused with one message, in a moment."""
+"""Foreign settings and recipes: quickly read, or refused with one message."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.config import Settings, load_settings
-from pipeline.errors import BadRecipeError as BadSettingsError
-from training.config import RECIPES_DIR, load_recipe
-from training.errors import BadRecipeError
+from pipeline.settings.config import Settings, load_settings
+from training.foundation.errors import BadRecipeError
+from training.foundation.errors import BadRecipeError as BadSettingsError
+from training.foundation.recipe_file import RECIPES_DIR
 from training.foundation.toml_file import MAX_TOML_BYTES, read_toml
+from training.recipe.config import load_recipe
 
 HOSTILE = {
     "nested arrays": "x = " + "[" * 20_000 + "]" * 20_000,
@@ -41,12 +42,12 @@ def test_a_hostile_file_is_refused_with_one_short_message_in_a_moment(tmp_path, 
     (tmp_path / "a.toml").write_bytes(text if isinstance(text, bytes) else text.encode())
 
     start = time.process_time()
-    with pytest.raises(error) as found:
+    with pytest.raises(error) as raised:
         load(tmp_path / "a.toml")
 
     assert time.process_time() - start < 2
-    assert str(tmp_path / "a.toml") in str(found.value)
-    assert len(str(found.value)) < 1500
+    assert str(tmp_path / "a.toml") in str(raised.value)
+    assert len(str(raised.value)) < 1500
 
 
 @pytest.mark.parametrize(("load", "error"), [(load_settings, BadSettingsError), (load_recipe, BadRecipeError)])
@@ -99,7 +100,7 @@ def test_a_number_no_arithmetic_has_place_for_is_refused_by_name(tmp_path, line)
 )
 def test_a_recipe_whose_schedule_could_never_be_played_is_refused(tmp_path, line):
     recipe = (RECIPES_DIR / "demo.toml").read_text()
-    kept = [each for each in recipe.splitlines() if not each.startswith(line.split(" ")[0])]
+    kept = [text for text in recipe.splitlines() if not text.startswith(line.split(" ")[0])]
     (tmp_path / "a.toml").write_text("\n".join(kept).replace("[parallel]", f"[parallel]\n{line}"))
 
     with pytest.raises(BadRecipeError, match="Input should be less than or equal to"):

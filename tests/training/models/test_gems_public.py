@@ -130,7 +130,7 @@ def test_overwriting_activations_in_place_changes_no_gradient():
     live = [weight for weight in model.parameters() if weight.requires_grad]
     x_nchw = torch.randn(2, 3, 32, 32, dtype=torch.float64)
     model(x_nchw).square().sum().backward()
-    found = [weight.grad.clone() for weight in live]
+    gradients = [weight.grad.clone() for weight in live]
 
     model.zero_grad()
     for module in model.modules():
@@ -138,7 +138,7 @@ def test_overwriting_activations_in_place_changes_no_gradient():
             module.inplace = False
     model(x_nchw).square().sum().backward()
 
-    for weight, gradient in zip(live, found, strict=True):
+    for weight, gradient in zip(live, gradients, strict=True):
         assert torch.equal(weight.grad, gradient)
 
 

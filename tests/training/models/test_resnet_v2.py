@@ -63,7 +63,7 @@ def test_overwriting_activations_in_place_changes_no_gradient():
     model = resnet_v2(depth=11, num_classes=3).double()
     x_nchw = torch.randn(2, 3, 12, 16, dtype=torch.float64)
     model(x_nchw).square().sum().backward()
-    found = [weight.grad.clone() for weight in model.parameters()]
+    gradients = [weight.grad.clone() for weight in model.parameters()]
 
     model.zero_grad()
     for module in model.modules():
@@ -71,7 +71,7 @@ def test_overwriting_activations_in_place_changes_no_gradient():
             module.inplace = False
     model(x_nchw).square().sum().backward()
 
-    for weight, gradient in zip(model.parameters(), found, strict=True):
+    for weight, gradient in zip(model.parameters(), gradients, strict=True):
         assert torch.equal(weight.grad, gradient)
 
 
@@ -99,7 +99,7 @@ def test_a_wrong_norm_names_the_right_ones():
 
 
 def test_a_network_without_memory_is_laid_out_without_torchs_compiler():
-    """Importing it takes over a second, in every process that opens a model."""
+    """Importing the compiler takes over a second in every process that opens a model."""
     program = (
         "import sys, torch; from training.models.resnet_v2 import resnet_v2\n"
         "with torch.device('meta'): resnet_v2(depth=11, num_classes=2)\n"

@@ -1,4 +1,4 @@
-"""ONNX files of strangers: what is no plain classifier of tiles is refused in words, before onnxruntime sees it."""
+"""Foreign ONNX files: anything but a plain tile classifier is refused with a message before onnxruntime sees it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper
 
-from training.errors import (
+from training.foundation.errors import (
     BadRecipeError,
     DecompressionBombError,
     GemslideError,
@@ -27,7 +27,7 @@ SIDE_PX, CLASSES = 16, 3
 def tiny_onnx(
     *, nodes=(), batch="N", side=SIDE_PX, classes=CLASSES, weights=None, element=TensorProto.FLOAT, more_outputs=()
 ):
-    """Mean colour times a matrix: a real classifier in four operators."""
+    """Real classifier in four operators: mean colour times a matrix."""
     random = np.random.default_rng(0)
     matrix = numpy_helper.from_array(random.normal(size=(3, classes)).astype(np.float32), "matrix")
     graph = helper.make_graph(
@@ -166,7 +166,7 @@ def test_what_is_no_plain_classifier_is_refused_in_words(what):
 
 
 def test_every_bit_flip_is_refused_in_words_or_still_a_classifier():
-    """Flips in the weights are other weights, which the file's SHA-256 tells from the right ones."""
+    """Flips in the weights give other weights, which the file's SHA-256 tells from the right ones."""
     honest = tiny_onnx().SerializeToString()
     random = np.random.default_rng(3)
     for at in random.choice(len(honest), 150, replace=False):
@@ -203,7 +203,7 @@ def test_a_network_that_asks_for_more_memory_than_there_is_ends_in_words(is_cons
 
 @pytest.mark.parametrize("missing", ["onnx", "onnxruntime"])
 def test_without_onnx_installed_the_extra_is_named(missing, monkeypatch):
-    monkeypatch.setitem(sys.modules, missing, None)  # as Python does for what cannot be imported
+    monkeypatch.setitem(sys.modules, missing, None)  # as Python does for modules that cannot be imported
 
     with pytest.raises(BadRecipeError, match=rf"need the package '{missing}'.*pip install 'gemslide\[onnx\]'"):
         OnnxNetwork(tiny_onnx().SerializeToString(), "a.onnx", tile_px=SIDE_PX, num_classes=CLASSES)

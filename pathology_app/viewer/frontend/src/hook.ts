@@ -1,15 +1,18 @@
-// What a browser test may ask of the viewer.
+// Test hooks: the viewer's state for browser tests.
+import type OpenSeadragon from "openseadragon";
 import { type AnnotationHook, hookOf } from "./annotations/hook";
-import type { CompareViewer } from "./compare/compare_viewer";
+import type { CompareViewer } from "./compare/viewer";
 import type { SlideViewer } from "./slide_viewer";
 
 export interface TestHook {
   slideId(): string;
-  /** Nothing moves and no tile is on its way. */
+  /** Nothing moves and no tile is being loaded. */
   isSettled(): boolean;
-  /** Where the slide's corner lies on the screen, and screen pixels per level-0 pixel. */
+  /** The navigator and the adjacent fields are loaded too: no tile is requested until the view moves. */
+  isReadAhead(): boolean;
+  /** Position of the slide's corner on the screen, and screen pixels per level-0 pixel. */
   placement(): { left: number; top: number; scale: number };
-  /** Where a level-0 pixel lies on the screen, also of a slide that is turned or mirrored. */
+  /** Screen position of a level-0 pixel; also correct if the slide is rotated or mirrored. */
   toScreen(x_px0: number, y_px0: number): { x: number; y: number };
   inHand(): string | null;
   measured(): string[];
@@ -21,20 +24,20 @@ export interface TestHook {
   hasOverlay(): boolean;
   hasDamaged(): boolean;
   currentHotspot(): number | null;
-  /** Rings on the screen, by their places in the list. */
+  /** Hotspots circled on the slide, by their index in the list. */
   shownHotspots(): number[];
-  /** Viewers not yet ended: more than one would be a leak. */
+  /** Viewers not yet destroyed: more than one would be a leak. */
   liveViewers(): number;
-  /** null where none may be shown. */
+  /** null if annotations may not be shown. */
   annotations: AnnotationHook | null;
 }
 
-/** What a browser test may ask of views side by side. */
+/** State of the side-by-side view for browser tests. */
 export interface CompareHook {
   isSettled(): boolean;
-  /** Where a level-0 pixel of a view's slide lies on that view. */
+  /** Position in a view of a level-0 pixel of its slide. */
   toScreen(pane: number, x_px0: number, y_px0: number): { x: number; y: number };
-  /** The place of the other view's slide that is marked, in level-0 pixels. */
+  /** Marked position of the pointer in another view, in level-0 pixels of this view's slide. */
   pointer(pane: number): { x: number; y: number } | null;
   degrees(pane: number): number;
 }
@@ -53,11 +56,15 @@ function colourAt(canvas: HTMLCanvasElement, viewer: SlideViewer, x_px0: number,
   return Array.from(canvas.getContext("2d")!.getImageData(x, y, 1, 1).data);
 }
 
+function isLoaded(osd: OpenSeadragon.Viewer): boolean {
+  return osd.isOpen() && osd.world.getItemAt(0).getFullyLoaded();
+}
+
 export function exposeHook(viewer: SlideViewer, liveViewers: () => number): void {
   window.__gemslide = {
     slideId: () => viewer.data.slide.slide_id,
-    isSettled: () =>
-      viewer.osd.isOpen() && viewer.osd.world.getItemAt(0).getFullyLoaded() && !viewer.navigation.isMoving(),
+    isSettled: () => isLoaded(viewer.osd) && !viewer.navigation.isMoving(),
+    isReadAhead: () => isLoaded(viewer.osd) && isLoaded(viewer.osd.navigator) && viewer.readAhead.isDone,
     placement: () => {
       const { e, f, scale } = viewer.navigation.transform();
       return { left: e, top: f, scale };
@@ -82,7 +89,7 @@ export function exposeHook(viewer: SlideViewer, liveViewers: () => number): void
 
 export function exposeCompareHook(viewer: CompareViewer): void {
   window.__gemslideCompare = {
-    isSettled: () => viewer.panes.every(({ osd, isOpen, navigation }) => isOpen && osd.world.getItemAt(0).getFullyLoaded() && !navigation.isMoving()),
+    isSettled: () => viewer.panes.every(({ osd, isOpen, navigation }) => isOpen && isLoaded(osd) && !navigation.isMoving()),
     toScreen: (pane, x, y) => viewer.panes[pane]!.navigation.transform().toScreen({ x, y }),
     pointer: (pane) => viewer.panes[pane]!.pointer,
     degrees: (pane) => viewer.panes[pane]!.navigation.view().degrees,

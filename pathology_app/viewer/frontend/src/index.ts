@@ -1,19 +1,20 @@
-// Entries of the Streamlit components. Streamlit calls each again with new data on every rerun.
-import { CompareViewer } from "./compare/compare_viewer";
-import { watchConnection } from "./connection";
+// Entry points of the Streamlit components. Streamlit calls them again with new data on every rerun.
+import { CompareViewer } from "./compare/viewer";
+import { watchConnection } from "./page/connection";
 import { exposeCompareHook, exposeHook } from "./hook";
-import { catchClicks } from "./links";
-import reviewCss from "./review/review.css";
+import { catchClicks } from "./page/links";
+import reviewCss from "./review/style.css";
 import { SlideViewer } from "./slide_viewer";
 import annotationsCss from "./annotations/style.css";
 import css from "./style.css";
 import type { CompareData, Streamlit, StreamlitComponent } from "./types";
 
 export { calibration } from "./calibration/page";
+export { questionnaire } from "./reading/form";
 export { readingClock } from "./review/clock";
-export { searchBox } from "./search_box";
+export { searchBox } from "./page/search_box";
 
-/** Every viewer alive, by the element Streamlit gave it. */
+/** Live viewers, by the parent element that Streamlit gave them. */
 const viewers = new Map<StreamlitComponent["parentElement"], SlideViewer | CompareViewer>();
 
 function hostIn(parentElement: StreamlitComponent["parentElement"]): HTMLElement {
@@ -32,7 +33,7 @@ function createViewer({ data, parentElement, setTriggerValue }: StreamlitCompone
   return viewer;
 }
 
-/** End viewers whose page has been left: Streamlit does not always call the clean-up function. */
+/** Destroy viewers whose page has been left: Streamlit does not always call the clean-up function. */
 function sweep(): void {
   for (const [parentElement, viewer] of viewers) {
     if (!parentElement.isConnected) {
@@ -42,7 +43,7 @@ function sweep(): void {
   }
 }
 
-/** On every page: so a viewer ends when its page is left, and not when the next one begins. */
+/** Runs on every page, so that a viewer is destroyed when its page is left, not only when another viewer opens. */
 export function followLinks(component: Streamlit<unknown>): void {
   sweep();
   watchConnection();
@@ -53,7 +54,9 @@ export function slideViewer(component: StreamlitComponent): () => void {
   const { data, parentElement, setTriggerValue } = component;
   sweep();
   const viewer = viewers.get(parentElement);
-  if (viewer instanceof SlideViewer && viewer.data.slide.tile_url === data.slide.tile_url) {
+  // If content becomes hidden (a reading), rebuild the viewer, so that no list, outline or tool remains.
+  const isSame = viewer instanceof SlideViewer && viewer.data.slide.tile_url === data.slide.tile_url && viewer.isWithoutHelp === (data.hotspots_note === null);
+  if (isSame) {
     viewer.update(data, setTriggerValue);
   } else {
     viewer?.destroy();

@@ -1,50 +1,51 @@
-// One slide on the screen: OpenSeadragon below, layers, marks and tools on a canvas above it, and a panel beside both.
+// One slide on the screen: OpenSeadragon, a canvas above it with layers, marks and tools, and a panel beside both.
 import type OpenSeadragon from "openseadragon";
-import type { Annotations } from "./annotations/annotations";
+import type { Annotations } from "./annotations/controller";
 import { annotationsOn, classesOf } from "./annotations/on_slide";
 import { commandsOf } from "./commands";
-import { DamagedLayer } from "./damaged";
-import { box } from "./elements";
-import { ExportMenu } from "./export/export_menu";
-import { exportView } from "./export/of_viewer";
-import { FactsPanel } from "./facts_panel";
-import { GamepadControl } from "./gamepad";
-import type { Point } from "./geometry";
-import { Hand } from "./hand";
-import { keepHeight } from "./height";
-import { Hotspots } from "./hotspots";
-import { ImageAdjust } from "./image_adjust";
-import { imageOf, imageText } from "./image_state";
-import { Keys } from "./keys";
-import { LayerPanel } from "./layers/layer_panel";
-import { Layers } from "./layers/layers";
-import { Legend } from "./legend";
-import { AT, IMAGE, LAYERS, LinkState, OVERLAY, viewOf, viewText } from "./link_state";
-import { Navigation } from "./navigation";
-import { Picture } from "./picture";
-import { beginWith, ReadAhead } from "./read_ahead";
-import { Readout } from "./readout";
+import { DamagedLayer } from "./tiles/damaged";
+import { box } from "./panel/elements";
+import { ExportMenu } from "./export/menu";
+import { exportView } from "./export/from_viewer";
+import { FactsPanel } from "./panel/facts";
+import { GamepadControl } from "./controls/gamepad";
+import type { Point } from "./view/geometry";
+import { Hand } from "./tools/hand";
+import { keepHeight } from "./page/height";
+import { Hotspots } from "./marks/hotspots";
+import { ImageAdjust } from "./image/adjust";
+import { imageOf, imageText } from "./image/state";
+import { Keys } from "./controls/keys";
+import { LayerPanel } from "./layers/panel";
+import { Layers } from "./layers/collection";
+import { Legend } from "./layers/legend";
+import { AT, IMAGE, LAYERS, LinkState, OVERLAY, viewOf, viewText } from "./view/link_state";
+import { Navigation } from "./view/navigation";
+import { Picture } from "./marks/canvas";
+import { beginWith, ReadAhead } from "./tiles/read_ahead";
+import { Readout } from "./panel/readout";
 import { Coverage } from "./review/coverage";
 import type { Look } from "./review/coverage_map";
 import { HotspotList } from "./review/hotspot_list";
-import { ScaleBar } from "./scale_bar";
-import { SidePanel } from "./side_panel";
-import { Sight } from "./sight";
-import { Status } from "./status";
-import { NO_COLOURS, TileColours } from "./tile_colours";
-import { createTileSource } from "./tile_source";
-import { TileStore } from "./tile_store";
-import { Toolbar } from "./toolbar";
+import { ScaleBar } from "./view/scale_bar";
+import { SidePanel } from "./panel/side";
+import { Sight } from "./tools/sight";
+import { Status } from "./panel/status";
+import { NO_COLOURS, TileColours } from "./tiles/colours";
+import { createTileSource } from "./tiles/source";
+import { TileStore } from "./tiles/store";
+import { Toolbar } from "./tools/toolbar";
 import { type ToolName, Toolbox } from "./tools/toolbox";
 import type { ViewerData } from "./types";
-import { openViewer } from "./osd_viewer";
+import { openViewer } from "./tiles/osd_viewer";
+import type { Viewer } from "./viewer";
 
 export type Emit = (name: string, value: unknown) => void;
 
-const DAMAGED_STORE = "Hatched in grey: damaged in the slide's store; gemslide verify says where.";
+const DAMAGED_STORE = "Grey hatching: damaged in the slide's store; run gemslide verify to see where.";
 const UNREAD_TILES = "Some tiles of this slide could not be read.";
 
-export class SlideViewer {
+export class SlideViewer implements Viewer {
   readonly osd: OpenSeadragon.Viewer;
   readonly navigation: Navigation;
   readonly sight: Sight;
@@ -56,7 +57,7 @@ export class SlideViewer {
   readonly panel = new SidePanel(() => this.resized());
   readonly picture: Picture;
   readonly image: ImageAdjust;
-  /** null in a reading without help: others' annotations would be help. */
+  /** null in an unassisted reading: others' annotations would be assistance. */
   readonly annotations: Annotations | null;
   readonly hand: Hand;
   readonly stage = box("stage");
@@ -75,7 +76,7 @@ export class SlideViewer {
   private readonly legend = new Legend();
   private readonly link: LinkState;
   private readonly tiles: TileStore;
-  private readonly readAhead: ReadAhead;
+  readonly readAhead: ReadAhead;
   private readonly keys: Keys;
   private readonly listeners = new AbortController();
   private lastGoto = 0;
@@ -98,8 +99,8 @@ export class SlideViewer {
     });
     this.hotspotSection = this.panel.add("Hotspots", this.hotspotList.element);
     this.panel.add("Layers", this.layerPanel.element);
-    this.probeSection = this.panel.add("Under the last click", this.facts.probe);
-    this.coverageSection = this.panel.add("Looked at", box("looked"));
+    this.probeSection = this.panel.add("At the last click", this.facts.probe);
+    this.coverageSection = this.panel.add("Viewed areas", box("looked"));
     this.panel.add("Slide", this.facts.slide, false);
     this.image = new ImageAdjust(imageOf(this.link.read(IMAGE)), data.slide.colour_url !== null, () => this.imageChanged());
     this.panel.add("Image", this.image.element, false);
@@ -108,11 +109,11 @@ export class SlideViewer {
     this.status.imageChanged(this.image.changes);
     this.toolbar.extras.append(this.exportMenu.element);
     this.host.append(this.toolbar.element, box("body", this.stage, this.panel.element));
-    // A reading without help needs the slide, and hardly anything beside it.
+    // An unassisted reading needs the slide and little else.
     this.panel.element.hidden = data.hotspots_note === null;
     this.probeSection.hidden = data.link_parameter !== undefined;
     this.host.classList.toggle("reading", data.link_parameter !== undefined);
-    // The stage has its size before OpenSeadragon fits the slide into it.
+    // The stage must have its size before OpenSeadragon fits the slide into it.
     this.toolbar.show(data.hotspots.length > 0, null);
     keepHeight(this.host, this.stage, this.listeners.signal);
     beginWith(data.slide, this.tiles, viewOf(this.link.read(AT)), this.stage);
@@ -168,6 +169,11 @@ export class SlideViewer {
     this.hotspotList.destroy();
     this.osd.destroy();
     this.host.remove();
+  }
+
+  /** Whether this is an unassisted reading: no model results and no annotations of others may be shown. */
+  get isWithoutHelp(): boolean {
+    return this.data.hotspots_note === null;
   }
 
   showWhole(): void {
@@ -246,7 +252,7 @@ export class SlideViewer {
     this.osd.addHandler("open", () => this.opened());
     this.osd.addHandler("update-viewport", () => this.draw());
     this.osd.addHandler("animation-finish", () => this.viewChanged());
-    // Its keys are ours (commands.ts).
+    // OpenSeadragon's own keys are replaced by commands.ts.
     this.osd.addHandler("canvas-key", (event) => (event.preventDefaultAction = true));
     this.osd.addHandler("tile-load-failed", () => this.status.note(UNREAD_TILES));
     this.hand.listen(this.osd, this.stage, signal);
@@ -261,7 +267,7 @@ export class SlideViewer {
     );
   }
 
-  /** Of a page that has been left, no key is taken: Streamlit does not say at once that it has. */
+  /** Ignore keys after the page has been left, which Streamlit does not report at once. */
   private key(event: KeyboardEvent): void {
     if (this.host.isConnected) {
       this.keys.press(event, this.stage);
@@ -277,7 +283,7 @@ export class SlideViewer {
     this.beginCoverage();
   }
 
-  /** Count what is looked at. */
+  /** Start recording the areas viewed. */
   private beginCoverage(): void {
     const { coverage_url, slide } = this.data;
     if (coverage_url === null || this.coverage) {
@@ -333,7 +339,7 @@ export class SlideViewer {
     this.draw();
   }
 
-  /** Say what the tool in hand waits for. */
+  /** Show the hint of the active tool. */
   advise(text: string): void {
     this.status.advise(text);
     this.stage.classList.toggle("has-tool", text !== "");
@@ -343,7 +349,7 @@ export class SlideViewer {
     this.legend.show(this.layers.legend);
   }
 
-  /** The stage is another size: OpenSeadragon looks for that itself, a moment later. */
+  /** Apply a new stage size at once; OpenSeadragon would notice it only a moment later. */
   private resized(): void {
     this.osd.forceResize();
     this.draw();

@@ -1,4 +1,4 @@
-// What Python and the browser tell each other. Frames and units stand in the names:
+// Data exchanged between Python and the browser. Names carry the frame and unit:
 // _px0 is level-0 pixels, _px is pixels of the level itself, _um is micrometres on the glass.
 
 export interface Level {
@@ -11,36 +11,49 @@ export interface Level {
 export interface Slide {
   slide_id: string;
   mpp0: number;
-  /** With the places {level}, {col} and {row}. */
+  /** With the placeholders {level}, {col} and {row}. */
   tile_url: string;
   /** Finest first, as the server counts them. */
   levels: Level[];
   damaged: DamagedInfo | null;
-  /** The scanner's profile as a table (tiles/colour_body.py); null where the slide has none. */
+  /** URL of the scanner's profile as a table (tiles/colour_body.py); null if the slide has none. */
   colour_url: string | null;
 }
 
-/** Where the slide's file is damaged: white at level 0, and never predicted. */
+/** Damaged areas of the slide's file: white at level 0, and never predicted. */
 export interface DamagedInfo {
-  /** PNG, one pixel per cell, opaque where it is damaged. */
+  /** PNG, one pixel per cell, opaque where the slide is damaged. */
   url: string;
   cell_px0: number;
 }
 
 /** Values 0 to 1 over the slide: a class's probability, a quality score, a mask. */
 export interface LayerInfo {
-  /** "model/class", "tissue", "quality/focus": as the link names it. */
+  /** Identifier used in the link: "model/class", "tissue", "quality/focus". */
   id: string;
-  /** Under which heading it stands. */
+  /** One of Python's kinds of overlays (slides/overlays.py). */
+  kind: string;
+  /** Heading in the panel. */
   group: string;
   label: string;
   /** 8-bit grey PNG, one pixel per cell: 0 is "not known", 1 + 254 times the value otherwise. */
   url: string;
   cell_px0: number;
-  /** Either 0 or 1 everywhere. */
+  /** Whether every value is 0 or 1. */
   is_mask: boolean;
-  /** Of the model and class chosen on the page. */
+  /** Whether this is the layer of the model and class selected on the page. */
   is_first: boolean;
+  /** Style until the user changes it. */
+  style: StartingStyle;
+}
+
+/** Initial style of a layer; the threshold is the one that the model's results were made with. */
+export interface StartingStyle {
+  visible: boolean;
+  opacity: number;
+  threshold: number;
+  palette: string;
+  outline: boolean;
 }
 
 export interface Hotspot {
@@ -55,12 +68,12 @@ export interface Hotspot {
   area_mm2: number;
   /** "x 0.24, y 0.43 mm" */
   place: string;
-  /** A small picture of it. */
+  /** URL of a thumbnail. */
   crop_url: string;
 }
 
 export interface Goto {
-  /** Counts up: the view moves when it changes. */
+  /** Counter: the view moves when it changes. */
   id: number;
   hotspot: number;
 }
@@ -69,37 +82,37 @@ export interface Probe {
   x_px0: number;
   y_px0: number;
   text: string;
-  /** Place, and what every class's probability is there. */
+  /** Position, and the probability of every class there. */
   rows: [string, string][];
 }
 
-/** What can be taken away from the slide's page. */
+/** Exports offered on the slide's page. */
 export interface Exports {
   may_export: boolean;
   files: { label: string; url: string }[];
-  /** That opens the slide in napari. */
+  /** Command that opens the slide in napari. */
   command: string;
 }
 
 export interface ViewerData {
   slide: Slide;
-  /** The whole slide in small, without its label; not in a reading. */
+  /** Thumbnail of the whole slide, without its label; absent in a reading. */
   thumbnail_url?: string;
-  /** null in a reading: it takes nothing away. */
+  /** null in a reading, which offers no exports. */
   exports: Exports | null;
   layers: LayerInfo[];
   hotspots: Hotspot[];
-  /** What is to be said of the list; null where nothing may be said of hotspots. */
+  /** Note on the list; null if hotspots may not be shown. */
   hotspots_note: string | null;
-  /** Where it is kept what is thought of them; null where it is not. */
+  /** URL that stores judgements of hotspots; null if they are not stored. */
   hotspots_url: string | null;
-  /** Where it is kept what was looked at; null where it is not. */
+  /** URL that stores the areas viewed; null if they are not stored. */
   coverage_url: string | null;
-  /** Of the page's link, where it is another than `slide` that names the slide. */
+  /** Link parameter that names the slide, if not `slide`. */
   link_parameter?: string;
   goto: Goto | null;
   probe: Probe | null;
-  /** What is known of the slide, and of what is not shown. */
+  /** Facts about the slide, and about anything not shown. */
   facts: [string, string][];
   notes: string[];
 }
@@ -113,12 +126,12 @@ export interface ComparePaneData {
 }
 
 export interface CompareData {
-  /** What the link's `compare` says. */
+  /** Value of the link's `compare` parameter. */
   name: string;
   panes: ComparePaneData[];
 }
 
-/** The argument Streamlit hands to a components-v2 module. */
+/** Argument that Streamlit passes to a components-v2 module. */
 export interface Streamlit<Data> {
   data: Data;
   parentElement: HTMLElement | ShadowRoot;

@@ -26,7 +26,7 @@ def upgrade() -> None:
         sa.Column("slide_id", sa.String(64), nullable=False),
         sa.Column("annotation_id", sa.String(36), nullable=False),
         sa.Column("revision", sa.Integer(), nullable=False, autoincrement=False),
-        *_content(),
+        *_revision(),
         sa.ForeignKeyConstraint(
             ["slide_id", "annotation_id"],
             ["annotation.slide_id", "annotation.annotation_id"],
@@ -42,8 +42,9 @@ def upgrade() -> None:
     )
 
 
-def _content() -> list[sa.Column[str]]:
+def _revision() -> list[sa.Column[str] | sa.Column[int] | sa.Column[float]]:
     return [
+        sa.Column("change", sa.BigInteger(), nullable=False),
         sa.Column("state", sa.String(16), nullable=False),
         sa.Column("kind", sa.String(16), nullable=False),
         sa.Column("object_type", sa.String(16), nullable=False),
@@ -52,6 +53,14 @@ def _content() -> list[sa.Column[str]]:
         sa.Column("note", sa.Text(), nullable=False),
         sa.Column("changed_by", sa.String(200), nullable=False),
         sa.Column("changed_utc", sa.String(32), nullable=False),
+        sa.Column("author", sa.String(200), nullable=False),
+        sa.Column("made_utc", sa.String(32), nullable=False),
+        sa.Column("left_px0", sa.Float(), nullable=False),
+        sa.Column("top_px0", sa.Float(), nullable=False),
+        sa.Column("right_px0", sa.Float(), nullable=False),
+        sa.Column("bottom_px0", sa.Float(), nullable=False),
+        sa.Column("area_px0", sa.Float(), nullable=False),
+        sa.Column("vertices", sa.Integer(), nullable=False),
     ]
 
 
@@ -61,16 +70,7 @@ def _make_annotation() -> None:
         sa.Column("slide_id", sa.String(64), nullable=False),
         sa.Column("annotation_id", sa.String(36), nullable=False),
         sa.Column("revision", sa.Integer(), nullable=False),
-        sa.Column("change", sa.BigInteger(), nullable=False),
-        *_content(),
-        sa.Column("author", sa.String(200), nullable=False),
-        sa.Column("made_utc", sa.String(32), nullable=False),
-        sa.Column("left_px0", sa.Float(), nullable=False),
-        sa.Column("top_px0", sa.Float(), nullable=False),
-        sa.Column("right_px0", sa.Float(), nullable=False),
-        sa.Column("bottom_px0", sa.Float(), nullable=False),
-        sa.Column("area_px0", sa.Float(), nullable=False),
-        sa.Column("vertices", sa.Integer(), nullable=False),
+        *_revision(),
         sa.CheckConstraint("state IN ('live', 'deleted')", name=op.f("ck_annotation_state")),
         sa.ForeignKeyConstraint(
             ["slide_id"], ["annotated_slide.slide_id"], name=op.f("fk_annotation_slide_id_annotated_slide")

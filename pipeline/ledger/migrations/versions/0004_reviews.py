@@ -1,4 +1,4 @@
-"""What people said of slides and looked at: hotspots judged, coverage, reviews outside studies."""
+"""Reviews of slides by people: hotspots judged, coverage, reviews outside studies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def upgrade() -> None:
 
 
 def _looking() -> list[sa.Column[str]]:
-    """Who looked at which slide, for what."""
+    """Columns for who looked at which slide, for what."""
     lengths = {"study_id": 64, "reading": 96, "slide_id": 64, "person": 200}
     return [sa.Column(name, sa.String(length), nullable=False) for name, length in lengths.items()]
 

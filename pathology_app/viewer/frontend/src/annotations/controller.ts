@@ -1,55 +1,31 @@
-// Annotations on one slide: many as tiles, those at hand one by one; drawn, chosen, changed and saved.
-import type OpenSeadragon from "openseadragon";
-import { toggle } from "../elements";
-import type { Point, Transform } from "../geometry";
-import { Api, Refused } from "./api";
+// Annotations on one slide: drawing, selecting, editing and saving. Most come as tiles; those in use are drawn individually.
+import { toggle } from "../panel/elements";
+import type { Point, Transform } from "../view/geometry";
+import type { Annotating, Surroundings, ToolChoice } from "./annotating";
+import { Api, Refused } from "./storage/api";
 import { idAt } from "./choosing";
-import { type DrawingName, HINTS, Sketch } from "./drawing_tools";
+import { type DrawingName, HINTS, Sketch } from "./drawing/tools";
 import { Editor } from "./editor";
 import { Hand } from "./hand";
 import { keyPressed } from "./keys";
-import { Model } from "./model";
-import { drawCross, paintHandles, paintShape } from "./painting";
-import { AnnotationPanel } from "./panel";
-import { boundsOfGeometry } from "./shapes";
-import { Sync } from "./sync";
-import { TileLayer } from "./tile_layer";
+import { Model } from "./storage/model";
+import { drawCross, paintHandles, paintShape } from "./drawing/painting";
+import { AnnotationPanel } from "./panel/content";
+import { boundsOfGeometry } from "./drawing/shapes";
+import { Sync } from "./storage/sync";
+import { TileLayer } from "./drawing/tile_layer";
 import { type Annotation, type Content, type Geometry, type Kind, totalOf } from "./types";
 
-export type ToolChoice = "select" | DrawingName;
-
-/** What annotations need of the viewer. */
-export interface Surroundings {
-  osd: OpenSeadragon.Viewer;
-  stage: HTMLElement;
-  slideId: string;
-  width_px0: number;
-  height_px0: number;
-  mpp0: number;
-  transform(): Transform;
-  /** Where an event of the pointer lies on the slide. */
-  slidePoint(event: MouseEvent): Point;
-  middle(): Point;
-  showBox(left_px0: number, top_px0: number, width_px0: number, height_px0: number): void;
-  panBy(right_px: number, down_px: number): void;
-  redraw(): void;
-  /** Say what the tool in hand waits for. */
-  advise(text: string): void;
-  /** A tool of annotations was taken: others are laid down. */
-  took(): void;
-  openPanel(): void;
-}
-
-const SELECT_HINT = "Select: click an annotation; Shift and a click adds one. Drag it, its corners or the dots between them.";
-/** How near a click, or a finger, must come. */
+const SELECT_HINT = "Select: click an annotation; Shift-click adds one. Drag it, its corners or the dots between them.";
+/** Reach of a click, and of a finger. */
 const [CLICK_PX, TOUCH_PX] = [6, 16];
-/** Of files that a page may send (pathology_app/annotating/bodies.py). */
+/** Largest file that a page may send (pathology_app/annotating/bodies.py). */
 const MOST_BYTES = 16 * 2 ** 20;
-/** So many drawn one by one, and the tiles are asked for again instead. */
+/** With more individually drawn annotations than this, the tiles are requested again instead. */
 const MOST_APART = 400;
 const SMALLEST_VIEW_PX0 = 200;
 
-export class Annotations {
+export class Annotations implements Annotating {
   readonly model: Model;
   readonly editor: Editor;
   readonly sync: Sync;
@@ -57,7 +33,7 @@ export class Annotations {
   readonly panel: AnnotationPanel;
   readonly hand: Hand;
   /** For the toolbar. */
-  readonly button = toggle("Annotate", "Draw and change annotations (a)", () => this.take(this.tool ?? "select"));
+  readonly button = toggle("Annotate", "Draw and edit annotations (a)", () => this.take(this.tool ?? "select"));
   sketch: Sketch | null = null;
   private tool: ToolChoice | null = null;
   private readonly api: Api;
@@ -109,12 +85,12 @@ export class Annotations {
     return this.sync.outbox !== null && this.sync.summary?.may_annotate === true;
   }
 
-  /** Classes that models of this slide know: they are offered, too. */
+  /** Set the classes of this slide's models, which the class menu also offers. */
   setModelClasses(names: string[]): void {
     this.modelClasses = names;
   }
 
-  /** Take a tool, or lay it down if it is in hand. */
+  /** Take a tool, or put it away if it is active. */
   take(tool: ToolChoice): void {
     if (!this.mayAnnotate) {
       this.panel.say(this.sync.summary ? "You may not annotate here." : this.sync.state);
@@ -130,7 +106,7 @@ export class Annotations {
     this.refresh();
   }
 
-  /** Ends first what is begun, then what is chosen, then the tool. False where there was nothing to end. */
+  /** Cancel the drawing, or else the selection, or else the tool. False if there was nothing to cancel. */
   layDown(): boolean {
     if (this.sketch?.hasBegun) {
       this.sketch.clear();
@@ -145,13 +121,13 @@ export class Annotations {
     return true;
   }
 
-  /** Another tool than these was taken. */
+  /** Put the tool away because another kind of tool was taken. */
   putAway(): void {
     [this.tool, this.sketch] = [null, null];
     this.refresh();
   }
 
-  /** A click, or Enter at the middle of the screen. Whether it was taken. */
+  /** Handle a click, or Enter at the centre of the screen. @returns whether it was handled. */
   press(at: Point, isMore: boolean, isKey = false): boolean {
     if (this.tool === null) {
       return false;
@@ -183,14 +159,14 @@ export class Annotations {
     }
   }
 
-  /** Backspace: the last point of what is being drawn, else as Delete. */
+  /** Backspace: remove the last point of the drawing, or else act as Delete. */
   backspace(): boolean {
     const isDone = this.sketch?.undo() ?? false;
     this.around.redraw();
     return isDone || this.delete();
   }
 
-  /** The active corner, else what is chosen. False where nothing is. */
+  /** Delete the active corner, or else the selection. False if there is neither. */
   delete(): boolean {
     if (this.tool === null || !this.editor.chosen.length) {
       return false;
@@ -244,7 +220,7 @@ export class Annotations {
     this.panel.say(`Importing ${file.name}…`);
     void this.api.import(file).then(
       ({ saved, unchanged, beside, dropped }) => {
-        const parts = [`${saved} imported`, unchanged && `${unchanged} were here already`, beside && `${beside} beside what was changed here meanwhile`, dropped && `${dropped} without a shape left out`];
+        const parts = [`${saved} imported`, unchanged && `${unchanged} already present`, beside && `${beside} added beside versions changed here in the meantime`, dropped && `${dropped} could not be imported`];
         this.panel.say(`${parts.filter(Boolean).join(", ")}.`);
         this.sync.hurry();
       },
@@ -302,7 +278,7 @@ export class Annotations {
     this.panel.say(error.message);
   }
 
-  /** Something is drawn in another place or colour than in its tile. */
+  /** Repaint after an annotation differs from its tile in shape or colour. */
   private relook(): void {
     this.tiles.lookChanged();
     if (this.model.numApart > MOST_APART && this.sync.isSaved) {
@@ -339,7 +315,7 @@ export class Annotations {
   }
 }
 
-/** The browser's own storage; none where it is forbidden. */
+/** The browser's storage; null if it is forbidden. */
 function storeOfBrowser(): Storage | null {
   try {
     return window.localStorage;

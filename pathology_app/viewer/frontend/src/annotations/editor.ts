@@ -1,26 +1,26 @@
-// What is chosen and how it is changed: every change is one step that can be taken back, and goes to the server at once.
-import type { Point } from "../geometry";
-import { type Api, Refused } from "./api";
-import { History } from "./history";
-import type { Model } from "./model";
-import { type Corner, cornersOf, isArea, moved, pathsOf, withCorner, withNewCorner, withoutCorner, withPaths } from "./shapes";
-import { newId } from "./sync";
+// The selection and its edits: every edit is one undoable step, and is sent to the server at once.
+import type { Point } from "../view/geometry";
+import { type Api, Refused } from "./storage/api";
+import { History } from "./storage/history";
+import type { Model } from "./storage/model";
+import { type Corner, cornersOf, isArea, moved, pathsOf, withCorner, withNewCorner, withoutCorner, withPaths } from "./drawing/shapes";
+import { newId } from "./storage/sync";
 import { type Content, contentOf, type Geometry, type Kind } from "./types";
 
 export interface EditorEvents {
   changed(): void;
-  /** There is something to be sent. */
+  /** There are changes to send. */
   edited(): void;
   say(text: string): void;
 }
 
 export class Editor {
   readonly history = new History();
-  /** Those chosen, the last one chosen last. */
+  /** Ids of the selected annotations, in order of selection. */
   chosen: string[] = [];
-  /** The corner that keys move, of the last one chosen. */
+  /** Active corner, moved by keys; belongs to the annotation selected last. */
   corner: Corner | null = null;
-  /** Of what is drawn next. */
+  /** Class of the annotation drawn next. */
   className: string | null = null;
 
   constructor(
@@ -42,7 +42,7 @@ export class Editor {
     if (id === null) {
       this.chosen = isMore ? this.chosen : [];
     } else if (isMore && this.chosen.includes(id)) {
-      this.chosen = this.chosen.filter((each) => each !== id);
+      this.chosen = this.chosen.filter((other) => other !== id);
     } else {
       this.chosen = isMore ? [...this.chosen, id] : [id];
     }
@@ -57,7 +57,7 @@ export class Editor {
     this.choose(id);
   }
 
-  /** Give those chosen a class; what is drawn next gets it, too. */
+  /** Set the class of the selection, and of annotations drawn next. */
   classify(name: string | null): void {
     this.className = name;
     this.change("class", (content) => (content.class === name ? null : { ...content, class: name }));
@@ -90,7 +90,7 @@ export class Editor {
     this.corner = { path: behind.path, index: behind.index + 1 };
   }
 
-  /** Take out the corner that is active. */
+  /** Remove the active corner. */
   deleteCorner(): void {
     const [corner, id, content] = [this.corner, this.last, this.lastContent];
     if (!corner || id === null || !content) {
@@ -99,13 +99,13 @@ export class Editor {
     const geometry = withoutCorner(content.geometry, corner);
     this.corner = null;
     if (geometry) {
-      this.apply("remove corner", [[id, { ...content, kind: asDrawnFreely(content.kind), geometry }]]);
+      this.apply("remove corner", [[id, { ...content, kind: kindAfterReshape(content.kind), geometry }]]);
     } else {
       this.delete();
     }
   }
 
-  /** To the next corner, or the one before; from none to the first. */
+  /** Go to the next or previous corner; without an active corner, to the first or last one. */
   nextCorner(step: 1 | -1): void {
     const content = this.lastContent;
     const corners = content ? cornersOf(content.geometry) : [];
@@ -115,11 +115,11 @@ export class Editor {
     this.events.changed();
   }
 
-  /** All chosen areas become one, with the first one's class and note. */
+  /** Merge the selected areas into one, with the class and note of the first. */
   async join(): Promise<void> {
     const parts = this.areas();
     if (parts.length < 2) {
-      this.events.say("Choose two areas or more to join: Shift and a click adds one.");
+      this.events.say("Select at least two areas to join: Shift-click adds one.");
       return;
     }
     await this.combine("join", async () => {
@@ -129,11 +129,11 @@ export class Editor {
     });
   }
 
-  /** The chosen area is cut along a line. */
+  /** Cut the selected area along a line. */
   async split(line: Geometry): Promise<void> {
     const part = this.areas().at(-1);
     if (!part) {
-      this.events.say("Choose the area to split first.");
+      this.events.say("First select the area to split.");
       return;
     }
     await this.combine("split", async () => {
@@ -150,13 +150,13 @@ export class Editor {
     this.put(this.history.redo());
   }
 
-  /** Theirs has the id now; ours goes on under another one. */
+  /** The local version continues under another id, because another user's version keeps the old one. */
   renamed(id: string, to: string): void {
     this.history.rename(id, to);
-    this.chosen = this.chosen.map((each) => (each === id ? to : each));
+    this.chosen = this.chosen.map((other) => (other === id ? to : other));
   }
 
-  /** One step: what is to be in place of what is there. */
+  /** Apply new contents as one undoable step. */
   apply(label: string, contents: [string, Content][]): void {
     const items = contents.map(([id, after]) => {
       const before = this.model.content(id);
@@ -168,18 +168,18 @@ export class Editor {
 
   private async combine(label: string, make: () => Promise<[[string, Content][], Content[]]>): Promise<void> {
     try {
-      const [old, made] = await make();
-      // The largest piece goes on under the first one's id, so that its history is not cut.
-      const ids = made.map((_, index) => (index === 0 ? old[0]![0] : newId()));
-      const gone = old.slice(1).map(([id, content]): [string, Content] => [id, { ...content, deleted: true }]);
-      this.apply(label, [...made.map((content, index): [string, Content] => [ids[index]!, content]), ...gone]);
+      const [old, created] = await make();
+      // The first (largest) piece keeps the first area's id, so that its history continues.
+      const ids = created.map((_, index) => (index === 0 ? old[0]![0] : newId()));
+      const deleted = old.slice(1).map(([id, content]): [string, Content] => [id, { ...content, deleted: true }]);
+      this.apply(label, [...created.map((content, index): [string, Content] => [ids[index]!, content]), ...deleted]);
       [this.chosen, this.corner] = [ids, null];
       this.events.changed();
     } catch (error) {
       if (!(error instanceof Refused)) {
         throw error;
       }
-      this.events.say(error.status === 0 ? `The server does not answer: ${label} needs it. Try again.` : error.message);
+      this.events.say(error.status === 0 ? `The server is not responding, and ${label} needs it. Try again.` : error.message);
     }
   }
 
@@ -204,7 +204,7 @@ export class Editor {
   private reshape(label: string, change: (geometry: Geometry) => Geometry): void {
     const [id, content] = [this.last, this.lastContent];
     if (id !== null && content) {
-      this.apply(label, [[id, { ...content, kind: asDrawnFreely(content.kind), geometry: change(content.geometry) }]]);
+      this.apply(label, [[id, { ...content, kind: kindAfterReshape(content.kind), geometry: change(content.geometry) }]]);
     }
   }
 
@@ -227,7 +227,7 @@ export class Editor {
   }
 }
 
-/** Once its corners are moved one by one it is neither a rectangle nor an ellipse any more. */
-function asDrawnFreely(kind: Kind): Kind {
+/** Kind after a corner was edited: a rectangle or an ellipse becomes a polygon. */
+function kindAfterReshape(kind: Kind): Kind {
   return kind === "rectangle" || kind === "ellipse" ? "polygon" : kind;
 }

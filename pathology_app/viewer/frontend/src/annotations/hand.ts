@@ -1,7 +1,7 @@
-// Dragging: a new shape, a chosen one, or one of its corners. What is dragged is shown at once and changed once, at the end.
-import type { Point } from "../geometry";
-import type { Annotations, Surroundings } from "./annotations";
-import { contains, type Corner, moved, nearestCorner, nearestMiddle, withCorner, withNewCorner } from "./shapes";
+// Dragging a new shape, a selected one, or one of its corners. The preview follows the pointer; the change is made at the end.
+import type { Point } from "../view/geometry";
+import type { Annotating, Surroundings } from "./annotating";
+import { contains, type Corner, moved, nearestCorner, nearestMiddle, withCorner, withNewCorner } from "./drawing/shapes";
 import type { Geometry } from "./types";
 
 const [MOUSE_PX, TOUCH_PX] = [9, 22];
@@ -10,7 +10,7 @@ interface Drag {
   from: Point;
   to: Point;
   corner: Corner | null;
-  /** A corner that is made by dragging the middle of a side. */
+  /** Whether the corner is new, created by dragging the midpoint of a side. */
   isNew: boolean;
 }
 
@@ -19,7 +19,7 @@ export class Hand {
 
   constructor(
     private readonly around: Surroundings,
-    private readonly of: Annotations,
+    private readonly annotations: Annotating,
   ) {}
 
   listen(): void {
@@ -35,16 +35,16 @@ export class Hand {
     osd.addHandler("canvas-release", () => this.end());
   }
 
-  /** A shape as it will be when what is dragged is let go; null where it is not dragged. */
+  /** The shape as it would be if the drag ended now; null if it is not being dragged. */
   preview(id: string): Geometry | null {
-    const { editor } = this.of;
-    const content = this.of.model.content(id);
+    const { editor } = this.annotations;
+    const content = this.annotations.model.content(id);
     if (!this.drag || this.drag === "sketch" || !content || !editor.chosen.includes(id)) {
       return null;
     }
     const { corner, isNew, to } = this.drag;
     if (!corner) {
-      return moved(content.geometry, this.way, this.around.width_px0, this.around.height_px0);
+      return moved(content.geometry, this.displacement, this.around.width_px0, this.around.height_px0);
     }
     if (id !== editor.last) {
       return null;
@@ -54,7 +54,7 @@ export class Hand {
 
   private begin(at: Point, reach_px: number): void {
     this.drag = null;
-    const { sketch, editor, inHand } = this.of;
+    const { sketch, editor, inHand } = this.annotations;
     if (sketch?.takesDrags && !sketch.hasBegun) {
       this.drag = "sketch";
       sketch.dragFrom(at);
@@ -72,10 +72,10 @@ export class Hand {
     }
   }
 
-  /** Whether something is dragged, and the slide stays where it is. */
+  /** @returns whether something is being dragged, so that the slide must not move. */
   private move(at: Point): boolean {
     if (this.drag === "sketch") {
-      this.of.sketch?.dragTo(at, this.around.transform().scale);
+      this.annotations.sketch?.dragTo(at, this.around.transform().scale);
     } else if (this.drag) {
       this.drag.to = at;
     }
@@ -89,27 +89,27 @@ export class Hand {
     const { drag } = this;
     const { scale } = this.around.transform();
     if (drag === "sketch") {
-      const { sketch } = this.of;
+      const { sketch } = this.annotations;
       sketch?.dragEnd(scale);
-    } else if (drag && Math.hypot(this.way.x, this.way.y) * scale > 2) {
+    } else if (drag && Math.hypot(this.displacement.x, this.displacement.y) * scale > 2) {
       const { corner, isNew, to } = drag;
-      const by = this.way;
+      const by = this.displacement;
       this.drag = null;
       if (!corner) {
-        this.of.editor.moveBy(by);
+        this.annotations.editor.moveBy(by);
       } else if (isNew) {
-        this.of.editor.addCorner(corner, to);
+        this.annotations.editor.addCorner(corner, to);
       } else {
-        this.of.editor.moveCorner(corner, to);
+        this.annotations.editor.moveCorner(corner, to);
       }
     } else if (drag?.corner && !drag.isNew) {
-      this.of.editor.corner = drag.corner;
+      this.annotations.editor.corner = drag.corner;
     }
     this.drag = null;
     this.around.redraw();
   }
 
-  private get way(): Point {
+  private get displacement(): Point {
     const { from, to } = this.drag as Drag;
     return { x: to.x - from.x, y: to.y - from.y };
   }

@@ -1,18 +1,18 @@
-// What a browser test may ask of annotations.
-import type { Annotations } from "./annotations";
+// Test hooks: the state of annotations for browser tests.
+import type { Annotations } from "./controller";
 import { type Content, totalOf } from "./types";
 
 export interface AnnotationHook {
-  /** The server has answered, and every tile that is seen is there and painted. */
+  /** The server has answered, and every visible tile is loaded and painted. */
   isSettled(): boolean;
   isSaved(): boolean;
   state(): string;
   said(): string;
   inHand(): string | null;
   chosen(): string[];
-  /** Those known one by one that are not deleted. */
+  /** Individually known annotations that are not deleted. */
   shown(): Content[];
-  /** How many the slide has, as the server said last. */
+  /** Number of annotations on the slide, as last reported by the server. */
   total(): number;
 }
 

@@ -1,7 +1,7 @@
-// Keys of annotations. Letters mean tools only while one is in hand: elsewhere they keep what they mean.
-import type { Command } from "../keys";
-import type { Annotations, Surroundings, ToolChoice } from "./annotations";
-import { cornerAt } from "./shapes";
+// Keys of annotations. Letters select tools only while annotating; otherwise they keep their usual meaning.
+import type { Command } from "../controls/keys";
+import type { Annotating, Surroundings, ToolChoice } from "./annotating";
+import { cornerAt } from "./drawing/shapes";
 
 const TOOLS: [string, ToolChoice, string][] = [
   ["s", "select", "select"],
@@ -10,28 +10,28 @@ const TOOLS: [string, ToolChoice, string][] = [
   ["e", "ellipse", "ellipse"],
   ["g", "polygon", "polygon"],
   ["w", "freehand", "freehand"],
-  ["x", "split", "split the chosen area"],
+  ["x", "split", "split the selected area"],
 ];
 const ARROWS: Record<string, [number, number]> = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 const [STEP_PX, FAR_PX] = [1, 10];
 const TYPED_INTO = "input:not([type=range], [type=checkbox], [type=radio]), textarea, select, [contenteditable], [role=combobox]";
 
-/** For the list of keys; what they do is below. */
-export function annotationCommands(annotations: Annotations): Command[] {
+/** Entries for the list of keys; `keyPressed` handles most of them. */
+export function annotationCommands(annotations: Annotating): Command[] {
   const none = (): void => undefined;
   return [
-    { keys: ["a"], shown: "a", does: "annotate, and no more", run: () => annotations.take(annotations.inHand ?? "select") },
-    { keys: ["A"], shown: "Shift + a", does: "annotations on or off", run: () => annotations.toggleShown() },
-    { keys: [], shown: TOOLS.map(([key]) => key).join(", "), does: `while annotating: ${TOOLS.map(([, , name]) => name).join(", ")}; Enter sets a point at the middle`, run: none },
-    { keys: [], shown: "j, k, i", does: "while annotating: join those chosen, class, note", run: none },
-    { keys: [], shown: "Page up and down", does: "while annotating: corners of what is chosen; Insert adds one, Delete takes it out", run: none },
-    { keys: [], shown: "Alt + arrows", does: "while annotating: move the corner, else what is chosen, else the slide, by a pixel; Shift: by ten", run: none },
-    { keys: [], shown: "Ctrl + z, Ctrl + Shift + z", does: "annotations: undo, redo", run: none },
+    { keys: ["a"], shown: "a", does: "start or stop annotating", run: () => annotations.take(annotations.inHand ?? "select") },
+    { keys: ["A"], shown: "Shift + a", does: "show or hide annotations", run: () => annotations.toggleShown() },
+    { keys: [], shown: TOOLS.map(([key]) => key).join(", "), does: `while annotating: ${TOOLS.map(([, , name]) => name).join(", ")}; Enter sets a point at the centre of the screen`, run: none },
+    { keys: [], shown: "j, k, i", does: "while annotating: join the selected areas, edit the class, edit the note", run: none },
+    { keys: [], shown: "Page up and down", does: "while annotating: previous and next corner of the selection; Insert adds a corner, Delete removes it", run: none },
+    { keys: [], shown: "Alt + arrows", does: "while annotating: move the corner, or else the selection, or else the slide, by one pixel; with Shift, by ten", run: none },
+    { keys: [], shown: "Ctrl + z, Ctrl + Shift + z", does: "undo and redo annotations", run: none },
   ];
 }
 
-/** Carry out a key that means something while annotating; before the viewer's own keys. */
-export function keyPressed(event: KeyboardEvent, annotations: Annotations, around: Surroundings): void {
+/** Handle a key of annotations, before the viewer's own keys. */
+export function keyPressed(event: KeyboardEvent, annotations: Annotating, around: Surroundings): void {
   const target = event.composedPath()[0];
   const isTyped = target instanceof Element && target.matches(TYPED_INTO);
   if (!around.stage.isConnected || event.defaultPrevented || isTyped) {
@@ -43,7 +43,7 @@ export function keyPressed(event: KeyboardEvent, annotations: Annotations, aroun
   }
 }
 
-function withControl(event: KeyboardEvent, annotations: Annotations): boolean {
+function withControl(event: KeyboardEvent, annotations: Annotating): boolean {
   const key = event.key.toLowerCase();
   if (!(event.ctrlKey || event.metaKey) || event.altKey || !["z", "y"].includes(key)) {
     return false;
@@ -56,7 +56,7 @@ function withControl(event: KeyboardEvent, annotations: Annotations): boolean {
   return true;
 }
 
-function withAlt(event: KeyboardEvent, annotations: Annotations, around: Surroundings): boolean {
+function withAlt(event: KeyboardEvent, annotations: Annotating, around: Surroundings): boolean {
   const arrow = ARROWS[event.key];
   if (!event.altKey || event.ctrlKey || event.metaKey || !arrow || !annotations.inHand) {
     return false;
@@ -79,7 +79,7 @@ function withAlt(event: KeyboardEvent, annotations: Annotations, around: Surroun
   return true;
 }
 
-function alone(event: KeyboardEvent, annotations: Annotations): boolean {
+function alone(event: KeyboardEvent, annotations: Annotating): boolean {
   if (event.ctrlKey || event.metaKey || event.altKey || annotations.inHand === null) {
     return false;
   }
@@ -101,8 +101,8 @@ function alone(event: KeyboardEvent, annotations: Annotations): boolean {
   return event.key in others;
 }
 
-/** Halfway to the next corner. */
-function addCorner({ editor }: Annotations): void {
+/** Add a corner halfway to the next one. */
+function addCorner({ editor }: Annotating): void {
   const [corner, content] = [editor.corner, editor.lastContent];
   if (!corner || !content) {
     return;

@@ -1,10 +1,10 @@
-// Annotations on the slide that a viewer shows.
-import type { SlideViewer } from "../slide_viewer";
+// Connects annotations to the viewer of a slide.
+import type { Viewer } from "../viewer";
 import type { LayerInfo } from "../types";
-import { Annotations } from "./annotations";
+import { Annotations } from "./controller";
 
-/** @param signal ends them with the viewer. */
-export function annotationsOn(viewer: SlideViewer, signal: AbortSignal): Annotations {
+/** @param signal aborted when the viewer is destroyed. */
+export function annotationsOn(viewer: Viewer, signal: AbortSignal): Annotations {
   const { navigation, sight, stage, osd } = viewer;
   const { slide_id: slideId, mpp0, levels } = viewer.data.slide;
   const { width_px: width_px0, height_px: height_px0 } = levels[0]!;
@@ -25,8 +25,8 @@ export function annotationsOn(viewer: SlideViewer, signal: AbortSignal): Annotat
   );
 }
 
-/** Names of the classes that models know, of layers "model/class". */
+/** Class names of models, from layers "model/class". */
 export function classesOf(layers: LayerInfo[]): string[] {
-  const ofModels = layers.map(({ id }) => id.split("/")).filter(([of, name]) => name !== undefined && of !== "quality");
-  return [...new Set(ofModels.map(([, name]) => decodeURIComponent(name!)))];
+  const modelLayers = layers.map(({ id }) => id.split("/")).filter(([model, name]) => name !== undefined && model !== "quality");
+  return [...new Set(modelLayers.map(([, name]) => decodeURIComponent(name!)))];
 }

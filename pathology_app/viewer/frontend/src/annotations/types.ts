@@ -1,4 +1,4 @@
-// What the server and the browser tell each other of annotations (pathology_app/annotating/). Points are level-0 pixels.
+// Annotation data exchanged with the server (pathology_app/annotating/). Points are level-0 pixels.
 
 export type Position = [number, number];
 
@@ -12,7 +12,7 @@ export type Geometry =
 
 export type Kind = "point" | "line" | "rectangle" | "ellipse" | "polygon" | "freehand";
 
-/** What a person drew and said. */
+/** Content of an annotation, as entered by a user. */
 export interface Content {
   kind: Kind;
   object_type: string;
@@ -22,13 +22,13 @@ export interface Content {
   deleted: boolean;
 }
 
-/** What is to be saved; `revision` is the one it was made from, 0 of what is new. */
+/** A change to save; `revision` is the revision it is based on, 0 for a new annotation. */
 export interface Draft extends Content {
   id: string;
   revision: number;
 }
 
-/** As the server has it. */
+/** An annotation as stored on the server. */
 export interface Annotation extends Draft {
   change: number;
   author: string;
@@ -39,25 +39,25 @@ export interface Annotation extends Draft {
 
 export interface Summary {
   change: number;
-  /** Every class of the project in the order of its first use: name, how many of it on this slide, "RRGGBB". */
+  /** All classes of the project in order of first use: name, number of annotations on this slide, "RRGGBB". */
   classes: [string, number, string][];
   without_class: number;
   palette: string[];
-  /** Tells projects apart that one browser sees at the same address. */
+  /** Distinguishes projects that one browser opens at the same address. */
   project: string;
-  /** Who is signed in, as the log names them. */
+  /** The signed-in user, as named in the log. */
   me: string;
   may_annotate: boolean;
   may_export: boolean;
 }
 
-/** How many the slide has. */
+/** Number of annotations on the slide. */
 export function totalOf({ classes, without_class }: Summary): number {
   return classes.reduce((sum, [, count]) => sum + count, without_class);
 }
 
 export interface Changes extends Summary {
-  /** Null where they are too many to be listed, or were not asked for. */
+  /** null if there are too many to list, or if they were not requested. */
   annotations: Annotation[] | null;
 }
 

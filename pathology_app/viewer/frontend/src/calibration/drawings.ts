@@ -1,5 +1,5 @@
-// The patterns of the calibration page: plain elements of given colours, and stripes of single screen pixels.
-import { box, button, slider } from "../elements";
+// Test patterns of the calibration page: plain colour patches, and stripes of single screen pixels.
+import { box, button, slider } from "../panel/elements";
 import { whenResized } from "./screen";
 import type { Patch } from "./values";
 
@@ -8,7 +8,7 @@ const CARD_MM = 85.6;
 const PX_PER_MM = 96 / 25.4;
 const RULE_MM = 100;
 
-/** Patches side by side; `ground` is what they lie on. */
+/** Patches side by side; `ground` is the background colour. */
 export function patchRow(name: string, patches: readonly Patch[], kind: string, ground?: string): HTMLElement {
   const row = box(`patches ${kind}`);
   row.setAttribute("role", "img");
@@ -65,19 +65,19 @@ export function fillButtons(): HTMLElement {
   for (const [name, colour] of fields) {
     const field = box("filled");
     field.style.background = colour;
-    const said = box("value", "");
-    const fill = button(`Fill the screen: ${name}`, "Esc ends it", () => {
-      field.requestFullscreen().catch(() => (said.textContent = "This browser does not let the page fill the screen: enlarge the window instead."));
+    const message = box("value", "");
+    const fill = button(`Fill the screen: ${name}`, "Esc to leave", () => {
+      field.requestFullscreen().catch(() => (message.textContent = "This browser does not let the page fill the screen: enlarge the window instead."));
     });
-    row.append(box("labelled", fill, field, said));
+    row.append(box("labelled", fill, field, message));
   }
   return row;
 }
 
-/** A rule that is 100 mm long once it has been fitted to a thing of known size. */
+/** A ruler that is 100 mm long once it has been fitted to an object of known size. */
 export function rule(): HTMLElement {
-  const [card, scale, said] = [box("card", `a bank card: ${CARD_MM} mm`), box("rule"), box("value")];
-  const fit = slider("Fit", "Size of the card and the rule", (value) => show(value));
+  const [card, scale, message] = [box("card", `bank card: ${CARD_MM} mm`), box("rule"), box("value")];
+  const fit = slider("Fit", "Size of the card and the ruler", (value) => show(value));
   Object.assign(fit.input, { min: "0.5", max: "2", step: "0.005" });
   for (let mm = 0; mm <= RULE_MM; mm += 5) {
     const mark = box(mm % 10 ? "mark" : "mark long", mm % 10 ? "" : String(mm));
@@ -88,9 +88,9 @@ export function rule(): HTMLElement {
     const px_per_mm = PX_PER_MM * by;
     card.style.width = `${CARD_MM * px_per_mm}px`;
     scale.style.width = `${RULE_MM * px_per_mm}px`;
-    said.textContent = `One page pixel is ${(1 / px_per_mm).toFixed(3)} mm; 100 mm are ${Math.round(RULE_MM * px_per_mm)} page pixels.`;
+    message.textContent = `One page pixel is ${(1 / px_per_mm).toFixed(3)} mm; 100 mm is ${Math.round(RULE_MM * px_per_mm)} page pixels.`;
   };
   fit.show(1);
   show(1);
-  return box("measure", fit.element, card, scale, said);
+  return box("measure", fit.element, card, scale, message);
 }

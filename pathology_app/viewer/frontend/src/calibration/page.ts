@@ -1,7 +1,7 @@
-// A page to check a screen by: what must be seen, and what to do where it is not. Nothing of it comes from a server.
-import { box } from "../elements";
+// A page for checking a screen: what should be visible, and what to do if it is not. Works without a server.
+import { box } from "../panel/elements";
 import type { Streamlit } from "../types";
-import css from "./calibration.css";
+import css from "./style.css";
 import { fillButtons, gammaStripes, patchRow, rule } from "./drawings";
 import { factRows, screenFacts, whenResized } from "./screen";
 import { GREY_STEPS, HALF_LIGHT, NEAR_BLACK, NEAR_WHITE, stains } from "./values";
@@ -21,38 +21,38 @@ function sections(): Section[] {
         patchRow("Near black", NEAR_BLACK, "near", "#000000"),
         patchRow("Near white", NEAR_WHITE, "near", "#ffffff"),
       ],
-      seen: "On black and on white at least four of the five squares: the fourth differs from its ground by 5 %. On a good screen all five.",
-      otherwise: "Near black: less light in the room, or raise the monitor's brightness (black level). Near white: lower its contrast. Let it warm up for half an hour.",
+      seen: "At least four of the five squares on black and on white; the fourth differs from its background by 5 %. On a good screen, all five.",
+      otherwise: "Near black: dim the room, or raise the monitor's brightness (black level). Near white: lower its contrast. Let the monitor warm up for half an hour.",
     },
     {
-      title: "Steps of grey",
-      content: [patchRow("Steps of grey", GREY_STEPS, "steps")],
+      title: "Grey steps",
+      content: [patchRow("Grey steps", GREY_STEPS, "steps")],
       seen: "Eighteen steps, each darker or lighter than its neighbour, and none with a tint.",
-      otherwise: "A tint: set the monitor's white to 6500 K or sRGB, and switch off night light and reading modes. Steps that flow into each other: see black and white.",
+      otherwise: "Tint: set the monitor's white point to 6500 K or sRGB, and switch off night light and reading modes. Steps that merge: see Black and white.",
     },
     {
       title: "Gamma and sharpness",
       content: [gammaStripes(HALF_LIGHT)],
-      seen: "From two metres, or with eyes half closed, the square of 2.2 vanishes in the stripes; the others stay lighter or darker. From near by the stripes are even, without bands.",
-      otherwise: "Another square vanishes: set the monitor's gamma to 2.2 or its mode to sRGB. Bands: set the browser's zoom to 100 %, and the system to the screen's own resolution.",
+      seen: "From two metres away, or with half-closed eyes, the square for 2.2 blends into the stripes; the others stay lighter or darker. Close up, the stripes are even, without bands.",
+      otherwise: "If another square blends in: set the monitor's gamma to 2.2 or its mode to sRGB. Bands: set the browser's zoom to 100 %, and the display to its native resolution.",
     },
     {
-      title: "Colours of stains",
+      title: "Stain colours",
       content: stains().map(({ name, patches }) => box("stain", box("name", name), patchRow(name, patches, "stains"))),
       seen: "Five steps of each stain. The weakest DAB is brown, not grey or yellow; the strongest haematoxylin is blue, not black.",
-      otherwise: "Choose the monitor's sRGB mode, or its measured profile in the system. With a colorimeter, measure the patches against the sRGB values below them.",
+      otherwise: "Select the monitor's sRGB mode, or its measured profile in the operating system. With a colorimeter, measure the patches against the sRGB values below them.",
     },
     {
-      title: "Evenness",
+      title: "Uniformity",
       content: [fillButtons()],
-      seen: "The same grey from edge to edge, without spots, clouds or tinted corners; also when you move your head.",
-      otherwise: "Clean the screen, and look at it straight. What remains is the screen's own: do not judge weak staining at such a place.",
+      seen: "The same grey from edge to edge, without spots, clouds or tinted corners, even when you move your head.",
+      otherwise: "Clean the screen and view it straight on. Remaining defects are the screen's own: do not judge weak staining in those places.",
     },
     {
       title: "Size",
       content: [rule()],
-      seen: "A bank card held to the screen covers the box, and the rule is 100 mm long.",
-      otherwise: "Move Fit until it does. Lengths and areas in the viewer are those on the glass; the size of the screen changes none of them.",
+      seen: "A bank card held against the screen covers the box exactly, and the ruler is 100 mm long.",
+      otherwise: "Move the Fit slider until it does. Lengths and areas in the viewer are those on the glass; the size of the screen does not affect them.",
     },
   ];
 }
@@ -60,11 +60,11 @@ function sections(): Section[] {
 function drawn({ title, content, seen, otherwise }: Section): HTMLElement {
   const [section, heading] = [document.createElement("section"), document.createElement("h2")];
   heading.textContent = title;
-  section.append(heading, said("You should see", seen), ...content, said("If not", otherwise));
+  section.append(heading, paragraph("You should see", seen), ...content, paragraph("If not", otherwise));
   return section;
 }
 
-function said(head: string, text: string): HTMLParagraphElement {
+function paragraph(head: string, text: string): HTMLParagraphElement {
   const [line, strong] = [document.createElement("p"), document.createElement("strong")];
   strong.textContent = `${head}: `;
   line.append(strong, text);

@@ -1,4 +1,4 @@
-// What the browser says of the screen, and what follows from it.
+// Properties of the screen as the browser reports them, with advice.
 
 export interface ScreenFacts {
   /** Device pixels per CSS pixel. */
@@ -23,7 +23,7 @@ export function screenFacts(): ScreenFacts {
   };
 }
 
-/** Do something whenever the screen or the zoom may have changed, for as long as an element is on the page. */
+/** Run an action whenever the screen or the zoom may have changed, while an element is on the page. */
 export function whenResized(element: Element, action: () => void): void {
   const listener = (): void => {
     if (element.isConnected) {
@@ -35,17 +35,17 @@ export function whenResized(element: Element, action: () => void): void {
   window.addEventListener("resize", listener);
 }
 
-/** Facts by name, each with what to do where something is amiss. */
+/** Facts by name, each with advice if something is wrong. */
 export function factRows({ ratio, width, height, bits, gamut, isHdr }: ScreenFacts): [string, string, string][] {
   return [
-    ["Pixels", `${width} × ${height}`, width * height < 2e6 ? "Less than 1920 × 1080: fields of view are small." : ""],
+    ["Pixels", `${width} × ${height}`, width * height < 2e6 ? "Less than 1920 × 1080: the field of view is small." : ""],
     [
       "Screen pixels per page pixel",
       String(Number(ratio.toFixed(3))),
-      Number.isInteger(ratio) ? "" : "Not a whole number: the page or the system is enlarged. Set the browser's zoom to 100 % (Ctrl + 0).",
+      Number.isInteger(ratio) ? "" : "Not a whole number: the page or the desktop is scaled. Set the browser's zoom to 100 % (Ctrl + 0).",
     ],
-    ["Bits per pixel", String(bits), bits < 24 ? "Fewer than 24: choose millions of colours in the system's settings." : ""],
-    ["Range of colours", gamut, gamut === "sRGB or less" ? "" : "Wider than sRGB: colours are right only with the screen's profile chosen in the system, or its sRGB mode."],
-    ["Brightness range", isHdr ? "HDR" : "standard", isHdr ? "Switch HDR off: it changes what greys look like." : ""],
+    ["Bits per pixel", String(bits), bits < 24 ? "Fewer than 24: select millions of colours in the display settings." : ""],
+    ["Colour gamut", gamut, gamut === "sRGB or less" ? "" : "Wider than sRGB: colours are correct only with the screen's profile selected in the operating system, or in its sRGB mode."],
+    ["Dynamic range", isHdr ? "HDR" : "standard", isHdr ? "Switch HDR off: it changes the appearance of greys." : ""],
   ];
 }

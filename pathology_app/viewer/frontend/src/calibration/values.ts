@@ -1,4 +1,4 @@
-// What the patches of the calibration page show, in sRGB values 0 to 255.
+// Colours of the patches of the calibration page, in sRGB values from 0 to 255.
 
 export interface Patch {
   label: string;
@@ -6,20 +6,20 @@ export interface Patch {
   colour: string;
 }
 
-/** Eighteen steps from black to white, as far apart for every pair of neighbours. */
+/** Eighteen equal steps from black to white. */
 export const GREY_STEPS: readonly Patch[] = Array.from({ length: 18 }, (_, step) => grey(15 * step));
-/** On black and on white; the fourth of each differs from its ground by 5 %. */
+/** Patches on black and on white; the fourth differs from its background by 5 %. */
 export const NEAR_BLACK: readonly Patch[] = [3, 6, 9, 13, 20].map(grey);
 export const NEAR_WHITE: readonly Patch[] = [252, 249, 246, 242, 235].map(grey);
 
-/** Half of the light of white, as the eye mixes black and white stripes; sRGB's own curve and others. */
+/** Greys with half the luminance of white, as black and white stripes appear; for the sRGB curve and others. */
 export const HALF_LIGHT: readonly Patch[] = [
   { label: "1.8", colour: grey(halfLight(1.8)).colour },
   { label: "2.2 (sRGB)", colour: grey(188).colour },
   { label: "2.6", colour: grey(halfLight(2.6)).colour },
 ];
 
-/** How much of red, green and blue light one unit of a stain takes away (Ruifrok and Johnston 2001), as optical densities. */
+/** Optical density in red, green and blue of one unit of a stain (Ruifrok and Johnston 2001). */
 const STAINS: readonly [string, readonly [number, number, number]][] = [
   ["Haematoxylin", [0.65, 0.7, 0.29]],
   ["Eosin", [0.07, 0.99, 0.11]],
@@ -29,7 +29,7 @@ const AMOUNTS = [0.15, 0.3, 0.6, 1, 1.5];
 
 export interface Stain {
   name: string;
-  /** From little of it to much. */
+  /** From weak to strong. */
   patches: Patch[];
 }
 

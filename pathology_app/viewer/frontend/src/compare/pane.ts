@@ -1,28 +1,28 @@
 // One of several slides shown side by side.
 import OpenSeadragon from "openseadragon";
-import { DamagedLayer } from "../damaged";
-import { box } from "../elements";
-import type { Point } from "../geometry";
-import { STANDARD_IMAGE } from "../image_state";
-import { type Layer, Layers } from "../layers/layers";
-import { Legend } from "../legend";
-import { Navigation, type View } from "../navigation";
-import { Picture } from "../picture";
-import { ScaleBar } from "../scale_bar";
-import { Status } from "../status";
-import { NO_COLOURS, TileColours } from "../tile_colours";
-import { createTileSource } from "../tile_source";
-import { TileStore } from "../tile_store";
+import { DamagedLayer } from "../tiles/damaged";
+import { box } from "../panel/elements";
+import type { Point } from "../view/geometry";
+import { STANDARD_IMAGE } from "../image/state";
+import { type Layer, Layers } from "../layers/collection";
+import { Legend } from "../layers/legend";
+import { Navigation, type View } from "../view/navigation";
+import { Picture } from "../marks/canvas";
+import { ScaleBar } from "../view/scale_bar";
+import { Status } from "../panel/status";
+import { NO_COLOURS, TileColours } from "../tiles/colours";
+import { createTileSource } from "../tiles/source";
+import { TileStore } from "../tiles/store";
 import { crosses, stroke } from "../tools/pen";
 import type { ComparePaneData } from "../types";
-import { openViewer } from "../osd_viewer";
+import { openViewer } from "../tiles/osd_viewer";
 
-const DAMAGED_STORE = "Hatched in grey: damaged in the slide's store.";
+const DAMAGED_STORE = "Grey hatching: damaged in the slide's store.";
 
 export interface PaneEvents {
-  /** It was moved by hand, or by a key. */
+  /** The user moved the view. */
   moved(pane: ComparePane): void;
-  /** A place was clicked; level-0 pixels. */
+  /** A point was clicked; level-0 pixels. */
   clicked(pane: ComparePane, at: Point): void;
 }
 
@@ -31,9 +31,9 @@ export class ComparePane {
   readonly navigation: Navigation;
   readonly layers: Layers;
   readonly osd: OpenSeadragon.Viewer;
-  /** Where the same place lies that the pointer is over in another view; level-0 pixels. */
+  /** Position of the pointer in another view, transferred to this slide; level-0 pixels. */
   pointer: Point | null = null;
-  /** Places chosen to bring the slides together. */
+  /** Points clicked to align the slides. */
   anchors: Point[] = [];
   private readonly title = box("pane-title");
   private readonly stage = box("stage");
@@ -81,13 +81,13 @@ export class ComparePane {
     return this.layers.first;
   }
 
-  /** Look at a place without telling anybody. */
+  /** Go to a view without raising an event. */
   follow(view: View): void {
     this.navigation.show(view, false);
     this.osd.forceRedraw();
   }
 
-  /** A place of the slide in µm. */
+  /** A point of the slide in µm. */
   inUm({ x, y }: Point): Point {
     const { mpp0 } = this.data.slide;
     return { x: x * mpp0, y: y * mpp0 };
@@ -117,7 +117,7 @@ export class ComparePane {
 
   private listen(): void {
     this.osd.addHandler("update-viewport", () => this.draw());
-    // Only what a hand does: what follows another view says nothing.
+    // Only movements by the user: a view that follows another raises no event.
     for (const name of ["canvas-drag", "canvas-scroll", "canvas-pinch", "canvas-double-click"] as const) {
       this.osd.addHandler(name, () => this.events.moved(this));
     }
@@ -129,7 +129,7 @@ export class ComparePane {
     });
   }
 
-  /** The place of the slide under a pointer, level-0 pixels. */
+  /** Point of the slide under the pointer, in level-0 pixels. */
   slidePoint(event: MouseEvent): Point {
     const { left, top } = this.stage.getBoundingClientRect();
     return this.navigation.transform().toSlide({ x: event.clientX - left - this.stage.clientLeft, y: event.clientY - top - this.stage.clientTop });

@@ -1,7 +1,7 @@
-// How one slide lies on another: turned and shifted, never stretched, since both are measured in micrometres.
-import type { Point } from "../geometry";
+// Rigid registration of one slide to another: rotation and translation without scaling, since both are in micrometres.
+import type { Point } from "../view/geometry";
 
-/** Leads from the first view's slide to another's, in µm. */
+/** Transform from the first view's slide to another view's, in µm. */
 export interface Registration {
   degrees: number;
   x_um: number;
@@ -10,7 +10,7 @@ export interface Registration {
 
 export const SAME: Registration = { degrees: 0, x_um: 0, y_um: 0 };
 
-/** Below this the two points of a slide say nothing about how it is turned. */
+/** Closer points do not determine the rotation. */
 export const MIN_APART_UM = 20;
 
 export function moved({ degrees, x_um, y_um }: Registration, { x, y }: Point): Point {
@@ -25,37 +25,37 @@ export function back(registration: Registration, at: Point): Point {
 }
 
 /**
- * From two places on one slide and the same two on another, all in µm. Where the slides are not cut alike the two pairs
- * lie differently far apart; what is left over is shared between both.
- * @returns null where the two places of a slide lie too near each other.
+ * Registration from two points on one slide and the same two on another, all in µm. If the distances within the pairs
+ * differ, as between sections, the residual is split evenly between the two points.
+ * @returns null if the two points of a slide are too close together.
  */
 export function registrationOf(from: [Point, Point], to: [Point, Point]): Registration | null {
-  const [across, over] = [between(from), between(to)];
-  if (Math.min(Math.hypot(across.x, across.y), Math.hypot(over.x, over.y)) < MIN_APART_UM) {
+  const [spanFrom, spanTo] = [between(from), between(to)];
+  if (Math.min(Math.hypot(spanFrom.x, spanFrom.y), Math.hypot(spanTo.x, spanTo.y)) < MIN_APART_UM) {
     return null;
   }
-  const angle = Math.atan2(over.y, over.x) - Math.atan2(across.y, across.x);
+  const angle = Math.atan2(spanTo.y, spanTo.x) - Math.atan2(spanFrom.y, spanFrom.x);
   const degrees = ((((angle * 180) / Math.PI) % 360) + 360) % 360;
   const turned = moved({ degrees, x_um: 0, y_um: 0 }, middle(from));
   const goal = middle(to);
   return { degrees, x_um: goal.x - turned.x, y_um: goal.y - turned.y };
 }
 
-/** By how many µm the pairs miss each other after all. */
+/** Residual in µm at each of the two points. */
 export function missBy(from: [Point, Point], to: [Point, Point]): number {
   const lengths = [between(from), between(to)].map(({ x, y }) => Math.hypot(x, y));
   return Math.abs(lengths[0]! - lengths[1]!) / 2;
 }
 
-/** "degrees,x,y" as a link has it. */
+/** "degrees,x,y", as in a link. */
 export function registrationText({ degrees, x_um, y_um }: Registration): string {
   return [degrees.toFixed(2), x_um.toFixed(1), y_um.toFixed(1)].join(",");
 }
 
 export function registrationFrom(text: string): Registration | null {
   const [degrees, x_um, y_um, ...more] = text.split(",").map((part) => (part.trim() ? Number(part) : Number.NaN));
-  const isOne = more.length === 0 && [degrees, x_um, y_um].every((value) => Math.abs(value!) <= 1e6);
-  return isOne ? { degrees: degrees!, x_um: x_um!, y_um: y_um! } : null;
+  const isValid = more.length === 0 && [degrees, x_um, y_um].every((value) => Math.abs(value!) <= 1e6);
+  return isValid ? { degrees: degrees!, x_um: x_um!, y_um: y_um! } : null;
 }
 
 function between([first, second]: [Point, Point]): Point {

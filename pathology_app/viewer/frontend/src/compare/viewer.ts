@@ -1,14 +1,14 @@
 // Two to four views that move together: several models over one slide, or the slides of a case.
-import { box, button, checkbox, menu, type Slider, slider, toggle } from "../elements";
-import type { Point } from "../geometry";
-import { keepHeight } from "../height";
-import { type Command, Keys } from "../keys";
+import { box, button, checkbox, menu, type Slider, slider, toggle } from "../panel/elements";
+import type { Point } from "../view/geometry";
+import { keepHeight } from "../page/height";
+import { type Command, Keys } from "../controls/keys";
 import { styleText } from "../layers/style";
-import { LinkState, OVERLAY, AT, viewOf, viewText } from "../link_state";
-import { MAGNIFICATIONS, type View } from "../navigation";
-import { PALETTE_NAMES } from "../palettes";
+import { LinkState, OVERLAY, AT, viewOf, viewText } from "../view/link_state";
+import { MAGNIFICATIONS, type View } from "../view/navigation";
+import { PALETTE_NAMES } from "../layers/palettes";
 import type { CompareData } from "../types";
-import { ComparePane } from "./compare_pane";
+import { ComparePane } from "./pane";
 import { back, missBy, moved, type Registration, registrationFrom, registrationOf, registrationText, SAME } from "./registration";
 
 const REGISTERED = "together";
@@ -16,7 +16,7 @@ const ARROWS: Record<string, [number, number]> = { ArrowLeft: [-1, 0], ArrowRigh
 
 export class CompareViewer {
   readonly panes: ComparePane[];
-  /** How each pane's slide lies on the first one's. */
+  /** Registration of each pane's slide to the first one's. */
   registrations: Registration[];
   isLinked = true;
   private readonly element = box("compare");
@@ -36,8 +36,8 @@ export class CompareViewer {
     this.link = new LinkState(data.name, "compare");
     this.registrations = registrationsOf(this.link.read(REGISTERED), data.panes.length);
     const events = { moved: (pane: ComparePane) => this.lead(pane), clicked: (pane: ComparePane, at: Point) => this.clicked(pane, at) };
-    this.registering = toggle("Bring together", "Click the same two places in every view (g)", () => this.register());
-    this.panes = data.panes.map((each) => new ComparePane(each, this.link.read(OVERLAY), events));
+    this.registering = toggle("Align", "Align the slides: click the same two points in every view (g)", () => this.register());
+    this.panes = data.panes.map((pane) => new ComparePane(pane, this.link.read(OVERLAY), events));
     this.keys = new Keys(this.commands());
     this.host.append(this.toolbar(), this.hint, this.element, this.keys.element);
     this.hint.setAttribute("role", "status");
@@ -47,7 +47,7 @@ export class CompareViewer {
     keepHeight(this.host, this.element, this.listeners.signal);
   }
 
-  /** Other models over the same slides; false where the slides are others. */
+  /** Show new data for the same slides; returns false if the slides differ. */
   update(data: CompareData): boolean {
     const urls = ({ panes }: CompareData): string => panes.map(({ slide }) => slide.tile_url).join(" ");
     if (urls(data) !== urls(this.data)) {
@@ -75,7 +75,7 @@ export class CompareViewer {
       pane.osd.addHandler("open", () => this.paneOpened());
       pane.osd.addHandler("animation", () => this.followMoving(pane));
       pane.osd.addHandler("animation-finish", () => this.write());
-      // OpenSeadragon keeps what each view shows when its size changes, and that differs where their sizes do.
+      // On a resize, OpenSeadragon keeps each view's own content, which differs between views of different sizes.
       pane.osd.addHandler("resize", () => requestAnimationFrame(() => this.isOpen && this.lead(this.leading ?? this.panes[0]!)));
       pane.element.addEventListener("pointermove", (event) => this.point(pane, pane.slidePoint(event)), { signal });
       pane.element.addEventListener("pointerleave", () => this.point(pane, null), { signal });
@@ -85,7 +85,7 @@ export class CompareViewer {
 
   private toolbar(): HTMLElement {
     const style = this.panes[0]?.first?.style;
-    const each = (change: (pane: ComparePane) => void): void => {
+    const restyle = (change: (pane: ComparePane) => void): void => {
       for (const pane of this.panes) {
         change(pane);
         if (pane.first) {
@@ -96,22 +96,22 @@ export class CompareViewer {
       this.link.write(OVERLAY, first ? styleText(first.style) : "");
     };
     const controls = (["threshold", "opacity"] as const).map((key) => {
-      const made = slider(key === "threshold" ? "Threshold" : "Opacity", key === "threshold" ? "Threshold" : "Opacity", (value) =>
-        each((pane) => pane.first && (pane.first.style[key] = value)),
+      const control = slider(key === "threshold" ? "Threshold" : "Opacity", key === "threshold" ? "Threshold" : "Opacity", (value) =>
+        restyle((pane) => pane.first && (pane.first.style[key] = value)),
       );
-      made.show(style?.[key] ?? 0.5);
-      this.sliders.push(made);
-      return made.element;
+      control.show(style?.[key] ?? 0);
+      this.sliders.push(control);
+      return control.element;
     });
-    const shown = checkbox("Predictions", "Show predictions", style?.visible ?? true, (isOn) => each((pane) => pane.first && (pane.first.style.visible = isOn)));
-    const palette = menu("Colours", PALETTE_NAMES, style?.palette ?? PALETTE_NAMES[0]!, (value) => each((pane) => pane.first && (pane.first.style.palette = value)));
+    const shown = checkbox("Predictions", "Show predictions", style?.visible ?? true, (isOn) => restyle((pane) => pane.first && (pane.first.style.visible = isOn)));
+    const palette = menu("Colours", PALETTE_NAMES, style?.palette ?? PALETTE_NAMES[0]!, (value) => restyle((pane) => pane.first && (pane.first.style.palette = value)));
     const linked = checkbox("Move together", "Move together", true, (isOn) => {
       this.isLinked = isOn;
     });
     const bar = box(
       "toolbar",
-      box("group", button("Fit", "Show the whole slide (0)", () => this.whole()), ...MAGNIFICATIONS.map((value) => button(`${value}×`, `Magnify ${value} times`, () => this.magnify(value)))),
-      box("group", linked, this.registering, button("Reset", "As if the slides lay alike", () => this.reset())),
+      box("group", button("Fit", "Show the whole slide (0)", () => this.whole()), ...MAGNIFICATIONS.map((value) => button(`${value}×`, `Zoom to ${value}×`, () => this.magnify(value)))),
+      box("group", linked, this.registering, button("Reset", "Remove the alignment", () => this.reset())),
       box("group shared", shown, ...controls, palette),
       box("group view-controls", button("?", "Keys (?)", () => this.keys.showList())),
     );
@@ -129,14 +129,14 @@ export class CompareViewer {
     const arrows = Object.keys(ARROWS);
     return [
       { keys: arrows, shift: false, shown: "Arrows", does: "move a little", run: ({ key }) => first(({ navigation }) => navigation.nudge(...ARROWS[key]!))() },
-      { keys: arrows, shift: true, shown: "Shift + arrows", does: "to the next field of view", run: ({ key }) => first(({ navigation }) => navigation.nextField(...ARROWS[key]!))() },
+      { keys: arrows, shift: true, shown: "Shift + arrows", does: "move to the next field of view", run: ({ key }) => first(({ navigation }) => navigation.nextField(...ARROWS[key]!))() },
       { keys: ["+", "="], shown: "+", does: "zoom in", run: first(({ navigation }) => navigation.zoom(1)) },
       { keys: ["-", "_"], shown: "−", does: "zoom out", run: first(({ navigation }) => navigation.zoom(-1)) },
-      { keys: MAGNIFICATIONS.map((_, index) => String(index + 1)), shown: `1 to ${MAGNIFICATIONS.length}`, does: `magnify ${MAGNIFICATIONS.join(", ")} times`, run: ({ key }) => this.magnify(MAGNIFICATIONS[Number(key) - 1]!) },
+      { keys: MAGNIFICATIONS.map((_, index) => String(index + 1)), shown: `1 to ${MAGNIFICATIONS.length}`, does: `zoom to ${MAGNIFICATIONS.join("×, ")}×`, run: ({ key }) => this.magnify(MAGNIFICATIONS[Number(key) - 1]!) },
       { keys: ["0", "Home"], shown: "0 or Home", does: "show the whole slide", run: () => this.whole() },
-      { keys: ["t"], shown: "t", does: "turn right by 90°", run: first(({ navigation }) => navigation.turn(90)) },
-      { keys: ["g"], shown: "g", does: "bring the slides together: the same two places in every view", run: () => this.register() },
-      { keys: ["?"], shown: "?", does: "this list", run: () => this.keys.showList() },
+      { keys: ["t"], shown: "t", does: "rotate clockwise by 90°", run: first(({ navigation }) => navigation.turn(90)) },
+      { keys: ["g"], shown: "g", does: "align the slides: click the same two points in every view", run: () => this.register() },
+      { keys: ["?"], shown: "?", does: "show this list", run: () => this.keys.showList() },
     ];
   }
 
@@ -163,7 +163,7 @@ export class CompareViewer {
 
   private leading: ComparePane | null = null;
 
-  /** From now on the others follow this one. */
+  /** Make the other views follow this one. */
   private lead(pane: ComparePane): void {
     this.leading = pane;
     this.followMoving(pane);
@@ -181,21 +181,21 @@ export class CompareViewer {
     });
   }
 
-  /** The same view as the first pane has it. */
+  /** The same view in the coordinates of the first pane. */
   private onFirst(pane: ComparePane, view: View): View {
     const registration = this.registrations[this.panes.indexOf(pane)]!;
     const { x, y } = back(registration, { x: view.x_um, y: view.y_um });
     return { ...view, x_um: x, y_um: y, degrees: upright(view.degrees + registration.degrees) };
   }
 
-  /** Show in the other views where the pointer is in this one. */
+  /** Mark the pointer's position in the other views. */
   private point(pane: ComparePane, at: Point | null): void {
     const registration = this.registrations[this.panes.indexOf(pane)]!;
     const on_um = at ? back(registration, pane.inUm(at)) : null;
     this.panes.forEach((other, index) => {
-      const there = on_um ? moved(this.registrations[index]!, on_um) : null;
+      const pointer_um = on_um ? moved(this.registrations[index]!, on_um) : null;
       const { mpp0 } = other.data.slide;
-      other.pointer = there && other !== pane ? { x: there.x / mpp0, y: there.y / mpp0 } : null;
+      other.pointer = pointer_um && other !== pane ? { x: pointer_um.x / mpp0, y: pointer_um.y / mpp0 } : null;
       other.draw();
     });
   }
@@ -217,16 +217,16 @@ export class CompareViewer {
   }
 
   private finish(): void {
-    const places = this.panes.map((pane) => pane.anchors.map((anchor) => pane.inUm(anchor)) as [Point, Point]);
-    const found = places.map((to, index) => (index ? registrationOf(places[0]!, to) : SAME));
+    const points = this.panes.map((pane) => pane.anchors.map((anchor) => pane.inUm(anchor)) as [Point, Point]);
+    const registrations = points.map((to, index) => (index ? registrationOf(points[0]!, to) : SAME));
     this.isRegistering = false;
     this.panes.forEach((pane) => (pane.anchors = []));
-    if (found.some((each) => each === null)) {
-      this.say("The two places of a view lie too near each other. Choose them further apart.");
+    if (registrations.some((registration) => registration === null)) {
+      this.say("The two points in a view are too close together. Choose points further apart.");
       return;
     }
-    this.registrations = found as Registration[];
-    this.say(`Brought together; the places miss each other by up to ${Math.max(...places.map((to) => missBy(places[0]!, to))).toFixed(0)} µm.`);
+    this.registrations = registrations as Registration[];
+    this.say(`Aligned; the points still differ by up to ${Math.max(...points.map((to) => missBy(points[0]!, to))).toFixed(0)} µm.`);
     this.link.write(REGISTERED, this.registrations.slice(1).map(registrationText).join(";"));
     this.lead(this.panes[0]!);
   }
@@ -240,8 +240,8 @@ export class CompareViewer {
 
   private say(text?: string): void {
     const waiting = this.panes.findIndex(({ anchors }) => anchors.length < 2);
-    const asks = this.isRegistering ? `View ${waiting + 1}: click ${this.panes[waiting]?.anchors.length ? "a second" : "a first"} place; the same in every view.` : "";
-    this.hint.textContent = text ?? asks;
+    const prompt = this.isRegistering ? `View ${waiting + 1}: click ${this.panes[waiting]?.anchors.length ? "the second" : "the first"} point, the same in every view.` : "";
+    this.hint.textContent = text ?? prompt;
     this.registering.setAttribute("aria-pressed", String(this.isRegistering));
     this.panes.forEach((pane) => pane.draw());
   }
@@ -251,7 +251,7 @@ export class CompareViewer {
   }
 }
 
-/** A view of the first slide as another slide shows it: a slide that lies turned is turned back. */
+/** A view of the first slide in the coordinates of another slide, with that slide's rotation undone. */
 function onOther(view: View, registration: Registration): View {
   const { x, y } = moved(registration, { x: view.x_um, y: view.y_um });
   return { ...view, x_um: x, y_um: y, degrees: upright(view.degrees - registration.degrees) };
@@ -262,6 +262,6 @@ function upright(degrees: number): number {
 }
 
 function registrationsOf(text: string | null, count: number): Registration[] {
-  const found = (text ?? "").split(";").map(registrationFrom);
-  return [SAME, ...Array.from({ length: count - 1 }, (_, index) => found[index] ?? SAME)];
+  const registrations = (text ?? "").split(";").map(registrationFrom);
+  return [SAME, ...Array.from({ length: count - 1 }, (_, index) => registrations[index] ?? SAME)];
 }

@@ -1,21 +1,20 @@
-// A gamepad moves the slide: many pathologists want something other than dragging a mouse. Buttons as in the Gamepad API's
-// standard mapping.
+// Gamepad control, for pathologists who prefer not to drag a mouse. Button numbers follow the Gamepad API's standard mapping.
 
-/** What the viewer lets a gamepad do. */
+/** The viewer's actions that a gamepad may trigger. */
 export interface GamepadTarget {
-  /** By shares of the screen. */
+  /** As fractions of the screen. */
   pan(right: number, down: number): void;
-  /** In steps of the `+` key; parts of a step are fine. */
+  /** In steps of the `+` key; fractions are allowed. */
   zoom(steps: number): void;
   run(key: string, shift?: boolean): void;
 }
 
-/** Below it a stick at rest would move the slide. */
+/** Dead zone: below this deflection a stick counts as at rest. */
 const DEAD = 0.15;
 const SCREENS_PER_S = 1.1;
 const ZOOMS_PER_S = 3;
 
-/** Key that a button stands for; with a plus before it, with Shift. */
+/** Key that each button triggers; a leading plus means with Shift. */
 export const BUTTON_KEYS: Readonly<Record<number, string>> = {
   0: "n",
   1: "p",
@@ -32,9 +31,9 @@ export const BUTTON_KEYS: Readonly<Record<number, string>> = {
   14: "+ArrowLeft",
   15: "+ArrowRight",
 };
-export const BUTTON_NAMES = "Left stick moves, right stick zooms, cross: next field of view; A next and B previous hotspot; X overlay; Y whole slide; triggers: threshold";
+export const BUTTON_NAMES = "left stick moves, right stick zooms; D-pad: next field of view; A and B: next and previous hotspot; X: overlay; Y: whole slide; triggers: threshold";
 
-/** How far a stick is pushed, 0 in the middle, and finer near it. */
+/** Response to a stick's deflection: 0 at the centre, with finer control near it. */
 export function pushed(axis: number): number {
   const size = Math.abs(axis);
   return size <= DEAD ? 0 : Math.sign(axis) * ((size - DEAD) / (1 - DEAD)) ** 2;
@@ -56,7 +55,7 @@ export class GamepadControl {
     }
   }
 
-  /** One look at the gamepads, `elapsed_s` after the last. */
+  /** Read the gamepads once, `elapsed_s` after the last reading. */
   look(elapsed_s: number): void {
     for (const pad of pads()) {
       const [x = 0, y = 0, , zoom = 0] = pad.axes.map(pushed);
@@ -86,7 +85,7 @@ export class GamepadControl {
     cancelAnimationFrame(this.frame);
     this.last_ms = performance.now();
     const step = (now_ms: number): void => {
-      // A tab that was hidden for a while does not jump.
+      // Capped, so that the slide does not jump after the tab was hidden.
       this.look(Math.min(0.1, (now_ms - this.last_ms) / 1000));
       this.last_ms = now_ms;
       if (pads().length) {

@@ -1,9 +1,9 @@
-// What each key does, and the page that lists them.
+// Keyboard commands, and the dialog that lists them.
 
 export interface Command {
-  /** As `KeyboardEvent.key` gives them. */
+  /** Values of `KeyboardEvent.key`. */
   keys: string[];
-  /** With shift held; for keys that are the same without it. */
+  /** Whether Shift must be held; only for keys whose `key` value does not depend on Shift. */
   shift?: boolean;
   shown: string;
   does: string;
@@ -12,7 +12,7 @@ export interface Command {
 
 const TYPED_INTO = "input:not([type=range], [type=checkbox], [type=radio]), textarea, select, [contenteditable], [role=combobox]";
 const CONTROL = "input, button, a, canvas, summary, [role=radio], [role=option], [role=grid], [role=tab]";
-/** What a control that is not typed into may use itself. */
+/** Keys that a control without text input may use itself. */
 const OF_CONTROLS = ["Enter", " ", "Home", "ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown"];
 
 export class Keys {
@@ -33,12 +33,12 @@ export class Keys {
     close.addEventListener("click", () => this.element.close());
     this.element.className = "keys";
     this.element.setAttribute("aria-label", "Keys");
-    // The button first: it gets the focus, and the list begins at its top.
+    // The button comes first, so that it gets the focus and the list starts at the top.
     title.append(close);
     this.element.append(title, list);
   }
 
-  /** Carry out what a key stands for, whoever pressed what. */
+  /** Run the command of a key, without a keyboard event. */
   run(key: string, shift: boolean): void {
     const command = this.commandOf(key, shift);
     if (command && (!this.element.open || command.keys.includes("?"))) {
@@ -55,13 +55,13 @@ export class Keys {
   }
 
   /**
-   * Carry out a key, wherever the focus is, but for one that is typed into a field or used by a control.
-   * @param stage the slide: there every key is ours.
+   * Run the command of a pressed key, unless a field or a control uses that key itself.
+   * @param stage the slide: with the focus there, every key is the viewer's.
    */
   press(event: KeyboardEvent, stage: Element): void {
     const target = event.composedPath()[0];
-    // A list that was just closed keeps the focus for a moment.
-    const isOurs = [stage, this.element].some((each) => target instanceof Node && each.contains(target));
+    // The dialog keeps the focus for a moment after it closes.
+    const isOurs = [stage, this.element].some((element) => target instanceof Node && element.contains(target));
     const isTaken = event.defaultPrevented || (!isOurs && isUsedBy(target, event.key));
     if (event.ctrlKey || event.metaKey || event.altKey || isTaken) {
       return;
@@ -78,7 +78,7 @@ export class Keys {
   }
 }
 
-/** Whether somebody types there, or a control uses the key itself. */
+/** Whether the target is a text field, or a control that uses the key itself. */
 function isUsedBy(target: EventTarget | undefined, key: string): boolean {
   return target instanceof Element && (target.matches(TYPED_INTO) || (target.matches(CONTROL) && OF_CONTROLS.includes(key)));
 }

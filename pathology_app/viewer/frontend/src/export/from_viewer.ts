@@ -1,29 +1,30 @@
-// The picture of what a viewer shows, with what has to be said of it.
-import { magnificationText } from "../scale_bar";
-import type { SlideViewer } from "../slide_viewer";
-import { save } from "./export_menu";
-import { pictureOf } from "./view_picture";
+// Exports a viewer's current view as an image with a caption.
+import { shareText } from "../layers/style";
+import { magnificationText } from "../view/scale_bar";
+import type { Viewer } from "../viewer";
+import { save } from "./menu";
+import { pictureOf } from "./image";
 
-/** Save it as a file. */
-export function exportView(viewer: SlideViewer): void {
+/** Save the current view as a file. */
+export function exportView(viewer: Viewer): void {
   const { slide } = viewer.data;
   const um_per_px = slide.mpp0 / viewer.navigation.transform().scale;
   const { x, y } = viewer.sight.middle();
   const layers = viewer.layers.shown.map(
-    ({ info, style }) => `${info.group}: ${info.label}${info.is_mask ? "" : `, threshold ${style.threshold.toFixed(2)}`}`,
+    ({ info, style }) => `${info.group}: ${info.label}${info.is_mask ? "" : `, threshold ${shareText(style.threshold)}`}`,
   );
-  const picture = pictureOf({
+  const image = pictureOf({
     sheets: [viewer.osd.drawer.canvas as HTMLCanvasElement, viewer.picture.canvas],
     ground: getComputedStyle(viewer.stage).backgroundColor,
     ratio: window.devicePixelRatio,
     um_per_px,
     legend: viewer.layers.legend,
-    said: [
+    caption: [
       `Slide ${slide.slide_id}, ${magnificationText(um_per_px, slide.mpp0)}`,
-      `Middle: ${Math.round(x * slide.mpp0)} µm right, ${Math.round(y * slide.mpp0)} µm down from the slide's corner`,
+      `Centre: ${Math.round(x * slide.mpp0)} µm right, ${Math.round(y * slide.mpp0)} µm down from the slide's top left corner`,
       ...(viewer.image.changes ? [viewer.image.changes] : []),
       ...layers,
     ],
   });
-  save(picture, `${slide.slide_id}_view.png`);
+  save(image, `${slide.slide_id}_view.png`);
 }

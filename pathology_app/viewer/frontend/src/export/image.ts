@@ -1,9 +1,9 @@
-// The view as one picture: the slide with all that lies over it, pixel for pixel as on the screen, and below it a strip
-// with scale bar, colours and what the picture shows.
-import type { LayerStyle } from "../layers/style";
-import type { LegendEntry } from "../legend";
-import { codeOf, colourOf } from "../palettes";
-import { lengthText, roundLength } from "../scale_bar";
+// The view as one image: the slide with everything over it, pixel for pixel as on the screen, and a strip below with scale
+// bar, colour legend and caption.
+import { type LayerStyle, shareText } from "../layers/style";
+import type { LegendEntry } from "../layers/legend";
+import { codeOf, colourOf } from "../layers/palettes";
+import { lengthText, roundLength } from "../view/scale_bar";
 
 const [MARGIN, LINE, GAP] = [14, 20, 18];
 const [SCALE_PX, BAR_PX, BAR_HEIGHT] = [150, 180, 12];
@@ -12,21 +12,21 @@ const [PAPER, INK] = ["#ffffff", "#1f2430"];
 const RESEARCH_USE = "Research use only. Not for diagnosis.";
 
 export interface View {
-  /** Below to above, each as large as the view, in device pixels. */
+  /** From bottom to top, all as large as the view, in device pixels. */
   sheets: HTMLCanvasElement[];
-  /** Of what lies beside the slide. */
+  /** Background colour outside the slide. */
   ground: string;
   /** Device pixels per CSS pixel. */
   ratio: number;
   um_per_px: number;
   legend: LegendEntry[];
-  /** What the picture shows, in lines. */
-  said: string[];
+  /** Lines of the caption. */
+  caption: string[];
 }
 
-export function pictureOf({ sheets, ground, ratio, um_per_px, legend, said }: View): HTMLCanvasElement {
+export function pictureOf({ sheets, ground, ratio, um_per_px, legend, caption }: View): HTMLCanvasElement {
   const { width, height } = sheets[0]!;
-  const [wide, rows] = [width / ratio, Math.max(said.length + 1, 2)];
+  const [wide, rows] = [width / ratio, Math.max(caption.length + 1, 2)];
   const bars = Math.ceil(legend.length / Math.max(1, Math.floor((wide - MARGIN) / (BAR_PX + GAP))));
   const strip = 2 * MARGIN + rows * LINE + bars * (LINE + BAR_HEIGHT + GAP);
   const canvas = document.createElement("canvas");
@@ -46,7 +46,7 @@ export function pictureOf({ sheets, ground, ratio, um_per_px, legend, said }: Vi
   const length_um = roundLength(um_per_px * SCALE_PX);
   scaleBar(context, length_um / um_per_px, lengthText(length_um), wide - MARGIN, MARGIN);
   const left = Math.max(0, wide - 3 * MARGIN - SCALE_PX);
-  [...said, RESEARCH_USE].forEach((line, index) => {
+  [...caption, RESEARCH_USE].forEach((line, index) => {
     context.font = line === RESEARCH_USE ? `bold ${FONT}` : FONT;
     context.fillText(line, MARGIN, MARGIN + (index + 0.5) * LINE, left);
   });
@@ -72,8 +72,8 @@ function scaleBar(context: CanvasRenderingContext2D, length: number, text: strin
 
 function colourBar(context: CanvasRenderingContext2D, { label, style, isMask }: LegendEntry, left: number, top: number): void {
   context.font = FONT;
-  const words = isMask ? label : `${label}, from ${style.threshold.toFixed(2)}`;
-  context.fillText(words, left, top + LINE / 2, BAR_PX);
+  const text = isMask ? label : `${label}, from ${shareText(style.threshold)}`;
+  context.fillText(text, left, top + LINE / 2, BAR_PX);
   for (let x = 0; x < BAR_PX; x++) {
     const value = isMask ? 1 : (x + 0.5) / BAR_PX;
     if (isShown(style, value)) {

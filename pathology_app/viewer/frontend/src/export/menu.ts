@@ -1,6 +1,6 @@
-// What can be taken away from the slide's page: a picture of the view, the model's result as files, and the command that
-// opens the slide in napari.
-import { box, button } from "../elements";
+// Export menu of the slide's page: an image of the view, the model's results as files, and the command that opens the slide
+// in napari.
+import { box, button } from "../panel/elements";
 import type { Exports } from "../types";
 
 const EDGE_PX = 8;
@@ -20,7 +20,7 @@ export class ExportMenu {
   readonly element = document.createElement("details");
   private readonly list = box("");
 
-  /** @param savePicture saves a picture of the view. */
+  /** @param savePicture saves an image of the view. */
   constructor(private readonly savePicture: () => void) {
     const [summary, style] = [document.createElement("summary"), document.createElement("style")];
     summary.textContent = "Export";
@@ -55,12 +55,12 @@ export class ExportMenu {
       [link.textContent, link.href, link.download] = [label, url, ""];
       return link;
     });
-    const picture = button("Picture of this view (PNG)", "Save what is seen now, with scale bar and colours", () => this.savePicture());
-    const refused = box("hint", "You may look at this slide, but not export it.");
-    this.list.replaceChildren(...(may_export ? [picture, ...links] : [refused]), this.napari(command));
+    const image = button("Image of this view (PNG)", "Save the current view with scale bar and colour legend", () => this.savePicture());
+    const refused = box("hint", "You may view this slide, but not export it.");
+    this.list.replaceChildren(...(may_export ? [image, ...links] : [refused]), this.napari(command));
   }
 
-  /** The toolbar wraps: its button may stand at either side of the window. */
+  /** The toolbar wraps, so the button may be at either side of the window. */
   private keepInWindow(): void {
     this.list.style.translate = "";
     const { left, right } = this.list.getBoundingClientRect();
@@ -73,7 +73,7 @@ export class ExportMenu {
     code.textContent = command;
     const copy = button("Copy", "Copy the command", () => {
       const select = (): void => window.getSelection()?.selectAllChildren(code);
-      // Browsers keep their clipboard from pages that came by plain http from another computer.
+      // Browsers deny the clipboard to pages loaded over plain http from another computer.
       const copied = navigator.clipboard?.writeText(command).then(() => void (copy.textContent = "Copied"), select);
       if (!copied) {
         select();
@@ -83,7 +83,7 @@ export class ExportMenu {
   }
 }
 
-/** Hand a picture to the browser as a file. */
+/** Download a canvas as a PNG file. */
 export function save(canvas: HTMLCanvasElement, name: string): void {
   canvas.toBlob((blob) => {
     if (blob) {

@@ -1,12 +1,12 @@
-// Colours, brightness, contrast and gamma of the slide's picture: a section of the panel, and keys. Changed in the browser
-// alone, and said over the slide for as long as the picture is not the slide's own.
+// Colours, brightness, contrast and gamma of the slide image: a section of the panel, and keys. Adjusted in the browser only;
+// a note over the slide shows every adjustment for as long as it applies.
 import type { Tone } from "./colour";
-import { box, button, type Slider, slider } from "./elements";
-import { changesOf, type ImageState, RANGES, STANDARD_IMAGE } from "./image_state";
+import { box, button, type Slider, slider } from "../panel/elements";
+import { changesOf, type ImageState, RANGES, STANDARD_IMAGE } from "./state";
 
 const NAMES: Readonly<Record<keyof Tone, string>> = { brightness: "Brightness", contrast: "Contrast", gamma: "Gamma" };
 const STEP = 0.01;
-/** Leads to app_pages/calibration.py. */
+/** Link to app_pages/calibration.py. */
 const CALIBRATION = "?check=screen";
 
 export class ImageAdjust {
@@ -25,12 +25,12 @@ export class ImageAdjust {
     this.element.append(
       ...(hasProfile ? [this.colourChoice()] : []),
       ...this.sliders.map(([, { element }]) => element),
-      box("flags", button("Reset", "The slide's own picture again (Shift + i)", () => this.reset()), calibrationLink()),
+      box("flags", button("Reset", "Reset the image (Shift + i)", () => this.reset()), calibrationLink()),
     );
     this.show();
   }
 
-  /** What differs from the slide's own picture, in words; "" where nothing does. */
+  /** Text that lists the adjustments; "" if there are none. */
   get changes(): string {
     return changesOf(this.state, this.hasProfile);
   }
@@ -56,21 +56,21 @@ export class ImageAdjust {
   }
 
   private show(): void {
-    this.sliders.forEach(([key, each]) => each.show(this.state[key]));
+    this.sliders.forEach(([key, control]) => control.show(this.state[key]));
     this.choices.forEach((choice) => (choice.checked = (choice.value === "scanned") === this.state.isScanned));
   }
 
   private toneSlider(key: keyof Tone): Slider {
-    const made = slider(NAMES[key], NAMES[key], (value) => this.change({ [key]: value }));
+    const control = slider(NAMES[key], NAMES[key], (value) => this.change({ [key]: value }));
     const [min, max] = RANGES[key];
-    Object.assign(made.input, { min: String(min), max: String(max), step: String(STEP) });
-    return made;
+    Object.assign(control.input, { min: String(min), max: String(max), step: String(STEP) });
+    return control;
   }
 
   private colourChoice(): HTMLFieldSetElement {
     const [field, legend] = [document.createElement("fieldset"), document.createElement("legend")];
     legend.textContent = "Colours";
-    field.append(legend, this.choice("corrected", "corrected by the scanner's profile"), this.choice("scanned", "as scanned"));
+    field.append(legend, this.choice("corrected", "corrected with the scanner's profile"), this.choice("scanned", "as scanned"));
     return field;
   }
 
@@ -85,7 +85,7 @@ export class ImageAdjust {
   }
 }
 
-/** In a tab of its own: the slide stays as it is. */
+/** Opens in a new tab, so that the slide stays as it is. */
 function calibrationLink(): HTMLAnchorElement {
   const link = document.createElement("a");
   Object.assign(link, { href: CALIBRATION, target: "_blank", rel: "noopener", textContent: "Check this screen" });

@@ -1,14 +1,14 @@
-// How a slide's picture is shown: its colours, brightness, contrast and gamma, and what the link says of them.
+// Image settings (colours, brightness, contrast, gamma) and their form in the link.
 import { isStandard, STANDARD_TONE, type Tone } from "./colour";
 
 export interface ImageState extends Tone {
-  /** Without the correction by the scanner's profile. */
+  /** Colours as scanned, without correction by the scanner's profile. */
   isScanned: boolean;
 }
 
 export const STANDARD_IMAGE: Readonly<ImageState> = { ...STANDARD_TONE, isScanned: false };
 
-/** What each value of a tone may be: lowest and highest. */
+/** Lowest and highest value of each setting. */
 export const RANGES: Readonly<Record<keyof Tone, readonly [number, number]>> = {
   brightness: [-0.5, 0.5],
   contrast: [0.5, 2],
@@ -16,7 +16,7 @@ export const RANGES: Readonly<Record<keyof Tone, readonly [number, number]>> = {
 };
 const SCANNED = "scanned";
 
-/** "brightness,contrast,gamma", and ",scanned" for colours as scanned; nothing where all is standard. */
+/** "brightness,contrast,gamma", then ",scanned" for colours as scanned; "" for the standard image. */
 export function imageText(state: ImageState): string {
   const { brightness, contrast, gamma, isScanned } = state;
   if (isStandard(state) && !isScanned) {
@@ -37,7 +37,7 @@ export function imageOf(text: string | null): ImageState | null {
   return isImage ? { brightness: numbers[0]!, contrast: numbers[1]!, gamma: numbers[2]!, isScanned: scanned === SCANNED } : null;
 }
 
-/** What differs from the slide's own picture, in words; "" where nothing does. */
+/** Text that lists the adjustments; "" if there are none. */
 export function changesOf(state: ImageState, hasProfile: boolean): string {
   const { brightness, contrast, gamma, isScanned } = state;
   const changes = [

@@ -1,10 +1,10 @@
-// One value per cell of the slide, as the server sends it: an 8-bit grey PNG, 0 "not known", else 1 + 254 times the value.
-import { type Point, Transform } from "../geometry";
-import { codeOf, colourTable } from "../palettes";
+// One value per cell of the slide, from an 8-bit grey PNG: 0 is "not known", otherwise 1 + 254 times the value.
+import { type Point, Transform } from "../view/geometry";
+import { codeOf, colourTable } from "./palettes";
 import { addRuns, type Outlines, outlinesOf } from "./outlines";
 import type { LayerStyle } from "./style";
 
-/** Lines of an outline are drawn twice, so that they show on light and on dark ground. */
+/** Widths of the two strokes of an outline, which make it visible on light and dark backgrounds. */
 const [OUTER, INNER] = [3.5, 1.8];
 
 export class Cells {
@@ -15,7 +15,7 @@ export class Cells {
 
   constructor(
     readonly url: string,
-    /** Level-0 pixels along a cell. */
+    /** Side of a cell in level-0 pixels. */
     readonly cell_px0: number,
     private readonly codes: Uint8Array,
     readonly width: number,
@@ -27,7 +27,7 @@ export class Cells {
   static async load(url: string, cell_px0: number): Promise<Cells> {
     const response = await fetch(url);
     if (!response.ok) {
-      throw new Error(`an overlay could not be read (${response.status})`);
+      throw new Error(`an overlay could not be loaded (${response.status})`);
     }
     // Colour management would change the codes.
     const options: ImageBitmapOptions = { colorSpaceConversion: "none", premultiplyAlpha: "none" };
@@ -44,7 +44,7 @@ export class Cells {
     return new Cells(url, cell_px0, codes, width, height);
   }
 
-  /** The value at a level-0 pixel, to 1/254; null where none is known. */
+  /** Value at a level-0 pixel, to 1/254; null if not known. */
   valueAt({ x, y }: Point): number | null {
     const [col, row] = [Math.floor(x / this.cell_px0), Math.floor(y / this.cell_px0)];
     const isInside = col >= 0 && row >= 0 && col < this.width && row < this.height;
@@ -52,7 +52,7 @@ export class Cells {
     return code === 0 ? null : (code - 1) / 254;
   }
 
-  /** Draw what reaches the threshold. The context takes CSS pixels of the stage, `ratio` device pixels each. */
+  /** Draw the cells that reach the threshold. The context is in CSS pixels of the stage, `ratio` device pixels each. */
   draw(context: CanvasRenderingContext2D, transform: Transform, ratio: number, style: LayerStyle): void {
     context.save();
     if (style.outline) {
@@ -61,21 +61,20 @@ export class Cells {
       this.colour(style);
       transform.apply(context, ratio);
       context.globalAlpha = style.opacity;
-      // Cells are squares with sharp edges, unless several fall on one screen pixel.
+      // Cells are drawn as sharp squares, unless several fall on one screen pixel.
       context.imageSmoothingEnabled = style.smooth || this.cell_px0 * transform.scale < 1;
       context.drawImage(this.coloured, 0, 0, this.width * this.cell_px0, this.height * this.cell_px0);
     }
     context.restore();
   }
 
-  /** The colour of a value, for the lines of an outline. */
   private drawOutlines(context: CanvasRenderingContext2D, transform: Transform, ratio: number, style: LayerStyle): void {
     const least = codeOf(style.threshold);
     if (!this.outlines || this.outlined !== least) {
       this.outlines = outlinesOf(this.codes, this.width, this.height, least);
       this.outlined = least;
     }
-    const [left, top, right, bottom] = this.cellsInSight(context, transform, ratio);
+    const [left, top, right, bottom] = this.visibleCells(context, transform, ratio);
     const path = new Path2D();
     addRuns(path, this.outlines.horizontal, this.cell_px0, false, top, bottom);
     addRuns(path, this.outlines.vertical, this.cell_px0, true, left, right);
@@ -94,7 +93,7 @@ export class Cells {
     }
   }
 
-  private cellsInSight(context: CanvasRenderingContext2D, transform: Transform, ratio: number): number[] {
+  private visibleCells(context: CanvasRenderingContext2D, transform: Transform, ratio: number): number[] {
     const [width, height] = [context.canvas.width / ratio, context.canvas.height / ratio];
     const corners = [[0, 0], [width, 0], [0, height], [width, height]].map(([x, y]) => transform.toSlide({ x: x!, y: y! }));
     const [xs, ys] = [corners.map(({ x }) => x / this.cell_px0), corners.map(({ y }) => y / this.cell_px0)];

@@ -1,14 +1,10 @@
-// The layers over the slide: which there are, which are shown, and how. The first one is that of the model and class
-// chosen on the page; any others can be shown with it.
-import type { Point, Transform } from "../geometry";
-import type { LegendEntry } from "../legend";
+// The layers over the slide, their visibility and their style. The first layer is the one of the model and class selected on
+// the page; any others can be shown with it.
+import type { Point, Transform } from "../view/geometry";
+import type { LegendEntry } from "./legend";
 import type { LayerInfo } from "../types";
 import { Cells } from "./cells";
-import { DEFAULT_STYLE, type LayerStyle, styleOf, styleText } from "./style";
-
-/** Of a mask there is no doubt about, its edge is what one wants to see. */
-const MASK_STYLE: LayerStyle = { ...DEFAULT_STYLE, visible: false, outline: true, palette: "Green", opacity: 0.8 };
-const OTHER_STYLE: LayerStyle = { ...DEFAULT_STYLE, visible: false };
+import { type LayerStyle, startOf, styleOf, styleText } from "./style";
 
 export interface Layer {
   info: LayerInfo;
@@ -19,14 +15,17 @@ export interface Layer {
 
 export class Layers {
   all: Layer[] = [];
-  /** The layer that keys change. */
+  /** The layer that keys act on. */
   active: Layer | null = null;
-  private readonly firstStyle: LayerStyle;
+  /** Style of the first layer, whichever layer that is; null until there is one. */
+  private firstStyle: LayerStyle | null;
+  /** Threshold that the first layer's results were made with, until the user sets another. */
+  private ownThreshold: number | null = null;
   private readonly wanted: Map<string, LayerStyle>;
 
   /**
-   * @param first style of the first layer, as the link has it.
-   * @param others styles of other layers, as `othersText` gave them.
+   * @param first style of the first layer, from the link.
+   * @param others styles of other layers, in the format of `othersText`.
    */
   constructor(
     first: string | null,
@@ -34,7 +33,7 @@ export class Layers {
     private readonly changed: () => void,
     private readonly failed: (message: string) => void,
   ) {
-    this.firstStyle = styleOf(first) ?? { ...DEFAULT_STYLE };
+    this.firstStyle = styleOf(first);
     this.wanted = othersOf(others);
   }
 
@@ -42,12 +41,12 @@ export class Layers {
     return this.all.find(({ info }) => info.is_first) ?? null;
   }
 
-  /** Take over what Python says there is. Styles stay; the first layer's goes to whichever is first. */
+  /** Replace the layers with those from Python. Styles are kept; the first layer's style passes to the new first layer. */
   replace(infos: LayerInfo[]): void {
     const before = new Map(this.all.map((layer) => [layer.info.id, layer]));
     this.all = infos.map((info) => {
       const known = before.get(info.id);
-      const style = info.is_first ? this.firstStyle : this.styleOf(info);
+      const style = info.is_first ? this.styleOfFirst(info) : this.styleOf(info);
       if (known && known.info.url === info.url) {
         return Object.assign(known, { info, style });
       }
@@ -59,7 +58,7 @@ export class Layers {
     }
   }
 
-  /** After a change of its style. */
+  /** Apply a change of a layer's style. */
   restyled(layer: Layer): void {
     this.active = layer;
     void this.load(layer);
@@ -75,13 +74,13 @@ export class Layers {
   }
 
   draw(context: CanvasRenderingContext2D, transform: Transform, ratio: number): void {
-    // The first one on top.
+    // The first layer on top.
     for (const { cells, style } of [...this.shown].sort((a, b) => Number(a.info.is_first) - Number(b.info.is_first))) {
       cells?.draw(context, transform, ratio, style);
     }
   }
 
-  /** What each layer shown says about a place. */
+  /** Value of each visible layer at a point. */
   valuesAt(point: Point): string[] {
     return this.shown.flatMap(({ info, cells }) => {
       const value = cells?.valueAt(point) ?? null;
@@ -89,18 +88,32 @@ export class Layers {
     }).filter(Boolean);
   }
 
+  /** The first layer's style; "" for its starting style, which the link can omit. */
   firstText(): string {
-    return styleText(this.firstStyle);
+    const { first } = this;
+    const text = first ? styleText(first.style) : "";
+    return first && text === styleText(startOf(first.info.style)) ? "" : text;
   }
 
-  /** "id:style;id:style" of the other layers that are shown. */
+  /** "id:style;id:style" of the other visible layers. */
   othersText(): string {
     const others = this.shown.filter(({ info }) => !info.is_first);
     return others.map(({ info, style }) => `${info.id}:${styleText(style)}`).join(";");
   }
 
+  /** Another model's results start at their own threshold, unless the user has set one. */
+  private styleOfFirst({ style }: LayerInfo): LayerStyle {
+    if (!this.firstStyle) {
+      this.firstStyle = startOf(style);
+      this.ownThreshold = style.threshold;
+    } else if (this.firstStyle.threshold === this.ownThreshold) {
+      this.firstStyle.threshold = this.ownThreshold = style.threshold;
+    }
+    return this.firstStyle;
+  }
+
   private styleOf(info: LayerInfo): LayerStyle {
-    const known = this.wanted.get(info.id) ?? { ...(info.is_mask ? MASK_STYLE : OTHER_STYLE) };
+    const known = this.wanted.get(info.id) ?? startOf(info.style);
     this.wanted.set(info.id, known);
     return known;
   }
@@ -123,13 +136,13 @@ export class Layers {
 }
 
 function othersOf(text: string | null): Map<string, LayerStyle> {
-  const found = new Map<string, LayerStyle>();
+  const styles = new Map<string, LayerStyle>();
   for (const part of (text ?? "").split(";")) {
     const colon = part.lastIndexOf(":");
     const style = styleOf(part.slice(colon + 1));
     if (colon > 0 && style) {
-      found.set(part.slice(0, colon), style);
+      styles.set(part.slice(0, colon), style);
     }
   }
-  return found;
+  return styles;
 }

@@ -1,6 +1,6 @@
-// What each colour means: a bar for every layer shown, and which part of it is not drawn.
-import { box } from "./elements";
-import type { LayerStyle } from "./layers/style";
+// Legend: a colour bar for every visible layer, hatched below the threshold.
+import { box } from "../panel/elements";
+import type { LayerStyle } from "./style";
 import { codeOf, colourOf } from "./palettes";
 
 const STEPS = 240;

@@ -1,6 +1,6 @@
-// The edges between cells that reach a threshold and cells that do not, as straight runs along the cells' sides.
+// Edges between cells that reach a threshold and cells that do not, as straight runs along the cells' sides.
 
-/** Runs along one direction: `at` is the line, from `start` to `end`, all in cells. Rows of runs lie one behind another. */
+/** Runs along one direction: `at` is the line, from `start` to `end`, all in cells; stored as consecutive triples. */
 export interface Runs {
   /** at, start, end; at, start, end; … in order of `at`. */
   values: Int32Array;
@@ -11,7 +11,7 @@ export interface Outlines {
   vertical: Runs;
 }
 
-/** @param codes one per cell, row by row; at least `least` is inside. */
+/** @param codes one per cell, row by row; a code of at least `least` is inside. */
 export function outlinesOf(codes: Uint8Array, width: number, height: number, least: number): Outlines {
   const inside = (x: number, y: number): boolean =>
     x >= 0 && y >= 0 && x < width && y < height && codes[y * width + x]! >= least;
@@ -38,7 +38,7 @@ function runs(lines: number, along: number, isEdge: (line: number, at: number) =
   return { values: Int32Array.from(values) };
 }
 
-/** A path of the runs that lie between two lines; `cell` is the side of a cell in the path's units. */
+/** Add the runs between two lines to a path; `cell` is the side of a cell in the path's units. */
 export function addRuns(path: Path2D, { values }: Runs, cell: number, isVertical: boolean, from: number, to: number): void {
   for (let index = firstAtLeast(values, from); index < values.length && values[index]! <= to; index += 3) {
     const [at, start, end] = [values[index]! * cell, values[index + 1]! * cell, values[index + 2]! * cell];

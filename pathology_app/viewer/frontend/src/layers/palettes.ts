@@ -1,4 +1,4 @@
-// Colour maps as a few stops; between them colours are mixed linearly. pipeline/palettes.py has the same.
+// Colour maps as a few stops with linear interpolation between them, identical to pipeline/palettes.py.
 
 const STOPS: Record<string, string[]> = {
   Signal: ["0066ff", "00c8ff", "00ffb0", "c8ff00"],
@@ -8,7 +8,7 @@ const STOPS: Record<string, string[]> = {
   Green: ["00ff40", "00ff40"],
 };
 
-/** Of classes side by side, in order: Okabe and Ito's, which colour-blind people can tell apart. */
+/** Colours of classes, in order: Okabe and Ito's, which colour-blind people can distinguish. */
 export const CLASS_COLOURS = ["0072b2", "e69f00", "009e73", "cc79a7", "56b4e9", "d55e00", "f0e442", "000000"];
 
 export const PALETTE_NAMES = Object.keys(STOPS);
@@ -20,22 +20,22 @@ function parse(hex: string): Rgb {
   return [(value >> 16) & 255, (value >> 8) & 255, value & 255];
 }
 
-/** Colour of a probability 0 to 1. */
+/** Colour of a probability from 0 to 1. */
 export function colourOf(palette: string, probability: number): Rgb {
   const stops = STOPS[palette];
   const position = probability * (stops.length - 1);
   const index = Math.min(stops.length - 2, Math.floor(position));
   const [from, to] = [parse(stops[index]), parse(stops[index + 1])];
-  const part = position - index;
-  return [0, 1, 2].map((channel) => Math.round(from[channel] + part * (to[channel] - from[channel]))) as Rgb;
+  const share = position - index;
+  return [0, 1, 2].map((channel) => Math.round(from[channel] + share * (to[channel] - from[channel]))) as Rgb;
 }
 
-/** The code a probability has in the overlay PNG; 0 is kept for "not predicted". */
+/** Code of a probability in the overlay PNG; 0 is reserved for "not predicted". */
 export function codeOf(probability: number): number {
   return 1 + Math.floor(probability * 254);
 }
 
-/** One RGBA word (little-endian) per code; codes below the threshold and "not predicted" are clear. */
+/** One RGBA word (little-endian) per code; codes below the threshold and "not predicted" are transparent. */
 export function colourTable(palette: string, threshold: number): Uint32Array {
   const table = new Uint32Array(256);
   for (let code = codeOf(threshold); code < 256; code++) {

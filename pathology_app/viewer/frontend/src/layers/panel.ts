@@ -1,7 +1,7 @@
-// The controls of the layers: which are shown, and how strongly, from which value on, in which colours.
-import { box, checkbox, labelled, menu, type Slider, slider } from "../elements";
-import { PALETTE_NAMES } from "../palettes";
-import type { Layer, Layers } from "./layers";
+// Controls of the layers: visibility, opacity, threshold and colours.
+import { box, checkbox, labelled, menu, type Slider, slider } from "../panel/elements";
+import { PALETTE_NAMES } from "./palettes";
+import type { Layer, Layers } from "./collection";
 
 const STEP_MAX = 1;
 
@@ -15,7 +15,7 @@ export class LayerPanel {
     this.element.className = "layers";
   }
 
-  /** Make the controls anew where there are other layers than before. */
+  /** Rebuild the controls if the set of layers has changed. */
   update(): void {
     const wanted = this.layers.all.map(({ info }) => `${info.id} ${info.label} ${info.is_first}`).join("\n");
     if (wanted === this.shown) {
@@ -30,7 +30,7 @@ export class LayerPanel {
       this.element.append(this.row(first));
     }
     const groups = new Map<string, Layer[]>();
-    for (const layer of all.filter((each) => each !== first)) {
+    for (const layer of all.filter((layer) => layer !== first)) {
       groups.set(layer.info.group, [...(groups.get(layer.info.group) ?? []), layer]);
     }
     for (const [name, layers] of groups) {
@@ -41,7 +41,7 @@ export class LayerPanel {
     }
   }
 
-  /** Move a slider of the layer that was changed last. */
+  /** Move a slider of the layer changed last. */
   step(key: "opacity" | "threshold", by: number): void {
     const layer = this.layers.active;
     if (layer) {
@@ -79,7 +79,7 @@ export class LayerPanel {
       this.layers.restyled(layer);
     });
     if (info.is_first) {
-      shown.title = "Show or hide it (o)";
+      shown.title = "Show or hide this layer (o)";
       this.firstBox = shown.querySelector("input");
     }
     return box("layer", shown, controls);
@@ -87,18 +87,18 @@ export class LayerPanel {
 
   private controls(layer: Layer): HTMLDivElement {
     const { info, style } = layer;
-    // The first layer's controls have plain names: they are the ones most used.
-    const named = (what: string): string => (info.is_first ? what : `${what} of ${info.label}`);
+    // The first layer's controls have plain names: they are used most.
+    const named = (control: string): string => (info.is_first ? control : `${control} of ${info.label}`);
     const changed = (): void => this.layers.restyled(layer);
     const own = new Map<"opacity" | "threshold", Slider>();
     for (const key of ["threshold", "opacity"] as const) {
       const text = key === "threshold" ? "Threshold" : "Opacity";
-      const made = slider(text, named(text), (value) => {
+      const control = slider(text, named(text), (value) => {
         style[key] = value;
         changed();
       });
-      made.show(style[key]);
-      own.set(key, made);
+      control.show(style[key]);
+      own.set(key, control);
     }
     this.sliders.set(info.id, own);
     const palette = menu(named("Colours"), PALETTE_NAMES, style.palette, (value) => {

@@ -1,35 +1,38 @@
-// How a layer is drawn. All of it changes in the browser alone: no slider asks the server.
-import { PALETTE_NAMES } from "../palettes";
+// Style of a layer. Every change is made in the browser: no slider needs the server.
+import { PALETTE_NAMES } from "./palettes";
+import type { StartingStyle } from "../types";
 
-export interface LayerStyle {
-  visible: boolean;
-  opacity: number;
-  threshold: number;
-  palette: string;
-  /** Mix neighbouring cells where they are larger than a pixel of the screen. */
+/** `outline`: draw the edge of the areas that reach the threshold, instead of filling them. */
+export interface LayerStyle extends StartingStyle {
+  /** Interpolate between cells that are larger than a screen pixel. */
   smooth: boolean;
-  /** The edge of what reaches the threshold in place of a filled area. */
-  outline: boolean;
 }
 
-export const DEFAULT_STYLE: LayerStyle = {
-  visible: true,
-  opacity: 0.5,
-  threshold: 0.5,
-  palette: PALETTE_NAMES[0]!,
-  smooth: false,
-  outline: false,
-};
+/** Style of a layer before any change. */
+export function startOf(style: StartingStyle): LayerStyle {
+  return { ...style, smooth: false };
+}
+
+/** Two decimals, or up to four if the value has more. */
+export function shareText(share: number): string {
+  const exact = String(Number(share.toFixed(4)));
+  return exact.length > 4 ? exact : share.toFixed(2);
+}
+
+/** Whether a score reaches a threshold; scores are stored with four decimals. */
+export function reaches(score: number, threshold: number): boolean {
+  return score >= Number(threshold.toFixed(4));
+}
 
 const FLAGS = { off: "visible", smooth: "smooth", outline: "outline" } as const;
 
-/** "opacity,threshold,palette", and what is not as usual: ",off", ",smooth", ",outline". */
+/** "opacity,threshold,palette", then any of ",off", ",smooth", ",outline". */
 export function styleText({ opacity, threshold, palette, visible, smooth, outline }: LayerStyle): string {
   const flags = [visible ? "" : "off", smooth ? "smooth" : "", outline ? "outline" : ""];
-  return [opacity.toFixed(2), threshold.toFixed(2), palette, ...flags.filter(Boolean)].join(",");
+  return [shareText(opacity), shareText(threshold), palette, ...flags.filter(Boolean)].join(",");
 }
 
-/** null where the text is no style. Anybody can write a link. */
+/** Parse a style; null if the text is invalid, since anybody can write a link. */
 export function styleOf(text: string | null): LayerStyle | null {
   const [opacity, threshold, palette, ...flags] = (text ?? "").split(",");
   const shares = [opacity, threshold].map((part) => (part?.trim() ? Number(part) : Number.NaN));

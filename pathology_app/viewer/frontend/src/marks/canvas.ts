@@ -1,8 +1,8 @@
-// The canvas over the slide: cleared and drawn anew whenever the slide moves.
-import { box } from "./elements";
-import type { Transform } from "./geometry";
-import { drawHotspots, drawProbe } from "./marks";
-import type { Hotspot, Probe } from "./types";
+// The canvas over the slide, cleared and redrawn whenever the slide moves.
+import { box } from "../panel/elements";
+import type { Transform } from "../view/geometry";
+import { drawHotspots, drawProbe } from "./drawing";
+import type { Hotspot, Probe } from "../types";
 
 export interface Sheet {
   context: CanvasRenderingContext2D;
@@ -12,7 +12,7 @@ export interface Sheet {
 
 export class Picture {
   readonly canvas = document.createElement("canvas");
-  /** What the model says at the probed point, beside it. */
+  /** The model's result at the probed point, shown beside it. */
   readonly probeText = box("probe panel");
 
   constructor(
@@ -23,7 +23,7 @@ export class Picture {
     parent.append(this.canvas);
   }
 
-  /** Draw on an empty sheet, in CSS pixels of the stage. */
+  /** Clear the canvas and draw on it, in CSS pixels of the stage. */
   draw(on: (sheet: Sheet) => void): void {
     const ratio = window.devicePixelRatio;
     const [width, height] = [this.stage.clientWidth, this.stage.clientHeight];
@@ -44,7 +44,7 @@ export class Picture {
     if (probe) {
       drawProbe(context, transform, probe);
       const { x, y } = transform.toScreen({ x: probe.x_px0, y: probe.y_px0 });
-      // Beside the point, on the side with more room.
+      // Beside the point, on the side with more space.
       const shift = x > this.stage.clientWidth / 2 ? "-100%" : "0px";
       const gap = shift === "0px" ? 14 : -14;
       this.probeText.style.transform = `translate(calc(${x + gap}px + ${shift}), ${y + 12}px)`;

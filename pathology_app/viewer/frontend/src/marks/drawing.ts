@@ -1,7 +1,7 @@
-// Hotspot circles and the probed point, drawn over the overlay.
-import type { Transform } from "./geometry";
-import { label, stroke } from "./tools/pen";
-import type { Hotspot, Probe } from "./types";
+// Draws hotspot circles and the probed point over the overlay.
+import type { Transform } from "../view/geometry";
+import { label, stroke } from "../tools/pen";
+import type { Hotspot, Probe } from "../types";
 
 const MIN_RADIUS = 9;
 
@@ -27,7 +27,7 @@ export function drawHotspots(
 export function drawProbe(context: CanvasRenderingContext2D, transform: Transform, probe: Probe): void {
   const { x, y } = transform.toScreen({ x: probe.x_px0 + 0.5, y: probe.y_px0 + 0.5 });
   const cross = new Path2D("M -11 0 H -3 M 3 0 H 11 M 0 -11 V -3 M 0 3 V 11");
-  const placed = new Path2D();
-  placed.addPath(cross, new DOMMatrix().translate(x, y));
-  stroke(context, placed, "#ffea00", 2);
+  const path = new Path2D();
+  path.addPath(cross, new DOMMatrix().translate(x, y));
+  stroke(context, path, "#ffea00", 2);
 }

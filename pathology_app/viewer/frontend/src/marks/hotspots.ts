@@ -1,15 +1,16 @@
-// Which hotspot one looks at, and which are shown: those of the class on the screen that reach the threshold.
-import type { Transform } from "./geometry";
-import type { Navigation } from "./navigation";
-import type { Status } from "./status";
-import type { Hotspot } from "./types";
+// The current hotspot, and the visible ones: those of the displayed class that reach the threshold.
+import type { Transform } from "../view/geometry";
+import { reaches } from "../layers/style";
+import type { Navigation } from "../view/navigation";
+import type { Status } from "../panel/status";
+import type { Hotspot } from "../types";
 
 export class Hotspots {
-  /** The one gone to last, by its place in the list. */
+  /** The hotspot visited last, by its index in the list. */
   current: number | null = null;
   private all: Hotspot[] = [];
   private threshold = 0;
-  private isThere = false;
+  private isInView = false;
 
   constructor(
     private readonly navigation: Navigation,
@@ -29,13 +30,13 @@ export class Hotspots {
     this.threshold = threshold;
   }
 
-  /** Those to be drawn. With the overlay off, the one gone to stays: that is when one looks at the tissue in it. */
+  /** Hotspots to draw. With the overlay off, the current one stays, so that the tissue in it can be inspected. */
   shown(withOthers: boolean): number[] {
     const reached = withOthers ? this.reached() : [];
     return this.current === null || reached.includes(this.current) ? reached : [...reached, this.current];
   }
 
-  /** To the next one that reaches the threshold, from the first after the last. */
+  /** Go to the next hotspot that reaches the threshold; after the last comes the first. */
   next(step: 1 | -1): void {
     const reached = this.reached();
     if (reached.length === 0) {
@@ -51,21 +52,21 @@ export class Hotspots {
     const hotspot = this.all[index];
     if (hotspot) {
       this.current = index;
-      this.isThere = true;
+      this.isInView = true;
       this.navigation.showSquare(hotspot.x_px0, hotspot.y_px0, hotspot.side_px0);
       this.status.place(`Hotspot ${index + 1} of ${this.all.length} · ${hotspot.label}`);
     }
   }
 
   leave(): void {
-    this.isThere = false;
+    this.isInView = false;
     this.status.place("");
   }
 
-  /** Say no more that one looks at a hotspot when it has left the screen. The way there does not count. */
+  /** Clear the status when the current hotspot has left the screen; movements towards it do not count. */
   look(transform: Transform, width: number, height: number): void {
     const hotspot = this.current === null ? undefined : this.all[this.current];
-    if (!this.isThere || !hotspot || this.navigation.isMoving()) {
+    if (!this.isInView || !hotspot || this.navigation.isMoving()) {
       return;
     }
     const { x, y } = transform.toScreen({ x: hotspot.x_px0, y: hotspot.y_px0 });
@@ -75,6 +76,6 @@ export class Hotspots {
   }
 
   private reached(): number[] {
-    return this.all.flatMap(({ score }, index) => (score >= this.threshold ? [index] : []));
+    return this.all.flatMap(({ score }, index) => (reaches(score, this.threshold) ? [index] : []));
   }
 }

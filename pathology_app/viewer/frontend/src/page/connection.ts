@@ -1,16 +1,16 @@
-// What is said when the server has stopped, in place of Streamlit's question about the internet; gone when it is back.
+// Notice that the server has stopped, in place of Streamlit's question about the internet; removed when the server is back.
 //
-// Streamlit tries again by itself and shows a dialog meanwhile. Where that comes up, or the browser's own word for its
-// connections changes, the server is asked directly, until it answers.
+// Streamlit reconnects by itself and shows a dialog meanwhile. When that dialog appears, or the browser goes online or
+// offline, the server is polled directly until it answers.
 
 const HEALTH = "/_stcore/health";
 const AGAIN_MS = 1000;
 const STOPPED = "gemslide has stopped or cannot be reached.";
-const KEPT = "What was saved is kept, and what stands on this page stays here. Start it again with";
+const KEPT = "Everything that was saved is safe, and this page stays as it is. Start gemslide again with";
 const COMMAND = "gemslide app --project PROJECT";
-const AFTER = "on the computer where it ran, at the same port (--port). This page then goes on by itself.";
-const LOG_IN = "gemslide was started again and asks who you are. Open the link that it printed on its terminal, then this page again.";
-/** Streamlit's dialogs and notes about its connection, by their words: they have no names of their own. */
+const AFTER = "on the computer where it was running, with the same port (--port). This page then reconnects by itself.";
+const LOG_IN = "gemslide has restarted and needs you to log in. Open the link that it printed in its terminal, then return to this page.";
+/** Texts of Streamlit's connection dialogs and notes, which have no other mark to recognise them by. */
 const OF_STREAMLIT = /Connection error|Is Streamlit still running|Streamlit server is not responding|Cannot connect to Streamlit/;
 const STYLE = `
   .gemslide-stopped { position: fixed; inset: 0; z-index: 2147483000; display: grid; place-items: center; padding: 24px;
@@ -44,7 +44,7 @@ class Connection {
     window.addEventListener("online", () => this.ask());
   }
 
-  /** Ask until the server answers. */
+  /** Poll the server until it answers. */
   private ask(): void {
     if (!this.isAsking) {
       this.isAsking = true;
@@ -84,7 +84,7 @@ function isOfStreamlit(node: Node): boolean {
   return node instanceof HTMLElement && !node.classList.contains("gemslide-stopped") && OF_STREAMLIT.test(node.textContent ?? "");
 }
 
-/** Streamlit leaves its dialog where it is when the connection is back. */
+/** Streamlit does not close its dialog when the connection is back. */
 function closeDialogs(): void {
   for (const dialog of document.querySelectorAll<HTMLElement>("[data-testid=stDialog]")) {
     if (OF_STREAMLIT.test(dialog.textContent ?? "")) {
@@ -94,14 +94,14 @@ function closeDialogs(): void {
 }
 
 function element(name: string, text: string): HTMLElement {
-  const made = document.createElement(name);
-  made.textContent = text;
-  return made;
+  const created = document.createElement(name);
+  created.textContent = text;
+  return created;
 }
 
 let connection: Connection | null = null;
 
-/** From now on, for as long as the page is open. */
+/** Watch the connection for as long as the page is open. */
 export function watchConnection(): void {
   connection ??= new Connection();
 }

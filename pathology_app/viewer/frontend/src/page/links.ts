@@ -1,12 +1,12 @@
-// Links between the app's own pages, followed without loading the page anew. They are real links: a keyboard reaches
-// each, and a new tab opens one. In a table, the whole row leads where its link does.
-import type { Streamlit } from "./types";
+// Links between the app's own pages, followed without reloading. They are real links: the keyboard reaches them, and they
+// can be opened in a new tab. In a table, a click anywhere in a row follows the row's link.
+import type { Streamlit } from "../types";
 
 const OWN = "a.gs-go";
 
 let current: Streamlit<unknown> | null = null;
 
-/** Takes over the clicks on the page's links; each tells Python the query that it leads to. */
+/** Handle clicks on the page's links: send the query of the link to Python. */
 export function catchClicks(component: Streamlit<unknown>): void {
   if (!current) {
     document.addEventListener("click", follow);
@@ -17,14 +17,14 @@ export function catchClicks(component: Streamlit<unknown>): void {
 function follow(event: MouseEvent): void {
   const link = linkOf(event.target);
   const isPlain = event.button === 0 && !event.ctrlKey && !event.metaKey && !event.shiftKey && !event.altKey;
-  // Where the component has left the page, the browser follows the link by itself.
+  // If the component has left the page, the browser follows the link itself.
   if (link && isPlain && current?.parentElement.isConnected && !event.defaultPrevented) {
     event.preventDefault();
     current.setTriggerValue("go", new URL(link.href).search);
   }
 }
 
-/** The link that was clicked, or that of the row that was; none where somebody has just marked text. */
+/** The clicked link, or the link of the clicked row; null if the user has just selected text. */
 function linkOf(target: EventTarget | null): HTMLAnchorElement | null {
   if (!(target instanceof Element)) {
     return null;
@@ -33,6 +33,6 @@ function linkOf(target: EventTarget | null): HTMLAnchorElement | null {
   if (link) {
     return link.matches(OWN) ? link : null;
   }
-  const isMarking = (window.getSelection()?.toString() ?? "") !== "";
-  return isMarking ? null : (target.closest("tbody tr")?.querySelector<HTMLAnchorElement>(OWN) ?? null);
+  const hasSelection = (window.getSelection()?.toString() ?? "") !== "";
+  return hasSelection ? null : (target.closest("tbody tr")?.querySelector<HTMLAnchorElement>(OWN) ?? null);
 }

@@ -1,5 +1,5 @@
-// A field that searches while one types.
-import type { Streamlit } from "./types";
+// A field that searches while the user types.
+import type { Streamlit } from "../types";
 
 export interface SearchData {
   label: string;
@@ -8,7 +8,7 @@ export interface SearchData {
   max_length: number;
 }
 
-/** After the last key, before Python is asked. */
+/** Delay after the last key before the query is sent to Python. */
 const PAUSE_MS = 250;
 
 const STYLE = `
@@ -35,7 +35,7 @@ class SearchBox {
       this.timer = window.setTimeout(() => this.send(), PAUSE_MS);
     });
     this.input.addEventListener("keydown", (event) => {
-      event.stopPropagation(); // keys here are letters, not commands of the page
+      event.stopPropagation(); // keys typed here are text, not commands of the page
       if (event.key === "Enter") {
         this.send();
       }
@@ -51,7 +51,7 @@ class SearchBox {
     const { label, placeholder, value, max_length } = component.data;
     this.text.textContent = label;
     [this.input.placeholder, this.input.maxLength] = [placeholder, max_length];
-    // What Python says now is what was typed a moment ago, unless a link or the browser's Back has changed it.
+    // Python returns the text typed a moment ago, unless a link or the browser's Back button has changed it.
     if (value !== this.sent) {
       this.input.value = this.sent = value;
     }

@@ -1,4 +1,4 @@
-// The few elements that the viewer's panels are made of.
+// Basic elements of the viewer's panels.
 
 export function button(text: string, title: string, action: () => void): HTMLButtonElement {
   const element = document.createElement("button");
@@ -6,7 +6,7 @@ export function button(text: string, title: string, action: () => void): HTMLBut
   element.textContent = text;
   element.title = title;
   if (text.length < 3) {
-    element.setAttribute("aria-label", title); // a sign alone says nothing to who cannot see it
+    element.setAttribute("aria-label", title); // a symbol alone means nothing to a screen reader
   }
   element.addEventListener("click", action);
   return element;
@@ -46,11 +46,11 @@ export function checkbox(text: string, name: string, isOn: boolean, changed: (is
 export interface Slider {
   element: HTMLLabelElement;
   input: HTMLInputElement;
-  /** Show a value without telling anybody. */
+  /** Show a value without calling `changed`. */
   show(value: number): void;
 }
 
-/** @param name what a screen reader calls it; @param text what stands beside it. */
+/** @param name accessible name; @param text visible label. */
 export function slider(text: string, name: string, changed: (value: number) => void): Slider {
   const [input, output] = [document.createElement("input"), document.createElement("output")];
   Object.assign(input, { type: "range", min: "0", max: "1", step: "0.01" });
@@ -62,6 +62,7 @@ export function slider(text: string, name: string, changed: (value: number) => v
     write();
     changed(input.valueAsNumber);
   });
+  /** A value between two steps is shown as the nearest step. */
   const show = (value: number): void => {
     input.valueAsNumber = value;
     write();
@@ -72,7 +73,7 @@ export function slider(text: string, name: string, changed: (value: number) => v
 export function menu(name: string, values: readonly string[], value: string, changed: (value: string) => void): HTMLSelectElement {
   const select = document.createElement("select");
   select.setAttribute("aria-label", name);
-  select.append(...values.map((each) => new Option(each, each)));
+  select.append(...values.map((option) => new Option(option, option)));
   select.value = value;
   select.addEventListener("change", () => changed(select.value));
   return select;

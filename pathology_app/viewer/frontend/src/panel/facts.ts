@@ -1,6 +1,6 @@
-// What is known of the slide, and of the point that was clicked last, as tables.
+// Tables of facts about the slide and about the point clicked last.
 import { box } from "./elements";
-import type { ViewerData } from "./types";
+import type { ViewerData } from "../types";
 
 export class FactsPanel {
   readonly slide = box("facts");
@@ -8,12 +8,12 @@ export class FactsPanel {
 
   update({ facts, probe, slide, thumbnail_url }: ViewerData): void {
     this.slide.replaceChildren(...(thumbnail_url ? [thumbnailOf(slide.slide_id, thumbnail_url)] : []), tableOf(facts, "Slide"));
-    const hint = box("hint", "Click on the slide, or press Enter, to read every class's probability there.");
-    this.probe.replaceChildren(probe ? tableOf(probe.rows, "Under the last click") : hint);
+    const hint = box("hint", "Click on the slide, or press Enter, to see the probability of every class at that point.");
+    this.probe.replaceChildren(probe ? tableOf(probe.rows, "At the last click") : hint);
   }
 }
 
-/** Made of the slide's own pixels: the picture of its label is never kept. */
+/** Made from the slide's own pixels; the label image is never stored. */
 function thumbnailOf(slide_id: string, url: string): HTMLImageElement {
   const image = new Image();
   [image.src, image.alt, image.loading] = [url, `The whole slide ${slide_id}, without its label`, "lazy"];

@@ -1,6 +1,6 @@
-// Under the slide's left corner: where the pointer is, in µm, and what the layers shown say there.
+// Readout in the slide's lower left corner: pointer position in µm and the values of the visible layers there.
 import { box } from "./elements";
-import type { Point } from "./geometry";
+import type { Point } from "../view/geometry";
 
 export class Readout {
   readonly element = box("readout panel");
@@ -9,7 +9,7 @@ export class Readout {
     this.element.hidden = true;
   }
 
-  /** @param at level-0 pixels; null where the pointer is not over the slide. */
+  /** @param at level-0 pixels; null when the pointer is not over the slide. */
   show(at: Point | null, mpp0: number, values: string[]): void {
     this.element.hidden = at === null;
     if (at) {

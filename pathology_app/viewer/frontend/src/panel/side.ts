@@ -1,4 +1,4 @@
-// The column beside the slide: one section for each kind of thing that can be done with it.
+// Panel beside the slide, with one collapsible section per topic.
 import { box } from "./elements";
 
 export class SidePanel {
@@ -10,7 +10,7 @@ export class SidePanel {
     this.element.setAttribute("aria-label", "Layers, hotspots and more");
   }
 
-  /** Add a section, below those that are there. */
+  /** Append a section. */
   add(title: string, content: HTMLElement, isOpen = true): HTMLDetailsElement {
     const [details, summary] = [document.createElement("details"), document.createElement("summary")];
     summary.textContent = title;
@@ -38,7 +38,7 @@ export class SidePanel {
     }
   }
 
-  /** Leave the whole width to the slide, or take some of it back. */
+  /** Show or hide the panel; hidden, it leaves the whole width to the slide. */
   toggle(): void {
     this.element.hidden = !this.element.hidden;
     this.changed();

@@ -1,4 +1,4 @@
-// What is said over the slide's top left corner: what is wrong with it, for as long as it is shown, and where one is now.
+// Messages in the slide's top left corner: problems with the slide, kept while it is shown, and the current position.
 
 export class Status {
   readonly element = document.createElement("div");
@@ -13,7 +13,7 @@ export class Status {
     this.image.className = "image-changed";
   }
 
-  /** Say something about the slide, once. */
+  /** Show a note about the slide; repeated notes are ignored. */
   note(text: string): void {
     if (!this.notes.has(text)) {
       this.notes.add(text);
@@ -23,12 +23,12 @@ export class Status {
     }
   }
 
-  /** Say what the tool in hand waits for; nothing where none is. */
+  /** Show the hint of the active tool; "" removes it. */
   advise(text: string): void {
     this.line(this.advice, text);
   }
 
-  /** Say how the picture differs from the slide's own; nothing where it does not. */
+  /** Show how the image has been adjusted; "" if it has not. */
   imageChanged(text: string): void {
     this.line(this.image, text);
   }
@@ -42,7 +42,7 @@ export class Status {
     }
   }
 
-  /** Say where one is; nothing where one is nowhere in particular. */
+  /** Show the current position, such as a hotspot; "" removes it. */
   place(text: string): void {
     if (this.here.textContent !== text) {
       this.here.textContent = text;

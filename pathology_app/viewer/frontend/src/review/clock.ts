@@ -1,4 +1,4 @@
-// How long a reading without a slide on the screen (at the microscope) is open in a visible tab.
+// Time that a reading without a slide on the screen (at the microscope) is open in a visible tab.
 import type { Streamlit } from "../types";
 import { Outbox } from "./outbox";
 

@@ -1,13 +1,13 @@
-// What was looked at: counted while the slide rests on a visible tab, shown as a veil over what was not, and kept.
+// Areas viewed: recorded while the view rests in a visible tab, shown as a veil over the areas not yet viewed, and stored.
 import OpenSeadragon from "openseadragon";
-import { box, checkbox, menu } from "../elements";
-import { type Point, Transform } from "../geometry";
+import { box, checkbox, menu } from "../panel/elements";
+import { type Point, Transform } from "../view/geometry";
 import type { Slide } from "../types";
 import { CoverageMap, type Look, lookBody, Looks } from "./coverage_map";
 import { messageOf, Outbox } from "./outbox";
 
 export interface CoverageInfo {
-  /** Answers with what was looked at before (`Stored`), and takes looks. */
+  /** GET returns the areas viewed before (`Stored`); POST takes viewings. */
   url: string;
 }
 
@@ -18,24 +18,24 @@ interface Stored {
   /** Base64 of one byte per cell. */
   finest: string;
   tissue: string | null;
-  /** Whether looks are kept. */
+  /** Whether the server stores viewings. */
   is_kept: boolean;
 }
 
 export interface CoverageHost {
-  /** What the screen shows now, for no time; null while it moves. */
+  /** Current view with zero seconds; null while it moves. */
   view(): Look | null;
   redraw(): void;
   note(text: string): void;
-  /** The view has rested on something. */
+  /** The view has rested. */
   rested(look: Look): void;
 }
 
 const TICK_MS = 250;
-/** Between two pieces; each is an entry of the log. */
+/** Interval between two messages; each becomes a log entry. */
 const SEND_MS = 10_000;
 const MAX_LOOKS = 200;
-/** Longer between two ticks, the computer has slept. */
+/** A longer gap between two ticks means that the computer slept. */
 const MAX_TICK_S = 1;
 const MAGNIFICATIONS = ["2.5", "5", "10", "20", "40"];
 const VEIL = [70, 76, 90] as const;
@@ -65,19 +65,19 @@ export class Coverage {
     private readonly navigator: OpenSeadragon.Viewer | undefined,
   ) {
     this.outbox = new Outbox(info.url, (problem) => problem && host.note(problem));
-    const show = checkbox("Veil on the slide (u)", "Show on the slide what was not looked at yet", false, (isOn) => this.showOnSlide(isOn));
+    const show = checkbox("Veil on the slide (u)", "Veil areas not yet viewed on the slide", false, (isOn) => this.showOnSlide(isOn));
     this.showBox = show.querySelector("input")!;
-    const at = menu("Magnification that counts as looked at", MAGNIFICATIONS, "10", (value) => {
+    const at = menu("Magnification that counts as viewed", MAGNIFICATIONS, "10", (value) => {
       this.magnification = Number(value);
       this.changed();
     });
-    this.element.append(this.text, box("row", "Counted from ", at, "×"), show);
+    this.element.append(this.text, box("row", "Viewed at ", at, "× or more"), show);
     this.overNavigator.className = "veil";
     this.navigator?.element.append(this.overNavigator);
     const { signal } = this.stop;
     document.addEventListener("visibilitychange", () => this.visibilityChanged(), { signal });
     window.addEventListener("pagehide", () => this.leave(), { signal });
-    // Before a click signs a reading, or leads away, what was looked at until then is on its way.
+    // Send the viewings before a click signs a reading or leaves the page.
     document.addEventListener("pointerdown", () => this.flushSoon(), { signal, capture: true });
     document.addEventListener("keydown", (event) => event.key === "Enter" && this.flushSoon(), { signal, capture: true });
     this.timer = window.setInterval(() => this.tick(), TICK_MS);
@@ -96,7 +96,7 @@ export class Coverage {
     this.showOnSlide(!this.isOnSlide);
   }
 
-  /** Over the slide, where that is wanted. */
+  /** Draw the veil on the navigator and, if switched on, over the slide. */
   draw(context: CanvasRenderingContext2D, transform: Transform, ratio: number): void {
     this.drawNavigator();
     if (this.isOnSlide && this.map) {
@@ -107,7 +107,7 @@ export class Coverage {
   private async load(): Promise<void> {
     const response = await fetch(this.info.url).catch(() => null);
     if (!response?.ok) {
-      this.host.note(response ? await messageOf(response) : "What was looked at before could not be read.");
+      this.host.note(response ? await messageOf(response) : "The areas viewed before could not be loaded.");
       return;
     }
     const stored = (await response.json()) as Stored;
@@ -189,11 +189,11 @@ export class Coverage {
       return;
     }
     const share = map.shareSeen(this.magnification);
-    const what = map.tissue ? "the tissue" : "the slide";
+    const region = map.tissue ? "the tissue" : "the slide";
     this.text.textContent =
       share === null
-        ? "No tissue is known on this slide."
-        : `${Math.floor(share * 100)} % of ${what} was on the screen at ${this.magnification}× or more.`;
+        ? "No tissue was found on this slide."
+        : `${Math.floor(share * 100)} % of ${region} was on the screen at ${this.magnification}× or more.`;
     const image = new ImageData(map.grid.columns, map.grid.rows);
     for (let cell = 0; cell < map.finest.length; cell++) {
       if (map.isUnseen(cell, this.magnification)) {
@@ -209,7 +209,7 @@ export class Coverage {
     context.save();
     transform.apply(context, ratio);
     context.beginPath();
-    context.rect(0, 0, this.slide.levels[0]!.width_px, this.slide.levels[0]!.height_px); // the last cells reach beyond it
+    context.rect(0, 0, this.slide.levels[0]!.width_px, this.slide.levels[0]!.height_px); // the last cells extend beyond it
     context.clip();
     context.globalAlpha = opacity;
     context.imageSmoothingEnabled = false;

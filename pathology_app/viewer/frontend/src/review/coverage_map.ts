@@ -1,6 +1,6 @@
-// What was looked at of a slide: per cell the finest magnification, and how long. Pure arithmetic, as in
-// pipeline/review/coverage.py: what the browser draws is what the server keeps.
-import type { Point } from "../geometry";
+// Areas of a slide viewed: the finest magnification per cell. Pure arithmetic, the same as in
+// pipeline/review/judging/coverage.py, so that the browser draws what the server stores.
+import type { Point } from "../view/geometry";
 
 export interface CoverageGrid {
   cell_px0: number;
@@ -8,9 +8,9 @@ export interface CoverageGrid {
   rows: number;
 }
 
-/** A part of the slide on the screen, for a while. */
+/** A view of the slide and the time that it was on the screen. */
 export interface Look {
-  /** The screen's corners in level-0 pixels, one after the other around it. */
+  /** Corners of the screen in level-0 pixels, in order around it. */
   corners: [Point, Point, Point, Point];
   um_per_px: number;
   seconds: number;
@@ -20,13 +20,13 @@ const UM_PER_PX_AT_1X = 10;
 const CODE_AT_1X = 100;
 const CODES_PER_OCTAVE = 12;
 
-/** A magnification as one byte: 1 to 255; 0 stands for "never on the screen". */
+/** Magnification as one byte, 1 to 255; 0 is "never on the screen". */
 export function codeOf(um_per_px: number): number {
   const octaves = Math.log2(UM_PER_PX_AT_1X / um_per_px);
   return Math.min(255, Math.max(1, Math.floor(CODE_AT_1X + CODES_PER_OCTAVE * octaves + 0.5)));
 }
 
-/** Cells whose centre lies inside a convex figure, and the one at its middle. */
+/** Cells whose centre lies inside a convex polygon, and the cell at its centre. */
 export function cellsInside(corners: Point[], { cell_px0, columns, rows }: CoverageGrid): number[] {
   const points = corners.map(({ x, y }) => ({ x: x / cell_px0, y: y / cell_px0 }));
   const [xs, ys] = [points.map(({ x }) => x), points.map(({ y }) => y)];
@@ -50,7 +50,7 @@ export function cellsInside(corners: Point[], { cell_px0, columns, rows }: Cover
   return cells;
 }
 
-/** Whichever way round the corners go. */
+/** Works for either orientation of the corners. */
 function isInside(points: Point[], x: number, y: number): boolean {
   const sides = points.map((from, index) => {
     const to = points[(index + 1) % points.length]!;
@@ -63,29 +63,29 @@ export class CoverageMap {
   constructor(
     readonly grid: CoverageGrid,
     readonly finest: Uint8Array,
-    /** 1 where a cell has tissue; null where the slide's tissue is not known. */
+    /** 1 for cells with tissue; null if the slide's tissue is not known. */
     readonly tissue: Uint8Array | null,
   ) {}
 
-  /** @returns whether anything was seen finer than before. */
+  /** @returns whether any cell was seen at a finer magnification than before. */
   add(look: Look, mpp0: number): boolean {
     const code = codeOf(Math.max(look.um_per_px, mpp0));
-    let isNews = false;
+    let hasChanged = false;
     for (const cell of cellsInside(look.corners, this.grid)) {
       if (this.finest[cell]! < code) {
         this.finest[cell] = code;
-        isNews = true;
+        hasChanged = true;
       }
     }
-    return isNews;
+    return hasChanged;
   }
 
-  /** Whether a cell has tissue that was not yet looked at at a magnification. */
+  /** Whether a cell has tissue (if known) not yet viewed at a magnification or finer. */
   isUnseen(cell: number, magnification: number): boolean {
     return this.tissue?.[cell] !== 0 && this.finest[cell]! < codeOf(UM_PER_PX_AT_1X / magnification);
   }
 
-  /** Share of the tissue (of the slide, where that is not known) looked at at a magnification; null without tissue. */
+  /** Share of the tissue (of the slide, if its tissue is not known) viewed at a magnification; null without tissue. */
   shareSeen(magnification: number): number | null {
     let [all, unseen] = [0, 0];
     for (let cell = 0; cell < this.finest.length; cell++) {
@@ -98,7 +98,7 @@ export class CoverageMap {
   }
 }
 
-/** Looks that wait to be sent: the same view twice is one look of the sum. */
+/** Views waiting to be sent; consecutive equal views are merged and their times added. */
 export class Looks {
   private looks: Look[] = [];
 
@@ -115,7 +115,7 @@ export class Looks {
     }
   }
 
-  /** At most so many of the oldest; the others wait. */
+  /** Remove and return up to `most` of the oldest. */
   take(most: number): Look[] {
     return this.looks.splice(0, most);
   }
@@ -133,7 +133,7 @@ export function isSameView(one: Look, other: Look): boolean {
   );
 }
 
-/** As the server takes them, with numbers no longer than they need be. */
+/** Request format of the server, with rounded numbers. */
 export function lookBody({ corners, um_per_px, seconds }: Look): object {
   return {
     corners: corners.map(({ x, y }) => [Math.round(x), Math.round(y)]),

@@ -1,22 +1,22 @@
-// The hotspots beside the slide: by falling score, each with a small picture, seen or not, accepted or rejected.
-// Only the rows on the screen exist: a list of thousands scrolls as one of ten.
-import { box, button, checkbox, toggle } from "../elements";
-import type { Point } from "../geometry";
+// List of hotspots by decreasing score, with thumbnails and states: seen or not, accepted or rejected.
+// Only the rows on the screen exist, so that a list of thousands scrolls as smoothly as one of ten.
+import { box, button, checkbox, toggle } from "../panel/elements";
+import type { Point } from "../view/geometry";
 import type { Hotspot } from "../types";
 import { Judgements, type State } from "./judgements";
 
 export interface HotspotHost {
-  /** Go to a hotspot, by its place in the list. */
+  /** Go to a hotspot, by its index in the list. */
   show(index: number): void;
   redraw(): void;
   note(text: string): void;
-  /** How many were judged changed: of the section's title. */
+  /** The section's title has changed. */
   titled(title: string): void;
 }
 
 const ROW_PX = 66;
 const SPARE_ROWS = 4;
-/** On the screen at 5x or more, a hotspot counts as seen. */
+/** A hotspot on the screen at 5x or more counts as seen. */
 const SEEN_UM_PER_PX = 2;
 const WORDS: Record<State, string> = { seen: "seen", accepted: "accepted", rejected: "rejected" };
 
@@ -25,7 +25,7 @@ export class HotspotList {
   private readonly summary = box("hint");
   private readonly scroller = box("rows");
   private readonly filler = box("filler");
-  private readonly undoButton = button("Undo", "Take the last judgement back", () => this.undo());
+  private readonly undoButton = button("Undo", "Undo the last judgement", () => this.undo());
   private readonly tools: HTMLDivElement;
   private readonly rows = new Map<number, HTMLElement>();
   private judgements: Judgements | null = null;
@@ -36,7 +36,7 @@ export class HotspotList {
   private current: number | null = null;
 
   constructor(private readonly host: HotspotHost) {
-    const filter = checkbox("Only unseen", "List only hotspots that were not seen yet", false, (isOn) => {
+    const filter = checkbox("Only unseen", "List only hotspots not yet seen", false, (isOn) => {
       this.onlyUnseen = isOn;
       this.relist();
     });
@@ -50,7 +50,7 @@ export class HotspotList {
     this.element.append(this.summary, this.tools, this.scroller);
   }
 
-  /** @param url of what was thought of them before; null where nothing is kept. @param note what is to be said of the list. */
+  /** @param url stores judgements; null if none are stored. @param note shown above the list. */
   replace(hotspots: Hotspot[], url: string | null, note: string): void {
     const isSame = this.hotspots.length === hotspots.length && JSON.stringify(this.hotspots) === JSON.stringify(hotspots);
     this.note = note;
@@ -70,7 +70,7 @@ export class HotspotList {
     this.judgements?.flushNow();
   }
 
-  /** The one gone to, by whatever way. */
+  /** Mark the hotspot visited last. */
   setCurrent(index: number | null): void {
     if (index !== this.current) {
       this.current = index;
@@ -95,7 +95,7 @@ export class HotspotList {
     return (hotspot && this.judgements?.stateOf(hotspot)) ?? null;
   }
 
-  /** The screen has rested: what lies well inside it, large enough, was seen. */
+  /** Mark hotspots on the screen as seen once the view has rested at a sufficient magnification. */
   rested(um_per_px: number, isOnScreen: (at: Point) => boolean): void {
     if (um_per_px <= SEEN_UM_PER_PX) {
       for (const hotspot of this.hotspots) {
@@ -122,7 +122,7 @@ export class HotspotList {
   }
 
   private changed(): void {
-    // A row leaves a filtered list only when the filter is set anew: it must not jump away under the hand.
+    // A row leaves the filtered list only when the filter is set again: it must not disappear under the pointer.
     this.drawRows(true);
     this.summarise();
     this.host.redraw();
@@ -142,18 +142,18 @@ export class HotspotList {
     const judged = states.filter((state) => state === "accepted" || state === "rejected").length;
     const seen = states.filter((state) => state !== null).length;
     const counts = this.hotspots.length ? `${judged} of ${this.hotspots.length} judged, ${seen} seen.` : "";
-    const none = this.onlyUnseen && this.hotspots.length && !this.listed.length ? "All were seen." : "";
+    const none = this.onlyUnseen && this.hotspots.length && !this.listed.length ? "All have been seen." : "";
     this.summary.textContent = [counts, none, this.note].filter((text) => text).join(" ");
     this.undoButton.disabled = !this.judgements?.canUndo;
     this.host.titled(this.hotspots.length ? `Hotspots (${this.hotspots.length})` : "Hotspots");
   }
 
-  private drawRows(anew = false): void {
+  private drawRows(isFresh = false): void {
     const first = Math.max(0, Math.floor(this.scroller.scrollTop / ROW_PX) - SPARE_ROWS);
     const last = Math.min(this.listed.length, Math.ceil((this.scroller.scrollTop + this.scroller.clientHeight) / ROW_PX) + SPARE_ROWS);
     const focused = this.focusedPlace();
     for (const [place, row] of this.rows) {
-      if (anew || place < first || place >= last) {
+      if (isFresh || place < first || place >= last) {
         row.remove();
         this.rows.delete(place);
       }
@@ -165,12 +165,12 @@ export class HotspotList {
         this.filler.append(row);
       }
     }
-    if (focused && anew) {
+    if (focused && isFresh) {
       this.rows.get(focused.place)?.querySelectorAll("button")[focused.button]?.focus({ preventScroll: true });
     }
   }
 
-  /** Which button of which row has the focus: it keeps it when rows are drawn anew. */
+  /** Row and button that have the focus, so that it can be restored after a redraw. */
   private focusedPlace(): { place: number; button: number } | null {
     const active = (this.element.getRootNode() as Document | ShadowRoot).activeElement;
     for (const [place, row] of this.rows) {
@@ -218,14 +218,14 @@ export class HotspotList {
     return go;
   }
 
-  private judgeButton(index: number, sign: string, what: string, state: "accepted" | "rejected"): HTMLButtonElement {
-    const element = toggle(sign, `${what} hotspot ${index + 1}`, () => this.judgements?.judge(this.hotspots[index]!, state));
+  private judgeButton(index: number, sign: string, action: string, state: "accepted" | "rejected"): HTMLButtonElement {
+    const element = toggle(sign, `${action} hotspot ${index + 1}`, () => this.judgements?.judge(this.hotspots[index]!, state));
     element.classList.add(state);
     element.setAttribute("aria-pressed", String(this.stateOf(index) === state));
     return element;
   }
 
-  /** Up and down go from row to row, Home and End to the first and last. */
+  /** Up and Down move between rows; Home and End go to the first and last row. */
   private move(event: KeyboardEvent): void {
     const focused = this.focusedPlace();
     const steps: Record<string, number> = { ArrowDown: 1, ArrowUp: -1, Home: -Infinity, End: Infinity };

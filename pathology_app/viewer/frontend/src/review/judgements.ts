@@ -1,4 +1,4 @@
-// What somebody thinks of each hotspot: seen, accepted, rejected; kept on the server, and taken back one by one.
+// A user's judgements of hotspots: seen, accepted or rejected; stored on the server, and undone one by one.
 import type { Hotspot } from "../types";
 import { messageOf, Outbox } from "./outbox";
 
@@ -6,7 +6,7 @@ export type State = "seen" | "accepted" | "rejected";
 
 type Row = [class_name: string, x_px0: number, y_px0: number, state: State];
 
-/** Marks of having seen wait a little, so that many go together; a judgement does not. */
+/** "Seen" marks are sent in batches after a pause; judgements are sent at once. */
 const PAUSE_MS = 2_000;
 const MAX_ROWS = 500;
 
@@ -21,7 +21,7 @@ export class Judgements {
   private readonly outbox: Outbox;
   private timer = 0;
 
-  /** @param changed called whenever a hotspot has another state. */
+  /** @param changed called whenever the state of a hotspot changes. */
   constructor(
     readonly url: string,
     private readonly changed: () => void,
@@ -45,14 +45,14 @@ export class Judgements {
     }
   }
 
-  /** Accept or reject; the same again takes it back. */
+  /** Accept or reject; repeating the same judgement undoes it. */
   judge(hotspot: Hotspot, state: "accepted" | "rejected"): void {
     const before = this.stateOf(hotspot);
     this.past.push([hotspot, before]);
     this.set(hotspot, before === state ? "seen" : state, 0);
   }
 
-  /** Take the last judgement back. @returns the hotspot that it was about. */
+  /** Undo the last judgement. @returns its hotspot. */
   undo(): Hotspot | null {
     const last = this.past.pop();
     if (!last) {
@@ -62,7 +62,7 @@ export class Judgements {
     return last[0];
   }
 
-  /** On leaving the page. */
+  /** Send what is waiting, when the page is left. */
   flushNow(): void {
     if (this.waiting.size && this.outbox.sendLast({ judged: [...this.waiting.values()].slice(0, MAX_ROWS) })) {
       this.waiting.clear();
@@ -86,9 +86,9 @@ export class Judgements {
     if (!rows.length) {
       return;
     }
-    const isThere = await this.outbox.send({ judged: rows.map(([, row]) => row) });
+    const isDelivered = await this.outbox.send({ judged: rows.map(([, row]) => row) });
     for (const [key, row] of rows) {
-      if (isThere && this.waiting.get(key) === row) {
+      if (isDelivered && this.waiting.get(key) === row) {
         this.waiting.delete(key);
       }
     }
@@ -100,7 +100,7 @@ export class Judgements {
   private async load(): Promise<void> {
     const response = await fetch(this.url).catch(() => null);
     if (!response?.ok) {
-      this.note(response ? await messageOf(response) : "What was thought of the hotspots before could not be read.");
+      this.note(response ? await messageOf(response) : "Earlier judgements of hotspots could not be loaded.");
       return;
     }
     const { judged } = (await response.json()) as { judged: Row[] };

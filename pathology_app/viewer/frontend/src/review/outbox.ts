@@ -1,4 +1,4 @@
-// Small pieces on their way to the server: kept until it has them, and sent on leaving.
+// Sends small messages to the server, also when the page is left.
 
 const TIMEOUT_MS = 15_000;
 
@@ -7,15 +7,15 @@ export class Outbox {
 
   constructor(
     private readonly url: string,
-    /** Called with what is wrong when a piece was refused or could not be sent, and with "" when all is well. */
-    private readonly said: (problem: string) => void,
+    /** Called with the problem if a message was refused or could not be sent, and with "" on success. */
+    private readonly report: (problem: string) => void,
   ) {}
 
   /**
-   * Send a piece. @returns whether the server has it; false also while another one is on its way.
-   * A piece that the server refuses for good counts as sent: it would be refused again.
+   * Send a message. @returns whether the server has it; also false while another message is being sent.
+   * A message that the server rejects (4xx) counts as sent, since it would be rejected again.
    */
-  async send(piece: object): Promise<boolean> {
+  async send(message: object): Promise<boolean> {
     if (this.isSending) {
       return false;
     }
@@ -24,23 +24,23 @@ export class Outbox {
       const response = await fetch(this.url, {
         method: "POST",
         headers: { "Content-Type": "application/json" },
-        body: JSON.stringify(piece),
+        body: JSON.stringify(message),
         keepalive: true,
         signal: AbortSignal.timeout(TIMEOUT_MS),
       });
-      this.said(response.ok ? "" : await messageOf(response));
+      this.report(response.ok ? "" : await messageOf(response));
       return response.ok || (response.status >= 400 && response.status < 500);
     } catch {
-      this.said("What you look at and judge cannot be saved now: the server does not answer.");
+      this.report("Viewed areas and judgements cannot be saved at present: the server is not responding.");
       return false;
     } finally {
       this.isSending = false;
     }
   }
 
-  /** On leaving the page: nobody can wait for the answer. */
-  sendLast(piece: object): boolean {
-    return navigator.sendBeacon(this.url, new Blob([JSON.stringify(piece)], { type: "application/json" }));
+  /** Send while the page is being left, without waiting for the answer. */
+  sendLast(message: object): boolean {
+    return navigator.sendBeacon(this.url, new Blob([JSON.stringify(message)], { type: "application/json" }));
   }
 }
 

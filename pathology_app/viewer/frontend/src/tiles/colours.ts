@@ -1,35 +1,35 @@
-// The colours of the tiles on the screen. Tiles come as scanned; each is converted once, when it comes or, after a change,
-// just before it is drawn again. What it was before is kept, so that no change asks the server.
+// Colours of the tiles on the screen. Tiles arrive in colours as scanned and are converted once, on arrival or, after a
+// change of settings, just before they are redrawn. The scanned pixels are kept, so that no change needs the server.
 import type OpenSeadragon from "openseadragon";
-import { type Converter, profileConverter, tableOf, toneConverter } from "./colour";
-import type { ImageState } from "./image_state";
+import { type Converter, profileConverter, tableOf, toneConverter } from "../image/colour";
+import type { ImageState } from "../image/state";
 
-export const NO_COLOURS = "This slide's colour profile is of no use: its colours are shown as scanned.";
-/** Tiles whose corrected pixels are kept while something is changed: more than a screen shows, and no more than that. */
+export const NO_COLOURS = "This slide's colour profile cannot be used: its colours are shown as scanned.";
+/** Tiles whose corrected pixels are cached while settings change: slightly more than one screen shows. */
 const MAX_CORRECTED = 48;
 
 interface KnownTile {
-  /** As scanned; null as long as the canvas itself is. */
+  /** Pixels as scanned; null while the canvas itself still holds them. */
   scanned: ImageData | null;
-  /** The canvas shows it corrected by the profile, and in no other tone. */
+  /** Whether the canvas holds pixels corrected by the profile, with no tone change. */
   isCorrected: boolean;
-  /** Drawn over whatever the colours are. */
+  /** Draws what must show regardless of the colour settings. */
   finish(context: CanvasRenderingContext2D): void;
   version: number;
 }
 
 export class TileColours {
-  /** Once it is known how tiles are to be shown. It never fails: without its profile a slide is shown as scanned. */
+  /** Resolves when the profile has been loaded. Never rejects: without its profile a slide is shown as scanned. */
   readonly ready: Promise<void>;
   private profile: Converter | null = null;
   private tone: Converter | null;
   private version = 0;
-  /** Latest last. */
+  /** Most recently used last. */
   private readonly corrected = new Map<KnownTile, ImageData>();
   private readonly tiles = new WeakMap<CanvasRenderingContext2D, KnownTile>();
   private readonly viewers: OpenSeadragon.Viewer[] = [];
 
-  /** @param url of the profile's table; null: the slide has none. */
+  /** @param url of the profile's table; null if the slide has no profile. */
   constructor(
     url: string | null,
     private state: ImageState,
@@ -52,12 +52,12 @@ export class TileColours {
     this.viewers.forEach((viewer) => viewer.forceRedraw());
   }
 
-  /** How a new tile's canvas is best made: where its pixels will be read at once, not on a graphics card. */
+  /** Context settings for a new tile: not on the GPU if its pixels will be read back at once. */
   get canvasSettings(): CanvasRenderingContext2DSettings | undefined {
     return this.isChanging ? { willReadFrequently: true } : undefined;
   }
 
-  /** Take a new tile, with its pixels as scanned. */
+  /** Register a new tile that holds pixels as scanned. */
   add(context: CanvasRenderingContext2D, finish: KnownTile["finish"]): void {
     const tile: KnownTile = { scanned: null, isCorrected: false, finish, version: this.version };
     this.tiles.set(context, tile);
@@ -72,7 +72,7 @@ export class TileColours {
     return this.state.isScanned ? null : this.profile;
   }
 
-  /** Whether tiles are shown otherwise than they come. */
+  /** Whether tiles are shown in other colours than scanned. */
   private get isChanging(): boolean {
     return this.correction !== null || this.tone !== null;
   }
@@ -94,14 +94,14 @@ export class TileColours {
   }
 
   private correctedOf(context: CanvasRenderingContext2D, tile: KnownTile, correction: Converter): ImageData {
-    const found = this.corrected.get(tile) ?? (tile.isCorrected ? pixelsOf(context) : converted(tile.scanned!, correction));
+    const pixels = this.corrected.get(tile) ?? (tile.isCorrected ? pixelsOf(context) : converted(tile.scanned!, correction));
     this.corrected.delete(tile);
-    this.corrected.set(tile, found);
+    this.corrected.set(tile, pixels);
     const [oldest] = this.corrected.keys();
     if (this.corrected.size > MAX_CORRECTED) {
       this.corrected.delete(oldest!);
     }
-    return found;
+    return pixels;
   }
 
   private put(context: CanvasRenderingContext2D, tile: KnownTile, pixels: ImageData): void {

@@ -1,7 +1,7 @@
-// What is damaged in the slide's file: hatched at every magnification, whatever else is shown.
+// Damaged areas of the slide's file: hatched at every magnification, whatever else is shown.
 import { hatching } from "./hatching";
-import type { Transform } from "./geometry";
-import type { DamagedInfo, Level } from "./types";
+import type { Transform } from "../view/geometry";
+import type { DamagedInfo, Level } from "../types";
 
 const [STRIPES, GROUND] = ["rgba(214, 0, 108, 0.85)", "rgba(214, 0, 108, 0.14)"];
 
@@ -17,12 +17,12 @@ class DamagedAreas {
   static async load(info: DamagedInfo): Promise<DamagedAreas> {
     const response = await fetch(info.url);
     if (!response.ok) {
-      throw new Error(`what is damaged in this slide could not be read (${response.status})`);
+      throw new Error(`the map of damaged areas could not be loaded (${response.status})`);
     }
     return new DamagedAreas(info.url, await createImageBitmap(await response.blob()), info.cell_px0);
   }
 
-  /** Hatch the damaged cells, within the slide. The context is scaled to `ratio` device pixels per CSS pixel. */
+  /** Hatch the damaged cells within the slide. The context is scaled to `ratio` device pixels per CSS pixel. */
   draw(context: CanvasRenderingContext2D, transform: Transform, slide: Level, ratio: number): void {
     const { width, height } = context.canvas;
     if (this.screen.width !== width || this.screen.height !== height) {
@@ -36,12 +36,12 @@ class DamagedAreas {
     own.fillRect(0, 0, width, height);
     own.globalCompositeOperation = "source-over";
     transform.apply(own, ratio);
-    // Cells reach beyond the slide's edge; the hatching must not.
+    // Cells extend beyond the slide's edge; the hatching must not.
     own.save();
     own.beginPath();
     own.rect(0, 0, slide.width_px, slide.height_px);
     own.clip();
-    // Where several cells fall on one screen pixel a single one must not vanish.
+    // If several cells fall on one screen pixel, a single damaged cell must not vanish.
     own.imageSmoothingEnabled = this.cell_px0 * transform.scale * ratio < 1;
     own.drawImage(this.mask, 0, 0, across, down);
     own.restore();
@@ -53,7 +53,7 @@ class DamagedAreas {
   }
 }
 
-/** The areas of the slide shown, once they are known. */
+/** Damaged areas of the current slide, once loaded. */
 export class DamagedLayer {
   private areas: DamagedAreas | null = null;
 
@@ -66,7 +66,7 @@ export class DamagedLayer {
     return this.areas !== null;
   }
 
-  /** @param wanted null: no damage is known. */
+  /** @param wanted null if no damage is known. */
   async load(wanted: DamagedInfo | null): Promise<void> {
     if (!wanted) {
       this.areas = null;
@@ -80,7 +80,7 @@ export class DamagedLayer {
     this.changed();
   }
 
-  draw(...where: Parameters<DamagedAreas["draw"]>): void {
-    this.areas?.draw(...where);
+  draw(...target: Parameters<DamagedAreas["draw"]>): void {
+    this.areas?.draw(...target);
   }
 }

@@ -1,14 +1,14 @@
-// A tile's parts on one canvas. What is damaged is hatched: a coarser level drawn in its place would look like tissue.
+// Draws a tile's parts on one canvas. Damaged parts are hatched: a coarser level in their place would look like tissue.
 import { hatching } from "./hatching";
-import { type Part, partsOf } from "./tile_body";
-import type { TileColours } from "./tile_colours";
+import { type Part, partsOf } from "./body";
+import type { TileColours } from "./colours";
 
 export interface DrawnTile {
   context: CanvasRenderingContext2D;
   hasHoles: boolean;
 }
 
-/** Draw a tile of `width` by `height` pixels. Chunks at a slide's edge are padded: that is cut off here. */
+/** Draw a tile of `width` by `height` pixels. The padding of chunks at the slide's edge is cut off. */
 export async function drawTile(body: ArrayBuffer, width: number, height: number, colours: TileColours): Promise<DrawnTile> {
   const images = await Promise.all(partsOf(body).map(async (part) => ({ part, image: await decoded(part) })));
   await colours.ready;
@@ -19,7 +19,7 @@ export async function drawTile(body: ArrayBuffer, width: number, height: number,
   context.fillRect(0, 0, width, height);
   for (const { part, image } of images) {
     if (image) {
-      // At half its size, smoothing makes each pixel the mean of four.
+      // At half size, smoothing makes each pixel the mean of four.
       context.drawImage(image, part.x, part.y, image.width / part.shrink, image.height / part.shrink);
       image.close();
     }
@@ -36,7 +36,7 @@ function hatch(context: CanvasRenderingContext2D, holes: Part[]): void {
   }
 }
 
-/** The part's pixels as they stand in the stream; null where nothing can be made of it. */
+/** Pixels of the part, without colour conversion; null if it cannot be decoded. */
 async function decoded({ jpeg }: Part): Promise<ImageBitmap | null> {
   if (!jpeg) {
     return null;
@@ -44,6 +44,6 @@ async function decoded({ jpeg }: Part): Promise<ImageBitmap | null> {
   try {
     return await createImageBitmap(new Blob([jpeg], { type: "image/jpeg" }), { colorSpaceConversion: "none" });
   } catch {
-    return null; // a stream of a store without checksums: it says of itself that it is no image
+    return null; // a corrupt stream in a store without checksums
   }
 }

@@ -1,8 +1,8 @@
-// Diagonal stripes that repeat without a seam.
+// Diagonal stripes that tile seamlessly.
 
 const SIDE = 12;
 
-/** A pattern's canvas: stripes of one colour on a ground of another. */
+/** Canvas for a pattern: stripes of one colour on a background of another. */
 export function hatching(stripes: string, ground: string): HTMLCanvasElement {
   const canvas = document.createElement("canvas");
   [canvas.width, canvas.height] = [SIDE, SIDE];

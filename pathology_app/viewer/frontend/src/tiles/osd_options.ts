@@ -1,16 +1,16 @@
-// How OpenSeadragon shows a slide.
+// OpenSeadragon options for a slide.
 import type OpenSeadragon from "openseadragon";
 
-/** Screen pixels per level-0 pixel beyond which zooming in stops. */
+/** Largest zoom, in screen pixels per level-0 pixel. */
 const MAX_PIXEL_RATIO = 8;
 
 /**
- * Pixels of the screen for a pixel of a level, below which the next coarser level is shown: the level nearest to the
- * screen's resolution. OpenSeadragon's default takes one up to twice as fine: four times the tiles.
+ * Screen pixels per level pixel below which the next coarser level is shown: this selects the level nearest to the screen's
+ * resolution. OpenSeadragon's default selects a level up to twice as fine, which means up to four times the tiles.
  */
 export const FINEST_RATIO = Math.SQRT1_2;
 
-/** @param hasNavigator whether a small picture of the whole slide stands in its corner. */
+/** @param hasNavigator whether to show an overview of the whole slide in the corner. */
 export function optionsOf(element: HTMLElement, tileSource: OpenSeadragon.TileSource, hasNavigator: boolean): OpenSeadragon.Options {
   return {
     element,
@@ -26,7 +26,7 @@ export function optionsOf(element: HTMLElement, tileSource: OpenSeadragon.TileSo
     gestureSettingsTouch: { clickToZoom: false, dblClickToZoom: true, pinchRotate: false },
     gestureSettingsPen: { clickToZoom: false, dblClickToZoom: true },
     immediateRender: true,
-    // As many as a browser holds connections to one server; all that are needed are asked for at once.
+    // The number of connections that a browser opens to one server; all tiles needed are requested at once.
     imageLoaderLimit: 6,
     maxTilesPerFrame: 100,
     minPixelRatio: FINEST_RATIO,

@@ -1,9 +1,9 @@
-// OpenSeadragon with a slide.
+// Opens a slide in OpenSeadragon.
 import OpenSeadragon from "openseadragon";
-import { optionsOf } from "./viewer_options";
+import { optionsOf } from "./osd_options";
 import { WholePixelDrawer } from "./whole_pixel_drawer";
 
-/** @param hasNavigator whether a small picture of the whole slide stands in its corner. */
+/** @param hasNavigator whether to show an overview of the whole slide in the corner. */
 export function openViewer(element: HTMLElement, tileSource: OpenSeadragon.TileSource, hasNavigator: boolean): OpenSeadragon.Viewer {
   const osd = OpenSeadragon({ ...optionsOf(element, tileSource, hasNavigator), drawer: WholePixelDrawer });
   keepWhole(osd);
@@ -11,7 +11,7 @@ export function openViewer(element: HTMLElement, tileSource: OpenSeadragon.TileS
   return osd;
 }
 
-/** Frames without a tile are not put on the screen: where there is no GPU, each holds up the tiles that are to come. */
+/** Do not paint frames without a tile: without a GPU, each such frame delays the tiles. */
 function hideUntilDrawn(osd: OpenSeadragon.Viewer, element: HTMLElement): void {
   const show = (): void => element.classList.remove("is-empty");
   element.classList.add("is-empty");
@@ -19,7 +19,7 @@ function hideUntilDrawn(osd: OpenSeadragon.Viewer, element: HTMLElement): void {
   osd.addOnceHandler("tile-load-failed", show);
 }
 
-/** When the stage gets another size, the magnification stays; but a slide that is seen as a whole is seen so again. */
+/** Keep the magnification when the stage is resized, except that a slide shown in full is fitted again. */
 function keepWhole(osd: OpenSeadragon.Viewer): void {
   let whole = 0;
   osd.addHandler("open", () => (whole = osd.viewport.getHomeZoom()));
@@ -29,7 +29,7 @@ function keepWhole(osd: OpenSeadragon.Viewer): void {
     const wasWhole = isCentred && viewport.getRotation() === 0 && Math.abs(viewport.getZoom() / whole - 1) < 1e-3;
     whole = viewport.getHomeZoom();
     if (wasWhole) {
-      queueMicrotask(() => osd.isOpen() && viewport.goHome(true)); // OpenSeadragon sets the zoom after it has said so
+      queueMicrotask(() => osd.isOpen() && viewport.goHome(true)); // OpenSeadragon sets the zoom after raising the event
     }
   });
 }

@@ -1,13 +1,13 @@
-// While one looks, the fields of view beside this one are made ready: the next key finds them there.
+// Prefetches the adjacent fields of view while the view rests, so that the next key press finds them ready.
 import type OpenSeadragon from "openseadragon";
-import type { Navigation, View } from "./navigation";
-import type { TilePlace, TileStore } from "./tile_store";
-import type { Level, Slide } from "./types";
-import { FINEST_RATIO } from "./viewer_options";
+import type { Navigation, View } from "../view/navigation";
+import type { TilePlace, TileStore } from "./store";
+import type { Level, Slide } from "../types";
+import { FINEST_RATIO } from "./osd_options";
 
 const REST_MS = 60;
 const AT_ONCE = 2;
-/** Of a large screen; more would only be made because a page has no size yet. */
+/** Enough for a large screen; more would only be requested if the page has no size yet. */
 const MOST_FIRST = 60;
 
 export interface Tile {
@@ -19,13 +19,13 @@ export interface Tile {
 /** Left, top, right, bottom in level-0 pixels. */
 export type Bounds = [number, number, number, number];
 
-/** The level that a slide is shown from, as OpenSeadragon chooses it; levels count from the finest. */
+/** Level that OpenSeadragon shows at a scale; levels count from the finest. */
 export function levelFor(levels: Level[], scale: number): number {
-  const found = levels.findIndex(({ downsample }) => downsample * scale >= FINEST_RATIO);
-  return found < 0 ? levels.length - 1 : found;
+  const level = levels.findIndex(({ downsample }) => downsample * scale >= FINEST_RATIO);
+  return level < 0 ? levels.length - 1 : level;
 }
 
-/** The tiles of a level that a rectangle touches, row by row. */
+/** Tiles of a level that intersect a rectangle, row by row. */
 export function tilesIn(levels: Level[], level: number, [left, top, right, bottom]: Bounds): Tile[] {
   const { width_px, height_px, tile_px, downsample } = levels[level]!;
   const range = (from: number, to: number, size: number): number[] => {
@@ -36,17 +36,17 @@ export function tilesIn(levels: Level[], level: number, [left, top, right, botto
   return range(top, bottom, height_px).flatMap((row) => range(left, right, width_px).map((col) => ({ level, col, row })));
 }
 
-/** What a stage of some size shows at first, and device pixels for each of level 0: a view's surroundings, or the whole slide. */
+/** Bounds that a stage of a given size shows first, for a view or the whole slide, and its screen pixels per level-0 pixel. */
 export function firstLook(levels: Level[], mpp0: number, view: View | null, width: number, height: number): { bounds: Bounds; scale: number } {
   const [{ width_px, height_px }] = levels as [Level];
   const scale = view ? mpp0 / view.um_per_px : Math.min(width / width_px, height / height_px);
   const [x, y] = view ? [view.x_um / mpp0, view.y_um / mpp0] : [width_px / 2, height_px / 2];
-  // Of a slide that is turned, what any turn shows.
+  // For a rotated slide, bounds that cover any rotation.
   const [across, down] = view?.degrees ? [Math.hypot(width, height), Math.hypot(width, height)] : [width, height];
   return { bounds: [x - across / scale / 2, y - down / scale / 2, x + across / scale / 2, y + down / scale / 2], scale };
 }
 
-/** Have the first tiles on their way while OpenSeadragon is still being made. */
+/** Request the first tiles while OpenSeadragon is still being created. */
 export function beginWith(slide: Slide, store: TileStore, view: View | null, stage: HTMLElement): void {
   const { bounds, scale } = firstLook(slide.levels, slide.mpp0, view, stage.clientWidth, stage.clientHeight);
   const level = levelFor(slide.levels, scale * window.devicePixelRatio);
@@ -55,7 +55,7 @@ export function beginWith(slide: Slide, store: TileStore, view: View | null, sta
   }
 }
 
-/** Where a tile is asked for, and its size: less than a whole one at the right and bottom edge. */
+/** URL and size of a tile; tiles at the right and bottom edges are smaller. */
 export function placeIn({ levels, tile_url }: Slide, { level, col, row }: Tile): TilePlace {
   const { width_px, height_px, tile_px } = levels[level]!;
   const url = tile_url.replace("{level}", String(level)).replace("{col}", String(col)).replace("{row}", String(row));
@@ -66,7 +66,9 @@ export class ReadAhead {
   private timer = 0;
   private stop = new AbortController();
   private heading: [number, number] = [1, 0];
-  /** Links of the tiles that OpenSeadragon has. */
+  /** Whether all adjacent tiles are ready. */
+  isDone = false;
+  /** URLs of the tiles that OpenSeadragon holds. */
   private readonly held = new Set<string>();
 
   constructor(
@@ -82,7 +84,7 @@ export class ReadAhead {
     osd.addHandler("tile-unloaded", ({ tile }) => this.held.delete(tile.getUrl()));
   }
 
-  /** Which way one moves: that field is made ready first. */
+  /** Set the direction of movement: the field on that side is prefetched first. */
   head(right: number, down: number): void {
     this.heading = [right, down];
     this.rest();
@@ -93,6 +95,7 @@ export class ReadAhead {
   }
 
   private cancel(): void {
+    this.isDone = false;
     window.clearTimeout(this.timer);
     this.stop.abort();
   }
@@ -122,15 +125,16 @@ export class ReadAhead {
       }
     };
     await Promise.all(Array.from({ length: AT_ONCE }, work));
+    this.isDone = !signal.aborted;
   }
 
-  /** Tiles of the fields beside this one. OpenSeadragon asks for the coarser ones below them at the same moment. */
+  /** Tiles of the adjacent fields, with the coarser tiles below them, which OpenSeadragon requests at the same time. */
   private neighbours(): Tile[] {
     const { levels } = this.slide;
     const level = levelFor(levels, this.navigation.transform().scale * window.devicePixelRatio);
     const [right, down] = this.heading;
-    const ways = [[right, down], [down, right], [-down, -right], [-right, -down]] as const;
-    const tiles = ways.flatMap(([across, along]) => {
+    const directions = [[right, down], [down, right], [-down, -right], [-right, -down]] as const;
+    const tiles = directions.flatMap(([across, along]) => {
       const bounds = this.navigation.boundsBeside(across, along);
       return levels.slice(level).flatMap((_, coarser) => tilesIn(levels, level + coarser, bounds));
     });

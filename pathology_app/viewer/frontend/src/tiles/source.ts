@@ -1,11 +1,11 @@
-// The slide's pyramid as OpenSeadragon sees it: each level with its own tile size and downsample.
+// The slide's pyramid as an OpenSeadragon tile source: each level has its own tile size and downsample.
 import OpenSeadragon from "openseadragon";
 import { placeIn } from "./read_ahead";
-import type { TileStore } from "./tile_store";
-import type { Level, Slide } from "./types";
+import type { TileStore } from "./store";
+import type { Level, Slide } from "../types";
 
 export interface TileEvents {
-  /** A tile came with holes: the store is damaged there. */
+  /** A tile has holes: the store is damaged there. */
   onHoles(): void;
 }
 
@@ -46,7 +46,7 @@ export function createTileSource(slide: Slide, store: TileStore, events: TileEve
     const level = at(osdLevel);
     const left_px = col * level.tile_px;
     const top_px = row * level.tile_px;
-    // Less than a tile at the right and bottom edge.
+    // Tiles at the right and bottom edges are smaller.
     const width_px = Math.min(level.tile_px, level.width_px - left_px);
     const height_px = Math.min(level.tile_px, level.height_px - top_px);
     if (isSource) {
@@ -71,7 +71,7 @@ async function download(job: OpenSeadragon.ImageJob, store: TileStore, events: T
   try {
     const { width, height } = job.tile.sourceBounds;
     const place = { url: job.src, width, height };
-    // What was made ready is the view's: it would wait for a second one while the small picture has the first.
+    // Prefetched tiles belong to the view: if the navigator took one, the view would have to wait for another copy.
     const { context, hasHoles } = await (isForNavigator(job.tile) ? store.draw(place, stop.signal) : store.take(place, stop.signal));
     if (hasHoles) {
       events.onHoles();

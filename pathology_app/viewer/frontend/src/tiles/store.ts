@@ -1,8 +1,8 @@
-// Tiles on their way, and tiles made ready before they are asked for.
-import type { TileColours } from "./tile_colours";
-import { drawTile, type DrawnTile } from "./tile_drawing";
+// Tiles being loaded, and tiles prefetched before OpenSeadragon requests them.
+import type { TileColours } from "./colours";
+import { drawTile, type DrawnTile } from "./drawing";
 
-/** Tiles kept ready, each about a megabyte: four fields of view. */
+/** Prefetched tiles kept, each about a megabyte: four fields of view. */
 const MAX_READY = 96;
 
 export interface TilePlace {
@@ -16,7 +16,7 @@ export class TileStore {
 
   constructor(private readonly colours: TileColours) {}
 
-  /** The tile, drawn; one that was made ready is given away. */
+  /** Draw a tile, or hand over the prefetched one. */
   async take(place: TilePlace, signal: AbortSignal): Promise<DrawnTile> {
     const ready = this.ready.get(place.url);
     if (ready) {
@@ -26,7 +26,7 @@ export class TileStore {
     return this.draw(place, signal);
   }
 
-  /** Make a tile ready. One that cannot be made is asked for again when it is needed, and the error said then. */
+  /** Prefetch a tile. If that fails, it is requested again when needed, and the error is reported then. */
   async prepare(place: TilePlace, signal: AbortSignal): Promise<void> {
     if (this.ready.has(place.url)) {
       return;
@@ -46,24 +46,24 @@ export class TileStore {
     }
   }
 
-  /** The tile, whether one was made ready or not. */
+  /** Draw a tile without using prefetched ones. */
   async draw({ url, width, height }: TilePlace, signal: AbortSignal): Promise<DrawnTile> {
     return drawTile(await bodyOf(url, signal), width, height, this.colours);
   }
 }
 
-const onTheirWay = new Map<string, Promise<ArrayBuffer>>();
+const pending = new Map<string, Promise<ArrayBuffer>>();
 
-/** A tile's bytes. The navigator asks for the coarsest tiles at the same moment as the view: they come once. */
+/** Bytes of a tile. The navigator and the view request the coarsest tiles at the same time: these are fetched once. */
 async function bodyOf(url: string, signal: AbortSignal): Promise<ArrayBuffer> {
-  const known = onTheirWay.get(url);
+  const known = pending.get(url);
   if (known) {
-    // Who asked first may stop waiting; then it is asked for anew.
+    // The first requester may abort; then the tile is requested again.
     return known.catch(() => fetchBody(url, signal));
   }
-  const asked = fetchBody(url, signal).finally(() => onTheirWay.delete(url));
-  onTheirWay.set(url, asked);
-  return asked;
+  const request = fetchBody(url, signal).finally(() => pending.delete(url));
+  pending.set(url, request);
+  return request;
 }
 
 async function fetchBody(url: string, signal: AbortSignal): Promise<ArrayBuffer> {

@@ -1,20 +1,19 @@
-// Tiles upon whole pixels of the screen: at a level's own magnification the screen shows that level's own pixels.
+// Draws tiles on whole screen pixels: at a level's own magnification, the screen shows that level's pixels unchanged.
 import OpenSeadragon from "openseadragon";
 
-/** What the published type leaves out. */
+/** Members that the published type omits. */
 const CanvasDrawer = OpenSeadragon.CanvasDrawer as unknown as new (settings: object) => OpenSeadragon.CanvasDrawer & {
   minimumOverlapRequired(): boolean;
   draw(images: OpenSeadragon.TiledImage[]): void;
 };
 
 /**
- * WebGL is several times slower than a 2-d canvas where there is no GPU, as on a remote desktop. But OpenSeadragon's 2-d
- * drawer makes each tile a pixel wider and higher than it is, and draws it between pixels, so that no seams show:
- * everything is blurred a little, and lies up to a pixel beside its place. Tiles whose edges are rounded alike have no
- * seams either.
+ * Without a GPU, as on a remote desktop, WebGL is several times slower than a 2D canvas. OpenSeadragon's 2D drawer hides
+ * seams by drawing each tile one pixel too wide and too high, at fractional positions: the image is slightly blurred and
+ * displaced by up to a pixel. Rounding all tile edges the same way avoids seams without either fault.
  */
 export class WholePixelDrawer extends CanvasDrawer {
-  /** Of a slide that is turned, edges run across pixels: there it takes the overlap. */
+  /** On a rotated slide, edges cross pixels, and the overlap is needed. */
   override minimumOverlapRequired(): boolean {
     return this.viewer.viewport.getRotation(true) % 360 !== 0;
   }

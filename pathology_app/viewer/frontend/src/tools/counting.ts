@@ -1,5 +1,5 @@
-// A circle of 1 or 2 mm², as mitoses are counted in, and marks of what was counted.
-import { distance, type Point } from "../geometry";
+// A circle of 1 or 2 mm², as used to count mitoses, and the marks of counted objects.
+import { distance, type Point } from "../view/geometry";
 import { crosses, label, stroke } from "./pen";
 import type { Drawing, Tool } from "./tool";
 
@@ -28,10 +28,10 @@ export class Counting implements Tool {
   }
 
   hint(): string {
-    return `${this.area_mm2} mm²: ${this.count} counted, ${(this.count / this.area_mm2).toFixed(1)} per mm². Click to count; Backspace takes back; c: other area.`;
+    return `${this.area_mm2} mm²: ${this.count} counted, ${(this.count / this.area_mm2).toFixed(1)} per mm². Click to count; Backspace removes the last mark; c changes the area.`;
   }
 
-  /** Bring the circle to another place; the marks stay where they are. */
+  /** Move the circle; the marks stay where they are. */
   moveTo(centre: Point): void {
     this.centre = centre;
   }

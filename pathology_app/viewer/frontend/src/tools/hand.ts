@@ -1,12 +1,12 @@
-// What is in the hand: a tool that draws, one that measures, or none, when a click asks what the model says there.
+// Routes clicks to the active tool: one that draws, one that measures or, without a tool, the probe of the model's result.
 import type OpenSeadragon from "openseadragon";
-import type { Annotations } from "./annotations/annotations";
-import type { Point } from "./geometry";
-import type { Navigation } from "./navigation";
+import type { Annotations } from "../annotations/controller";
+import type { Point } from "../view/geometry";
+import type { Navigation } from "../view/navigation";
 import type { Sight } from "./sight";
-import type { ToolName, Toolbox } from "./tools/toolbox";
+import type { ToolName, Toolbox } from "./toolbox";
 
-/** Presses no further apart than this are meant for one place. */
+/** Largest distance between two presses that count as the same point. */
 const SAME_PLACE_PX = 6;
 
 export interface Held {
@@ -18,7 +18,7 @@ export interface Held {
 
 export interface HandHost {
   probe(at: Point): void;
-  /** @param at null where the pointer is not over the slide. */
+  /** @param at null when the pointer is not over the slide. */
   hovered(at: Point | null): void;
 }
 
@@ -46,13 +46,13 @@ export class Hand {
     stage.addEventListener("pointerleave", () => this.hover(null), { signal });
   }
 
-  /** A tool that measures. */
+  /** Take a measuring tool. */
   take(tool: ToolName): void {
     this.held.annotations?.putAway();
     this.held.toolbox.take(tool, this.held.sight.middle());
   }
 
-  /** Enter: a point of the tool in hand, or what the model says, at the middle of the screen. */
+  /** Enter: set a point of the active tool, or probe the model's result, at the centre of the screen. */
   pressMiddle(): void {
     const middle = this.held.sight.middle();
     if (!this.held.annotations?.press(middle, false, true)) {
@@ -84,7 +84,7 @@ export class Hand {
     }
   }
 
-  /** @returns whether something was being drawn or measured. */
+  /** @returns whether a tool is active. */
   private finish(): boolean {
     const { annotations, toolbox } = this.held;
     if (annotations?.finish()) {

@@ -1,15 +1,15 @@
-// Ruler and area: what was measured stays until it is cleared.
-import { areaOf, distance, lengthOf, type Point } from "../geometry";
-import { areaText, lengthText } from "../scale_bar";
+// Ruler and area: measurements stay until they are cleared.
+import { areaOf, distance, lengthOf, type Point } from "../view/geometry";
+import { areaText, lengthText } from "../view/scale_bar";
 import { crosses, label, lineThrough, stroke } from "./pen";
 import type { Drawing, Tool } from "./tool";
 
 const COLOUR = "#ffe600";
 
-/** A line, or a polygon, through points chosen one after another. */
+/** A line or a polygon through points clicked one after another. */
 export class Measure implements Tool {
   private readonly done: Point[][] = [];
-  private begun: Point[] = [];
+  private current: Point[] = [];
   private at: Point | null = null;
 
   constructor(private readonly kind: "length" | "area") {}
@@ -20,19 +20,19 @@ export class Measure implements Tool {
 
   hint(): string {
     if (this.kind === "length") {
-      return this.begun.length ? "Click where it ends; Backspace takes back." : "Ruler: click where it begins.";
+      return this.current.length ? "Click the end point; Backspace removes the last point." : "Ruler: click the starting point.";
     }
-    return this.begun.length < 3 ? "Area: click its corners, one after another." : "Double click or press Enter twice to close it.";
+    return this.current.length < 3 ? "Area: click the corners one after another." : "Double-click or press Enter twice to close it.";
   }
 
   press(at: Point, near_px0 = 0): void {
-    const last = this.begun.at(-1);
+    const last = this.current.at(-1);
     if (last && distance(last, at) <= near_px0) {
       this.finish();
       return;
     }
-    this.begun.push(at);
-    if (this.kind === "length" && this.begun.length === 2) {
+    this.current.push(at);
+    if (this.kind === "length" && this.current.length === 2) {
       this.finish();
     }
   }
@@ -42,25 +42,25 @@ export class Measure implements Tool {
   }
 
   finish(): void {
-    if (this.begun.length >= this.least) {
-      this.done.push(this.begun);
-      this.begun = [];
+    if (this.current.length >= this.least) {
+      this.done.push(this.current);
+      this.current = [];
     }
   }
 
   undo(): boolean {
-    const list: unknown[] = this.begun.length ? this.begun : this.done;
+    const list: unknown[] = this.current.length ? this.current : this.done;
     return list.pop() !== undefined;
   }
 
   clear(): void {
     this.done.length = 0;
-    this.begun = [];
+    this.current = [];
   }
 
   draw({ context, transform, mpp0 }: Drawing): void {
-    const begun = this.begun.length && this.at ? [...this.begun, this.at] : this.begun;
-    for (const points of [...this.done, begun]) {
+    const current = this.current.length && this.at ? [...this.current, this.at] : this.current;
+    for (const points of [...this.done, current]) {
       const onScreen = points.map((point) => transform.toScreen(point));
       const isClosed = this.kind === "area" && points.length > 2;
       stroke(context, lineThrough(onScreen, isClosed), COLOUR, 2);
@@ -72,16 +72,16 @@ export class Measure implements Tool {
     }
   }
 
-  /** "123 µm", or "0.532 mm² · 3.1 mm around". */
+  /** "123 µm", or "0.532 mm² · perimeter 3.1 mm". */
   text(points: Point[], mpp0: number): string {
     if (this.kind === "length") {
       return lengthText(lengthOf(points) * mpp0);
     }
-    const around = lengthOf([...points, points[0]!]) * mpp0;
-    return `${areaText(areaOf(points) * mpp0 ** 2)} · ${lengthText(around)} around`;
+    const perimeter = lengthOf([...points, points[0]!]) * mpp0;
+    return `${areaText(areaOf(points) * mpp0 ** 2)} · perimeter ${lengthText(perimeter)}`;
   }
 
-  /** What was measured, for who asks. */
+  /** Texts of the finished measurements. */
   results(mpp0: number): string[] {
     return this.done.map((points) => this.text(points, mpp0));
   }

@@ -1,5 +1,5 @@
-// Lines and labels that show on light and on dark ground.
-import type { Point } from "../geometry";
+// Lines and labels that are visible on light and dark backgrounds.
+import type { Point } from "../view/geometry";
 
 export function stroke(context: CanvasRenderingContext2D, path: Path2D, colour: string, width: number): void {
   context.strokeStyle = "rgba(0, 0, 0, 0.75)";
@@ -29,7 +29,7 @@ export function lineThrough(points: Point[], isClosed: boolean): Path2D {
   return path;
 }
 
-/** Small crosses at places that were chosen. */
+/** Small crosses at points. */
 export function crosses(points: Point[], size: number): Path2D {
   const path = new Path2D();
   for (const { x, y } of points) {

@@ -1,8 +1,8 @@
-// What the screen shows of a slide, and where on it a pointer is.
-import type { Point } from "./geometry";
-import type { Navigation } from "./navigation";
-import type { Look } from "./review/coverage_map";
-import type { Slide } from "./types";
+// The part of a slide on the screen, and the pointer's position on it.
+import type { Point } from "../view/geometry";
+import type { Navigation } from "../view/navigation";
+import type { Look } from "../review/coverage_map";
+import type { Slide } from "../types";
 
 export class Sight {
   constructor(
@@ -11,12 +11,12 @@ export class Sight {
     private readonly slide: Slide,
   ) {}
 
-  /** The middle of the screen, in level-0 pixels. */
+  /** Centre of the screen, in level-0 pixels. */
   middle(): Point {
     return this.navigation.transform().toSlide({ x: this.stage.clientWidth / 2, y: this.stage.clientHeight / 2 });
   }
 
-  /** Where a pointer is, in level-0 pixels. */
+  /** Position of a pointer, in level-0 pixels. */
   pointOf(event: MouseEvent): Point {
     const { left, top } = this.stage.getBoundingClientRect();
     return this.navigation.transform().toSlide({ x: event.clientX - left - this.stage.clientLeft, y: event.clientY - top - this.stage.clientTop });

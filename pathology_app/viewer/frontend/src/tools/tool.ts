@@ -1,5 +1,5 @@
-// What one does with a pointer on the slide besides moving it: a tool takes clicks and draws over the slide.
-import type { Point, Transform } from "../geometry";
+// A tool takes clicks on the slide and draws over it.
+import type { Point, Transform } from "../view/geometry";
 
 export interface Drawing {
   context: CanvasRenderingContext2D;
@@ -9,18 +9,18 @@ export interface Drawing {
 
 export interface Tool {
   readonly name: string;
-  /** What to do next, in a few words. */
+  /** Short hint on what to do next. */
   hint(): string;
   /**
-   * A click, or Enter with the middle of the screen as its place; level-0 pixels.
-   * @param near_px0 how far apart two presses may be that are meant for one place.
+   * A click, or Enter at the centre of the screen; level-0 pixels.
+   * @param near_px0 largest distance between two presses that count as the same point.
    */
   press(at: Point, near_px0: number): void;
-  /** The pointer, or the middle of the screen; null where neither is over the slide. */
+  /** The pointer; null when it is not over the slide. */
   hover(at: Point | null): void;
-  /** Enter twice, or a double click: what is begun is whole. */
+  /** Enter twice, or a double click: complete the current shape. */
   finish(): void;
-  /** Take the last step back; false where there is none. */
+  /** Undo the last step; false if there is none. */
   undo(): boolean;
   clear(): void;
   draw(drawing: Drawing): void;

@@ -1,7 +1,7 @@
-// The row of buttons above the slide. What they do, keys do as well (commands.ts).
-import { MAGNIFICATIONS } from "./navigation";
-import { box, button, toggle } from "./elements";
-import type { ToolName } from "./tools/toolbox";
+// The row of buttons above the slide. Every action also has a key (commands.ts).
+import { MAGNIFICATIONS } from "../view/navigation";
+import { box, button, toggle } from "../panel/elements";
+import type { ToolName } from "./toolbox";
 
 export interface ToolbarActions {
   showWhole(): void;
@@ -18,7 +18,7 @@ export interface ToolbarActions {
 
 export class Toolbar {
   readonly element = box("toolbar");
-  /** Where other parts put their buttons. */
+  /** Buttons of other parts. */
   readonly extras = box("group extras");
   private readonly hotspots: HTMLDivElement;
   private readonly tools: Record<ToolName, HTMLButtonElement>;
@@ -29,7 +29,7 @@ export class Toolbar {
     this.tools = {
       ruler: toggle("Ruler", "Measure a length (m)", () => actions.take("ruler")),
       area: toggle("Area", "Measure an area (Shift + m)", () => actions.take("area")),
-      count: toggle("Count", "Circle of 1 mm², then of 2 mm², to count in (c)", () => actions.take("count")),
+      count: toggle("Count", "Counting circle of 1 mm², then 2 mm² (c)", () => actions.take("count")),
     };
     this.hotspots = box(
       "group hotspot-controls",
@@ -41,21 +41,21 @@ export class Toolbar {
       box(
         "group",
         button("Fit", "Show the whole slide (0)", () => actions.showWhole()),
-        ...MAGNIFICATIONS.map((value, index) => button(`${value}×`, `Magnify ${value} times (${index + 1})`, () => actions.magnify(value))),
+        ...MAGNIFICATIONS.map((value, index) => button(`${value}×`, `Zoom to ${value}× (${index + 1})`, () => actions.magnify(value))),
       ),
       box(
         "group",
-        button("↻", "Turn right (t)", () => actions.turn(90)),
-        button("↺", "Turn left (Shift + t)", () => actions.turn(-90)),
-        button("⇋", "Mirror left and right (v)", () => actions.mirror()),
+        button("↻", "Rotate clockwise (t)", () => actions.turn(90)),
+        button("↺", "Rotate anticlockwise (Shift + t)", () => actions.turn(-90)),
+        button("⇋", "Flip horizontally (v)", () => actions.mirror()),
       ),
-      box("group", ...Object.values(this.tools), button("⌫", "Clear what was measured and counted (Delete)", () => actions.clearTools())),
+      box("group", ...Object.values(this.tools), button("⌫", "Clear measurements and counts (Delete)", () => actions.clearTools())),
       this.hotspots,
       this.extras,
       box(
         "group view-controls",
         button("Panel", "Show or hide the panel (b)", () => actions.togglePanel()),
-        button("⤢", "Full screen (f); Esc ends it", () => actions.fullScreen()),
+        button("⤢", "Full screen (f); Esc to leave", () => actions.fullScreen()),
         button("?", "Keys (?)", () => actions.listKeys()),
       ),
     );

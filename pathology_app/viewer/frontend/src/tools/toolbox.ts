@@ -1,5 +1,5 @@
-// Which tool is in hand. Escape lays it down; what it has drawn stays until it is cleared.
-import type { Point } from "../geometry";
+// The active measuring tool. Escape puts it away; its drawings stay until they are cleared.
+import type { Point } from "../view/geometry";
 import { Counting } from "./counting";
 import { Measure } from "./measure";
 import type { Drawing, Tool } from "./tool";
@@ -13,7 +13,7 @@ export class Toolbox {
   private current: ToolName | null = null;
 
   /**
-   * @param changed what is drawn, or which tool is in hand, is another.
+   * @param changed called when the drawings or the active tool have changed.
    */
   constructor(
     private readonly mpp0: number,
@@ -24,7 +24,7 @@ export class Toolbox {
     return this.current;
   }
 
-  /** Take a tool, or lay it down if it is in hand. `middle` is that of the screen. */
+  /** Take a tool, or put it away if it is active. `middle` is the centre of the screen. */
   take(name: ToolName, middle: Point): void {
     if (name === "count") {
       this.takeCircle(middle);
@@ -34,7 +34,7 @@ export class Toolbox {
     this.changed();
   }
 
-  /** Also ends what a tool has begun. */
+  /** Put the active tool away. */
   layDown(): void {
     this.tool?.hover(null);
     this.current = null;
@@ -53,7 +53,7 @@ export class Toolbox {
     return this.tool?.hint() ?? "";
   }
 
-  /** Whether a tool took the click. */
+  /** @returns whether a tool handled the click. */
   press(at: Point, near_px0: number): boolean {
     this.tool?.press(at, near_px0);
     this.changed();
@@ -84,7 +84,7 @@ export class Toolbox {
     }
   }
 
-  /** First 1 mm², then 2 mm², then none; the circle comes to the middle of the screen. */
+  /** Cycle through 1 mm², 2 mm² and none; the circle is placed at the centre of the screen. */
   private takeCircle(middle: Point): void {
     if (!this.counting) {
       this.counting = new Counting(middle, 1, this.mpp0);

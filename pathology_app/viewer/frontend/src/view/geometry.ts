@@ -1,13 +1,13 @@
-// Points, and the way from the slide to the screen. Slide points are level-0 pixels, screen points CSS pixels of the stage.
+// Points, and the transform from slide to screen. Slide points are level-0 pixels, screen points CSS pixels of the stage.
 
 export interface Point {
   x: number;
   y: number;
 }
 
-/** Where the slide lies on the screen: turned by whole degrees, mirrored perhaps, never sheared. */
+/** Placement of the slide on the screen: rotated by whole degrees, possibly mirrored, never sheared. */
 export class Transform {
-  /** As a canvas takes it: screen x = a x + c y + e, screen y = b x + d y + f. */
+  /** Canvas convention: screen x = a x + c y + e, screen y = b x + d y + f. */
   constructor(
     readonly a: number,
     readonly b: number,
@@ -17,13 +17,13 @@ export class Transform {
     readonly f: number,
   ) {}
 
-  /** From where three corners of a slide lie: its top left, a point `side` px to the right, and one `side` px down. */
+  /** From the screen positions of three slide points: the top left corner, `side` px to its right, and `side` px below it. */
   static through(corner: Point, right: Point, down: Point, side: number): Transform {
     const along = (to: Point): [number, number] => [(to.x - corner.x) / side, (to.y - corner.y) / side];
     return new Transform(...along(right), ...along(down), corner.x, corner.y);
   }
 
-  /** Screen pixels along a level-0 pixel. */
+  /** Screen pixels per level-0 pixel. */
   get scale(): number {
     return Math.hypot(this.a, this.b);
   }
@@ -38,7 +38,7 @@ export class Transform {
     return { x: (this.d * right - this.c * down) / determinant, y: (this.a * down - this.b * right) / determinant };
   }
 
-  /** Draw in level-0 pixels from now on; `ratio` device pixels stand for a CSS pixel. */
+  /** Make a context draw in level-0 pixels; `ratio` is device pixels per CSS pixel. */
   apply(context: CanvasRenderingContext2D, ratio: number): void {
     context.setTransform(ratio * this.a, ratio * this.b, ratio * this.c, ratio * this.d, ratio * this.e, ratio * this.f);
   }
@@ -48,12 +48,12 @@ export function distance(from: Point, to: Point): number {
   return Math.hypot(to.x - from.x, to.y - from.y);
 }
 
-/** Length of a line through points. */
+/** Length of the line through the points. */
 export function lengthOf(points: Point[]): number {
   return points.slice(1).reduce((sum, point, index) => sum + distance(points[index]!, point), 0);
 }
 
-/** Area of a polygon, whichever way round it goes. */
+/** Area of a polygon of either orientation. */
 export function areaOf(points: Point[]): number {
   const twice = points.reduce((sum, { x, y }, index) => {
     const next = points[(index + 1) % points.length]!;
@@ -62,7 +62,7 @@ export function areaOf(points: Point[]): number {
   return Math.abs(twice) / 2;
 }
 
-/** The rectangle around points: left, top, right, bottom. */
+/** Bounding box of the points: left, top, right, bottom. */
 export function boundsOf(points: Point[]): [number, number, number, number] {
   const [xs, ys] = [points.map(({ x }) => x), points.map(({ y }) => y)];
   return [Math.min(...xs), Math.min(...ys), Math.max(...xs), Math.max(...ys)];

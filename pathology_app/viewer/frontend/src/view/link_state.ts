@@ -1,5 +1,5 @@
-// What the link says of the view and of the overlay, so that a reload, Back and a colleague see the same. Anybody can write
-// a link: what cannot mean anything is taken for nothing said.
+// View and overlay settings in the page's link, so that a reload, the Back button and a colleague see the same. Anybody can
+// write a link: invalid values are ignored.
 import type { View } from "./navigation";
 
 export const AT = "at";
@@ -10,7 +10,7 @@ export const IMAGE = "image";
 const MAX_UM = 1e7;
 const PAUSE_MS = 300;
 
-/** "x,y,µm per pixel of the screen", x and y in µm; then degrees and "m" where the slide is turned or mirrored. */
+/** "x,y,µm per screen pixel", x and y in µm; then degrees, and "m" if mirrored, for a rotated or mirrored slide. */
 export function viewText({ x_um, y_um, um_per_px, degrees, isMirrored }: View): string {
   const turned = degrees || isMirrored ? [String(Math.round(degrees)), ...(isMirrored ? ["m"] : [])] : [];
   return [x_um.toFixed(1), y_um.toFixed(1), String(Number(um_per_px.toPrecision(4))), ...turned].join(",");
@@ -32,18 +32,18 @@ export function viewOf(text: string | null): View | null {
   return isView ? { x_um: x_um!, y_um: y_um!, um_per_px: um_per_px!, degrees, isMirrored: parts[4] === "m" } : null;
 }
 
-/** Keeps the link of this tab true, without a step of the browser's Back for each move. */
+/** Keeps the tab's link up to date without adding history entries. */
 export class LinkState {
   private readonly wanted = new Map<string, string>();
   private timer = 0;
 
-  /** @param name what the link's `parameter` says; once it says something else, nothing more is written. */
+  /** @param name value of the link's `parameter`; once the link has another value, nothing more is written. */
   constructor(
     private name: string,
     private readonly parameter = "slide",
   ) {}
 
-  /** The page is another state of the same. */
+  /** Follow a change of the page's `parameter` value. */
   rename(name: string): void {
     this.name = name;
   }
@@ -71,7 +71,7 @@ export class LinkState {
       }
     }
     this.wanted.clear();
-    // These may stand in a query; a link that people read and send should keep them.
+    // These characters are allowed in a query; keep the link readable.
     url.search = url.search.replaceAll("%2C", ",").replaceAll("%3A", ":").replaceAll("%2F", "/");
     window.history.replaceState(window.history.state, "", url);
   }

@@ -1,10 +1,10 @@
-// Where one looks: moves over the slide, and the way from level-0 pixels to the screen.
+// Navigation over the slide, and the transform from level-0 pixels to the screen.
 import OpenSeadragon from "openseadragon";
 import { boundsOf, type Point, Transform } from "./geometry";
 import { umPerPxAt } from "./scale_bar";
-import type { Slide } from "./types";
+import type { Slide } from "../types";
 
-/** The middle of the screen in µm from the slide's top left corner, and µm along a pixel of the screen. */
+/** Centre of the screen in µm from the slide's top left corner, and µm per screen pixel. */
 export interface View {
   x_um: number;
   y_um: number;
@@ -14,14 +14,14 @@ export interface View {
   isMirrored: boolean;
 }
 
-/** Part of a field of view that is seen again in the next one, so that nothing on its edge is missed. */
+/** Overlap of neighbouring fields of view, as a fraction, so that nothing at an edge is missed. */
 const OVERLAP = 0.1;
 const NUDGE = 0.15;
 const ZOOM_STEP = 1.5;
 
-/** Those that a button and a key lead to. */
+/** Magnifications that have a button and a key. */
 export const MAGNIFICATIONS = [1.25, 2.5, 5, 10, 20, 40];
-/** Of the whole slide on the screen: a little of the glass around it. */
+/** Smallest zoom relative to the whole slide on the screen: leaves a margin around the slide. */
 const SMALLEST_RATIO = 0.9;
 
 export class Navigation {
@@ -34,14 +34,14 @@ export class Navigation {
     }
   }
 
-  /** Every button's magnification can be had, of a slide that is smaller than the screen there, too. */
+  /** Allow the magnification of every button, even if the slide is then smaller than the screen. */
   private limitZoom(): void {
     const { viewport } = this.osd;
     const lowest = this.zoomAt(umPerPxAt(MAGNIFICATIONS[0]!));
     (viewport as unknown as { minZoomLevel: number }).minZoomLevel = Math.min(SMALLEST_RATIO * viewport.getHomeZoom(), lowest);
   }
 
-  /** How the slide lies on the screen now, or where the present move will have led. */
+  /** @param current the placement seen now, or the one that the current movement ends at. */
   transform(current = true): Transform {
     const { viewport } = this.osd;
     const width = viewport.getContainerSize().x;
@@ -52,7 +52,7 @@ export class Navigation {
     return Transform.through(at(0, 0), at(1, 0), at(0, 1), this.width_px0);
   }
 
-  /** @param current as it is seen now, or where the present move leads. */
+  /** @param current the view seen now, or the one that the current movement ends at. */
   view(current = false): View {
     const { viewport } = this.osd;
     const um = this.width_px0 * this.slide.mpp0;
@@ -67,8 +67,8 @@ export class Navigation {
   }
 
   /**
-   * Look at a place at once.
-   * @param isKept a view far outside the slide shows its nearest part.
+   * Go to a view without animation.
+   * @param isKept whether a view far outside the slide is moved to its nearest part.
    */
   show({ x_um, y_um, um_per_px, degrees, isMirrored }: View, isKept = true): void {
     const { viewport } = this.osd;
@@ -84,8 +84,8 @@ export class Navigation {
 
   isMoving(): boolean {
     const { viewport } = this.osd;
-    const away = viewport.getCenter(true).distanceTo(viewport.getCenter(false));
-    return away > 1e-6 || Math.abs(viewport.getZoom(true) / viewport.getZoom(false) - 1) > 1e-6;
+    const remaining = viewport.getCenter(true).distanceTo(viewport.getCenter(false));
+    return remaining > 1e-6 || Math.abs(viewport.getZoom(true) / viewport.getZoom(false) - 1) > 1e-6;
   }
 
   showWhole(): void {
@@ -110,13 +110,13 @@ export class Navigation {
     this.osd.viewport.zoomBy(ZOOM_STEP ** step).applyConstraints();
   }
 
-  /** Turn the picture clockwise, as it is seen. */
+  /** Rotate the image clockwise as seen on the screen. */
   turn(degrees: number): void {
     const { viewport } = this.osd;
     viewport.setRotation(viewport.getRotation() + (viewport.getFlip() ? -degrees : degrees), true);
   }
 
-  /** Mirror left and right. */
+  /** Flip horizontally. */
   mirror(): void {
     this.osd.viewport.toggleFlip();
   }
@@ -130,12 +130,12 @@ export class Navigation {
     this.pan(right * NUDGE, down * NUDGE, false);
   }
 
-  /** To the field of view beside this one, at once. */
+  /** Go to the adjacent field of view, without animation. */
   nextField(right: number, down: number): void {
     this.pan(right * (1 - OVERLAP), down * (1 - OVERLAP), true);
   }
 
-  /** What the screen would show after a step to the field of view beside this one: left, top, right, bottom, level-0 pixels. */
+  /** Bounds of the adjacent field of view: left, top, right, bottom, in level-0 pixels. */
   boundsBeside(right: number, down: number): [number, number, number, number] {
     const { x: width, y: height } = this.osd.viewport.getContainerSize();
     const [left, top] = [right * (1 - OVERLAP) * width, down * (1 - OVERLAP) * height];
@@ -143,11 +143,11 @@ export class Navigation {
     return boundsOf([[0, 0], [width, 0], [width, height], [0, height]].map(([x, y]) => transform.toSlide({ x: left + x!, y: top + y! })));
   }
 
-  /** By shares of what the screen shows, along the screen's own sides. */
+  /** Pan by fractions of the screen, along the screen's axes. */
   pan(right: number, down: number, immediately: boolean): void {
     const { viewport } = this.osd;
     const { x: width, y: height } = viewport.getContainerSize();
-    // OpenSeadragon turns a distance on the screen with the picture, but does not mirror it.
+    // OpenSeadragon rotates a screen distance with the image, but does not mirror it.
     const across = viewport.getFlip() ? -right : right;
     const by = viewport.deltaPointsFromPixels(new OpenSeadragon.Point(across * width, down * height), false);
     viewport.panBy(by, immediately);
@@ -158,7 +158,7 @@ export class Navigation {
     return this.umPerPxAtZoom1 / um_per_px;
   }
 
-  /** There, the slide is as wide as the stage. */
+  /** At zoom 1 the slide is as wide as the stage. */
   private get umPerPxAtZoom1(): number {
     return (this.width_px0 * this.slide.mpp0) / this.osd.viewport.getContainerSize().x;
   }

@@ -1,10 +1,10 @@
-// A scale bar of a round length, and the magnification an observer would name.
+// A scale bar of a round length, and the nominal magnification.
 
 const TARGET_PX = 150;
-/** At 10x a pixel of a slide scanner is by custom 1 µm wide. */
+/** By convention, 10x means 1 µm per pixel. */
 const UM_PER_PX_AT_1X = 10;
 
-/** The longest of 1, 2, 5 times a power of ten that is not longer than `limit`. */
+/** Largest of 1, 2, 5 times a power of ten that does not exceed `limit`. */
 export function roundLength(limit: number): number {
   const power = 10 ** Math.floor(Math.log10(limit));
   return power * ([5, 2].find((step) => step * power <= limit) ?? 1);
@@ -14,7 +14,7 @@ export function lengthText(length_um: number): string {
   return length_um >= 1000 ? `${Number((length_um / 1000).toPrecision(4))} mm` : `${Number(length_um.toPrecision(3))} µm`;
 }
 
-/** "0.532 mm²", or µm² where that is small. */
+/** "0.532 mm²", or µm² for a small area. */
 export function areaText(area_um2: number): string {
   return area_um2 >= 1e4 ? `${Number((area_um2 / 1e6).toPrecision(3))} mm²` : `${Number(area_um2.toPrecision(3))} µm²`;
 }
@@ -33,7 +33,7 @@ export class ScaleBar {
     this.element.append(this.caption, this.bar, this.magnification);
   }
 
-  /** @param mpp0 finer than that nothing was scanned: beyond, pixels are only drawn larger. */
+  /** @param mpp0 resolution of the scan: beyond it, pixels are only enlarged. */
   show(um_per_screen_px: number, mpp0: number): void {
     const length_um = roundLength(um_per_screen_px * TARGET_PX);
     this.bar.style.width = `${length_um / um_per_screen_px}px`;
@@ -42,7 +42,7 @@ export class ScaleBar {
   }
 }
 
-/** What an observer would call it; of a slide scanned at 40x, "≈ 40×, enlarged 2×" and not 80x. */
+/** Nominal magnification; for a slide scanned at 40x, "≈ 40×, enlarged 2×" rather than 80x. */
 export function magnificationText(um_per_screen_px: number, mpp0: number): string {
   const enlarged = mpp0 / um_per_screen_px;
   const optical = `≈ ${rounded(UM_PER_PX_AT_1X / Math.max(um_per_screen_px, mpp0))}×`;
@@ -53,7 +53,7 @@ function rounded(value: number): number {
   return Number(value.toPrecision(2));
 }
 
-/** Screen µm per pixel at a named magnification. */
+/** µm per screen pixel at a nominal magnification. */
 export function umPerPxAt(magnification: number): number {
   return UM_PER_PX_AT_1X / magnification;
 }

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { History } from "../src/annotations/history";
-import { Outbox, type Store } from "../src/annotations/outbox";
-import { rectangle } from "../src/annotations/shapes";
-import type { Content, Draft } from "../src/annotations/types";
+import { History } from "../../src/annotations/storage/history";
+import { Outbox, type Store } from "../../src/annotations/storage/outbox";
+import { rectangle } from "../../src/annotations/drawing/shapes";
+import type { Content, Draft } from "../../src/annotations/types";
 
 /** The browser's storage, as far as it goes. */
 class Memory implements Store {
@@ -32,7 +32,7 @@ class Memory implements Store {
 const content: Content = { kind: "rectangle", object_type: "annotation", geometry: rectangle({ x: 0, y: 0 }, { x: 1, y: 1 }), class: null, note: "", deleted: false };
 const draft = (id: string, note = ""): Draft => ({ ...content, id, note, revision: 0 });
 
-test("what a tab left that is gone is taken over, with its last state, and only once", () => {
+test("entries of a closed tab are adopted in their last state, and only once", () => {
   const store = new Memory();
   const gone = new Outbox(store, "p/S-1", "gone", "ada");
   gone.put(draft("a", "first"));
@@ -46,7 +46,7 @@ test("what a tab left that is gone is taken over, with its last state, and only 
   assert.equal(new Outbox(store, "p/S-1", "next", "ada").adopt(new Set(["alive", "mine"])).length, 0);
 });
 
-test("what is adopted does not take the place of what was drawn since", () => {
+test("an adopted entry does not replace a newer one", () => {
   const store = new Memory();
   new Outbox(store, "p", "gone", "ada").put(draft("a", "old"));
   const mine = new Outbox(store, "p", "mine", "ada");
@@ -55,7 +55,7 @@ test("what is adopted does not take the place of what was drawn since", () => {
   assert.equal(mine.get("a")?.draft.note, "new");
 });
 
-test("nobody sends what somebody else drew, nor what was refused until it is changed", () => {
+test("entries of another user are not sent, nor refused entries until they are changed", () => {
   const outbox = new Outbox(new Memory(), "p", "t", "ada");
   outbox.put(draft("a"));
   outbox.put(draft("b"), "no such class");
@@ -67,7 +67,7 @@ test("nobody sends what somebody else drew, nor what was refused until it is cha
   assert.equal(outbox.ready().length, 2);
 });
 
-test("a browser without room keeps it in the page and says so", () => {
+test("if the browser's storage is full, entries stay in the page and the outbox reports it", () => {
   for (const store of [new Memory(10), null]) {
     const outbox = new Outbox(store, "p", "t", "ada");
     outbox.put(draft("a"));
@@ -75,7 +75,7 @@ test("a browser without room keeps it in the page and says so", () => {
   }
 });
 
-test("damaged entries of the storage are passed over", () => {
+test("corrupt entries in the storage are skipped", () => {
   const store = new Memory();
   store.setItem("p/x/a", "{");
   store.setItem("p/x/b", "null");
@@ -83,7 +83,7 @@ test("damaged entries of the storage are passed over", () => {
   assert.equal(new Outbox(store, "p", "t", "ada").adopt(new Set()).length, 0);
 });
 
-test("steps go back and forth, and a new one ends the way forth", () => {
+test("steps can be undone and redone, and a new step clears the redo history", () => {
   const history = new History();
   history.add({ label: "draw", items: [{ id: "a", before: null, after: content }] });
   history.add({ label: "note", items: [{ id: "a", before: content, after: { ...content, note: "n" } }] });

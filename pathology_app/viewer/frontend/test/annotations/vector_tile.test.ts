@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { parseVectorTile, shortId } from "../src/annotations/vector_tile";
+import { parseVectorTile, shortId } from "../../src/annotations/drawing/vector_tile";
 
 /** As pathology_app/annotating/vector_tile.py writes it. */
 function tile(): ArrayBuffer {
@@ -23,7 +23,7 @@ function tile(): ArrayBuffer {
   return new Uint8Array(bytes).buffer;
 }
 
-test("a tile is read as it was written", () => {
+test("a tile is parsed as it was written", () => {
   const read = parseVectorTile(tile());
   assert.deepEqual(read.ids, ["0123456789abcdef", "0000000100000002"]);
   assert.equal(shortId("01234567-89ab-cdef-0123-456789abcdef"), read.ids[0]);
@@ -33,7 +33,7 @@ test("a tile is read as it was written", () => {
   assert.deepEqual([...read.cells], [5, 6, 0, 9]);
 });
 
-test("what is no tile, or is cut off, is refused", () => {
+test("an invalid or truncated tile is an error", () => {
   assert.throws(() => parseVectorTile(new ArrayBuffer(4)));
   assert.throws(() => parseVectorTile(new TextEncoder().encode("not a tile at all").buffer as ArrayBuffer));
   assert.throws(() => parseVectorTile(tile().slice(0, -16)));

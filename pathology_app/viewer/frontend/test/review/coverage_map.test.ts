@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { cellsInside, codeOf, CoverageMap, isSameView, type Look, lookBody, Looks } from "../src/review/coverage_map";
+import { cellsInside, codeOf, CoverageMap, isSameView, type Look, lookBody, Looks } from "../../src/review/coverage_map";
 
 const grid = { cell_px0: 256, columns: 8, rows: 6 };
 
@@ -9,12 +9,12 @@ function look(left: number, top: number, right: number, bottom: number, um_per_p
   return { corners, um_per_px, seconds };
 }
 
-test("a byte stands for a magnification as it does on the server", () => {
+test("magnifications have the same byte codes as on the server", () => {
   assert.deepEqual([10, 5, 1, 0.25].map(codeOf), [100, 112, 140, 164]);
   assert.deepEqual([1e9, 1e-9].map(codeOf), [1, 255]);
 });
 
-test("cells whose centre is on the screen count, however it is turned, and the one at its middle", () => {
+test("cells with their centre on the screen count at any rotation, and so does the cell at its centre", () => {
   assert.deepEqual(cellsInside(look(0, 0, 512, 256).corners, grid), [0, 1]);
   const diamond = [{ x: 1024, y: 0 }, { x: 2048, y: 768 }, { x: 1024, y: 1536 }, { x: 0, y: 768 }];
   const inside = cellsInside(diamond, grid);
@@ -24,7 +24,7 @@ test("cells whose centre is on the screen count, however it is turned, and the o
   assert.deepEqual(cellsInside(look(-9e6, -9e6, -8e6, -8e6).corners, grid), []);
 });
 
-test("the finest magnification stays, and what is only enlarged shows no more", () => {
+test("the finest magnification is kept, and enlargement beyond the scan adds nothing", () => {
   const map = new CoverageMap(grid, new Uint8Array(48), null);
   assert.equal(map.add(look(0, 0, 512, 256, 0.5), 0.5), true);
   assert.equal(map.add(look(0, 0, 512, 256, 2), 0.5), false);
@@ -32,7 +32,7 @@ test("the finest magnification stays, and what is only enlarged shows no more", 
   assert.deepEqual([...map.finest.slice(0, 3)], [152, 152, 0]);
 });
 
-test("the share is that of the tissue, or of the slide where that is not known", () => {
+test("the share is that of the tissue, or of the slide if its tissue is not known", () => {
   const tissue = new Uint8Array(48).fill(1, 0, 4);
   const map = new CoverageMap(grid, new Uint8Array(48), tissue);
   map.add(look(0, 0, 256, 256, 1), 0.25);
@@ -43,7 +43,7 @@ test("the share is that of the tissue, or of the slide where that is not known",
   assert.equal(new CoverageMap(grid, map.finest, new Uint8Array(48)).shareSeen(10), null);
 });
 
-test("the same view twice is one look of the sum; what was not sent goes first", () => {
+test("equal consecutive views are merged, and unsent views go first", () => {
   const looks = new Looks();
   looks.add(look(0, 0, 512, 256));
   looks.add(look(0.2, 0, 512, 256.1));

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { partsOf } from "../src/tile_body";
+import { partsOf } from "../../src/tiles/body";
 
 function body(parts: [number, number, number, number, string][], cut = 0): ArrayBuffer {
   const streams = parts.map(([, , , , text]) => new TextEncoder().encode(text));
@@ -19,7 +19,7 @@ function body(parts: [number, number, number, number, string][], cut = 0): Array
   return bytes.slice(0, size - cut).buffer;
 }
 
-test("each part comes with its place, its size and its stream, and a hole without", () => {
+test("every part has a position, a size and a stream, and a hole has no stream", () => {
   const parts = partsOf(body([[0, 0, 256, 256, "first"], [256, 0, 100, 256, ""], [0, 256, 256, 300, "third"]]));
   assert.deepEqual(
     parts.map(({ jpeg, ...box }) => [box, jpeg && new TextDecoder().decode(jpeg)]),
@@ -31,13 +31,13 @@ test("each part comes with its place, its size and its stream, and a hole withou
   );
 });
 
-test("a tile of white glass has no parts", () => {
+test("a tile of bare glass has no parts", () => {
   assert.deepEqual(partsOf(body([])), []);
 });
 
-test("what is cut short is an error, wherever it is cut", () => {
+test("a truncated tile is an error, wherever it is cut", () => {
   const whole = body([[0, 0, 256, 256, "first"], [256, 0, 256, 256, "second"]]);
   for (let cut = 1; cut <= whole.byteLength; cut++) {
-    assert.throws(() => partsOf(whole.slice(0, whole.byteLength - cut)), /cut short/);
+    assert.throws(() => partsOf(whole.slice(0, whole.byteLength - cut)), /truncated/);
   }
 });

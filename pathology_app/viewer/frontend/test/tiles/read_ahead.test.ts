@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { firstLook, levelFor, tilesIn } from "../src/read_ahead";
+import { firstLook, levelFor, tilesIn } from "../../src/tiles/read_ahead";
 
 const levels = [1, 2, 4].map((downsample) => ({ width_px: 5000 / downsample, height_px: 3000 / downsample, tile_px: 512, downsample }));
 
-test("a slide is shown from the level nearest to the screen", () => {
+test("a slide is shown from the level nearest to the screen's resolution", () => {
   assert.deepEqual([4, 1, 0.71, 0.7, 0.36, 0.35, 0.01].map((scale) => levelFor(levels, scale)), [0, 0, 0, 1, 1, 2, 2]);
 });
 
-test("a rectangle's tiles are those that it touches, and none beyond the slide", () => {
+test("a rectangle's tiles are those that it intersects, and none outside the slide", () => {
   const names = (bounds: [number, number, number, number]): string => tilesIn(levels, 1, bounds).map(({ col, row }) => `${col}_${row}`).join(" ");
   assert.equal(names([0, 0, 1023, 1023]), "0_0");
   assert.equal(names([1000, 0, 1100, 1100]), "0_0 1_0 0_1 1_1");
@@ -17,7 +17,7 @@ test("a rectangle's tiles are those that it touches, and none beyond the slide",
   assert.equal(names([6000, 0, 7000, 10]), "");
 });
 
-test("the first look is the whole slide, or what a link's view shows", () => {
+test("the first view is the whole slide, or the view in the link", () => {
   const whole = firstLook(levels, 0.5, null, 1000, 300);
   assert.deepEqual(whole, { scale: 0.1, bounds: [-2500, 0, 7500, 3000] });
   const view = { x_um: 500, y_um: 250, um_per_px: 1, degrees: 0, isMirrored: false };

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { areaOf, lengthOf, Transform } from "../src/geometry";
-import { Measure } from "../src/tools/measure";
-import { Counting } from "../src/tools/counting";
+import { areaOf, lengthOf, Transform } from "../../src/view/geometry";
+import { Measure } from "../../src/tools/measure";
+import { Counting } from "../../src/tools/counting";
 
-const near = (found: number, wanted: number): void => assert.ok(Math.abs(found - wanted) < 1e-9, `${found} is not ${wanted}`);
+const near = (actual: number, expected: number): void => assert.ok(Math.abs(actual - expected) < 1e-9, `${actual} is not ${expected}`);
 
-test("a place on the screen is the place on the slide it came from, turned and mirrored as the slide may be", () => {
+test("screen points map back to the slide points they came from, whether rotated or mirrored", () => {
   for (const [a, b, c, d] of [[2, 0, 0, 2], [0, 2, -2, 0], [-1, 0, 0, 1], [0.6, 0.8, 0.8, -0.6]] as const) {
     const transform = new Transform(a, b, c, d, 17, -5);
     const { x, y } = transform.toSlide(transform.toScreen({ x: 12.5, y: 900 }));
@@ -16,7 +16,7 @@ test("a place on the screen is the place on the slide it came from, turned and m
   }
 });
 
-test("a transform goes through the corners it was made of", () => {
+test("a transform maps the corners that it was made from", () => {
   const transform = Transform.through({ x: 10, y: 20 }, { x: 10, y: 220 }, { x: -190, y: 20 }, 100);
   assert.deepEqual(transform.toScreen({ x: 100, y: 0 }), { x: 10, y: 220 });
   assert.deepEqual(transform.toScreen({ x: 0, y: 50 }), { x: -90, y: 20 });
@@ -24,25 +24,25 @@ test("a transform goes through the corners it was made of", () => {
 
 const corners = [{ x: 0, y: 0 }, { x: 400, y: 0 }, { x: 400, y: 300 }, { x: 0, y: 300 }];
 
-test("lengths and areas are those of the figure, whichever way round", () => {
+test("lengths and areas are correct for either orientation", () => {
   assert.equal(lengthOf([{ x: 0, y: 0 }, { x: 3, y: 4 }, { x: 3, y: 10 }]), 11);
   assert.equal(areaOf(corners), 120_000);
   assert.equal(areaOf([...corners].reverse()), 120_000);
 });
 
-test("a ruler says micrometres, an area square micrometres and the way around", () => {
+test("the ruler gives a length, the area tool an area and a perimeter", () => {
   const [ruler, area] = [new Measure("length"), new Measure("area")];
   ruler.press({ x: 0, y: 0 });
   ruler.press({ x: 400, y: 300 });
   corners.forEach((corner) => area.press(corner));
   assert.deepEqual(area.results(0.5), [], "not closed yet");
   area.press(corners.at(-1)!);
-  assert.deepEqual([...ruler.results(0.5), ...area.results(0.5)], ["250 µm", "0.03 mm² · 700 µm around"]);
+  assert.deepEqual([...ruler.results(0.5), ...area.results(0.5)], ["250 µm", "0.03 mm² · perimeter 700 µm"]);
   assert.equal(area.undo(), true);
   assert.equal(area.undo(), false);
 });
 
-test("a circle for counting has its area, and counts what lies in it", () => {
+test("the counting circle has its nominal area, and counts the marks inside it", () => {
   const counting = new Counting({ x: 5000, y: 5000 }, 1, 0.25);
   near((Math.PI * (counting.radius_px0 * 0.25) ** 2) / 1e6, 1);
   counting.press({ x: 5000, y: 5000 });

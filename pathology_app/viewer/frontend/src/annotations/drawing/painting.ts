@@ -1,38 +1,38 @@
-// How annotations look: an outline in its class's colour between two of white, so that it shows on any stain.
-import type { Transform } from "../geometry";
+// Painting of annotations: an outline in the colour of the class over a white one, so that it is visible on any stain.
+import type { Transform } from "../../view/geometry";
 import { pathsOf } from "./shapes";
-import type { Geometry } from "./types";
+import type { Geometry } from "../types";
 import { CELL_PX, LINE, PER_PX, POINTS, type VectorTile } from "./vector_tile";
 
 export interface Look {
-  /** "#rrggbb" of a class; null where it is not to be seen. */
+  /** "#rrggbb" of a class; null if it is hidden. */
   colourOf(name: string | null): string | null;
-  /** Whether the outline with these digits is drawn elsewhere, or is gone. */
+  /** Whether the outline with this short id is drawn individually, or has been deleted. */
   isHidden(shortId: string): boolean;
 }
 
 const POINT_RADIUS = 4;
 const FULL_TURN = 2 * Math.PI;
 
-/** All outlines of one class in a tile as one path, in pixels of the tile. */
+/** One path per colour with all outlines of a tile, in pixels of the tile. */
 export function pathsByClass(tile: VectorTile, look: Look): Map<string, { lines: Path2D; points: Path2D }> {
-  const found = new Map<string, { lines: Path2D; points: Path2D }>();
+  const paths = new Map<string, { lines: Path2D; points: Path2D }>();
   let [piece, corner] = [0, 0];
   tile.ids.forEach((id, outline) => {
     const colour = look.colourOf(tile.classes[tile.classOf[outline]!] ?? null);
     const isShown = colour !== null && !look.isHidden(id);
-    if (isShown && !found.has(colour)) {
-      found.set(colour, { lines: new Path2D(), points: new Path2D() });
+    if (isShown && !paths.has(colour)) {
+      paths.set(colour, { lines: new Path2D(), points: new Path2D() });
     }
     for (const last = piece + tile.piecesOf[outline]!; piece < last; piece++) {
       const end = corner + tile.cornersOf[piece]!;
       if (isShown) {
-        addPiece(found.get(colour)!, tile, tile.kinds[piece]!, corner, end);
+        addPiece(paths.get(colour)!, tile, tile.kinds[piece]!, corner, end);
       }
       corner = end;
     }
   });
-  return found;
+  return paths;
 }
 
 function addPiece(paths: { lines: Path2D; points: Path2D }, tile: VectorTile, kind: number, from: number, to: number): void {
@@ -52,7 +52,7 @@ function addPiece(paths: { lines: Path2D; points: Path2D }, tile: VectorTile, ki
   }
 }
 
-/** Paint a tile in its own pixels; `pixel` is how many of them are one of the screen. */
+/** Paint a tile in its own pixels; `pixel` is the number of tile pixels per screen pixel. */
 export function paintTile(context: CanvasRenderingContext2D, tile: VectorTile, look: Look, pixel: number): void {
   const { cells } = tile;
   for (let at = 0; at < cells.length; at += 4) {
@@ -116,7 +116,7 @@ export function paintShape(context: CanvasRenderingContext2D, geometry: Geometry
   }
 }
 
-/** Corners to be dragged: squares on the corners, small circles on the middles of sides. */
+/** Paint the drag handles: squares on corners, small circles on the midpoints of sides. */
 export function paintHandles(context: CanvasRenderingContext2D, geometry: Geometry, transform: Transform, active: { path: number; index: number } | null): void {
   pathsOf(geometry).forEach(({ points, isRing, isPoints }, path) =>
     points.forEach((point, index) => {
@@ -149,7 +149,7 @@ function disc(context: CanvasRenderingContext2D, x: number, y: number, radius: n
   context.stroke();
 }
 
-/** Where Enter puts a point. */
+/** Draw the cross at which Enter sets a point. */
 export function drawCross(context: CanvasRenderingContext2D, x: number, y: number): void {
   const path = new Path2D(`M ${x - 16} ${y} H ${x - 4} M ${x + 4} ${y} H ${x + 16} M ${x} ${y - 16} V ${y - 4} M ${x} ${y + 4} V ${y + 16}`);
   for (const [colour, width] of [["#ffffff", 4], ["#14181f", 2]] as const) {

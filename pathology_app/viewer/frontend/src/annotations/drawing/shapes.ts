@@ -1,17 +1,17 @@
-// Shapes as paths of points, and what editing does to them. Level-0 pixels.
-import { areaOf, distance, lengthOf, type Point } from "../geometry";
-import type { Geometry, Position } from "./types";
+// Shapes as paths of points, and operations for editing them. Level-0 pixels.
+import { areaOf, distance, lengthOf, type Point } from "../../view/geometry";
+import type { Geometry, Position } from "../types";
 
-/** One ring (without its closing point), line, or bundle of points. */
+/** One ring (without its closing point), one line, or a set of points. */
 export interface Path {
   points: Point[];
   isRing: boolean;
   isPoints: boolean;
-  /** Which polygon or line of several it belongs to; of a polygon the first path is the outline, the others are holes. */
+  /** Index of the polygon or line to which the path belongs. A polygon's first path is its outline, the others are holes. */
   part: number;
 }
 
-/** A corner: which path, and which of its points. */
+/** A corner, as the index of its path and of its point. */
 export interface Corner {
   path: number;
   index: number;
@@ -43,7 +43,7 @@ export function pathsOf(geometry: Geometry): Path[] {
   }
 }
 
-/** The same kind of geometry with other points. */
+/** A geometry of the same type with other points. */
 export function withPaths(geometry: Geometry, paths: Path[]): Geometry {
   switch (geometry.type) {
     case "Point":
@@ -76,7 +76,7 @@ export function rectangle(from: Point, to: Point): Geometry {
   return polygon([from, { x: to.x, y: from.y }, to, { x: from.x, y: to.y }]);
 }
 
-/** The ellipse that fills the rectangle between two corners. */
+/** The ellipse inscribed in the rectangle between two corners. */
 export function ellipse(from: Point, to: Point): Geometry {
   const [middle, half] = [{ x: (from.x + to.x) / 2, y: (from.y + to.y) / 2 }, { x: (to.x - from.x) / 2, y: (to.y - from.y) / 2 }];
   const points = Array.from({ length: ELLIPSE_CORNERS }, (_, index) => {
@@ -96,7 +96,7 @@ export function boundsOfGeometry(geometry: Geometry): [number, number, number, n
   return [left, top, right, bottom];
 }
 
-/** Moved, and no further than the slide's edges. */
+/** The geometry moved, but not beyond the slide's edges. */
 export function moved(geometry: Geometry, by: Point, width_px0: number, height_px0: number): Geometry {
   const [left, top, right, bottom] = boundsOfGeometry(geometry);
   const x = Math.min(Math.max(by.x, -left), width_px0 - right);
@@ -116,12 +116,12 @@ export function withCorner(geometry: Geometry, corner: Corner, to: Point): Geome
   return edited(geometry, corner.path, (points) => points.with(corner.index, to));
 }
 
-/** A new corner behind another one. */
+/** The geometry with a new corner after another one. */
 export function withNewCorner(geometry: Geometry, behind: Corner, at: Point): Geometry {
   return edited(geometry, behind.path, (points) => points.toSpliced(behind.index + 1, 0, at));
 }
 
-/** Without a corner; a hole of three goes as a whole. Null where nothing would be left. */
+/** The geometry without a corner; a hole with only three corners is removed. Null if nothing would be left. */
 export function withoutCorner(geometry: Geometry, corner: Corner): Geometry | null {
   const paths = pathsOf(geometry);
   const path = paths[corner.path]!;
@@ -130,53 +130,53 @@ export function withoutCorner(geometry: Geometry, corner: Corner): Geometry | nu
     return edited(geometry, corner.path, (points) => points.toSpliced(corner.index, 1));
   }
   const isHole = path.isRing && paths.findIndex(({ part }) => part === path.part) !== corner.path;
-  const kept = paths.filter((each, index) => (isHole ? index !== corner.path : each.part !== path.part));
+  const kept = paths.filter((other, index) => (isHole ? index !== corner.path : other.part !== path.part));
   return kept.length ? withPaths(geometry, kept) : null;
 }
 
 function edited(geometry: Geometry, path: number, change: (points: Point[]) => Point[]): Geometry {
-  return withPaths(geometry, pathsOf(geometry).map((each, index) => (index === path ? { ...each, points: change(each.points) } : each)));
+  return withPaths(geometry, pathsOf(geometry).map((other, index) => (index === path ? { ...other, points: change(other.points) } : other)));
 }
 
-/** Every corner, in the order in which keys go through them. */
+/** All corners, in the order in which keys step through them. */
 export function cornersOf(geometry: Geometry): Corner[] {
   return pathsOf(geometry).flatMap(({ points }, path) => points.map((_, index) => ({ path, index })));
 }
 
-/** The corner nearest to a point, if it is near enough. */
+/** The corner nearest to a point, or null if none is within reach. */
 export function nearestCorner(geometry: Geometry, to: Point, within: number): Corner | null {
-  let [best, found]: [number, Corner | null] = [within, null];
+  let [best, nearest]: [number, Corner | null] = [within, null];
   pathsOf(geometry).forEach(({ points }, path) =>
     points.forEach((point, index) => {
       const away = distance(point, to);
       if (away <= best) {
-        [best, found] = [away, { path, index }];
+        [best, nearest] = [away, { path, index }];
       }
     }),
   );
-  return found;
+  return nearest;
 }
 
-/** The side whose middle is nearest to a point, as the corner it begins at. */
+/** The side whose midpoint is nearest to a point, as the corner that it starts at. */
 export function nearestMiddle(geometry: Geometry, to: Point, within: number): Corner | null {
-  let [best, found]: [number, Corner | null] = [within, null];
+  let [best, nearest]: [number, Corner | null] = [within, null];
   pathsOf(geometry).forEach(({ points, isRing, isPoints }, path) =>
     points.forEach((from, index) => {
       const next = points[index + 1] ?? (isRing ? points[0] : undefined);
       const away = next && !isPoints ? distance(middleOf(from, next), to) : Infinity;
       if (away <= best) {
-        [best, found] = [away, { path, index }];
+        [best, nearest] = [away, { path, index }];
       }
     }),
   );
-  return found;
+  return nearest;
 }
 
 export function middleOf(from: Point, to: Point): Point {
   return { x: (from.x + to.x) / 2, y: (from.y + to.y) / 2 };
 }
 
-/** Whether a point lies in an area, or within a distance of a line or of a point. */
+/** Whether a point lies in an area, or within a distance of its outline, a line or a point. */
 export function contains(geometry: Geometry, at: Point, within: number): boolean {
   const paths = pathsOf(geometry);
   if (isArea(geometry) && paths.filter(({ points }) => isIn(points, at)).length % 2 === 1) {
@@ -208,7 +208,7 @@ export function distanceToSide(from: Point, to: Point, at: Point): number {
   return distance(at, { x: from.x + share * dx, y: from.y + share * dy });
 }
 
-/** A drawn line with fewer points, none of which is further from it than `within` (Douglas and Peucker). */
+/** A line simplified by the Douglas-Peucker algorithm: no dropped point is further than `within` from the result. */
 export function simplified(points: Point[], within: number): Point[] {
   const kept = new Set([0, points.length - 1]);
   const waiting: [number, number][] = [[0, points.length - 1]];
@@ -229,7 +229,7 @@ export function simplified(points: Point[], within: number): Point[] {
   return points.filter((_, index) => kept.has(index));
 }
 
-/** Area and length in µm, as a person reads them. */
+/** Readable area, length or number of points. */
 export function sizeText(geometry: Geometry, mpp0: number): string {
   const paths = pathsOf(geometry);
   if (geometry.type.endsWith("Point")) {

@@ -1,5 +1,5 @@
-// Many annotations as tiles: each is painted once, and moved with the slide from then on.
-import type { Transform } from "../geometry";
+// Draws large numbers of annotations as tiles, painted once and then moved with the slide.
+import type { Transform } from "../../view/geometry";
 import { type Look, paintTile } from "./painting";
 import { parseVectorTile, TILE_PX, type VectorTile } from "./vector_tile";
 
@@ -7,18 +7,18 @@ interface Tile {
   level: number;
   col: number;
   row: number;
-  /** Of the data; what is older is shown until the newer has come. */
+  /** Version of the data; older data is shown until the newer has arrived. */
   version: string | null;
-  asked: string | null;
+  requested: string | null;
   data: VectorTile | null;
   picture: HTMLCanvasElement | null;
-  /** Of the look it was painted in. */
+  /** Number of the look that it was painted in. */
   painted: number;
 }
 
 const MOST_TILES = 160;
-const MOST_ASKED = 4;
-/** For painting tiles that have come in, of one frame. */
+const MOST_REQUESTED = 4;
+/** Time per frame for painting tiles. */
 const PAINTING_MS = 10;
 const RETRY_MS = 4000;
 
@@ -28,12 +28,12 @@ export class TileLayer {
   private isEmpty = false;
   private looks = 0;
   private underWay = 0;
-  /** Tiles of the last picture that were not there, or not as they are to be. */
+  /** Tiles of the last frame that were missing or outdated. */
   private missing = 0;
 
   /**
-   * @param link of a tile: "{level}/{col}_{row}", and the version.
-   * @param changed a tile has come in: the slide is to be drawn again.
+   * @param link URL of a tile, from "{level}/{col}_{row}" and the version.
+   * @param changed called when a tile has arrived, to redraw the slide.
    */
   constructor(
     private readonly link: (place: string, version: string) => string,
@@ -43,23 +43,23 @@ export class TileLayer {
     private readonly changed: () => void,
   ) {}
 
-  /** All that was seen on the last picture is there and as it is to be. */
+  /** Whether all tiles of the last frame were loaded and up to date. */
   get isSettled(): boolean {
     return this.underWay === 0 && this.missing === 0;
   }
 
-  /** @param isEmpty whether there is nothing in them at this version: then none is asked for. */
+  /** @param isEmpty whether the tiles of this version are empty: then none is requested. */
   setVersion(version: string, isEmpty: boolean): void {
     this.version = version;
     this.isEmpty = isEmpty;
   }
 
-  /** Colours are other, or something is to be hidden: all is painted again. */
+  /** Repaint all tiles, because colours or visibility have changed. */
   lookChanged(): void {
     this.looks++;
   }
 
-  /** Draw what the stage shows; `ratio` device pixels stand for a CSS pixel. */
+  /** Draw the visible tiles; `ratio` is device pixels per CSS pixel. */
   draw(context: CanvasRenderingContext2D, transform: Transform, ratio: number, width: number, height: number): void {
     if (!this.version || this.isEmpty) {
       this.missing = 0;
@@ -68,7 +68,7 @@ export class TileLayer {
     const ends = performance.now() + PAINTING_MS;
     const level = this.levelAt(transform.scale * ratio);
     const fineness = finenessAt(transform.scale * ratio * 2 ** level);
-    const wanted = this.seen(level, transform, width, height);
+    const wanted = this.visible(level, transform, width, height);
     this.missing = 0;
     for (const tile of wanted) {
       this.ask(tile);
@@ -85,13 +85,13 @@ export class TileLayer {
     this.forget(wanted);
   }
 
-  /** The level whose pixels are nearest to the screen's. */
+  /** The level nearest to the screen's resolution. */
   private levelAt(scale: number): number {
     const most = Math.ceil(Math.log2(Math.max(1, Math.max(this.width_px0, this.height_px0) / TILE_PX)));
     return Math.min(most, Math.max(0, Math.round(-Math.log2(scale))));
   }
 
-  private seen(level: number, transform: Transform, width: number, height: number): Tile[] {
+  private visible(level: number, transform: Transform, width: number, height: number): Tile[] {
     const corners = [[0, 0], [width, 0], [0, height], [width, height]].map(([x, y]) => transform.toSlide({ x: x!, y: y! }));
     const side = TILE_PX * 2 ** level;
     const range = (values: number[], size_px0: number): [number, number] => [
@@ -100,26 +100,26 @@ export class TileLayer {
     ];
     const [firstCol, lastCol] = range(corners.map(({ x }) => x), this.width_px0);
     const [firstRow, lastRow] = range(corners.map(({ y }) => y), this.height_px0);
-    const found: Tile[] = [];
+    const tiles: Tile[] = [];
     for (let row = firstRow; row <= lastRow; row++) {
       for (let col = firstCol; col <= lastCol; col++) {
-        found.push(this.tile(level, col, row));
+        tiles.push(this.tile(level, col, row));
       }
     }
-    return found;
+    return tiles;
   }
 
   private tile(level: number, col: number, row: number): Tile {
     const key = `${level}/${col}_${row}`;
-    const tile = this.tiles.get(key) ?? { level, col, row, version: null, asked: null, data: null, picture: null, painted: -1 };
-    this.tiles.delete(key); // the last used stand last
+    const tile = this.tiles.get(key) ?? { level, col, row, version: null, requested: null, data: null, picture: null, painted: -1 };
+    this.tiles.delete(key); // most recently used last
     this.tiles.set(key, tile);
     return tile;
   }
 
   private ask(tile: Tile): void {
-    if (tile.version !== this.version && tile.asked !== this.version && this.underWay < MOST_ASKED) {
-      tile.asked = this.version;
+    if (tile.version !== this.version && tile.requested !== this.version && this.underWay < MOST_REQUESTED) {
+      tile.requested = this.version;
       void this.fetch(tile, this.version);
     }
   }
@@ -136,7 +136,7 @@ export class TileLayer {
       tile.painted = -1;
     } catch {
       setTimeout(() => {
-        tile.asked = null;
+        tile.requested = null;
         this.changed();
       }, RETRY_MS);
     } finally {
@@ -158,7 +158,7 @@ export class TileLayer {
     [tile.picture, tile.painted] = [picture, this.looks];
   }
 
-  /** The tile, or in its place the part of a coarser one that is there. */
+  /** Draw the tile or, until it is painted, the matching part of a coarser one. */
   private place(context: CanvasRenderingContext2D, tile: Tile, transform: Transform, ratio: number): void {
     const side = TILE_PX * 2 ** tile.level;
     for (let level = tile.level; level < tile.level + 5; level++) {
@@ -178,7 +178,7 @@ export class TileLayer {
     const inUse = new Set(wanted);
     for (const tile of this.tiles.values()) {
       if (tile.picture && tile.picture.width > TILE_PX && !inUse.has(tile)) {
-        tile.picture = null; // of several megabytes
+        tile.picture = null; // it takes several megabytes
       }
     }
     for (const [key, tile] of this.tiles) {
@@ -192,7 +192,7 @@ export class TileLayer {
   }
 }
 
-/** How many pixels of a painted tile stand for one of its own: more than one only where level 0 is enlarged. */
+/** Painted pixels per tile pixel: more than one only if level 0 is enlarged. */
 function finenessAt(zoom: number): number {
   return Math.min(4, Math.max(1, 2 ** Math.ceil(Math.log2(zoom) - 0.5)));
 }

@@ -1,30 +1,30 @@
-// The tools that draw something new. A place is a click, or Enter with the middle of the screen.
-import { distance, type Point, type Transform } from "../geometry";
+// Tools that draw new annotations. Points come from clicks, or from Enter at the centre of the screen.
+import { distance, type Point, type Transform } from "../../view/geometry";
 import { ellipse, polygon, rectangle, simplified } from "./shapes";
-import type { Geometry, Kind } from "./types";
+import type { Geometry, Kind } from "../types";
 
 export type DrawingName = "point" | "rectangle" | "ellipse" | "polygon" | "freehand" | "split";
 
 export const HINTS: Record<DrawingName, string> = {
-  point: "Point: click a place.",
+  point: "Point: click to place it.",
   rectangle: "Rectangle: drag, or click two corners.",
-  ellipse: "Ellipse: drag, or click two corners of the box around it.",
-  polygon: "Polygon: click the corners; double click, Enter twice or the first corner ends it. Backspace takes one back.",
-  freehand: "Freehand: draw with the button held, or click the corners.",
-  split: "Split: draw a line through the chosen area, or click its points and double click.",
+  ellipse: "Ellipse: drag, or click two corners of its bounding box.",
+  polygon: "Polygon: click the corners; close it with a double click, Enter twice or a click on the first corner. Backspace removes the last corner.",
+  freehand: "Freehand: draw with the button held down, or click the corners.",
+  split: "Split: draw a line through the selected area, or click its points and double-click to finish.",
 };
 const LEAST_STEP_PX = 2;
-/** How far a freehand line may be from what was drawn, in pixels of the screen. */
+/** Tolerance for simplifying a freehand line, in screen pixels. */
 const SIMPLER_PX = 0.6;
 const DRAGGED: readonly DrawingName[] = ["rectangle", "ellipse", "freehand", "split"];
 
-/** What is being drawn, with one tool. */
+/** A drawing in progress with one tool. */
 export class Sketch {
   private points: Point[] = [];
   private end: Point | null = null;
   private isDragged = false;
 
-  /** @param done what was drawn is whole; of a split it is a line. */
+  /** @param done called with the finished shape; for a split, with a line. */
   constructor(
     readonly tool: DrawingName,
     private readonly done: (kind: Kind, geometry: Geometry) => void,
@@ -72,7 +72,7 @@ export class Sketch {
     }
     this.isDragged = false;
     if (this.points.length < 2 || distance(this.points[0]!, this.points.at(-1)!) * scale < LEAST_STEP_PX && this.isBox) {
-      this.points = []; // a click, which is told of by itself
+      this.points = []; // a click, which raises its own event
       return;
     }
     if (!this.isBox) {
@@ -85,7 +85,7 @@ export class Sketch {
     this.end = at;
   }
 
-  /** What is drawn so far is all. */
+  /** Complete the drawing. */
   finish(): void {
     const [points, kind] = [this.points, this.tool];
     this.points = [];
@@ -103,7 +103,7 @@ export class Sketch {
     }
   }
 
-  /** Take the last point back; false where there is none. */
+  /** Remove the last point; false if there is none. */
   undo(): boolean {
     return this.points.pop() !== undefined;
   }

@@ -1,7 +1,7 @@
-// Reads the tiles of many annotations (pathology_app/annotating/vector_tile.py).
+// Reads annotation tiles (pathology_app/annotating/vector_tile.py).
 
 export const TILE_PX = 512;
-/** Steps of a corner's coordinate to a pixel of the tile. */
+/** Coordinate steps per tile pixel. */
 export const PER_PX = 32;
 export const CELL_PX = 2;
 export const [LINE, RING, POINTS] = [0, 1, 2];
@@ -9,28 +9,28 @@ export const [LINE, RING, POINTS] = [0, 1, 2];
 export interface VectorTile {
   change: number;
   classes: (string | null)[];
-  /** The first 16 digits of each outline's id. */
+  /** First 16 digits of the id of every outline. */
   ids: string[];
   classOf: Uint8Array;
   piecesOf: Uint16Array;
   kinds: Uint8Array;
   cornersOf: Uint16Array;
-  /** x, y in turns. */
+  /** Alternating x and y. */
   corners: Int16Array;
-  /** Column, row, class and number in turns. */
+  /** Repeated groups of column, row, class and count. */
   cells: Uint8Array;
 }
 
-/** The digits of an annotation's id that stand in a tile. */
+/** Digits of an annotation's id that a tile contains. */
 export function shortId(id: string): string {
   return id.replaceAll("-", "").slice(0, 16);
 }
 
-/** Throws where the bytes are no such tile. */
+/** Parse a tile. Throws if the bytes are not an annotation tile. */
 export function parseVectorTile(buffer: ArrayBuffer): VectorTile {
   const view = new DataView(buffer);
   if (buffer.byteLength < 8 || view.getUint32(0) !== 0x47565431) {
-    throw new Error("no tile of annotations");
+    throw new Error("not an annotation tile");
   }
   const text = new TextDecoder().decode(new Uint8Array(buffer, 8, view.getUint32(4, true)));
   const header = JSON.parse(text) as { change: number; classes: (string | null)[]; outlines: number; pieces: number; corners: number; cells: number };

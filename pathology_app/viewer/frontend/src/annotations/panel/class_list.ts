@@ -1,6 +1,6 @@
-// Which classes there are on the slide, how many of each, in which colour, and which are to be seen.
-import { box, checkbox } from "../elements";
-import type { Summary } from "./types";
+// List of the slide's classes with counts, colours and visibility.
+import { box, checkbox } from "../../panel/elements";
+import type { Summary } from "../types";
 
 const WITHOUT = "(no class)";
 const COLOUR_WITHOUT = "#5f6570";
@@ -15,16 +15,16 @@ export class ClassList {
 
   constructor(private readonly changed: () => void) {
     this.element.setAttribute("role", "group");
-    this.element.setAttribute("aria-label", "Classes to be seen");
+    this.element.setAttribute("aria-label", "Visible classes");
   }
 
-  /** "#rrggbb", whether the class is to be seen or not. */
+  /** "#rrggbb" of a class, visible or not. */
   colour(name: string | null): string {
     if (name === null) {
       return COLOUR_WITHOUT;
     }
     const colour = this.colours.get(name) ?? `#${this.palette[this.colours.size % Math.max(1, this.palette.length)] ?? "0072b2"}`;
-    this.colours.set(name, colour); // of a class that was just invented
+    this.colours.set(name, colour); // for a newly created class
     return colour;
   }
 
@@ -68,7 +68,7 @@ export class ClassList {
   private row(name: string | null, count: number): HTMLElement {
     const swatch = box("swatch");
     swatch.style.background = this.colour(name);
-    const label = checkbox("", `Show ${name ?? "those without a class"}`, !this.hidden.has(name), (isOn) => {
+    const label = checkbox("", `Show ${name ?? "annotations without a class"}`, !this.hidden.has(name), (isOn) => {
       this.hidden[isOn ? "delete" : "add"](name);
       this.changed();
     });

@@ -1,5 +1,5 @@
-// The class of what is chosen and of what is drawn next: one of those in use, or a new one.
-import { box, labelled } from "../elements";
+// Menu for the class of the selection and of annotations drawn next: an existing class or a new one.
+import { box, labelled } from "../../panel/elements";
 
 const [NONE, NEW] = ["(no class)", "New class…"];
 const MAX_LENGTH = 100;
@@ -29,7 +29,7 @@ export class ClassMenu {
     this.offer([]);
   }
 
-  /** The classes to choose from. */
+  /** Set the classes to choose from. */
   offer(names: string[]): void {
     if (names.join("\n") !== this.names.join("\n") || !this.select.options.length) {
       this.names = names;
@@ -50,7 +50,7 @@ export class ClassMenu {
 
   private fill(): void {
     const names = this.shown !== null && !this.names.includes(this.shown) ? [...this.names, this.shown] : this.names;
-    // The values of classes begin with a blank, which no class does: none can be mistaken for another entry.
+    // Values of classes start with a space, which no class name does, so that none is mistaken for another entry.
     this.select.replaceChildren(new Option(NONE, NONE), ...names.map((name) => new Option(name, ` ${name}`)), new Option(NEW, NEW));
     this.select.value = this.shown === null ? NONE : ` ${this.shown}`;
   }
@@ -62,7 +62,7 @@ export class ClassMenu {
       this.input.focus();
       return;
     }
-    this.tell(value === NONE ? null : value.slice(1));
+    this.choose(value === NONE ? null : value.slice(1));
   }
 
   private typed(): void {
@@ -71,11 +71,11 @@ export class ClassMenu {
     this.input.value = "";
     this.fill();
     if (name) {
-      this.tell(name);
+      this.choose(name);
     }
   }
 
-  private tell(name: string | null): void {
+  private choose(name: string | null): void {
     this.shown = name;
     this.fill();
     this.chosen(name);

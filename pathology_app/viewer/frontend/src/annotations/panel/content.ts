@@ -1,13 +1,13 @@
-// The annotations' section of the panel: tools, class and note, what there is, and how saving stands.
-import { box, button, labelled, toggle } from "../elements";
-import type { ToolChoice } from "./annotations";
+// The annotations section of the panel: tools, class and note, classes on the slide, and the saved state.
+import { box, button, labelled, toggle } from "../../panel/elements";
+import type { ToolChoice } from "../annotating";
 import { ClassList } from "./class_list";
 import { ClassMenu } from "./class_menu";
-import type { Editor } from "./editor";
+import type { Editor } from "../editor";
 import { FoundList } from "./found_list";
-import type { Model } from "./model";
-import { sizeText } from "./shapes";
-import type { Annotation } from "./types";
+import type { Model } from "../storage/model";
+import { sizeText } from "../drawing/shapes";
+import type { Annotation } from "../types";
 
 export interface PanelActions {
   take(tool: ToolChoice): void;
@@ -21,13 +21,13 @@ export interface PanelActions {
 }
 
 const TOOLS: [ToolChoice, string, string][] = [
-  ["select", "Select", "Choose, move and change (s)"],
+  ["select", "Select", "Select, move and edit (s)"],
   ["point", "Point", "Point (d)"],
   ["rectangle", "Rectangle", "Rectangle (r)"],
   ["ellipse", "Ellipse", "Ellipse (e)"],
   ["polygon", "Polygon", "Polygon (g)"],
   ["freehand", "Freehand", "Freehand (w)"],
-  ["split", "Split", "Split the chosen area along a line (x)"],
+  ["split", "Split", "Split the selected area along a line (x)"],
 ];
 
 export class AnnotationPanel {
@@ -62,8 +62,8 @@ export class AnnotationPanel {
       this.tools.set(tool, toggle(text, title, () => actions.take(tool)));
     }
     this.buttons = {
-      join: button("Join", "Make one of the chosen areas (j)", () => actions.join()),
-      delete: button("Delete", "Delete what is chosen (Delete)", () => actions.delete()),
+      join: button("Join", "Join the selected areas into one (j)", () => actions.join()),
+      delete: button("Delete", "Delete the selection (Delete)", () => actions.delete()),
       undo: button("Undo", "Undo (Ctrl + z)", () => actions.undo()),
       redo: button("Redo", "Redo (Ctrl + Shift + z)", () => actions.redo()),
     };
@@ -89,7 +89,7 @@ export class AnnotationPanel {
     this.element.append(this.state, this.message, this.controls, this.classes.element, this.found.element, box("group", this.importing, this.exportLink));
   }
 
-  /** Say something until something else is said. */
+  /** Show a message until the next one. */
   say(text: string): void {
     this.message.textContent = text;
   }
@@ -132,7 +132,7 @@ export class AnnotationPanel {
     }
     const saved = this.model.saved(this.editor.last!);
     const lines = [
-      chosen.length > 1 ? `${chosen.length} chosen; the last one:` : "",
+      chosen.length > 1 ? `${chosen.length} selected; the last one:` : "",
       `${lastContent.kind}, ${sizeText(lastContent.geometry, this.mpp0)}`,
       saved ? `drawn by ${saved.author}, ${timeText(saved.made_utc)}` : "not saved yet",
       saved && saved.revision > 1 ? `changed by ${saved.changed_by}, ${timeText(saved.changed_utc)}` : "",
@@ -157,7 +157,7 @@ export class AnnotationPanel {
       }
       input.value = "";
     });
-    return box("", button("Import", "A file of QuPath, ASAP or ImageScope", () => input.click()), input);
+    return box("", button("Import", "A file from QuPath, ASAP or ImageScope", () => input.click()), input);
   }
 }
 

@@ -1,6 +1,6 @@
-// Annotations found by words of class, note or author. A keyboard goes to each.
-import { box, labelled } from "../elements";
-import type { Annotation } from "./types";
+// Search for annotations by class, note or author, with a keyboard-accessible list of results.
+import { box, labelled } from "../../panel/elements";
+import type { Annotation } from "../types";
 
 const WAIT_MS = 250;
 
@@ -9,7 +9,7 @@ export class FoundList {
   private readonly input = document.createElement("input");
   private readonly list = document.createElement("ul");
   private timer: ReturnType<typeof setTimeout> | undefined;
-  private asked = 0;
+  private searches = 0;
 
   constructor(
     private readonly find: (words: string) => Promise<Annotation[]>,
@@ -26,10 +26,10 @@ export class FoundList {
 
   private async search(): Promise<void> {
     const words = this.input.value.trim();
-    const asked = ++this.asked;
-    const found = words ? await this.find(words) : [];
-    if (asked === this.asked) {
-      this.list.replaceChildren(...(words && !found.length ? [text("Nothing found.")] : found.map((each) => this.row(each))));
+    const search = ++this.searches;
+    const matches = words ? await this.find(words) : [];
+    if (search === this.searches) {
+      this.list.replaceChildren(...(words && !matches.length ? [text("Nothing found.")] : matches.map((match) => this.row(match))));
     }
   }
 
@@ -38,7 +38,7 @@ export class FoundList {
     const go = document.createElement("button");
     go.type = "button";
     go.textContent = [annotation.class ?? "(no class)", annotation.note.replaceAll("\n", " ").slice(0, 80)].filter(Boolean).join(": ");
-    go.title = `Go to it; drawn by ${annotation.author}`;
+    go.title = `Go to this annotation; drawn by ${annotation.author}`;
     go.addEventListener("click", () => this.goTo(annotation));
     item.append(go);
     return item;

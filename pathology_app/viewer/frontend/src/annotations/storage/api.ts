@@ -1,7 +1,7 @@
-// What is asked of the server.
-import type { Annotation, Changes, Draft, Geometry, Saved } from "./types";
+// Requests to the server.
+import type { Annotation, Changes, Draft, Geometry, Saved } from "../types";
 
-/** The server said no, and why. Status 0: it said nothing. */
+/** The server refused a request; the message gives the reason. Status 0: no answer. */
 export class Refused extends Error {
   constructor(
     readonly status: number,
@@ -68,11 +68,11 @@ export class Api {
     try {
       response = await fetch(this.root + path, body === undefined ? {} : { method: "POST", body });
     } catch {
-      throw new Refused(0, "away", "The server does not answer.");
+      throw new Refused(0, "away", "The server is not responding.");
     }
     if (!response.ok) {
-      const said = (await response.json().catch(() => ({}))) as { code?: string; message?: string };
-      throw new Refused(response.status, said.code ?? "", said.message ?? `The server answered ${response.status}.`);
+      const answer = (await response.json().catch(() => ({}))) as { code?: string; message?: string };
+      throw new Refused(response.status, answer.code ?? "", answer.message ?? `The server answered ${response.status}.`);
     }
     return (await response.json()) as Answer;
   }

@@ -1,7 +1,7 @@
-// What was done, step by step, and back.
-import type { Content } from "./types";
+// Undo and redo history.
+import type { Content } from "../types";
 
-/** One annotation before and after a step; null where it was not there. */
+/** One annotation before and after a step; `before` is null if it did not exist. */
 export interface Item {
   id: string;
   before: Content | null;
@@ -35,7 +35,7 @@ export class History {
     }
   }
 
-  /** What is to be put in place to take the last step back. */
+  /** Undo the last step. @returns the contents to restore. */
   undo(): [string, Content][] {
     const step = this.done.pop();
     if (!step) {
@@ -54,7 +54,7 @@ export class History {
     return step.items.map(({ id, after }) => [id, after]);
   }
 
-  /** What was drawn here goes under another id from now on: its old one is somebody else's. */
+  /** Change the id of an annotation, because another user's version keeps the old id. */
   rename(id: string, newId: string): void {
     for (const { items } of [...this.done, ...this.undone]) {
       items.forEach((item) => {

@@ -1,27 +1,27 @@
-// The annotations that this page knows one by one: chosen, changed here, or changed by others meanwhile. The thousands
-// of others are in the tiles.
+// Annotations known individually: selected or changed on this page, or recently changed by others. All the others, possibly
+// thousands, are only in the tiles.
 import type { Entry, Outbox } from "./outbox";
-import { contains } from "./shapes";
-import { type Annotation, type Content, contentOf, type Draft } from "./types";
-import { shortId } from "./vector_tile";
+import { contains } from "../drawing/shapes";
+import { type Annotation, type Content, contentOf, type Draft } from "../types";
+import { shortId } from "../drawing/vector_tile";
 
 export class Model {
   private readonly known = new Map<string, Annotation>();
-  /** Ids of those drawn one by one, and not with their tile. */
+  /** Ids of annotations drawn individually instead of with their tile. */
   private readonly apart = new Map<string, string>();
 
-  /** @param changed something is to be drawn in another way. */
+  /** @param changed called when something must be redrawn. */
   constructor(
     private readonly outbox: () => Outbox | null,
     private readonly changed: () => void,
   ) {}
 
-  /** As it is here, whether saved or not. */
+  /** Local content, saved or not. */
   content(id: string): Content | null {
     return this.outbox()?.get(id)?.draft ?? this.known.get(id) ?? null;
   }
 
-  /** As the server said last. */
+  /** Last version received from the server. */
   saved(id: string): Annotation | null {
     return this.known.get(id) ?? null;
   }
@@ -30,7 +30,7 @@ export class Model {
     return this.apart.has(short);
   }
 
-  /** Those drawn one by one that are not deleted. */
+  /** Individually drawn annotations that are not deleted. */
   *shown(): Generator<[string, Content]> {
     for (const id of this.apart.values()) {
       const content = this.content(id);
@@ -44,21 +44,21 @@ export class Model {
     return this.apart.size;
   }
 
-  /** What the server says of some: kept, and drawn apart if asked. */
+  /** Store annotations from the server; with `areApart`, also draw them individually. */
   learn(annotations: Iterable<Annotation>, areApart: boolean): void {
-    for (const each of annotations) {
-      const before = this.known.get(each.id);
-      if (!before || before.revision <= each.revision) {
-        this.known.set(each.id, each);
+    for (const annotation of annotations) {
+      const before = this.known.get(annotation.id);
+      if (!before || before.revision <= annotation.revision) {
+        this.known.set(annotation.id, annotation);
       }
       if (areApart) {
-        this.apart.set(shortId(each.id), each.id);
+        this.apart.set(shortId(annotation.id), annotation.id);
       }
     }
     this.changed();
   }
 
-  /** Change one here. */
+  /** Change an annotation locally. */
   put(id: string, content: Content): void {
     const outbox = this.outbox()!;
     const draft: Draft = { ...contentOf(content), id, revision: outbox.get(id)?.draft.revision ?? this.known.get(id)?.revision ?? 0 };
@@ -72,7 +72,7 @@ export class Model {
     this.changed();
   }
 
-  /** Leave to the tiles all but some, once the tiles are newer than they are. */
+  /** Draw annotations with their tiles again, except those in `but`; call it once the tiles are up to date. */
   leaveToTiles(but: (id: string) => boolean): void {
     for (const [short, id] of this.apart) {
       if (!but(id) && !this.outbox()?.get(id)) {
@@ -82,7 +82,7 @@ export class Model {
     this.changed();
   }
 
-  /** Those drawn apart that lie under a point. */
+  /** Ids of individually drawn annotations at a point. */
   under(x: number, y: number, within: number): string[] {
     return [...this.shown()].filter(([, { geometry }]) => contains(geometry, { x, y }, within)).map(([id]) => id);
   }

@@ -1,28 +1,28 @@
-// Changes that the server has not taken yet. They lie in the browser's own storage, so that a reload, a crash or a day
-// without network loses none. Each tab writes under its own name; what a tab left that is gone, another one takes over.
-import type { Draft } from "./types";
+// Changes not yet saved on the server, kept in the browser's storage so that none is lost in a reload, a crash or a day
+// without network. Every tab writes under its own name; changes of a closed tab are adopted by another one.
+import type { Draft } from "../types";
 
 export interface Entry {
   draft: Draft;
-  /** Counts up with each change of the entry: an answer is only about the one that was sent. */
+  /** Increases with every change of the entry, so that an answer is matched to the version that was sent. */
   stamp: number;
-  /** Who drew it, as the log names them; nobody else sends it. */
+  /** Author, as named in the log; only sent while this user is signed in. */
   me: string;
-  /** Why the server will not have it; it is kept, and sent again once it was changed. */
+  /** Reason of a refusal by the server; the entry is kept, and sent again after it is changed. */
   refused?: string;
 }
 
-/** Of `localStorage`, what is used. */
+/** The part of `localStorage` that is used. */
 export type Store = Pick<Storage, "getItem" | "setItem" | "removeItem" | "key" | "length">;
 
 export class Outbox {
   private readonly entries = new Map<string, Entry>();
   private stamp = 0;
-  /** The browser has no room, or forbids it: what is here lasts only as long as the page. */
+  /** Whether the browser stores entries; false if its storage is full or forbidden: they then last only as long as the page. */
   isKept = true;
 
   /**
-   * @param place names project and slide.
+   * @param place identifies project and slide.
    * @param tab this tab's own name.
    */
   constructor(
@@ -40,7 +40,7 @@ export class Outbox {
     return [...this.entries.values()];
   }
 
-  /** What may be sent now. */
+  /** Entries that may be sent now. */
   ready(): Entry[] {
     return this.all().filter(({ me, refused }) => me === this.me && refused === undefined);
   }
@@ -51,7 +51,7 @@ export class Outbox {
     return entry;
   }
 
-  /** The server has another revision than the draft was made from, and the draft is of that one now. */
+  /** Base a draft on the server's new revision. */
   rebase(id: string, revision: number): void {
     const entry = this.entries.get(id);
     if (entry) {
@@ -68,33 +68,33 @@ export class Outbox {
     }
   }
 
-  /** Take over what tabs have left that are gone. Returns what was taken. */
+  /** Take over the entries of closed tabs. @returns the entries taken over. */
   adopt(alive: ReadonlySet<string>): Entry[] {
-    const found = this.left(alive);
-    for (const [key, entry] of found) {
+    const entries = this.left(alive);
+    for (const [key, entry] of entries) {
       if (!this.entries.has(entry.draft.id)) {
         this.write({ ...entry, stamp: ++this.stamp });
       }
       this.store?.removeItem(key);
     }
-    return found.map(([, entry]) => this.entries.get(entry.draft.id)!);
+    return entries.map(([, entry]) => this.entries.get(entry.draft.id)!);
   }
 
   private left(alive: ReadonlySet<string>): [string, Entry][] {
-    const found: [string, Entry][] = [];
+    const entries: [string, Entry][] = [];
     try {
       for (let index = 0; index < (this.store?.length ?? 0); index++) {
         const key = this.store!.key(index)!;
         const tab = key.startsWith(`${this.place}/`) ? key.slice(this.place.length + 1).split("/")[0]! : this.tab;
         const entry = tab !== this.tab && !alive.has(tab) ? parsed(this.store!.getItem(key)) : null;
         if (entry) {
-          found.push([key, entry]);
+          entries.push([key, entry]);
         }
       }
     } catch {
       this.isKept = false;
     }
-    return found;
+    return entries;
   }
 
   private write(entry: Entry): void {

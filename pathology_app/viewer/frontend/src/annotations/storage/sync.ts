@@ -1,32 +1,32 @@
-// Keeps this page and the server the same: sends what lies in the outbox, asks what others have changed, and says how
-// it stands. Nothing leaves the outbox before the server has it.
+// Keeps this page and the server in sync: sends the outbox, polls for changes by others, and reports the state. Nothing
+// leaves the outbox before the server has it.
 import { type Api, Refused } from "./api";
 import type { Model } from "./model";
 import { type Entry, Outbox, type Store } from "./outbox";
-import type { Annotation, Changes, Saved, Summary } from "./types";
+import type { Annotation, Changes, Saved, Summary } from "../types";
 
 const POLL_MS = 4000;
 const LONGEST_WAIT_MS = 30_000;
 const MOST_AT_ONCE = 200;
 const MOST_BYTES = 900_000;
-/** How long other tabs may take to say that they are there. */
+/** Time that other tabs have to report that they are open. */
 const ANSWER_MS = 300;
 
 export interface SyncEvents {
-  /** Counts, colours, or what is saved are others. */
+  /** Counts, colours or the saved state have changed. */
   changed(): void;
-  /** Something a person should know, once. */
+  /** Show a message to the user. */
   say(text: string): void;
-  /** Too much has changed to be told one by one: the tiles are to be asked for again. */
+  /** Too much has changed to be listed: the tiles must be requested again. */
   manyChanged(): void;
-  /** Somebody else changed it, too: theirs stays, and this is the new id of what was drawn here. */
+  /** Another user changed the same annotation: theirs keeps the id, and `newId` is that of the local version. */
   kept(id: string, newId: string): void;
 }
 
 export class Sync {
   summary: Summary | null = null;
   outbox: Outbox | null = null;
-  /** Why nothing is saved, or nothing heard of others, now; empty where it is. */
+  /** Why sending or polling currently fails; "" if it works. */
   private readonly trouble = { sending: "", asking: "" };
   private readonly tab = crypto.getRandomValues(new Uint32Array(2)).join("-");
   private readonly alive = new Set<string>();
@@ -59,11 +59,11 @@ export class Sync {
     return (this.outbox?.all().length ?? 0) === 0;
   }
 
-  /** How it stands, in a few words. */
+  /** Summary of the saved state. */
   get state(): string {
     const entries = this.outbox?.all() ?? [];
-    const refused = entries.filter((each) => each.refused !== undefined);
-    const others = entries.filter((each) => each.me !== this.outbox?.me);
+    const refused = entries.filter((entry) => entry.refused !== undefined);
+    const others = entries.filter((entry) => entry.me !== this.outbox?.me);
     const waiting = entries.length - refused.length - others.length;
     const where = this.outbox?.isKept === false ? "in this page only: do not close it" : "in this browser";
     const trouble = this.trouble.sending || this.trouble.asking;
@@ -71,21 +71,21 @@ export class Sync {
       trouble,
       waiting ? `${waiting} not saved yet, kept ${where}.` : "",
       refused.length ? `${refused.length} refused, kept ${where}: ${refused[0]!.refused}` : "",
-      others.length ? `${others.length} of ${others[0]!.me} wait here until they sign in.` : "",
+      others.length ? `${others.length} by ${others[0]!.me} kept here until they sign in.` : "",
       !entries.length && !trouble && this.summary ? "All saved." : "",
     ]
       .filter(Boolean)
       .join(" ");
   }
 
-  /** Something is in the outbox: send it now. */
+  /** Send the outbox now. */
   kick(): void {
     this.events.changed();
     clearTimeout(this.timer);
     this.timer = setTimeout(() => void this.send(), this.failures ? this.wait_ms() : 0);
   }
 
-  /** Ask now what others have changed. */
+  /** Poll for changes by others now. */
   hurry(): void {
     this.failures = 0;
     this.kick();
@@ -98,7 +98,7 @@ export class Sync {
     clearTimeout(this.timer);
     clearTimeout(this.poller);
     this.channel?.close();
-    this.channel = null; // what is still on its way says nothing any more
+    this.channel = null; // requests still running must not post to it
   }
 
   private heard({ from, asks }: { from: string; asks?: boolean }): void {
@@ -130,22 +130,22 @@ export class Sync {
 
   private take(changes: Changes): void {
     const isFirst = this.summary === null;
-    const isOther = this.summary?.change !== changes.change;
+    const hasChanged = this.summary?.change !== changes.change;
     this.summary = changes;
     if (isFirst) {
       this.open(changes);
-    } else if (isOther && changes.annotations === null) {
+    } else if (hasChanged && changes.annotations === null) {
       this.events.manyChanged();
     } else if (changes.annotations?.length) {
       this.model.learn(changes.annotations, true);
     }
     if (this.outbox && this.outbox.me !== changes.me) {
-      this.outbox.me = changes.me; // somebody else has signed in
+      this.outbox.me = changes.me; // another user has signed in
       this.kick();
     }
   }
 
-  /** The first answer: now it is known whose project this is, and what this browser still has to send. */
+  /** Handle the first answer, which identifies the project and user: open the outbox and adopt entries of closed tabs. */
   private open({ project, me }: Summary): void {
     this.outbox = new Outbox(this.store, `gemslide/annotations/${project}/${this.slideId}`, this.tab, me);
     this.channel?.postMessage({ from: this.tab, asks: true });
@@ -190,7 +190,7 @@ export class Sync {
       }
       if (entries.length > 1) {
         for (const entry of entries) {
-          await this.deliver([entry]); // one of them is refused: the others are not lost for it
+          await this.deliver([entry]); // one of them is refused: send them singly, so that the others are saved
         }
       } else if (this.outbox!.get(entries[0]!.draft.id)?.stamp === entries[0]!.stamp) {
         this.outbox!.put(entries[0]!.draft, error.message);
@@ -202,8 +202,8 @@ export class Sync {
   private delivered(entries: Entry[], { saved, conflicts }: Saved): void {
     const outbox = this.outbox!;
     this.model.learn([...saved, ...conflicts], true);
-    const theirs = new Map(conflicts.map((each) => [each.id, each]));
-    const ours = new Map(saved.map((each) => [each.id, each]));
+    const theirs = new Map(conflicts.map((annotation) => [annotation.id, annotation]));
+    const ours = new Map(saved.map((annotation) => [annotation.id, annotation]));
     for (const { draft, stamp } of entries) {
       const present = outbox.get(draft.id);
       const conflict = theirs.get(draft.id);
@@ -212,23 +212,23 @@ export class Sync {
       } else if (present?.stamp === stamp) {
         outbox.remove(draft.id);
       } else if (present) {
-        outbox.rebase(draft.id, ours.get(draft.id)?.revision ?? 0); // changed again meanwhile
+        outbox.rebase(draft.id, ours.get(draft.id)?.revision ?? 0); // changed again in the meantime
       }
     }
   }
 
-  /** Theirs stays as it is; ours goes beside it, under an id of its own. A deletion of ours is dropped. */
+  /** Keep the other user's version, and add the local version under a new id. A local deletion is dropped. */
   private keepBoth({ draft }: Entry, theirs: Annotation): void {
     this.outbox!.remove(draft.id);
     if (draft.deleted) {
-      this.events.say(`Not deleted: ${theirs.changed_by} has changed this annotation meanwhile.`);
+      this.events.say(`Not deleted: ${theirs.changed_by} has changed this annotation in the meantime.`);
       return;
     }
     const id = newId();
     this.model.put(id, draft);
     this.events.kept(draft.id, id);
-    const what = theirs.deleted ? "deleted" : "changed";
-    this.events.say(`${theirs.changed_by} has ${what} this annotation meanwhile: theirs and yours are both kept.`);
+    const change = theirs.deleted ? "deleted" : "changed";
+    this.events.say(`${theirs.changed_by} has ${change} this annotation in the meantime: theirs and yours are both kept.`);
   }
 
   private wait_ms(): number {
@@ -236,7 +236,7 @@ export class Sync {
   }
 }
 
-/** As many as one request may hold. */
+/** The first entries, as many as fit in one request. */
 function someOf(entries: Entry[]): Entry[] {
   let bytes = 0;
   return entries.filter(({ draft }, index) => {
@@ -245,7 +245,7 @@ function someOf(entries: Entry[]): Entry[] {
   });
 }
 
-/** A UUID; `crypto.randomUUID` is not there on pages without https. */
+/** A random UUID; `crypto.randomUUID` is not available on pages without https. */
 export function newId(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   bytes[6] = (bytes[6]! & 15) | 64;
@@ -259,7 +259,7 @@ function reasonOf(error: unknown): string {
     throw error;
   }
   const reasons: Record<number, string> = {
-    0: "The server does not answer.",
+    0: "The server is not responding.",
     401: "You are signed out: sign in again in another tab.",
   };
   return reasons[error.status] ?? error.message;

@@ -1,0 +1,67 @@
+"""Work on the shapes that browsers send, for `pipeline.bounded.child`: bodies of requests in, parts for JSON out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+from shapely.geometry import mapping
+
+from pathology_app.annotating.bodies import areas_and_line, drafts_of
+from pipeline.annotations import SlideFrame, parse_annotations
+from pipeline.errors import BadAnnotationError
+from pipeline.review import merge_annotations, rows_of, rows_of_file, split_annotation
+
+_PART_LETTERS = 1 << 18
+"""Of geometry, as text, in one part: parsed in a few milliseconds."""
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def join(body: bytes) -> list[Any]:
+    """The one area of several. Raises BadAnnotationError: as `merge_annotations`."""
+    return [mapping(merge_annotations(areas_and_line(body)[0]))]
+
+
+def split(body: bytes) -> list[Any]:
+    """The areas on both sides of a line. Raises BadAnnotationError: as `split_annotation`."""
+    areas, line = areas_and_line(body)
+    if len(areas) != 1 or line is None:
+        raise BadAnnotationError("One area and one line are needed to split.")
+    return [mapping(each) for each in split_annotation(areas[0], line)]
+
+
+def rows_of_changes(body: bytes, *, slide_id: str, actor: str, size_wh_px0: tuple[int, int]) -> list[Rows]:
+    """Checked rows of {"changes": [...]}. Raises BadAnnotationError: as `drafts_of` and `rows_of`."""
+    return list(_in_parts(rows_of(drafts_of(body), slide_id, actor, size_wh_px0)))
+
+
+def rows_of_upload(
+    body: bytes, *, slide_id: str, actor: str, size_wh_px0: tuple[int, int], frame: Mapping[str, Any]
+) -> list[Any]:
+    """Format and dropped objects of a file, then its checked rows.
+
+    Args:
+        frame: the slide's `SlideFrame`, as a dictionary.
+
+    Raises:
+        BadAnnotationError: as `import_file`.
+    """
+    file = parse_annotations(body, Path("the file"))
+    on_slide = TypeAdapter(SlideFrame).validate_python(frame)
+    found = rows_of_file(slide_id, file, actor, size_wh_px0=size_wh_px0, frame=on_slide)
+    return [{"format": found.format, "dropped": found.dropped}, *_in_parts(found.rows)]
+
+
+def _in_parts(rows: Rows) -> Iterator[Rows]:
+    part: list[Mapping[str, Any]] = []
+    letters = 0
+    for row in rows:
+        part.append(row)
+        letters += len(row["geometry"])
+        if letters > _PART_LETTERS:
+            yield part
+            part, letters = [], 0
+    yield part

@@ -1,0 +1,1 @@
+"""The page of one slide, its review, and slides side by side."""

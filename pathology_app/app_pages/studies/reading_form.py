@@ -1,0 +1,114 @@
+"""The study's questionnaire for a reading: what is typed is kept a moment later; the signature locks what was shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import streamlit as st
+
+from pathology_app.app_pages.declared import fragment
+from pathology_app.app_pages.signed_form import Answers, SignedForm, place_of
+from pathology_app.app_pages.studies import reading_rows
+from pathology_app.html.text import READ_ERRORS, as_markdown, message_of
+from pathology_app.links.reading import ReadingLink
+from pathology_app.people.actions import logging_refusal
+from pathology_app.people.actors import reader_actor
+from pathology_app.people.acts import Act
+from pathology_app.project.ledger import StudyLedger
+from pathology_app.project.served import served_project
+from pathology_app.readings.acts import keep_answers, sign_reading, start_reading
+from pathology_app.slides.cache import current_cache
+from pipeline.review import ViewContext, coverage_of, grid_for, tissue_cells
+from pipeline.study import ReaderProgress, Readings
+
+FORM_KEY = "questionnaire"
+_SIGNED = "reading_signed"
+
+
+@dataclass(frozen=True)
+class StartedReading:
+    """One reading that is started.
+
+    Attributes:
+        due: its row.
+    """
+
+    found: StudyLedger
+    readings: Readings
+    link: ReadingLink
+    due: Any
+    mine: ReaderProgress
+
+    @property
+    def key(self) -> tuple[str, int, int]:
+        return self.link.reader, self.link.session, self.link.position
+
+    @property
+    def place(self) -> str:
+        """Names the reading, and this start of it, in any project."""
+        return place_of(self.link.query(), self.due.started_utc)
+
+
+@fragment
+def questionnaire(reading: StartedReading) -> None:
+    """Draw it. An answer runs only this part of the page again."""
+    if st.session_state.pop(_SIGNED, False):
+        st.rerun()  # the whole page: another reading is due
+    config = reading.readings.config
+    try:
+        given = reading.readings.answers(*reading.key)
+    except READ_ERRORS as error:
+        st.error(as_markdown(message_of(error, served_project().root)))
+        return
+    in_session = reading.readings.count(reading.link.reader, reading.link.session)
+    arm = reading_rows.ARMS.get(reading.due.arm, reading.due.arm)
+    st.markdown(f"**{as_markdown(reading.mine.reader)}** · {as_markdown(arm)}")
+    st.caption(reading_rows.place_text(reading.due, reading.mine.total, reading.mine.signed, in_session))
+    form = SignedForm(
+        FORM_KEY,
+        reading.place,
+        [reading_rows.question_data(each) for each in config.questions],
+        {name: value for name, value in given.items() if name in {each.name for each in config.questions}},
+        button="Sign and continue",
+    )
+    form.draw(on_keep=lambda answers: _keep(reading, answers), on_sign=lambda answers: _sign(reading, answers))
+
+
+def _keep(reading: StartedReading, answers: Answers) -> None:
+    with logging_refusal(Act.ANSWER) as person:
+        keep_answers(person, reading.readings, reading.link, answers)
+
+
+def _sign(reading: StartedReading, answers: Answers) -> None:
+    """Lock the answers with what was looked at, and open the next reading of the same session."""
+    ledger = reading.readings.ledger
+    with logging_refusal(Act.SIGN) as person:
+        actor = reader_actor(person, reading.link.reader)
+        context = ViewContext(reading.due.slide_id, reading.link.reader, actor, reading.link.study_id, reading.link.key)
+        coverage = coverage_of(ledger, context)
+        seconds = reading_rows.seconds_of(coverage, reading.due.started_utc)
+        seen = reading_rows.seen_details(
+            coverage, _tissue(reading.due.slide_id) if reading.due.arm != "glass" else None
+        )
+        sign_reading(person, reading.readings, reading.link, answers, seconds=seconds, seen=seen)
+        st.session_state[_SIGNED] = True
+        due = reading.readings.next_of(reading.link.reader) if _goes_on(reading) else None
+        if due is not None and due.state == "open":
+            following = ReadingLink(reading.link.study_id, reading.link.reader, due.session, due.position)
+            start_reading(person, reading.readings, following)
+
+
+def _goes_on(reading: StartedReading) -> bool:
+    """Whether the next reading is of the same session: a new arm is begun on purpose, and a washout may come first."""
+    return bool(reading.link.position < reading.readings.count(reading.link.reader, reading.link.session))
+
+
+def _tissue(slide_id: str) -> Any | None:
+    """Cells of the coverage with tissue; None where that is not known."""
+    cache = current_cache()
+    try:
+        slide, tissue = cache.slide(slide_id).reader, cache.tissue(slide_id)
+    except READ_ERRORS:
+        return None
+    return tissue_cells(grid_for(slide.size_wh_px0, slide.mpp0), tissue.mask_yx, tissue.mpp) if tissue else None

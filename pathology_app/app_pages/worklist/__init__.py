@@ -1,0 +1,1 @@
+"""The worklist: every slide of the project."""

@@ -1,0 +1,195 @@
+"""The worklist: every slide of the project, a page at a time; a row leads to its slide."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import streamlit as st
+
+from pathology_app.access.visibility import visible
+from pathology_app.app_pages.declared import fragment
+from pathology_app.app_pages.navigation import link_button, say
+from pathology_app.app_pages.runs.page import runs_link
+from pathology_app.app_pages.studies.page import studies_link
+from pathology_app.app_pages.worklist import lists as worklist_lists
+from pathology_app.app_pages.worklist.filters import draw_filters, go
+from pathology_app.app_pages.worklist.rows import ROWS_PER_PAGE, WorklistRow, read_row, without_predictions
+from pathology_app.html.tables import link_html
+from pathology_app.html.text import READ_ERRORS, as_markdown
+from pathology_app.links.worklist import GALLERY, WorklistLink
+from pathology_app.people.visitor import current_person
+from pathology_app.project.served import served_project
+from pathology_app.readings.blinding import Visibility
+from pathology_app.readings.status import ReadingStatuses, next_unread, reading_states
+from pathology_app.slides.cache import current_cache
+from pathology_app.slides.index.index import SlideIndex, current_index
+from pathology_app.slides.index.table import Case, Listed
+from pathology_app.slides.index.wanted import Wanted
+from training.foundation.words.counts import counted
+
+WAIT_S = 0.5
+"""For a small project to be read: its first picture is then its last."""
+AGAIN_S = 2.0
+"""From one look at an index that is still being filled to the next."""
+_HIDDEN = "Predictions are hidden: readings for study {} are not signed."
+CASES_PER_PAGE, SLIDES_PER_CASE = 20, 12
+
+
+@dataclass(frozen=True)
+class WorklistView:
+    """One person's view of the worklist."""
+
+    link: WorklistLink
+    index: SlideIndex
+    readings: ReadingStatuses | None
+    visibility: Visibility
+    only: frozenset[str] | None = None
+    """Slides that the person may see; None: all."""
+
+    @property
+    def wanted(self) -> Wanted:
+        states, words = (self.readings.states, self.readings.statuses) if self.readings else ({}, ())
+        return replace(self.link.wanted(states, words, self.visibility.hidden), only=self.only)
+
+    @property
+    def number(self) -> int:
+        """Of slides that the person may see."""
+        return len(self.index.table) if self.only is None else len(self.only)
+
+
+def page(_: st.Page, visibility: Visibility) -> None:
+    """Draw the slides that the link names."""
+    link = WorklistLink.of(st.query_params.to_dict())
+    title, unread, studies = st.columns([2, 1, 1.4], vertical_alignment="center")
+    title.header("Worklist", anchor=False)
+    ways = studies.container(horizontal=True, horizontal_alignment="right")
+    filters, slides = st.container(), st.empty()
+    slides.html(worklist_lists.LOADING)
+    try:
+        index = current_index()
+        index.look(wait_s=WAIT_S)
+        project, person = served_project(), current_person()
+        only = None if person.slides is None else frozenset(visible(person, index.table.slide_ids))
+        view = WorklistView(link, index, reading_states(project, person), visibility, only)
+        due = next_unread(project, person)
+    except READ_ERRORS as error:  # then nobody knows what may be shown
+        slides.empty()
+        runs_link(ways, visibility)
+        say(error)
+        return
+    studies_link(ways)
+    runs_link(ways, visibility)
+    if not view.number:
+        slides.info(
+            "No slides in this project. Bring some in with `gemslide ingest`, "
+            "or make a demonstration project with `gemslide demo`."
+        )
+        return
+    with filters:
+        draw_filters(link, index.table, view.readings, view.visibility.hidden, only)
+    if due is not None:
+        link_button(unread, "Next unread", due, key="next_unread", icon=":material/visibility:")
+    elif view.readings:
+        _next_unread(unread, view)
+    with slides.container():
+        # What is still being read comes in by itself.
+        fragment(_slides, run_every=None if index.is_swept else AGAIN_S)(view, index.is_swept)
+
+
+def _next_unread(place: st.delta_generator.DeltaGenerator, view: WorklistView) -> None:
+    """The way to the first slide of the list that the person has not opened."""
+    assert view.readings
+    wanted = replace(view.wanted, state=view.readings.statuses[0])
+    found = view.index.table.find(wanted, skip=0, limit=1)
+    if found:
+        query = {**view.link.query(), "slide": found[0].slide_id}
+        number = view.index.table.count(wanted)
+        place.html(link_html(f"Next {wanted.state} ({number:,})", query, "gs-go gs-button"))
+    else:
+        place.caption(f"None of these is {wanted.state}.")
+
+
+def _slides(view: WorklistView, was_swept: bool) -> None:
+    """The list, and what is not known yet."""
+    if view.index.is_swept and not was_swept:
+        st.rerun()
+    table, wanted, link = view.index.table, view.wanted, view.link
+    found = table.count(wanted)
+    said = [f"{found:,} of {counted(view.number, 'slide')}."]
+    if table.num_unread and view.only is None:
+        said.append(f"Still reading {counted(table.num_unread, 'slide')}: what is sorted and filtered by may change.")
+    if table.cohort_note:
+        # What is wrong may be said of slides that the person may not see.
+        why = f": {as_markdown(table.cohort_note)}" if view.only is None else "."
+        said.append(f"Cases, labels and sites are not known{why}")
+    if link.by_case:
+        _by_case(view, " ".join(said))
+        return
+    pages = max(1, -(-found // ROWS_PER_PAGE))
+    number = min(link.page, pages)
+    _show_pages(link, number, pages, " ".join(said))
+    rows = _rows(view, table.find(wanted, skip=(number - 1) * ROWS_PER_PAGE, limit=ROWS_PER_PAGE))
+    if rows:
+        st.html(_legend(view, rows) + worklist_lists.slides_html(rows, link))
+    else:
+        _nothing(link)
+
+
+def _by_case(view: WorklistView, said: str) -> None:
+    table, wanted, link = view.index.table, view.wanted, view.link
+    found = table.count_cases(wanted)
+    pages = max(1, -(-found // CASES_PER_PAGE))
+    number = min(link.page, pages)
+    _show_pages(link, number, pages, f"{counted(found, 'case')}, {said}")
+    cases = table.find_cases(wanted, skip=(number - 1) * CASES_PER_PAGE, limit=CASES_PER_PAGE)
+    shown = [(case, _rows(view, _list_case(view, case))) for case in cases]
+    rows = [row for _, of_case in shown for row in of_case]
+    if rows:
+        st.html(_legend(view, rows) + worklist_lists.cases_html(shown, link))
+    else:
+        _nothing(link)
+
+
+def _list_case(view: WorklistView, case: Case) -> list[Listed]:
+    if case.case_id is None:
+        wanted = replace(view.wanted, slide_id=case.slide_id)
+    else:
+        wanted = replace(view.wanted, case_id=case.case_id)
+    return view.index.table.find(wanted, skip=0, limit=SLIDES_PER_CASE)
+
+
+def _rows(view: WorklistView, listed: list[Listed]) -> list[WorklistRow]:
+    cache, readings = current_cache(), view.readings
+    readers = readings.readers([each.slide_id for each in listed]) if readings else {}
+    rows = []
+    for each in listed:
+        facts, blinded = view.index.facts(each), view.visibility.hidden.get(each.slide_id)
+        if blinded:
+            facts = without_predictions(facts, _HIDDEN.format(blinded.study_id))
+        word = readings.text(each.slide_id, each.reading) if readings else ""
+        rows.append(read_row(cache, each, facts, view.link, reading=word, readers=readers.get(each.slide_id, "")))
+    return rows
+
+
+def _legend(view: WorklistView, rows: list[WorklistRow]) -> str:
+    return worklist_lists.heat_legend(rows) if view.link.view == GALLERY or any(row.heat for row in rows) else ""
+
+
+def _nothing(link: WorklistLink) -> None:
+    if link.filters:
+        st.info("No slide passes these filters.")
+    else:
+        st.info("No slide's name holds all these words.")
+
+
+def _show_pages(link: WorklistLink, number: int, pages: int, caption: str) -> None:
+    """Draw the number of slides, and the links to the other pages."""
+    row = st.container(horizontal=True, vertical_alignment="center")
+    row.caption(caption)
+    if pages == 1:
+        return
+    row.caption(f"Page {number:,} of {pages:,}", width="content")
+    for label, to in (("Previous", number - 1), ("Next", number + 1)):
+        if row.button(label, key=f"to_{label}", disabled=not 1 <= to <= pages):
+            go(link.to(page=to))
+            st.rerun()  # the whole page: this fragment would show the same link again

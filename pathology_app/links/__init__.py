@@ -1,0 +1,1 @@
+"""Every link of the app as one class for each page."""

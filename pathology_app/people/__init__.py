@@ -1,0 +1,1 @@
+"""People of the app, and what they may do: accounts, passwords, sessions, rights."""

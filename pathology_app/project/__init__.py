@@ -1,0 +1,1 @@
+"""The project that this process serves, and the ledger of its studies."""

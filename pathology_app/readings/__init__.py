@@ -1,0 +1,1 @@
+"""Readings: what a reader may see and has to read."""

@@ -1,0 +1,121 @@
+"""Blinding in the web app: what a model or another reader said of a slide is hidden from people who still have to read
+it (docs/reference/studies.md).
+
+Every page (`page_table.py`) and every route (`routes/declared.py`) declares what it shows, and is checked here before
+it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from pathology_app.people.person import Person
+from pathology_app.project.ledger import study_ledger_of
+from pathology_app.slides.cache import SlideCache
+from pipeline.ledger import Ledger
+from pipeline.ledger.ledger import StudyRow
+from pipeline.project import Project
+from pipeline.study import Blinded, blinded_slides, blinding_of
+from training.foundation.errors import GemslideError
+from training.foundation.words.names import is_name
+
+
+class BlindedError(GemslideError):
+    """The requested content is hidden until readings are signed."""
+
+    code = "blinded"
+
+
+class Shows(StrEnum):
+    """Content about models that a page or a route reveals."""
+
+    NEITHER = "neither"
+    """The slide itself, a person's own work: nothing from a model or another reader."""
+    RESULT = "result"
+    """Predictions for a slide, and what other people said of it."""
+    MODEL = "model"
+    """Models as such (names, cards, metrics, runs, logs), and results of any slide."""
+
+
+@dataclass(frozen=True)
+class Visibility:
+    """Content that one person may see at the moment. An open page is redrawn when it changes.
+
+    Attributes:
+        first: why models as such are hidden; None where they are not.
+        models: ids that must not be named.
+        hidden: slides whose results are hidden, each with the reason.
+    """
+
+    person: Person
+    first: Blinded | None = None
+    models: frozenset[str] = frozenset()
+    hidden: Mapping[str, Blinded] = field(default_factory=dict)
+
+    def models_of(self, cache: SlideCache, slide_id: str) -> tuple[list[str], Blinded | None]:
+        """Models whose predictions for a slide may be shown, and why none may be, where that is so.
+
+        Raises:
+            GemslideError, OSError: as `SlideCache.model_ids`.
+        """
+        blinded = self.hidden.get(slide_id)
+        return ([], blinded) if blinded else (cache.model_ids(slide_id), None)
+
+    def without_names(self, text: str) -> str:
+        """Free text with the names of hidden models replaced."""
+        for name in sorted(self.models, key=len, reverse=True):
+            text = text.replace(name, "(a model)")
+        return text
+
+
+def visibility_of(project: Project, person: Person) -> Visibility:
+    """Find what a person may see.
+
+    Raises:
+        GemslideError: the ledger does not answer. Then nobody knows, and nothing may be shown.
+    """
+    ledger = _ledger_for(project, person)
+    if ledger is None:
+        return Visibility(person)
+    blinding = blinding_of(ledger, person.reader)
+    first = next(iter(blinding.studies), None)
+    return Visibility(person, first, blinding.models, blinded_slides(ledger, person.reader))
+
+
+def check_shown(project: Project, person: Person, shows: Shows, slide_id: str | None = None) -> None:
+    """Refuse to show a person what is hidden from them.
+
+    Args:
+        slide_id: the slide whose results are shown; None: any slide.
+
+    Raises:
+        BlindedError: hidden. GemslideError: as `visibility_of`.
+    """
+    ledger = None if shows is Shows.NEITHER else _ledger_for(project, person)
+    if ledger is None or (slide_id is not None and not is_name(slide_id)):
+        return
+    if shows is Shows.RESULT and slide_id is not None:
+        blinded = blinded_slides(ledger, person.reader, slide_id).get(slide_id)
+    else:
+        blinded = next(iter(blinding_of(ledger, person.reader).studies), None)
+    if blinded is not None:
+        raise BlindedError(f"{f'slide {slide_id}: ' if slide_id else ''}{why_hidden(blinded)}")
+
+
+def _ledger_for(project: Project, person: Person) -> Ledger | None:
+    """The ledger that decides what is hidden from a person; None where nothing can be."""
+    if person.name is not None and person.reader is None:
+        return None  # signed in, and no reader
+    return study_ledger_of(project).ledger()
+
+
+def study_models(row: StudyRow) -> list[str]:
+    """Ids of the models that a frozen protocol names. Raises: as `StudyRow.frozen`."""
+    return [str(each.get("id")) for each in row.frozen().get("models", [])]
+
+
+def why_hidden(blinded: Blinded) -> str:
+    """The reason, for people."""
+    return f"predictions, models and other readers' answers are hidden: {blinded.why}."

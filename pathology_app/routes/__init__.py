@@ -1,0 +1,1 @@
+"""Declarations of routes, and their answers to errors."""

@@ -1,0 +1,1 @@
+"""Processes of the app: environment, installation, connections, Streamlit's files."""

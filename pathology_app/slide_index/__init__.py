@@ -1,1 +1,0 @@
-"""What is known of every slide of a project, so that a list of a hundred thousand can be sorted and filtered."""

@@ -1,0 +1,1 @@
+"""Slides that are open, and what is told of them."""

@@ -1,0 +1,233 @@
+"""Overlays: all that can lie over a slide, one class for each kind.
+
+A kind declares its links, whether its content is hidden from blinded readers, and how it looks at first. The routes
+(tiles/routes.py), the browser's layers (frontend/src/types.ts, LayerInfo) and napari (desktop/layers.py) ask it. A
+further kind is a class here, a line in `KINDS`, and what napari shows of it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
+from urllib.parse import quote
+
+import numpy as np
+
+from pathology_app.html.text import READ_ERRORS, as_text, message_of
+from pathology_app.slides.cache import NoSuchTileError, SlideCache, UnknownNameError
+from pathology_app.slides.overlay_png import mask_png, overlay_png
+from pipeline.palettes import DEFAULT_PALETTE
+from pipeline.settings.config import DEFAULT_THRESHOLD
+
+LayerInfo = dict[str, Any]
+"""As the browser takes it."""
+
+
+@dataclass(frozen=True)
+class Style:
+    """The look of a layer until somebody changes it.
+
+    Attributes:
+        threshold: the value from which cells are drawn.
+        palette: one of `pipeline.palettes`.
+        outline: the edge of what reaches the threshold in place of a filled area.
+    """
+
+    visible: bool = False
+    opacity: float = 0.5
+    threshold: float = DEFAULT_THRESHOLD
+    palette: str = DEFAULT_PALETTE
+    outline: bool = False
+
+
+class Shown(NamedTuple):
+    """Models whose predictions may be shown over a slide, and the model and class that are shown first."""
+
+    slide_id: str
+    model_ids: Sequence[str] = ()
+    first: tuple[str, int] | None = None
+
+
+class Place(NamedTuple):
+    """The parts of a link that names an overlay.
+
+    Attributes:
+        rest: groups of the kind's pattern.
+    """
+
+    slide_id: str
+    model_id: str
+    rest: tuple[str, ...]
+
+
+class Found(NamedTuple):
+    """An overlay's cells: a word that changes with them, and how to make the PNG."""
+
+    version: str
+    png: Callable[[], bytes]
+
+
+class OverlayKind(ABC):
+    """One kind of overlays.
+
+    Attributes:
+        name: in links of layers, and as napari's role.
+        path: of the route; where kinds share one, all are blinded or none is.
+        pattern: of the link's last part; `form` says it to people.
+        is_mask: cells are 0 or 1.
+        blinded: a result, hidden from readers who have still to read without help.
+        style: of a layer at first.
+    """
+
+    name: ClassVar[str]
+    group: ClassVar[str] = ""
+    path: ClassVar[str]
+    pattern: ClassVar[str]
+    form: ClassVar[str]
+    is_mask: ClassVar[bool] = False
+    blinded: ClassVar[bool] = False
+    style: ClassVar[Style] = Style()
+
+    @abstractmethod
+    def layers(self, cache: SlideCache, shown: Shown) -> Iterator[LayerInfo]:
+        """A slide's layers of this kind. Raises: as `SlideCache`."""
+
+    @abstractmethod
+    def find(self, cache: SlideCache, place: Place) -> Found:
+        """One overlay.
+
+        Raises:
+            BadLinkError, UnknownNameError, NoSuchTileError: there is none.
+            GemslideError, OSError: it is damaged, or may not be read.
+        """
+
+    def layer(self, id_: str, label: str, url: str, cell_px0: float, **own: Any) -> LayerInfo:
+        """A layer of this kind; `own` replaces what is usual."""
+        usual = {"group": self.group, "is_mask": self.is_mask, "is_first": False, "style": asdict(self.style)}
+        return {"id": id_, "kind": self.name, "label": label, "url": url, "cell_px0": cell_px0, **usual, **own}
+
+
+class Prediction(OverlayKind):
+    """The probability of one class, by one model. It is shown from the threshold that the results were made with."""
+
+    name, blinded = "prediction", True
+    path = "/overlays/{slide_id}/{model_id}/{rest:path}"
+    pattern, form = r"(\d{1,9})\.png", "{class_index}.png"
+
+    def layers(self, cache: SlideCache, shown: Shown) -> Iterator[LayerInfo]:
+        for model_id in shown.model_ids:
+            known = cache.class_names(shown.slide_id, model_id)
+            style = replace(self.style, threshold=cache.threshold(shown.slide_id, model_id))
+            for index, name in enumerate(known.class_names):
+                is_first = shown.first == (model_id, index)
+                yield self.layer(
+                    f"{model_id}/{quote(name, safe='')}",
+                    f"P({as_text(name)})",
+                    f"/overlays/{shown.slide_id}/{model_id}/{index}.png?v={known.version}",
+                    known.stride_px0,
+                    group=as_text(model_id),
+                    is_first=is_first,
+                    style=asdict(replace(style, visible=is_first)),
+                )
+
+    def find(self, cache: SlideCache, place: Place) -> Found:
+        opened, index = cache.predictions(place.slide_id, place.model_id), int(place.rest[0])
+        class_names = opened.predictions.class_names
+        if index >= len(class_names):
+            raise NoSuchTileError(f"class {index}: the model has classes 0 to {len(class_names) - 1}")
+        return Found(opened.version, partial(overlay_png, opened.predictions.probabilities_cyx[index]))
+
+
+class Tissue(OverlayKind):
+    """The tissue mask. There is no doubt about it: its edge is what one wants to see."""
+
+    name, group, is_mask = "tissue", "Tissue", True
+    path = "/layers/{slide_id}/{rest:path}"
+    pattern, form = r"tissue\.png", "tissue.png"
+    style = Style(opacity=0.8, palette="Green", outline=True)
+
+    def layers(self, cache: SlideCache, shown: Shown) -> Iterator[LayerInfo]:
+        tissue = cache.tissue(shown.slide_id)
+        if tissue is not None:
+            url = f"/layers/{shown.slide_id}/tissue.png?v={tissue.version}"
+            yield self.layer("tissue", "Tissue", url, tissue.mpp / cache.slide(shown.slide_id).reader.mpp0)
+
+    def find(self, cache: SlideCache, place: Place) -> Found:
+        tissue = cache.tissue(place.slide_id)
+        if tissue is None:
+            raise UnknownNameError(f"slide {place.slide_id!r}: has no tissue mask")
+        return Found(tissue.version, lambda: overlay_png(tissue.mask_yx.astype(np.float32)))
+
+
+class Quality(OverlayKind):
+    """One score of quality control."""
+
+    name, group = "quality", "Quality: 1 is bad"
+    path = "/layers/{slide_id}/{rest:path}"
+    pattern, form = r"quality/(\d{1,4})\.png", "quality/{score_index}.png"
+    labels: ClassVar[Mapping[str, str]] = {
+        "blur": "Out of focus", "pen": "Ink", "fold": "Folds", "bubble": "Bubbles and edges",
+    }  # fmt: skip
+
+    def layers(self, cache: SlideCache, shown: Shown) -> Iterator[LayerInfo]:
+        opened = cache.quality(shown.slide_id)
+        for index, name in enumerate(opened.quality.names if opened else ()):
+            assert opened
+            yield self.layer(
+                f"quality/{quote(name, safe='')}",
+                self.labels.get(name, as_text(name)),
+                f"/layers/{shown.slide_id}/quality/{index}.png?v={opened.version}",
+                opened.quality.cell_px0,
+            )
+
+    def find(self, cache: SlideCache, place: Place) -> Found:
+        opened, index = cache.quality(place.slide_id), int(place.rest[0])
+        if opened is None or index >= len(opened.quality.names):
+            raise UnknownNameError(f"slide {place.slide_id!r}: has no quality score {index}")
+        return Found(opened.version, partial(overlay_png, opened.quality.scores_cyx[index]))
+
+
+class Damage(OverlayKind):
+    """Areas that are damaged in the slide's file. They are always hatched: no layer that could be hidden."""
+
+    name, is_mask = "damaged", True
+    path = "/damaged/{rest:path}"
+    pattern, form = r"(.+)\.png", "{slide_id}.png"
+
+    def layers(self, cache: SlideCache, shown: Shown) -> Iterator[LayerInfo]:
+        return iter(())
+
+    def find(self, cache: SlideCache, place: Place) -> Found:
+        slide = cache.slide(place.rest[0])
+        damaged = slide.damaged
+        if damaged is None:
+            raise UnknownNameError(f"slide {slide.reader.slide_id}: no damage is known of its file")
+        return Found(slide.version, partial(mask_png, damaged.mask_yx))
+
+
+PREDICTION, TISSUE, QUALITY, DAMAGE = Prediction(), Tissue(), Quality(), Damage()
+KINDS: tuple[OverlayKind, ...] = (PREDICTION, TISSUE, QUALITY, DAMAGE)
+"""In the order of the browser's list."""
+
+
+def layers_of(
+    cache: SlideCache, slide_id: str, model_ids: Sequence[str], first: tuple[str, int] | None
+) -> tuple[list[LayerInfo], list[str]]:
+    """Layers, and messages about those that cannot be read.
+
+    Args:
+        first: model and class chosen on the page.
+    """
+    layers: list[LayerInfo] = []
+    notes: list[str] = []
+    of_models = [(PREDICTION, Shown(slide_id, [model_id], first)) for model_id in model_ids]
+    of_slide = [(kind, Shown(slide_id)) for kind in KINDS if kind is not PREDICTION]
+    for kind, shown in [*of_models, *of_slide]:
+        try:
+            layers += kind.layers(cache, shown)
+        except READ_ERRORS as error:
+            notes.append(as_text(message_of(error, cache.project.root)))
+    return layers, list(dict.fromkeys(notes))  # two kinds may be made of one array

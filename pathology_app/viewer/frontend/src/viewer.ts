@@ -1,0 +1,49 @@
+// Interface of the viewer for its parts.
+import type OpenSeadragon from "openseadragon";
+import type { Annotations } from "./annotations/controller";
+import type { Hand } from "./tools/hand";
+import type { ImageAdjust } from "./image/adjust";
+import type { LayerPanel } from "./layers/panel";
+import type { Layers } from "./layers/collection";
+import type { Navigation } from "./view/navigation";
+import type { Picture } from "./marks/canvas";
+import type { Coverage } from "./review/coverage";
+import type { HotspotList } from "./review/hotspot_list";
+import type { SidePanel } from "./panel/side";
+import type { Sight } from "./tools/sight";
+import type { ToolName, Toolbox } from "./tools/toolbox";
+import type { ViewerData } from "./types";
+
+export interface Viewer {
+  readonly data: ViewerData;
+  readonly osd: OpenSeadragon.Viewer;
+  readonly stage: HTMLElement;
+  readonly navigation: Navigation;
+  readonly sight: Sight;
+  readonly layers: Layers;
+  readonly layerPanel: LayerPanel;
+  readonly toolbox: Toolbox;
+  readonly panel: SidePanel;
+  readonly picture: Picture;
+  readonly image: ImageAdjust;
+  readonly hand: Hand;
+  readonly hotspotList: HotspotList;
+  readonly coverage: Coverage | null;
+  /** null in an unassisted reading: others' annotations would be assistance. */
+  readonly annotations: Annotations | null;
+  draw(): void;
+  /** Show the hint of the active tool. */
+  advise(text: string): void;
+  take(tool: ToolName): void;
+  showWhole(): void;
+  magnify(magnification: number): void;
+  nextField(right: number, down: number): void;
+  nextHotspot(step: 1 | -1): void;
+  turn(degrees: number): void;
+  mirror(): void;
+  setUpright(): void;
+  adjustImage(): void;
+  togglePanel(): void;
+  fullScreen(): void;
+  listKeys(): void;
+}

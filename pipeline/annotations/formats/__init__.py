@@ -1,0 +1,1 @@
+"""Annotations as other programs write them, one file for each."""

@@ -1,0 +1,132 @@
+"""Aperio ImageScope XML, written; layers.py reads it."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import shapely
+from shapely.geometry import Polygon
+from shapely.geometry.base import BaseGeometry
+
+from pipeline.annotations.formats.conversion_loss import lost_values
+from pipeline.annotations.formats.layers import ROOT
+from pipeline.annotations.formats.xml_ import legal, plain_number, xml_text
+from pipeline.annotations.shapes.objects import AnnotationFile, AnnotationObject, Rgb
+from pipeline.annotations.shapes.repair import repair
+from pipeline.annotations.shapes.rings import open_ring, polygons_of, rectangle_around
+from pipeline.files import write_text_atomic
+from training.foundation.words.counts import counted
+
+GREEN: Rgb = (0, 255, 0)
+_TYPES = {"rectangle": "1", "ellipse": "2", "line": "3", "measurement": "3"}
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One polygon or line of an object, as a layer holds it."""
+
+    obj: AnnotationObject
+    shape: BaseGeometry
+
+
+def write_imagescope(path: Path, file: AnnotationFile) -> list[str]:
+    """Write a file that ImageScope opens, one layer per class, and further ones where a hole would cut a neighbour.
+
+    Returns:
+        What ImageScope cannot hold, one sentence each.
+    """
+    root = ET.Element(ROOT)
+    if file.mpp:
+        root.set("MicronsPerPixel", f"{file.mpp:.6f}")
+    kept = [obj for obj in file.objects if obj.tool not in ("points", "nothing")]
+    by_layer: dict[tuple[str | None, Rgb], list[_Part]] = {}
+    for obj in kept:
+        color = obj.color_rgb or file.class_colors.get(obj.class_name or "") or GREEN
+        shapes = polygons_of(obj.geometry) if obj.is_area else list(shapely.get_parts(obj.geometry))
+        by_layer.setdefault((obj.class_name, color), []).extend(_Part(obj, shape) for shape in shapes)
+    for (class_name, color), parts in by_layer.items():
+        for layer in _layers(parts):
+            _write_layer(root, class_name, color, layer)
+    write_text_atomic(path, xml_text(root))
+    return _losses(file)
+
+
+def _layers(parts: Sequence[_Part]) -> Iterable[list[_Part]]:
+    """All parts in one layer, but for those whose holes reach into another: each of these has a layer of its own."""
+    solid = [repair(part.shape) if isinstance(part.shape, Polygon) else part.shape for part in parts]
+    tree = shapely.STRtree(solid)
+    shared: list[_Part] = []
+    alone: list[_Part] = []
+    for index, part in enumerate(parts):
+        rings = part.shape.interiors if isinstance(part.shape, Polygon) else []
+        hits = {int(hit) for ring in rings for hit in tree.query(repair(Polygon(ring)), predicate="intersects")}
+        others = {hit for hit in hits - {index} if isinstance(parts[hit].shape, Polygon)}
+        (alone if others else shared).append(part)
+    return ([shared] if shared else []) + [[part] for part in alone]
+
+
+def _write_layer(root: ET.Element, class_name: str | None, color: Rgb, parts: Sequence[_Part]) -> None:
+    red, green, blue = color
+    layer = ET.SubElement(root, "Annotation", Id=str(len(root) + 1), Name=legal(class_name or ""), ReadOnly="0")
+    layer.attrib.update(NameReadOnly="0", LineColorReadOnly="0", Incremental="0", Type="4")
+    layer.attrib.update(LineColor=str(blue << 16 | green << 8 | red), Visible="1", Selected="0", MarkupImagePath="")
+    layer.set("MacroName", "")
+    ET.SubElement(layer, "Attributes")
+    regions = ET.SubElement(layer, "Regions")
+    ET.SubElement(regions, "RegionAttributeHeaders")
+    for part in parts:
+        if isinstance(part.shape, Polygon):
+            _write_region(regions, part, _ring(part.obj, part.shape), _TYPES.get(part.obj.tool, "0"), is_hole=False)
+            for interior in part.shape.interiors:
+                _write_region(regions, part, open_ring(interior), "0", is_hole=True)
+        else:
+            points = [(float(x), float(y)) for x, y in shapely.get_coordinates(part.shape)]
+            _write_region(regions, part, points, _TYPES["line"], is_hole=False)
+    ET.SubElement(layer, "Plots")
+
+
+def _ring(obj: AnnotationObject, polygon: Polygon) -> list[tuple[float, float]]:
+    """Corners of the outline; of an ellipse those of its box."""
+    if obj.tool == "ellipse":
+        box = rectangle_around(shapely.get_coordinates(polygon.exterior))
+        return [(float(x), float(y)) for x, y in box]
+    return open_ring(polygon.exterior)
+
+
+def _write_region(
+    regions: ET.Element, part: _Part, points: Sequence[tuple[float, float]], kind: str, *, is_hole: bool
+) -> None:
+    number_so_far = str(len(regions))
+    region = ET.SubElement(regions, "Region", Id=number_so_far, Type=kind, Zoom="1", Selected="0", ImageLocation="")
+    region.attrib.update(ImageFocus="-1", Length=f"{part.shape.length:.1f}", Area=f"{part.shape.area:.1f}")
+    region.attrib.update(Text=legal(part.obj.name or ""), NegativeROA="1" if is_hole else "0", InputRegionId="0")
+    region.attrib.update(Analyze="1", DisplayId=number_so_far)
+    attributes = ET.SubElement(region, "Attributes")
+    for index, (name, value) in enumerate({} if is_hole else part.obj.metadata.items()):
+        ET.SubElement(attributes, "Attribute", Name=legal(name), Id=str(index), Value=legal(value))
+    vertices = ET.SubElement(region, "Vertices")
+    for x, y in points:
+        ET.SubElement(vertices, "Vertex", X=plain_number(x), Y=plain_number(y), Z="0")
+
+
+def _losses(file: AnnotationFile) -> list[str]:
+    notes = []
+    points = sum(obj.tool in ("points", "nothing") for obj in file.objects)
+    if points:
+        made = counted(points, "object made of points is", "objects made of points are")
+        notes.append(f"{made} left out; ImageScope's layers hold outlines and lines")
+    in_parts = sum(obj.geometry.geom_type in ("MultiPolygon", "MultiLineString") for obj in file.objects)
+    if in_parts:
+        notes.append(f"{counted(in_parts, 'object')} of several parts became one region for each part")
+    nameless = sum(obj.class_name is None and obj.tool not in ("points", "nothing") for obj in file.objects)
+    if nameless:
+        have = counted(nameless, "object has", "objects have")
+        notes.append(f"{have} no class; readers take the colour of their nameless layer for it")
+    nested = sum(group.parent is not None for group in file.groups)
+    if nested:
+        lie = counted(nested, "group lies in another group", "groups lie in other groups")
+        notes.append(f"{lie}; ImageScope's layers do not")
+    return notes + lost_values(file, "ImageScope", keeps_metadata=True)

@@ -1,0 +1,128 @@
+"""From a file's own coordinates to level-0 pixels of a slide, and whether the file can be of that slide at all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from shapely.affinity import affine_transform
+from shapely.geometry.base import BaseGeometry
+
+from pipeline.annotations.formats.geojson import qupath_origin_xy0
+from pipeline.annotations.shapes.objects import AnnotationFile
+from pipeline.box import Box
+from pipeline.errors import BadAnnotationError
+
+if TYPE_CHECKING:
+    from pipeline.slides.common.slide import SlideInfo
+    from pipeline.store.format.metadata import SlideAttributes
+
+MPP_TOLERANCE = 0.02
+"""Programs round; scans of one slide at two resolutions lie further apart."""
+
+
+@dataclass(frozen=True)
+class NanometreFrame:
+    """Frame of Hamamatsu's coordinates on a slide, from its file."""
+
+    origin_xy0: tuple[float, float]
+    """The centre of the glass slide in level-0 pixels; it may lie outside what was scanned."""
+    nm_per_px0_xy: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class SlideFrame:
+    """Properties of a slide that decide where annotations lie on it."""
+
+    mpp0: float | None
+    bounds_px0: Box | None = None
+    """The scanned area, where the level-0 frame is larger."""
+    nanometres: NanometreFrame | None = None
+    """Of Hamamatsu's slides only."""
+    crops_qupath: bool = True
+    """Whether QuPath's coordinates begin at the scanned area, or (opened with --no-crop) at the slide."""
+    allows_other_mpp: bool = False
+    """Whether a file may state another pixel size than the slide has; its pixels are then taken as they are."""
+
+    def as_set(self, qupath_counts_from: str, *, allow_other_mpp: bool) -> SlideFrame:
+        """The frame for files read by the settings of these names in `[tile]`."""
+        return replace(self, crops_qupath=qupath_counts_from == "scanned", allows_other_mpp=allow_other_mpp)
+
+    def origin_xy0(self, file: AnnotationFile) -> tuple[int, int]:
+        """Origin of a file's pixels on the slide, in level-0 pixels."""
+        return qupath_origin_xy0(self.bounds_px0) if file.format == "qupath" and self.crops_qupath else (0, 0)
+
+
+def nanometre_frame(info: SlideInfo) -> NanometreFrame | None:
+    """Of a slide file; None where it is not Hamamatsu's, or does not say."""
+    if info.nm_centre_xy is None or info.mpp_xy is None:
+        return None
+    nm_x, nm_y = (1000 * mpp for mpp in info.mpp_xy)
+    finest, (centre_x, centre_y) = info.levels[0], info.nm_centre_xy
+    return NanometreFrame((finest.width_px / 2 - centre_x / nm_x, finest.height_px / 2 - centre_y / nm_y), (nm_x, nm_y))
+
+
+def frame_of_store(about: SlideAttributes) -> SlideFrame:
+    """Of a slide in a store."""
+    kept = about.nanometres
+    nanometres = NanometreFrame(kept.origin_xy0, kept.nm_per_px0_xy) if kept else None
+    return SlideFrame(about.mpp0, about.bounds_px0, nanometres)
+
+
+def frame_of_file(info: SlideInfo, mpp0: float | None = None) -> SlideFrame:
+    """Of a slide file.
+
+    Args:
+        mpp0: microns per level-0 pixel where they are known better than from the file.
+    """
+    in_file = sum(info.mpp_xy) / 2 if info.mpp_xy else None
+    return SlideFrame(mpp0 or in_file, info.bounds_px0, nanometre_frame(info))
+
+
+def on_slide(file: AnnotationFile, frame: SlideFrame) -> AnnotationFile:
+    """The file in level-0 pixels of the slide, from its top left.
+
+    Raises:
+        BadAnnotationError: the file states another pixel size than the slide has, or counts nanometres from the centre
+            of a glass slide whose place in the scan is not known.
+    """
+    _check_mpp(file, frame)
+    if file.unit == "nm":
+        return _from_nanometres(file, frame.nanometres)
+    x, y = frame.origin_xy0(file)
+    return _transformed(file, (1, 1), (x, y)) if x or y else file
+
+
+def _check_mpp(file: AnnotationFile, frame: SlideFrame) -> None:
+    if file.mpp is None or frame.mpp0 is None or frame.allows_other_mpp:
+        return
+    if abs(file.mpp - frame.mpp0) > MPP_TOLERANCE * frame.mpp0:
+        raise BadAnnotationError(
+            f"the annotation file says {file.mpp:g} µm/px, the slide has {frame.mpp0:g}: it was drawn on another scan, "
+            "or on another level, and would lie elsewhere. If its pixels are this slide's all the same, say so: "
+            "`allow_other_mpp = true` in [tile], or --allow-other-mpp."
+        )
+
+
+def _from_nanometres(file: AnnotationFile, frame: NanometreFrame | None) -> AnnotationFile:
+    if frame is None:
+        raise BadAnnotationError(
+            "the annotation file (NDPA) counts nanometres from the centre of the glass slide, and where that lies in "
+            "this slide is not known. It stands in the .ndpi file that the annotations were drawn on "
+            "(hamamatsu.XOffsetFromSlideCentre): give that file, or ingest it again if its store is older."
+        )
+    nm_x, nm_y = frame.nm_per_px0_xy
+    return replace(_transformed(file, (1 / nm_x, 1 / nm_y), frame.origin_xy0), unit="px0")
+
+
+def _transformed(
+    file: AnnotationFile, scale_xy: tuple[float, float], origin_xy0: tuple[float, float]
+) -> AnnotationFile:
+    def moved(shape: BaseGeometry) -> BaseGeometry:
+        return affine_transform(shape, [scale_xy[0], 0, 0, scale_xy[1], *origin_xy0])
+
+    objects = tuple(
+        replace(obj, geometry=moved(obj.geometry), nucleus=moved(obj.nucleus) if obj.nucleus is not None else None)
+        for obj in file.objects
+    )
+    return replace(file, objects=objects)

@@ -1,0 +1,1 @@
+"""Outlines as shapes: rings, crossings, areas, repair."""

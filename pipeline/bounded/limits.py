@@ -1,0 +1,122 @@
+"""Time and memory that one piece of work may take, kept by the operating system.
+
+A limit on address space makes an allocation fail where it is made: GEOS, NumPy and Python all report that, and what
+was there before stays. Linux counts what a process has mapped, so the limit stands above what is mapped at the start.
+"""
+
+from __future__ import annotations
+
+import resource
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from shapely.errors import GEOSException
+
+from pipeline.errors import BadAnnotationError
+
+_PAGE = resource.getpagesize()
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Time and memory that one piece of work may take.
+
+    Attributes:
+        seconds: by the clock.
+        mib: memory beyond what the process has at its start.
+    """
+
+    seconds: float
+    mib: int
+
+    @classmethod
+    def for_file(cls, num_bytes: int) -> Limits:
+        """For a command that reads an annotation file: it takes about ten times its size in memory."""
+        mib = num_bytes >> 20
+        return cls(seconds=60.0 + 2.0 * mib, mib=1024 + 16 * mib)
+
+    @classmethod
+    def for_corners(cls, number: int) -> Limits:
+        """For a command that repairs, joins or writes outlines of so many corners together."""
+        return cls(seconds=60.0 + number / 10_000, mib=1024 + (number >> 10))
+
+
+class _TimeIsUpError(Exception):
+    """Raised by the alarm."""
+
+
+@contextmanager
+def within(limits: Limits, what: str) -> Iterator[None]:
+    """Keep the limits during a block, on Linux; in threads beside the main one only that on memory.
+
+    Args:
+        what: for the message: "the file", "what was sent".
+
+    Raises:
+        BadAnnotationError: the block took more.
+    """
+    try:
+        with _memory(limits.mib), _alarm(limits.seconds):
+            yield
+    except _TimeIsUpError as error:
+        raise too_long(what, limits) from error
+    except MemoryError as error:
+        raise too_large(what, limits) from error
+    except GEOSException as error:
+        if "bad_alloc" not in str(error):
+            raise
+        raise too_large(what, limits) from error
+
+
+def too_long(what: str, limits: Limits) -> BadAnnotationError:
+    return BadAnnotationError(
+        f"{what}: its outlines take more than {limits.seconds:.0f} s to work through; that was stopped, and nothing "
+        "was changed. Simplify the outlines, or take fewer of them at once."
+    )
+
+
+def too_large(what: str, limits: Limits) -> BadAnnotationError:
+    return BadAnnotationError(
+        f"{what}: its outlines take more than {limits.mib:,} MiB of memory to work through; that was stopped, and "
+        "nothing was changed. Simplify the outlines, or take fewer of them at once."
+    )
+
+
+@contextmanager
+def _memory(mib: int) -> Iterator[None]:
+    if sys.platform != "linux":
+        yield
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    wanted = int(Path("/proc/self/statm").read_text("ascii").split()[0]) * _PAGE + (mib << 20)
+    known = [limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_AS, (min([wanted, *known]), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+@contextmanager
+def _alarm(seconds: float) -> Iterator[None]:
+    """An alarm in the main thread; one that is set already is kept in its place."""
+    if threading.current_thread() is not threading.main_thread() or signal.getitimer(signal.ITIMER_REAL)[0]:
+        yield
+        return
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        raise _TimeIsUpError
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,162 @@
+"""Processes that work on what others sent, so that the process that serves pages and tiles does not.
+
+Each takes one piece of work after the other, under `Limits`. One that takes longer is killed; the next piece of work
+starts another. They are started when they are first needed and end with the process that started them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from typing import IO, Any
+
+from pipeline.bounded.limits import Limits, too_large, too_long
+from pipeline.errors import BY_CODE, BadAnnotationError, ProcessFailedError
+from training.foundation.errors import GemslideError
+
+CHILD = "pipeline.bounded.child"
+KILL_S = 1.0
+"""After its time, for work that does not end when it should."""
+START_S = 30.0
+"""For a process to begin, beside the time of its first work."""
+MAX_WORKS = 200
+"""Of one process; what it may have leaked ends with it."""
+
+
+class BoundedProcesses:
+    """Up to `most` processes; further callers are to wait outside (`anyio.CapacityLimiter`)."""
+
+    def __init__(self, limits: Limits, *, most: int) -> None:
+        self._limits, self._most = limits, most
+        self._lock = threading.Lock()
+        self._idle: list[_Process] = []
+
+    def run(self, work: str, body: bytes, what: str, /, **options: Any) -> list[Any]:
+        """The parts of what a piece of work gives.
+
+        Args:
+            work: "package.module:function"; it is called with the body and the options, and gives parts that JSON can
+                hold. They are parsed one by one, so that other threads go on in between.
+            what: for the message: "the file", "what was sent".
+
+        Raises:
+            BadAnnotationError: it took more than the limits. GemslideError: what the work raised.
+            ProcessFailedError: it failed.
+        """
+        process = self._take()
+        try:
+            head, *parts = process.ask({"work": work, "what": what, "options": options}, body, self._limits, what)
+        except BaseException:
+            process.end()
+            raise
+        self._give_back(process)
+        if "code" in head:
+            kind: type[GemslideError] = BY_CODE.get(head["code"], BadAnnotationError)
+            raise kind(head["message"])
+        return parts
+
+    def close(self) -> None:
+        """End those that wait for work."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for process in idle:
+            process.end()
+
+    def _take(self) -> _Process:
+        with self._lock:
+            while self._idle:
+                process = self._idle.pop()
+                if process.is_alive:
+                    return process
+                process.end()
+        return _Process()
+
+    def _give_back(self, process: _Process) -> None:
+        with self._lock:
+            if process.works < MAX_WORKS and len(self._idle) < self._most:
+                self._idle.append(process)
+                return
+        process.end()
+
+
+class _Process:
+    """One of them."""
+
+    def __init__(self) -> None:
+        self.works = 0
+        # Libraries would else take memory for every core of the machine.
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+        )
+        assert self._process.stdin
+        assert self._process.stdout
+        self._said, self._heard = self._process.stdin, self._process.stdout
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def ask(self, question: Mapping[str, Any], body: bytes, limits: Limits, what: str) -> list[Any]:
+        """Raises BadAnnotationError: it was killed for what it took. ProcessFailedError: it failed."""
+        self.works += 1
+        is_late = threading.Event()
+
+        def kill() -> None:
+            is_late.set()
+            self._process.kill()
+
+        timer = threading.Timer(limits.seconds + KILL_S + (START_S if self.works == 1 else 0), kill)
+        timer.daemon = True
+        timer.start()
+        try:
+            send(self._said, {**question, "seconds": limits.seconds, "mib": limits.mib})
+            send(self._said, body)
+            head = json.loads(receive(self._heard))
+            return [head, *(json.loads(receive(self._heard)) for _ in range(head.get("parts", 0)))]
+        except (OSError, EOFError) as error:
+            raise self._why_gone(what, limits, is_late=is_late.is_set()) from error
+        finally:
+            timer.cancel()
+
+    def _why_gone(self, what: str, limits: Limits, *, is_late: bool) -> GemslideError:
+        code = self._process.wait()
+        if is_late or -code == signal.SIGXCPU:
+            return too_long(what, limits)
+        if code < 0:  # out of memory where nobody could say so, or ended by the system for it
+            return too_large(what, limits)
+        return ProcessFailedError(f"{what}: `python -m {CHILD}` failed with exit code {code}; see its output above.")
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._heard.close()
+        with contextlib.suppress(BrokenPipeError):  # what it was not sent is not needed
+            self._said.close()
+
+
+def send(stream: IO[bytes], content: bytes | Mapping[str, Any]) -> None:
+    """Write bytes, or an object as JSON, behind their length."""
+    data = content if isinstance(content, bytes) else json.dumps(content, allow_nan=False).encode()
+    stream.write(len(data).to_bytes(8, "little"))
+    stream.write(data)
+    stream.flush()
+
+
+def receive(stream: IO[bytes]) -> bytes:
+    """Read the bytes that `send` wrote. Raises EOFError: the other end has gone."""
+    length = _exactly(stream, 8)
+    return _exactly(stream, int.from_bytes(length, "little"))
+
+
+def _exactly(stream: IO[bytes], length: int) -> bytes:
+    data = stream.read(length)
+    if len(data) != length:
+        raise EOFError
+    return data

@@ -1,0 +1,12 @@
+from .duplicates import find_changes as find_changes
+from .duplicates import refuse_changes as refuse_changes
+from .manifest import ANNOTATION_SUFFIXES as ANNOTATION_SUFFIXES
+from .manifest import COLUMNS as COLUMNS
+from .manifest import MAX_MANIFEST_BYTES as MAX_MANIFEST_BYTES
+from .manifest import Cohort as Cohort
+from .manifest import SlideEntry as SlideEntry
+from .manifest import init_cohort as init_cohort
+from .manifest import load_cohort as load_cohort
+from .pseudonyms import project_around as project_around
+from .pseudonyms import pseudonymize_cohort as pseudonymize_cohort
+from .split import assign_splits as assign_splits

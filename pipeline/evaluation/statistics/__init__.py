@@ -1,0 +1,1 @@
+"""Measures and their intervals, of arrays alone."""

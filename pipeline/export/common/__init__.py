@@ -1,0 +1,1 @@
+"""Code shared by every export format."""

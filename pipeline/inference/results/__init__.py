@@ -1,0 +1,1 @@
+"""A slide's results as files beside its store, and whether they can be true."""

@@ -1,0 +1,11 @@
+from .check import CheckedSlide as CheckedSlide
+from .cohort_check import check_entries as check_entries
+from .ingest import IngestRequest as IngestRequest
+from .ingest import ingest_slide as ingest_slide
+from .source_comparison import verify_store as verify_store
+from .stage import IngestIfMissing as IngestIfMissing
+from .stage import IngestStage as IngestStage
+from .tissue.new import NewTissue as NewTissue
+from .tissue.new import find_again as find_again
+from .tissue.new import from_file as from_file
+from .tissue.new import from_regions as from_regions

@@ -1,0 +1,1 @@
+"""Damage in a slide file: found, masked, repaired."""

@@ -1,0 +1,1 @@
+"""The tissue mask: detected, given, missing, made again."""

@@ -1,0 +1,9 @@
+from .key import Key as Key
+from .key import differences as differences
+from .key import is_finished as is_finished
+from .pool import Pool as Pool
+from .runner import run_overlapping as run_overlapping
+from .runner import run_stages as run_stages
+from .stage import Stage as Stage
+from .stage import StageReport as StageReport
+from .worker_process import begin_worker as begin_worker

@@ -1,0 +1,82 @@
+"""Reasons why a ledger cannot be read or written, each as one sentence that says what to do, without any SQL."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from sqlalchemy.exc import DBAPIError
+
+from training.foundation.errors import DiskFullError, LockedError, UnreadableError
+
+BUSY_S = 60.0
+"""Longest time that one writer of a SQLite ledger waits for the others."""
+LEAST_FREE_BYTES = 256 * 2**10
+"""Space that SQLite needs for its write-ahead log and its index; with less on the disk, the next write fails."""
+_BUSY = ("SQLITE_BUSY", "SQLITE_LOCKED")
+_UNWRITABLE = ("SQLITE_READONLY", "SQLITE_PERM", "SQLITE_AUTH")
+_DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_FORMAT")
+_MOVED = "SQLITE_READONLY_DBMOVED"
+
+
+class LedgerUnavailableError(UnreadableError):
+    """The database does not answer; it may later."""
+
+
+class LedgerFullError(DiskFullError, LedgerUnavailableError):
+    """There is no room on the ledger's disk; somebody may make some."""
+
+
+class LedgerReadOnlyError(DiskFullError):
+    """The ledger may not be written here."""
+
+
+def explain_sqlite(path: Path, error: DBAPIError, reason: str) -> Exception:
+    """Explain an error of SQLite to the user of the ledger at `path`."""
+    name = str(getattr(error.orig, "sqlite_errorname", ""))
+    if name.startswith(_BUSY):
+        return LockedError(f"{path}: another process has written to the ledger for over {BUSY_S:.0f} s. Try again.")
+    if name.startswith(_DAMAGED):
+        return UnreadableError(f"{path}: the ledger cannot be read: {reason}.")
+    if name == _MOVED:
+        return UnreadableError(f"{path}: the ledger was moved or deleted while it was open. Put it back and try again.")
+    if name == "SQLITE_FULL":
+        return LedgerFullError(_full(path))
+    return trouble_of(path) or (
+        LedgerReadOnlyError(_read_only(path))
+        if name.startswith(_UNWRITABLE)
+        else LedgerUnavailableError(f"{path}: the ledger cannot be reached or written: {reason}.")
+    )
+
+
+def trouble_of(path: Path) -> LedgerFullError | LedgerReadOnlyError | None:
+    """Reason that a SQLite ledger cannot be written now, found without writing; None where there is none."""
+    folder = next((above for above in path.parents if above.exists()), path.parent)
+    try:
+        about = os.statvfs(folder)
+    except OSError:
+        return None  # opening it says why
+    is_unwritable = bool(about.f_flag & os.ST_RDONLY) or not os.access(folder, os.W_OK | os.X_OK)
+    if is_unwritable or (path.exists() and not os.access(path, os.W_OK)):
+        return LedgerReadOnlyError(_read_only(path))
+    # Where there are no inodes, as on some file systems, none can be missing.
+    if about.f_bavail * about.f_frsize < LEAST_FREE_BYTES or (about.f_files and not about.f_favail):
+        return LedgerFullError(_full(path))
+    return None
+
+
+def _full(path: Path) -> str:
+    folder = next((above for above in path.parents if above.exists()), path.parent)
+    free_kib = shutil.disk_usage(folder).free // 2**10
+    return (
+        f"{path}: the disk of the ledger is full ({free_kib:,} KiB free), so nothing can be written down. Free space "
+        "on it; workers wait for that and go on. Nothing half-written was kept."
+    )
+
+
+def _read_only(path: Path) -> str:
+    return (
+        f"{path}: the ledger is read-only here: its file, its folder or its disk may not be written. Let this user "
+        "write the file and its folder, or mount the disk for writing. Nothing was changed."
+    )

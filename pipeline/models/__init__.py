@@ -1,0 +1,5 @@
+"""Model packages in and out, compared, and trained in processes of their own."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

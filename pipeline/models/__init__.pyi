@@ -1,0 +1,11 @@
+from .compare import Comparison as Comparison
+from .compare import compare as compare
+from .compare import shown as shown
+from .launch import ranks_here as ranks_here
+from .launch import show_plan as show_plan
+from .launch import train as train
+from .packages import ImportRequest as ImportRequest
+from .packages import check_model as check_model
+from .packages import export_model as export_model
+from .packages import import_model as import_model
+from .packages import read_card as read_card

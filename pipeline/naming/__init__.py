@@ -1,0 +1,5 @@
+"""Names that people type for slides and models, and names that are kept private."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

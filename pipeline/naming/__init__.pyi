@@ -1,0 +1,16 @@
+from .models import check_tile_set as check_tile_set
+from .models import did_you_mean as did_you_mean
+from .models import find_package as find_package
+from .slides import MANIFEST_SUFFIXES as MANIFEST_SUFFIXES
+from .slides import OFFERED_MANIFEST_SUFFIXES as OFFERED_MANIFEST_SUFFIXES
+from .slides import SlideToDo as SlideToDo
+from .slides import find_slide as find_slide
+from .slides import find_slide_id as find_slide_id
+from .slides import find_slide_ids as find_slide_ids
+from .slides import find_slides_to_do as find_slides_to_do
+from .slides import find_store as find_store
+from .slides import find_stores as find_stores
+from .slides import included_in as included_in
+from .slides import manifest_in as manifest_in
+from .sources import HIDDEN as HIDDEN
+from .sources import SourceNames as SourceNames

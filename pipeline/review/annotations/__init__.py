@@ -1,0 +1,1 @@
+"""Annotations outside studies: drawn, saved, exchanged, proved."""

@@ -1,0 +1,79 @@
+"""Areas made of areas: joined into one, or split by a line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import shapely
+from numpy.typing import NDArray
+from shapely.geometry import LineString, MultiPolygon, Polygon
+from shapely.geometry.base import BaseGeometry
+
+from pipeline.annotations import AnnotationObject, CrossingCount, polygons_of, repaired_area
+from pipeline.errors import BadAnnotationError
+from training.foundation.words.counts import counted
+
+MAX_PARTS = 100
+MAX_AREAS = 500
+"""That are joined at once."""
+MAX_CUTS = 4_000
+"""Crossings of one split. A line that cuts an area into `MAX_PARTS` pieces needs a few hundred."""
+
+
+def merge_annotations(areas: Sequence[BaseGeometry]) -> BaseGeometry:
+    """One area of several; in parts where they do not touch.
+
+    Raises:
+        BadAnnotationError: fewer than two, more than `MAX_AREAS`, something else than areas, or outlines that cross
+            more often than can be joined in a moment.
+    """
+    if not 2 <= len(areas) <= MAX_AREAS:
+        raise BadAnnotationError(f"Choose 2 to {MAX_AREAS} areas to join ({counted(len(areas), 'is', 'are')} chosen).")
+    _check_areas(areas)
+    CrossingCount().add([AnnotationObject(area, f"area {index}") for index, area in enumerate(areas)])
+    parts = polygons_of(shapely.union_all([_valid(area) for area in areas]))
+    return parts[0] if len(parts) == 1 else MultiPolygon(parts)
+
+
+def split_annotation(area: BaseGeometry, line: BaseGeometry) -> list[BaseGeometry]:
+    """The pieces of an area on both sides of a line, the largest first.
+
+    Raises:
+        BadAnnotationError: the line does not lead through the area, cuts it into more than `MAX_PARTS`, or crosses it
+            and itself more often than can be cut in a moment.
+    """
+    if not isinstance(line, LineString):
+        raise BadAnnotationError(f"An area is split by a line, not by a {line.geom_type}.")
+    _check_areas([area])
+    own = CrossingCount()
+    own.add([AnnotationObject(area, "the area")])
+    count = CrossingCount(limit=own.crossings + MAX_CUTS)
+    count.add([AnnotationObject(area, "the area"), AnnotationObject(line, "the line")])
+    whole = polygons_of(_valid(area))
+    pieces = [piece for part in whole for piece in _cut(part, line)]
+    if len(pieces) <= len(whole):
+        raise BadAnnotationError("The line does not lead through the area: begin and end it outside.")
+    if len(pieces) > MAX_PARTS:
+        raise BadAnnotationError(f"The line cuts the area into {len(pieces)} pieces; {MAX_PARTS} are the most.")
+    return sorted(pieces, key=lambda piece: -piece.area)
+
+
+def _cut(part: Polygon, line: LineString) -> NDArray[np.object_]:
+    """The faces that outline and line together enclose, as far as they lie in the part."""
+    faces = polygons_of(shapely.polygonize([shapely.union_all([part.boundary, line])]))
+    shapely.prepare(part)
+    lies_inside = shapely.contains_properly(part, shapely.point_on_surface(faces))
+    chosen: NDArray[np.object_] = np.asarray(faces, object)[lies_inside]
+    return chosen
+
+
+def _check_areas(shapes: Sequence[BaseGeometry]) -> None:
+    for shape in shapes:
+        if shape.geom_type not in ("Polygon", "MultiPolygon"):
+            raise BadAnnotationError(f"Only areas can be joined and split, not a {shape.geom_type}.")
+
+
+def _valid(area: BaseGeometry) -> BaseGeometry:
+    found: BaseGeometry = repaired_area(area, "the area")
+    return found

@@ -1,0 +1,1 @@
+"""Coverage by viewers, and their judgements, slide by slide."""

@@ -1,0 +1,129 @@
+"""Folders in which the sources of a run started by the web app may lie; the run itself checks when it opens them.
+
+The app names the folders in the run's environment. From a terminal, sources may lie anywhere.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from pipeline.errors import OutsideFoldersError
+from pipeline.settings.site import WITHIN_VARIABLE, is_within
+
+_INDEX = b"Virtual Microscope Specimen]"
+"""In a slide that is a text which names its files (Hamamatsu's VMS and VMU, whatever its name ends in)."""
+_MAX_INDEX_BYTES = 1 << 20
+"""OpenSlide reads no longer ones."""
+_ESCAPED = {"s": " ", "n": "\n", "t": "\t", "r": "\r"}
+_MAX_PARTS = 1_000_000
+
+
+class HasFiles(Protocol):
+    """Opened slide, or another source, with its files."""
+
+    files: tuple[Path, ...]
+
+
+Opened = TypeVar("Opened", bound=HasFiles)
+
+
+def check_source(path: Path, folders: Sequence[str] | None = None) -> tuple[str, ...]:
+    """Check where a slide, a manifest or an annotation file and its parts really lie, and return their real paths.
+
+    Args:
+        folders: in which all of it must lie; None: those of this process's environment, or anywhere if it names none.
+
+    Raises:
+        OutsideFoldersError: part of it lies elsewhere, or leads there by a link.
+    """
+    if folders is None:
+        named = os.environ.get(WITHIN_VARIABLE)
+        if named is None:
+            return ()
+        folders = json.loads(named)
+    roots = [os.path.realpath(folder) for folder in folders]
+    real = []
+    for part in _parts(path):
+        real.append(os.path.realpath(part))
+        if not is_within(real[-1], roots):
+            raise OutsideFoldersError(
+                f"{path.name}: lies, or has parts, outside of the folders that may be ingested from in the web app. "
+                "Ingest it on the command line, or have whoever runs the app name its folder in GEMSLIDE_SLIDES or in "
+                "the site file (docs/how_to/runs.md)."
+            )
+    return tuple(real)
+
+
+def open_checked(path: Path, open_it: Callable[[], Opened], close: Callable[[Opened], None]) -> Opened:
+    """Open a slide that lies where it may; a link that is changed meanwhile is noticed, and files that only its reader
+    knows to be parts of it, such as those of a DICOM concatenation.
+
+    Raises:
+        OutsideFoldersError: as `check_source`.
+    """
+    before = check_source(path)
+    opened = open_it()
+    try:
+        if check_source(path) != before:
+            raise OutsideFoldersError(f"{path.name}: a link on the way to it was changed while it was opened.")
+        for part in opened.files:
+            if not part.is_relative_to(path):
+                check_source(part)
+    except BaseException:
+        close(opened)
+        raise
+    return opened
+
+
+def _parts(path: Path) -> Iterator[Path]:
+    """A file or folder; what links below the folder name; and the files beside it that belong to it."""
+    yield path
+    folder = path.with_suffix("") if path.suffix.lower() == ".mrxs" else path
+    if folder != path:
+        yield folder
+        ini = folder / "Slidedat.ini"
+        if ini.is_file() and ini.stat().st_size <= _MAX_INDEX_BYTES:
+            yield from _named_in(ini, folder)
+    if folder.is_dir():
+        yield from _links_below(folder)
+    if _is_index(path):
+        yield from _named_in(path, path.parent)
+
+
+def _links_below(folder: Path) -> Iterator[Path]:
+    waiting, seen = [folder], 0
+    while waiting:
+        try:
+            entries = list(os.scandir(waiting.pop()))
+        except OSError:  # who opens it says so
+            continue
+        seen += len(entries)
+        if seen > _MAX_PARTS:
+            raise OutsideFoldersError(f"{folder.name}: more than {_MAX_PARTS:,} files; where they lie is not checked.")
+        for entry in entries:
+            if entry.is_symlink():
+                yield Path(entry.path)
+            elif entry.is_dir(follow_symlinks=False):
+                waiting.append(Path(entry.path))
+
+
+def _named_in(index: Path, folder: Path) -> Iterator[Path]:
+    """Files that lines such as `ImageFile=a.jpg` name below a folder, in every way that a reader may take them."""
+    text = index.read_bytes().decode("utf-8", "surrogateescape")
+    for line in re.split(r"[\r\n]+", text):
+        value = line.partition("=")[2].lstrip()
+        plain = re.sub(r"\\(.)", lambda escaped: _ESCAPED.get(escaped[1], escaped[1]), value)
+        for name in {value, value.rstrip(), plain, plain.rstrip()}:
+            part = f"{folder}/{name}"
+            if name and "\0" not in name and len(name) < 4096 and os.path.lexists(part):
+                yield Path(part)
+
+
+def _is_index(path: Path) -> bool:
+    is_short = path.is_file() and path.stat().st_size <= _MAX_INDEX_BYTES
+    return is_short and _INDEX in path.read_bytes()

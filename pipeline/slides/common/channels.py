@@ -1,0 +1,147 @@
+"""Order of red, green and blue among three channels, by their names and display colours; stains are refused.
+
+Three fluorescence stains have the shape of R, G, B and are often shown in these colours. Names tell them apart: a name
+means red, green or blue, or nothing ("Channel 0", as Bio-Formats writes for a channel without a name), or something
+else. Names are free text of the file and never passed on, except those of well-known stains.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+Order = tuple[int, int, int]
+"""Positions of red, green and blue among the channels."""
+
+_COLOURS = {
+    "red": 0, "r": 0, "rot": 0, "rouge": 0, "rojo": 0, "rosso": 0,
+    "green": 1, "g": 1, "grün": 1, "gruen": 1, "vert": 1, "verde": 1,
+    "blue": 2, "b": 2, "blau": 2, "bleu": 2, "azul": 2, "blu": 2,
+}  # fmt: skip
+_FILLERS = {
+    "channel", "channels", "chan", "ch", "c", "component", "kanal", "canal", "sample", "band", "layer",
+    "brightfield", "bright", "field", "bf", "tl", "transmitted", "light", "rgb", "srgb", "image", "unnamed", "unknown",
+}  # fmt: skip
+_KNOWN_STAINS = re.compile(
+    r"dapi|hoechst|draq ?\d+|fitc|tritc|gfp|rfp|yfp|cfp|mcherry|tdtomato|texas ?red|cy ?\d(\.\d)?|rhodamine|"
+    r"alexa ?(fluor)? ?\d*|af ?\d{3}|opal ?\d*|atto ?\d*|spectrum ?(green|orange|aqua|gold)|autofluorescence|"
+    r"pan ?ck|cd ?\d+|foxp3|ki ?67|pd ?l?1|her2|fluorescein|phalloidin|cytokeratin|propidium",
+    re.IGNORECASE,
+)
+_FLUORESCENCE = re.compile(
+    r"dapi|hoechst|draq ?\d|fitc|tritc|\b[egry]*gfp\b|\b[a-z]?[ryc]fp\b|mcherry|tdtomato|texas ?red|\bcy ?\d|"
+    r"alexa|\baf ?\d{3}|\bopal ?\d|\batto ?\d|autofluorescence|fluorescein",
+    re.IGNORECASE,
+)
+_IN_ORDER: Order = (0, 1, 2)
+_PURE = {(255, 0, 0): 0, (0, 255, 0): 1, (0, 0, 255): 2}
+
+
+class NotRgbChannelsError(Exception):
+    """Channels that are not red, green and blue; the message says why, without the file's own words."""
+
+
+def check_no_fluorescence(names: Sequence[str | None]) -> None:
+    """Of however many channels: whether one is named after a dye that only fluorescence has.
+
+    Raises:
+        NotRgbChannelsError: one is.
+    """
+    if any(name and _FLUORESCENCE.search(re.sub(r"[_\-.]", " ", name)) for name in names):
+        raise NotRgbChannelsError(f"its channels are {_listed(names)}")
+
+
+def rgb_order(names: Sequence[str | None], colours: Sequence[str | int | None] = ()) -> Order | None:
+    """Positions of red, green and blue among three channels; None where neither names nor colours tell.
+
+    Without names, only the colours red, green, blue in this order count: the usual order of stains is blue, green, red.
+
+    Args:
+        names: by channel, as the file gives them.
+        colours: display colours by channel: RRGGBB as text or number, with or without "#" or an alpha before or behind.
+
+    Raises:
+        NotRgbChannelsError: a channel is something else, or names and colours contradict each other.
+    """
+    channels = [_colour_named(name) for name in names]
+    if "other" in channels:
+        raise NotRgbChannelsError(f"its channels are {_listed(names)}")
+    named = _order(channels)
+    if named is None and any(channel is not None for channel in channels):
+        raise NotRgbChannelsError("its channels' names are not one each of red, green and blue")
+    shown = _shown_colours(colours)
+    if len(shown) != len(names) or not any(shown):
+        return named
+    coloured = _order([_PURE.get(colour) if colour else None for colour in shown])
+    if named is None and coloured != _IN_ORDER:
+        raise NotRgbChannelsError(f"its channels are shown in colours {_hex(shown)}")
+    if coloured is not None and coloured != (named or coloured):
+        raise NotRgbChannelsError("its channels are named red, green and blue in another order than they are shown")
+    return named or coloured
+
+
+def _colour_named(name: str | None) -> int | str | None:
+    """0, 1, 2 for red, green, blue; None for a name that says nothing; "other"."""
+    words = re.findall(r"[^\W\d_]+", (name or "").casefold())
+    said = [word for word in words if word not in _FILLERS]
+    if not said:
+        return None
+    colours = {_COLOURS.get(word, -1) for word in said}
+    return colours.pop() if len(colours) == 1 and -1 not in colours else "other"
+
+
+def _order(channels: Sequence[int | str | None]) -> Order | None:
+    """Positions of 0, 1 and 2, each of them there once; else None."""
+    if sorted(channels, key=str) != [0, 1, 2]:
+        return None
+    return channels.index(0), channels.index(1), channels.index(2)
+
+
+def _listed(names: Sequence[str | None]) -> str:
+    """Names that can be repeated: colours and known stains; of others that they are there."""
+    listed = []
+    for name in names:
+        text = (name or "").strip()
+        is_known = len(text) <= 40 and (_KNOWN_STAINS.fullmatch(text) or isinstance(_colour_named(name), int))
+        listed.append(text if is_known else "without a name" if _colour_named(name) is None else "of another name")
+    return ", ".join(listed)
+
+
+_Colour = tuple[int, int, int]
+
+
+def _shown_colours(colours: Sequence[str | int | None]) -> list[_Colour | None]:
+    """Display colours without their alpha: of eight digits in the reading that gives red, green and blue, if one does.
+
+    Raises:
+        NotRgbChannelsError: one of them is no colour.
+    """
+    texts = [_digits(colour) for colour in colours]
+    alpha_behind = [_rgb(text[:6]) if text else None for text in texts]
+    alpha_before = [_rgb(text[-6:]) if text else None for text in texts]
+    for reading in (alpha_behind, alpha_before):
+        if _order([_PURE.get(colour) if colour else None for colour in reading]) is not None:
+            return reading
+    return alpha_behind
+
+
+def _digits(colour: str | int | None) -> str | None:
+    """Six or eight hexadecimal digits; None where there is no colour."""
+    if colour is None or (isinstance(colour, str) and not colour.strip()):
+        return None
+    if isinstance(colour, int):
+        return f"{colour & 0xFFFFFFFF:06X}".rjust(8 if colour > 0xFFFFFF else 6, "0")
+    text = colour.strip().removeprefix("#").removeprefix("0x").removeprefix("0X").upper()
+    if re.fullmatch("[0-9A-F]{3}", text):
+        text = "".join(2 * digit for digit in text)
+    if not re.fullmatch("[0-9A-F]{6}|[0-9A-F]{8}", text):
+        raise NotRgbChannelsError("a channel's display colour is no colour (RRGGBB)")
+    return text
+
+
+def _rgb(text: str) -> _Colour:
+    return int(text[0:2], 16), int(text[2:4], 16), int(text[4:6], 16)
+
+
+def _hex(colours: Sequence[_Colour | None]) -> str:
+    return ", ".join("none" if colour is None else "{:02X}{:02X}{:02X}".format(*colour) for colour in colours)

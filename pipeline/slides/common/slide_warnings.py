@@ -1,0 +1,33 @@
+"""Warnings to know before relying on a slide's pixels, collected while they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from threading import Lock
+
+SizeWh = tuple[int, int]
+
+
+class SlideWarnings:
+    """Clauses that each go on after "slide S-1: ", without a name of the file in them. Safe in threads."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._levels_of: dict[str, set[SizeWh]] = {}
+
+    def add(self, clause: str, level_wh_px: SizeWh | None = None) -> None:
+        """Keep a clause, once however often it is added.
+
+        Args:
+            level_wh_px: the level that it holds for, by its size; None for the whole slide.
+        """
+        with self._lock:
+            self._levels_of.setdefault(clause, set()).update({level_wh_px} if level_wh_px else ())
+
+    def __iter__(self) -> Iterator[str]:
+        """In one order, whatever thread was first; each with its levels, finest first."""
+        with self._lock:
+            found = sorted((clause, sorted(levels, reverse=True)) for clause, levels in self._levels_of.items())
+        for clause, levels in found:
+            sizes = ", ".join(f"{width_px}×{height_px} px" for width_px, height_px in levels)
+            yield f"{clause} (level{'s' if len(levels) > 1 else ''} of {sizes})" if levels else clause

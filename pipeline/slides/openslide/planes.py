@@ -1,0 +1,88 @@
+"""Focal planes, times and channels of makers' files: OpenSlide shows one of several, and does not say so."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from pipeline.errors import NotBrightfieldRgbError
+from pipeline.slides.common.damage import DamagedFileError
+from pipeline.slides.openslide.files import scn_planes
+from pipeline.slides.tiff.library import TiffStructure
+from training.foundation.errors import UnreadableError
+
+_SOURCE_LENS, _Z_OFFSET_NM = 65421, 65424
+"""Tags of Hamamatsu: magnification, -1 and -2 for pictures of the whole glass; and the focal plane's height."""
+_MAX_NAMED = 9
+
+
+def check_one_plane(path: Path, vendor: str, properties: Mapping[str, str]) -> None:
+    """Refuse a slide of several planes, as those of other formats are.
+
+    Raises:
+        NotBrightfieldRgbError: it has them. UnreadableError: its tags cannot be read.
+    """
+    stack = _stack_of(path, vendor, properties)
+    if stack:
+        raise NotBrightfieldRgbError(
+            f"{path.name}: holds a stack: {stack}. Only slides of one plane are read, and OpenSlide would show one of "
+            "them without a word. Export one of them as a file of its own, with the maker's viewer or with `bfconvert`."
+        )
+
+
+def _stack_of(path: Path, vendor: str, properties: Mapping[str, str]) -> str:
+    """Description of the stack, such as "3 focal planes"; "" where there is one plane."""
+    if vendor == "hamamatsu" and path.suffix.lower() not in (".vms", ".vmu"):
+        return _ndpi_stack(path)
+    if vendor == "leica":
+        planes = scn_planes(path)
+        return f"{planes} focal planes" if planes > 1 else ""
+    counts = {
+        "mirax": _mirax_counts,
+        "ventana": lambda p: [(_number(p.get("ventana.Z-layers")), "focal planes")],
+        "zeiss": _zeiss_counts,
+    }.get(vendor)
+    found = counts(properties) if counts else []
+    return ", ".join(f"{count} {what}" for count, what in found if count > 1)
+
+
+def _ndpi_stack(path: Path) -> str:
+    try:
+        with TiffStructure(path) as tiff:
+            scanned = [
+                (tiff.tag(_Z_OFFSET_NM, page) or 0, (page.imagewidth, page.imagelength))
+                for page in tiff.pages()
+                if _is_positive(tiff.tag(_SOURCE_LENS, page))
+            ]
+    except DamagedFileError as error:
+        raise UnreadableError(f"{path.name}: its tags cannot be read ({error}). Copy the file again.") from error
+    heights = sorted({height for height, _ in scanned if isinstance(height, int)})
+    if len(heights) > 1:
+        named = ", ".join(map(str, heights[:_MAX_NAMED])) + (", …" if len(heights) > _MAX_NAMED else "")
+        return f"{len(heights)} focal planes (at {named} nm)"
+    sizes = [size for _, size in scanned]
+    copies = max((sizes.count(size) for size in set(sizes)), default=1)
+    return f"{copies} images of one size" if copies > 1 else ""
+
+
+def _is_positive(lens: object) -> bool:
+    return isinstance(lens, int | float) and lens > 0
+
+
+def _mirax_counts(properties: Mapping[str, str]) -> Iterator[tuple[int, str]]:
+    """Slidedat.ini lists what images differ in: zoom, filter, focus."""
+    for key, name in properties.items():
+        match = re.fullmatch(r"mirax\.HIERARCHICAL\.(HIER_\d+)_NAME", key)
+        if match and "focus" in name.lower():
+            yield _number(properties.get(f"mirax.HIERARCHICAL.{match.group(1)}_COUNT")), "focal planes"
+
+
+def _zeiss_counts(properties: Mapping[str, str]) -> Iterator[tuple[int, str]]:
+    for axis, what in (("Z", "focal planes"), ("T", "times"), ("C", "channels")):
+        yield _number(properties.get(f"zeiss.Information.Image.Size{axis}")), what
+
+
+def _number(text: str | None) -> int:
+    text = (text or "").strip()
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 1

@@ -1,0 +1,70 @@
+"""Red, green and blue as pages of their own, as OME-TIFF allows; and stains, which must not pass as such."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import tifffile
+
+from pipeline.errors import NotBrightfieldRgbError
+from pipeline.slides.common.channels import NotRgbChannelsError, Order, check_no_fluorescence, rgb_order
+from pipeline.slides.tiff.library import TiffStructure
+from pipeline.slides.tiff.metadata import parsed_xml
+from pipeline.slides.tiff.segments import LevelSource
+from pipeline.slides.tiff.validate import check_planes_alike, is_grey
+
+_NUM_COLOURS = 3
+
+
+def level_source(tiff: TiffStructure, page: tifffile.TiffPage, name: str) -> LevelSource:
+    """Source of a level's colours: its page; or three grey pages that OME-XML names red, green and blue.
+
+    A page that is neither is left to `validate.check_page`.
+
+    Raises:
+        NotBrightfieldRgbError: OME-XML names stains.
+        UnreadableError: the three pages differ in size or coding.
+    """
+    channels = _channels(tiff, page)
+    try:
+        order = _order(channels)
+    except NotRgbChannelsError as error:
+        raise NotBrightfieldRgbError(
+            f"{name}: {error} by its OME-XML: fluorescence or single stains, not red, green and blue of a brightfield "
+            "slide. Export it as 8-bit RGB."
+        ) from error
+    if order is None or not is_grey(page):
+        return LevelSource(page)
+    stacked = tiff.stacked_pages(page)
+    if len(stacked) != _NUM_COLOURS:
+        return LevelSource(page)
+    check_planes_alike(stacked, name)
+    return LevelSource(page, tuple(stacked[channel] for channel in order))
+
+
+def _channels(tiff: TiffStructure, page: tifffile.TiffPage) -> list[ElementTree.Element]:
+    """The channels of the page's image in OME-XML; [] without."""
+    root = parsed_xml(tiff.ome_xml)
+    images = [] if root is None else root.findall("{*}Image")
+    for image, series in zip(images, tiff.series if images else (), strict=False):
+        if any(one.offset == page.offset for one in (series.keyframe, *series.levels)):
+            return image.findall("{*}Pixels/{*}Channel")
+    return []
+
+
+def _order(channels: list[ElementTree.Element]) -> Order | None:
+    """Raises NotRgbChannelsError."""
+    names = [channel.get("Name") or channel.get("Fluor") for channel in channels]
+    check_no_fluorescence(names)
+    if any(channel.get("ContrastMethod") == "Fluorescence" for channel in channels):
+        raise NotRgbChannelsError("its channels are of fluorescence")
+    return rgb_order(names, [_colour(channel) for channel in channels]) if len(channels) == _NUM_COLOURS else None
+
+
+def _colour(channel: ElementTree.Element) -> str | None:
+    """OME-XML writes R, G, B and alpha as one signed number of 32 bits; -1, white, is what it means without one."""
+    try:
+        number = int(channel.get("Color", "-1"))
+    except ValueError:
+        return None
+    return None if number == -1 else f"{number & 0xFFFFFFFF:08X}"

@@ -1,0 +1,208 @@
+"""Tables of text as spreadsheets write them: commas, semicolons or tabs, with a byte order mark or as UTF-16.
+
+What could be read in two ways is refused, with the way to save it: a byte that is no UTF-8, a first line with two kinds
+of separators, a cell that a spreadsheet has turned into something else.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.errors import BadManifestError
+from training.foundation.reading import read_regular
+
+TABLE_SUFFIXES = (".csv", ".tsv", ".txt")
+WORKBOOK_SUFFIXES = (".xlsx", ".xlsm", ".xls", ".ods", ".numbers")
+"""Taken for tables too, so that the message can say how to save one."""
+SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+HOW_TO_SAVE = 'Save it as "CSV UTF-8 (comma delimited)" and give that file'
+_WORKBOOKS = (
+    (b"PK\x03\x04", "a spreadsheet (.xlsx or .ods), not a table of text"),
+    (b"\xd0\xcf\x11\xe0", "a spreadsheet (.xls), not a table of text"),
+    (b"%PDF", "a PDF document, not a table of text"),
+    (b"{\\rtf", "a text document (RTF), not a table of text"),
+    (b"<", "HTML or XML, not a table of text"),
+)
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16, whose mark it begins with
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_SEP_LINE = re.compile(r"sep=(.)(?:\r\n|\r|\n|$)", re.IGNORECASE)
+_SPOILT = re.compile(r"""#(?:REF!|N/A|NAME\?|VALUE!|DIV/0!|NUM!|NULL!)|=".*"|[0-9](?:[.,][0-9]+)?E\+[0-9]+""")
+"""Text that a spreadsheet shows for an error, a text it was to leave alone, and a long number that it has shortened."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One record of a table."""
+
+    number: int
+    """The line it begins on."""
+    cells: tuple[str, ...]
+    """Without blanks around them."""
+
+
+def read_rows(path: Path, *, max_bytes: int) -> list[Row]:
+    """Every record that is not empty, the header among them.
+
+    Raises:
+        BadManifestError: not there, too large, not a table of text, not UTF-8 or UTF-16, quotes that do not close, a
+            first line with two kinds of separators, or a cell that a spreadsheet has spoilt.
+    """
+    try:
+        text = decoded(read_regular(path, max_bytes=max_bytes))
+        rows = list(_rows(text))
+    except BadManifestError as error:
+        raise BadManifestError(f"{path}: {error}") from error
+    except (OSError, csv.Error) as error:
+        raise BadManifestError(f"{path}: cannot be read as a UTF-8 CSV file: {error}.") from error
+    for row in rows:
+        for column, cell in enumerate(row.cells, start=1):
+            if _SPOILT.fullmatch(cell):
+                raise BadManifestError(
+                    f"{path}, line {row.number}: column {column} holds {cell!r:.80}, which a spreadsheet has made of "
+                    "something else. Format the column as text, type the value again, and save it as CSV."
+                )
+    return rows
+
+
+def with_header(path: Path, rows: Sequence[Row]) -> tuple[list[str], Iterator[tuple[int, dict[str, str]]]]:
+    """The names of the columns, and (line, cells by name) of every further row. Columns without a name must be empty.
+
+    Raises:
+        BadManifestError: a name twice; while the rows are read, a cell in a column without a name, or a row of another
+            length.
+    """
+    header = list(rows[0].cells) if rows else []
+    while header and not header[-1]:
+        header.pop()
+    for name, count in Counter(filter(None, header)).items():
+        if count > 1:
+            raise BadManifestError(f"{path}: the column `{name:.200}` appears {count} times. Keep one.")
+    return header, ((row.number, _by_name(path, header, row)) for row in rows[1:])
+
+
+def _by_name(path: Path, header: Sequence[str], row: Row) -> dict[str, str]:
+    cells = list(row.cells)
+    while len(cells) > len(header) and not cells[-1]:
+        cells.pop()
+    if len(cells) != len(header):
+        raise BadManifestError(
+            f"{path}, line {row.number}: the number of fields differs from the header's ({len(cells)}, not "
+            f"{len(header)}). {_other_separator(header, cells)}"
+        )
+    for column, (name, cell) in enumerate(zip(header, cells, strict=True), start=1):
+        if cell and not name:
+            raise BadManifestError(
+                f"{path}, line {row.number}: column {column} has no name, but holds {cell!r:.80}. Name it, or empty it."
+            )
+    return {name: cell for name, cell in zip(header, cells, strict=True) if name}
+
+
+def _other_separator(header: Sequence[str], cells: Sequence[str]) -> str:
+    if len(cells) == 1 and len(header) > 1:
+        found = [name for separator, name in SEPARATORS.items() if separator in cells[0]]
+        if found:
+            return f"Its cells are separated by {found[0]}, the header's by something else."
+    return "Give every row one field for each column."
+
+
+def decoded(data: bytes) -> str:
+    """The text of a table's bytes.
+
+    Raises:
+        BadManifestError: not text, or neither UTF-8 nor UTF-16.
+    """
+    what = next((what for start, what in _WORKBOOKS if data.startswith(start)), None)
+    if what is not None:
+        raise BadManifestError(f"is {what}. {HOW_TO_SAVE}.")
+    encoding = next((name for mark, name in _MARKS if data.startswith(mark)), None) or _utf16_without_mark(data)
+    try:
+        return data.decode(encoding or "utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise BadManifestError(
+            f"line {line}: the byte 0x{data[error.start]:02X} is no {(encoding or 'utf-8').upper()}: it was saved in "
+            f"another encoding (Latin-1, Windows-1252, …), in which names could be misread. {HOW_TO_SAVE}."
+        ) from error
+
+
+def _utf16_without_mark(data: bytes) -> str | None:
+    """By its first character, which is a plain letter of a column's name."""
+    if len(data) >= 4 and len(data) % 2 == 0:
+        if data[1] == data[3] == 0 and data[0] and data[2]:
+            return "utf-16-le"
+        if data[0] == data[2] == 0 and data[1] and data[3]:
+            return "utf-16-be"
+    return None
+
+
+def _rows(text: str) -> Iterator[Row]:
+    said = _SEP_LINE.match(text)
+    skipped = 1 if said else 0
+    body = text[said.end() :] if said else text
+    separator = said[1] if said else separator_of(body)
+    reader = csv.reader(io.StringIO(body, newline=""), delimiter=separator, strict=True)
+    begins = 1
+    for cells in reader:
+        stripped = tuple(cell.strip() for cell in cells)
+        if any(stripped):
+            yield Row(begins + skipped, stripped)
+        begins = reader.line_num + 1
+
+
+def separator_of(text: str) -> str:
+    """Separator of the cells of a table's first record that is not empty; a comma where there is none.
+
+    Raises:
+        BadManifestError: it holds two kinds of separators outside quotes.
+    """
+    found: list[str] = []
+    in_quotes = has_begun = False
+    for character in text:
+        if character == '"':
+            in_quotes = not in_quotes
+        elif character in "\r\n" and not in_quotes and has_begun:
+            break
+        has_begun |= not character.isspace()
+        if in_quotes:
+            continue
+        if character in SEPARATORS and character not in found:
+            found.append(character)
+    if len(found) > 1:
+        named = " and ".join(SEPARATORS[separator] for separator in found)
+        raise BadManifestError(
+            f"its first line holds {named}: which of them separate the cells cannot be told. {HOW_TO_SAVE}, or write "
+            "the separator into a line of its own above it, as in `sep=;`."
+        )
+    return found[0] if found else ","
+
+
+def cells_of_any(data: bytes) -> Iterator[list[str]]:
+    """Cells of every record of a table, also of one that cannot be told how to read: then by every separator.
+
+    For whoever must know each name that may stand in it. Raises csv.Error.
+    """
+    try:
+        rows = list(_rows(decoded(data)))
+    except (BadManifestError, csv.Error):
+        text = data.decode(
+            "utf-16" if data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig", "replace"
+        )
+        if not text.isascii():
+            text += "\n" + data.decode("utf-8-sig", "surrogateescape")
+        for separator in SEPARATORS:
+            for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator):
+                yield [cell.strip() for cell in row]
+        return
+    yield from (list(row.cells) for row in rows)

@@ -1,0 +1,1 @@
+"""On-disk format of a slide store: arrays, shards, chunks, metadata, checksums."""

@@ -1,0 +1,1 @@
+"""A slide as a screen shows it: pyramid, colours, thumbnails."""

@@ -1,0 +1,108 @@
+"""Whether the reports of a study, and their references, are still what they were: each against its hash in the log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sqlalchemy import select
+
+from pipeline.files import sha256_of
+from pipeline.ledger.database import Database
+from pipeline.ledger.tables import audit
+from pipeline.naming.models import check_tile_set
+from pipeline.project import Project
+from pipeline.study.proof.sign_off import OUTSIDE, SIGNATURES_SUFFIX
+from training.foundation.errors import GemslideError
+
+REPORTS_DIR = "reports"
+REPORT_MADE = "report made"
+"""The action of an entry whose details have a report's folder in the project, the SHA-256 of each of its files, and
+that of each tile set whose labels are a reference."""
+
+
+class _Made(NamedTuple):
+    """Details of a log entry on a report."""
+
+    where: str
+    hashes: dict[str, str]
+    tile_sets: dict[str, str]
+
+
+def hashes_in(folder: Path) -> dict[str, str]:
+    """SHA-256 of every file of a report, by its path in the folder; signatures are added later, and left out."""
+    return {path.relative_to(folder).as_posix(): sha256_of(path) for path in _files(folder)}
+
+
+def tile_set_sha256(project: Project, name: str) -> str:
+    """Of its table. Raises EmptyTableError: there is no such tile set."""
+    check_tile_set(project.tile_table_path(name))
+    return sha256_of(project.tile_table_path(name))
+
+
+def find_changed_reports(database: Database, study_id: str, project: Project, folder: Path) -> list[str]:
+    """Files of reports that were changed, deleted or added since, and tile sets that are no longer the last one's.
+
+    Reports outside the project are not looked for.
+
+    Args:
+        folder: the study's.
+    """
+    entries, root = list(_made(database, study_id)), project.root
+    made = {root / each.where: each.hashes for each in entries if not each.where.startswith(OUTSIDE)}
+    reports = folder / REPORTS_DIR
+    there = [path for path in reports.glob("[!.]*") if path.is_dir()] if reports.is_dir() else []
+    findings = []
+    for unknown in sorted({path.resolve() for path in there} - {path.resolve() for path in made}):
+        findings.append(f"{REPORTS_DIR}/{unknown.name}: no entry of the log says that this report was made")
+    for path, hashes in made.items():
+        findings += _changes(path, hashes, path.relative_to(root).as_posix())
+    return [*findings, *(_changed_references(project, entries[-1].tile_sets) if entries else ())]
+
+
+def _changed_references(project: Project, tile_sets: dict[str, str]) -> Iterator[str]:
+    for name, then in tile_sets.items():
+        try:
+            now = tile_set_sha256(project, name)
+        except GemslideError as error:
+            yield f"tile set {name}, whose labels are the last report's reference: {error}"
+        else:
+            if now != then:
+                yield f"tile set {name}: its labels are the last report's reference, and it was replaced since"
+
+
+def _changes(folder: Path, made: dict[str, str], where: str) -> Iterator[str]:
+    if not folder.is_dir():
+        yield f"{where}: this report is gone"
+        return
+    now = hashes_in(folder)
+    for name in sorted(made.keys() | now.keys()):
+        if name not in now:
+            yield f"{where}/{name}: is gone"
+        elif name not in made:
+            yield f"{where}/{name}: is no file of this report"
+        elif now[name] != made[name]:
+            yield f"{where}/{name}: was changed after the report was made"
+
+
+def _files(folder: Path) -> list[Path]:
+    found = (path for path in folder.rglob("*") if path.is_file())
+    return sorted(path for path in found if path.name[0] != "." and not path.name.endswith(SIGNATURES_SUFFIX))
+
+
+def _made(database: Database, study_id: str) -> Iterator[_Made]:
+    chosen = select(audit.c.details).where(audit.c.study_id == study_id, audit.c.action == REPORT_MADE)
+    with database.read() as connection:
+        texts = connection.scalars(chosen.order_by(audit.c.seq)).all()
+    for text in texts:
+        try:
+            said: dict[str, Any] = json.loads(text or "")
+            yield _Made(str(said["folder"]), _texts(said["sha256"]), _texts(said["tile_sets"]))
+        except (ValueError, LookupError, TypeError, AttributeError):
+            continue  # an entry that was changed, which its hash shows
+
+
+def _texts(said: dict[object, object]) -> dict[str, str]:
+    return {str(name): str(each) for name, each in said.items()}

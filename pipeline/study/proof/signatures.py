@@ -1,0 +1,201 @@
+"""Whether the signatures on a study's reports are those that the log has, on those reports, by people who may sign.
+
+A signature names the log's last entry and its hash. So each one at hand, in the log or beside a report, wherever the
+report lies, shows a log that was rewritten since, as an anchor does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from pipeline.files import sha256_of
+from pipeline.ledger.chain import canonical
+from pipeline.ledger.database import Database
+from pipeline.ledger.ledger import found
+from pipeline.ledger.tables import audit
+from pipeline.study.proof.permissions import may_sign
+from pipeline.study.proof.sign_off import OUTSIDE, SIGNATURES_SUFFIX, SIGNED, SignedReport, read_signatures, signed_from
+from pipeline.study.proof.signing import PublicKey
+from pipeline.study.work.amendments import AMENDED
+from training.foundation.errors import UnreadableError
+
+_Signers = list[dict[str, Any]]
+
+
+def find_false_signatures(
+    database: Database,
+    study_id: str,
+    root: Path,
+    folder: Path,
+    keys: Sequence[PublicKey] = (),
+    elsewhere: Sequence[Path] = (),
+) -> list[str]:
+    """Find what is wrong with a study's signatures, the reports that they are on, and the log that they name.
+
+    Args:
+        root, folder: of the project, and of the study in it.
+        keys: of the people who are trusted; if any are given, signatures by others are findings.
+        elsewhere: signed reports, or files of signatures, outside the study's folder.
+
+    Raises:
+        BadManifestError: no such study. UnreadableError: one of `elsewhere` is missing.
+    """
+    with database.read() as connection:
+        log = _Log.read(connection, study_id)
+        files = _files(root, folder, log, elsewhere)
+        signed = [(path, each) for path in files for each in _readable(path)]
+        hashes = _hashes(connection, study_id, {each.statement["seq"] for _, each in (*signed, *log.signed)})
+    check = _Check(study_id, log, hashes, {key.key_id: key for key in keys})
+    findings = [f"{_shown(path, root)}: holds no signatures that can be read" for path in files if _is_damaged(path)]
+    seen: Counter[str] = Counter()
+    for path, each in signed:
+        where = _shown(path, root)
+        findings += [f"{where}: {what}" for what in check.check_file(path, each)]
+        findings += [f"{where}: {what}" for what in check.check_signature(each)]
+        if _is_on(path, each):
+            seen[canonical(each.as_stored)] += 1
+    for where, each in log.signed:
+        findings += [f"the log: {what}" for what in check.check_signature(each)]
+        if not seen[canonical(each.as_stored)]:
+            findings.append(_gone(where, each))
+    return list(dict.fromkeys(findings))
+
+
+def _gone(where: str, signed: SignedReport) -> str:
+    name, meaning, utc = (signed.statement[key] for key in ("name", "meaning", "utc"))
+    again = " Name it by --report." if where.startswith(OUTSIDE) else ""
+    return (
+        f"{where}: {name} signed it ({meaning}, {utc[:19]}), and this report with its file of signatures is not "
+        f"there.{again}"
+    )
+
+
+@dataclass(frozen=True)
+class _Log:
+    """Signatures in the log, and the people who may sign by the protocol."""
+
+    signed: list[tuple[str, SignedReport]]
+    """Each with where the report lies."""
+    signers: _Signers
+    """Those of the protocol now."""
+    earlier: list[tuple[int, _Signers]]
+    """Amendments of who may sign, the last one first: number of the entry, and who might before."""
+
+    @classmethod
+    def read(cls, connection: Connection, study_id: str) -> _Log:
+        now = _details(found(connection, study_id).protocol).get("signers") or []
+        chosen = select(audit.c.seq, audit.c.action, audit.c.details).where(
+            audit.c.study_id == study_id, audit.c.action.in_((SIGNED, AMENDED))
+        )
+        log = cls([], now, [])
+        for seq, action, text in connection.execute(chosen.order_by(audit.c.seq.desc())):
+            said = _details(text)
+            if action == AMENDED:
+                if isinstance(earlier := said.get("earlier"), dict) and "signers" in earlier:
+                    log.earlier.append((seq, earlier["signers"] or []))
+                continue
+            try:
+                log.signed.append((str(said.pop("report", OUTSIDE)), signed_from(said)))
+            except ValueError:
+                continue  # an entry that was changed, which its hash shows
+        return log
+
+    def signers_at(self, seq: int) -> _Signers:
+        """Signers that the protocol allowed when the log ended with entry `seq`."""
+        signers = self.signers
+        for amended, before in self.earlier:
+            if amended > seq:
+                signers = before
+        return signers
+
+
+@dataclass(frozen=True)
+class _Check:
+    study_id: str
+    log: _Log
+    hashes: Mapping[int, str]
+    keys: Mapping[str, PublicKey]
+
+    def check_file(self, path: Path, signed: SignedReport) -> Iterator[str]:
+        """Report what is wrong with a signature beside a report."""
+        name = signed.statement["name"]
+        if not path.is_file():
+            yield f"the report that {name} signed is gone"
+        elif sha256_of(path) != signed.statement["report_sha256"]:
+            yield f"was changed after {name} had signed it"
+        if signed not in [each for _, each in self.log.signed]:
+            yield f"the log does not have this signature of {name}"
+
+    def check_signature(self, signed: SignedReport) -> Iterator[str]:
+        """Report what is wrong with a signature, wherever it is."""
+        said, name = signed.statement, signed.statement["name"]
+        key = self.keys.get(signed.signature.key_id)
+        if not signed.signature.holds(said) or (key is not None and not key.holds(said, signed.signature)):
+            yield f"the signature of {name} is false"
+        if self.keys and key is None:
+            yield f"the signature of {name} is by a key that was not given"
+        if said["study_id"] != self.study_id:
+            yield f"the signature of {name} is on a report of study {said['study_id']}"
+        elif self.hashes.get(said["seq"]) != said["hash"]:
+            yield f"entry {said['seq']} of the log is not the one that {name} signed: the log was rewritten or cut"
+        elif not may_sign(self.log.signers_at(said["seq"]), signed.signature.key_id, said["meaning"], name):
+            yield f"the protocol did not let {name} sign ({said['meaning']}) with key {signed.signature.key_id}"
+
+
+def _files(root: Path, folder: Path, log: _Log, elsewhere: Sequence[Path]) -> list[Path]:
+    """Reports with signatures: those in the study's folder, those that the log names, and those given."""
+    beside = [_report_of(path) for path in sorted(folder.glob(f"**/[!.]*{SIGNATURES_SUFFIX}"))]
+    logged = [root / where for where, _ in log.signed if not where.startswith(OUTSIDE)]
+    for path in elsewhere:
+        if not path.exists():
+            raise UnreadableError(f"{path}: no such report.")
+    given = [_report_of(path) for path in elsewhere]
+    return list({path.resolve(): path for path in (*beside, *logged, *given)}.values())
+
+
+def _report_of(path: Path) -> Path:
+    return path.with_name(path.name.removesuffix(SIGNATURES_SUFFIX))
+
+
+def _readable(path: Path) -> list[SignedReport]:
+    try:
+        return read_signatures(path)
+    except UnreadableError:
+        return []
+
+
+def _is_damaged(path: Path) -> bool:
+    try:
+        read_signatures(path)
+    except UnreadableError:
+        return True
+    return False
+
+
+def _is_on(path: Path, signed: SignedReport) -> bool:
+    return path.is_file() and sha256_of(path) == signed.statement["report_sha256"]
+
+
+def _shown(path: Path, root: Path) -> str:
+    resolved = path.resolve()
+    return resolved.relative_to(root.resolve()).as_posix() if resolved.is_relative_to(root.resolve()) else path.name
+
+
+def _hashes(connection: Connection, study_id: str, numbers: set[int]) -> dict[int, str]:
+    chosen = select(audit.c.seq, audit.c.hash).where(audit.c.study_id == study_id, audit.c.seq.in_(numbers))
+    return {row.seq: row.hash for row in connection.execute(chosen)}
+
+
+def _details(text: str | None) -> dict[str, Any]:
+    try:
+        said = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}

@@ -1,0 +1,1 @@
+"""Readings of a study's slides by people: asked, ordered, answered, blinded."""

@@ -1,0 +1,262 @@
+"""Blinding of readers: what is hidden from them, and until when.
+
+Results of a slide (predictions, other readers' answers) are hidden from the day on which a study names the reader until
+each of their readings of the slide is signed, in every session; from an adjudicator until the slide is decided. During
+an assisted reading its reader sees the predictions (`check_shown_in`).
+
+Models as such (names, cards, metrics) are hidden until all of a person's readings are signed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, and_, exists, func, or_, select
+
+from pipeline.errors import BadManifestError
+from pipeline.ledger.ledger import Ledger
+from pipeline.ledger.tables import answer, reading, slide, study
+from pipeline.study.reading.arms import ADJUDICATION, ASSISTED, may_show_predictions
+from training.foundation.errors import UnreadableError
+
+_UNSIGNED = reading.c.state.in_(("open", "started"))
+_EARLIER = reading.alias("earlier")
+_BEGUN = or_(
+    reading.c.state == "started",
+    exists().where(
+        _EARLIER.c.reader == reading.c.reader,
+        _EARLIER.c.slide_id == reading.c.slide_id,
+        _EARLIER.c.state == "signed",
+    ),
+)
+"""Its reader reads the slide now, or has read it and will read it again."""
+
+
+@dataclass(frozen=True)
+class Blinded:
+    """Reason why something is hidden.
+
+    Attributes:
+        study_id: the study that forbids it.
+        why: as a part of a sentence.
+    """
+
+    study_id: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Blinding:
+    """Studies that hide models as such from a person.
+
+    Attributes:
+        models: ids in their protocols.
+    """
+
+    studies: tuple[Blinded, ...] = ()
+    models: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class _Design:
+    study_id: str
+    readers: frozenset[str]
+    adjudicators: frozenset[str]
+    arms: frozenset[str]
+    compared: frozenset[str]
+    """Questions whose answers can differ: all but free text."""
+    models: frozenset[str]
+
+
+def blinding_of(ledger: Ledger, reader: str | None) -> Blinding:
+    """Studies that hide models as such from a person.
+
+    Args:
+        reader: the person's pseudonym. None without sign-in: then the person may be any reader, and what counts is
+            every slide that a reader has begun with and has not signed in every session.
+
+    Raises:
+        UnreadableError: a protocol cannot be read, so that nobody knows.
+    """
+    found: list[Blinded] = []
+    models: frozenset[str] = frozenset()
+    with ledger.database.read() as connection:
+        for design in _designs(connection):
+            if blinded := _blinded(connection, design, reader):
+                found.append(blinded)
+                models |= design.models
+    return Blinding(tuple(found), models)
+
+
+def blinded_slides(ledger: Ledger, reader: str | None, slide_id: str | None = None) -> Mapping[str, Blinded]:
+    """Slides whose results are hidden from a person, each with the reason.
+
+    Args:
+        reader: as of `blinding_of`.
+        slide_id: ask for one slide alone.
+
+    Raises: as `blinding_of`.
+    """
+    with ledger.database.read() as connection:
+        unsigned = _unsigned(connection, reader, slide_id)
+        helped = {
+            (row.reader, row.slide_id)
+            for row in unsigned
+            if may_show_predictions(row) and row.state == "started" and not _unaided_elsewhere(connection, row)
+        }
+        found: dict[str, Blinded] = {}
+        for design in _designs(connection) if reader is not None else []:
+            names = _slides_before(connection, design, reader or "", slide_id)
+            found |= dict.fromkeys((name for name in names if (reader, name) not in helped), _before(design, reader))
+    hidden_by = [row for row in reversed(unsigned) if (row.reader, row.slide_id) not in helped]
+    return found | {row.slide_id: Blinded(row.study_id, _reading_reason(row)) for row in hidden_by}
+
+
+def _unsigned(connection: Connection, reader: str | None, slide_id: str | None) -> Sequence[Row[Any]]:
+    """Unsigned readings; without sign-in, only those of slides that their readers have begun with."""
+    chosen = select(reading).where(_UNSIGNED, reading.c.reader == reader if reader is not None else _BEGUN)
+    if slide_id is not None:
+        chosen = chosen.where(reading.c.slide_id == slide_id)
+    return connection.execute(chosen.order_by(reading.c.study_id, reading.c.session)).all()
+
+
+def _slides_before(connection: Connection, design: _Design, reader: str, slide_id: str | None) -> list[str]:
+    """A study's slides that are hidden before the readings are laid out, or that may still need a decision."""
+    if reader not in design.readers | design.adjudicators:
+        return []
+    chosen = select(slide.c.slide_id).where(slide.c.study_id == design.study_id)
+    if slide_id is not None:
+        chosen = chosen.where(slide.c.slide_id == slide_id)
+    if _is_laid_out(connection, design.study_id):
+        if reader not in design.adjudicators:
+            return []
+        chosen = chosen.where(slide.c.slide_id.in_(_unread(design)) | slide.c.slide_id.in_(_undecided(design)))
+    return list(connection.scalars(chosen))
+
+
+def _unread(design: _Design) -> Select[Any]:
+    """Slides of which a reading is not signed, an adjudicator's among them."""
+    return select(reading.c.slide_id).where(reading.c.study_id == design.study_id, _UNSIGNED)
+
+
+def _undecided(design: _Design) -> Select[Any]:
+    """Slides on which signed readings differ, and which were given to no adjudicator."""
+    of_study = reading.c.study_id == design.study_id
+    decided = select(reading.c.slide_id).where(of_study, reading.c.arm == ADJUDICATION)
+    key = ("study_id", "reader", "session", "position")
+    later = answer.alias("later")
+    newest = (
+        select(func.max(later.c.seq))
+        .where(*(later.c[name] == answer.c[name] for name in (*key, "question")))
+        .scalar_subquery()
+    )
+    return (
+        select(reading.c.slide_id)
+        .join(answer, and_(*(answer.c[name] == reading.c[name] for name in key)))
+        .where(of_study, reading.c.state == "signed", answer.c.question.in_(design.compared), answer.c.seq == newest)
+        .where(reading.c.slide_id.not_in(decided))
+        .group_by(reading.c.slide_id, reading.c.arm, answer.c.question)
+        .having(func.count(answer.c.value.distinct()) > 1)
+    )
+
+
+def _before(design: _Design, reader: str | None) -> Blinded:
+    what = "may have to decide on it" if reader in design.adjudicators else "is to read it"
+    return Blinded(design.study_id, f"{reader} {what} for study {design.study_id}")
+
+
+def _reading_reason(row: Row[Any]) -> str:
+    return f"{row.reader} reads it for study {row.study_id} in the arm “{row.arm}”, and has not signed that reading"
+
+
+def check_shown_in(connection: Connection, row: Row[Any]) -> None:
+    """Whether predictions may be shown in a reading.
+
+    Args:
+        row: of the table `reading`; one that is about to be started counts as started.
+
+    Raises:
+        BadManifestError: not in this arm or state, or its reader has to read the slide without help for another study.
+    """
+    what = f"reading {row.reader}/{row.session}/{row.position} of study {row.study_id}"
+    if not may_show_predictions(row) or row.state == "signed":
+        raise BadManifestError(f"{what}: shows no predictions: it is {row.state}, in the arm “{row.arm}”.")
+    if first := _unaided_elsewhere(connection, row):
+        raise BadManifestError(
+            f"{what}: {row.reader} has to read slide {row.slide_id} without help for study {first}, and has not "
+            "signed that. Sign it first; where that study waits for this one, its coordinator must decide."
+        )
+
+
+def _unaided_elsewhere(connection: Connection, row: Row[Any]) -> str | None:
+    """Another study in which the reader of an assisted reading still has to read the same slide without help."""
+    others = select(reading.c.study_id).where(
+        reading.c.reader == row.reader,
+        reading.c.slide_id == row.slide_id,
+        reading.c.study_id != row.study_id,
+        reading.c.arm != ASSISTED,
+        _UNSIGNED,
+    )
+    first = connection.scalar(others.order_by(reading.c.study_id).limit(1))
+    if first is not None:
+        return str(first)
+    for design in _designs(connection):
+        is_due = design.study_id != row.study_id and row.reader in design.readers and design.arms != {ASSISTED}
+        if is_due and not _is_laid_out(connection, design.study_id) and _has_slide(connection, design, row.slide_id):
+            return design.study_id
+    return None
+
+
+def _has_slide(connection: Connection, design: _Design, slide_id: str) -> bool:
+    chosen = select(slide.c.slide_id).where(slide.c.study_id == design.study_id, slide.c.slide_id == slide_id)
+    return connection.scalar(chosen) is not None
+
+
+def _designs(connection: Connection) -> list[_Design]:
+    """Of all studies that have readings."""
+    rows = connection.execute(select(study.c.study_id, study.c.protocol).order_by(study.c.study_id))
+    return [design for row in rows if (design := _design(row.study_id, row.protocol))]
+
+
+@lru_cache(maxsize=256)
+def _design(study_id: str, protocol: str) -> _Design | None:
+    try:
+        said = json.loads(protocol)
+        design = said.get("reading")
+        if design is None:
+            return None
+        return _Design(
+            study_id,
+            frozenset(design.get("readers", ())),
+            frozenset(design.get("adjudicators", ())),
+            frozenset(design.get("arms", ("unassisted",))),
+            frozenset(each["name"] for each in design.get("questions", ()) if each.get("kind") != "text"),
+            frozenset(each["id"] for each in said.get("models", ())),
+        )
+    except (ValueError, AttributeError, KeyError, TypeError) as error:
+        raise UnreadableError(f"study {study_id}: its protocol in the ledger cannot be read.") from error
+
+
+def _blinded(connection: Connection, design: _Design, reader: str | None) -> Blinded | None:
+    study_id = design.study_id
+    if _is_any_unsigned(connection, study_id, reader):
+        who = f"{reader} reads" if reader else "a reader reads"
+        return Blinded(study_id, f"{who} for study {study_id}, and has not signed all of those readings")
+    if reader is None or not _slides_before(connection, design, reader, None):
+        return None
+    what = "may have to decide" if reader in design.adjudicators else "is to read"
+    return Blinded(study_id, f"{reader} {what} for study {study_id}")
+
+
+def _is_any_unsigned(connection: Connection, study_id: str, reader: str | None) -> bool:
+    is_theirs = reading.c.reader == reader if reader is not None else _BEGUN
+    chosen = select(reading.c.study_id).where(reading.c.study_id == study_id, _UNSIGNED, is_theirs)
+    return connection.scalar(chosen.limit(1)) is not None
+
+
+def _is_laid_out(connection: Connection, study_id: str) -> bool:
+    return connection.scalar(select(reading.c.study_id).where(reading.c.study_id == study_id).limit(1)) is not None

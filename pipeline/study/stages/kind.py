@@ -1,0 +1,113 @@
+"""A kind of a study's tasks, and one of them as it is given to a worker."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+from pipeline.cohort.manifest import Cohort
+from pipeline.jobs.stage import Stage
+from pipeline.project import Project
+from training.foundation.settings import Section
+
+
+class Source(NamedTuple):
+    """Source of a slide."""
+
+    path: Path
+    mpp: float | None
+    """The manifest's, where it has one."""
+    series: str | None = None
+    """Slide of a file with several, by the manifest."""
+
+
+def sources_of(cohort: Cohort) -> dict[str, Source]:
+    """The slide files of a cohort, by slide id."""
+    return {entry.slide_id: Source(cohort.slide_path(entry), entry.mpp, entry.series) for entry in cohort.included}
+
+
+class Output(NamedTuple):
+    """The output of a finished task: one slide's, of one model where the kind is of models.
+
+    Attributes:
+        model_id: "" where the kind is not of models.
+    """
+
+    project: Project
+    slide_id: str
+    model_id: str = ""
+
+    @property
+    def store(self) -> Path:
+        return self.project.store_path(self.slide_id)
+
+
+@dataclass(frozen=True)
+class Work:
+    """All that a task's work depends on.
+
+    Attributes:
+        settings: the protocol's section of the task's kind.
+        packages: folder of each model, by its id.
+    """
+
+    output: Output
+    source: Source
+    settings: Section
+    packages: Mapping[str, Path]
+    devices: tuple[str, ...]
+
+
+class StageKind(ABC):
+    """One kind of tasks. A study has one task of it for each slide, or one for each slide and model.
+
+    Attributes:
+        name: of its tasks, and of its section in the protocol and in `gemslide.toml`.
+        settings: that section.
+        of_models: a task for each of the study's models, called "name model".
+    """
+
+    name: ClassVar[str]
+    settings: ClassVar[type[Section]]
+    of_models: ClassVar[bool] = False
+
+    def task(self, model_id: str = "") -> str:
+        """A task's name."""
+        return f"{self.name} {model_id}" if self.of_models else self.name
+
+    def outputs(self, project: Project, slide_id: str) -> Iterator[Path]:
+        """Folders with a slide's outputs of every study and model, which an erasure deletes; none for a stage that
+        writes into the store alone."""
+        return iter(())
+
+    @abstractmethod
+    def stage(self, work: Work) -> Stage:
+        """The work that a task stands for. What it needs is imported here: reading a protocol needs none of it."""
+
+    @abstractmethod
+    def output_sha256(self, output: Output) -> str:
+        """SHA-256 of what a finished task has left: equal where a rerun gave the same, at any time on any machine.
+
+        Raises:
+            UnreadableError: it is not there, or damaged.
+        """
+
+    @abstractmethod
+    def measures(self, output: Output) -> dict[str, Any]:
+        """Values of the output that the ledger keeps, so that the report reads the ledger and no store; and the SHA-256
+        of its files that `output_sha256` does not cover, or that leave in an export.
+
+        Raises:
+            UnreadableError: the output is missing or damaged. OSError: a file cannot be read.
+        """
+
+    def changed_files(self, output: Output, *, all_pixels: bool) -> Iterator[str]:
+        """Report what else is wrong with the output's files, besides hash and measures. Raises: OSError, ValueError.
+
+        Args:
+            all_pixels: read every file of pixels, not only the smallest ones.
+        """
+        return iter(())

@@ -1,0 +1,1 @@
+"""Starting a study's workers: on this machine, on a Dask cluster, as SLURM's jobs."""

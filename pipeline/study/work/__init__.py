@@ -1,0 +1,1 @@
+"""Doing a study: begun, amended, its tasks leased by workers and done."""

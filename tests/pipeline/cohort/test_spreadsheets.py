@@ -1,0 +1,199 @@
+"""Manifests and other tables as spreadsheets write them: read, or refused with one sentence on how to save them."""
+
+import json
+import os
+import stat
+import unicodedata
+import zipfile
+
+import pytest
+
+from pipeline.cohort.manifest import init_cohort, load_cohort
+from pipeline.cohort.pseudonyms import read_map
+from pipeline.errors import BadManifestError
+from pipeline.evaluation.camelyon_files import read_candidates
+from tests.small_trained_project import make_slide
+
+SHA = "ab" * 32
+PLAIN = f"path,slide_id,mpp,patient_id,sha256\na.svs,S-1,0.5,Müller,{SHA}\nb.svs,S-2,,Ömer,\n"
+
+
+def write(tmp_path, data, name="cohort.csv"):
+    path = tmp_path / name
+    path.write_bytes(data if isinstance(data, bytes) else data.encode())
+    return path
+
+
+def facts(path):
+    return [(e.path, e.slide_id, e.mpp, e.patient_id, e.sha256) for e in load_cohort(path).entries]
+
+
+def semicolons(text):
+    return text.replace(",", ";").replace("0.5", "0,5")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        PLAIN.encode("utf-8-sig"),
+        PLAIN.encode("utf-16"),
+        PLAIN.encode("utf-16-le"),
+        PLAIN.encode("utf-16-be"),
+        PLAIN.encode("utf-32"),
+        PLAIN.replace("\n", "\r\n").encode(),
+        PLAIN.replace("\n", "\r").encode(),
+        semicolons(PLAIN).encode(),
+        semicolons(PLAIN).encode("utf-8-sig"),
+        semicolons("sep=,\n" + PLAIN).encode(),
+        ("SEP=;\r\n" + semicolons(PLAIN)).encode("utf-8-sig"),
+        ("sep=\t\n" + PLAIN.replace(",", "\t")).encode("utf-16"),
+        PLAIN.replace(",", "\t").encode(),
+        PLAIN.replace(",", "|").encode(),
+        PLAIN.replace(",0.5,", ',"0,5",').encode(),
+        PLAIN.replace("\n", ",,\n").encode() + b",,,,,,\n,,,,,,\n",
+        PLAIN.replace(SHA, SHA.upper()).encode(),
+        PLAIN.replace("slide_id", " slide_id ").replace("S-1", "S-1 ").encode(),
+        ("\n\n" + PLAIN + "\n\n").encode(),
+        PLAIN.replace("path", '"path"').replace("a.svs", '"a.svs"').encode(),
+        unicodedata.normalize("NFD", PLAIN).encode(),
+    ],
+    ids=range(21),
+)
+def test_every_spelling_of_a_spreadsheet_gives_the_same_manifest(tmp_path, data):
+    assert facts(write(tmp_path, data)) == [
+        ("a.svs", "S-1", 0.5, "Müller", SHA),
+        ("b.svs", "S-2", None, "Ömer", None),
+    ]
+
+
+HOW = 'Save it as "CSV UTF-8'
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (PLAIN.encode("cp1252"), rf"line 2: the byte 0xFC is no UTF-8.*{HOW}"),
+        (PLAIN.encode("mac-roman"), HOW),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600), rf"a spreadsheet \(\.xls\).*{HOW}"),
+        (b"<html><table></table></html>", f"HTML.*{HOW}"),
+        ("path,slide_id;label\na.svs,x;y\n", f"commas and semicolons.*{HOW}"),
+        ("path\tslide_id,mpp\na.svs\tx,1\n", "tabs and commas"),
+        ("path,slide_id\na.svs;x\n", "line 2: the number of fields.*semicolons"),
+        ("path,slide_id\na.svs\n", "line 2: the number of fields"),
+        ("path,exclude\na.svs,FALSE\n", "line 2: `exclude` = 'FALSE'.*is no reason.*empty the cell to keep"),
+        ("path;exclude\na.svs;0\n", "line 2: `exclude` = '0'.*is no reason"),
+        ("path,slide_id,,\na.svs,x,,stray\n", r"line 2: the number of fields differs from the header's \(4, not 2\)"),
+        ("path,,slide_id\na.svs,stray,x\n", "line 2: column 2 has no name, but holds 'stray'"),
+        ('path,site\na.svs,"x\nb.svs,y\nc.svs,z\n', "cannot be read as a UTF-8 CSV"),
+        ('path,site\na.svs,"x"y\n', "cannot be read as a UTF-8 CSV"),
+        ("path,slide_id,path\na.svs,x,b.svs\n", "`path` appears 2 times"),
+        ("path;slide_id;path\na.svs;x;b.svs\n", "`path` appears 2 times"),
+        ("path,patient_id\na.svs,1.23457E+11\n", "line 2: column 2 holds '1.23457E.11', which a spreadsheet"),
+        ("path;patient_id\na.svs;1,23457E+11\n", "which a spreadsheet"),
+        ("path,patient_id\na.svs,#NAME?\n", "which a spreadsheet"),
+        ('path,patient_id\na.svs,"=""0012"""\n', "which a spreadsheet"),
+        ('path,mpp\na.svs,"1.234,5"\n', "`mpp` = '1.234,5'"),
+        ('path,exclude\n"a.svs","two\nlines"\nb.svs,y,z\n', "line 4: the number of fields"),
+        ("sep=;\npath;site\na.svs;x;y\n", "line 3: the number of fields"),
+    ],
+)
+def test_what_cannot_be_told_is_refused_with_the_way_out(tmp_path, data, says):
+    with pytest.raises(BadManifestError, match=says):
+        load_cohort(write(tmp_path, data))
+
+
+def test_a_workbook_is_refused_by_every_verb_in_one_sentence(gemslide, tmp_path):
+    book = tmp_path / "cohort.xlsx"
+    with zipfile.ZipFile(book, "w") as archive:
+        archive.writestr("xl/workbook.xml", "<workbook/>")
+
+    for verb in (("cohort", "check"), ("ingest",), ("tile",)):
+        done = gemslide(*verb, book, "--project", tmp_path)
+        assert (done.code, HOW in done.err) == (1, True), done.err
+
+
+def test_other_lists_are_read_in_the_same_spellings(tmp_path):
+    (entry,) = load_cohort(write(tmp_path, semicolons("PATIENT,FILENAME,,\nMüller,a.svs,,\n").encode("utf-16"))).entries
+    assert (entry.patient_id, entry.path) == ("Müller", "a.svs")
+
+
+def test_a_map_of_pseudonyms_that_a_spreadsheet_saved_is_read(tmp_path):
+    path = write(tmp_path, "kind;original;pseudonym;path;\r\npatient;Müller;patient-1;;\r\n".encode("utf-8-sig"))
+    assert read_map(path).pseudonym("patient", unicodedata.normalize("NFD", "Müller")) == "patient-1"
+
+
+@pytest.mark.parametrize(
+    "text", ["0.9,10,20\n", "0.9;10;20\r\n", "sep=;\n0,9;10;20\n", "0.9\t10\t20\n", "\ufeff0.9,10,20"]
+)
+def test_candidates_are_read_in_the_same_spellings(tmp_path, text):
+    assert read_candidates(write(tmp_path, text), (100, 100)).tolist() == [[0.9, 10, 20]]
+
+
+def test_candidates_with_two_kinds_of_separators_are_refused(tmp_path):
+    with pytest.raises(BadManifestError, match="commas and semicolons"):
+        read_candidates(write(tmp_path, "0,9;10;20\n"), (100, 100))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "cp1252"])
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_no_line_names_a_file_however_the_manifest_is_written(gemslide, tmp_path, encoding, separator):
+    text = separator.join(["path", "slide_id"]) + "\n" + separator.join(["Müller-Jane-1950.svs", "S-1"]) + "\n"
+    path = write(tmp_path, text.encode(encoding))
+
+    done = gemslide("ingest", path, "--project", tmp_path / "project", "--json")
+
+    assert done.code == 1
+    assert "Jane" not in done.out
+
+
+def test_a_new_manifest_is_its_owner_s_alone_and_names_what_links_are_called(tmp_path):
+    people, links = tmp_path / "Jane Doe", tmp_path / "slides"
+    people.mkdir()
+    links.mkdir()
+    for name in ("Müller.tiff", "b.tiff"):
+        make_slide(people / name, 1)
+    (links / "S-1.tiff").symlink_to(people / "Müller.tiff")
+    (tmp_path / "all").symlink_to(people)
+
+    init_cohort(links, tmp_path / "cohort.csv")
+    init_cohort(tmp_path / "all", tmp_path / "linked.csv")
+
+    assert "Jane" not in (tmp_path / "cohort.csv").read_text() + (tmp_path / "linked.csv").read_text()
+    assert [e.path for e in load_cohort(tmp_path / "cohort.csv").entries] == ["slides/S-1.tiff"]
+    assert [e.path for e in load_cohort(tmp_path / "linked.csv").entries] == ["all/Müller.tiff", "all/b.tiff"]
+    assert stat.S_IMODE(os.stat(tmp_path / "cohort.csv").st_mode) == 0o600
+
+
+def test_a_manifest_in_a_linked_folder_leads_to_its_slides(tmp_path):
+    (tmp_path / "deep/er").mkdir(parents=True)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.tiff").touch()
+    (tmp_path / "out").symlink_to(tmp_path / "deep/er")
+
+    cohort = init_cohort(tmp_path / "in", tmp_path / "out/cohort.csv")
+
+    assert cohort.slide_path(cohort.entries[0]).exists()
+
+
+def test_annotation_files_of_every_program_are_found_beside_slides(tmp_path):
+    for name in ("a.ndpi", "a.ndpi.ndpa", "b.svs", "b.annotations", "c.svs", "c.svs.geojson", "d.svs"):
+        (tmp_path / name).touch()
+
+    cohort = init_cohort(tmp_path, tmp_path / "cohort.csv")
+
+    assert [e.annotations for e in cohort.entries] == ["a.ndpi.ndpa", "b.annotations", "c.svs.geojson", None]
+
+
+@pytest.mark.data
+def test_the_field_cases_of_spreadsheets_are_read(real_slides):
+    cases = real_slides / "field_cases"
+    assert [(e.path, e.slide_id) for e in load_cohort(cases / "F4_excel_empty_columns.csv").entries] == [
+        ("ok_1.tif", "a")
+    ]
+    (entry,) = load_cohort(cases / "F4_excel_semicolon.csv").entries
+    assert (entry.path, entry.slide_id, entry.mpp) == ("ok_1.tif", "a", 0.5)
+
+
+def test_json_lines_of_a_check_say_which_line_is_wrong(gemslide, tmp_path):
+    done = gemslide("cohort", "check", write(tmp_path, "path;mpp\na.svs;x\n"), "--project", tmp_path, "--json")
+    assert (done.code, "line 2" in json.loads(done.out.splitlines()[-1])["message"]) == (1, True)

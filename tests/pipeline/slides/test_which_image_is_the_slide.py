@@ -1,0 +1,413 @@
+"""The slide is chosen among several images: never a label, macro or thumbnail, and neither of two slides."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tifffile
+import typer
+import zarr
+
+from pipeline.box import Box
+from pipeline.cohort.manifest import load_cohort
+from pipeline.errors import AmbiguousSeriesError, ChangedSourceError
+from pipeline.ingest.cohort_check import check_entries
+from pipeline.ingest.ingest import IngestRequest, ingest_slide
+from pipeline.project import Project
+from pipeline.settings.config import IngestConfig
+from pipeline.slides.common.level_content import shows_another_image
+from pipeline.slides.common.series import Candidate, choose_series, recorded_series
+from pipeline.slides.common.side_images import kind_by_description, kind_by_name
+from pipeline.slides.registry import open_slide
+from pipeline.store.reading.reader import StoreReader
+from pipeline.verbs.info import run_info
+from tests.pipeline.make import halved, overwrite_tag, sample_image
+from tests.pipeline.slides.make_dicom import write_dicom
+from tests.pipeline.slides.make_ome_zarr import create, write_container, write_image
+from tests.pipeline.slides.make_tiff_families import write_ome_tiff
+from tests.pipeline.slides.test_dicom_reader import LOSSLESS
+from training.foundation.errors import UnreadableError
+
+SLIDE = sample_image(600, 440)
+OTHER = sample_image(560, 480, 3)
+LABEL_OF_ITS_SHAPE = np.ascontiguousarray(255 - sample_image(300, 220, 5))
+TILED, STRIPS = {"tile": (128, 128)}, {}
+
+
+def page(pixels, *, mpp=None, layout=TILED, below=(), **options):
+    """Page as `write_pages` takes it; `below` become its SubIFDs."""
+    if mpp:
+        options |= {"resolution": (1e4 / mpp, 1e4 / mpp), "resolutionunit": "CENTIMETER"}
+    return pixels, {**layout, **options}, below
+
+
+def write_pages(path, *pages):
+    with tifffile.TiffWriter(path) as tiff:
+        for pixels, options, below in pages:
+            subifds = {"subifds": len(below)} if below else {}
+            hanging = [sub if isinstance(sub, tuple) else (sub, None) for sub in below]
+            parts = [(pixels, {**options, **subifds})]
+            parts += [(sub, {"tile": (128, 128), "description": name}) for sub, name in hanging]
+            for part, more in parts:
+                tiff.write(part, photometric="rgb", compression="deflate", metadata=None, **more)
+    return path
+
+
+APERIO = "Aperio Leica Biosystems GT450 v1.0.1 \r\n"
+LEVELS = [SLIDE, np.ascontiguousarray(SLIDE[::2, ::2]), np.ascontiguousarray(SLIDE[::4, ::4])]
+FILLED_UP = np.pad(LEVELS[1], ((0, 256 - 220), (0, 384 - 300), (0, 0)), constant_values=255)
+"""Image padded to whole tiles, as some programs write lower levels."""
+SLIDE_PAGES = [page(level, mpp=0.5 * 2**i) for i, level in enumerate(LEVELS)]
+
+ONE_SLIDE = {
+    "thumbnail page first": [page(LEVELS[2], layout=STRIPS, mpp=2, subfiletype=1), *SLIDE_PAGES[:2]],
+    "smallest level first": SLIDE_PAGES[::-1],
+    "levels in no order": [SLIDE_PAGES[1], SLIDE_PAGES[0], SLIDE_PAGES[2]],
+    "label page first": [page(sample_image(300, 300, 1), description="Label"), *SLIDE_PAGES],
+    "label page first, by its page name": [
+        page(sample_image(300, 300, 1), extratags=[(285, 2, 0, "slide_label", True)]), *SLIDE_PAGES,
+    ],
+    "tiled label of the slide's proportions": [
+        SLIDE_PAGES[0], page(LABEL_OF_ITS_SHAPE, description="label 300x220", subfiletype=1), SLIDE_PAGES[2],
+    ],
+    "macro larger than the slide": [page(sample_image(1600, 500, 2), description="Macro image"), *SLIDE_PAGES],
+    "overview in German": [*SLIDE_PAGES, page(sample_image(400, 300, 2), description="Uebersichtsbild")],
+    "label in XML": [
+        *SLIDE_PAGES, page(sample_image(400, 300, 2), description="<X><ImageType>Label</ImageType></X>"),
+    ],
+    "a level filled up to whole tiles": [SLIDE_PAGES[0], page(FILLED_UP)],
+    "a reduced copy in strips": [*SLIDE_PAGES, page(LEVELS[1], layout=STRIPS)],
+    "a reduced copy whose sides were rounded": [SLIDE_PAGES[0], page(sample_image(600, 440)[::2, ::2][:-4])],
+    "small image without a name": [*SLIDE_PAGES, page(sample_image(90, 60, 2), layout=STRIPS)],
+    "levels as SubIFDs": [page(SLIDE, mpp=0.5, below=LEVELS[1:])],
+    "a label among the SubIFDs": [page(SLIDE, mpp=0.5, below=[LEVELS[1], (sample_image(700, 500, 5), "Label")])],
+    "levels as SubIFDs, smallest first": [page(SLIDE, mpp=0.5, below=LEVELS[:0:-1])],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ONE_SLIDE)
+def test_the_slide_is_read_wherever_its_pages_stand(tmp_path, case):
+    path = write_pages(tmp_path / "a.tif", *ONE_SLIDE[case])
+
+    with open_slide(path) as slide:
+        for level, size in enumerate(slide.info.levels):
+            wanted = SLIDE[:: int(size.downsample), :: int(size.downsample)]
+            region = slide.read_region(level, Box(0, 0, size.width_px, size.height_px))
+            np.testing.assert_array_equal(region, wanted)
+        assert slide.info.levels[0].width_px == 600
+        assert slide.info.mpp_xy == (0.5, 0.5)
+
+
+TWO_SLIDES = {
+    "two pages": [page(SLIDE, mpp=0.5), page(OTHER, mpp=0.5)],
+    "two pyramids in one chain": [
+        page(SLIDE, mpp=0.5), page(LEVELS[1]), page(OTHER, mpp=0.5), page(np.ascontiguousarray(OTHER[::2, ::2])),
+    ],
+    "two pyramids as SubIFDs": [
+        page(SLIDE, mpp=0.5, below=LEVELS[1:]), page(OTHER, mpp=0.5, below=[np.ascontiguousarray(OTHER[::2, ::2])]),
+    ],
+    "two images of one size": [page(SLIDE, mpp=0.5), page(sample_image(600, 440, 7), mpp=0.5)],
+    "a second one of half the size and other proportions": [page(SLIDE, mpp=0.5), page(sample_image(280, 240, 7))],
+    "a second one of the same proportions": [page(SLIDE, mpp=0.5), page(LABEL_OF_ITS_SHAPE)],
+    "a second one of the same proportions in strips": [page(SLIDE, mpp=0.5), page(LABEL_OF_ITS_SHAPE, layout=STRIPS)],
+    "a second one of nearly the same proportions": [page(SLIDE, mpp=0.5), page(255 - sample_image(302, 218, 5))],
+    "a second one of whole tiles": [page(SLIDE, mpp=0.5), page(255 - sample_image(384, 256, 5))],
+    "a small one at the same scale": [page(SLIDE, mpp=0.5), page(sample_image(120, 110, 7), mpp=0.5)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", TWO_SLIDES)
+def test_of_two_slides_in_one_tiff_neither_is_guessed_and_each_can_be_chosen(tmp_path, case):
+    pages = TWO_SLIDES[case]
+    path = write_pages(tmp_path / "a.tif", *pages)
+
+    with pytest.raises(AmbiguousSeriesError, match=r"2 series, each a slide of its own: 0 \(600×440 px.*--series"):
+        open_slide(path)
+    second = 2 if "one chain" in case else 1
+    for number in (0, second):
+        wanted = pages[number][0]
+        with open_slide(path, series=str(number)) as slide:
+            assert slide.info.series == str(number)
+            slide_region = slide.read_region(0, Box(0, 0, wanted.shape[1], wanted.shape[0]))
+            np.testing.assert_array_equal(slide_region, wanted)
+            for level, size in enumerate(slide.info.levels):
+                step = int(size.downsample)
+                region = slide.read_region(level, Box(0, 0, size.width_px, size.height_px))
+                np.testing.assert_array_equal(region, wanted[::step, ::step])
+    with pytest.raises(AmbiguousSeriesError, match=rf"no series '9'. It has 0 \(600×440.*; {second} \("):
+        open_slide(path, series="9")
+
+
+def test_a_second_slide_below_the_first_in_a_subifd_does_not_go_unnoticed(tmp_path):
+    path = write_pages(tmp_path / "a.tif", page(OTHER, mpp=0.5, below=[LEVELS[0], LEVELS[1]]))
+
+    with pytest.raises(AmbiguousSeriesError, match=r"2 series.*0 \(560×480 px, 0.5 µm/px\); 0/0 \(600×440 px"):
+        open_slide(path)
+    for series, wanted in (("0", OTHER), ("0/0", SLIDE)):
+        with open_slide(path, series) as slide:
+            size = slide.info.levels[0]
+            np.testing.assert_array_equal(slide.read_region(0, Box(0, 0, size.width_px, size.height_px)), wanted)
+            assert slide.info.series == series
+
+
+def test_a_second_slide_that_the_xml_of_an_ome_tiff_does_not_mention_does_not_go_unnoticed(tmp_path):
+    path = write_ome_tiff(tmp_path / "a.ome.tiff", [SLIDE], beside={"scene": OTHER}).path
+    content = path.read_bytes()
+    start, end = content.index(b'<Image ID="Image:1"'), content.index(b"</OME>")
+    path.write_bytes(content[:start] + b" " * (end - start) + content[end:])
+
+    with pytest.raises(AmbiguousSeriesError, match=r"2 series.*0 \(600×440.*; 1 \(560×480 px\)"):
+        open_slide(path)
+    with open_slide(path, "1") as slide:
+        np.testing.assert_array_equal(slide.read_region(0, Box(0, 0, 560, 480)), OTHER)
+
+
+@pytest.mark.parametrize("name", ["1", "scene"])
+def test_a_second_slide_that_a_container_does_not_list_does_not_go_unnoticed(tmp_path, name):
+    path = write_container(tmp_path / "a.zarr", {"one": [SLIDE]})
+    write_image(zarr.open_group(path).create_group(name), [OTHER])
+
+    with pytest.raises(AmbiguousSeriesError, match=rf"2 series.*0 \(600×440.*{name} \(560×480"):
+        open_slide(path)
+
+
+def test_a_second_slide_below_an_image_s_own_folder_does_not_go_unnoticed(tmp_path):
+    path = tmp_path / "a.zarr"
+    root = zarr.open_group(path, mode="w")
+    write_image(root, [SLIDE, LEVELS[1]])
+    write_image(root.create_group("labels"), [OTHER])
+    with open_slide(path) as slide:
+        assert slide.info.levels[0].width_px == 600
+    write_image(root.create_group("second"), [OTHER])
+
+    with pytest.raises(AmbiguousSeriesError, match=r"2 series.*\. \(600×440.*second \(560×480.*--series \."):
+        open_slide(path)
+    for series, wanted in ((".", SLIDE), ("second", OTHER)):
+        with open_slide(path, series) as slide:
+            size = slide.info.levels[0]
+            np.testing.assert_array_equal(slide.read_region(0, Box(0, 0, size.width_px, size.height_px)), wanted)
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_a_tile_that_was_left_out_makes_no_second_slide_of_a_level(tmp_path, level):
+    pages = [page(level_pixels, layout={"tile": (640, 448)}, mpp=0.5) for level_pixels in LEVELS[:2]]
+    path = write_pages(tmp_path / "a.tif", *pages)
+    overwrite_tag(path, 325, 0, page=level)
+
+    with open_slide(path) as slide:
+        assert [size.width_px for size in slide.info.levels] == [600, 300]
+
+
+def test_a_mask_of_the_slide_s_size_is_no_second_slide(tmp_path):
+    path = write_pages(tmp_path / "a.tif", *SLIDE_PAGES, page(sample_image(600, 440, 7), subfiletype=1))
+    overwrite_tag(path, 254, 4, page=3)
+
+    with open_slide(path) as slide:
+        assert [size.width_px for size in slide.info.levels] == [600, 300, 150]
+
+
+def test_a_level_that_two_slides_could_own_is_built_instead_of_shown_in_the_wrong_one(tmp_path):
+    second = sample_image(600, 440, 7)
+    path = write_pages(
+        tmp_path / "a.tif", page(LEVELS[1]), page(SLIDE, mpp=0.5), page(second, mpp=0.5), page(LEVELS[2])
+    )
+
+    with open_slide(path, series="2") as slide:
+        assert len(slide.info.levels) == 1
+
+
+@pytest.mark.parametrize("number", ["0", "2"])
+def test_a_label_is_never_read_as_the_slide_not_even_when_it_is_chosen(tmp_path, number):
+    label, macro = page(sample_image(900, 700, 1), description="Label"), page(OTHER, description="Macro")
+    path = write_pages(tmp_path / "a.tif", label, SLIDE_PAGES[0], macro)
+
+    with pytest.raises(UnreadableError, match=r"never read as the slide. There are 1 \(600×440"):
+        open_slide(path, series=number)
+
+
+def test_a_file_of_labels_alone_has_no_slide(tmp_path):
+    path = write_pages(tmp_path / "a.tif", page(SLIDE, description="Label"), page(OTHER, description="Macro"))
+
+    with pytest.raises(UnreadableError, match=r"no image of the slide, only 0 \(600×440 px, label\); 1 .*macro"):
+        open_slide(path)
+
+
+def test_a_label_as_the_first_image_of_an_ome_tiff_is_not_the_slide(tmp_path):
+    path = write_ome_tiff(tmp_path / "a.ome.tiff", halved(SLIDE, 1), beside={"label": sample_image(90, 70)}).path
+    # The XML is unchanged except for its names: Image:0 is the larger one, and claims to be the label.
+    content = (
+        path.read_bytes().replace(b'Name="slide"', b'Name="label"', 1).replace(b'Name="label"', b'Name="slide"', 2)
+    )
+    path.write_bytes(content.replace(b'Name="slide"', b'Name="label"', 1))
+
+    with open_slide(path) as slide:
+        assert (slide.info.levels[0].width_px, slide.info.associated, slide.info.series) == (90, ("label",), "1")
+
+
+@pytest.mark.parametrize("version", ["0.4", "0.5"])
+def test_a_label_or_macro_first_in_a_container_is_not_the_slide(tmp_path, version):
+    images = {"label image": [sample_image(900, 700, 1)], "macro": [OTHER], "slide": halved(SLIDE, 1)}
+    path = write_container(tmp_path / "a.zarr", images, version=version)
+
+    with open_slide(path) as slide:
+        np.testing.assert_array_equal(slide.read_region(0, Box(0, 0, 600, 440)), SLIDE)
+        assert (slide.info.series, slide.info.associated) == ("2", ("label", "macro"))
+
+
+def test_names_in_the_xml_of_a_container_count_too(tmp_path):
+    path = write_container(tmp_path / "a.zarr", {"0": [OTHER], "1": [SLIDE]})
+    names = '<Image Name="label image"/><Image Name="a.svs"/>'
+    xml = f'<OME xmlns="http://www.openmicroscopy.org/Schemas/OME/2016-06">{names}</OME>'
+    (path / "OME" / "METADATA.ome.xml").write_text(xml)
+
+    with open_slide(path) as slide:
+        np.testing.assert_array_equal(slide.read_region(0, Box(0, 0, 600, 440)), SLIDE)
+
+
+def test_levels_of_an_ome_zarr_listed_smallest_first_are_read(tmp_path):
+    write_image(create(tmp_path / "a.zarr"), LEVELS[::-1], mpp=0.5)
+
+    with open_slide(tmp_path / "a.zarr") as slide:
+        assert [size.width_px for size in slide.info.levels] == [600, 300, 150]
+        np.testing.assert_array_equal(slide.read_region(0, Box(0, 0, 600, 440)), SLIDE)
+
+
+def test_two_slides_in_a_container_in_a_container_are_refused(tmp_path):
+    root = create(tmp_path / "a.zarr")
+    root.attrs["ome"] = {"version": "0.5", "bioformats2raw.layout": 3}
+    inner = root.create_group("0")
+    inner.attrs["ome"] = {"version": "0.5", "bioformats2raw.layout": 3}
+    for name, pixels in (("0", SLIDE), ("1", OTHER)):
+        write_image(inner.create_group(name), [pixels])
+
+    with pytest.raises(AmbiguousSeriesError, match=r"2 series.*0/0 \(600×440.*0/1 \(560×480"):
+        open_slide(tmp_path / "a.zarr")
+    with open_slide(tmp_path / "a.zarr", series="0/1") as slide:
+        np.testing.assert_array_equal(slide.read_region(0, Box(0, 0, 560, 480)), OTHER)
+        assert slide.info.series == "0/1"
+
+
+def test_a_series_of_labels_in_a_dicom_folder_is_passed_over(tmp_path):
+    options = LOSSLESS["native"]
+    write_dicom(tmp_path / "a.dcm", OTHER[:200, :300], kind="LABEL", series="1.2.1", **options)
+    write_dicom(tmp_path / "b.dcm", SLIDE[:90, :130], series="1.2.2", **options)
+
+    with open_slide(tmp_path) as slide:
+        assert slide.info.levels[0].width_px == 130
+    (tmp_path / "b.dcm").unlink()
+    with pytest.raises(UnreadableError, match=r"no image of the slide, only 1.2.1 \(1 file, 300×200 px, label\)"):
+        open_slide(tmp_path)
+
+
+# --- the same answer everywhere ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", [*ONE_SLIDE, *TWO_SLIDES])
+def test_ingest_info_and_cohort_check_give_the_same_answer(tmp_path, capsys, case):
+    path = write_pages(tmp_path / "a.tif", *(ONE_SLIDE.get(case) or TWO_SLIDES[case]))
+    (tmp_path / "cohort.csv").write_text("path,series\na.tif,\n")
+    request, project = IngestRequest(path, "a"), Project(tmp_path / "p")
+
+    (checked,) = check_entries(load_cohort(tmp_path / "cohort.csv"))
+
+    if case in ONE_SLIDE:
+        run_info(str(path), tmp_path / "p", series=None, as_json=True)
+        assert '"0: 600 \\u00d7 440 px' in capsys.readouterr().out
+        assert checked.status == "done"
+        assert StoreReader(ingest_slide(request, project, IngestConfig()).store).size_wh_px0 == (600, 440)
+        return
+    with pytest.raises(typer.Exit):
+        run_info(str(path), tmp_path / "p", series=None, as_json=True)
+    assert "which_series" in capsys.readouterr().out
+    assert checked.code == "which_series"
+    with pytest.raises(AmbiguousSeriesError):
+        ingest_slide(request, project, IngestConfig())
+
+
+def test_the_column_series_of_a_manifest_chooses_for_check_and_ingest_and_is_recorded(tmp_path, gemslide):
+    write_pages(tmp_path / "a.tif", *TWO_SLIDES["two pages"])
+    manifest = tmp_path / "cohort.csv"
+    manifest.write_text("path,slide_id,series\na.tif,first,0\na.tif,second,1\n")
+    assert [outcome.status for outcome in check_entries(load_cohort(manifest))] == ["done", "done"]
+
+    assert gemslide("ingest", manifest, "--project", tmp_path / "p").code == 0
+
+    stores = [StoreReader(tmp_path / "p" / "slides" / f"{name}.ome.zarr") for name in ("first", "second")]
+    assert [store.size_wh_px0 for store in stores] == [(600, 440), (560, 480)]
+    assert [store.attributes.source.series for store in stores] == ["0", "1"]
+    assert "series" in gemslide("ingest", manifest, "--series", "1", "--project", tmp_path / "p").err
+
+
+def test_another_series_of_the_same_file_is_not_taken_for_the_store_that_is_there(tmp_path):
+    path = write_pages(tmp_path / "a.tif", *TWO_SLIDES["two images of one size"])
+    project = Project(tmp_path / "p")
+    ingest_slide(IngestRequest(path, "S-1", series="0"), project, IngestConfig())
+
+    assert ingest_slide(IngestRequest(path, "S-1", series="0"), project, IngestConfig()).skipped
+    with pytest.raises(ChangedSourceError, match="holds series 0 of its file, and series 1 was asked for"):
+        ingest_slide(IngestRequest(path, "S-1", series="1"), project, IngestConfig())
+
+
+def test_a_level_a_thousand_times_smaller_is_compared_without_reading_the_whole_slide(tmp_path):
+    boxes = []
+
+    def fine(box):
+        boxes.append(box)
+        return np.full((box.height_px, box.width_px, 3), 255, np.uint8)
+
+    for width in (100, 2000, 30_000):
+        coarse = np.zeros((width // 2, width, 3), np.uint8)
+        differs = shows_another_image(
+            lambda box, image=coarse: image[: box.height_px, : box.width_px], (width, width // 2),
+            fine, (100_000, 50_000), [(0, 0)],
+        )  # fmt: skip
+        assert differs == (width > 100)
+    assert max(max(box.size_wh_px) for box in boxes) <= 3200
+
+
+# --- the rule ------------------------------------------------------------------------------------------------
+
+
+def test_a_name_of_an_image_is_never_printed_or_recorded():
+    candidates = [Candidate("Jane Doe/0", 600, 440), Candidate("Jane Doe/1", 560, 480)]
+
+    assert recorded_series(candidates, candidates[1]) == "#1"
+    assert recorded_series(candidates[:1], candidates[0]) is None
+
+
+def test_the_end_of_a_uid_is_enough_where_only_one_has_it():
+    candidates = [Candidate("1.2.41", 9, 9), Candidate("1.2.52", 9, 9), Candidate("1.3.52", 9, 9)]
+
+    assert choose_series(candidates, "41", "x", by_end=True) is candidates[0]
+    with pytest.raises(AmbiguousSeriesError, match="2 of them end in 52"):
+        choose_series(candidates, "52", "x", by_end=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("label image", "label"), ("Label_Image", "label"), ("LabelImage", "label"), ("a.svs [label]", "label"),
+        ("Barcode", "label"), ("Etikett", "label"), ("étiquette", "label"), ("标签", "label"), ("ラベル", "label"),
+        ("macro image", "macro"), ("SlidePreview", "macro"), ("Overview", "macro"), ("ÜBERSICHT", "macro"),
+        ("Thumbnail", "thumbnail"), ("Vorschau", "thumbnail"), ("aperçu", "thumbnail"), ("preview 2", "thumbnail"),
+        ("slide", None), ("scene 1", None), ("labelled slide", None), ("macrophages", None), ("label.svs", None),
+        ("overview.czi #1", None), ("H&E section that was labelled on the label of 3 May", None), ("", None),
+    ],
+)  # fmt: skip
+def test_images_are_known_by_their_names_and_slides_are_not_mistaken_for_them(name, kind):
+    assert kind_by_name(name) == kind
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (APERIO + "label 375x275", "label"), (APERIO + "macro 1280x431|AppMag = 20", "macro"),
+        ("Macro -offset=(0,0) -pixelspacing=(0.03,0.03)", "macro"), ('{"type": "thumbnail"}', "thumbnail"),
+        ("<PerkinElmer><ImageType>Overview</ImageType></PerkinElmer>", "macro"), ("Thumbnail", "thumbnail"),
+        (APERIO + "1500x1100 [0,0,1500x1100] (256x256) JPEG/YCC Q=91|Title = label|Filename = macro", None),
+        (APERIO + "1500x1100|Label = 12|Barcode = 7|MPP = 0.5", None), ("level=0 mag=40 quality=95", None),
+        ('{"shape": [440, 600, 3]}', None), ("", None),
+    ],
+)  # fmt: skip
+def test_pages_are_known_by_their_descriptions_and_free_text_is_not_believed(text, kind):
+    assert kind_by_description(text) == kind

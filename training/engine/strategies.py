@@ -1,0 +1,250 @@
+"""Strategies: one row each, with all that other files need to know of one.
+
+A further strategy is a generator and a row: recipes, `gemslide plan`, the checker and training on another number of
+ranks ask the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+
+from training.engine.placement import Placement, over_groups
+from training.engine.schedule import Action, Held, Op, Schedule
+
+Generator = Callable[[Sequence[Held], int], Iterator[Action]]
+"""(stages held by a rank, num_stages) -> that rank's forwards and backwards, in order."""
+LiveBound = Callable[[int, int, int], int]
+"""(stage, num_stages, num_microbatches of a replica) -> micro-batches whose activations the stage keeps at the most."""
+ClosedForm = Callable[[int, int, float, float], float | None]
+"""(S, N, forward f, backward b) -> time of a step whose stages cost the same; None where there is no formula for it."""
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """A way to order the work of one step.
+
+    Attributes:
+        generate: writes a rank's forwards and backwards down.
+        live_bound: how many micro-batches a stage keeps alive, of those that pass through it.
+        closed_form: the time of a step, which the simulator meets.
+        is_mirrored: a group holds two replicas, the second in reverse rank order.
+        takes_turns: both stages of a rank together keep what `live_bound` allows one.
+        refusal: what is wrong with a number of stages, and what would fit; None where nothing is.
+        instead: the strategy that takes numbers of stages which this one refuses.
+    """
+
+    name: str
+    generate: Generator
+    live_bound: LiveBound
+    closed_form: ClosedForm
+    is_mirrored: bool = False
+    takes_turns: bool = False
+    refusal: Callable[[int], str | None] = lambda num_stages: None
+    instead: str | None = None
+
+
+def one_at_a_time(held: Sequence[Held], num_stages: int) -> Iterator[Action]:
+    """single, mp-basic, master: the replicas take turns, each finishes a micro-batch before its next."""
+    for turn in zip_longest(*(copy.microbatches for copy in held)):
+        for copy, microbatch in zip(held, turn, strict=True):
+            if microbatch is not None:
+                yield from (copy.forward(microbatch), copy.backward(microbatch))
+
+
+def all_forward_then_all_backward(held: Sequence[Held], num_stages: int) -> Iterator[Action]:
+    """gpipe: fills the stages once; every micro-batch is alive in the middle of the step (Huang et al. 2019)."""
+    for copy in held:
+        yield from map(copy.forward, copy.microbatches)
+        yield from map(copy.backward, copy.microbatches)
+
+
+def one_forward_one_backward(held: Sequence[Held], num_stages: int) -> Iterator[Action]:
+    """1f1b: a stage runs ahead by its distance to the end, then alternates (DAPPLE, Fan et al. 2021)."""
+    for copy in held:
+        ahead = [None] * (num_stages - 1 - copy.stage)
+        for forward, backward in zip([*copy.microbatches, *ahead], [*ahead, *copy.microbatches], strict=True):
+            if forward is not None:
+                yield copy.forward(forward)
+            if backward is not None:
+                yield copy.backward(backward)
+
+
+def bidirectional(held: Sequence[Held], num_stages: int) -> Iterator[Action]:
+    """chimera: two 1f1b waves in opposite directions on alternate clocks, S/2 micro-batches of each at a time.
+
+    On a rank p of an even number S of stages, stage p of one replica works at clocks of one parity and stage S-1-p of
+    the other at those of the other parity, forward and backward, so they never meet (Li & Hoefler, SC21).
+    """
+
+    def clock(action: Action) -> int:
+        first = next(copy.microbatches.start for copy in held if copy.replica == action.replica)
+        unit, place = divmod((action.microbatch or 0) - first, num_stages // 2)
+        start = 2 * place + 2 * num_stages * unit
+        return start + (action.stage if action.op is Op.F else 2 * num_stages - 1 - action.stage)
+
+    return iter(sorted(all_forward_then_all_backward(held, num_stages), key=clock))
+
+
+def _single(num_stages: int) -> str | None:
+    one = f"single has exactly one stage, got num_stages={num_stages}; for more use mp-basic or master"
+    return None if num_stages == 1 else one
+
+
+def _even(num_stages: int) -> str | None:
+    even = f"chimera needs an even number of stages, got num_stages={num_stages}; use {num_stages + 1}, or 1f1b"
+    return even if num_stages % 2 else None
+
+
+def _one(stage: int, num_stages: int, num_microbatches: int) -> int:
+    return 1
+
+
+def _one_after_another(stages: int, microbatches: int, forward: float, backward: float) -> float:
+    return microbatches * stages * (forward + backward)
+
+
+def _behind_backwards(stages: int, microbatches: int, forward: float, backward: float) -> float:
+    """`master`: each further micro-batch waits for the backward before it, or for its own forward where that is longer;
+    at most (f + b) / b times faster than `mp-basic`."""
+    between = (stages - 1) * max(forward, backward) + forward + backward
+    return stages * (forward + backward) + (microbatches - 1) * between
+
+
+def _filled_once(stages: int, microbatches: int, forward: float, backward: float) -> float:
+    return (microbatches + stages - 1) * (forward + backward)
+
+
+def _both_ways(stages: int, microbatches: int, forward: float, backward: float) -> float | None:
+    if forward != backward or microbatches % stages:
+        return None
+    return (2 * microbatches + stages - 2) * forward
+
+
+_ROWS = (
+    Strategy("single", one_at_a_time, _one, _one_after_another, refusal=_single, instead="mp-basic"),
+    Strategy("mp-basic", one_at_a_time, _one, _one_after_another),
+    Strategy("master", one_at_a_time, _one, _behind_backwards, is_mirrored=True, takes_turns=True),
+    Strategy("gpipe", all_forward_then_all_backward, lambda stage, stages, microbatches: microbatches, _filled_once),
+    Strategy("1f1b", one_forward_one_backward, lambda stage, stages, microbatches: stages - stage, _filled_once),
+    Strategy(
+        "chimera",
+        bidirectional,
+        # What a rank keeps of both its stages is S/2 + 1 to S.
+        lambda stage, stages, microbatches: min(stages // 2, stages - stage),
+        _both_ways,
+        is_mirrored=True,
+        refusal=_even,
+        instead="1f1b",
+    ),
+)
+STRATEGIES = {row.name: row for row in _ROWS}
+ALIASES = {"mast": "master", "hybrid": "master", "ddp": "single"}
+"""Names in the literature for a strategy with certain numbers: see `resolve_alias`."""
+
+
+def strategy_named(name: str) -> Strategy:
+    """Raises ValueError where there is none of this name, and says which there are."""
+    if name not in STRATEGIES:
+        raise ValueError(f"unknown strategy {name!r}; choose one of {', '.join(STRATEGIES)}")
+    return STRATEGIES[name]
+
+
+def resolve_alias(name: str, *, num_microbatches: int, data_parallel: int) -> str:
+    """The strategy that a name stands for.
+
+    `mast` is `master` with two micro-batches, `hybrid` is `master` with several groups, `ddp` is `single` with several.
+
+    Raises:
+        ValueError: the numbers are not those that the name promises.
+    """
+    if name == "mast" and num_microbatches != 2:
+        raise ValueError(f"mast has exactly 2 micro-batches, got {num_microbatches}; for more use master")
+    if name in ("hybrid", "ddp") and data_parallel < 2:
+        raise ValueError(f"{name} means data_parallel of 2 or more, got {data_parallel}; use {ALIASES[name]}")
+    return ALIASES.get(name, name)
+
+
+def strategy_for(name: str, num_stages: int) -> str:
+    """The strategy that does the same with another number of stages: the same one where it takes so many."""
+    row = strategy_named(name)
+    if num_stages == 1:
+        return "single"
+    return name if row.refusal(num_stages) is None or row.instead is None else row.instead
+
+
+def check_request(name: str, *, num_stages: int, num_microbatches: int, data_parallel: int) -> None:
+    """Raises ValueError where the numbers do not fit the strategy, and says which would."""
+    row = strategy_named(name)
+    counts = {"num_stages": num_stages, "num_microbatches": num_microbatches, "data_parallel": data_parallel}
+    for count_name, count in counts.items():
+        if count < 1:
+            raise ValueError(f"{count_name} must be 1 or more, got {count}")
+    if (refusal := row.refusal(num_stages)) is not None:
+        raise ValueError(refusal)
+
+
+def place(strategy: str, *, num_stages: int, data_parallel: int) -> Placement:
+    """Placement of a strategy's stages on ranks."""
+    mirrored = strategy_named(strategy).is_mirrored
+    return over_groups(num_stages=num_stages, data_parallel=data_parallel, mirrored=mirrored)
+
+
+def live_bound(strategy: str, *, stage: int, num_stages: int, num_microbatches: int) -> int:
+    """Upper bound on the micro-batches that pass through a stage and whose activations it keeps at once.
+
+    Raises:
+        ValueError: there is no such strategy.
+    """
+    return min(strategy_named(strategy).live_bound(stage, num_stages, num_microbatches), num_microbatches)
+
+
+def build_schedule(
+    strategy: str, *, num_stages: int, num_microbatches: int, data_parallel: int = 1, forward_only: bool = False
+) -> Schedule:
+    """Write down the order of work of one step.
+
+    Args:
+        strategy: one of `STRATEGIES`.
+        num_stages: S, ranks in a group.
+        num_microbatches: of the whole step, over all groups and replicas. Where it does not divide evenly, some
+            replicas have one more than others; with fewer micro-batches than replicas some have none.
+        data_parallel: D, groups.
+        forward_only: no backward, no update: what inference does.
+
+    Raises:
+        ValueError: the numbers do not fit the strategy.
+    """
+    check_request(strategy, num_stages=num_stages, num_microbatches=num_microbatches, data_parallel=data_parallel)
+    placement = place(strategy, num_stages=num_stages, data_parallel=data_parallel)
+    empty = Schedule(strategy, placement, num_microbatches, ranks=())
+    held = [_held(empty, rank) for rank in range(placement.num_ranks)]
+    if forward_only:
+        return replace(empty, ranks=tuple(_forwards(empty, copies) for copies in held))
+    generate = STRATEGIES[strategy].generate
+    ranks = ((*generate(copies, num_stages), *_updates(empty, rank)) for rank, copies in enumerate(held))
+    return replace(empty, ranks=tuple(ranks))
+
+
+def _held(schedule: Schedule, rank: int) -> list[Held]:
+    return [
+        Held(replica, stage, schedule.microbatches_of(replica)) for replica, stage in schedule.placement.held_by(rank)
+    ]
+
+
+def _forwards(schedule: Schedule, held: Sequence[Held]) -> tuple[Action, ...]:
+    """Forwards as one wave per replica, merged by clock."""
+    waves = [
+        (copy.stage + schedule.num_directions * index, copy.forward(microbatch))
+        for copy in held
+        for index, microbatch in enumerate(copy.microbatches)
+    ]
+    return tuple(action for _, action in sorted(waves, key=lambda pair: pair[0]))
+
+
+def _updates(schedule: Schedule, rank: int) -> Iterator[Action]:
+    """After all forwards and backwards, stage by stage in an order that is the same on all ranks."""
+    stages = sorted({stage for _, stage in schedule.placement.held_by(rank)})
+    for op in (Op.REDUCE, Op.STEP):
+        yield from (Action(op, schedule.placement.first_held(rank, stage), stage) for stage in stages)

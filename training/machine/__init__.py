@@ -1,0 +1,1 @@
+"""The computer under a run: threads, memory, pipes between its processes."""

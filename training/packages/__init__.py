@@ -1,0 +1,1 @@
+"""Model packages: written, described, opened."""

@@ -1,0 +1,1 @@
+"""Programs behind `gemslide model` and `gemslide plan`, in processes of their own."""
