@@ -16,6 +16,7 @@ from pathology_app.project.ledger import close_study_ledgers
 from pathology_app.project.served import PROJECT_VARIABLE
 from pathology_app.readings.status import reading_states
 from pathology_app.slides.cache import current_cache
+from pathology_app.slides.index.index import SlideIndex
 from pipeline.ledger.opening import open_ledger
 from pipeline.ledger.project_log import Change, log_in_project
 from pipeline.ledger.rows import slide_subject
@@ -132,3 +133,18 @@ def test_what_is_still_being_read_is_said(several: Project, monkeypatch: pytest.
 
     assert len(linked(page)) == 4
     assert "4 of 4 slides. Still reading 4 slides" in captions(page)
+
+
+def test_a_press_on_next_counts_also_where_the_last_slide_was_read_just_then(
+    several: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worklist, "ROWS_PER_PAGE", 2)
+    page = open_page()
+    # The list is begun while slides are still being read, and they have all been read when it is drawn.
+    states = iter([False, False])
+    monkeypatch.setattr(SlideIndex, "is_swept", property(lambda _: next(states, True)))
+
+    page.button(key="to_Next").click().run()
+
+    assert next(states, None) is None
+    assert dict(page.query_params) == {"page": "2"}

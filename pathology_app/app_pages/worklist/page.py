@@ -111,8 +111,13 @@ def _next_unread(place: st.delta_generator.DeltaGenerator, view: WorklistView) -
 
 def _slides(view: WorklistView, was_swept: bool) -> None:
     """The list, and what is not known yet."""
+    _list(view)
     if view.index.is_swept and not was_swept:
-        st.rerun()
+        st.rerun()  # after the buttons: a press that came with this run would be lost
+
+
+def _list(view: WorklistView) -> None:
+    """One page of the list, with the buttons that lead to the others."""
     table, wanted, link = view.index.table, view.wanted, view.link
     found = table.count(wanted)
     said = [f"{found:,} of {counted(view.number, 'slide')}."]
