@@ -356,7 +356,10 @@ def test_training_and_evaluation_on_an_outdated_tile_set_warn(small_project_copy
     )
 
     assert evaluated.code == 0, evaluated.err
-    assert "warning: The tile set: it is outdated: the tissue mask of 1 of its slides was replaced" in evaluated.err
+    assert (
+        "warning: The tile set: it is outdated: the tissue mask of 1 of its slides has since been replaced"
+        in evaluated.err
+    )
     assert "warning: Predictions of 1 slide are outdated" in evaluated.err
     recipe = small_project_copy.cohort.parent.parent / "small.toml"
     trained = gemslide("train", recipe, "--project", project.root)
