@@ -81,7 +81,10 @@ class _Stored:
         if logged_sha256 is None:
             self.of_imports[subject, row["change"]].append((annotation_id, revision, sha256))
         elif logged_sha256 != sha256:
-            yield f"annotation {annotation_id} on {subject:.80}: revision {revision} was changed without an entry in the log"
+            yield (
+                f"annotation {annotation_id} on {subject:.80}: revision {revision} was changed without an entry in the "
+                "log"
+            )
         counters = self.counters[slide_id]
         counters.change = max(counters.change, row["change"])
         if not is_current:
@@ -96,7 +99,10 @@ class _Stored:
 
     def without_annotation(self) -> Iterator[str]:
         for slide_id, annotation_id in self._earlier:
-            yield f"annotation {annotation_id} on slide {slide_id:.64}: was deleted from the ledger, but not its revisions"
+            yield (
+                f"annotation {annotation_id} on slide {slide_id:.64}: was deleted from the ledger, but not its "
+                "revisions"
+            )
 
 
 def _changed_counters(connection: Connection, counters: Mapping[str, _Counters]) -> Iterator[str]:

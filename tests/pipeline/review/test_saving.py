@@ -185,7 +185,7 @@ def test_an_outline_that_crosses_itself_is_repaired(ledger: Ledger) -> None:
         (Draft(box(0, 0, 9, 9), class_name="a\u202eb"), "cannot be printed"),
         (Draft(box(0, 0, 9, 9), note="x" * 2001), "at most 2000 are allowed"),
         (Draft(box(0, 0, 9, 9), note="a\x00b"), "cannot be printed"),
-        (Draft(box(0, 0, 9, 9), annotation_id="'; drop table"), "not a UUID"),
+        (Draft(box(0, 0, 9, 9), annotation_id="'; drop table"), "not a lower-case UUID"),
         (Draft(box(0, 0, 9, 9), revision=-1), "out of range"),
         (Draft(box(0, 0, 9, 9), object_type="ghost"), "expected one of"),
     ],
