@@ -328,7 +328,7 @@ def test_what_was_made_with_the_former_mask_is_shown_as_outdated_and_made_again(
     done = run(gemslide, project, "--set", "min_delta_e=20")
 
     assert f"outdated now: predictions of {model}; tile set own" in done.out
-    note = "outdated: the tissue mask was replaced since"
+    note = "outdated: the tissue mask has since been replaced"
     assert f"{model} ({note})" in gemslide("info", SLIDE, "--project", project.root).out
     verified = gemslide("verify", SLIDE, "--project", project.root)
     assert (verified.code, f"predictions of {model} are {note}" in verified.err) == (0, True)
