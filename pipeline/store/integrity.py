@@ -140,7 +140,7 @@ def _check_files(store: Path, attributes: SlideAttributes, threads: int) -> list
     try:
         expected = read_checksums(store)
         if list_digest(store) != attributes.ingest.get("checksums_sha256"):
-            return [f"{CHECKSUMS}: is not the list with which the root recorded written"]
+            return [f"{CHECKSUMS}: is not the list with which the root was written"]
     except (OSError, ValueError) as error:
         return [f"{CHECKSUMS}: cannot be read ({error})"]
     present = covered_files(store)
@@ -148,7 +148,7 @@ def _check_files(store: Path, attributes: SlideAttributes, threads: int) -> list
         present = [name for name in present if not name.startswith(f"{TISSUE}/")]
         expected = {name: recorded for name, recorded in expected.items() if not name.startswith(f"{TISSUE}/")}
     findings = [f"{name}: is missing" for name in sorted(set(expected) - set(present))]
-    findings += [f"{name}: recorded not written by ingest" for name in sorted(set(present) - set(expected))]
+    findings += [f"{name}: was not written by ingest" for name in sorted(set(present) - set(expected))]
     damaged: list[str] = []
     both = sorted(set(expected) & set(present))
 
