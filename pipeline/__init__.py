@@ -1,1 +1,1 @@
-"""Slides to results: slides, store, tiles, predictions, evaluation."""
+"""From slides to results: slides, store, tiles, predictions, evaluation."""

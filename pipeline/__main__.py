@@ -1,4 +1,4 @@
-"""`python -m pipeline …` is `gemslide …`, for who knows the interpreter and not where its scripts lie."""
+"""`python -m pipeline …` is `gemslide …`, for use where only the interpreter's path is known."""
 
 from pipeline.cli import main
 

@@ -1,4 +1,4 @@
-"""A rectangle of pixels, as every reader takes it."""
+"""A rectangle of pixels, as every reader uses it."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Box(NamedTuple):
 
     @property
     def right_px(self) -> int:
-        """The column behind the last one."""
+        """The column after the last one."""
         return self.x_px + self.width_px
 
     @property
     def bottom_px(self) -> int:
-        """The row behind the last one."""
+        """The row after the last one."""
         return self.y_px + self.height_px
 
     @property
@@ -37,20 +37,20 @@ class Box(NamedTuple):
         return self.width_px <= 0 or self.height_px <= 0
 
     def overlap(self, other: Box) -> Box:
-        """The part that both have; empty where they have none."""
+        """The part that both share; empty if there is none."""
         x_px, y_px = max(self.x_px, other.x_px), max(self.y_px, other.y_px)
         right_px, bottom_px = min(self.right_px, other.right_px), min(self.bottom_px, other.bottom_px)
         return Box(x_px, y_px, max(0, right_px - x_px), max(0, bottom_px - y_px))
 
     def within(self, width_px: int, height_px: int) -> Box:
-        """The part of it that lies in a frame of that size; empty where none does."""
+        """The part of it inside a frame of that size; empty if there is none."""
         return self.overlap(Box(0, 0, width_px, height_px))
 
     def cells(self, side_px: int | tuple[int, int]) -> tuple[range, range]:
-        """Rows and columns of a grid of cells that it touches; none where it is empty.
+        """Rows and columns of a grid of cells that it touches; none if it is empty.
 
         Args:
-            side_px: of a cell, or its width and height.
+            side_px: side of a cell, or its width and height.
         """
         if self.is_empty:
             return range(0), range(0)
@@ -60,7 +60,7 @@ class Box(NamedTuple):
 
 
 def check_region(level: int, num_levels: int, box: Box, name: str) -> None:
-    """Whether a region can be asked for. It may lie outside the slide, and is white there.
+    """Check that a region can be read. It may be outside the slide, where it is white.
 
     Raises:
         UnreadableError: no such level, or a size below zero.

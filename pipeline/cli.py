@@ -17,7 +17,7 @@ from pipeline.verbs.study.cli import study_cli
 from pipeline.verbs.tissue_cli import tissue
 
 cli = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=RESEARCH_USE)
-cohort_cli = typer.Typer(no_args_is_help=True, help="Cohort manifests: which slides belong together.")
+cohort_cli = typer.Typer(no_args_is_help=True, help="Cohort manifests: slides that belong together.")
 cli.add_typer(cohort_cli, name="cohort")
 cli.add_typer(annotations_cli, name="annotations")
 cli.add_typer(model_cli, name="model")
@@ -29,7 +29,7 @@ SlidesArgument = Annotated[
     list[str] | None,
     typer.Argument(metavar=SLIDES, help="Slide ids or stores, or one manifest.", show_default="all slides"),
 ]
-SeriesOption = Annotated[str | None, typer.Option(help="Which slide of a file or folder with several.")]
+SeriesOption = Annotated[str | None, typer.Option(help="Slide to use from a file or folder with several.")]
 
 
 @cli.command()
@@ -47,7 +47,7 @@ def info(
     series: SeriesOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what a slide or a store says about itself."""
+    """Show the metadata of a slide or a store."""
     from pipeline.verbs.info import run_info
 
     run_info(slide, project, series=series, as_json=as_json)
@@ -76,7 +76,7 @@ def cohort_check(
     project: ProjectOption = HERE,
     as_json: JsonOption = False,
 ) -> None:
-    """Find what would stop each slide: missing or changed files, no mpp, a slide twice, a patient in two splits."""
+    """Find what would stop each slide: missing or changed files, no mpp, a duplicate, a patient in two splits."""
     from pipeline.verbs.cohort import run_check
 
     run_check(manifest, project, models or [], as_json=as_json)
@@ -86,15 +86,15 @@ def cohort_check(
 def cohort_pseudonymize(
     manifest: Annotated[Path, typer.Argument(help="Cohort manifest with real names (CSV).")],
     map_path: Annotated[
-        Path, typer.Option("--map", help="Names and pseudonyms; made or extended, never in a project.")
+        Path, typer.Option("--map", help="Names and pseudonyms; created or extended, never in a project.")
     ],
     out: Annotated[Path, typer.Option(help="Manifest to write, for ingest and tile; outside the project as well.")],
     project: Annotated[
-        Path | None, typer.Option(help="Folder that must hold neither of them.", file_okay=False)
+        Path | None, typer.Option(help="Folder that must contain neither of them.", file_okay=False)
     ] = None,
     keep_site: Annotated[bool, typer.Option("--keep-site", help="Leave the column `site` as it is.")] = False,
 ) -> None:
-    """Give slides, patients and sites random names; a map kept elsewhere leads back."""
+    """Give slides, patients and sites random names; a map kept elsewhere has the originals."""
     from pipeline.verbs.cohort import run_pseudonymize
 
     run_pseudonymize(manifest, map_path, out, project, keep_site=keep_site)
@@ -105,7 +105,7 @@ def ingest(
     sources: Annotated[list[Path], typer.Argument(metavar="SLIDE…|COHORT.csv", help="Slides, or one manifest.")],
     project: ProjectOption = HERE,
     slide_id: Annotated[
-        str | None, typer.Option(help="Id of the slide, where there is one.", show_default="the file's name")
+        str | None, typer.Option(help="Id of the slide, if there is only one.", show_default="the file's name")
     ] = None,
     mpp: Annotated[
         float | None, typer.Option(help="Microns per level-0 pixel of the slide; overrides the file.")
@@ -115,7 +115,7 @@ def ingest(
     workers: Annotated[int, typer.Option(min=1, help="Slides at a time; each takes up to 400 MB.")] = 2,
     as_json: JsonOption = False,
 ) -> None:
-    """Turn slides into stores. Finished slides are skipped; labels and macros are dropped unless asked for."""
+    """Turn slides into stores. Finished slides are skipped; labels and macros are dropped unless requested."""
     from pipeline.verbs.ingest import Given, run_ingest
 
     keep = ("label",) if keep_label else ()
@@ -181,7 +181,7 @@ def plan(
     tile_px: Annotated[
         int | None, typer.Option(min=1, help="Side of a tile.", show_default="the recipe's tile set")
     ] = None,
-    draw: Annotated[Path | None, typer.Option(help="SVG file to draw the order of work into.")] = None,
+    draw: Annotated[Path | None, typer.Option(help="SVG file for a drawing of the order of work.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show what a recipe will do, without training: order of work, memory per rank, other strategies."""
@@ -196,7 +196,7 @@ def train(
     project: ProjectOption = HERE,
     nproc: Annotated[
         int | None,
-        typer.Option(min=1, help="Ranks to start on this machine.", show_default="as many as the recipe asks for"),
+        typer.Option(min=1, help="Ranks to start on this machine.", show_default="as many as the recipe needs"),
     ] = None,
     threads: Annotated[
         int | None,
@@ -205,7 +205,7 @@ def train(
     fresh: Annotated[bool, typer.Option("--fresh", help="Start from scratch; ignore checkpoints of this run.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Train a recipe on its tile set; several ranks share one model. A run that died goes on at its last checkpoint."""
+    """Train a recipe on its tile set; several ranks share one model. A run that died resumes at its last checkpoint."""
     from pipeline.verbs.train import run_train
 
     run_train(recipe, project, nproc=nproc, threads=threads, fresh=fresh, as_json=as_json)
@@ -239,8 +239,10 @@ def check_invariance(
     model: Annotated[str, typer.Argument(help="Model id, or a package folder.")],
     slide: Annotated[str, typer.Argument(help="Slide id, or store.")],
     project: ProjectOption = HERE,
-    devices: Annotated[str, typer.Option(help="As for infer; two processes of one are compared with one.")] = "auto",
-    tiles: Annotated[int, typer.Option(min=1, help="Tiles of the slide to predict, in each way.")] = 64,
+    devices: Annotated[
+        str, typer.Option(help="As for infer; two processes of a single device are compared with one.")
+    ] = "auto",
+    tiles: Annotated[int, typer.Option(min=1, help="Tiles of the slide to predict each way.")] = 64,
     as_json: JsonOption = False,
 ) -> None:
     """Show that results do not depend on batch size, threads, blocks or the number of devices."""
@@ -257,7 +259,7 @@ def evaluate(
         typer.Argument(
             metavar="COHORT.csv",
             help="Manifest of the tile set: labels of slides, outlines of lesions (FROC).",
-            show_default="none: what the labelled tiles say",
+            show_default="none: labelled tiles only",
         ),
     ] = None,
     project: ProjectOption = HERE,
@@ -290,7 +292,7 @@ def compare(
 @cli.command()
 def export(
     slide: Annotated[str, typer.Argument(metavar="SLIDE_ID|STORE", help="Slide of the project, or a store.")],
-    out: Annotated[Path, typer.Argument(help="Copy to write; must not be there yet.")],
+    out: Annotated[Path, typer.Argument(help="Copy to write; must not exist yet.")],
     to: Annotated[
         str | None,
         typer.Option(
@@ -299,15 +301,15 @@ def export(
         ),
     ] = None,
     quality: Annotated[
-        int | None, typer.Option(min=1, max=100, help="TIFF: JPEG of this quality in place of lossless deflate.")
+        int | None, typer.Option(min=1, max=100, help="TIFF: JPEG of this quality instead of lossless deflate.")
     ] = None,
-    associated: Annotated[bool, typer.Option("--associated", help="Take kept label and macro along.")] = False,
+    associated: Annotated[bool, typer.Option("--associated", help="Include the kept label and macro.")] = False,
     model: Annotated[str | None, typer.Option(help="DICOM: the model whose predictions are written.")] = None,
-    source: Annotated[Path | None, typer.Option(help="DICOM: the slide (file or folder) that they lie on.")] = None,
+    source: Annotated[Path | None, typer.Option(help="DICOM: the slide (file or folder) that they belong to.")] = None,
     project: ProjectOption = HERE,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a copy of a slide, or predictions as DICOM, for programs without gemslide."""
+    """Write a copy of a slide, or predictions as DICOM, for other programs."""
     from pipeline.verbs.export import Asked, run_export
 
     run_export(slide, project, Asked(out, to, quality, associated, model, source), as_json=as_json)

@@ -18,7 +18,7 @@ ZARR_CODECS = ("imagecodecs_jpeg", "imagecodecs_jpeg2k")
 LOW_DISK_BYTES = 5 * 2**30
 FORMATS = (
     "Aperio SVS, generic, Philips and OME-TIFF, DICOM (a file, or a folder of series), OME-Zarr 0.4 and 0.5; "
-    "NDPI, MRXS, SCN, BIF, CZI, VMS and others by OpenSlide"
+    "NDPI, MRXS, SCN, BIF, CZI, VMS and others through OpenSlide"
 )
 
 
@@ -34,7 +34,7 @@ class Finding:
 
 
 def examine(project: Path) -> list[Finding]:
-    """Look at everything a run may need. Libraries are imported one by one, so that a missing one is a finding."""
+    """Check everything a run may need. Libraries are imported one by one, so that a missing one is a finding."""
     reinstall = "make setup (or: pip install --force-reinstall -r requirements.lock; for torch requirements-torch.lock)"
     entry_points = f"{reinstall}, then pip install --no-deps -e ."
     return [
@@ -54,9 +54,9 @@ def examine(project: Path) -> list[Finding]:
     ]
 
 
-def _guarded(name: str, look: Callable[[], str], remedy: str) -> Finding:
+def _guarded(name: str, probe: Callable[[], str], remedy: str) -> Finding:
     try:
-        return Finding(name, True, look())
+        return Finding(name, True, probe())
     except (ImportError, OSError, ValueError, KeyError) as error:
         return Finding(name, False, f"{type(error).__name__}: {error}", remedy)
 
@@ -68,20 +68,20 @@ def _openslide() -> str:
 
 
 def _readers() -> list[Finding]:
-    """Readers in the order in which they are asked, then those of other packages that cannot be loaded."""
+    """Readers in the order in which they are tried, then those of other packages that cannot be loaded."""
     try:
         from pipeline.slides.plugins import load_plugins
         from pipeline.slides.registry import readers
     except (ImportError, OSError) as error:
         return [Finding("readers", False, f"{type(error).__name__}: {error}", "see the libraries above")]
-    remedy = "install the package that brings it again, or remove it; other formats are read without it"
+    remedy = "reinstall the package that provides it, or remove it; other formats are read without it"
     broken = load_plugins().broken.items()
-    return [Finding(f"reader {reader.name}", True, _says(reader)) for reader in readers()] + [
+    return [Finding(f"reader {reader.name}", True, _describe_reader(reader)) for reader in readers()] + [
         Finding(f"reader {name}", False, why, remedy, is_required=False) for name, why in broken
     ]
 
 
-def _says(reader: object) -> str:
+def _describe_reader(reader: object) -> str:
     """A reader's place among the others, and the suffixes that it declares."""
     suffixes = ", ".join(getattr(reader, "suffixes", ())) or "declares no suffixes"
     return f"priority {getattr(reader, 'priority', 0)}: {suffixes}"
@@ -100,7 +100,7 @@ def _jpeg() -> str:
 
     sample = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
     if decode_jpeg(encode_jpeg(sample)).shape != sample.shape:
-        raise ValueError("decodes to another shape")
+        raise ValueError("decodes to a different shape")
     return "decodes"
 
 
@@ -115,10 +115,10 @@ def _codec(name: str) -> str:
 def _zarr_codec(name: str) -> str:
     from zarr.registry import get_codec_class
 
-    found = get_codec_class(name).__module__
-    if not found.startswith("pipeline."):
-        raise ImportError(f"zarr finds {found}, not ours")
-    return found
+    module = get_codec_class(name).__module__
+    if not module.startswith("pipeline."):
+        raise ImportError(f"zarr finds {module}, not ours")
+    return module
 
 
 def _dicom() -> str:
@@ -130,7 +130,7 @@ def _dicom() -> str:
 def _gpu() -> Finding:
     nvidia = shutil.which("nvidia-smi")
     value = f"driver found ({nvidia})" if nvidia else "none: training and inference run on the CPU"
-    remedy = "" if nvidia else "a CUDA build of torch and its driver make training quick; nothing needs them"
+    remedy = "" if nvidia else "a CUDA build of torch and its driver speed up training; nothing requires them"
     return Finding("GPU", nvidia is not None, value, remedy, is_required=False)
 
 
@@ -142,20 +142,22 @@ def _disk(project: Path) -> Finding:
 
 
 def _pango() -> Finding:
-    there = all(find_library(name) is not None for name in ("pango-1.0", "pangoft2-1.0", "harfbuzz-subset"))
+    is_found = all(find_library(name) is not None for name in ("pango-1.0", "pangoft2-1.0", "harfbuzz-subset"))
     remedy = "Debian: apt-get install libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-subset0; macOS: brew install pango"
-    value = "found" if there else "not found"
-    return Finding("Pango (PDF of gemslide study report)", there, value, remedy, is_required=False)
+    value = "found" if is_found else "not found"
+    return Finding("Pango (PDF of gemslide study report)", is_found, value, remedy, is_required=False)
 
 
 def _optional_parts() -> list[Finding]:
-    found = []
+    findings = []
     for module, extra, what in (
         ("streamlit", "app", "web viewer (gemslide app)"),
         ("napari", "desktop", "desktop viewer (gemslide view)"),
         ("dask_jobqueue", "dask", "Dask (gemslide study run --on dask)"),
     ):
-        there = importlib.util.find_spec(module) is not None
+        is_installed = importlib.util.find_spec(module) is not None
         remedy = f"pip install 'gemslide[{extra}]'"
-        found.append(Finding(what, there, "installed" if there else "not installed", remedy, is_required=False))
-    return found
+        findings.append(
+            Finding(what, is_installed, "installed" if is_installed else "not installed", remedy, is_required=False)
+        )
+    return findings

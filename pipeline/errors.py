@@ -8,7 +8,7 @@ from training.foundation.errors import GemslideError
 
 
 class MissingMppError(GemslideError):
-    """The slide does not say how large a pixel is, and nobody else does."""
+    """Neither the slide nor anything else states its pixel size."""
 
     code = "missing_mpp"
 
@@ -20,7 +20,7 @@ class NoSlidesError(GemslideError):
 
 
 class AmbiguousSeriesError(GemslideError):
-    """A folder holds several slides, and the one that is meant was not named, or is none of them."""
+    """A folder holds several slides, and the one to use was not named, or is not one of them."""
 
     code = "which_series"
 
@@ -44,13 +44,13 @@ class DamagedStoreError(GemslideError):
 
 
 class ChangedSourceError(GemslideError):
-    """The same slide_id stands for other bytes than before."""
+    """The same slide_id refers to other bytes than before."""
 
     code = "changed_source"
 
 
 class BadManifestError(GemslideError):
-    """The cohort manifest (or another table of the user's) does not hold together."""
+    """The cohort manifest (or another table of the user's) is invalid or inconsistent."""
 
     code = "bad_manifest"
 
@@ -62,13 +62,13 @@ class BadAnnotationError(GemslideError):
 
 
 class WrongSlideError(GemslideError):
-    """A store or a prediction is that of another slide than its name says."""
+    """A store or a prediction belongs to another slide than its name says."""
 
     code = "wrong_slide"
 
 
 class LeakageError(GemslideError):
-    """A patient would stand on both sides of a split."""
+    """A patient would be on both sides of a split."""
 
     code = "leakage"
 
@@ -80,7 +80,7 @@ class NoTissueError(GemslideError):
 
 
 class QcFailedError(GemslideError):
-    """Quality control did not find the slide good, or never looked at it, and the settings ask for that."""
+    """The slide failed quality control, or was never checked, and the settings require that it passes."""
 
     code = "qc_failed"
 
@@ -98,7 +98,7 @@ class OutsideFoldersError(GemslideError):
 
 
 class ProcessFailedError(GemslideError):
-    """A process that gemslide started ended without an answer: it crashed, or was ended."""
+    """A process that gemslide started ended without an answer: it crashed, or was stopped."""
 
     code = "failed_process"
 
@@ -122,4 +122,4 @@ OF_SLIDES: tuple[type[GemslideError], ...] = (
     ProcessFailedError,
 )
 BY_CODE: dict[str, type[GemslideError]] = OF_EVERY_PACKAGE | {kind.code: kind for kind in OF_SLIDES}
-"""Error class to raise for the code with which a process has answered."""
+"""Error class to raise for the code that a process returned."""

@@ -1,4 +1,4 @@
-"""Hashes of files; and how files are written, which `training.foundation.publish` holds for every package."""
+"""Hashes of files; and the functions that write files, which are in `training.foundation.publish`."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from training.foundation.reading import open_regular
 
 
 def in_form_on_disk(folder: Path, relative: str) -> Path:
-    """A path below a folder in the Unicode form that its names have on the disk; as it is, where none is there.
+    """A path below a folder in the Unicode form that its names have on the disk; unchanged if none exists.
 
-    A table written on one computer may have "Müller" in six characters and the disk of another in seven.
+    A table written on one computer may spell "Müller" in six characters and another's disk in seven.
     """
     if relative.isascii():
         return folder / relative
@@ -36,7 +36,7 @@ def in_form_on_disk(folder: Path, relative: str) -> Path:
 
 
 def sha256_of(path: Path, stop: threading.Event | None = None) -> str:
-    """SHA-256 of a file's bytes, as hexadecimal text; of some of them when `stop` is set meanwhile."""
+    """SHA-256 of a file's bytes, as hexadecimal text; of only some of them if `stop` is set meanwhile."""
     digest, piece = hashlib.sha256(), memoryview(bytearray(2**20))
     with open(open_regular(path), "rb", buffering=0) as stream:
         while (count := stream.readinto(piece)) and not (stop and stop.is_set()):
@@ -45,6 +45,6 @@ def sha256_of(path: Path, stop: threading.Event | None = None) -> str:
 
 
 def sha256_of_files(paths: Sequence[Path], stop: threading.Event | None = None) -> str:
-    """SHA-256 of one file's bytes; of several, that of their sorted digests, whatever the files are called."""
+    """SHA-256 of one file's bytes; of several, that of their sorted digests, whatever the names of the files."""
     digests = sorted(sha256_of(path, stop) for path in paths)
     return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()

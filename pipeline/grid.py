@@ -10,18 +10,18 @@ from numpy.typing import NDArray
 from training.foundation.errors import BadRecipeError
 
 FINER_THAN_SCAN = 0.99
-"""A tile may ask for at most 1 % finer pixels than were scanned."""
+"""A tile may have pixels at most 1 % finer than those scanned."""
 
 
 class CoarseSlideError(BadRecipeError):
-    """A slide was scanned coarser than the pixels that are asked for: of this slide, and not of finer ones."""
+    """A slide was scanned more coarsely than requested: an error of this slide, not of finer ones."""
 
 
 @dataclass(frozen=True)
 class TileGrid:
     """Tiles whose corners lie on a grid that starts at (0, 0).
 
-    Tiles that would pass the right or bottom edge are left out.
+    Tiles that would cross the right or bottom edge are left out.
     """
 
     columns: int
@@ -54,10 +54,10 @@ def tile_grid(
         size_wh_px0: slide size in level-0 pixels.
         tile_px: side of the finished tile, at `mpp`.
         overlap_px: pixels shared by neighbours, at `mpp`.
-        fixed_by: whose `mpp` it is where nobody can ask for another, as in "model m-1"; for the message.
+        fixed_by: owner of an `mpp` that cannot be changed, such as "model m-1"; for the message.
 
     Raises:
-        CoarseSlideError: the slide was scanned coarser than `mpp`.
+        CoarseSlideError: the slide was scanned more coarsely than `mpp`.
         BadRecipeError: the overlap is not smaller than the tile.
     """
     if mpp < mpp0 * FINER_THAN_SCAN:
@@ -94,9 +94,9 @@ def tissue_fraction(
 def mean_over(
     corners_xy0: NDArray[np.int64], side_px0: int, values_yx: NDArray[np.float32], cell_px0: float
 ) -> NDArray[np.float32]:
-    """Mean of a map's cells under each tile, by the share of each that it covers, float32 of shape (tiles,).
+    """Mean of a map's cells under each tile, weighted by the share of each that it covers, float32 of shape (tiles,).
 
-    NaN cells do not count; a tile over nothing else is NaN.
+    NaN cells are ignored; a tile over nothing else is NaN.
 
     Args:
         cell_px0: side of a cell of the map in level-0 pixels.

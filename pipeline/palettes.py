@@ -1,8 +1,8 @@
-"""The colours of probabilities and of classes: one definition for the browser, for pictures and for napari.
+"""The colours of probabilities and of classes: one definition for the browser, images and napari.
 
 `pathology_app/viewer/frontend/src/layers/palettes.ts` has the same stops; tests/contracts compares them. Viridis and
-Cividis are matplotlib's (CC0), Turbo is Google's (Apache-2.0). "Signal" goes from blue over cyan to yellow-green, which
-neither haematoxylin and eosin nor DAB have: Turbo's red end cannot be told from brown stain.
+Cividis are matplotlib's (CC0), Turbo is Google's (Apache-2.0). "Signal" runs from blue through cyan to yellow-green,
+which neither haematoxylin and eosin nor DAB have: Turbo's red end cannot be distinguished from brown stain.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ PALETTES: Mapping[str, tuple[str, ...]] = {
     ),
     "Green": ("00ff40", "00ff40"),
 }
-"""Stops at equal distances, RRGGBB; between them colours are mixed linearly."""
+"""Equidistant stops, RRGGBB; between them colours are interpolated linearly."""
 DEFAULT_PALETTE = "Signal"
 
 CLASS_COLOURS = ("0072b2", "e69f00", "009e73", "cc79a7", "56b4e9", "d55e00", "f0e442", "000000")
-"""Of classes side by side, in order: Okabe and Ito's eight, which colour-blind people can tell apart."""
+"""Colours of classes, in order: Okabe and Ito's eight, which colour-blind people can tell apart."""
 
 
 def colours(palette: str, steps: int) -> NDArray[np.float32]:
     """A palette at equal steps from 0 to 1: float32 (steps, 3), 0 to 1, sRGB. Raises KeyError: no such palette."""
     stops = np.array([rgb_of(stop) for stop in PALETTES[palette]], np.float32) / 255
-    at, of = np.linspace(0, 1, steps), np.linspace(0, 1, len(stops))
-    return np.stack([np.interp(at, of, channel) for channel in stops.T], axis=1).astype(np.float32)
+    steps_at, stops_at = np.linspace(0, 1, steps), np.linspace(0, 1, len(stops))
+    return np.stack([np.interp(steps_at, stops_at, channel) for channel in stops.T], axis=1).astype(np.float32)
 
 
 def rgb_of(stop: str) -> tuple[int, int, int]:

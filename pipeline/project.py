@@ -19,10 +19,10 @@ _RUN_RECORD = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{6}\.json")
 
 
 def check_name(name: str, *, what: str, remedy: str = "Use another name.") -> str:
-    """Return `name` if it can name one file or folder of a project and nothing else; else say what is allowed.
+    """Return `name` if it can name one file or folder of a project and nothing else; otherwise say what is allowed.
 
     Raises:
-        BadManifestError: empty, too long, `.`, `..`, a separator, a control character, or another letter.
+        BadManifestError: empty, too long, `.`, `..`, a separator, a control character, or any other disallowed one.
     """
     if is_name(name):
         return name
@@ -30,7 +30,7 @@ def check_name(name: str, *, what: str, remedy: str = "Use another name.") -> st
 
 
 def check_slide_id(slide_id: str, *, where: str) -> str:
-    """Return `slide_id` if it can name a folder; else say what is allowed."""
+    """Return `slide_id` if it can name a folder; otherwise say what is allowed."""
     remedy = "Give the slide a `slide_id` in the cohort manifest."
     return check_name(slide_id, what=f"slide_id ({where})", remedy=remedy)
 
@@ -45,29 +45,29 @@ class Project:
     """Paths inside one project folder. Nothing is created until something is written.
 
     Here and in `pipeline.store.layers.overlays` names become paths, and are checked: BadManifestError; in the web app
-    and its runs also OutsideFoldersError, where a link leads out.
+    and its runs also OutsideFoldersError, if a link leads out.
     """
 
     root: Path
 
     def inside(self, path: Path) -> Path:
-        """A path in the project, as it is given.
+        """Return a path in the project unchanged.
 
         Raises:
-            OutsideFoldersError: a link leads it out of the project, and not to where the installation lets it lead.
+            OutsideFoldersError: a link leads out of the project, to a folder that the installation does not allow.
         """
         if not is_within(path, (self.root,)) and not is_within(path, link_folders(self.root)):
             raise OutsideFoldersError(
-                f"{path}: a link leads out of the project {self.root}. A project that somebody sent could so reach "
-                "what is not its own. Where you have put it there yourself, name the folder that it leads to in "
+                f"{path}: a link leads out of the project {self.root}. A project from someone else could reach "
+                "files that are not its own that way. If you created the link yourself, name the folder it leads to in "
                 f"{LINKS_VARIABLE} or in the site file (docs/how_to/operating.md)."
             )
         return path
 
     def _own(self, path: Path) -> Path:
-        """The path; in the web app and its runs, where others than the operator act, only one that leads nowhere else.
+        """Return the path; in the web app and its runs, used by others than the operator, refuse one that leads out.
 
-        At a terminal it is the operator's own affair where they keep their slides.
+        At a terminal, where operators keep their slides is up to them.
         """
         return self.inside(path) if is_confined() else path
 
@@ -85,7 +85,7 @@ class Project:
 
     @property
     def checkpoints_dir(self) -> Path:
-        """Checkpoints from which interrupted trainings go on: written and read by training alone."""
+        """Checkpoints from which interrupted training resumes: written and read only by training."""
         return self.root / "checkpoints"
 
     @property
@@ -98,12 +98,12 @@ class Project:
 
     @property
     def jobs_dir(self) -> Path:
-        """Runs that the web app has started: a record and a log of each."""
+        """Runs that the web app started: a record and a log of each."""
         return self.runs_dir / "jobs"
 
     @property
     def cache_dir(self) -> Path:
-        """Files that can be made again from the rest at any time, and may be deleted."""
+        """Files that can be recreated from the rest at any time, and may be deleted."""
         return self.root / "cache"
 
     @property
@@ -129,21 +129,21 @@ class Project:
         return self._own(self.model_results_dir(model_id) / check_name(slide_id, what="slide"))
 
     def quality_dir(self, slide_id: str) -> Path:
-        """Folder of the image that `gemslide qc` makes of one slide."""
+        """Folder of the image that `gemslide qc` makes for one slide."""
         return self._own(self.results_dir / "quality" / check_name(slide_id, what="slide"))
 
     def slide_ids(self) -> list[str]:
         """Slides whose store is complete, in name order. Partial stores start with a dot.
 
-        In a name that is no UTF-8, what is not stands as "�": it could be neither printed nor
-        stored. No slide can have it.
+        Bytes of a name that are not UTF-8 become "�": they could be neither printed nor stored. No
+        slide can have such a name.
         """
         return sorted(self._stores())
 
     def _stores(self) -> Iterator[str]:
         if not self.slides_dir.is_dir():
             return
-        with os.scandir(self.slides_dir) as entries:  # closed, too, when only the first is asked for
+        with os.scandir(self.slides_dir) as entries:  # closed even if only the first is needed
             for entry in entries:
                 if entry.name.endswith(STORE_SUFFIX) and entry.name[0] != "." and _is_folder(entry):
                     yield os.fsencode(entry.name).decode(errors="replace").removesuffix(STORE_SUFFIX)
@@ -151,8 +151,8 @@ class Project:
     def recover(self) -> list[str]:
         """Complete or remove what killed runs have left anywhere in the project. Returns what was done.
 
-        A folder that is no project yet is left alone, and no link is followed: the current folder is the default
-        project, and may be anybody's.
+        A folder that is not a project yet is left alone, and no link is followed: the current folder is the default
+        project, and may be any folder.
         """
         if not self.is_project:
             return []
@@ -176,12 +176,12 @@ class Project:
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """Whether it is a folder, or leads to one. Of what is no link the listing itself says that: it costs nothing."""
+    """Whether it is a folder, or links to one. Except for links, the listing itself says so, at no cost."""
     return os.path.isdir(entry.path) if entry.is_symlink() else entry.is_dir(follow_symlinks=False)
 
 
 def open_project(root: Path) -> Project:
-    """A project as every verb opens it: what killed runs have left is completed or removed first."""
+    """Open a project as every verb does: what killed runs have left is completed or removed first."""
     project = Project(root)
     for line in project.recover():
         sys.stderr.write(f"recovered {line}\n")
@@ -189,11 +189,11 @@ def open_project(root: Path) -> Project:
 
 
 def _folders_in(folder: Path) -> list[Path]:
-    """Folders in a folder; links are none."""
+    """Folders in a folder, without links."""
     try:
         if folder.is_symlink() or not folder.is_dir():
             return []
         entries = [entry for entry in os.scandir(folder) if entry.name[0] != "."]
-    except OSError:  # not ours to read: nor is it ours to clean
+    except OSError:  # not ours to read, nor to clean
         return []
     return [folder / entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]

@@ -11,7 +11,7 @@ from training.foundation.run_record import recorded as recorded
 from training.foundation.run_record import versions_of
 
 Status = Literal["done", "skipped", "no_tissue", "qc_failed", "refused", "unreadable", "failed"]
-"""Status of a slide at the end, exactly one. Refused: as it is, it cannot be done with these settings or this model.
+"""Final status of a slide, exactly one. Refused: as it is, it cannot be processed with these settings or this model.
 Unreadable: its file or store is missing or damaged. Failed: our program is at fault, not the slide."""
 
 _STATUS_OF: dict[str, Status] = {
@@ -22,7 +22,7 @@ _STATUS_OF: dict[str, Status] = {
     "damaged_store": "unreadable",
     "failed_process": "failed",
 }
-"""By code; all other codes are refusals."""
+"""By error code; all other codes are refusals."""
 
 INTERNAL_ERROR = "internal_error"
 """Code of a slide on which our own code failed: no error class has it, since nothing raises it on purpose."""
@@ -70,7 +70,7 @@ class SlideOutcome:
 
     @classmethod
     def from_defect(cls, slide_id: str, error: Exception, seconds: float) -> SlideOutcome:
-        """Of an exception that nobody foresaw."""
+        """The outcome for an unexpected exception."""
         return cls(
             slide_id,
             "failed",
@@ -88,7 +88,7 @@ def versions() -> dict[str, str]:
 
 @dataclass
 class RunRecord(foundation.RunRecord):
-    """A run over slides: how each of them ended is in its record."""
+    """A run over slides, with the outcome of each in its record."""
 
     versioned: tuple[str, ...] = VERSIONED
     slides: list[SlideOutcome] = field(default_factory=list)
@@ -97,6 +97,6 @@ class RunRecord(foundation.RunRecord):
         return "done" if all(slide.is_good for slide in self.slides) else "failed"
 
     def as_dict(self, outcome: str) -> dict[str, Any]:
-        # Messages name files, and file names can name patients: the record keeps the code alone.
+        # Messages name files, and file names can name patients: the record keeps only the code.
         slides = [{k: v for k, v in asdict(s).items() if k != "message"} for s in self.slides]
         return {**super().as_dict(outcome), "slides": slides}

@@ -1,7 +1,7 @@
-"""Tables of text as spreadsheets write them: commas, semicolons or tabs, with a byte order mark or as UTF-16.
+"""Text tables as spreadsheets write them: commas, semicolons or tabs, with a byte order mark or as UTF-16.
 
-What could be read in two ways is refused, with the way to save it: a byte that is no UTF-8, a first line with two kinds
-of separators, a cell that a spreadsheet has turned into something else.
+Whatever could be read in two ways is refused, with advice on saving it: a byte that is not UTF-8, a first line with two
+kinds of separators, a cell that a spreadsheet has altered.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from training.foundation.reading import read_regular
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".txt")
 WORKBOOK_SUFFIXES = (".xlsx", ".xlsm", ".xls", ".ods", ".numbers")
-"""Taken for tables too, so that the message can say how to save one."""
+"""Accepted as tables too, so that the message can say how to save one."""
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 HOW_TO_SAVE = 'Save it as "CSV UTF-8 (comma delimited)" and give that file'
 _WORKBOOKS = (
@@ -39,7 +39,7 @@ _MARKS = (
 )
 _SEP_LINE = re.compile(r"sep=(.)(?:\r\n|\r|\n|$)", re.IGNORECASE)
 _SPOILT = re.compile(r"""#(?:REF!|N/A|NAME\?|VALUE!|DIV/0!|NUM!|NULL!)|=".*"|[0-9](?:[.,][0-9]+)?E\+[0-9]+""")
-"""Text that a spreadsheet shows for an error, a text it was to leave alone, and a long number that it has shortened."""
+"""Text that a spreadsheet shows for an error, for protected text, and for a long number that it has shortened."""
 
 
 @dataclass(frozen=True)
@@ -49,15 +49,15 @@ class Row:
     number: int
     """The line it begins on."""
     cells: tuple[str, ...]
-    """Without blanks around them."""
+    """Without surrounding blanks."""
 
 
 def read_rows(path: Path, *, max_bytes: int) -> list[Row]:
-    """Every record that is not empty, the header among them.
+    """Every non-empty record, including the header.
 
     Raises:
-        BadManifestError: not there, too large, not a table of text, not UTF-8 or UTF-16, quotes that do not close, a
-            first line with two kinds of separators, or a cell that a spreadsheet has spoilt.
+        BadManifestError: not there, too large, not a table of text, not UTF-8 or UTF-16, unclosed quotes, a
+            first line with two kinds of separators, or a cell that a spreadsheet has altered.
     """
     try:
         text = decoded(read_regular(path, max_bytes=max_bytes))
@@ -70,8 +70,8 @@ def read_rows(path: Path, *, max_bytes: int) -> list[Row]:
         for column, cell in enumerate(row.cells, start=1):
             if _SPOILT.fullmatch(cell):
                 raise BadManifestError(
-                    f"{path}, line {row.number}: column {column} holds {cell!r:.80}, which a spreadsheet has made of "
-                    "something else. Format the column as text, type the value again, and save it as CSV."
+                    f"{path}, line {row.number}: column {column} holds {cell!r:.80}, which a spreadsheet has put in "
+                    "place of another value. Format the column as text, type the value again, and save it as CSV."
                 )
     return rows
 
@@ -111,9 +111,9 @@ def _by_name(path: Path, header: Sequence[str], row: Row) -> dict[str, str]:
 
 def _other_separator(header: Sequence[str], cells: Sequence[str]) -> str:
     if len(cells) == 1 and len(header) > 1:
-        found = [name for separator, name in SEPARATORS.items() if separator in cells[0]]
-        if found:
-            return f"Its cells are separated by {found[0]}, the header's by something else."
+        names = [name for separator, name in SEPARATORS.items() if separator in cells[0]]
+        if names:
+            return f"Its cells are separated by {names[0]}, the header's by something else."
     return "Give every row one field for each column."
 
 
@@ -132,13 +132,13 @@ def decoded(data: bytes) -> str:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise BadManifestError(
-            f"line {line}: the byte 0x{data[error.start]:02X} is no {(encoding or 'utf-8').upper()}: it was saved in "
+            f"line {line}: the byte 0x{data[error.start]:02X} is not {(encoding or 'utf-8').upper()}: it was saved in "
             f"another encoding (Latin-1, Windows-1252, …), in which names could be misread. {HOW_TO_SAVE}."
         ) from error
 
 
 def _utf16_without_mark(data: bytes) -> str | None:
-    """By its first character, which is a plain letter of a column's name."""
+    """The encoding by its first character, which is a plain letter of a column's name."""
     if len(data) >= 4 and len(data) % 2 == 0:
         if data[1] == data[3] == 0 and data[0] and data[2]:
             return "utf-16-le"
@@ -148,26 +148,26 @@ def _utf16_without_mark(data: bytes) -> str | None:
 
 
 def _rows(text: str) -> Iterator[Row]:
-    said = _SEP_LINE.match(text)
-    skipped = 1 if said else 0
-    body = text[said.end() :] if said else text
-    separator = said[1] if said else separator_of(body)
+    sep_line = _SEP_LINE.match(text)
+    skipped = 1 if sep_line else 0
+    body = text[sep_line.end() :] if sep_line else text
+    separator = sep_line[1] if sep_line else separator_of(body)
     reader = csv.reader(io.StringIO(body, newline=""), delimiter=separator, strict=True)
-    begins = 1
+    first_line = 1
     for cells in reader:
         stripped = tuple(cell.strip() for cell in cells)
         if any(stripped):
-            yield Row(begins + skipped, stripped)
-        begins = reader.line_num + 1
+            yield Row(first_line + skipped, stripped)
+        first_line = reader.line_num + 1
 
 
 def separator_of(text: str) -> str:
-    """Separator of the cells of a table's first record that is not empty; a comma where there is none.
+    """Separator of the cells of a table's first non-empty record; a comma if there is none.
 
     Raises:
         BadManifestError: it holds two kinds of separators outside quotes.
     """
-    found: list[str] = []
+    separators: list[str] = []
     in_quotes = has_begun = False
     for character in text:
         if character == '"':
@@ -177,21 +177,21 @@ def separator_of(text: str) -> str:
         has_begun |= not character.isspace()
         if in_quotes:
             continue
-        if character in SEPARATORS and character not in found:
-            found.append(character)
-    if len(found) > 1:
-        named = " and ".join(SEPARATORS[separator] for separator in found)
+        if character in SEPARATORS and character not in separators:
+            separators.append(character)
+    if len(separators) > 1:
+        named = " and ".join(SEPARATORS[separator] for separator in separators)
         raise BadManifestError(
-            f"its first line holds {named}: which of them separate the cells cannot be told. {HOW_TO_SAVE}, or write "
-            "the separator into a line of its own above it, as in `sep=;`."
+            f"its first line holds {named}: it is unclear which of them separates the cells. {HOW_TO_SAVE}, or "
+            "write the separator on a separate line above it, as in `sep=;`."
         )
-    return found[0] if found else ","
+    return separators[0] if separators else ","
 
 
 def cells_of_any(data: bytes) -> Iterator[list[str]]:
-    """Cells of every record of a table, also of one that cannot be told how to read: then by every separator.
+    """Cells of every record of a table; if it is unclear how to read it, by every separator.
 
-    For whoever must know each name that may stand in it. Raises csv.Error.
+    For finding each name that it may contain. Raises csv.Error.
     """
     try:
         rows = list(_rows(decoded(data)))

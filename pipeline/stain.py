@@ -33,7 +33,7 @@ class Fit(Protocol):
 
 @dataclass(frozen=True)
 class MacenkoFit:
-    """Two stains as directions in optical density, and how much of them there is."""
+    """Two stains as directions in optical density, and the amount of each."""
 
     stain_matrix: tuple[tuple[float, float], tuple[float, float], tuple[float, float]]
     """Rows red, green, blue; columns haematoxylin, eosin; each column of length 1."""
@@ -68,7 +68,7 @@ MACENKO_REFERENCE = MacenkoFit(
 """The reference published with the method's first open implementation, and used by most since."""
 REINHARD_REFERENCE = ReinhardFit(mean=(68.45, 16.99, -6.79), std=(20.37, 10.14, 5.73))
 """Tissue of OpenSlide's CMU-1-Small-Region.svs (CC0) after Macenko normalisation to the reference above, so that both
-methods aim at the same look."""
+methods aim at the same appearance."""
 
 
 def density_of(pixels: Pixels) -> NDArray[np.float32]:
@@ -83,13 +83,13 @@ def lab_of(pixels: Pixels) -> NDArray[np.float32]:
 
 
 class Normaliser:
-    """Changes tiles of one slide. Safe in threads; the same pixels in give the same pixels out."""
+    """Changes tiles of one slide. Thread-safe; the same pixels in give the same pixels out."""
 
     def __init__(self, fit: Fit, target: Fit) -> None:
         self._fit, self._target = fit, target
 
     def __call__(self, pixels: Pixels) -> Pixels:
-        """Args: pixels: uint8 (height, width, 3). White stays white; nothing is ever not a number."""
+        """Args: pixels: uint8 (height, width, 3). White stays white; no value is ever NaN."""
         if not pixels.size:
             return pixels
         stained = np.clip(density_of(pixels).max(-1, keepdims=True) / MIN_DENSITY, 0, 1)
@@ -98,7 +98,7 @@ class Normaliser:
 
 
 def describe(method: Method) -> dict[str, Any]:
-    """Method and target in numbers, which a model package records so that it stays what it was."""
+    """Method and target as numbers, which a model package records so that they never change."""
     target = MACENKO_REFERENCE if method == "macenko" else REINHARD_REFERENCE
     return {"method": method, "target": as_lists(target)}
 
@@ -113,17 +113,17 @@ def _lists(value: Any) -> Any:
 
 
 def fit_of(method: str, numbers: Mapping[str, Any]) -> MacenkoFit | ReinhardFit:
-    """Read back what `as_lists` gave.
+    """Read back what `as_lists` returned.
 
     Raises:
-        ValueError: another method, other shapes, or numbers that cannot be.
+        ValueError: another method, other shapes, or invalid numbers.
     """
     shapes: dict[str, dict[str, tuple[int, ...]]] = {
         "macenko": {"stain_matrix": (3, 2), "max_concentration": (2,)},
         "reinhard": {"mean": (3,), "std": (3,)},
     }
     if method not in shapes:
-        raise ValueError(f"stain method {method!r}: known are {', '.join(METHODS)}")
+        raise ValueError(f"stain method {method!r}: expected one of {', '.join(METHODS)}")
     arrays = {key: np.asarray(numbers.get(key), np.float64) for key in shapes[method]}
     for key, shape in shapes[method].items():
         if arrays[key].shape != shape or not np.isfinite(arrays[key]).all():

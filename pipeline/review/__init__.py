@@ -1,4 +1,4 @@
-"""Annotations, hotspot judgements and reviews of slides, and coverage by viewers; each change is logged."""
+"""Annotations, hotspot judgements, reviews and viewing coverage of slides; each change is logged."""
 
 import lazy_loader
 

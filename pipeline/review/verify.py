@@ -1,4 +1,4 @@
-"""Whether what people said of slides is what the log says that they said: the other half of `study/proof/verify.py`."""
+"""Check of people's findings on slides against the log: the other half of `study/proof/verify.py`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _AT_ONCE = 5_000
 
 
 def verify_ledger(database: Database, study_id: str, anchors: Mapping[int, str] | None = None) -> Verified:
-    """A log from its first entry to its last (`verify_log`), and what people said of slides against it.
+    """Verify a log from its first entry to its last (`verify_log`), and people's findings on slides against it.
 
     Raises:
         BadManifestError: no such study.
@@ -39,7 +39,7 @@ def verify_reviews(database: Database, study_id: str) -> list[str]:
     The log itself is checked by `verify_log`, and trusted here.
 
     Args:
-        study_id: the study of the log; `PROJECT_LOG` for reviews outside studies, and for rows of no study at all.
+        study_id: the study of the log; `PROJECT_LOG` for reviews outside studies, and for rows that belong to no study.
     """
     with database.read() as connection:
         logged = dict(_logged(connection, study_id))
@@ -61,38 +61,40 @@ def _logged(connection: Connection, study_id: str) -> Iterator[tuple[tuple[str, 
     rows = connection.execution_options(yield_per=_AT_ONCE).execute(chosen.order_by(audit.c.seq))
     for (text,) in rows:
         try:
-            said = json.loads(text)
-            yield (str(said["table"]), str(said["key_sha256"])), str(said["row_sha256"])
+            details = json.loads(text)
+            yield (str(details["table"]), str(details["key_sha256"])), str(details["row_sha256"])
         except (ValueError, KeyError, TypeError):
-            continue  # an entry that was changed, which its hash shows
+            continue  # a changed entry, which its hash reveals
 
 
 def _changed(
     connection: Connection, table: Table, chosen: ColumnElement[bool], logged: dict[tuple[str, str], str]
 ) -> Iterator[str]:
-    """Findings of one table; what is found as the log says is taken out of `logged`."""
+    """Findings in one table; rows that match the log are removed from `logged`."""
     rows = connection.execution_options(yield_per=_AT_ONCE).execute(select(table).where(chosen))
     for row in rows.mappings():
         values: dict[str, Any] = dict(row)
-        said = logged.pop((table.name, key_sha256(table, values)), None)
-        if said is None:
-            yield f"{_shown(table, values)}: is in the ledger, but no entry of the log created it"
-        elif said != row_sha256(table, values):
-            yield f"{_shown(table, values)}: was changed without an entry in the log"
+        logged_sha256 = logged.pop((table.name, key_sha256(table, values)), None)
+        if logged_sha256 is None:
+            yield f"{_describe_row(table, values)}: is in the ledger, but no log entry created it"
+        elif logged_sha256 != row_sha256(table, values):
+            yield f"{_describe_row(table, values)}: was changed without an entry in the log"
 
 
 def _changed_studies(connection: Connection) -> Iterator[str]:
-    """Studies that are gone with their logs, or that never began."""
+    """Studies that were deleted with their logs, or whose start was never logged."""
     begun = select(audit.c.subject).where(audit.c.study_id == PROJECT_LOG, audit.c.action == STUDY_BEGUN)
     logged = set(connection.scalars(begun))
-    stored = {study_subject(each) for each in connection.scalars(select(_STUDY.c.study_id)) if each != PROJECT_LOG}
+    stored = {
+        study_subject(study_id) for study_id in connection.scalars(select(_STUDY.c.study_id)) if study_id != PROJECT_LOG
+    }
     yield from (f"{subject}: was deleted from the ledger with its log" for subject in sorted(logged - stored))
     for subject in sorted(stored - logged):
-        yield f"{subject}: is in the ledger, but the project's log has no entry of its begin"
+        yield f"{subject}: is in the ledger, but the project's log has no entry for its start"
 
 
 def _find_orphans(connection: Connection) -> Iterator[str]:
-    """Rows of a study that the ledger does not have: no study's log would be asked for them."""
+    """Rows of a study that the ledger does not have, which no check of a study's log would cover."""
     known = select(_STUDY.c.study_id)
     for table in metadata.sorted_tables:
         if table is not _STUDY and "study_id" in table.c:
@@ -101,7 +103,7 @@ def _find_orphans(connection: Connection) -> Iterator[str]:
                 yield f"{table.name}: has rows of study {study_id:.64}, which the ledger does not have"
 
 
-def _shown(table: Table, row: Mapping[str, Any]) -> str:
+def _describe_row(table: Table, row: Mapping[str, Any]) -> str:
     if table is annotation_class:
         return f"annotation class {row['class_name']:.60}"
     return f"{table.name} of {row['person']:.60} at slide {row['slide_id']:.64}"

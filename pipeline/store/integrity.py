@@ -1,4 +1,4 @@
-"""Whether a store is what was written: structure, checksums of files and chunks, indexes, and pixels that decode."""
+"""Check that a store is as written: structure, checksums of files and chunks, indexes, and pixels that decode."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OME_XML = "OME/METADATA.ome.xml"
 
 
 def find_damage(store: Path, *, sample_chunks: int, every_chunk: bool = False, threads: int = 1) -> list[str]:
-    """Find damage to what ingest wrote, explained; an empty list if it is intact.
+    """Find and explain damage to what ingest wrote; an empty list if it is intact.
 
     Args:
         sample_chunks: chunks decoded per level.
@@ -47,17 +47,17 @@ def find_damage(store: Path, *, sample_chunks: int, every_chunk: bool = False, t
             raise
         return [str(error)]
     attributes = reader.attributes
-    found = [*_structure(store, reader, attributes), *_files(store, attributes, threads)]
+    findings = [*_check_structure(store, reader, attributes), *_check_files(store, attributes, threads)]
     for name, array in arrays.items():
         if not array.spec.has_checksums:
-            found.append(f"{name}: its chunks have no checksums")
-        found += _chunks(array, name, sample_chunks, every_chunk, threads)
-    return [*found, *_small_arrays(store, LABELS), *find_mask_damage(reader)]
+            findings.append(f"{name}: its chunks have no checksums")
+        findings += _check_chunks(array, name, sample_chunks, every_chunk, threads)
+    return [*findings, *_check_small_arrays(store, LABELS), *find_mask_damage(reader)]
 
 
 def find_overlay_damage(store: Path) -> list[str]:
     """Find damage to predictions and quality scores, which are written after ingest; every chunk is decoded."""
-    return _small_arrays(store, PREDICTIONS) + _small_arrays(store, QUALITY)
+    return _check_small_arrays(store, PREDICTIONS) + _check_small_arrays(store, QUALITY)
 
 
 def image_arrays(reader: StoreReader) -> dict[str, ArrayReader]:
@@ -70,9 +70,9 @@ def image_arrays(reader: StoreReader) -> dict[str, ArrayReader]:
     return levels | {f"{array.path.parent.name}/0": array for array in reader.associated().values()}
 
 
-def _small_arrays(store: Path, group: str) -> list[str]:
+def _check_small_arrays(store: Path, group: str) -> list[str]:
     """Damage in the arrays below a group, chunk by chunk."""
-    found = []
+    findings = []
     try:
         for name in array_names(store, group):
             array = PlainArray.open(store, name)
@@ -80,13 +80,13 @@ def _small_arrays(store: Path, group: str) -> list[str]:
                 try:
                     array.chunk(position)
                 except UnreadableError as error:
-                    found.append(str(error).rstrip("."))
+                    findings.append(str(error).rstrip("."))
     except UnreadableError as error:
-        found.append(str(error).rstrip("."))
-    return found
+        findings.append(str(error).rstrip("."))
+    return findings
 
 
-def _structure(store: Path, reader: StoreReader, attributes: SlideAttributes) -> Iterator[str]:
+def _check_structure(store: Path, reader: StoreReader, attributes: SlideAttributes) -> Iterator[str]:
     num_levels = len(attributes.levels)
     try:
         datasets = read_json(store / IMAGE / "zarr.json")["attributes"]["ome"]["multiscales"][0]["datasets"]
@@ -96,7 +96,7 @@ def _structure(store: Path, reader: StoreReader, attributes: SlideAttributes) ->
         xml = read_regular(store / OME_XML, max_bytes=MAX_JSON_BYTES)
         pixels = ElementTree.fromstring(xml).findall("{*}Image/{*}Pixels")
         counts = len(datasets), len(labels), len(series)
-        sizes = [(int(each.attrib["SizeX"]), int(each.attrib["SizeY"])) for each in pixels]
+        sizes = [(int(element.attrib["SizeX"]), int(element.attrib["SizeY"])) for element in pixels]
     except (OSError, ValueError, LookupError, TypeError, UnreadableError, ElementTree.ParseError) as error:
         yield f"its metadata cannot be read ({type(error).__name__}: {error})"
         return
@@ -105,22 +105,22 @@ def _structure(store: Path, reader: StoreReader, attributes: SlideAttributes) ->
         yield f"{counted(num_datasets, 'dataset')} and {num_labels} of tissue for {counted(num_levels, 'level')}"
     if not num_series == len(sizes) == 1 + len(attributes.associated) or sizes[0] != reader.size_wh_px0:
         yield f"OME lists {num_series} series, its XML {len(sizes)} of {sizes[:1]} px"
-    yield from _scales(datasets, reader)
-    for level, about in zip(reader.levels, attributes.levels, strict=True):
-        if level.codec != about.codec:
-            yield f"{IMAGE}/{about.path}: its codec is {level.codec}, the root says {about.codec}"
+    yield from _check_scales(datasets, reader)
+    for level, entry in zip(reader.levels, attributes.levels, strict=True):
+        if level.codec != entry.codec:
+            yield f"{IMAGE}/{entry.path}: its codec is {level.codec}, the root says {entry.codec}"
 
 
-def _scales(datasets: list[dict[str, Any]], reader: StoreReader) -> Iterator[str]:
-    """The root's scale against the image's own, whose file has a checksum, and against the levels' sizes."""
+def _check_scales(datasets: list[dict[str, Any]], reader: StoreReader) -> Iterator[str]:
+    """Compare the root's scale with the image's own, whose file has a checksum, and with the levels' sizes."""
     for level, dataset in zip(reader.levels, datasets, strict=False):
-        said = reader.mpp0 * level.downsample
+        expected = reader.mpp0 * level.downsample
         try:
             own = float(dataset["coordinateTransformations"][0]["scale"][-1])
         except (KeyError, IndexError, TypeError, ValueError) as error:
             yield f"level {level.level}: its scale cannot be read ({type(error).__name__}: {error})"
             continue
-        if not abs(own - said) <= 1e-6 * said or not _fits_size(level, reader.levels[0]):
+        if not abs(own - expected) <= 1e-6 * expected or not _fits_size(level, reader.levels[0]):
             yield (
                 f"zarr.json: says {reader.mpp0:g} µm/px and a downsample of {level.downsample:g} for level "
                 f"{level.level}, which is {level.width_px} × {level.height_px} px at {own:g} µm/px"
@@ -128,40 +128,40 @@ def _scales(datasets: list[dict[str, Any]], reader: StoreReader) -> Iterator[str
 
 
 def _fits_size(level: LevelArray, finest: LevelArray) -> bool:
-    """Whether a downsample is that of either side, or between them: short sides were rounded more than long ones."""
+    """Whether a downsample is that of either side, or in between: short sides were rounded more than long ones."""
     sides = ((finest.width_px, level.width_px), (finest.height_px, level.height_px))
     ratios = [(own, own / side + 0.02 * own) for own, side in ((whole / side, side) for whole, side in sides)]
     lowest, highest = min(own - rounding for own, rounding in ratios), max(own + rounding for own, rounding in ratios)
     return lowest <= level.downsample <= highest
 
 
-def _files(store: Path, attributes: SlideAttributes, threads: int) -> list[str]:
-    """Every file against the list of checksums, and the list against the root."""
+def _check_files(store: Path, attributes: SlideAttributes, threads: int) -> list[str]:
+    """Compare every file with the list of checksums, and the list with the root."""
     try:
         expected = read_checksums(store)
         if list_digest(store) != attributes.ingest.get("checksums_sha256"):
-            return [f"{CHECKSUMS}: is not the list that the root was written with"]
+            return [f"{CHECKSUMS}: is not the list with which the root was written"]
     except (OSError, ValueError) as error:
         return [f"{CHECKSUMS}: cannot be read ({error})"]
-    there = covered_files(store)
-    if _has_replaced_mask(store):  # which says itself what it is
-        there = [name for name in there if not name.startswith(f"{TISSUE}/")]
-        expected = {name: was for name, was in expected.items() if not name.startswith(f"{TISSUE}/")}
-    found = [f"{name}: is missing" for name in sorted(set(expected) - set(there))]
-    found += [f"{name}: was not written by ingest" for name in sorted(set(there) - set(expected))]
+    present = covered_files(store)
+    if _has_replaced_mask(store):  # which has its own checksum
+        present = [name for name in present if not name.startswith(f"{TISSUE}/")]
+        expected = {name: recorded for name, recorded in expected.items() if not name.startswith(f"{TISSUE}/")}
+    findings = [f"{name}: is missing" for name in sorted(set(expected) - set(present))]
+    findings += [f"{name}: was not written by ingest" for name in sorted(set(present) - set(expected))]
     damaged: list[str] = []
-    both = sorted(set(expected) & set(there))
+    both = sorted(set(expected) & set(present))
 
     def check(index: int) -> None:
         name = both[index]
-        is_, was = sum_file(store / name), expected[name]
-        if is_ != was:
+        now, recorded = sum_file(store / name), expected[name]
+        if now != recorded:
             damaged.append(
-                f"{name}: {is_.bytes} bytes with CRC {is_.crc32c:08x}, was {was.bytes} with {was.crc32c:08x}"
+                f"{name}: {now.bytes} bytes with CRC {now.crc32c:08x}, was {recorded.bytes} with {recorded.crc32c:08x}"
             )
 
     parallel_for(check, ((index,) for index in range(len(both))), threads)
-    return found + sorted(damaged)
+    return findings + sorted(damaged)
 
 
 def _has_replaced_mask(store: Path) -> bool:
@@ -171,7 +171,7 @@ def _has_replaced_mask(store: Path) -> bool:
         return False
 
 
-def _chunks(array: ArrayReader, name: str, sample_chunks: int, every_chunk: bool, threads: int) -> list[str]:
+def _check_chunks(array: ArrayReader, name: str, sample_chunks: int, every_chunk: bool, threads: int) -> list[str]:
     """Decode chunks; the shards' indexes are checked on the way."""
     damaged: list[str] = []
 

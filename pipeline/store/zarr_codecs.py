@@ -50,17 +50,17 @@ class _StreamCodec(ArrayBytesCodec):
         return cls(configuration)
 
     def to_dict(self) -> dict[str, JSON]:
-        found: dict[str, JSON] = {"name": self.codec_name}
+        result: dict[str, JSON] = {"name": self.codec_name}
         if self.configuration:
-            found["configuration"] = self.configuration
-        return found
+            result["configuration"] = self.configuration
+        return result
 
     @abstractmethod
     def pixels_of(self, stream: bytes) -> Pixels:
         """Pixels of one chunk's stream."""
 
     def compute_encoded_size(self, input_byte_length: int, chunk_spec: ZarrArraySpec) -> int:
-        raise NotImplementedError("the size of an image stream is not known before it is made")
+        raise NotImplementedError("the size of an image stream is not known before it is encoded")
 
     async def _decode_single(self, chunk_data: Buffer, chunk_spec: ZarrArraySpec) -> NDBuffer:
         pixels = await asyncio.to_thread(self.pixels_of, chunk_data.to_bytes())
@@ -82,9 +82,9 @@ class _StreamCodec(ArrayBytesCodec):
 class JpegCodec(_StreamCodec):
     """zarr v3 `imagecodecs_jpeg`. Our stores have no configuration: each chunk is a complete JPEG.
 
-    Arrays of other programs may keep a head, tables and colour spaces in the configuration; these are heeded. A chunk
-    whose head is kept there has no end marker either. `fancyupsampling` off gives other pixels, which our decoder
-    cannot make: refused. The other keys say how to encode.
+    Arrays of other programs may keep a header, tables and colour spaces in the configuration; these are honoured. A
+    chunk whose header is kept there has no end marker either. `fancyupsampling` off gives other pixels, which our
+    decoder cannot produce: refused. The other keys concern encoding.
     """
 
     codec_name = "imagecodecs_jpeg"
@@ -95,10 +95,10 @@ class JpegCodec(_StreamCodec):
 
     @classmethod
     def from_dict(cls, data: dict[str, JSON]) -> Self:
-        found = super().from_dict(data)
-        if found.configuration.get("fancyupsampling") is False:
+        codec = super().from_dict(data)
+        if codec.configuration.get("fancyupsampling") is False:
             raise ValueError(f"{cls.codec_name}: fancyupsampling = false cannot be read here; true is the default")
-        return found
+        return codec
 
     def pixels_of(self, stream: bytes) -> Pixels:
         keys = self.configuration
@@ -113,7 +113,7 @@ class JpegCodec(_StreamCodec):
 
 
 class Jpeg2000Codec(_StreamCodec):
-    """zarr v3 `imagecodecs_jpeg2k`: each chunk a JPEG 2000 codestream. All its keys say how to encode."""
+    """zarr v3 `imagecodecs_jpeg2k`: each chunk a JPEG 2000 codestream. All its keys concern encoding."""
 
     codec_name = "imagecodecs_jpeg2k"
     known_keys = frozenset(

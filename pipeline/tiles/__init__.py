@@ -1,4 +1,4 @@
-"""Stores into tile tables."""
+"""Tile tables made from stores."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Tiles for training, read from the stores as they are needed; nothing is exported.
+"""Tiles for training, read from the stores on demand; nothing is exported.
 
 Training finds this class by the entry-point group `gemslide.datasets`, so that neither package imports the other.
 """
@@ -27,24 +27,24 @@ from training.foundation.words.names import comparable
 
 
 class TileDataset:
-    """A tile set of a project, as `training.data.tile_dataset.TileSource` wants it.
+    """A tile set of a project, in the form that `training.data.tile_dataset.TileSource` requires.
 
     Attributes:
         classes: class names in order.
         tile_px, mpp: side of a finished tile and its microns per pixel.
         labels: int64 of shape (tiles,), index into classes, -1 for unlabelled.
-        splits: str of shape (tiles,), "" where there is none.
-        slides, groups: str of shape (tiles,), the slide and the patient of each tile; where a slide has no patient, the
-            slide stands for one.
-        grouped_by: "patient", or "slide" where not every slide has a patient.
+        splits: str of shape (tiles,), "" for none.
+        slides, groups: str of shape (tiles,), the slide and the patient of each tile; a slide without a patient counts
+            as one.
+        grouped_by: "patient", or "slide" if not every slide has a patient.
         scanners: {slide: scanner as the table names it, or None}.
-        tile_read: which of a slide's levels tiles are read from, for the model package to record.
-        stain: how tiles are normalised, for the model package to record; None: they are not.
-        fingerprint: SHA-256 over rows, splits and source hashes: what a model was trained on.
+        tile_read: the setting of the level that tiles are read from, for the model package to record.
+        stain: the stain normalisation of tiles, for the model package to record; None: none.
+        fingerprint: SHA-256 over rows, splits and source hashes; identifies what a model was trained on.
     """
 
     Error = GemslideError
-    """Base of everything raised here that a person should read; each has a `code`."""
+    """Base of all errors raised here that a person should read; each has a `code`."""
 
     def __init__(
         self,
@@ -57,10 +57,10 @@ class TileDataset:
         """Open a tile set.
 
         Args:
-            stain: "none", a method, or what a model package records; slides are then read as stained like the target.
+            stain: "none", a method, or a model package's record; slides are then normalised to the target's stain.
 
         Raises:
-            EmptyTableError, BadManifestError: the tile set. BadRecipeError: its classes, or an unknown method.
+            EmptyTableError, BadManifestError: unusable tile set. BadRecipeError: other classes, or an unknown method.
             UnreadableError: a slide whose stain was not fitted.
         """
         self._project = Project(Path(project_dir))
@@ -76,7 +76,7 @@ class TileDataset:
         self.splits = frame["split"].fillna("").to_numpy(dtype=str)
         self.slides = frame["slide_id"].to_numpy(dtype=str)
         of_patient = frame["patient_id"].notna().to_numpy()
-        # A line break, which no name in a manifest can hold, tells a slide from a patient of the same name.
+        # A line break, which no name in a manifest can contain, distinguishes a slide from a patient of the same name.
         self.groups = np.where(of_patient, frame["patient_id"].fillna(""), "\n" + frame["slide_id"]).astype(str)
         self.grouped_by = "patient" if of_patient.all() else "slide"
         self.scanners: dict[str, str | None] = dict(table.metadata.get("scanners") or {})
@@ -85,7 +85,7 @@ class TileDataset:
         self._readers: dict[str, StoreReader] = {}
         self._normalisers: dict[str, Normaliser] = {}
         self.stain = _description(stain)
-        for slide_id in self._sources if self.stain else ():  # what cannot be normalised is said now, not in mid-run
+        for slide_id in self._sources if self.stain else ():  # fail now, not in mid-run
             self._normaliser(slide_id)
         self.fingerprint = self._fingerprint()
 
@@ -95,13 +95,13 @@ class TileDataset:
         if missing or unknown:
             raise BadRecipeError(
                 f"[data] classes = {list(self.classes)}, but tile set {tile_set!r} has {list(in_table)}"
-                f"{f'; the recipe does not know {unknown}' if unknown else ''}"
-                f"{f'; the tile set does not have {missing}' if missing else ''}. "
+                f"{f'; not in the recipe: {unknown}' if unknown else ''}"
+                f"{f'; not in the tile set: {missing}' if missing else ''}. "
                 "Name the same classes in the recipe and in the [tile] section."
             )
 
     def warnings(self) -> tuple[str, ...]:
-        """Warnings that a person should know before training on it; clauses."""
+        """Warnings that a person should read before training on it; clauses."""
         outdated = outdated_warning(self._table, self._project)
         return (outdated,) if outdated else ()
 
@@ -127,7 +127,7 @@ class TileDataset:
             self._check_inside(reader)
             if reader.source_sha256 != self._sources[slide_id]:
                 raise ChangedSourceError(
-                    f"slide {slide_id}: its store was made from other bytes than the tile table saw. "
+                    f"slide {slide_id}: its store and the tile table were made from different files. "
                     "Run `gemslide tile` again."
                 )
             self._readers[slide_id] = reader
@@ -162,4 +162,4 @@ def _description(stain: str | Mapping[str, Any]) -> dict[str, Any] | None:
     for method in METHODS:
         if method == stain:
             return describe(method)
-    raise BadRecipeError(f"[data] stain = {stain!r}: known are none, {', '.join(METHODS)}.")
+    raise BadRecipeError(f"[data] stain = {stain!r}: expected one of none, {', '.join(METHODS)}.")

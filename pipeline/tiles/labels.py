@@ -1,4 +1,4 @@
-"""Tile labels from annotated areas: the class that covers most of a tile, or the one its centre lies in."""
+"""Tile labels from annotated areas: the class that covers most of a tile, or the one at its centre."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from pipeline.annotations.shapes.rings import polygons_of
 from pipeline.errors import BadAnnotationError
 
 MAX_PIECE_VERTICES = 128
-"""Larger areas are cut up, so that a tile is compared with what lies near it only."""
+"""Larger areas are cut up, so that a tile is compared only with what is near it."""
 MAX_LOOKED_AT = 256
-"""Areas whose neighbours are asked for at once."""
+"""Areas whose neighbours are queried at once."""
 MAX_HALVINGS = 32
-"""Corners that lie closer together than numbers can tell are not cut apart."""
+"""Corners too close together for floating-point numbers to separate are not cut apart."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ def class_order(
     Raises:
         BadAnnotationError: an annotation, or a slide's label, has a class that is neither configured nor ignored.
     """
-    found = sorted({region.class_name for region in regions} - set(ignored))
+    classes = sorted({region.class_name for region in regions} - set(ignored))
     if not configured:
-        return tuple(found)
+        return tuple(classes)
     for region in regions:
         if region.class_name not in configured and region.class_name not in ignored:
             raise BadAnnotationError(
@@ -74,9 +74,9 @@ def label_tiles(
 ) -> TileLabels:
     """Label tiles.
 
-    By area, a tile carries the class covering the largest share of it if that share is at least `min_fraction`; of
-    equal shares the class that comes first. By centre, it carries the class of the smallest region its centre lies in.
-    `fraction` is the share that the label's class covers; of a tile without one, the largest share.
+    By area, a tile gets the class covering the largest share of it if that share is at least `min_fraction`; on a tie,
+    the class that comes first. By centre, it gets the class of the smallest region that contains its centre.
+    `fraction` is the share that the label's class covers; for a tile without a label, the largest share.
 
     Args:
         corners_xy0: (n, 2) top left corners.
@@ -99,13 +99,13 @@ def label_tiles(
 
 
 def label_slide(label: str | None, num_tiles: int, classes: Sequence[str]) -> TileLabels:
-    """All tiles of a slide with the slide's label; without one, or with one that is ignored, none has any."""
+    """Label all tiles of a slide with its label; if it has none, or an ignored one, no tile is labelled."""
     index = classes.index(label) if label is not None and label in classes else -1
     return TileLabels(np.full(num_tiles, index, np.int64), np.full(num_tiles, float(index >= 0), np.float32))
 
 
 def _joined(shapes: Sequence[BaseGeometry]) -> list[BaseGeometry]:
-    """Areas that do not overlap and together cover what the shapes cover; those that touch none stay as they are."""
+    """Areas that do not overlap and together cover what the shapes cover; those touching no other stay as they are."""
     every: NDArray[np.object_] = np.asarray(shapes)
     touches = _touches_another(every)
     return [*every[~touches], shapely.union_all(every[touches])]
@@ -114,15 +114,15 @@ def _joined(shapes: Sequence[BaseGeometry]) -> list[BaseGeometry]:
 def _touches_another(shapes: NDArray[np.object_]) -> NDArray[np.bool_]:
     """Whether each shape has a point in common with another.
 
-    The largest are looked at first, and those that are known to touch one are passed over, so that of thousands that
-    lie in each other not every pair is looked at.
+    The largest are tested first, and those already known to touch another are skipped, so that not every pair of
+    thousands of nested shapes is tested.
     """
     tree, touches = shapely.STRtree(shapes), np.zeros(len(shapes), bool)
     waiting, at_once = np.argsort(-shapely.area(shapes), kind="stable"), 1
     while len(waiting):
-        looked_at = waiting[:at_once]
-        one, other = tree.query(shapes[looked_at], predicate="intersects")
-        one = looked_at[one]
+        tested = waiting[:at_once]
+        one, other = tree.query(shapes[tested], predicate="intersects")
+        one = tested[one]
         touches[one[one != other]] = touches[other[one != other]] = True
         waiting, at_once = waiting[at_once:], min(2 * at_once, MAX_LOOKED_AT)
         waiting = waiting[~touches[waiting]]
@@ -130,7 +130,7 @@ def _touches_another(shapes: NDArray[np.object_]) -> NDArray[np.bool_]:
 
 
 def _covered(boxes: NDArray[np.object_], areas: Sequence[BaseGeometry]) -> NDArray[np.float64]:
-    """Area of each box inside the areas; pieces are looked up in a tree, so that many regions stay quick."""
+    """Area of each box inside the areas; pieces are looked up in a tree, so that many regions stay fast."""
     parts = [part for area in areas for part in polygons_of(area)]
     pieces: NDArray[np.object_] = np.asarray([piece for part in parts for piece in _cut_up(part)])
     piece_index, box_index = shapely.STRtree(boxes).query(pieces, predicate="intersects")
@@ -176,7 +176,7 @@ def _class_at(regions: Sequence[Region], points_xy0: NDArray[np.float64], classe
         if not len(waiting):
             break
         inside = waiting[tree.query(region.geometry, predicate="intersects")]
-        # The smallest come first, and what one of them holds is not asked of the others again and again.
+        # The smallest come first; points in one of them are not tested against all the others again.
         class_index[inside[class_index[inside] < 0]] = number_of[region.class_name]
         are_left = class_index[waiting] < 0
         if 2 * are_left.sum() < len(waiting):

@@ -1,4 +1,4 @@
-"""Tile sets whose tiles were chosen by other tissue masks than their slides have now."""
+"""Tile sets whose tiles were chosen with tissue masks that have since been replaced."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ MOST_NAMED = 5
 
 
 def outdated_slides(table: TileTable, project: Project) -> list[str]:
-    """Slides of a tile set whose tissue mask is another by now; what cannot be read is left to those who read it."""
-    found = []
+    """Slides of a tile set whose tissue mask has since been replaced; unreadable ones are skipped."""
+    outdated = []
     for slide_id, mask in table.metadata.get("masks", {}).items():
         try:
             is_same = mask_fingerprint(project.store_path(slide_id)) == mask
         except GemslideError:
             continue
         if not is_same:
-            found.append(slide_id)
-    return found
+            outdated.append(slide_id)
+    return outdated
 
 
 def outdated_sets(project: Project, slide_id: str) -> list[str]:
-    """Tile sets of the project with tiles of a slide that were chosen by another tissue mask than it has now."""
-    found = []
+    """Tile sets of the project with tiles of a slide that were chosen with a tissue mask since replaced."""
+    outdated = []
     for path in sorted(project.tiles_dir.glob("[!.]*.parquet")):
         try:
             masks = read_table(path).metadata.get("masks", {})
             if masks.get(slide_id) not in (None, mask_fingerprint(project.store_path(slide_id))):
-                found.append(path.stem)
+                outdated.append(path.stem)
         except GemslideError:
             continue
-    return found
+    return outdated
 
 
 def outdated_warning(table: TileTable, project: Project) -> str | None:
-    """A clause about a tile set that is outdated; None: it is not."""
+    """A clause saying that a tile set is outdated; None: it is not."""
     slides = outdated_slides(table, project)
     if not slides:
         return None
     named = ", ".join(slides[:MOST_NAMED]) + (" …" if len(slides) > MOST_NAMED else "")
     return (
-        f"it is outdated: the tissue mask of {len(slides)} of its slides was replaced since ({named}). Run "
+        f"it is outdated: the tissue mask of {len(slides)} of its slides has since been replaced ({named}). Run "
         "`gemslide tile` again"
     )

@@ -1,4 +1,4 @@
-"""Quality scores of tiles, sampled from the slide's; tiles that are too bad may be left out."""
+"""Quality scores of tiles, averaged from the slide's; tiles of poor quality may be left out."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def tile_scores(reader: StoreReader, corners_xy0: NDArray[np.int64], side_px0: i
 
 
 class UncheckedSlideError(BadRecipeError):
-    """A slide has no quality scores, and limits of them are asked for: of this slide, and not of checked ones."""
+    """A slide has no quality scores although limits are set: an error of this slide, not of checked ones."""
 
 
 def good_enough(
@@ -47,7 +47,7 @@ def good_enough(
     """Mask of tiles with no score above its limit, bool (tiles,). Tiles that could not be judged are kept.
 
     Raises:
-        UncheckedSlideError: limits are asked for, but the slide was never checked.
+        UncheckedSlideError: limits are set, but the slide was never checked.
     """
     if limits and not checked:
         raise UncheckedSlideError(

@@ -1,4 +1,4 @@
-"""Columns of the tile table: type, range, meaning and version of each. Checks and docs/store.md follow from them."""
+"""Columns of the tile table: type, range, meaning and version of each. Checks and docs/store.md derive from them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pipeline.units import MAX_MPP, MIN_MPP
 SPLITS = ("train", "val", "test")
 MAX_SIDE_PX = 2**24
 _ROUNDING = 1e-5
-"""By which a share may exceed 1: it is a sum of float32."""
+"""Amount by which a share may exceed 1: it is a sum of float32."""
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,9 @@ class Column:
     """One column.
 
     Attributes:
-        since: version of the table that has it first.
-        low, high: what its numbers lie between; None: it holds texts.
-        one_of: what its texts are among; (): not said here.
+        since: first version of the table that has it.
+        low, high: bounds of its numbers; None: it holds text.
+        one_of: its allowed texts; (): not listed here.
         may_be_null: a row need not have a value.
         is_constant: all rows have the same value.
         is_optional: a table need not have the column.
@@ -44,7 +44,7 @@ class Column:
 
     @property
     def range(self) -> str:
-        """For people."""
+        """Its range, for people to read."""
         if self.one_of:
             text = ", ".join(self.one_of)
         else:
@@ -114,8 +114,10 @@ def differing_columns(found: pa.Schema) -> str:
     missing = [name for name, _ in required if name not in found.names]
     unknown = [name for name, _ in columns if name not in BY_NAME]
     other = [f"{name} as {type_}" for name, type_ in columns if name in BY_NAME and BY_NAME[name].type != type_]
-    said = {"missing": missing, "unknown": unknown, "of another type": other}
-    return "; ".join(f"{what}: {', '.join(names)}" for what, names in said.items() if names) or "in another order"
+    differences = {"missing": missing, "unknown": unknown, "of another type": other}
+    return (
+        "; ".join(f"{what}: {', '.join(names)}" for what, names in differences.items() if names) or "in another order"
+    )
 
 
 def as_markdown() -> str:

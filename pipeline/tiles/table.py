@@ -27,7 +27,7 @@ MAX_BYTES, MAX_ROWS = 4 * 2**30, 10**8
 
 @dataclass(frozen=True)
 class TileTable:
-    """Rows and what stands in the Parquet metadata."""
+    """Rows and the Parquet metadata."""
 
     frame: pd.DataFrame
     metadata: dict[str, Any]
@@ -40,7 +40,7 @@ class TileTable:
 
     @property
     def read(self) -> TileRead:
-        """Level that its tiles are read from, by the setting."""
+        """Setting of the level that its tiles are read from."""
         read: TileRead = self.metadata["settings"].get("read", UNSTATED)
         return read
 
@@ -53,8 +53,8 @@ def write_table(path: Path, table: TileTable) -> None:
     """
     if table.frame.empty:
         raise EmptyTableError(
-            f"{path.name}: no tiles. Nothing of the slides is tissue at this tile size; "
-            "look at tile_px, mpp and min_tissue in the [tile] section, and at the tissue mask in the viewer."
+            f"{path.name}: no tiles. No part of the slides counts as tissue at this tile size; "
+            "check tile_px, mpp and min_tissue in the [tile] section, and the tissue mask in the viewer."
         )
     ordered = table.frame.sort_values(["slide_id", "y_px0", "x_px0"], kind="stable")
     arrow = pa.Table.from_pandas(ordered, schema=ARROW_SCHEMA, preserve_index=False)
@@ -71,7 +71,7 @@ def read_table(path: Path) -> TileTable:
 
     Raises:
         EmptyTableError: no such table, or no rows.
-        BadManifestError: not a tile table of this program, or changed since.
+        BadManifestError: not a tile table of this program, or changed since it was written.
         LeakageError: a slide or patient in two splits.
     """
     check_tile_set(path)
@@ -89,7 +89,7 @@ def read_table(path: Path) -> TileTable:
         ) from error
     if differing := differing_columns(arrow.schema):
         raise BadManifestError(
-            f"{path}: has other columns than a tile table ({differing:.300}). Make it with `gemslide tile`."
+            f"{path}: its columns are not those of a tile table ({differing:.300}). Make it with `gemslide tile`."
         )
     if not arrow.num_rows:
         raise EmptyTableError(f"{path}: has no rows. Make it again with `gemslide tile`.")
@@ -99,10 +99,10 @@ def read_table(path: Path) -> TileTable:
 
 
 def check_replaceable(path: Path, *, has_manifest: bool) -> None:
-    """A table without labels, patients and splits does not take the place of one that has them.
+    """Refuse to replace a table with labels, patients and splits by one without.
 
     Raises:
-        BadManifestError: it would; or what is there cannot be read, so that nobody can tell.
+        BadManifestError: it would be replaced, or the existing table cannot be read, so that nobody can tell.
     """
     if has_manifest or not path.exists():
         return
@@ -111,7 +111,7 @@ def check_replaceable(path: Path, *, has_manifest: bool) -> None:
     except EmptyTableError:
         return
     except (BadManifestError, LeakageError) as error:
-        raise BadManifestError(f"{error} Or delete it: without a manifest it is not replaced.") from error
+        raise BadManifestError(f"{error} Or delete it: it is not replaced without a manifest.") from error
     if old.metadata["manifest_sha256"] is not None:
         raise BadManifestError(
             f"{path}: was made with a manifest; its labels, patients and splits would be lost. Give the manifest, or "

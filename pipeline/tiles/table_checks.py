@@ -1,4 +1,4 @@
-"""Whether a tile table is one that `gemslide tile` wrote, and holds together: it may come from others, or be edited."""
+"""Checks that `gemslide tile` wrote a tile table and that it is consistent: it may be someone else's, or edited."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class TableMetadata(BaseModel):
     manifest_sha256: Sha256 | None
     sources: dict[SlideId, Sha256]
     masks: dict[SlideId, Sha256] = {}
-    """Of the tissue masks that tiles were chosen by; tables before there was another than ingest's have none."""
+    """Of the tissue masks that tiles were chosen with; tables from before masks could be replaced have none."""
     quality: dict[SlideId, dict[str, Any]] = {}
     annotations: dict[SlideId, dict[str, Any]] = {}
     scanners: dict[SlideId, Annotated[str, Field(max_length=1000)] | None] = {}
@@ -46,7 +46,7 @@ class TableMetadata(BaseModel):
 
 
 def content_sha256(frame: pd.DataFrame, metadata: dict[str, Any]) -> str:
-    """SHA-256 over rows and metadata, whatever wrote the Parquet file."""
+    """SHA-256 over rows and metadata, independent of the program that wrote the Parquet file."""
     digest = hashlib.sha256()
     for name in frame.columns:
         column = frame[name]
@@ -55,79 +55,79 @@ def content_sha256(frame: pd.DataFrame, metadata: dict[str, Any]) -> str:
         else:
             texts = [None if pd.isna(text) else str(text) for text in column]
             digest.update(json.dumps([name, texts]).encode())
-    said = {key: value for key, value in metadata.items() if key != "content_sha256"}
-    digest.update(json.dumps(said, sort_keys=True).encode())
+    hashed = {key: value for key, value in metadata.items() if key != "content_sha256"}
+    digest.update(json.dumps(hashed, sort_keys=True).encode())
     return digest.hexdigest()
 
 
 def check_table(where: str, frame: pd.DataFrame, metadata: dict[str, Any]) -> None:
-    """Refuse a table whose rows cannot be, or are not what was written.
+    """Refuse a table whose rows are invalid, or not those that were written.
 
     Args:
         where: the table's path, for messages.
 
     Raises:
-        BadManifestError: values out of range, unknown labels, splits or slides, or changed since it was written.
+        BadManifestError: values out of range, unknown labels, splits or slides, or a change since it was written.
         LeakageError: a slide, or a patient, in two splits.
     """
     try:
-        said = TableMetadata.model_validate(metadata)
+        parsed = TableMetadata.model_validate(metadata)
     except ValidationError as error:
-        raise BadManifestError(f"{where}: its metadata are damaged ({first_finding(error)}). {MAKE_AGAIN}") from error
-    for finding in (*_values(frame, said), *_places(frame, said)):
+        raise BadManifestError(f"{where}: its metadata is damaged ({first_finding(error)}). {MAKE_AGAIN}") from error
+    for finding in (*_find_bad_values(frame, parsed), *_find_misplaced_tiles(frame, parsed)):
         raise BadManifestError(f"{where}: {finding}. {MAKE_AGAIN}")
-    _check_splits(where, frame, said)
-    if said.content_sha256 != content_sha256(frame, metadata):
+    _check_splits(where, frame, parsed)
+    if parsed.content_sha256 != content_sha256(frame, metadata):
         raise BadManifestError(
-            f"{where}: was changed after `gemslide tile` wrote it (its SHA-256 is another). Labels and splits come "
+            f"{where}: was changed after `gemslide tile` wrote it (its SHA-256 differs). Labels and splits come "
             f"from the manifest and its annotations: change them there. {MAKE_AGAIN}"
         )
 
 
-def _values(frame: pd.DataFrame, said: TableMetadata) -> list[str]:
-    """Find values that single columns must not hold, by the schema and by the names in the metadata."""
+def _find_bad_values(frame: pd.DataFrame, parsed: TableMetadata) -> list[str]:
+    """Find values that single columns must not hold, by the schema and the names in the metadata."""
     wrong = {name: BY_NAME[name].wrong(frame[name]) for name in frame.columns}
-    wrong["label"] |= frame["label"].notna() & ~frame["label"].isin(said.class_order)
-    wrong["slide_id"] |= ~frame["slide_id"].isin(said.sources.keys() & said.stride_px0.keys())
-    found = [
-        f"a {name} that cannot be in {int(rows.sum()):,} of {counted(len(rows), 'row')}, such as "
+    wrong["label"] |= frame["label"].notna() & ~frame["label"].isin(parsed.class_order)
+    wrong["slide_id"] |= ~frame["slide_id"].isin(parsed.sources.keys() & parsed.stride_px0.keys())
+    findings = [
+        f"an invalid {name} in {int(rows.sum()):,} of {counted(len(rows), 'row')}, such as "
         f"{frame[name][rows].iloc[0]!r:.80}"
         for name, rows in wrong.items()
         if rows.any()
     ]
-    if len(set(map(comparable, said.class_order))) != len(said.class_order):
-        found.append(f"the same class twice in its order {said.class_order}")
-    return found
+    if len(set(map(comparable, parsed.class_order))) != len(parsed.class_order):
+        findings.append(f"the same class twice in its class order {parsed.class_order}")
+    return findings
 
 
-def _places(frame: pd.DataFrame, said: TableMetadata) -> list[str]:
-    """Tiles lie on their slide's grid, each once, all of one size."""
-    stride = frame["slide_id"].map(said.stride_px0)
+def _find_misplaced_tiles(frame: pd.DataFrame, parsed: TableMetadata) -> list[str]:
+    """Find tiles off their slide's grid, twice in it or of several sizes, and tiles that contradict the settings."""
+    stride = frame["slide_id"].map(parsed.stride_px0)
     off = (frame["x_px0"] % stride != 0) | (frame["y_px0"] % stride != 0)
     twice = frame.duplicated(["slide_id", "x_px0", "y_px0"])
     sizes = frame.groupby("slide_id")["side_px0"].nunique() > 1
-    found = []
+    findings = []
     if off.any():
         of_all = f"of {counted(len(frame), 'tile')}"
-        found.append(f"{counted(int(off.sum()), f'{of_all} does', f'{of_all} do')} not lie on the slide's grid")
+        findings.append(f"{counted(int(off.sum()), f'{of_all} is', f'{of_all} are')} not on the slide's grid")
     if twice.any():
-        found.append(f"{counted(int(twice.sum()), 'tile stands', 'tiles stand')} there twice")
+        findings.append(f"{counted(int(twice.sum()), 'tile appears', 'tiles appear')} twice")
     if sizes.any():
-        found.append(f"slide {sizes.idxmax()} has tiles of several sizes")
-    read = said.settings.get("read", UNSTATED)
+        findings.append(f"slide {sizes.idxmax()} has tiles of several sizes")
+    read = parsed.settings.get("read", UNSTATED)
     if read not in TILE_READS:
-        found.append(f"its settings say read = {read!r:.40}")
+        findings.append(f"its settings say read = {read!r:.40}")
     elif read == "finest" and (frame["level"] != 0).any():
-        found.append('its settings say read = "finest", and it has tiles of other levels')
+        findings.append('its settings say read = "finest", and it has tiles of other levels')
     for key in ("tile_px", "mpp"):
-        of_tiles, of_settings = frame[key].iloc[0].item(), said.settings.get(key)
-        if key in said.settings and (not isinstance(of_settings, int | float) or of_settings != of_tiles):
-            found.append(f"its tiles have a {key} of {of_tiles}, its settings say {of_settings!r:.40}")
-    return found
+        of_tiles, of_settings = frame[key].iloc[0].item(), parsed.settings.get(key)
+        if key in parsed.settings and (not isinstance(of_settings, int | float) or of_settings != of_tiles):
+            findings.append(f"its tiles have a {key} of {of_tiles}, its settings say {of_settings!r:.40}")
+    return findings
 
 
 def in_comparable_form(frame: pd.DataFrame, metadata: dict[str, Any]) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """Rows and metadata in which patients and classes are written as they are compared."""
+    """Rows and metadata with patients and classes in the form in which they are compared."""
     forms = {column: compared(frame[column]) for column in ("patient_id", "label")}
     changed = {column: form for column, form in forms.items() if not form.equals(frame[column])}
     classes = [comparable(name) for name in metadata["class_order"]]
@@ -142,9 +142,9 @@ def compared(names: pd.Series[Any]) -> pd.Series[Any]:
     return names if all(name == as_compared for name, as_compared in form.items()) else names.map(form)
 
 
-def _check_splits(where: str, frame: pd.DataFrame, said: TableMetadata) -> None:
-    """No slide, no patient and no source file on two sides."""
-    source = frame["slide_id"].map(said.sources)
+def _check_splits(where: str, frame: pd.DataFrame, parsed: TableMetadata) -> None:
+    """Refuse a slide, a patient or a source file in two splits."""
+    source = frame["slide_id"].map(parsed.sources)
     for what, key in (
         ("slide", frame["slide_id"]),
         ("patient", compared(frame["patient_id"])),
@@ -154,6 +154,6 @@ def _check_splits(where: str, frame: pd.DataFrame, said: TableMetadata) -> None:
         several = per_key[per_key.map(len) > 1]
         if len(several):
             raise LeakageError(
-                f"{where}: {what} {several.index[0]!r:.80} stands in the splits {', '.join(sorted(several.iloc[0]))}. "
+                f"{where}: {what} {several.index[0]!r:.80} is in the splits {', '.join(sorted(several.iloc[0]))}. "
                 f"Put all slides of a patient into one split of the cohort manifest. {MAKE_AGAIN}"
             )

@@ -1,4 +1,4 @@
-"""The tiling workflow: stores and a manifest into one tile table."""
+"""The tiling workflow: from stores and a manifest to one tile table."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ from training.foundation.words.names import is_name
 OF_ONE_SLIDE = (
     CoarseSlideError, CorruptTileError, DamagedStoreError, UncheckedSlideError, UnreadableError, WrongSlideError,
 )  # fmt: skip
-"""Errors of one store, and not of the manifest, its annotations or settings that hold for all slides."""
+"""Errors of one store, not of the manifest, its annotations or settings, which apply to all slides."""
 
 LeaveOut = Callable[[str, GemslideError], None]
-"""Told of each slide (its id) that cannot be tiled, and why."""
+"""Called with the id of each slide that cannot be tiled, and the error."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class _Annotations:
     path: Path
     file: AnnotationFile
     regions: list[Region]
-    """As the file places them."""
+    """Positioned as in the file."""
     repairs: RepairReport
 
 
@@ -59,7 +59,7 @@ class _SlideToTile:
     reader: StoreReader
     regions: list[Region]
     annotations: dict[str, object] | None
-    """Entry of the tile table on the annotation file: its bytes and what was repaired, never its name."""
+    """Entry of the tile table on the annotation file: its SHA-256 and repairs, never its name."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class _TiledSlide:
     stride_px0: int
     quality: dict[str, object]
     mask: str
-    """Fingerprint of the tissue mask that tiles were chosen by."""
+    """Fingerprint of the tissue mask that tiles were chosen with."""
 
 
 def make_tile_table(
@@ -87,10 +87,10 @@ def make_tile_table(
     Splits, classes and annotations are those of the whole cohort, whatever slides are left out.
 
     Args:
-        cohort: says which slides, patients, annotations and splits; None takes stores, unlabelled.
+        cohort: gives slides, patients, annotations and splits; None takes stores, unlabelled.
         slide_ids: without a cohort, these slides; None: all.
-        leave_out: told of slides without a readable store or mask, or scanned too coarsely, which the table's metadata
-            then name; None: the first of them is raised.
+        leave_out: called for slides without a readable store or mask, or scanned too coarsely, which the table's
+            metadata then names; None: the first error is raised.
 
     Raises:
         BadManifestError, BadAnnotationError, NoSlidesError, LeakageError, EmptyTableError, BadRecipeError.
@@ -124,34 +124,34 @@ def make_tile_table(
         "left_out": left_out,
         **_by_slide(tiled),
     }
-    frames = [each.rows.assign(split=splits[each.slide.entry.slide_id]) for each in tiled]
+    frames = [done.rows.assign(split=splits[done.slide.entry.slide_id]) for done in tiled]
     table = TileTable(pd.concat(frames, ignore_index=True), metadata)
     write_table(target, table)
     return table
 
 
 @contextmanager
-def _left_out(slide_id: str, left_out: dict[str, str], tell: LeaveOut | None) -> Iterator[None]:
-    """Leave a slide out for an error of its own, and report it by `tell`; without `tell`, raise the error."""
+def _left_out(slide_id: str, left_out: dict[str, str], report: LeaveOut | None) -> Iterator[None]:
+    """Leave out a slide with an error of its own, and `report` it; without `report`, raise the error."""
     try:
         yield
     except OF_ONE_SLIDE as error:
-        if tell is None:
+        if report is None:
             raise
         left_out[slide_id] = error.code
-        tell(slide_id, error)
+        report(slide_id, error)
 
 
 def _by_slide(tiled: Sequence[_TiledSlide]) -> dict[str, dict[str, object]]:
     """The table's metadata by slide."""
-    by_id = {each.slide.entry.slide_id: each for each in tiled}
+    by_id = {done.slide.entry.slide_id: done for done in tiled}
     return {
-        "stride_px0": {slide_id: each.stride_px0 for slide_id, each in by_id.items()},
-        "sources": {slide_id: each.slide.reader.source_sha256 for slide_id, each in by_id.items()},
-        "masks": {slide_id: each.mask for slide_id, each in by_id.items()},
-        "scanners": {slide_id: _scanner(each.slide) for slide_id, each in by_id.items()},
-        "quality": {slide_id: each.quality for slide_id, each in by_id.items()},
-        "annotations": {s: each.slide.annotations for s, each in by_id.items() if each.slide.annotations},
+        "stride_px0": {slide_id: done.stride_px0 for slide_id, done in by_id.items()},
+        "sources": {slide_id: done.slide.reader.source_sha256 for slide_id, done in by_id.items()},
+        "masks": {slide_id: done.mask for slide_id, done in by_id.items()},
+        "scanners": {slide_id: _scanner(done.slide) for slide_id, done in by_id.items()},
+        "quality": {slide_id: done.quality for slide_id, done in by_id.items()},
+        "annotations": {s: done.slide.annotations for s, done in by_id.items() if done.slide.annotations},
     }
 
 
@@ -163,18 +163,18 @@ def _check_no_copy_in_another_split(slides: Sequence[_SlideToTile], splits: Mapp
         other = first.setdefault(sha256, slide_id)
         if splits[other] != splits[slide_id]:
             raise LeakageError(
-                f"slides {other} and {slide_id} are the same file (SHA-256 {sha256[:12]}…) but stand in the splits "
+                f"slides {other} and {slide_id} are the same file (SHA-256 {sha256[:12]}…) but are in the splits "
                 f"{splits[other]} and {splits[slide_id]}. Exclude one of them in the cohort manifest."
             )
 
 
 def _bare_entries(project: Project, slide_ids: Sequence[str] | None) -> tuple[SlideEntry, ...]:
-    wanted = find_slide_ids((), project) if slide_ids is None else slide_ids
-    return tuple(SlideEntry(path=slide_id, slide_id=slide_id) for slide_id in wanted if is_name(slide_id))
+    requested = find_slide_ids((), project) if slide_ids is None else slide_ids
+    return tuple(SlideEntry(path=slide_id, slide_id=slide_id) for slide_id in requested if is_name(slide_id))
 
 
 def _scanner(slide: _SlideToTile) -> str | None:
-    """The scanner as the manifest names it, else as the slide file did."""
+    """The scanner as the manifest names it, otherwise as the slide file did."""
     return slide.entry.scanner or slide.reader.attributes.scanner_model
 
 
@@ -187,7 +187,7 @@ def _annotations_and_classes(
         annotated: dict[str, _Annotations | None] = {entry.slide_id: None for entry in entries}
         return annotated, class_order(labels, config.classes, config.ignore_classes)
     annotated = {entry.slide_id: _read_annotations(cohort, entry) for entry in entries}
-    regions = [region for found in annotated.values() if found for region in found.regions]
+    regions = [region for annotations in annotated.values() if annotations for region in annotations.regions]
     return annotated, class_order(regions, config.classes, config.ignore_classes)
 
 
@@ -200,28 +200,28 @@ def _read_annotations(cohort: Cohort | None, entry: SlideEntry) -> _Annotations 
     return _Annotations(path, file, regions, repairs)
 
 
-def _open(project: Project, entry: SlideEntry, found: _Annotations | None, config: TileConfig) -> _SlideToTile:
+def _open(project: Project, entry: SlideEntry, annotations: _Annotations | None, config: TileConfig) -> _SlideToTile:
     try:
         reader = StoreReader(project.store_path(entry.slide_id))
     except UnreadableError as error:
         raise UnreadableError(
-            f"slide {entry.slide_id}: {error} Ingest it, or fill `exclude` in the manifest with the reason."
+            f"slide {entry.slide_id}: {error} Ingest it, or enter the reason under `exclude` in the manifest."
         ) from error
-    if found is None:
+    if annotations is None:
         return _SlideToTile(entry, reader, [], None)
     frame = frame_of_store(reader.attributes).as_set(config.qupath_counts_from, allow_other_mpp=config.allow_other_mpp)
-    file, regions, repairs = on_slide(found.file, frame), found.regions, found.repairs
-    if file is not found.file:
+    file, regions, repairs = on_slide(annotations.file, frame), annotations.regions, annotations.repairs
+    if file is not annotations.file:
         regions, repairs = labelled_regions(file)
     check_regions(regions, reader.size_wh_px0)
-    sha256 = sha256_of(found.path)
-    moved_xy0 = frame.origin_xy0(found.file)
-    about = {"format": file.format, "sha256": sha256, "moved_xy0": moved_xy0, **repairs.as_dict()}
-    return _SlideToTile(entry, reader, regions, about)
+    sha256 = sha256_of(annotations.path)
+    moved_xy0 = frame.origin_xy0(annotations.file)
+    record = {"format": file.format, "sha256": sha256, "moved_xy0": moved_xy0, **repairs.as_dict()}
+    return _SlideToTile(entry, reader, regions, record)
 
 
 def _rows(slide: _SlideToTile, config: TileConfig, classes: Sequence[str]) -> _TiledSlide:
-    """A slide's rows, its stride in level-0 pixels, and what the table says of its quality."""
+    """A slide's rows, its stride in level-0 pixels, and the table's record of its quality."""
     reader = slide.reader
     grid = tile_grid(
         reader.size_wh_px0, reader.mpp0, tile_px=config.tile_px, mpp=config.mpp, overlap_px=config.overlap_px

@@ -332,7 +332,7 @@ def test_a_slide_is_reviewed_outside_studies_and_the_review_is_shown(made: Any, 
     page = open_page(slide="S-001")
     place = form_data(page)["place"]
     browser(page, "sign", comment="crush artefact")
-    assert form_data(page)["wrong"] == "a review needs its verdict: agree, disagree, or cannot judge."
+    assert form_data(page)["wrong"] == "a review needs a verdict: agree, disagree, or cannot judge."
     assert form_data(page)["place"] == place, "what was typed stays"
     browser(page, "sign", verdict="Disagree", label="benign", comment="crush artefact", name="Ada")
     page.run()

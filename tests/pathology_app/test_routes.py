@@ -93,7 +93,7 @@ def test_a_profile_of_no_use_leaves_the_slide_to_be_seen_as_scanned(
     refused, tile = (get(SlideCache(project), link) for link in (f"/colour/{SLIDE_ID}", f"/tiles/{SLIDE_ID}/0/0_0"))
 
     assert (refused.status_code, refused.json()["code"]) == (500, "unreadable")
-    assert "gives no colours" in refused.json()["message"]
+    assert "cannot be used" in refused.json()["message"]
     assert tile.content == get(cache, f"/tiles/{SLIDE_ID}/0/0_0").content
 
 

@@ -135,7 +135,7 @@ def test_a_tile_table_with_a_patient_in_two_forms_and_splits_is_refused(small_pr
 
     frame, metadata = split_table(small_project, {"train": NFC, "val": "x", "test": NFD})
     write_table(tmp_path / "t.parquet", TileTable(frame, metadata))
-    with pytest.raises(LeakageError, match="stands in the splits test, train"):
+    with pytest.raises(LeakageError, match="is in the splits test, train"):
         read_table(tmp_path / "t.parquet")
 
 

@@ -1,1 +1,1 @@
-"""Annotations outside studies: drawn, saved, exchanged, proved."""
+"""Annotations outside studies: drawing, saving, exchange and proof."""

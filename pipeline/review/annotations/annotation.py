@@ -1,4 +1,4 @@
-"""One annotation as it is kept, and one as somebody wants it to be."""
+"""Annotations as stored, and drafts of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pipeline.annotations import ObjectType
 KINDS = ("point", "line", "rectangle", "ellipse", "polygon", "freehand")
 """Kinds of drawing. A rectangle or ellipse whose corners were moved one by one is a polygon."""
 CONTENT = ("state", "kind", "object_type", "geometry", "class_name", "note")
-"""Columns that somebody drew or typed."""
+"""Columns that a person draws or types."""
 
 
 def new_id() -> str:
@@ -26,14 +26,14 @@ def new_id() -> str:
 
 @dataclass(frozen=True)
 class Annotation:
-    """One annotation as the database has it.
+    """One annotation as stored in the database.
 
     Attributes:
         revision: counts its changes, from 1.
-        change: of the slide, at which it changed last.
+        change: the slide's counter when it last changed.
         geometry: GeoJSON text, level-0 pixels, from the slide's top left corner.
         object_type: QuPath's kind of object; only an "annotation" was drawn by a person.
-        author, changed_by: who made it, and who changed it last, as the log names them.
+        author, changed_by: who created it, and who last changed it, as the log names them.
     """
 
     annotation_id: str
@@ -57,7 +57,7 @@ class Annotation:
         return shapely.from_geojson(self.geometry)
 
     def as_dict(self) -> dict[str, Any]:
-        """As the browser takes it (frontend/src/annotations/types.ts, Annotation)."""
+        """In the form that the browser expects (frontend/src/annotations/types.ts, Annotation)."""
         return {
             "id": self.annotation_id,
             "revision": self.revision,
@@ -75,7 +75,7 @@ class Annotation:
         }
 
     def draft(self, **changed: Any) -> Draft:
-        """A draft of the next revision: the same but for what is named."""
+        """A draft of the next revision, the same except for `changed`."""
         present: dict[str, Any] = {
             "shape": self.shape,
             "kind": self.kind,
@@ -91,13 +91,13 @@ class Annotation:
 
 @dataclass(frozen=True)
 class Draft:
-    """An annotation as somebody wants it to be, from the first revision or from a later one.
+    """An annotation to be saved: a new one, or a change to an earlier revision.
 
     Attributes:
         shape: level-0 pixels. An area that crosses itself is repaired when it is saved.
-        revision: the one it was made from; 0 for a new annotation. Where the database has another by now, nothing is
+        revision: the one it is based on; 0 for a new annotation. If the database has another by now, nothing is
             overwritten (`Saved.conflicts`).
-        is_deleted: true deletes, false brings back.
+        is_deleted: true deletes, false restores.
     """
 
     shape: BaseGeometry
@@ -111,7 +111,7 @@ class Draft:
 
 
 def annotation_of(row: Mapping[str, Any] | RowMapping) -> Annotation:
-    """From a row of the table `annotation`."""
+    """The annotation in a row of the table `annotation`."""
     return Annotation(
         annotation_id=row["annotation_id"],
         slide_id=row["slide_id"],

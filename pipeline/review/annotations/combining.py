@@ -1,4 +1,4 @@
-"""Areas made of areas: joined into one, or split by a line."""
+"""Joining areas into one, and splitting an area by a line."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from training.foundation.words.counts import counted
 
 MAX_PARTS = 100
 MAX_AREAS = 500
-"""That are joined at once."""
+"""Most areas joined at once."""
 MAX_CUTS = 4_000
 """Crossings of one split. A line that cuts an area into `MAX_PARTS` pieces needs a few hundred."""
 
 
 def merge_annotations(areas: Sequence[BaseGeometry]) -> BaseGeometry:
-    """One area of several; in parts where they do not touch.
+    """Join several areas into one; in parts where they do not touch.
 
     Raises:
-        BadAnnotationError: fewer than two, more than `MAX_AREAS`, something else than areas, or outlines that cross
-            more often than can be joined in a moment.
+        BadAnnotationError: fewer than two areas, more than `MAX_AREAS`, shapes that are not areas, or outlines with
+            too many crossings to join quickly.
     """
     if not 2 <= len(areas) <= MAX_AREAS:
         raise BadAnnotationError(f"Choose 2 to {MAX_AREAS} areas to join ({counted(len(areas), 'is', 'are')} chosen).")
@@ -37,14 +37,14 @@ def merge_annotations(areas: Sequence[BaseGeometry]) -> BaseGeometry:
 
 
 def split_annotation(area: BaseGeometry, line: BaseGeometry) -> list[BaseGeometry]:
-    """The pieces of an area on both sides of a line, the largest first.
+    """The pieces into which a line cuts an area, largest first.
 
     Raises:
-        BadAnnotationError: the line does not lead through the area, cuts it into more than `MAX_PARTS`, or crosses it
-            and itself more often than can be cut in a moment.
+        BadAnnotationError: the line does not cut through the area, cuts it into more than `MAX_PARTS`, or crosses it
+            and itself too often to cut quickly.
     """
     if not isinstance(line, LineString):
-        raise BadAnnotationError(f"An area is split by a line, not by a {line.geom_type}.")
+        raise BadAnnotationError(f"An area can be split by a line, not by a {line.geom_type}.")
     _check_areas([area])
     own = CrossingCount()
     own.add([AnnotationObject(area, "the area")])
@@ -53,14 +53,14 @@ def split_annotation(area: BaseGeometry, line: BaseGeometry) -> list[BaseGeometr
     whole = polygons_of(_valid(area))
     pieces = [piece for part in whole for piece in _cut(part, line)]
     if len(pieces) <= len(whole):
-        raise BadAnnotationError("The line does not lead through the area: begin and end it outside.")
+        raise BadAnnotationError("The line does not cut through the area. Start and end it outside.")
     if len(pieces) > MAX_PARTS:
-        raise BadAnnotationError(f"The line cuts the area into {len(pieces)} pieces; {MAX_PARTS} are the most.")
+        raise BadAnnotationError(f"The line cuts the area into {len(pieces)} pieces; at most {MAX_PARTS} are allowed.")
     return sorted(pieces, key=lambda piece: -piece.area)
 
 
 def _cut(part: Polygon, line: LineString) -> NDArray[np.object_]:
-    """The faces that outline and line together enclose, as far as they lie in the part."""
+    """The faces enclosed by the outline and the line together that are inside the part."""
     faces = polygons_of(shapely.polygonize([shapely.union_all([part.boundary, line])]))
     shapely.prepare(part)
     lies_inside = shapely.contains_properly(part, shapely.point_on_surface(faces))
@@ -75,5 +75,5 @@ def _check_areas(shapes: Sequence[BaseGeometry]) -> None:
 
 
 def _valid(area: BaseGeometry) -> BaseGeometry:
-    found: BaseGeometry = repaired_area(area, "the area")
-    return found
+    repaired: BaseGeometry = repaired_area(area, "the area")
+    return repaired

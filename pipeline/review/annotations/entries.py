@@ -1,7 +1,7 @@
 """Annotation entries of the project's log: one per annotation drawn or changed, one per imported file.
 
-Every entry has hashes of whole rows. A row that is replaced is kept unchanged among the earlier revisions, so that
-everything ever drawn can be compared with the log (`proof.py`).
+Every entry has hashes of whole rows. A replaced row is kept unchanged among the earlier revisions, so that everything
+ever drawn can be compared with the log (`proof.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pipeline.review.rows.tables import annotation, annotation_class
 from pipeline.review.rows.view_context import details_of
 
 IMPORTED = "annotations imported"
-"""Action of the one entry for all that came in a file."""
+"""Action of the single entry for all annotations imported from a file."""
 
 
 def entry_of(action: str, before: Mapping[str, Any] | None, new: Mapping[str, Any]) -> Change:
@@ -39,19 +39,19 @@ def entry_of(action: str, before: Mapping[str, Any] | None, new: Mapping[str, An
 
 
 def import_entry(slide_id: str, change: int, entries: Sequence[Change], details: Mapping[str, Any]) -> Change:
-    """The one entry of many annotations that came in a file.
+    """The single entry for the annotations imported from a file.
 
     Args:
-        change: the slide's counter, which all of them have.
-        entries: those that `entry_of` gave for them.
+        change: the slide's counter, the same for all of them.
+        entries: those that `entry_of` returned for them.
     """
     rows = [(entry.details["annotation"], entry.details["revision"], entry.details["after"]) for entry in entries]
-    said = {"annotations": len(rows), "change": change, "after": digest_of_all(rows), **details}
-    return Change(entries[0].actor, IMPORTED, slide_subject(slide_id), details=said)
+    summary = {"annotations": len(rows), "change": change, "after": digest_of_all(rows), **details}
+    return Change(entries[0].actor, IMPORTED, slide_subject(slide_id), details=summary)
 
 
 def digest_of_all(rows: Iterable[tuple[str, int, str]]) -> str:
-    """One hash for id, revision and hash of many rows, in whatever order they come."""
+    """One hash over the ids, revisions and hashes of many rows, whatever their order."""
     sha256: str = digest(sorted(list(row) for row in rows))
     return sha256
 

@@ -1,7 +1,7 @@
-"""Annotations from files of other programs into the project's database, and from there to QuPath.
+"""Import of annotations from other programs' files into the project's database, and export to QuPath.
 
-QuPath keeps an object's id and its metadata. So a file that was exported here and changed there comes back as changes
-of the same annotations, and what was changed here meanwhile is kept beside it.
+QuPath keeps an object's id and its metadata, so a file exported here and edited there comes back as changes to the same
+annotations; changes made here in the meantime are kept beside them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from pipeline.review.annotations.saving import MAX_NOTE, rows_of, write_rows
 REVISION = "gemslide_revision"
 KIND = "gemslide_kind"
 """Keys of QuPath's metadata: the revision an object was exported at, and how it was drawn."""
-_OF_NAMESPACE = uuid.UUID("5c0a2f83-6a0b-5c52-8a1e-0f6b7d2c9e41")
+_ID_NAMESPACE = uuid.UUID("5c0a2f83-6a0b-5c52-8a1e-0f6b7d2c9e41")
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class Imported:
 
     Attributes:
         saved: number of objects added, changed or restored.
-        unchanged: number that the database had already.
-        beside: number that had been changed here in the meantime, and were added beside the present version.
+        unchanged: number that the database already had.
+        beside: number that had been changed here in the meantime, and were added beside the current version.
         dropped: parts that could not be imported, one sentence each.
         change: the slide's counter.
     """
@@ -59,7 +59,7 @@ class Imported:
 
 @dataclass(frozen=True)
 class FileRows:
-    """A file's objects as rows of the database, all checked; and what could not be taken over."""
+    """A file's objects as checked rows of the database, and what could not be imported."""
 
     format: str
     rows: Sequence[Mapping[str, Any]]
@@ -78,12 +78,12 @@ def import_file(
     """Save every object of a file on a slide, all or none, with one entry in the project's log.
 
     Args:
-        frame: the slide's, which says where the file's coordinates lie on it; None: they are its level-0 pixels.
+        frame: the slide's, which places the file's coordinates on it; None: they are its level-0 pixels.
 
     Raises:
-        BadAnnotationError: the file's coordinates are not those of the slide (`on_slide`), or an object cannot be, or
-            lies outside it.
-        GemslideError: the ledger is away or locked.
+        BadAnnotationError: the file's coordinates are not the slide's (`on_slide`), or an object is invalid
+            or outside it.
+        GemslideError: the ledger is unavailable or locked.
     """
     with within(Limits.for_corners(file.num_corners), "the annotations"):
         rows = rows_of_file(slide_id, file, actor, size_wh_px0=size_wh_px0, frame=frame)
@@ -98,7 +98,7 @@ def rows_of_file(
     size_wh_px0: tuple[int, int],
     frame: SlideFrame | None = None,
 ) -> FileRows:
-    """The work of `import_file` that needs no database. Raises BadAnnotationError: as there."""
+    """The part of `import_file` that needs no database. Raises BadAnnotationError, as it does."""
     placed = on_slide(file, frame or SlideFrame(None))
     dropped = [*file.dropped, *file.notes]
     drafts = list(_drafts(file.objects, placed.objects, slide_id, dropped))
@@ -106,7 +106,7 @@ def rows_of_file(
 
 
 def save_file_rows(ledger: Ledger, slide_id: str, file: FileRows, actor: str) -> Imported:
-    """The rest of `import_file`. Raises: as there."""
+    """The rest of `import_file`; raises the same errors."""
     with ledger.database.write() as connection:
         work = write_rows(connection, file.rows, slide_id, actor, keep_both=True)
         saved, beside = len(work.entries), len(work.conflicts)
@@ -120,11 +120,11 @@ def exported(ledger: Ledger, slide_id: str, *, origin_xy0: tuple[int, int] = (0,
     """All live annotations of a slide as a file that `write_annotations` writes.
 
     Args:
-        origin_xy0: where the file's coordinates are to begin on the slide.
+        origin_xy0: the origin of the file's coordinates on the slide.
     """
     colours = {name: rgb_of(colour) for name, colour in class_colours(ledger).items()}
-    objects = [_object_of(each, origin_xy0) for each in annotations_of(ledger, slide_id)]
-    used = {each.class_name for each in objects}
+    objects = [_to_object(stored, origin_xy0) for stored in annotations_of(ledger, slide_id)]
+    used = {exported_object.class_name for exported_object in objects}
     return AnnotationFile("qupath", tuple(objects), {name: rgb for name, rgb in colours.items() if name in used})
 
 
@@ -137,25 +137,27 @@ def features_of(file: AnnotationFile) -> Iterator[dict[str, Any]]:
 def _drafts(
     objects: Sequence[AnnotationObject], placed: Sequence[AnnotationObject], slide_id: str, dropped: list[str]
 ) -> Iterator[Draft]:
-    """A draft of each placed object; its id comes from what stands in the file, wherever that lies on the slide."""
+    """A draft of each placed object; its id derives from the object as it is in the file, not from its placement."""
     ids: set[str] = set()
     count = CrossingCount()
-    for index, (each, on) in enumerate(zip(objects, placed, strict=True)):
-        if each.is_area and repaired_area(each.geometry, each.where, count).area == 0:
-            dropped.append(f"{each.where}: its outline encloses no area")
+    for index, (source, on_slide_object) in enumerate(zip(objects, placed, strict=True)):
+        if source.is_area and repaired_area(source.geometry, source.where, count).area == 0:
+            dropped.append(f"{source.where}: its outline encloses no area")
             continue
-        own = _uuid(each.object_id)
-        if own is None or own in ids:
-            own = str(uuid.uuid5(_OF_NAMESPACE, f"{slide_id}/{index}/{each.class_name}/{each.geometry.wkt}"))
-        ids.add(own)
+        annotation_id = _uuid(source.object_id)
+        if annotation_id is None or annotation_id in ids:
+            annotation_id = str(
+                uuid.uuid5(_ID_NAMESPACE, f"{slide_id}/{index}/{source.class_name}/{source.geometry.wkt}")
+            )
+        ids.add(annotation_id)
         yield Draft(
-            on.geometry,
-            _kind(each),
-            each.class_name,
-            _note(each.name),
-            own,
-            _revision(each),
-            object_type=each.object_type,
+            on_slide_object.geometry,
+            _kind(source),
+            source.class_name,
+            _note(source.name),
+            annotation_id,
+            _revision(source),
+            object_type=source.object_type,
         )
 
 
@@ -166,13 +168,13 @@ def _uuid(text: str | None) -> str | None:
         return None
 
 
-def _kind(each: AnnotationObject) -> str:
-    said = each.metadata.get(KIND)
-    if said in KINDS:
-        return str(said)
-    if not each.is_area:
-        return "point" if "Point" in each.geometry.geom_type else "line"
-    return each.tool if each.tool in ("rectangle", "ellipse") else "polygon"
+def _kind(source: AnnotationObject) -> str:
+    stored_kind = source.metadata.get(KIND)
+    if stored_kind in KINDS:
+        return str(stored_kind)
+    if not source.is_area:
+        return "point" if "Point" in source.geometry.geom_type else "line"
+    return source.tool if source.tool in ("rectangle", "ellipse") else "polygon"
 
 
 def _note(name: str | None) -> str:
@@ -180,27 +182,34 @@ def _note(name: str | None) -> str:
     return text[:MAX_NOTE]
 
 
-def _revision(each: AnnotationObject) -> int:
-    """The revision that was exported; the first, for an object that never was."""
-    said = each.metadata.get(REVISION, "1")
-    if not (said.isascii() and said.isdigit() and len(said) < 10):
-        raise BadAnnotationError(f"{each.where}: its metadata says {REVISION} = {said!r:.40}, which is no revision.")
-    return int(said)
+def _revision(source: AnnotationObject) -> int:
+    """The revision that was exported; the first for an object that never was."""
+    revision = source.metadata.get(REVISION, "1")
+    if not (revision.isascii() and revision.isdigit() and len(revision) < 10):
+        raise BadAnnotationError(
+            f"{source.where}: its metadata says {REVISION} = {revision!r:.40}, which is not a revision."
+        )
+    return int(revision)
 
 
 _TOOLS: Mapping[str, Tool] = {"rectangle": "rectangle", "ellipse": "ellipse", "point": "points", "line": "line"}
 
 
-def _object_of(each: Annotation, origin_xy0: tuple[int, int]) -> AnnotationObject:
+def _to_object(stored: Annotation, origin_xy0: tuple[int, int]) -> AnnotationObject:
     left, top = origin_xy0
-    said = {"gemslide_author": each.author, "gemslide_changed_by": each.changed_by}
+    people = {"gemslide_author": stored.author, "gemslide_changed_by": stored.changed_by}
     return AnnotationObject(
-        translate(each.shape, -left, -top) if any(origin_xy0) else each.shape,
-        f"annotation {each.annotation_id}",
-        each.class_name,
-        name=each.note or None,
-        object_type=each.object_type,
-        tool=_TOOLS.get(each.kind, "freehand"),
-        object_id=each.annotation_id,
-        metadata={REVISION: str(each.revision), KIND: each.kind, **said, "gemslide_changed_utc": each.changed_utc},
+        translate(stored.shape, -left, -top) if any(origin_xy0) else stored.shape,
+        f"annotation {stored.annotation_id}",
+        stored.class_name,
+        name=stored.note or None,
+        object_type=stored.object_type,
+        tool=_TOOLS.get(stored.kind, "freehand"),
+        object_id=stored.annotation_id,
+        metadata={
+            REVISION: str(stored.revision),
+            KIND: stored.kind,
+            **people,
+            "gemslide_changed_utc": stored.changed_utc,
+        },
     )

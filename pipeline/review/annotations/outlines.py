@@ -1,4 +1,4 @@
-"""Outlines of many annotations at once: the columns that drawing them needs, and no more."""
+"""Outlines of many annotations at once: only the columns needed to draw them."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class OutlineRow(NamedTuple):
 
 
 def outlines_since(ledger: Ledger, slide_id: str, change: int) -> tuple[int, Sequence[OutlineRow]]:
-    """The slide's counter, and what has changed after `change`, deleted ones too; all of one moment.
+    """The slide's counter, and annotations changed after `change`, including deleted ones, from one moment.
 
     Raises:
-        GemslideError: the ledger is away.
+        GemslideError: the ledger is unavailable.
     """
     columns = (annotation.c[name] for name in OutlineRow._fields)
-    # In no order: to sort a hundred thousand geometries takes longer than to read them.
+    # Unsorted: sorting a hundred thousand geometries takes longer than reading them.
     rows = select(*columns).where(annotation.c.slide_id == slide_id, annotation.c.change > change)
     with ledger.database.read() as connection:
         now = connection.execute(counter_of(slide_id)).scalar_one_or_none() or 0
-        found = connection.execute(rows).all() if now > change else []
-    return now, [OutlineRow._make(row) for row in found]
+        changed = connection.execute(rows).all() if now > change else []
+    return now, [OutlineRow._make(row) for row in changed]

@@ -1,4 +1,4 @@
-"""Whether annotations, their earlier revisions and the slides' counters are what the project's log says."""
+"""Check of annotations, their earlier revisions and the slides' counters against the project's log."""
 
 from __future__ import annotations
 
@@ -32,29 +32,29 @@ def changed_annotations(connection: Connection) -> Iterator[str]:
 
 @dataclass
 class _Logged:
-    """Hashes of rows as the log has them; those that were seen are taken out."""
+    """Hashes of rows as the log has them; those seen in the ledger are removed."""
 
     single: dict[tuple[str, str, int], str] = field(default_factory=dict)
     """By the slide's subject, annotation and revision."""
     imports: dict[tuple[str, int], str] = field(default_factory=dict)
-    """By the slide's subject and counter: one hash for all that came in a file."""
+    """By the slide's subject and counter: one hash for all annotations from a file."""
 
     def missing(self, of_imports: Mapping[tuple[str, int], list[tuple[str, int, str]]]) -> Iterator[str]:
         """Report rows of the log that are missing or different in the ledger, and rows that no log entry created."""
-        for subject, known, revision in self.single:
-            yield f"annotation {known} on {subject:.80}: revision {revision} was deleted from the ledger"
+        for subject, annotation_id, revision in self.single:
+            yield f"annotation {annotation_id} on {subject:.80}: revision {revision} was deleted from the ledger"
         for (subject, change), sha256 in self.imports.items():
             if digest_of_all(of_imports.get((subject, change), [])) != sha256:
                 yield (
-                    f"{subject:.80}: the annotations imported by its change {change} are not those of the log: one was "
+                    f"{subject:.80}: the annotations imported in its change {change} differ from the log: one was "
                     "changed, added or deleted"
                 )
         for (subject, change), rows in of_imports.items():
             if (subject, change) not in self.imports:
                 yield from (
-                    f"annotation {known} on {subject:.80}: revision {revision} is in the ledger, but no entry of the "
-                    "log created it"
-                    for known, revision, _ in rows
+                    f"annotation {annotation_id} on {subject:.80}: revision {revision} is in the ledger, but no log "
+                    "entry created it"
+                    for annotation_id, revision, _ in rows
                 )
 
 
@@ -72,44 +72,50 @@ class _Stored:
     of_imports: dict[tuple[str, int], list[tuple[str, int, str]]] = field(default_factory=lambda: defaultdict(list))
     counters: dict[str, _Counters] = field(default_factory=lambda: defaultdict(_Counters))
     _earlier: dict[tuple[str, str], list[int]] = field(default_factory=lambda: defaultdict(list))
-    """Revisions that are not the current one; of annotations whose current row has not been seen."""
+    """Earlier revisions of annotations whose current row has not been seen yet."""
 
     def add(self, row: Mapping[str, Any], logged: _Logged, *, is_current: bool) -> Iterator[str]:
-        slide_id, known, revision = row["slide_id"], row["annotation_id"], row["revision"]
+        slide_id, annotation_id, revision = row["slide_id"], row["annotation_id"], row["revision"]
         subject, sha256 = slide_subject(slide_id), row_sha256(annotation, row)
-        said = logged.single.pop((subject, known, revision), None)
-        if said is None:
-            self.of_imports[subject, row["change"]].append((known, revision, sha256))
-        elif said != sha256:
-            yield f"annotation {known} on {subject:.80}: revision {revision} was changed without an entry in the log"
+        logged_sha256 = logged.single.pop((subject, annotation_id, revision), None)
+        if logged_sha256 is None:
+            self.of_imports[subject, row["change"]].append((annotation_id, revision, sha256))
+        elif logged_sha256 != sha256:
+            yield (
+                f"annotation {annotation_id} on {subject:.80}: revision {revision} was changed without an entry in the "
+                "log"
+            )
         counters = self.counters[slide_id]
         counters.change = max(counters.change, row["change"])
         if not is_current:
-            self._earlier[slide_id, known].append(revision)
+            self._earlier[slide_id, annotation_id].append(revision)
             return
         if row["state"] == "live":
             counters.live += 1
             counters.vertices += row["vertices"]
-        earlier = self._earlier.pop((slide_id, known), [])
+        earlier = self._earlier.pop((slide_id, annotation_id), [])
         if sorted(earlier) != list(range(1, revision)):
-            yield f"annotation {known} on {subject:.80}: its current row is not its last revision"
+            yield f"annotation {annotation_id} on {subject:.80}: its current row is not its last revision"
 
     def without_annotation(self) -> Iterator[str]:
-        for slide_id, known in self._earlier:
-            yield f"annotation {known} on slide {slide_id:.64}: was deleted from the ledger, but not its revisions"
+        for slide_id, annotation_id in self._earlier:
+            yield (
+                f"annotation {annotation_id} on slide {slide_id:.64}: was deleted from the ledger, but not its "
+                "revisions"
+            )
 
 
 def _changed_counters(connection: Connection, counters: Mapping[str, _Counters]) -> Iterator[str]:
-    """The slides' counters follow from the annotations."""
+    """Compare the slides' counters with those computed from the annotations."""
     unseen = set(counters)
     for row in _rows(connection, annotated_slide):
         unseen.discard(row["slide_id"])
-        found = counters.get(row["slide_id"])
-        if found is None:
-            yield f"slide {row['slide_id']:.64}: has counters of annotations, but none was ever drawn"
-        elif (found.change, found.live, found.vertices) != (row["change"], row["live"], row["vertices"]):
-            yield f"slide {row['slide_id']:.64}: its counters of annotations were changed without an entry in the log"
-    yield from (f"slide {slide_id:.64}: its counters of annotations were deleted" for slide_id in unseen)
+        expected = counters.get(row["slide_id"])
+        if expected is None:
+            yield f"slide {row['slide_id']:.64}: has annotation counters, but no annotation was ever drawn"
+        elif (expected.change, expected.live, expected.vertices) != (row["change"], row["live"], row["vertices"]):
+            yield f"slide {row['slide_id']:.64}: its annotation counters were changed without an entry in the log"
+    yield from (f"slide {slide_id:.64}: its annotation counters were deleted" for slide_id in unseen)
 
 
 def _logged(connection: Connection) -> _Logged:
@@ -118,13 +124,13 @@ def _logged(connection: Connection) -> _Logged:
     logged = _Logged()
     for subject, action, text in connection.execution_options(yield_per=_AT_ONCE).execute(chosen):
         try:
-            said = json.loads(text)
+            details = json.loads(text)
             if action == IMPORTED:
-                logged.imports[subject, int(said["change"])] = str(said["after"])
+                logged.imports[subject, int(details["change"])] = str(details["after"])
             else:
-                logged.single[subject, str(said["annotation"]), int(said["revision"])] = str(said["after"])
+                logged.single[subject, str(details["annotation"]), int(details["revision"])] = str(details["after"])
         except (ValueError, KeyError, TypeError):
-            continue  # an entry about a class, or one that was changed, which its hash shows
+            continue  # an entry about a class, or a changed one, which its hash reveals
     return logged
 
 

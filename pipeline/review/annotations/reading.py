@@ -20,8 +20,8 @@ class Changes:
 
     Attributes:
         change: the slide's counter; the next query asks for changes after it.
-        annotations: those that changed, including deleted ones, in the order of their changes; None where there are
-            more than were asked for.
+        annotations: those that changed, including deleted ones, in the order of their changes; None if there are more
+            than requested.
     """
 
     change: int
@@ -29,7 +29,7 @@ class Changes:
 
 
 def annotations_of(ledger: Ledger, slide_id: str, *, with_deleted: bool = False) -> list[Annotation]:
-    """All annotations of a slide, in the order in which they changed last. Raises GemslideError: the ledger is away."""
+    """All annotations of a slide, in order of their last changes. Raises GemslideError: the ledger is unavailable."""
     rows = select(annotation).where(annotation.c.slide_id == slide_id).order_by(*_IN_ORDER)
     if not with_deleted:
         rows = rows.where(annotation.c.state == "live")
@@ -38,29 +38,29 @@ def annotations_of(ledger: Ledger, slide_id: str, *, with_deleted: bool = False)
 
 
 def some_annotations(ledger: Ledger, slide_id: str, ids: Sequence[str]) -> list[Annotation]:
-    """The live ones of at most some hundred ids, in the order of the ids."""
+    """Live annotations with these ids, a few hundred at most, in the order of the ids."""
     rows = select(annotation).where(
         annotation.c.slide_id == slide_id, annotation.c.annotation_id.in_(ids), annotation.c.state == "live"
     )
     with ledger.database.read() as connection:
-        found = {row["annotation_id"]: annotation_of(row) for row in connection.execute(rows).mappings()}
-    return [found[each] for each in ids if each in found]
+        by_id = {row["annotation_id"]: annotation_of(row) for row in connection.execute(rows).mappings()}
+    return [by_id[annotation_id] for annotation_id in ids if annotation_id in by_id]
 
 
 def changes_since(ledger: Ledger, slide_id: str, change: int, *, most: int = 1000) -> Changes:
-    """Changes on a slide after its counter stood at `change`, all from one moment."""
+    """Changes to a slide's annotations since its counter was at `change`, all from one moment."""
     rows = rows_since(select(annotation), slide_id, change).limit(most + 1)
     with ledger.database.read() as connection:
         now = connection.execute(counter_of(slide_id)).scalar_one_or_none() or 0
-        found = connection.execute(rows).mappings().all() if now > change else []
-    return Changes(now, None if len(found) > most else tuple(annotation_of(row) for row in found))
+        changed = connection.execute(rows).mappings().all() if now > change else []
+    return Changes(now, None if len(changed) > most else tuple(annotation_of(row) for row in changed))
 
 
 def class_colours(ledger: Ledger, may_see: Callable[[str], bool] | None = None) -> Mapping[str, str]:
     """Every class that the project has used, in the order of its first use, with its colour as "RRGGBB".
 
     Args:
-        may_see: of which slides classes may be named; None: of all. Colours are those of all classes together.
+        may_see: whether a slide's classes may be named; None: all may. Colours are those over all classes.
     """
     rows = select(annotation_class.c.class_name).order_by(annotation_class.c.ordinal, annotation_class.c.class_name)
     with ledger.database.read() as connection:
@@ -76,19 +76,19 @@ def class_colours(ledger: Ledger, may_see: Callable[[str], bool] | None = None) 
 def _classes_on(connection: Connection, may_see: Callable[[str], bool]) -> set[str]:
     """Classes of the annotations on slides that may be seen."""
     slide_ids = connection.execute(select(annotated_slide.c.slide_id)).scalars().all()
-    seen = [slide_id for slide_id in slide_ids if may_see(slide_id)]
-    found: set[str] = set()
-    for start in range(0, len(seen), _AT_ONCE):
-        on_these = annotation.c.slide_id.in_(seen[start : start + _AT_ONCE])
-        found |= set(connection.execute(select(annotation.c.class_name).where(on_these).distinct()).scalars())
-    return found
+    visible = [slide_id for slide_id in slide_ids if may_see(slide_id)]
+    names: set[str] = set()
+    for start in range(0, len(visible), _AT_ONCE):
+        on_these = annotation.c.slide_id.in_(visible[start : start + _AT_ONCE])
+        names |= set(connection.execute(select(annotation.c.class_name).where(on_these).distinct()).scalars())
+    return names
 
 
 _AT_ONCE = 500
 
 
 def find_annotations(ledger: Ledger, slide_id: str, words: Sequence[str], *, most: int = 100) -> list[Annotation]:
-    """The live ones whose class, note and author together hold every word, however written; latest changes first."""
+    """Live annotations whose class, note and author together contain every word, in any case; latest changes first."""
     text = func.lower(func.coalesce(annotation.c.class_name, "") + " " + annotation.c.note + " " + annotation.c.author)
     rows = (
         select(annotation)
@@ -105,10 +105,10 @@ _IN_ORDER = (annotation.c.change, annotation.c.annotation_id)
 
 
 def rows_since(rows: Select[Any], slide_id: str, change: int) -> Select[Any]:
-    """Of a selection of annotations those of a slide that changed after `change`, in the order of changes."""
+    """Restrict a selection to a slide's annotations that changed after `change`, in the order of changes."""
     return rows.where(annotation.c.slide_id == slide_id, annotation.c.change > change).order_by(*_IN_ORDER)
 
 
 def counter_of(slide_id: str) -> Select[int]:
-    """The slide's counter; no row for a slide on which nobody ever drew."""
+    """The slide's counter; no row for a slide that was never annotated."""
     return select(annotated_slide.c.change).where(annotated_slide.c.slide_id == slide_id)

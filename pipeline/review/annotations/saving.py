@@ -1,4 +1,4 @@
-"""Annotations are saved in one transaction with their entries in the project's log, and never over another's change."""
+"""Saving of annotations in one transaction with their log entries, and never over another person's change."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from training.foundation.words.counts import counted
 from training.foundation.words.names import comparable
 
 MAX_DRAFTS = 500
-"""Of one `save`; files are imported with more."""
+"""Of one `save`; file imports may have more."""
 MAX_LIVE, MAX_VERTICES_OF_SLIDE = 500_000, 10_000_000
 """Limits for one slide: anyone who views it holds all of its annotations in memory."""
 MAX_NOTE, MAX_ACTOR = 2_000, 200
@@ -52,7 +52,7 @@ class Saved:
 
 @dataclass
 class _Work:
-    """Rows and log entries that one transaction is to write."""
+    """Rows and log entries for one transaction to write."""
 
     slide_id: str
     actor: str
@@ -64,9 +64,9 @@ class _Work:
     updated: list[dict[str, Any]] = field(default_factory=list)
     earlier: list[dict[str, Any]] = field(default_factory=list)
     entries: list[Change] = field(default_factory=list)
-    """One of each annotation that is written."""
+    """One for each annotation that is written."""
     class_entries: list[Change] = field(default_factory=list)
-    """One of each class that the project did not have."""
+    """One for each class that is new to the project."""
     live: int = 0
     vertices: int = 0
 
@@ -74,23 +74,23 @@ class _Work:
 def save(
     ledger: Ledger, slide_id: str, drafts: Sequence[Draft], actor: str, *, size_wh_px0: tuple[int, int] | None = None
 ) -> Saved:
-    """Save drafts on a slide, each with an entry in the project's log. The same drafts sent again change nothing.
+    """Save drafts on a slide, each with an entry in the project's log. Sending the same drafts again changes nothing.
 
     Args:
-        actor: who does it, as the log is to name them.
-        size_wh_px0: the slide's; with it, shapes that leave the slide are refused.
+        actor: who saves them, as the log should name them.
+        size_wh_px0: the slide's; if given, shapes that extend beyond it are refused.
 
     Raises:
-        BadAnnotationError: a draft that cannot be, or more of them than `MAX_DRAFTS`; nothing was saved.
-        GemslideError: the ledger is away or locked; nothing was saved.
+        BadAnnotationError: an invalid draft, or more than `MAX_DRAFTS`; nothing was saved.
+        GemslideError: the ledger is unavailable or locked; nothing was saved.
     """
     if len(drafts) > MAX_DRAFTS:
-        raise BadAnnotationError(f"{len(drafts)} annotations at once; {MAX_DRAFTS} are the most. Import a file.")
+        raise BadAnnotationError(f"{len(drafts)} annotations at once; at most {MAX_DRAFTS} are allowed. Import a file.")
     return save_rows(ledger, slide_id, rows_of(drafts, slide_id, actor, size_wh_px0), actor)
 
 
 def save_rows(ledger: Ledger, slide_id: str, rows: Sequence[Mapping[str, Any]], actor: str) -> Saved:
-    """`save` of drafts that `rows_of` has checked."""
+    """`save` for drafts that `rows_of` has checked."""
     with ledger.database.write() as connection:
         work = write_rows(connection, rows, slide_id, actor)
         append_to_project(connection, [*work.class_entries, *work.entries])
@@ -100,17 +100,17 @@ def save_rows(ledger: Ledger, slide_id: str, rows: Sequence[Mapping[str, Any]], 
 def rows_of(
     drafts: Sequence[Draft], slide_id: str, actor: str, size_wh_px0: tuple[int, int] | None
 ) -> list[dict[str, Any]]:
-    """The drafts as rows, all checked; `revision` is the one a draft was made from.
+    """The drafts as rows, all checked; `revision` is the one a draft is based on.
 
     Raises:
-        BadAnnotationError: a draft that cannot be, or one id twice. BadManifestError: no name of a slide.
+        BadAnnotationError: an invalid draft, or an id twice. BadManifestError: not a slide name.
     """
     check_name(slide_id, what="slide")
-    _printable(actor, MAX_ACTOR, "who does it")
+    _printable(actor, MAX_ACTOR, "the author")
     ids = [draft.annotation_id for draft in drafts]
     if len(set(ids)) != len(ids):
-        raise BadAnnotationError("One annotation stands twice in what is to be saved. Send its last state only.")
-    count = CrossingCount()  # of all that one person saves at once
+        raise BadAnnotationError("The same annotation is to be saved twice. Send only its latest state.")
+    count = CrossingCount()  # over everything saved at once
     return [_row_of(draft, size_wh_px0, count) for draft in drafts]
 
 
@@ -120,7 +120,7 @@ def write_rows(
     """Write rows; the log is left to the caller.
 
     Args:
-        keep_both: a conflict is saved beside what is there, as an annotation of its own.
+        keep_both: save a conflicting row beside the stored one, as a new annotation.
     """
     counter = _locked(connection, slide_id)
     work = _Work(slide_id, actor, utc_now(), counter["change"] + 1)
@@ -129,10 +129,10 @@ def write_rows(
         _decide(row, present.get(row["annotation_id"]), work, keep_both=keep_both)
     if not work.entries:
         work.change -= 1
-        if not work.change:  # the row was made to be locked
+        if not work.change:  # the row was created only to be locked
             connection.execute(delete(annotated_slide).where(annotated_slide.c.slide_id == slide_id))
         return work
-    _check_room(counter, work)
+    _check_limits(counter, work)
     _execute(connection, work)
     values = {"change": work.change, "live": counter["live"] + work.live}
     connection.execute(
@@ -168,14 +168,14 @@ def _row_of(draft: Draft, size_wh_px0: tuple[int, int] | None, count: CrossingCo
 
 def _check_words(draft: Draft, where: str) -> None:
     if not _UUID.fullmatch(draft.annotation_id):
-        raise BadAnnotationError(f"{where}: its id is not a UUID in small letters.")
+        raise BadAnnotationError(f"{where}: its id is not a lower-case UUID.")
     if draft.kind not in KINDS or draft.object_type not in OBJECT_TYPES:
         raise BadAnnotationError(
-            f"{where}: kind {draft.kind!r:.40}, type {draft.object_type!r:.40}; known are {', '.join(KINDS)} and "
-            f"{', '.join(OBJECT_TYPES)}."
+            f"{where}: kind {draft.kind!r:.40}, type {draft.object_type!r:.40}; expected one of {', '.join(KINDS)} and "
+            f"one of {', '.join(OBJECT_TYPES)}."
         )
     if not 0 <= draft.revision < 1_000_000_000:
-        raise BadAnnotationError(f"{where}: revision {draft.revision} cannot be.")
+        raise BadAnnotationError(f"{where}: revision {draft.revision} is out of range.")
     try:
         if draft.class_name is not None:
             check_class_name(draft.class_name)
@@ -186,7 +186,7 @@ def _check_words(draft: Draft, where: str) -> None:
 
 def _printable(text: str, longest: int, what: str) -> None:
     if len(text) > longest:
-        raise BadAnnotationError(f"{what}: {counted(len(text), 'character')}; {longest} are the most.")
+        raise BadAnnotationError(f"{what}: {counted(len(text), 'character')}; at most {longest} are allowed.")
     try:
         check_printable(text)
     except ValueError as error:
@@ -194,7 +194,7 @@ def _printable(text: str, longest: int, what: str) -> None:
 
 
 def _locked(connection: Connection, slide_id: str) -> Mapping[str, int]:
-    """The slide's counters; other writers on it wait until the transaction ends."""
+    """The slide's counters, locked: its other writers wait until the transaction ends."""
     upsert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
     row = {"slide_id": slide_id, "change": 0, "live": 0, "vertices": 0}
     connection.execute(upsert(annotated_slide).values(row).on_conflict_do_nothing())
@@ -203,27 +203,27 @@ def _locked(connection: Connection, slide_id: str) -> Mapping[str, int]:
 
 
 def _present(connection: Connection, slide_id: str, ids: Sequence[str]) -> dict[str, Mapping[str, Any]]:
-    found: dict[str, Mapping[str, Any]] = {}
+    stored: dict[str, Mapping[str, Any]] = {}
     for start in range(0, len(ids), _AT_ONCE):
-        some = annotation.c.annotation_id.in_(ids[start : start + _AT_ONCE])
-        rows = select(annotation).where(annotation.c.slide_id == slide_id, some)
-        found |= {row["annotation_id"]: dict(row) for row in connection.execute(rows).mappings()}
-    return found
+        with_ids = annotation.c.annotation_id.in_(ids[start : start + _AT_ONCE])
+        rows = select(annotation).where(annotation.c.slide_id == slide_id, with_ids)
+        stored |= {row["annotation_id"]: dict(row) for row in connection.execute(rows).mappings()}
+    return stored
 
 
-def _decide(row: Mapping[str, Any], there: Mapping[str, Any] | None, work: _Work, *, keep_both: bool) -> None:
-    if there is None:
-        if row["state"] == "live":  # what nobody ever saw need not be deleted
+def _decide(row: Mapping[str, Any], stored: Mapping[str, Any] | None, work: _Work, *, keep_both: bool) -> None:
+    if stored is None:
+        if row["state"] == "live":  # one that was never stored need not be deleted
             _add(row, work)
-    elif all(row[name] == there[name] for name in CONTENT):
-        work.saved.append(annotation_of(there))
-    elif row["revision"] == there["revision"]:
-        _change(row, there, work)
+    elif all(row[name] == stored[name] for name in CONTENT):
+        work.saved.append(annotation_of(stored))
+    elif row["revision"] == stored["revision"]:
+        _change(row, stored, work)
     elif keep_both:
         _add({**row, "annotation_id": new_id()}, work)
-        work.conflicts.append(annotation_of(there))
+        work.conflicts.append(annotation_of(stored))
     else:
-        work.conflicts.append(annotation_of(there))
+        work.conflicts.append(annotation_of(stored))
 
 
 def _add(row: Mapping[str, Any], work: _Work) -> None:
@@ -236,25 +236,25 @@ def _add(row: Mapping[str, Any], work: _Work) -> None:
     work.entries.append(entry_of("annotation drawn", None, new))
 
 
-def _change(row: Mapping[str, Any], there: Mapping[str, Any], work: _Work) -> None:
+def _change(row: Mapping[str, Any], stored: Mapping[str, Any], work: _Work) -> None:
     by_whom = {"changed_by": work.actor, "changed_utc": work.now}
-    new = {**there, **row, "revision": there["revision"] + 1, "change": work.change, **by_whom}
-    work.earlier.append(dict(there))
+    new = {**stored, **row, "revision": stored["revision"] + 1, "change": work.change, **by_whom}
+    work.earlier.append(dict(stored))
     work.updated.append({f"new_{name}": new[name] for name in _UPDATED} | {"of_annotation": new["annotation_id"]})
-    was_live, is_live = there["state"] == "live", new["state"] == "live"
+    was_live, is_live = stored["state"] == "live", new["state"] == "live"
     work.live += is_live - was_live
-    work.vertices += is_live * new["vertices"] - was_live * there["vertices"]
+    work.vertices += is_live * new["vertices"] - was_live * stored["vertices"]
     action = "changed" if was_live and is_live else "deleted" if was_live else "restored"
     work.saved.append(annotation_of(new))
-    work.entries.append(entry_of(f"annotation {action}", there, new))
+    work.entries.append(entry_of(f"annotation {action}", stored, new))
 
 
-def _check_room(counter: Mapping[str, int], work: _Work) -> None:
+def _check_limits(counter: Mapping[str, int], work: _Work) -> None:
     live, vertices = counter["live"] + work.live, counter["vertices"] + work.vertices
     if (live > MAX_LIVE and work.live > 0) or (vertices > MAX_VERTICES_OF_SLIDE and work.vertices > 0):
         raise BadAnnotationError(
-            f"slide {work.slide_id}: would have {counted(live, 'annotation')} of {counted(vertices, 'corner')} "
-            f"together; {MAX_LIVE} and {MAX_VERTICES_OF_SLIDE} are the most. Nothing was saved. Import fewer, or "
+            f"slide {work.slide_id}: would have {counted(live, 'annotation')} with {counted(vertices, 'corner')} "
+            f"in total; at most {MAX_LIVE} and {MAX_VERTICES_OF_SLIDE} are allowed. Nothing was saved. Import fewer or "
             "simpler ones."
         )
 
@@ -269,7 +269,7 @@ _UPDATE = (
 
 def _execute(connection: Connection, work: _Work) -> None:
     work.class_entries += _register_classes(
-        connection, {each.class_name for each in work.saved if each.class_name}, work.actor
+        connection, {saved.class_name for saved in work.saved if saved.class_name}, work.actor
     )
     for start in range(0, len(work.made), _AT_ONCE * 10):
         connection.execute(insert(annotation), work.made[start : start + _AT_ONCE * 10])
@@ -279,7 +279,7 @@ def _execute(connection: Connection, work: _Work) -> None:
 
 
 def _register_classes(connection: Connection, names: Iterable[str], actor: str) -> list[Change]:
-    """Give a place in the order to classes that the project has not used yet. Returns what is to be logged."""
+    """Append classes that are new to the project to its order. Returns the entries to log."""
     known = set(connection.execute(select(annotation_class.c.class_name)).scalars())
     new = sorted(set(names) - known)
     if not new:
@@ -287,6 +287,6 @@ def _register_classes(connection: Connection, names: Iterable[str], actor: str) 
     first = connection.execute(select(func.count()).select_from(annotation_class)).scalar_one()
     upsert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
     rows = [{"class_name": name, "ordinal": first + index} for index, name in enumerate(new)]
-    # Somebody may use it first on another slide at this moment.
+    # Someone may be adding it on another slide at this moment.
     added = upsert(annotation_class).values(rows).on_conflict_do_nothing().returning(annotation_class)
     return [class_entry({**row}, actor) for row in connection.execute(added).mappings()]

@@ -1,4 +1,4 @@
-"""Shapes of annotations: from GeoJSON that anybody may have sent, checked, repaired, and as it is stored."""
+"""Shapes of annotations: untrusted GeoJSON, checked, repaired, and in the form in which it is stored."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pipeline.annotations import CrossingCount, read_geometry, repaired_area
 from pipeline.errors import BadAnnotationError
 
 MAX_VERTICES = 50_000
-"""Of one annotation. The longest outline in the public files we have seen has a tenth."""
+"""Of one annotation. The longest outline in the public files we have seen has a tenth of that."""
 DECIMALS = 2
 """Of a stored coordinate: a hundredth of a level-0 pixel is a few nanometres."""
 EDGE_PX0 = 1.0
@@ -23,7 +23,7 @@ def shape_of(geometry: Any, *, where: str) -> BaseGeometry:
     """A shape from parsed GeoJSON of any kind but a collection.
 
     Raises:
-        BadAnnotationError: not such a geometry, without points, or with more than `MAX_VERTICES`.
+        BadAnnotationError: not such a geometry, no points, or more than `MAX_VERTICES`.
     """
     shape, dropped = read_geometry(geometry, where)
     if shape is None or shape.is_empty:
@@ -32,10 +32,12 @@ def shape_of(geometry: Any, *, where: str) -> BaseGeometry:
 
 
 def check_size(shape: BaseGeometry, where: str) -> BaseGeometry:
-    """The shape. Raises BadAnnotationError: more than `MAX_VERTICES`."""
+    """Return the shape. Raises BadAnnotationError: more than `MAX_VERTICES`."""
     vertices = int(shapely.get_num_coordinates(shape))
     if vertices > MAX_VERTICES:
-        raise BadAnnotationError(f"{where}: {vertices} corners; {MAX_VERTICES} are the most. Simplify the outline.")
+        raise BadAnnotationError(
+            f"{where}: {vertices} corners; at most {MAX_VERTICES} are allowed. Simplify the outline."
+        )
     return shape
 
 
@@ -50,7 +52,7 @@ def stored_shape(
     """The shape as it is kept: finite, on the slide, a valid area, in hundredths of a pixel.
 
     Args:
-        count: of what is saved with it; None: it is saved alone.
+        count: crossings of everything saved with it; None: it is saved alone.
 
     Raises:
         BadAnnotationError: it has no points or no area, lies outside the slide, is not what its kind says, or

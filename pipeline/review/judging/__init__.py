@@ -1,1 +1,1 @@
-"""Coverage by viewers, and their judgements, slide by slide."""
+"""Viewers' coverage and judgements, slide by slide."""

@@ -1,4 +1,4 @@
-"""Coverage in the ledger's database: looks are added to what is stored, and every change is an entry of the log."""
+"""Coverage in the ledger's database: viewings are added to it, and every change has a log entry."""
 
 from __future__ import annotations
 
@@ -27,36 +27,42 @@ def coverage_of(ledger: Ledger, context: ViewContext) -> Coverage | None:
 
 
 def save_looks(
-    ledger: Ledger, context: ViewContext, grid: CoverageGrid, looks: Sequence[Viewing], *, mpp0: float, seconds: float
+    ledger: Ledger,
+    context: ViewContext,
+    grid: CoverageGrid,
+    viewings: Sequence[Viewing],
+    *,
+    mpp0: float,
+    seconds: float,
 ) -> Coverage:
-    """Add looks to what is stored, and return what is stored then.
+    """Add viewings to the stored coverage, and return the result.
 
     Args:
-        seconds: for which the slide was open in a visible tab meanwhile.
+        seconds: how long the slide was open in a visible tab meanwhile.
 
     Raises:
-        ChangedSourceError: what is stored is of another grid: the slide is not the one that was looked at.
-        BadRecipeError: what cannot be a look.
+        ChangedSourceError: the stored coverage has another grid: the slide is not the one that was viewed.
+        BadRecipeError: an invalid viewing.
     """
-    for look in looks:
-        check_viewing(look)
+    for viewing in viewings:
+        check_viewing(viewing)
     with ledger.database.write() as connection:
-        row = _begun(connection, context, grid)
+        row = _locked_row(connection, context, grid)
         before = _coverage(row)
         if before.grid != grid:
             raise ChangedSourceError(
-                f"slide {context.slide_id}: has another size than when {context.person} looked at it."
+                f"slide {context.slide_id}: its size has changed since {context.person} viewed it."
             )
-        after = before.add_viewings(looks, mpp0=mpp0, seconds=seconds)
+        after = before.add_viewings(viewings, mpp0=mpp0, seconds=seconds)
         values = _values(after)
         connection.execute(update(coverage).where(*_key_values(context)).values(values))
-        said = {"cells": int(np.count_nonzero(after.finest_yx)), "seconds": round(after.seconds, 1)}
-        log(connection, context, [change_of(context, LOOKED, coverage, dict(row._mapping) | values, **said)])
+        totals = {"cells": int(np.count_nonzero(after.finest_yx)), "seconds": round(after.seconds, 1)}
+        log(connection, context, [change_of(context, LOOKED, coverage, dict(row._mapping) | values, **totals)])
     return after
 
 
-def _begun(connection: Connection, context: ViewContext, grid: CoverageGrid) -> Row[Any]:
-    """The stored row, locked; made where there is none."""
+def _locked_row(connection: Connection, context: ViewContext, grid: CoverageGrid) -> Row[Any]:
+    """The stored row, locked; created if there is none."""
     empty = context.key | {"cell_um": grid.cell_um, "columns": grid.columns, "rows": grid.rows}
     empty |= _values(Coverage.empty(grid))
     add = (sqlite if connection.dialect.name == "sqlite" else postgresql).insert(coverage)

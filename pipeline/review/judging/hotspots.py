@@ -1,4 +1,4 @@
-"""Hotspots that people have seen, accepted or rejected; the last word counts, the log has all of them."""
+"""Hotspots that people have seen, accepted or rejected; the latest judgement counts, the log has all of them."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def hotspot_states(
     ledger: Ledger, context: ViewContext, model_id: str, predictions_sha256: str
 ) -> dict[HotspotKey, str]:
     """One person's judgement of each hotspot of a list; those they have not seen are left out."""
-    of_list = {**context.key, "model_id": model_id, "predictions_sha256": predictions_sha256}
-    chosen = select(hotspot_review).where(*(hotspot_review.c[name] == value for name, value in of_list.items()))
+    list_key = {**context.key, "model_id": model_id, "predictions_sha256": predictions_sha256}
+    chosen = select(hotspot_review).where(*(hotspot_review.c[name] == value for name, value in list_key.items()))
     with ledger.database.read() as connection:
         rows = connection.execute(chosen).all()
     return {HotspotKey(row.class_name, row.x_px0, row.y_px0): row.state for row in rows}
@@ -44,13 +44,13 @@ def judge_hotspots(
     predictions_sha256: str,
     judged: Sequence[tuple[HotspotKey, str]],
 ) -> None:
-    """Write down what somebody thinks of hotspots, in place of what they thought before.
+    """Store a person's judgements of hotspots, in place of their earlier ones.
 
     Args:
-        judged: each with one of `STATES`. The caller has checked that the list has them.
+        judged: hotspots, each with one of `STATES`. The caller has checked that the list has them.
 
     Raises:
-        BadRecipeError: another state.
+        BadRecipeError: an unknown state.
     """
     if unknown := sorted({state for _, state in judged} - set(STATES)):
         raise BadRecipeError(f"hotspot state {unknown[0]!r:.40}: expected one of {', '.join(STATES)}.")
@@ -62,12 +62,12 @@ def judge_hotspots(
             add = (sqlite if connection.dialect.name == "sqlite" else postgresql).insert(hotspot_review)
             new = {"state": state, "utc": row["utc"]}
             connection.execute(add.values(row).on_conflict_do_update(index_elements=_KEY, set_=new))
-            changes.append(change_of(context, f"hotspot {state}", hotspot_review, row, **_said(model_id, key)))
+            changes.append(change_of(context, f"hotspot {state}", hotspot_review, row, **_log_details(model_id, key)))
         log(connection, context, changes)
 
 
 _KEY = [column.name for column in hotspot_review.primary_key]
 
 
-def _said(model_id: str, key: HotspotKey) -> Mapping[str, Any]:
+def _log_details(model_id: str, key: HotspotKey) -> Mapping[str, Any]:
     return {"model": model_id, "class": key.class_name, "x_px0": key.x_px0, "y_px0": key.y_px0}

@@ -1,4 +1,4 @@
-"""Reviews of slides outside all studies: agreement with a prediction, a label of one's own, a comment, signed."""
+"""Signed reviews of slides outside studies: agreement with a prediction, the reviewer's own label, a comment."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ REVIEWED = "slide reviewed"
 
 @dataclass(frozen=True)
 class SlideReview:
-    """One review as it is given, and as it is read back (`utc` and `person` are then there).
+    """One review, as given and as read back (then with `utc` and `person`).
 
     Attributes:
         verdict: one of `VERDICTS`.
-        name: as the reviewer signs.
-        model_id, class_name, predictions_sha256: the prediction that was on the screen; None where there was none.
+        name: the name the reviewer signs with.
+        model_id, class_name, predictions_sha256: the prediction on the screen; None if there was none.
     """
 
     verdict: str
@@ -40,19 +40,19 @@ class SlideReview:
     utc: str = ""
 
 
-def add_review(ledger: Ledger, context: ViewContext, said: SlideReview) -> None:
-    """Keep a review. A second one by the same person stands beside the first.
+def add_review(ledger: Ledger, context: ViewContext, given: SlideReview) -> None:
+    """Store a review. A second one by the same person is kept beside the first.
 
     Raises:
         BadManifestError: no name, no verdict, or text that is too long.
     """
-    _check(said)
+    _check(given)
     with ledger.database.write() as connection:
         row: dict[str, Any] = {"review_id": secrets.token_hex(16), "slide_id": context.slide_id}
         row["study_id"] = context.study_id
-        row |= {name: getattr(said, name) for name in _SAID} | {"person": context.person, "utc": utc_now()}
+        row |= {name: getattr(given, name) for name in _GIVEN} | {"person": context.person, "utc": utc_now()}
         connection.execute(insert(review).values(row))
-        text = {"comment_sha256": digest(said.comment), "verdict": said.verdict}
+        text = {"comment_sha256": digest(given.comment), "verdict": given.verdict}
         log(connection, context, [change_of(context, REVIEWED, review, row, **text)])
 
 
@@ -61,23 +61,23 @@ def reviews_of(ledger: Ledger, slide_id: str) -> Sequence[SlideReview]:
     with ledger.database.read() as connection:
         chosen = select(review).where(review.c.slide_id == slide_id).order_by(review.c.utc, review.c.review_id)
         rows = connection.execute(chosen).all()
-    return [SlideReview(**{name: row._mapping[name] for name in (*_SAID, "person", "utc")}) for row in rows]
+    return [SlideReview(**{name: row._mapping[name] for name in (*_GIVEN, "person", "utc")}) for row in rows]
 
 
-_SAID = ("verdict", "name", "label", "comment", "model_id", "class_name", "predictions_sha256")
+_GIVEN = ("verdict", "name", "label", "comment", "model_id", "class_name", "predictions_sha256")
 
 
-def _check(said: SlideReview) -> None:
-    if not said.verdict:
-        raise BadManifestError("a review needs its verdict: agree, disagree, or cannot judge.")
-    if said.verdict not in VERDICTS:
-        raise BadManifestError(f"verdict {said.verdict!r:.40}: choose one of {', '.join(VERDICTS)}.")
-    if not said.name.strip():
-        raise BadManifestError("a review is signed: type your name.")
+def _check(given: SlideReview) -> None:
+    if not given.verdict:
+        raise BadManifestError("a review needs a verdict: agree, disagree, or cannot judge.")
+    if given.verdict not in VERDICTS:
+        raise BadManifestError(f"verdict {given.verdict!r:.40}: choose one of {', '.join(VERDICTS)}.")
+    if not given.name.strip():
+        raise BadManifestError("a review must be signed: type your name.")
     for what, text, longest in (
-        ("name", said.name, MAX_NAME),
-        ("label", said.label, MAX_LABEL),
-        ("comment", said.comment, MAX_COMMENT),
+        ("name", given.name, MAX_NAME),
+        ("label", given.label, MAX_LABEL),
+        ("comment", given.comment, MAX_COMMENT),
     ):
         if len(text) > longest or not text.replace("\n", " ").isprintable():
-            raise BadManifestError(f"{what}: at most {longest} characters, and only such that can be printed.")
+            raise BadManifestError(f"{what}: at most {longest} characters, all of them printable.")

@@ -1,1 +1,1 @@
-"""The rows that reviews keep in the project's ledger, and for whom."""
+"""The rows of reviews in the project's ledger, and whose they are."""

@@ -1,7 +1,7 @@
-"""Tables of what people said of slides, in the ledger's database (docs/store.md).
+"""Tables of people's findings on slides, in the ledger's database (docs/store.md).
 
-Annotations (`saving.py`), hotspots judged, what was looked at, and reviews. Entries stand in the log of the study, or
-of the project where nobody read for a study.
+Annotations (`saving.py`), judged hotspots, coverage and reviews. Their log entries are in the study's log, or in the
+project's outside studies.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ annotated_slide = Table(
     Column("live", Integer, nullable=False),
     Column("vertices", BigInteger, nullable=False),
 )
-"""One row for each slide with annotations: `change` counts up with each transaction that changed some of them."""
+"""One row per slide with annotations: `change` counts the transactions that changed any of them."""
 
 annotation = Table(
     "annotation",
@@ -69,7 +69,7 @@ annotation = Table(
     CheckConstraint("state IN ('live', 'deleted')", name="state"),
     Index(None, "slide_id", "change"),
 )
-"""`geometry` is GeoJSON in level-0 pixels; `change` that of the slide at which the annotation changed last."""
+"""`geometry` is GeoJSON in level-0 pixels; `change` is the slide's counter when the annotation last changed."""
 
 annotation_revision = Table(
     "annotation_revision",
@@ -80,7 +80,7 @@ annotation_revision = Table(
     *_revision(),
     ForeignKeyConstraint(["slide_id", "annotation_id"], ["annotation.slide_id", "annotation.annotation_id"]),
 )
-"""An annotation's row as it was before a change, whole, so that the log's hash of it holds; rows are only added."""
+"""An annotation's whole row as it was before a change, so that the log's hash of it still holds; append-only."""
 
 annotation_class = Table(
     "annotation_class",
@@ -88,7 +88,7 @@ annotation_class = Table(
     Column("class_name", String(100), primary_key=True),
     Column("ordinal", Integer, nullable=False),
 )
-"""Classes in the order in which the project first used them: it gives each its colour, on every slide the same."""
+"""Classes in the order of their first use in the project, which gives each its colour, the same on every slide."""
 
 
 HOTSPOT_STATES = ("seen", "accepted", "rejected")
@@ -156,5 +156,5 @@ review = Table(
     _one_of("verdict", VERDICTS),
     Index(None, "slide_id"),
 )
-"""Reviews of a slide outside all studies, and of a model's prediction for it; append-only. `name` is as the reviewer
-signed."""
+"""Reviews of a slide outside all studies, and of a model's prediction for it; append-only. `name` is the
+name the reviewer signed with."""

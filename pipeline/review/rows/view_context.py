@@ -15,13 +15,13 @@ from pipeline.ledger.rows import PROJECT_LOG, row_sha256, slide_subject
 
 @dataclass(frozen=True)
 class ViewContext:
-    """One person at one slide.
+    """One person viewing one slide.
 
     Attributes:
-        person: a reader's pseudonym in a reading, else who is signed in.
-        actor: whom the log names.
-        study_id: whose log it stands in; the project's own outside studies.
-        reading: "reader/session/position"; "" where nobody reads for a study.
+        person: a reader's pseudonym in a reading, otherwise the signed-in person.
+        actor: the name in the log.
+        study_id: the study whose log records it; the project's log outside studies.
+        reading: "reader/session/position"; "" outside studies.
     """
 
     slide_id: str
@@ -41,10 +41,10 @@ class ViewContext:
         }
 
 
-def change_of(context: ViewContext, action: str, table: Table, row: Mapping[str, Any], **said: Any) -> Change:
-    """The entry for a row as it is now. `verify.py` holds the row against its hash."""
+def change_of(context: ViewContext, action: str, table: Table, row: Mapping[str, Any], **extra: Any) -> Change:
+    """The entry for a row as it is now. `verify.py` compares the row with its hash."""
     reading = {"reading": context.reading} if context.reading else {}
-    details = details_of(table, row) | reading | said
+    details = details_of(table, row) | reading | extra
     return Change(context.actor, action, slide_subject(context.slide_id), details=details)
 
 
@@ -54,7 +54,7 @@ def details_of(table: Table, row: Mapping[str, Any]) -> dict[str, str]:
 
 
 def key_sha256(table: Table, row: Mapping[str, Any]) -> str:
-    """SHA-256 of what tells a row from all others of its table."""
+    """SHA-256 of the values that identify a row in its table."""
     return digest([row[column.name] for column in table.primary_key])
 
 

@@ -1,4 +1,4 @@
-"""The list of a store's files with their lengths and checksums: what `gemslide verify` holds the store against.
+"""The list of a store's files with their lengths and checksums, against which `gemslide verify` checks the store.
 
 It covers what ingest wrote. Predictions and quality layers are written later and replaced as wholes.
 """
@@ -24,14 +24,14 @@ def covered_files(store: Path) -> list[str]:
 
 
 def _is_hidden(name: str) -> bool:
-    """Whether a path is hidden, as are files that operating systems leave in folders that people open."""
+    """Whether a path is hidden, like the files that operating systems leave in folders that people open."""
     return any(part.startswith(".") for part in name.split("/"))
 
 
 def write_checksums(store: Path, known: Mapping[str, FileChecksum]) -> str:
     """Write the list; files that are not in `known` are read. Returns the list's own SHA-256."""
     files = {name: known.get(name) or sum_file(store / name) for name in covered_files(store)}
-    entries = {name: [found.bytes, f"{found.crc32c:08x}"] for name, found in files.items()}
+    entries = {name: [checksum.bytes, f"{checksum.crc32c:08x}"] for name, checksum in files.items()}
     write_json(store / CHECKSUMS, {"checksum": "crc32c", "files": entries})
     return list_digest(store)
 
@@ -42,9 +42,9 @@ def read_checksums(store: Path) -> dict[str, FileChecksum]:
         entries = read_json(store / CHECKSUMS)["files"]
         return {str(name): FileChecksum(int(length), int(crc, 16)) for name, (length, crc) in entries.items()}
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{CHECKSUMS}: is no list of checksums ({type(error).__name__}: {error})") from error
+        raise ValueError(f"{CHECKSUMS}: is not a list of checksums ({type(error).__name__}: {error})") from error
 
 
 def list_digest(store: Path) -> str:
-    """SHA-256 of the list itself, as the root attribute keeps it."""
+    """SHA-256 of the list itself, as in the root attribute."""
     return sha256_of(store / CHECKSUMS)

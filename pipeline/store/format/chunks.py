@@ -1,4 +1,4 @@
-"""A stored chunk into pixels and back: lossless ones under zstd here, images by their codec."""
+"""Decoding and encoding of stored chunks: lossless ones with zstd here, images by their codec."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pipeline.store.format.layout import ZSTD_LEVEL, Codec
 
 
 def decode_zstd(stream: bytes, chunk_px: int) -> Pixels:
-    """Pixels of a zstd chunk, uint8 (chunk_px, chunk_px, 3). Its own checksum is checked."""
+    """Pixels of a zstd chunk, uint8 (chunk_px, chunk_px, 3). The stream's own checksum is verified."""
     raw = decompress_zstd(stream, chunk_px * chunk_px * 3)
     return np.frombuffer(raw, np.uint8).reshape(chunk_px, chunk_px, 3)
 
@@ -23,7 +23,7 @@ def decompress_zstd(stream: bytes, num_bytes: int) -> bytes:
     """Decompress a zstd stream to exactly `num_bytes`, whatever it claims.
 
     Raises:
-        DecodeError: cannot be decompressed, or holds another number of bytes.
+        DecodeError: cannot be decompressed, or does not hold that many bytes.
     """
     try:
         raw = zstd_decode(stream, out=num_bytes)
@@ -35,7 +35,7 @@ def decompress_zstd(stream: bytes, num_bytes: int) -> bytes:
 
 
 def encode_zstd(values: NDArray[Any], *, with_checksum: bool = True) -> bytes:
-    """Lossless: the array's bytes in C order under zstd."""
+    """Compress the array's bytes in C order with zstd, losslessly."""
     if not with_checksum:
         return bytes(zstd_encode(values.tobytes(), level=ZSTD_LEVEL))
     from numcodecs.zstd import compress  # only on the decode route: its import takes longer than copying a slide

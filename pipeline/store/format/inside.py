@@ -1,4 +1,4 @@
-"""A store's files lie inside the store: a symbolic link that leads elsewhere would show another slide."""
+"""Check that a store's files are inside the store: a symbolic link that leads elsewhere would show another slide."""
 
 from __future__ import annotations
 

@@ -11,19 +11,19 @@ IMAGE = "0"
 LABELS = "0/labels"
 TISSUE = "0/labels/tissue"
 DAMAGED = "0/labels/damaged"
-"""Only where the slide was damaged."""
+"""Only if the slide was damaged."""
 PREDICTIONS = "predictions"
 QUALITY = "quality"
 FILL_VALUE = 255
 
 CHECKSUMS = "OME/checksums.json"
 ZSTD_LEVEL = 1
-"""Of tissue's pixels level 3 saves a tenth of the bytes at most, and takes two to three times as long."""
+"""On tissue, level 3 saves at most a tenth of the bytes, and takes two to three times as long."""
 
 Codec = Literal["imagecodecs_jpeg", "imagecodecs_jpeg2k", "zstd"]
 
 CHECKSUM_CODEC: dict[str, Any] = {"name": "crc32c"}
-"""zarr's own codec: four bytes of CRC-32C, little-endian, behind what the codecs before it made."""
+"""zarr's own codec: four bytes of CRC-32C, little-endian, after the output of the codecs before it."""
 _TRANSPOSE: dict[str, Any] = {"name": "transpose", "configuration": {"order": [1, 2, 0]}}
 _BYTES: dict[str, Any] = {"name": "bytes", "configuration": {"endian": "little"}}
 _ZSTD: dict[str, Any] = {"name": "zstd", "configuration": {"level": ZSTD_LEVEL, "checksum": True}}
@@ -35,7 +35,7 @@ _INNER_CODECS: dict[Codec, list[dict[str, Any]]] = {
 }
 
 MAX_SIDE_PX = 2**21
-"""Of a level. A slide of 76 mm at the finest size of a pixel that ingest accepts, 0.05 µm, has three quarters of it."""
+"""Of a level. A 76 mm slide at the smallest pixel size that ingest accepts, 0.05 µm, has three quarters of it."""
 MAX_CHUNK_PX = 2**14
 MAX_SHARD_CHUNKS = 2**10
 """Along a shard's side."""
@@ -71,7 +71,7 @@ class ArraySpec:
 
     @property
     def max_chunk_bytes(self) -> int:
-        """More than any image of a chunk takes, however badly compressed: a longer one is damage, and not read."""
+        """More than any chunk's image takes, however badly compressed: a longer one is damaged, and not read."""
         return 4 * 3 * self.chunk_px**2 + 2**20
 
     def shard_key(self, shard_row: int, shard_column: int) -> str:
@@ -110,7 +110,7 @@ class ArraySpec:
         """Read back what `to_zarr_json` wrote.
 
         Raises:
-            ValueError: another layout than the contract's, or numbers out of range.
+            ValueError: a layout other than the contract's, or numbers out of range.
         """
         try:
             (sharding,) = meta["codecs"]
@@ -147,7 +147,7 @@ def _parse_codecs(inner: Any) -> tuple[Codec, bool]:
         if chain[-1]["name"] == codec and chain[:-1] == known[:-1]:
             # How strongly zstd compressed, and whether it added a checksum of its own, makes no difference to reading.
             if codec != "zstd" and chain[-1].get("configuration"):
-                raise ValueError(f"its {codec} chunks are no complete streams")
+                raise ValueError(f"its {codec} chunks are not complete streams")
             return codec, has_checksums
     raise ValueError(f"its codecs are {inner!r:.200}")
 
@@ -163,6 +163,6 @@ def _check_rest(meta: dict[str, Any], expected: dict[str, Any]) -> None:
     parts |= {name: (sharding["configuration"][name], own["configuration"][name]) for name in own["configuration"]}
     del parts["codecs"]
     parts["name of its codec"] = sharding["name"], own["name"]
-    for name, (value, wanted) in parts.items():
-        if value != wanted:
-            raise ValueError(f"its {name} is {value!r:.200}, not {wanted!r}")
+    for name, (value, required) in parts.items():
+        if value != required:
+            raise ValueError(f"its {name} is {value!r:.200}, not {required!r}")

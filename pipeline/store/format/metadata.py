@@ -31,15 +31,15 @@ Position = tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)]]
 
 
 class Source(_Strict):
-    """The slide file, known by its bytes and not by its name."""
+    """The slide file, identified by its bytes and not by its name."""
 
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     bytes: int = Field(ge=0)
     format: Word
     files: int = Field(1, ge=1)
     series: str | None = Field(None, pattern=r"^#?[0-9]{1,9}(/[0-9]{1,9}){0,9}$")
-    """Image of the file: its number, or path of numbers; "#n" for the n-th. None where the file has one slide and
-    begins with it. Never a name that the file gives."""
+    """Image of the file: its number, or path of numbers; "#n" for the n-th. None if the file has one slide and
+    begins with it. Never a name from the file."""
 
 
 class Gate(_Strict):
@@ -61,7 +61,7 @@ class Level(_Strict):
     codec: Word
     gate: Gate | None = None
     quality: int | None = Field(None, ge=1, le=100)
-    """JPEG quality of a level that was asked for in JPEG; None: lossless, or the scanner's own."""
+    """JPEG quality of a level that was requested in JPEG; None: lossless, or the scanner's own."""
     rebuilt: tuple[Position, ...] = ()
     """(row, column) of tiles that were damaged in the source and built from the level before."""
 
@@ -70,12 +70,12 @@ class Nanometres(_Strict):
     """Hamamatsu's coordinates: nanometres from the centre of the glass slide."""
 
     origin_xy0: tuple[float, float]
-    """The centre of the glass in level-0 pixels; it may lie outside what was scanned."""
+    """The centre of the glass in level-0 pixels; it may be outside the scanned area."""
     nm_per_px0_xy: tuple[Annotated[float, Field(gt=0)], Annotated[float, Field(gt=0)]]
 
 
 class SlideAttributes(_Strict):
-    """Root attribute `gemslide`. No path, stem, patient, image or user identifier of the source in it."""
+    """Root attribute `gemslide`. It contains no path, stem, patient, image or user identifier of the source."""
 
     contract_version: int = CONTRACT_VERSION
     slide_id: str = Field(pattern=NAME_PATTERN)
@@ -87,9 +87,9 @@ class SlideAttributes(_Strict):
     objective_power: float | None = None
     scanner_model: Word | None = None
     bounds_px0: Box | None = None
-    """Scanned area, where the scanner states it."""
+    """Scanned area, if the scanner states it."""
     nanometres: Nanometres | None = None
-    """Of Hamamatsu's slides: where annotations of NDP.view (NDPA) lie."""
+    """Of Hamamatsu's slides: places annotations of NDP.view (NDPA)."""
     mpp_source: Word
     stain: dict[str, Any] | None = None
     qc: dict[str, Any] | None = None
@@ -108,7 +108,7 @@ class SlideAttributes(_Strict):
         for method in ("macenko", "reinhard"):
             entry = (stain or {}).get(method)
             if not isinstance(entry, dict | None) or not isinstance((entry or {}).get("fit"), dict | None):
-                raise ValueError(f"{method} or its fit is no table")
+                raise ValueError(f"{method} or its fit is not a table")
         return stain
 
     @field_validator("ingest")
@@ -116,7 +116,7 @@ class SlideAttributes(_Strict):
     def tissue_is_a_share(cls, ingest: dict[str, Any]) -> dict[str, Any]:
         fraction = ingest.get("tissue_fraction", 0.0)
         if not isinstance(fraction, int | float) or not 0 <= fraction <= 1:
-            raise ValueError(f"tissue_fraction {fraction!r:.40} is no share")
+            raise ValueError(f"tissue_fraction {fraction!r:.40} is not a share")
         return ingest
 
     @field_validator("ingest")
@@ -125,7 +125,7 @@ class SlideAttributes(_Strict):
         damaged = ingest.get("damaged", {"tiles": 0, "of": 0})
         counts = [damaged.get(name) for name in ("tiles", "of")] if isinstance(damaged, dict) else [None]
         if not all(type(count) is int and 0 <= count <= MAX_PX0 for count in counts):
-            raise ValueError(f"damaged {damaged!r:.80} are no counts of tiles")
+            raise ValueError(f"damaged {damaged!r:.80} are not counts of tiles")
         return ingest
 
     @field_validator("ingest")
@@ -134,12 +134,12 @@ class SlideAttributes(_Strict):
         warnings = ingest.get("warnings", [])
         is_list = isinstance(warnings, list) and len(warnings) <= MAX_WARNINGS
         if not is_list or not all(isinstance(clause, str) and len(clause) <= MAX_WARNING for clause in warnings):
-            raise ValueError(f"warnings {warnings!r:.80} are no list of clauses")
+            raise ValueError(f"warnings {warnings!r:.80} are not a list of clauses")
         return ingest
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Warnings from ingest that a person should know before relying on the store."""
+        """Warnings from ingest that a person should read before relying on the store."""
         return tuple(self.ingest.get("warnings", ()))
 
     @property
@@ -159,19 +159,19 @@ class SlideAttributes(_Strict):
 
 
 def first_finding(error: ValidationError) -> str:
-    """The first thing wrong with what others wrote: where, and what, both of bounded length."""
+    """The first error in input from others: its location and message, both of bounded length."""
     first = error.errors()[0]
     return f"`{'.'.join(map(str, first['loc'])):.80}`: {first['msg']:.200}"
 
 
 def write_group(path: Path, attributes: dict[str, Any]) -> None:
-    """A zarr v3 group's `zarr.json`."""
+    """Write a zarr v3 group's `zarr.json`."""
     path.mkdir(parents=True, exist_ok=True)
     write_json(path / "zarr.json", {"zarr_format": 3, "node_type": "group", "attributes": attributes})
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    """JSON as people can read it."""
+    """Write JSON that people can read."""
     write_text_atomic(path, json.dumps(content, indent=1) + "\n")
 
 
@@ -246,7 +246,7 @@ def tissue_attributes(spacings_um: Sequence[float], mpp0: float) -> dict[str, An
 
 
 def damaged_attributes(spacings_um: Sequence[float], mpp0: float, cell_px0: int) -> dict[str, Any]:
-    """`ome` of the label of what is damaged, and `gemslide` with the side of its cells in whole level-0 pixels."""
+    """`ome` of the label `damaged`, and `gemslide` with the side of its cells in whole level-0 pixels."""
     own = {"cell_px0": cell_px0}
     return {**_label_attributes("damaged", "maximum", [200, 0, 0, 128], spacings_um, mpp0), "gemslide": own}
 

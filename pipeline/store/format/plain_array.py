@@ -1,7 +1,7 @@
 """Small arrays of a store that are not the slide's pixels: tissue, predictions, quality scores.
 
-Plain chunked zarr v3 arrays of core codecs, so that every zarr program reads them. Read and written without the zarr
-library: its import takes longer than all of it, it does not fsync, and it trusts what an array says of itself.
+Plain chunked zarr v3 arrays with core codecs, so that every zarr program can read them. Read and written without the
+zarr library: its import takes longer than all the rest, it does not fsync, and it trusts an array's own metadata.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MAX_CHUNKS = 2**16
 MAX_META_BYTES = 2**20
 _DTYPES = ("uint8", "float16", "float32")
 Position = tuple[int, ...]
-"""Of a chunk in the grid of chunks, one number per axis."""
+"""Position of a chunk in the grid of chunks, one number per axis."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class PlainArray:
 
     path: Path
     real_store: str
-    """The store's folder, resolved: chunks lie below it."""
+    """The store's folder, resolved: chunks are below it."""
     shape: tuple[int, ...]
     chunk_shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -55,7 +55,7 @@ class PlainArray:
         """Open the array `name`, a path below the store.
 
         Raises:
-            UnreadableError: not there, leads out of the store, or not an array as we write them.
+            UnreadableError: missing, leads out of the store, or not an array as we write them.
         """
         path = store / name
         meta, real_store = path / "zarr.json", os.path.realpath(store)
@@ -74,14 +74,14 @@ class PlainArray:
         return self.path / "c" / "/".join(map(str, position))
 
     def stored_chunk(self, position: Position) -> bytes | None:
-        """A chunk's zstd stream, its checksum checked and taken off; None where no file is.
+        """A chunk's zstd stream, its checksum verified and removed; None if there is no file.
 
         Raises:
-            UnreadableError: no regular file inside the store, too long, or its checksum does not match.
+            UnreadableError: not a regular file inside the store, too long, or its checksum does not match.
         """
         path = self.chunk_path(position)
         check_inside(path, self.real_store)
-        # zstd adds less than this to what it cannot compress.
+        # zstd adds less than this to data that it cannot compress.
         num_bytes = self._chunk_bytes()
         try:
             stored = read_regular(path, max_bytes=num_bytes + num_bytes // 128 + 1024)
@@ -97,7 +97,7 @@ class PlainArray:
         return stream
 
     def chunk(self, position: Position) -> NDArray[Any] | None:
-        """A chunk's values, whole also at the array's edges; None where no file is.
+        """A chunk's values, full-sized even at the array's edges; None if there is no file.
 
         Raises:
             UnreadableError: damaged.
@@ -136,7 +136,7 @@ def _parse(path: Path, real_store: str, meta: Any) -> PlainArray:
     """Raises any of `_DAMAGE` for an array that gemslide did not write."""
     _check_kind(meta)
     if meta["data_type"] not in _DTYPES:
-        raise ValueError(f"values of type {meta['data_type']!r:.50}; known are {', '.join(_DTYPES)}")
+        raise ValueError(f"values of type {meta['data_type']!r:.50}; expected one of {', '.join(_DTYPES)}")
     dtype = np.dtype(meta["data_type"]).newbyteorder("<")
     shape, chunk_shape = tuple(meta["shape"]), tuple(meta["chunk_grid"]["configuration"]["chunk_shape"])
     _check_sizes(shape, chunk_shape, dtype.itemsize)
@@ -150,19 +150,19 @@ def _check_kind(meta: Any) -> None:
     grid, keys = meta["chunk_grid"], meta["chunk_key_encoding"]
     kinds = meta["node_type"], meta["zarr_format"], grid["name"], keys["name"], keys["configuration"]["separator"]
     if kinds != ("array", 3, "regular", "default", "/") or meta.get("storage_transformers"):
-        raise ValueError(f"no plain array of zarr v3, but {kinds!r:.200}")
+        raise ValueError(f"not a plain zarr v3 array, but {kinds!r:.200}")
 
 
 def _check_sizes(shape: tuple[Any, ...], chunk_shape: tuple[Any, ...], itemsize: int) -> None:
-    said = f"shape {shape!s:.100} in chunks of {chunk_shape!s:.100}"
+    description = f"shape {shape!s:.100} in chunks of {chunk_shape!s:.100}"
     if not 2 <= len(shape) == len(chunk_shape) <= 3:
-        raise ValueError(said)
+        raise ValueError(description)
     for n, side in zip(shape, chunk_shape, strict=True):
         if type(n) is not int or type(side) is not int or not 1 <= side <= n:
-            raise ValueError(said)
+            raise ValueError(description)
     num_chunks = math.prod(-(-n // side) for n, side in zip(shape, chunk_shape, strict=True))
     if math.prod(shape) * itemsize > MAX_ARRAY_BYTES or num_chunks > MAX_CHUNKS:
-        raise ValueError(f"{said} is more than is read")
+        raise ValueError(f"{description} is too large to read")
 
 
 def _check_codecs(codecs: Any, dtype: np.dtype[Any]) -> None:
@@ -182,23 +182,23 @@ def _parse_fill(value: Any, dtype: np.dtype[Any]) -> float:
 
 
 def array_names(store: Path, group: str) -> list[str]:
-    """The arrays below one of a store's groups, as paths below the store; none where the group is not there.
+    """The arrays below one of a store's groups, as paths below the store; none if the group does not exist.
 
     Raises:
         UnreadableError: the metadata of one of them cannot be read.
     """
-    found = []
+    names = []
     for meta in sorted((store / group).rglob("zarr.json")):
         path = meta.parent.relative_to(store)
         if any(part.startswith(".") for part in path.parts):
-            continue  # still being written, or left by a run that was killed
+            continue  # still being written, or left by a killed run
         try:
             content = read_json_file(meta, max_bytes=MAX_META_BYTES)
             if content["node_type"] == "array":
-                found.append(str(path))
+                names.append(str(path))
         except _DAMAGE as error:
             raise UnreadableError(f"{meta}: cannot be read ({type(error).__name__}: {error}).") from error
-    return found
+    return names
 
 
 def read_array(store: Path, name: str) -> NDArray[Any]:
@@ -208,13 +208,13 @@ def read_array(store: Path, name: str) -> NDArray[Any]:
         name: its path below the store.
 
     Raises:
-        UnreadableError: not there, or damaged.
+        UnreadableError: missing, or damaged.
     """
     return PlainArray.open(store, name).read()
 
 
 def write_array(path: Path, values: NDArray[Any], axes: str, *, fill_value: float) -> None:
-    """One dataset, compressed with zstd, each chunk with its CRC-32C."""
+    """Write one dataset, compressed with zstd, each chunk with its CRC-32C."""
     chunk = tuple(n if axis == "c" else min(n, MAX_CHUNK) for n, axis in zip(values.shape, axes, strict=True))
     path.mkdir(parents=True, exist_ok=True)
     write_json(path / "zarr.json", _to_zarr_json(values, chunk, axes, fill_value))

@@ -1,4 +1,4 @@
-"""The root of a slide store: what it says of itself, checked, and whether it is the slide that its folder names."""
+"""The root of a slide store: its own metadata, checked, also against the name of its folder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def read_root(store: Path) -> SlideAttributes:
     """The root attribute `gemslide`, checked.
 
     Raises:
-        UnreadableError: no store there, of another contract version, or damaged.
+        UnreadableError: no store, another contract version, or damaged.
         WrongSlideError: the folder is named after another slide.
     """
     try:
@@ -42,6 +42,6 @@ def read_root(store: Path) -> SlideAttributes:
     if slide_id_of(store) != attributes.slide_id:
         raise WrongSlideError(
             f"{store}: holds slide {attributes.slide_id!r}, but its folder is named after {slide_id_of(store)!r}. "
-            f"Folders were renamed or swapped: call it {attributes.slide_id}.ome.zarr, or ingest the slide again."
+            f"Folders were renamed or swapped: rename it to {attributes.slide_id}.ome.zarr, or ingest the slide again."
         )
     return attributes

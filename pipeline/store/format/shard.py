@@ -1,6 +1,6 @@
 """One shard file of zarr v3: encoded chunks one after the other, then their index.
 
-Behind each chunk's stream stands its CRC-32C, as zarr's codec `crc32c` writes it: four bytes, little-endian.
+Each chunk's stream is followed by its CRC-32C, as zarr's codec `crc32c` writes it: four bytes, little-endian.
 
 The index holds, in C order, (offset, byte count) of every chunk as little-endian uint64; a missing chunk is
 2^64-1 twice. A little-endian CRC-32C of the index ends the file. (zarr v3, sharding_indexed codec.)
@@ -40,13 +40,13 @@ class FileChecksum:
 def write_shard(
     path: Path, chunks: Iterable[Sequence[bytes | memoryview]], *, with_checksums: bool = True
 ) -> FileChecksum | None:
-    """Write all chunks of a shard, in C order, whole or not at all; the folder must be there.
+    """Write all chunks of a shard, in C order, whole or not at all; the folder must exist.
 
     A shard without any chunk is not written (None): readers take the fill value.
 
     Args:
-        chunks: per chunk the buffers that make it up; none for a chunk that is left out. Taken as they are written.
-        with_checksums: put each chunk's CRC-32C behind it.
+        chunks: per chunk the buffers that make it up; none for a chunk that is left out. Consumed as they are written.
+        with_checksums: put each chunk's CRC-32C after it.
     """
     temporary = path.with_name(f".{path.name}.partial")
     with _Pieces(temporary) as out:
@@ -65,23 +65,23 @@ def write_shard(
 
 
 def with_checksum(buffers: Sequence[bytes | memoryview]) -> tuple[bytes, bytes]:
-    """The buffers as one, and its CRC-32C: four bytes, little-endian."""
-    data = b"".join(buffers)  # the checksum's library takes nothing but bytes
+    """The buffers joined, and their CRC-32C: four bytes, little-endian."""
+    data = b"".join(buffers)  # the checksum library accepts only bytes
     return data, google_crc32c.value(data).to_bytes(CHECKSUM_BYTES, "little")
 
 
 def without_checksum(stored: bytes, start: int, end: int) -> bytes | None:
-    """Bytes before the CRC-32C in a part of `stored`, in one copy; None where the checksum does not match."""
+    """Bytes before the CRC-32C in a part of `stored`, in one copy; None if the checksum does not match."""
     data = stored[start : max(start, end - CHECKSUM_BYTES)]
     is_whole = google_crc32c.value(data).to_bytes(CHECKSUM_BYTES, "little") == stored[start + len(data) : end]
     return data if is_whole else None
 
 
 class _Pieces:
-    """Collects buffers and writes them in pieces that stay in the processor's cache from their making to the file.
+    """Collects buffers and writes them in pieces that stay in the processor's cache from creation to writing.
 
-    Linux takes memory for its own cache in pieces as large as the write, and large ones are costly: 8 MiB at a time
-    take up to ten times as long in a virtual machine. The file is made with the first piece.
+    Linux allocates its own cache in pieces as large as the write, and large ones are costly: 8 MiB at a time
+    take up to ten times as long in a virtual machine. The file is created with the first piece.
     """
 
     def __init__(self, path: Path) -> None:
@@ -102,7 +102,7 @@ class _Pieces:
         return count
 
     def finish(self) -> None:
-        """Write what waits, and see that all of it is on the disk."""
+        """Write what is waiting, and make sure that all of it is on disk."""
         self._write()
         os.fsync(self._descriptor)
 
@@ -142,7 +142,7 @@ def read_index(descriptor: int, num_chunks: int, max_chunk_bytes: int) -> ShardI
     """Read and check a shard's index.
 
     Raises:
-        ValueError: cut short, its checksum does not match, or a chunk lies outside the file or is too long.
+        ValueError: truncated, its checksum does not match, or a chunk is outside the file or too long.
     """
     size = os.fstat(descriptor).st_size
     length = index_bytes(num_chunks)
@@ -151,9 +151,9 @@ def read_index(descriptor: int, num_chunks: int, max_chunk_bytes: int) -> ShardI
     if packed is None:
         raise ValueError(f"its index of {counted(num_chunks, 'chunk')} is damaged (file of {size} bytes)")
     index = np.frombuffer(packed, dtype="<u8").reshape(num_chunks, 2)
-    there = index[index[:, 0] != MISSING]
-    if (there > size - length).any() or (there.sum(1) > size - length).any():
+    present = index[index[:, 0] != MISSING]
+    if (present > size - length).any() or (present.sum(1) > size - length).any():
         raise ValueError(f"its index names bytes outside its {size - length} bytes of chunks")
-    if (there[:, 1] > max_chunk_bytes).any():
-        raise ValueError(f"its index names a chunk of {there[:, 1].max()} bytes; at most {max_chunk_bytes} are read")
+    if (present[:, 1] > max_chunk_bytes).any():
+        raise ValueError(f"its index names a chunk of {present[:, 1].max()} bytes; at most {max_chunk_bytes} are read")
     return index

@@ -1,6 +1,6 @@
 """The label `damaged`: where a slide's file was damaged, so that its finest level is white there.
 
-It has one cell for each tile of the source's finest level. A store without it is of a slide without known damage.
+It has one cell for each tile of the source's finest level. A store without it has no known damage.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ MAX_CELL_PX0 = 2**16
 
 
 def write_damaged(store: Path, mask_yx: NDArray[np.bool_], cell_px0: int, mpp0: float, num_datasets: int) -> None:
-    """The label: as many datasets as the image has, each half the last; a cell that is damaged in part is damaged.
+    """Write the label: as many datasets as the image has, each half the last; a partly damaged cell is damaged.
 
     Args:
         mask_yx: the finest dataset; cell (0, 0) starts at the slide's corner.
-        cell_px0: side of a cell of it in level-0 pixels.
+        cell_px0: side of its cells in level-0 pixels.
     """
     mask = mask_yx.astype(np.uint8)
     for index in range(num_datasets):
@@ -39,7 +39,7 @@ def write_damaged(store: Path, mask_yx: NDArray[np.bool_], cell_px0: int, mpp0: 
 
 
 def has_damaged(store: Path) -> bool:
-    """Whether a store has the label, whole or damaged itself."""
+    """Whether a store has the label, intact or not."""
     return (store / DAMAGED / "zarr.json").exists()
 
 
@@ -47,7 +47,7 @@ def read_damaged(store: Path) -> tuple[NDArray[np.uint8], int] | None:
     """The finest mask (y, x), 1 = damaged, and the level-0 pixels along a cell; None: no damage is known.
 
     Raises:
-        UnreadableError: the store says that it was made with damage, and has no label; or it cannot be read.
+        UnreadableError: the store states damage but has no label, or the label cannot be read.
     """
     if not has_damaged(store):
         tiles = damaged_tiles(store)
@@ -72,7 +72,7 @@ def damaged_tiles(store: Path) -> int:
 
 
 def damaged_fraction(store: Path, corners_xy0: NDArray[np.int64], side_px0: int) -> NDArray[np.float32]:
-    """Share of each square that is damaged, float32 of shape (tiles,): exactly 0 for those that touch no damage.
+    """Share of each square that is damaged, float32 of shape (tiles,): exactly 0 for those without damage.
 
     Args:
         corners_xy0: top left corners in level-0 pixels, int64 (tiles, 2).
@@ -80,10 +80,10 @@ def damaged_fraction(store: Path, corners_xy0: NDArray[np.int64], side_px0: int)
     Raises:
         UnreadableError: as `read_damaged`.
     """
-    found = read_damaged(store)
-    if found is None:
+    damaged = read_damaged(store)
+    if damaged is None:
         return np.zeros(len(corners_xy0), np.float32)
-    mask_yx, cell_px0 = found
+    mask_yx, cell_px0 = damaged
     first, last = corners_xy0 // cell_px0, (corners_xy0 + side_px0 - 1) // cell_px0
     integral = _integral(mask_yx)
     (left, top), (right, bottom) = (_clipped(index_xy, mask_yx) for index_xy in (first, last + 1))
@@ -99,7 +99,7 @@ def damaged_cells(
 
     Args:
         mask_px0: side of a cell of the mask in level-0 pixels.
-        cell_px0: of the grid asked for.
+        cell_px0: side of a cell of the other grid.
     """
     integral = _integral(mask_yx)
     spans = []

@@ -1,4 +1,4 @@
-"""The label images of a store: tissue; `damaged.py` has the other."""
+"""The tissue label of a store; `damaged.py` has the other label."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from pipeline.store.format.metadata import read_json, tissue_attributes, write_g
 from pipeline.store.format.plain_array import read_array, write_array
 from training.foundation.errors import UnreadableError
 
-MASK_AGAIN = "`gemslide ingest` of the same slide makes it from the store's pixels, and keeps the rest."
+MASK_AGAIN = "`gemslide ingest` of the same slide recreates it from the store's pixels, and keeps the rest."
 MAX_MASK_MPP = 1e4
 """Microns per cell of a tissue mask."""
 
 
 def write_tissue(store: Path, mask_yx: NDArray[np.bool_], mpp: float, mpp0: float, num_datasets: int) -> None:
-    """The tissue label, 1 = tissue: as many datasets as the image has (a rule of NGFF), each half the last.
+    """Write the tissue label, 1 = tissue: as many datasets as the image has (a rule of NGFF), each half the last.
 
     Args:
         mask_yx: the finest dataset; cell (0, 0) starts at the slide's corner.
-        mpp: microns per cell of it.
+        mpp: microns along its cells.
     """
     names = ["tissue", "damaged"] if (store / DAMAGED).exists() else ["tissue"]
     write_group(store / LABELS, {"ome": {"version": "0.5", "labels": names}})
@@ -34,7 +34,7 @@ def write_tissue(store: Path, mask_yx: NDArray[np.bool_], mpp: float, mpp0: floa
 
 
 def write_mask(folder: Path, mask_yx: NDArray[np.uint8], attributes: dict[str, Any]) -> None:
-    """A label's datasets, each half the last, and its attributes, which come last: with them it is complete."""
+    """Write a label's datasets, each half the last, and then its attributes, which complete it."""
     for index, mask in enumerate(mask_pyramid(mask_yx, _num_datasets(attributes))):
         write_array(folder / str(index), mask, "yx", fill_value=0)
     write_group(folder, attributes)
@@ -50,7 +50,7 @@ def tissue_spacings(mpp: float, num_datasets: int) -> list[float]:
 
 
 def mask_pyramid(mask_yx: NDArray[np.uint8], num_datasets: int) -> list[NDArray[np.uint8]]:
-    """A mask's datasets, finest first; a coarse cell is what at least half of the four below it are."""
+    """A mask's datasets, finest first; a coarse cell is set if at least half of the four below it are."""
     pyramid = [mask_yx]
     while len(pyramid) < num_datasets:
         pyramid.append(_majority_2x2(pyramid[-1]))
@@ -58,7 +58,7 @@ def mask_pyramid(mask_yx: NDArray[np.uint8], num_datasets: int) -> list[NDArray[
 
 
 def has_tissue(store: Path) -> bool:
-    """Whether a store has a tissue mask, whole or damaged."""
+    """Whether a store has a tissue mask, intact or damaged."""
     return (store / TISSUE / "zarr.json").exists()
 
 
@@ -92,7 +92,7 @@ def read_tissue(store: Path) -> tuple[NDArray[np.uint8], float]:
 
 
 def mask_fingerprint(store: Path) -> str:
-    """SHA-256 over a store's finest tissue mask and its resolution: what tiles were chosen by.
+    """SHA-256 over a store's finest tissue mask and its resolution, to record what tiles were chosen with.
 
     Raises:
         UnreadableError: as `read_tissue`.
@@ -101,7 +101,7 @@ def mask_fingerprint(store: Path) -> str:
 
 
 def fingerprint_of(mask_yx: NDArray[np.uint8], mpp: float) -> str:
-    """The same of a mask at hand."""
+    """The same for a mask in memory."""
     return hashlib.sha256(f"{mask_yx.shape} {mpp} ".encode() + mask_yx.tobytes()).hexdigest()
 
 

@@ -29,7 +29,7 @@ Probabilities = NDArray[np.float16]
 
 MAX_CELL_PX0 = 2**24
 SUM_TOLERANCE = 0.02
-"""Half-precision numbers of a thousand classes miss a sum of 1 by less."""
+"""Half-precision numbers of a thousand classes miss a sum of 1 by less than this."""
 
 
 @dataclass(frozen=True)
@@ -69,10 +69,10 @@ def predictions_path(store: Path, model_id: str) -> Path:
 
 @contextmanager
 def new_predictions(store: Path, predictions: Predictions, *, mpp0: float) -> Iterator[None]:
-    """Write a model's probabilities; they appear in the store, whole, when the block ends, and replace older ones.
+    """Write a model's probabilities; they appear in the store, whole, when the block ends, replacing older ones.
 
     Raises:
-        DiskFullError: no space, or not writable. LockedError: another process writes the same for long.
+        DiskFullError: no space, or not writable. LockedError: another process has been writing the same for too long.
     """
     final = predictions_path(store, predictions.model_id)
     if not (final.parent / "zarr.json").exists():
@@ -100,7 +100,7 @@ def new_predictions(store: Path, predictions: Predictions, *, mpp0: float) -> It
 
 
 def _make_group(folder: Path) -> None:
-    """The group that all predictions are in; without room for it, no folder is left."""
+    """Create the group of all predictions; if the disk is full, no folder is left."""
     try:
         write_group(folder, {})
     except DiskFullError:
@@ -125,7 +125,7 @@ def list_predictions(store: Path) -> list[str]:
 
 @dataclass(frozen=True)
 class PredictionGrid:
-    """Predictions as their metadata describe them; their values are not read."""
+    """Predictions as described by their metadata; their values are not read."""
 
     model_id: str
     class_names: tuple[str, ...]
@@ -137,26 +137,26 @@ def read_prediction_grid(store: Path, model_id: str) -> PredictionGrid:
     """Classes and cells of one model's predictions.
 
     Raises:
-        UnreadableError: none there, or damaged.
+        UnreadableError: missing, or damaged.
     """
     path = predictions_path(store, model_id)
     try:
-        said = _Said.model_validate(read_json(path / "zarr.json")["attributes"]["gemslide"])
+        stored = _StoredMetadata.model_validate(read_json(path / "zarr.json")["attributes"]["gemslide"])
         shape = PlainArray.open(store, f"{PREDICTIONS}/{model_id}/0").shape
-        if len(shape) != 3 or shape[0] != len(said.class_names):
-            raise ValueError(f"values of shape {shape} for {counted(len(said.class_names), 'class', 'classes')}")
+        if len(shape) != 3 or shape[0] != len(stored.class_names):
+            raise ValueError(f"values of shape {shape} for {counted(len(stored.class_names), 'class', 'classes')}")
     except ValidationError as error:
         raise _unreadable(path, first_finding(error)) from error
     except (UnreadableError, OSError, KeyError, TypeError, ValueError) as error:
         raise _unreadable(path, f"{type(error).__name__}: {error}") from error
-    return PredictionGrid(model_id, said.class_names, (shape[1], shape[2]), said.stride_px0)
+    return PredictionGrid(model_id, stored.class_names, (shape[1], shape[2]), stored.stride_px0)
 
 
 def read_class_names(store: Path, model_id: str) -> tuple[tuple[str, ...], float]:
     """Classes of a model's predictions, and level-0 pixels along a cell, without the values.
 
     Raises:
-        UnreadableError: none there, or damaged.
+        UnreadableError: missing, or damaged.
     """
     grid = read_prediction_grid(store, model_id)
     return grid.class_names, grid.stride_px0
@@ -166,32 +166,33 @@ def read_predictions(store: Path, model_id: str) -> Predictions:
     """Predictions of one model.
 
     Raises:
-        UnreadableError: none there, damaged, or values that are no probabilities.
+        UnreadableError: missing, damaged, or values that are not probabilities.
         WrongSlideError: they were made from another slide's pixels, or by another model.
     """
     path = predictions_path(store, model_id)
     try:
         ours = read_json(path / "zarr.json")["attributes"]["gemslide"]
-        said = _Said.model_validate(ours)
+        stored = _StoredMetadata.model_validate(ours)
         values = read_array(store, f"{PREDICTIONS}/{model_id}/0")
-        _check_probabilities(values, said)
+        _check_probabilities(values, stored)
     except ValidationError as error:
         raise _unreadable(path, first_finding(error)) from error
     except (UnreadableError, OSError, KeyError, TypeError, ValueError) as error:
         raise _unreadable(path, f"{type(error).__name__}: {error}") from error
     source = read_root(store).source.sha256
-    made_of = said.made_from.get("source_sha256", source)
-    if (said.model_id, made_of) != (model_id, source):
+    made_from = stored.made_from.get("source_sha256", source)
+    if (stored.model_id, made_from) != (model_id, source):
         raise WrongSlideError(
-            f"{path}: holds predictions of model {said.model_id!r} on the slide with SHA-256 {made_of!s:.12}…, not of "
-            f"{model_id!r} on {source:.12}…. They were copied or renamed: delete them and run `gemslide infer` again."
+            f"{path}: holds predictions of model {stored.model_id!r} on the slide with SHA-256 {made_from!s:.12}…, not "
+            f"of {model_id!r} on {source:.12}…. They were copied or renamed: delete them and run `gemslide infer` "
+            "again."
         )
     return Predictions(
         model_id=model_id,
-        class_names=said.class_names,
+        class_names=stored.class_names,
         probabilities_cyx=values.astype(np.float16),
-        stride_px0=said.stride_px0,
-        side_px0=said.side_px0,
+        stride_px0=stored.stride_px0,
+        side_px0=stored.side_px0,
         attributes=ours,
     )
 
@@ -203,7 +204,7 @@ def _unreadable(path: Path, why: str) -> UnreadableError:
     )
 
 
-class _Said(BaseModel):
+class _StoredMetadata(BaseModel):
     """Metadata in which predictions describe themselves."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
@@ -222,10 +223,12 @@ class _Said(BaseModel):
         return names
 
 
-def _check_probabilities(values_cyx: NDArray[Any], said: _Said) -> None:
-    """Each cell is NaN in every class, or has shares of one. Raises ValueError."""
-    if values_cyx.ndim != 3 or len(values_cyx) != len(said.class_names):
-        raise ValueError(f"values of shape {values_cyx.shape} for {counted(len(said.class_names), 'class', 'classes')}")
+def _check_probabilities(values_cyx: NDArray[Any], stored: _StoredMetadata) -> None:
+    """Check that each cell is NaN in every class, or has shares of one. Raises ValueError."""
+    if values_cyx.ndim != 3 or len(values_cyx) != len(stored.class_names):
+        raise ValueError(
+            f"values of shape {values_cyx.shape} for {counted(len(stored.class_names), 'class', 'classes')}"
+        )
     known = np.isfinite(values_cyx)
     if np.isinf(values_cyx).any() or not (known.all(0) == known.any(0)).all():
         raise ValueError("cells with values that are not finite in some classes")
@@ -236,7 +239,7 @@ def _check_probabilities(values_cyx: NDArray[Any], said: _Said) -> None:
     furthest = float(np.abs(predicted.sum(0) - 1).max())
     if lowest < 0 or highest > 1 or furthest > SUM_TOLERANCE:
         raise ValueError(
-            f"no probabilities: from {lowest:.3g} to {highest:.3g}, and sums that miss 1 by up to {furthest:.3g}"
+            f"not probabilities: from {lowest:.3g} to {highest:.3g}, and sums that miss 1 by up to {furthest:.3g}"
         )
 
 

@@ -29,7 +29,7 @@ class Quality:
 
     names: tuple[str, ...]
     scores_cyx: NDArray[np.float16]
-    """float16 (scores, rows, columns); NaN = no tissue, or it cannot be told there."""
+    """float16 (scores, rows, columns); NaN = no tissue, or undetermined."""
     cell_px0: int
     """Side of a cell in level-0 pixels; cell (0, 0) starts at the slide's top left."""
     attributes: dict[str, Any]
@@ -40,8 +40,8 @@ def write_quality(
 ) -> Path:
     """Put scores, summary and stain into the store, replacing older ones.
 
-    The scores appear whole or not at all; the root's attribute is rewritten after them, in one rename, and says the
-    same `made_from`, so that a run cut short between the two is noticed by `stored_summary`.
+    The scores appear whole or not at all; the root's attribute is rewritten after them, in one rename, and has the
+    same `made_from`, so that `stored_summary` notices a run interrupted between the two.
     """
     spacing = quality.cell_px0 * mpp0
     attributes = {
@@ -62,7 +62,7 @@ def write_quality(
 
 
 def read_quality(store: Path) -> Quality | None:
-    """The scores; None where the slide was never checked.
+    """The scores; None if the slide was never checked.
 
     Raises:
         UnreadableError: damaged.
@@ -81,7 +81,7 @@ def read_quality(store: Path) -> Quality | None:
             or np.isinf(scores).any()
             or not ((scores >= 0) & (scores <= 1) | np.isnan(scores)).all()
         ):
-            raise ValueError(f"cells of {quality.cell_px0} px0, or values that are no scores")
+            raise ValueError(f"cells of {quality.cell_px0} px0, or values that are not scores")
     except (UnreadableError, OSError, KeyError, TypeError, ValueError) as error:
         raise UnreadableError(
             f"{path}: no readable quality scores ({type(error).__name__}: {error}). {CHECK}"
@@ -90,7 +90,7 @@ def read_quality(store: Path) -> Quality | None:
 
 
 def stored_summary(reader: StoreReader) -> dict[str, Any] | None:
-    """The summary of a finished check, with what it was `made_from`; None where there is none, or damaged scores."""
+    """The summary of a finished check, with what it was `made_from`; None if there is none, or scores are damaged."""
     summary = reader.attributes.qc
     try:
         quality = read_quality(reader.path)
@@ -111,7 +111,7 @@ def read_stain_fit(reader: StoreReader, method: str) -> dict[str, Any]:
     entry = (reader.attributes.stain or {}).get(method)
     if method not in METHODS or entry is None:
         raise UnreadableError(
-            f"slide {reader.slide_id}: its stain was not fitted for {method!r}, which this recipe or model asks for. "
+            f"slide {reader.slide_id}: its stain was not fitted for {method!r}, which this recipe or model requires. "
             f"{CHECK} ([qc] stain names the methods.)"
         )
     if entry.get("fit") is None:
@@ -128,10 +128,10 @@ def slide_normaliser(reader: StoreReader, description: dict[str, Any]) -> Normal
     """Normaliser of a slide's tiles to the target that a recipe or a model package describes.
 
     Args:
-        description: as `pipeline.stain.describe` gives it.
+        description: as `pipeline.stain.describe` returns it.
 
     Raises:
-        UnreadableError: the slide has no fit, or one side's numbers are damaged.
+        UnreadableError: the slide has no fit, or the numbers of either are damaged.
     """
     method = str(description.get("method"))
     numbers = read_stain_fit(reader, method)
@@ -139,5 +139,5 @@ def slide_normaliser(reader: StoreReader, description: dict[str, Any]) -> Normal
         return Normaliser(fit_of(method, numbers), fit_of(method, description["target"]))
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise UnreadableError(
-            f"slide {reader.slide_id}: stain normalisation cannot be done ({error}). {CHECK}"
+            f"slide {reader.slide_id}: stain normalisation is not possible ({error}). {CHECK}"
         ) from error

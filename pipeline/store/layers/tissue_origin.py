@@ -1,7 +1,7 @@
 """Origin of a store's tissue mask, and results that were made with another one.
 
 Ingest finds tissue and lists the mask's files with their checksums. A mask that replaces it (`gemslide tissue`) states
-its origin and its cells' SHA-256 in its own attribute: the list cannot name it, since both could not be replaced at
+its origin and its cells' SHA-256 in its own attribute: the list cannot name it, since the two could not be replaced at
 once.
 """
 
@@ -32,7 +32,7 @@ from pipeline.store.layers.overlays import list_predictions
 from pipeline.store.reading.reader import StoreReader
 from training.foundation.errors import UnreadableError
 
-OUTDATED = "the tissue mask was replaced since"
+OUTDATED = "the tissue mask has since been replaced"
 """Reason why predictions are outdated; a clause."""
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Word = Annotated[str, Field(max_length=200)]
@@ -49,7 +49,7 @@ class MaskOrigin(BaseModel):
     """Of the mask (`mask_fingerprint`)."""
     tissue_fraction: float = Field(ge=0, le=1)
     settings: dict[str, float] | None = None
-    """As `[ingest.tissue]`, of a mask that was found."""
+    """As `[ingest.tissue]`, for a mask that was found."""
     file_format: Word | None = None
     file_sha256: Sha256 | None = None
     classes: tuple[Word, ...] = ()
@@ -69,7 +69,7 @@ def mask_origin(store: Path) -> MaskOrigin | None:
     """Origin of the mask that replaced ingest's; None: the mask is ingest's own.
 
     Raises:
-        UnreadableError: the mask's description of itself is damaged.
+        UnreadableError: the mask's own metadata is damaged.
     """
     try:
         ours = read_json(store / TISSUE / "zarr.json")["attributes"].get("gemslide")
@@ -82,37 +82,37 @@ def mask_origin(store: Path) -> MaskOrigin | None:
         ) from error
 
 
-_AGAIN = "Make the mask again with `gemslide tissue`, or delete this folder and run `gemslide ingest` of the slide."
+_AGAIN = "Make the mask again with `gemslide tissue`, or delete this folder and run `gemslide ingest` on the slide."
 
 
 def settings_of_mask(reader: StoreReader) -> dict[str, Any] | None:
-    """The settings that a mask was found with; None where it was not found, or nobody knows."""
+    """The settings that a mask was found with; None if it was not found, or they are unknown."""
     origin = mask_origin(reader.path)
     if origin is not None:
         return None if origin.settings is None else dict(origin.settings)
     settings = reader.attributes.ingest.get("settings")
-    found = settings.get("tissue") if isinstance(settings, dict) else None
-    return dict(found) if isinstance(found, dict) else None
+    tissue = settings.get("tissue") if isinstance(settings, dict) else None
+    return dict(tissue) if isinstance(tissue, dict) else None
 
 
 def replace_tissue(reader: StoreReader, mask_yx: NDArray[np.bool_], mpp: float, **origin: Any) -> bool:
-    """Put another tissue mask into a store; it appears whole or not at all. The root then says how much it covers.
+    """Put another tissue mask into a store; it appears whole or not at all. The root then states its tissue fraction.
 
     Returns:
-        False where the store has this very mask, which then stays as it is.
+        False if the store already has this mask, which is then left as it is.
 
     Args:
         mask_yx: cell (0, 0) starts at the slide's corner. mpp: microns per cell.
-        origin: fields of `MaskOrigin`, without those that are seen from the mask.
+        origin: fields of `MaskOrigin`, except those derived from the mask.
 
     Raises:
-        DiskFullError: no space, or not writable. LockedError: another process writes the same for long.
+        DiskFullError: no space, or not writable. LockedError: another process has been writing the same for too long.
     """
     cells = mask_yx.astype(np.uint8)
     sha256 = fingerprint_of(cells, mpp)
     if sha256 == _fingerprint_now(reader.path):
         return False
-    found = MaskOrigin(
+    new_origin = MaskOrigin(
         sha256=sha256,
         tissue_fraction=round(float(mask_yx.mean()), 6),
         utc=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -120,15 +120,15 @@ def replace_tissue(reader: StoreReader, mask_yx: NDArray[np.bool_], mpp: float, 
     )
     attributes = tissue_attributes(tissue_spacings(mpp, len(reader.levels)), reader.mpp0)
     with new_folder(reader.path / TISSUE, wait_s=SHORT_WRITE_S) as folder:
-        write_mask(folder, cells, {**attributes, "gemslide": found.model_dump(mode="json")})
+        write_mask(folder, cells, {**attributes, "gemslide": new_origin.model_dump(mode="json")})
     root = read_json(reader.path / "zarr.json")
-    root["attributes"]["gemslide"]["ingest"]["tissue_fraction"] = found.tissue_fraction
+    root["attributes"]["gemslide"]["ingest"]["tissue_fraction"] = new_origin.tissue_fraction
     write_json(reader.path / "zarr.json", root)
     return True
 
 
 def _fingerprint_now(store: Path) -> str | None:
-    """None where the mask is damaged or gone: another one takes its place, whatever it was."""
+    """The mask's fingerprint; None if it is damaged or missing, so that any other mask replaces it."""
     try:
         mask_origin(store)
         return mask_fingerprint(store)
@@ -137,7 +137,7 @@ def _fingerprint_now(store: Path) -> str | None:
 
 
 def find_mask_damage(reader: StoreReader) -> Iterator[str]:
-    """Report damage to a mask that replaced ingest's; ingest's own is left out, as the list of checksums covers it."""
+    """Report damage to a mask that replaced ingest's; ingest's own is left out: the list of checksums covers it."""
     try:
         origin = mask_origin(reader.path)
         if origin is None:
@@ -150,12 +150,12 @@ def find_mask_damage(reader: StoreReader) -> Iterator[str]:
         yield str(error).rstrip(".")
         return
     if fingerprint_of(mask_yx, mpp) != origin.sha256:
-        yield f"{TISSUE}/0: is not the mask that was written (its SHA-256 is another)"
+        yield f"{TISSUE}/0: is not the mask that was written (its SHA-256 differs)"
     if attributes.get("ome") != expected["ome"]:
-        yield f"{TISSUE}: its metadata are not those of a tissue mask of this slide"
+        yield f"{TISSUE}: its metadata is not that of a tissue mask of this slide"
     pyramid = mask_pyramid(mask_yx, len(datasets))
-    for index, (dataset, wanted) in enumerate(zip(datasets, pyramid, strict=True)):
-        if not np.array_equal(dataset, wanted):
+    for index, (dataset, coarser) in enumerate(zip(datasets, pyramid, strict=True)):
+        if not np.array_equal(dataset, coarser):
             yield f"{TISSUE}/{index}: is not the coarser mask of dataset 0"
 
 
@@ -186,4 +186,4 @@ def _made_from(store: Path, model_id: str) -> object:
     try:
         return read_json(store / PREDICTIONS / model_id / "zarr.json")["attributes"]["gemslide"].get("made_from")
     except (OSError, KeyError, TypeError, ValueError, AttributeError):
-        return None  # damaged: their reader says so
+        return None  # damaged: their reader reports it

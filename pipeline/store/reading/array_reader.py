@@ -25,7 +25,7 @@ from training.foundation.errors import UnreadableError
 from training.foundation.reading import open_regular, read_json_file
 
 _READERS = itertools.count()
-"""Numbers of the readers: a new reader never sees the shards that an old one of the same path had open."""
+"""Numbers of readers: a new reader never sees the shards that an older one of the same path had open."""
 
 MAX_OPEN_SHARDS = 256
 """In the whole process: a large slide has hundreds of shards, and many systems allow 1024 open files."""
@@ -34,7 +34,7 @@ MAX_READ_BYTES = 64 * 2**20
 """Of neighbouring chunks in one read."""
 MAX_ARRAY_JSON_BYTES = 2**20
 MAX_BAND_BYTES = 2**28
-"""Of pixels that are in memory while a whole level is read into a small image."""
+"""Of pixels in memory while a whole level is read into a small image."""
 
 
 class _Shard:
@@ -43,7 +43,7 @@ class _Shard:
     def __init__(self, path: str, num_chunks: int, max_chunk_bytes: int) -> None:
         self.descriptor = open_regular(path)
         index = read_index(self.descriptor, num_chunks, max_chunk_bytes)
-        # Plain numbers: the reader asks for single entries, which numpy gives slowly.
+        # Plain numbers: the reader looks up single entries, which is slow in numpy.
         self.offsets: list[int] = np.where(index[:, 0] == MISSING, 0, index[:, 0]).tolist()
         self.counts: list[int] = np.where(index[:, 0] == MISSING, 0, index[:, 1]).tolist()
 
@@ -53,15 +53,15 @@ class _Shard:
 
 
 Identity = tuple[int, int]
-"""Inode and time of change of an array's `zarr.json`: another one means that the store was replaced."""
+"""Inode and modification time of an array's `zarr.json`: another one means that the store was replaced."""
 
 
 def _identity(array_dir: str) -> Identity | None:
     try:
-        found = os.stat(f"{array_dir}/zarr.json")
+        status = os.stat(f"{array_dir}/zarr.json")
     except FileNotFoundError:
         return None
-    return found.st_ino, found.st_mtime_ns
+    return status.st_ino, status.st_mtime_ns
 
 
 class _Shards(NamedTuple):
@@ -70,7 +70,7 @@ class _Shards(NamedTuple):
     reader: int
     array_dir: str
     real_store: str
-    """The store's folder, resolved: shards lie below it."""
+    """The store's folder, resolved: shards are below it."""
     num_chunks: int
     max_chunk_bytes: int
     identity: Identity | None
@@ -78,7 +78,7 @@ class _Shards(NamedTuple):
 
 @lru_cache(maxsize=MAX_OPEN_SHARDS)
 def _open_shard(shards: _Shards, key: str) -> _Shard | None:
-    """A shard of one reader; None where there is no file, that is where everything is white."""
+    """A shard of one reader; None if there is no file, that is if everything in it is white."""
     path = f"{shards.array_dir}/{key}"
     check_inside(path, shards.real_store)
     shard: _Shard | None = None
@@ -89,8 +89,8 @@ def _open_shard(shards: _Shards, key: str) -> _Shard | None:
         pass
     except (OSError, ValueError) as error:
         damage = error
-    # Looked at after the shard was opened. Otherwise a store deleted under a reader would be white,
-    # and one replaced would be a mixture of two slides.
+    # Checked after the shard was opened. Otherwise a store deleted under a reader would be white,
+    # and a replaced one would be a mixture of two slides.
     if shards.identity is not None and _identity(shards.array_dir) != shards.identity:
         raise UnreadableError(
             f"{shards.array_dir}: the store was replaced, moved or deleted while it was being read. Open it again."
@@ -106,10 +106,10 @@ _THREAD = threading.local()
 
 
 def _scratch(chunk_px: int) -> Pixels:
-    """Memory of this thread for one decoded chunk: kept, it stays in the processor's cache.
+    """This thread's memory for one decoded chunk: reused, it stays in the processor's cache.
 
-    It begins 16 bytes beside a multiple of 32. Where rows begin at one, libjpeg-turbo writes past the cache into main
-    memory (`vmovntdq` in its colour conversion), which takes a quarter longer and costs the next reader a miss.
+    It begins 16 bytes after a multiple of 32. Where rows begin at one, libjpeg-turbo bypasses the cache and writes to
+    main memory (`vmovntdq` in its colour conversion), which takes a quarter longer and costs the next reader a miss.
     """
     kept: Pixels | None = getattr(_THREAD, "scratch", None)
     if kept is None or len(kept) != chunk_px:
@@ -133,7 +133,7 @@ class ArrayReader:
         """Open by the array's own `zarr.json`.
 
         Raises:
-            UnreadableError: not there, not an array of a slide store, or a link that leads out of the store.
+            UnreadableError: missing, not an array of a slide store, or a link that leads out of the store.
         """
         meta = path / "zarr.json"
         check_inside(meta, os.path.realpath(path.parents[1]))
@@ -145,7 +145,7 @@ class ArrayReader:
         return cls(path, spec, identity)
 
     def chunk(self, row: int, column: int) -> bytes | None:
-        """A chunk's stream, its checksum checked and taken off; None for a sparse one (all white).
+        """A chunk's stream, its checksum verified and removed; None for a sparse one (all white).
 
         Raises:
             IndexError: outside the grid.
@@ -157,30 +157,30 @@ class ArrayReader:
         return self.chunks(row, range(column, column + 1))[0]
 
     def chunks(self, row: int, columns: range) -> list[bytes | None]:
-        """Neighbouring chunks of one row inside the grid, those of a shard in one read where they lie side by side.
+        """Neighbouring chunks of one row inside the grid, those of a shard in one read if they are adjacent.
 
         Raises:
             CorruptTileError: as `chunk`.
         """
         n = self.spec.shard_chunks
-        found: list[bytes | None] = []
+        streams: list[bytes | None] = []
         for shard_column in range(columns.start // n, (columns.stop - 1) // n + 1):
             shard = self._shard(row // n, shard_column)
             first = max(columns.start, shard_column * n)
             count = min(columns.stop, (shard_column + 1) * n) - first
             if shard is None:
-                found += [None] * count
+                streams += [None] * count
                 continue
             at = row % n * n + first % n
             offsets, counts = shard.offsets[at : at + count], shard.counts[at : at + count]
-            found += self._read(shard, offsets, counts, row, first)
-        return found
+            streams += self._read(shard, offsets, counts, row, first)
+        return streams
 
     def _read(self, shard: _Shard, offsets: list[int], counts: list[int], row: int, column: int) -> list[bytes | None]:
-        there = [(offset, offset + count) for offset, count in zip(offsets, counts, strict=True) if count]
-        if not there:
+        stored = [(offset, offset + count) for offset, count in zip(offsets, counts, strict=True) if count]
+        if not stored:
             return [None] * len(counts)
-        start, end = min(there)[0], max(there)[1]
+        start, end = min(stored)[0], max(stored)[1]
         if len(counts) > 1 and (end - start != sum(counts) or end - start > MAX_READ_BYTES):
             one_by_one = zip(offsets, counts, range(column, column + len(counts)), strict=True)
             return [self._read(shard, [offset], [count], row, c)[0] for offset, count, c in one_by_one]
@@ -196,7 +196,7 @@ class ArrayReader:
         ]
 
     def _stream(self, data: bytes, start: int, count: int, row: int, column: int) -> bytes:
-        """One chunk's stream out of what was read, after a look at its checksum."""
+        """One chunk's stream from the bytes read, its checksum verified."""
         if not self.spec.has_checksums:
             return data[start : start + count]
         stream = without_checksum(data, start, start + count)
@@ -216,7 +216,7 @@ class ArrayReader:
         return None if data is None else self._decoded(data, row, column)
 
     def decode(self, stream: bytes, row: int, column: int) -> Pixels:
-        """Pixels of a chunk's stream, in memory that this thread uses again for the next one.
+        """Pixels of a chunk's stream, in memory that this thread reuses for the next one.
 
         Raises:
             CorruptTileError: cannot be decoded.
@@ -268,7 +268,7 @@ class ArrayReader:
         return region
 
     def read_whole(self, width_px: int, height_px: int) -> Pixels:
-        """The whole level in an image of another size, area-averaged; read in bands, so that memory stays small.
+        """The whole level in an image of another size, area-averaged; read in bands, to limit memory.
 
         Args:
             width_px, height_px: of the image; at most the level's own.

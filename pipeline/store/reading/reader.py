@@ -1,4 +1,4 @@
-"""Fast reads of a slide store: a slide's levels, squares at a wanted size, and what the root says."""
+"""Fast reads of a slide store: a slide's levels, squares at a requested size, and the root's metadata."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from training.foundation.errors import BadRecipeError, UnreadableError
 from training.foundation.tile_read import TileRead
 
 HALF_A_PIXEL = 0.5
-"""Shift of an image's last pixel by resampling, below which a level's pixels are taken as they are."""
+"""Shift of an image's last pixel by resampling, below which a level's pixels are used as they are."""
 
 MAX_FINEST_SIDE_PX = 2**14
-"""Level-0 pixels along a tile that is read from the finest level: 800 MB are held for it."""
+"""Level-0 pixels along a tile that is read from the finest level: it takes 800 MB."""
 
 MAX_TAKEN_PX = 2**24
 """Pixels of a level held at a time while they are averaged: 50 MB."""
@@ -73,17 +73,17 @@ class StoreReader:
     Positions of chunks are read once per shard and kept; a pickled copy opens the store again.
 
     Raises:
-        UnreadableError: no store there, or its metadata do not hold together.
+        UnreadableError: no store there, or its metadata is inconsistent.
         WrongSlideError: its folder is named after another slide.
     """
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
-        self.attributes = about = read_root(self.path)
-        self.slide_id, self.mpp0 = about.slide_id, about.mpp0
-        self.source_sha256 = about.source.sha256
-        self.icc = _icc(about.icc, self.path)
-        entries = [(level.path, level.downsample) for level in about.levels]
+        self.attributes = attributes = read_root(self.path)
+        self.slide_id, self.mpp0 = attributes.slide_id, attributes.mpp0
+        self.source_sha256 = attributes.source.sha256
+        self.icc = _icc(attributes.icc, self.path)
+        entries = [(level.path, level.downsample) for level in attributes.levels]
         self.levels = tuple(
             LevelArray(i, ArrayReader.open(self.path / IMAGE / path), downsample)
             for i, (path, downsample) in enumerate(entries)
@@ -190,11 +190,11 @@ class StoreReader:
         return result
 
     def read_square(self, level: int, x_px0: int, y_px0: int, side_px0: int, out_px: int) -> Pixels:
-        """A square of the slide at a wanted size, read from `level` and area-averaged.
+        """A square of the slide at a requested size, read from `level` and area-averaged.
 
         Args:
             x_px0, y_px0, side_px0: the square in level-0 pixels.
-            out_px: side of the result; where level pixels and result agree, pixels are the stored ones.
+            out_px: side of the result; if it equals that in level pixels, the stored pixels are returned.
 
         Raises:
             UnreadableError: no such level, or a size below zero.
@@ -207,7 +207,7 @@ class StoreReader:
         return region if side_px == out_px else resize_square(region, out_px)
 
     def level_for_downsample(self, downsample: float) -> int:
-        """The coarsest level that is not coarser than wanted (1 % of rounding allowed)."""
+        """The coarsest level that is not coarser than requested (1 % of rounding allowed)."""
         fine_enough = [array.level for array in self.levels if array.downsample <= downsample * 1.01]
         return fine_enough[-1] if fine_enough else 0
 
@@ -237,7 +237,7 @@ def square_side_px(side_px0: int, downsample: float) -> int:
 
 
 def resize_square(pixels: Pixels, out_px: int, *, out: Pixels | None = None) -> Pixels:
-    """A square in another size: averaged when it becomes smaller, interpolated when it becomes larger.
+    """A square resized: averaged if it becomes smaller, interpolated if larger.
 
     Args:
         out: memory to fill instead of new memory, uint8 (out_px, out_px, 3).
@@ -252,13 +252,13 @@ def is_store(path: Path) -> bool:
         attributes = read_json(path / "zarr.json").get("attributes")
     except OSError:
         return False
-    except ValueError:  # damaged: what lies beside it tells
+    except ValueError:  # damaged: its neighbours tell
         return (path / TISSUE).is_dir()
     return isinstance(attributes, dict) and "gemslide" in attributes
 
 
 def _nearly_whole(position_px: float) -> float:
-    """A thousandth of a pixel shifts no grey value by a half: positions meant to be whole are."""
+    """The position, rounded if nearly whole: a thousandth of a pixel shifts no grey value by a half."""
     whole = round(position_px)
     return float(whole) if abs(position_px - whole) < 1e-3 else position_px
 

@@ -1,4 +1,4 @@
-"""Area resampling: every pixel of the result is the mean of what it covers, also where it cuts pixels of the source."""
+"""Area resampling: every pixel of the result is the mean of what it covers, even where it cuts pixels of the source."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from pipeline.codecs.types import Pixels
 
 _BAND_PX = 2**20
-"""Pixels of the source looked at in one go: the sums of them, as float64, take 25 MB."""
+"""Pixels of the source processed at a time: their sums, as float64, take 25 MB."""
 
 _ROUNDS = 0.5 + 1e-6
-"""Halves go up, also where sums of another order put them a little below: a pixel is the same in any region."""
+"""Halves round up, even where sums in another order are slightly below: a pixel is the same in any region."""
 
 
 def area_mean(pixels: Pixels, left: float, top: float, scale: float, size_wh: tuple[int, int]) -> Pixels:
-    """Another image of a rectangle of `pixels`, uint8 (height, width, 3).
+    """A rectangle of `pixels`, resampled: uint8 (height, width, 3).
 
     Args:
         left, top: corner of the rectangle in `pixels`; need not be whole.
@@ -48,7 +48,7 @@ def area_mean(pixels: Pixels, left: float, top: float, scale: float, size_wh: tu
 def _sums(pixels: Pixels, edges_y: NDArray[Any], edges_x: NDArray[Any]) -> NDArray[np.float64]:
     """Sums over the cells of a grid, float64 (rows, columns, 3).
 
-    The sum of all pixels left of and above a point, known at the pixels' corners, is bilinear between them: so its
+    The sum of all pixels left of and above a point, known at the pixels' corners, is bilinear between them, so its
     differences between any edges are exact.
     """
     first, last = int(edges_y[0]), min(int(np.ceil(edges_y[-1])), len(pixels))
@@ -58,7 +58,7 @@ def _sums(pixels: Pixels, edges_y: NDArray[Any], edges_x: NDArray[Any]) -> NDArr
 
 
 def _between(sums: NDArray[np.float64], at: NDArray[Any]) -> NDArray[np.float64]:
-    """Values along the first axis, also between whole positions."""
+    """Values along the first axis, interpolated between whole positions."""
     whole = np.clip(at.astype(int), 0, len(sums) - 2)
     part = (at - whole)[:, None, None]
     return np.asarray(sums[whole] * (1 - part) + sums[whole + 1] * part, np.float64)

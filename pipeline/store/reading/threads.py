@@ -9,25 +9,25 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache
 
 CORES = max(2, os.cpu_count() or 1)
-"""Threads for work that decodes or encodes; two at least, since one waits for the disk now and then."""
+"""Threads for work that decodes or encodes; at least two, since one sometimes waits for the disk."""
 WINDOW = 8
-"""Tasks per thread that wait at a time, so that an interrupt is heard soon."""
+"""Tasks waiting per thread at a time, few enough to react soon to an interrupt."""
 
 
 @lru_cache(maxsize=8)
 def _pool(threads: int, process: int) -> ThreadPoolExecutor:
-    """One pool per size and process: threads do not follow into a forked worker."""
+    """One pool per size and process: threads do not survive a fork."""
     return ThreadPoolExecutor(threads, thread_name_prefix="gemslide")
 
 
 def parallel_for(work: Callable[..., None], arguments: Iterable[tuple[int, ...]], threads: int) -> None:
-    """Call `work` with every tuple of arguments; after an error no more are begun, and it is raised.
+    """Call `work` with every tuple of arguments; after an error no more are started, and it is raised.
 
-    The work itself must not come here again: with all threads waiting nobody would be left to work.
+    The work itself must not call this: with all threads waiting, none would be left to work.
     """
     if threads <= 1:
-        for each in arguments:
-            work(*each)
+        for values in arguments:
+            work(*values)
         return
     pool, pending, errors = _pool(threads, os.getpid()), deque[Future[None]](), list[BaseException]()
 
@@ -36,8 +36,8 @@ def parallel_for(work: Callable[..., None], arguments: Iterable[tuple[int, ...]]
         if error:
             errors.append(error)
 
-    for each in arguments:
-        pending.append(pool.submit(work, *each))
+    for values in arguments:
+        pending.append(pool.submit(work, *values))
         if len(pending) >= WINDOW * threads:
             take()
         if errors:

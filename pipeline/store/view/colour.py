@@ -14,7 +14,7 @@ from pipeline.codecs.types import Pixels
 from training.foundation.errors import UnreadableError
 
 GRID = 33
-"""Most nodes along a channel of a colour table."""
+"""Maximum number of nodes along a channel of a colour table."""
 
 
 class ToSrgb:
@@ -30,8 +30,8 @@ class ToSrgb:
             self._transform = ImageCms.buildTransform(source, ImageCms.createProfile("sRGB"), "RGB", "RGB")
         except (ImageCms.PyCMSError, OSError) as error:
             raise UnreadableError(
-                f"the slide's ICC profile of {len(icc)} bytes gives no colours ({error}). Look at the slide as "
-                "scanned, or ingest it again from a file with a sound profile, or with none."
+                f"the slide's ICC profile of {len(icc)} bytes cannot be used ({error}). View the slide as "
+                "scanned, or ingest it again from a file with a valid profile, or with none."
             ) from error
 
     def __call__(self, pixels: Pixels) -> Pixels:
@@ -42,7 +42,7 @@ class ToSrgb:
 
 @lru_cache(maxsize=16)
 def to_srgb(icc: bytes) -> ToSrgb:
-    """`ToSrgb` of a profile, made once. Raises: as it."""
+    """`ToSrgb` of a profile, cached; raises the same errors."""
     return ToSrgb(icc)
 
 
@@ -51,14 +51,14 @@ class ColourTable:
     """Results of `ToSrgb` for some colours, to interpolate between them."""
 
     nodes: NDArray[np.uint8]
-    """Values of a channel at which colours are known, rising, from 0 to 255; the same for each channel."""
+    """Values of a channel at which colours are known, ascending, from 0 to 255; the same for each channel."""
     colours_rgbc: NDArray[np.uint8]
     """sRGB at each node of red, green and blue: (nodes, nodes, nodes, 3)."""
 
 
 @lru_cache(maxsize=16)
 def colour_table(icc: bytes) -> ColourTable:
-    """A slide's profile as a table. Between its nodes, tetrahedral interpolation differs from Little CMS by rounding.
+    """A slide's profile as a table. Between nodes, tetrahedral interpolation differs from Little CMS only by rounding.
 
     Raises:
         UnreadableError: as `ToSrgb`.
@@ -71,15 +71,15 @@ def colour_table(icc: bytes) -> ColourTable:
 
 
 def _nodes(convert: ToSrgb) -> NDArray[np.uint8]:
-    """Closer together where colours change faster: the dark end of a linear profile would be lost between even steps.
+    """Nodes, closer together where colours change faster: even steps would lose the dark end of a linear profile.
 
-    They are whole values, so that the table holds what Little CMS makes of exactly these.
+    They are whole values, so that the table has Little CMS's results for exactly these.
     """
     ramps = np.zeros((4, 256, 3), np.uint8)
     ramps[0] = np.arange(256, dtype=np.uint8)[:, None]
     for channel in range(3):
         ramps[channel + 1, :, channel] = np.arange(256)
     steps = np.abs(np.diff(convert(ramps).astype(int), axis=1)).max(axis=(0, 2))
-    way = np.concatenate([[0], np.cumsum(1 + steps)])
-    found = np.searchsorted(way, np.linspace(0, way[-1], GRID))
-    return np.unique(found).astype(np.uint8)
+    distance = np.concatenate([[0], np.cumsum(1 + steps)])
+    nodes = np.searchsorted(distance, np.linspace(0, distance[-1], GRID))
+    return np.unique(nodes).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""A class's probabilities as a small image of the slide's own shape, to lie over its thumbnail."""
+"""A class's probabilities as a small image of the slide's own shape, to overlay on its thumbnail."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CODES = 256
 def heat_thumbnail(
     predictions: Predictions, class_index: int, size_wh_px0: tuple[int, int], max_side_px: int, *, threshold: float
 ) -> NDArray[np.uint8]:
-    """A pixel has the highest probability of the cells under it, so that a single strong cell does not vanish.
+    """A heatmap of the highest probability under each pixel, so that a single strong cell does not vanish.
 
     Args:
         size_wh_px0: the slide's size; cells beyond it are left out.

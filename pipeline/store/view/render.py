@@ -20,10 +20,10 @@ _STRIPE_PX = 10
 
 
 def for_screen(reader: StoreReader, pixels: Pixels) -> Pixels:
-    """Pixels of a slide as sRGB: by the scanner's colour profile, where the store has one.
+    """Pixels of a slide as sRGB: by the scanner's colour profile, if the store has one.
 
     Raises:
-        UnreadableError: the profile is of no use.
+        UnreadableError: the profile cannot be used.
     """
     return to_srgb(reader.icc)(pixels) if reader.icc else pixels
 
@@ -57,7 +57,7 @@ def render_crop_jpeg(reader: StoreReader, centre_xy0: tuple[int, int], side_px: 
     """A square around a point as image/jpeg, colours for the screen; white outside the slide.
 
     Args:
-        mpp: µm along a pixel of it; where the slide was scanned coarser, as fine as that.
+        mpp: µm along its pixels; if the slide was scanned more coarsely, its own resolution.
     """
     mpp = max(mpp, reader.mpp0)
     half_px0 = side_px * mpp / reader.mpp0 / 2
@@ -66,7 +66,7 @@ def render_crop_jpeg(reader: StoreReader, centre_xy0: tuple[int, int], side_px: 
 
 
 def damage_stripes(reader: StoreReader, max_side_px: int) -> NDArray[np.uint8] | None:
-    """Stripes where the slide's file is damaged, to be laid over an image of the whole slide.
+    """Stripes where the slide's file is damaged, to overlay on an image of the whole slide.
 
     Returns:
         uint8 (height, width, 4), RGBA, transparent elsewhere; None: no damage is known.
@@ -74,13 +74,13 @@ def damage_stripes(reader: StoreReader, max_side_px: int) -> NDArray[np.uint8] |
     Raises:
         UnreadableError: as `read_damaged`.
     """
-    found = read_damaged(reader.path)
-    if found is None:
+    damaged = read_damaged(reader.path)
+    if damaged is None:
         return None
     width_px0, height_px0 = reader.size_wh_px0
     step = max(width_px0, height_px0) / max_side_px
     height, width = (max(1, round(side_px0 / step)) for side_px0 in (height_px0, width_px0))
-    is_damaged = damaged_cells(*found, (height, width), step)
+    is_damaged = damaged_cells(*damaged, (height, width), step)
     y, x = np.ogrid[:height, :width]
     stripes = np.zeros((height, width, 4), np.uint8)
     stripes[is_damaged & ((x + y) % _STRIPE_PX < _STRIPE_PX // 3)] = _DAMAGED_RGBA

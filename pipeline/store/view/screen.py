@@ -1,9 +1,9 @@
 """The pyramid that a viewer sees: tiles of about 512 px, and a level at every halving.
 
 A store keeps the scanner's chunks, often of 240 or 256 px, and the scanner's levels, often only every second halving.
-Asked for chunk by chunk, a field of view at half of a level's resolution takes seventy answers, with four times the
-pixels it shows. So neighbouring chunks go out together, their streams untouched, and half as large they are drawn by
-the browser: the streams take about as many bytes as one encoded anew, and nothing is decoded here. What is smaller
+Requested chunk by chunk, a field of view at half of a level's resolution takes seventy responses, with four times the
+pixels it shows. So neighbouring chunks are sent together, their streams untouched, and drawn at half size by the
+browser: the streams take about as many bytes as one encoded again, and nothing is decoded here. Whatever is smaller
 still, or does not divide, is averaged here.
 """
 
@@ -23,16 +23,16 @@ from pipeline.store.reading.reader import LevelArray, StoreReader
 from pipeline.store.reading.resample import area_mean
 
 TILE_PX = 512
-"""Side of a tile, as near as whole chunks come to it."""
+"""Side of a tile, approximated by whole chunks."""
 
 _MAX_SMALL = 8
-"""Most times smaller that libjpeg decodes."""
+"""Largest reduction at which libjpeg decodes."""
 _MAX_SHRINK_OF_STREAMS = 2
-"""Most times smaller that a browser draws streams: each halving asks for four times as many."""
+"""Largest reduction at which a browser draws streams: each halving needs four times as many."""
 _DAMAGED = b""
-"""In place of a stream that cannot be read; none that can is empty."""
+"""In place of an unreadable stream; no readable one is empty."""
 _NEEDED_GAP = 1.5
-"""Factor by which the store's next level must be coarser for a level before it to be worth making."""
+"""Factor by which the store's next level must be coarser for a level in between to be worth making."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class ScreenLevel:
     shrink: int
     """Pixels of that level along each pixel of this one; 1: the store's own pixels."""
     chunks: int
-    """Of that level, along each side of a tile."""
+    """Chunks of that level along each side of a tile."""
 
     @property
     def tile_px(self) -> int:
@@ -78,14 +78,14 @@ class ScreenLevel:
 
 
 def screen_levels(reader: StoreReader) -> tuple[ScreenLevel, ...]:
-    """The store's levels, and those between them that are missing, finest first."""
-    found = []
+    """The store's levels, and the missing ones between them, finest first."""
+    levels = []
     for level, coarser in zip(reader.levels, (*reader.levels[1:], None), strict=True):
         shrink = 1
         while shrink == 1 or (coarser is not None and level.downsample * shrink * _NEEDED_GAP < coarser.downsample):
-            found.append(ScreenLevel(level, shrink, _chunks_along(level.chunk_px, shrink)))
+            levels.append(ScreenLevel(level, shrink, _chunks_along(level.chunk_px, shrink)))
             shrink *= 2
-    return tuple(found)
+    return tuple(levels)
 
 
 def _chunks_along(chunk_px: int, shrink: int) -> int:
@@ -107,7 +107,7 @@ class Part:
 
 
 def tile_parts(reader: StoreReader, level: ScreenLevel, row: int, column: int) -> list[Part]:
-    """Parts to draw for a tile, on white, in colours as scanned: the browser converts them by the slide's profile.
+    """Parts to draw for a tile, on white, in colours as scanned: the browser converts them with the slide's profile.
 
     Streams are the scanner's own where a browser can decode them.
 
@@ -117,7 +117,7 @@ def tile_parts(reader: StoreReader, level: ScreenLevel, row: int, column: int) -
     """
     box = level.source_box(row, column)
     shrink = level.shrink
-    # A pixel that no four pixels of the slide make, at its edge, would take in some of a chunk's padding.
+    # At the slide's edge, a pixel not made of four of the slide's would include some of a chunk's padding.
     divides = all(px % shrink == 0 for px in (level.source.chunk_px, box.width_px, box.height_px))
     if level.source.codec == "imagecodecs_jpeg" and shrink <= _MAX_SHRINK_OF_STREAMS and divides:
         parts = _streams(level.source.array, box)
@@ -126,19 +126,19 @@ def tile_parts(reader: StoreReader, level: ScreenLevel, row: int, column: int) -
 
 
 def _streams(array: ArrayReader, box: Box) -> list[Part]:
-    """The chunks of a box as they are stored, without those that are all white."""
+    """The chunks of a box as stored, without all-white ones."""
     rows, columns = box.cells(array.spec.chunk_px)
     streams = [stream for row in rows for stream in _row(array, row, columns)]
-    places = [place for _, _, place in _cells(box, array.spec.chunk_px)]
+    positions = [position for _, _, position in _cells(box, array.spec.chunk_px)]
     return [
-        Part(place, None if stream is _DAMAGED else stream)
-        for place, stream in zip(places, streams, strict=True)
+        Part(position, None if stream is _DAMAGED else stream)
+        for position, stream in zip(positions, streams, strict=True)
         if stream is not None
     ]
 
 
 def _row(array: ArrayReader, row: int, columns: range) -> list[bytes | None]:
-    """Streams of neighbouring chunks in one read, where all can be read; None: white."""
+    """Streams of neighbouring chunks, in one read if all can be read; None: white."""
     try:
         return array.chunks(row, columns)
     except CorruptTileError:
@@ -170,7 +170,7 @@ def _composed(level: ScreenLevel, box: Box) -> list[Part]:
 
 
 def _pixels(level: ScreenLevel, box: Box) -> tuple[Pixels, list[Box]]:
-    """Pixels of a box of the store's level, shrunk, and the places in the box that cannot be read."""
+    """Pixels of a box of the store's level, shrunk, and the positions in the box that cannot be read."""
     array, shrink, chunk_px = level.source.array, level.shrink, level.source.chunk_px
     # Beyond the slide's edge a chunk is padded, often in black: there, pixels are cut before they are averaged.
     is_whole = box.right_px % chunk_px == box.bottom_px % chunk_px == chunk_px % shrink == 0
@@ -180,7 +180,7 @@ def _pixels(level: ScreenLevel, box: Box) -> tuple[Pixels, list[Box]]:
 
 
 def _decoded_small(array: ArrayReader, box: Box, shrink: int) -> tuple[Pixels, list[Box]]:
-    """Chunks of a box decoded at their smaller size, and the places of those that cannot be."""
+    """Chunks of a box decoded at their smaller size, and the positions of those that cannot be decoded."""
     pixels = np.full((box.height_px // shrink, box.width_px // shrink, 3), FILL_VALUE, np.uint8)
     holes = []
     for part in _streams(array, box):
@@ -197,7 +197,7 @@ def _decoded_small(array: ArrayReader, box: Box, shrink: int) -> tuple[Pixels, l
 
 
 def _averaged(array: ArrayReader, box: Box, shrink: int) -> tuple[Pixels, list[Box]]:
-    """Pixels of a box averaged over squares, the last ones over what there is, and the places that cannot be read."""
+    """Pixels of a box averaged over squares, the last ones over what there is, and the unreadable positions."""
     holes: list[Box] = []
     try:
         pixels = array.read_region(box)
@@ -210,35 +210,35 @@ def _averaged(array: ArrayReader, box: Box, shrink: int) -> tuple[Pixels, list[B
 
 
 def _around_damage(array: ArrayReader, box: Box) -> tuple[Pixels, list[Box]]:
-    """Pixels that can be read of a box, and the positions in it of the chunks that cannot."""
+    """Readable pixels of a box, and the positions in it of the unreadable chunks."""
     pixels = np.full((box.height_px, box.width_px, 3), FILL_VALUE, np.uint8)
     holes = []
-    for row, column, place in _cells(box, array.spec.chunk_px):
+    for row, column, position in _cells(box, array.spec.chunk_px):
         try:
             chunk = array.decoded_chunk(row, column)
         except CorruptTileError:
-            holes.append(place)
+            holes.append(position)
             continue
         if chunk is not None:
-            pixels[place.y_px : place.bottom_px, place.x_px : place.right_px] = chunk[
-                : place.height_px, : place.width_px
+            pixels[position.y_px : position.bottom_px, position.x_px : position.right_px] = chunk[
+                : position.height_px, : position.width_px
             ]
     return pixels, holes
 
 
 def _cells(box: Box, chunk_px: int) -> list[tuple[int, int, Box]]:
-    """Row, column and place in the box of each chunk; the box begins with a chunk."""
+    """Row, column and position in the box of each chunk; the box begins at a chunk's corner."""
     rows, columns = box.cells(chunk_px)
-    found = []
+    cells = []
     for row in rows:
         for column in columns:
             x_px, y_px = column * chunk_px - box.x_px, row * chunk_px - box.y_px
-            place = Box(x_px, y_px, min(chunk_px, box.width_px - x_px), min(chunk_px, box.height_px - y_px))
-            found.append((row, column, place))
-    return found
+            position = Box(x_px, y_px, min(chunk_px, box.width_px - x_px), min(chunk_px, box.height_px - y_px))
+            cells.append((row, column, position))
+    return cells
 
 
 def _shrunk(box: Box, shrink: int) -> Box:
-    """All pixels that the box touches."""
+    """The box in smaller pixels: all that it touches."""
     x_px, y_px = box.x_px // shrink, box.y_px // shrink
     return Box(x_px, y_px, -(-box.right_px // shrink) - x_px, -(-box.bottom_px // shrink) - y_px)

@@ -133,7 +133,7 @@ def test_a_slide_whose_fit_was_refused_is_refused_with_the_reason(project, tmp_p
 
 
 def test_a_method_that_does_not_exist_is_refused(project):
-    with pytest.raises(BadRecipeError, match="known are none, macenko, reinhard"):
+    with pytest.raises(BadRecipeError, match="expected one of none, macenko, reinhard"):
         TileDataset(project[0].root, "small", stain="vahadane")
 
 

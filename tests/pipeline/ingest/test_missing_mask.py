@@ -24,7 +24,9 @@ def test_ingesting_the_slide_again_makes_the_missing_mask_as_it_was_and_touches_
     before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in store.rglob("*") if path.is_file()}
     shutil.rmtree(store / "0/labels/tissue")
 
-    with pytest.raises(UnreadableError, match="`gemslide ingest` of the same slide makes it from the store's pixels"):
+    with pytest.raises(
+        UnreadableError, match="`gemslide ingest` of the same slide recreates it from the store's pixels"
+    ):
         read_tissue(store)
     again = ingest_slide(request, project, config)
 

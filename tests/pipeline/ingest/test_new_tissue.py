@@ -328,7 +328,7 @@ def test_what_was_made_with_the_former_mask_is_shown_as_outdated_and_made_again(
     done = run(gemslide, project, "--set", "min_delta_e=20")
 
     assert f"outdated now: predictions of {model}; tile set own" in done.out
-    note = "outdated: the tissue mask was replaced since"
+    note = "outdated: the tissue mask has since been replaced"
     assert f"{model} ({note})" in gemslide("info", SLIDE, "--project", project.root).out
     verified = gemslide("verify", SLIDE, "--project", project.root)
     assert (verified.code, f"predictions of {model} are {note}" in verified.err) == (0, True)
@@ -356,7 +356,10 @@ def test_training_and_evaluation_on_an_outdated_tile_set_warn(small_project_copy
     )
 
     assert evaluated.code == 0, evaluated.err
-    assert "warning: The tile set: it is outdated: the tissue mask of 1 of its slides was replaced" in evaluated.err
+    assert (
+        "warning: The tile set: it is outdated: the tissue mask of 1 of its slides has since been replaced"
+        in evaluated.err
+    )
     assert "warning: Predictions of 1 slide are outdated" in evaluated.err
     recipe = small_project_copy.cohort.parent.parent / "small.toml"
     trained = gemslide("train", recipe, "--project", project.root)

@@ -106,7 +106,7 @@ DAMAGE = [
     (cut_the_index, rf"{SHARD}: \d+ bytes with CRC"),
     (lambda store: (store / SHARD).unlink(), f"{SHARD}: is missing"),
     (add_a_file, "0/0/c/0/9/9: was not written by ingest"),
-    (change_the_list, rf"{CHECKSUMS}: is not the list that the root was written with"),
+    (change_the_list, rf"{CHECKSUMS}: is not the list with which the root was written"),
     (list_nothing, rf"{CHECKSUMS}: cannot be read"),
     (lambda store: (store / CHECKSUMS).unlink(), rf"{CHECKSUMS}: cannot be read"),
     (change_the_shape, r"0/0/zarr\.json: \d+ bytes with CRC"),

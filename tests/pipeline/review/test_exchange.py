@@ -103,5 +103,5 @@ def test_a_revision_that_is_none_is_refused(ledger: Ledger, tmp_path: Path) -> N
     write_annotations(tmp_path / "a.geojson", exported(ledger, "S-1"), "qupath")
     text = (tmp_path / "a.geojson").read_text().replace('"gemslide_revision": "1"', '"gemslide_revision": "-1"')
     (tmp_path / "a.geojson").write_text(text)
-    with pytest.raises(BadAnnotationError, match="no revision"):
+    with pytest.raises(BadAnnotationError, match="not a revision"):
         import_file(ledger, "S-1", read_annotations(tmp_path / "a.geojson"), "ada", size_wh_px0=SIZE)

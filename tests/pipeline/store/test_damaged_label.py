@@ -85,7 +85,7 @@ def test_counts_that_are_none_are_refused_wherever_the_store_is_opened(store, tm
     content["attributes"]["gemslide"]["ingest"]["damaged"] = damaged
     (copy / "zarr.json").write_text(json.dumps(content))
 
-    with pytest.raises(UnreadableError, match="are no counts of tiles"):
+    with pytest.raises(UnreadableError, match="are not counts of tiles"):
         StoreReader(copy)
 
 

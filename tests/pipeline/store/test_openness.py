@@ -137,7 +137,7 @@ def test_an_array_whose_tables_lie_in_its_configuration_is_decoded_by_plain_zarr
     array = zarr.open_array(path, mode="r")[...]
 
     np.testing.assert_array_equal(np.moveaxis(array, 0, -1), expected)
-    with pytest.raises(ValueError, match="no complete streams"):
+    with pytest.raises(ValueError, match="not complete streams"):
         ArraySpec.from_zarr_json(json.loads((path / "zarr.json").read_text()))
 
 

@@ -95,7 +95,7 @@ def test_looks_are_added_to_what_is_stored_and_come_back_as_they_were(begun):
     assert [entry.action for entry in entries] == ["slide entered", "slide looked at", "slide looked at"]
     assert {entry.actor for entry in entries[1:]} == {"r1 (web app)"}
     assert findings(begun, "s") == []
-    with pytest.raises(ChangedSourceError, match="another size"):
+    with pytest.raises(ChangedSourceError, match="its size has changed"):
         save_looks(begun, READING, CoverageGrid(128.0, 9, 6), [], mpp0=0.5, seconds=0)
     with pytest.raises(BadRecipeError, match="four corners"):
         save_looks(begun, READING, GRID, [replace(look(0, 0, 1, 1), um_per_px=float("nan"))], mpp0=0.5, seconds=0)
@@ -143,9 +143,9 @@ def test_a_review_is_signed_and_a_second_one_stands_beside_it(begun):
         ("DELETE FROM review", "review .* was deleted from the ledger"),
         ("UPDATE hotspot_review SET state = 'accepted'", "hotspot_review of ada .* was changed"),
         ("UPDATE coverage SET seconds = 600", "coverage of ada .* was changed"),
-        ("UPDATE coverage SET person = 'bob'", "coverage of bob .* no entry of the log created it"),
+        ("UPDATE coverage SET person = 'bob'", "coverage of bob .* no log entry created it"),
         ("UPDATE annotation SET note = 'benign'", "annotation .* on slide S-1: revision 1 was changed"),
-        ("UPDATE annotation SET revision = 7", "annotation .* on slide S-1: revision 7 .* no entry of the log"),
+        ("UPDATE annotation SET revision = 7", "annotation .* on slide S-1: revision 7 .* no log entry created it"),
         ("DELETE FROM annotation", "annotation .* was deleted from the ledger"),
     ],
 )

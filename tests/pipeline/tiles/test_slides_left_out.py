@@ -103,5 +103,5 @@ def test_named_slides_are_tiled_and_others_are_not(gemslide, own):
 def test_a_program_that_makes_a_table_is_told_by_an_exception(own):
     _has_no_mask(own.store_path("small-val"))
 
-    with pytest.raises(UnreadableError, match=r"no tissue mask\. `gemslide ingest` of the same slide makes it"):
+    with pytest.raises(UnreadableError, match=r"no tissue mask\. `gemslide ingest` of the same slide recreates it"):
         make_tile_table(own, "t", TILES)

@@ -101,5 +101,5 @@ def test_a_value_outside_its_column_s_range_is_refused(path: Path, name: str, va
     frame.loc[0, name] = value
     rewrite(path, frame)
 
-    with pytest.raises(BadManifestError, match=f"a {name} that cannot be in [12] of 2 rows"):
+    with pytest.raises(BadManifestError, match=f"an invalid {name} in [12] of 2 rows"):
         read_table(path)
