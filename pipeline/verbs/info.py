@@ -53,8 +53,8 @@ def _slide_facts(path: Path, series: str | None) -> dict[str, Any]:
                 for i, (size, route) in enumerate(zip(about.levels, routes, strict=True))
             ],
             "mpp": f"{about.mpp_xy[0]:g} × {about.mpp_xy[1]:g}" if about.mpp_xy else f"none ({about.mpp_looked_in})",
-            "objective power": about.objective_power or "not said",
-            "scanner model": about.scanner_model or "not said",
+            "objective power": about.objective_power or "not stated",
+            "scanner model": about.scanner_model or "not stated",
             "ICC profile": f"{len(about.icc)} bytes" if about.icc else "none",
             "scanned": _bounds(about.bounds_px0),
             "associated images": list(about.associated),
@@ -103,7 +103,7 @@ def _origin(store: Path) -> str:
 
 
 def _predictions(store: Path) -> list[str]:
-    """Models with predictions; those that were made with another tissue mask are marked."""
+    """Models with predictions; those made with another tissue mask are marked."""
     outdated = outdated_models(store) if has_tissue(store) else []
     return [f"{name} (outdated: {OUTDATED})" if name in outdated else name for name in list_predictions(store)]
 
@@ -114,7 +114,7 @@ def _series(series: str | None) -> str:
 
 def _damaged(damaged: dict[str, Any] | None) -> str:
     if damaged is None:
-        return "not looked for"
+        return "not checked"
     return f"{damaged['tiles']} of {counted(damaged['of'], 'tile')}, masked" if damaged["tiles"] else "none found"
 
 
@@ -124,4 +124,4 @@ def _quality(entry: Level) -> str:
 
 def _repaired(entry: Level) -> str:
     tiles = len(entry.rebuilt)
-    return f", {counted(tiles, 'damaged tile')} repaired from the level before" if tiles else ""
+    return f", {counted(tiles, 'damaged tile')} repaired from the previous level" if tiles else ""

@@ -175,7 +175,7 @@ def test_verify_holds_results_against_the_store(made, gemslide, tmp_path):
     assert (whole.code, changed.code) == (0, 1)
     assert "results as predicted" in whole.out
     assert json.loads(changed.out)["code"] == "damaged_store"
-    assert re.search(r"predictions\.csv: tile 5 has .*`gemslide infer` writes these files again", changed.out)
+    assert re.search(r"predictions\.csv: tile 5 has .*`gemslide infer` rewrites these files", changed.out)
 
 
 def test_the_report_shows_what_is_known_and_escapes_what_others_wrote(written):
