@@ -46,7 +46,7 @@ def test_convert_overwrites_nothing(gemslide, tmp_path):
     done = gemslide("annotations", "convert", source, source, "--to", "asap")
 
     assert done.code == 1
-    assert "exists already" in done.err
+    assert "already exists" in done.err
     assert read_annotations(source).format == "qupath"
 
 

@@ -284,7 +284,7 @@ def test_a_folder_of_several_series_is_refused_with_what_to_do(source, made, gem
     done = gemslide("export", "S-1", tmp_path / "p.dcm", *chosen)
 
     assert json.loads(done.out)["code"] == "which_series"
-    assert "Name a folder with the files of one series alone" in done.out
+    assert "Name a folder with only the files of the series" in done.out
     assert not (tmp_path / "p.dcm").exists()
 
 
