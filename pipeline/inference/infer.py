@@ -207,8 +207,8 @@ class _SlideWork:
             raise ImplausibleOutputError(
                 f"slide {self._reader.slide_id}, model {self._predictor.model_id}: "
                 f"{counted(len(plan.order), 'tile was', 'tiles were')} to be predicted in "
-                f"{counted(len(expected), 'batch', 'batches')}, with {counted(classes, 'value')} each; there are results "
-                f"for {counted(sum(tiles for _, tiles, _ in actual), 'tile')} in "
+                f"{counted(len(expected), 'batch', 'batches')}, with {counted(classes, 'value')} each; there are "
+                f"results for {counted(sum(tiles for _, tiles, _ in actual), 'tile')} in "
                 f"{counted(len(actual), 'batch', 'batches')}. Nothing was published: run it again."
             )
 

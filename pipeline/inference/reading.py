@@ -125,7 +125,7 @@ class TileFeed:
         self._lent = None
 
     def _memory(self, num_bytes: int) -> Bytes:
-        """Memory for a block, reused if possible. All pieces are as large as the largest so far, so that any will do."""
+        """Memory for a block, reused if possible. All are as large as the largest so far, so that any will do."""
         self._take_back()
         if num_bytes > self._largest_bytes:
             self._largest_bytes = num_bytes
