@@ -226,7 +226,7 @@ class _Check:
         yield from self._shown(reported_fingerprint(path))
 
     def _shown(self, stated: str | None) -> Iterator[str]:
-        """Compare the fingerprint in a file that cannot be read back as values; files from before version 0.2 have none."""
+        """Compare the fingerprint in a file that cannot be read back as values; files before version 0.2 have none."""
         if stated is not None and stated != fingerprint(self.predictions):
             yield f"shows other predictions (SHA-256 {stated:.12}…) than those in the store"
 

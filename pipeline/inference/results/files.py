@@ -48,7 +48,7 @@ OUR_FILES = {HOTSPOTS_FILE, *FILE_OF.values()}
 
 
 def heatmap_name(class_name: str) -> str:
-    """File of a class's heatmap. Characters that could name a folder become underscores; no two classes share a file."""
+    """File of a class's heatmap. Characters that could name a folder become underscores; no class shares one."""
     safe_name = re.sub(r"[^A-Za-z0-9.-]", "_", class_name)
     suffix = "" if safe_name == class_name else f"-{hashlib.sha256(class_name.encode()).hexdigest()[:8]}"
     return f"heatmap_{safe_name[:100]}{suffix}.png"

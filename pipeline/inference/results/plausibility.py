@@ -55,21 +55,21 @@ def find_oddities(
     class_names: Sequence[str],
     config: InferConfig,
 ) -> list[Oddity]:
-    """Find everything odd about the probabilities of tissue and of glass, and the slide's colours and focus."""
+    """Everything odd about the probabilities of tissue and of glass, and about the slide's colours and focus."""
     oddities = []
     if len(values_nk) >= SAME_EVERYWHERE_MIN_TILES and (values_nk == values_nk[:1]).all():
         answer = ", ".join(f"{value:.3f}" for value in values_nk[0])
-        found.append(
+        oddities.append(
             Oddity(
                 "constant",
-                f"the model has exactly the same output for all {len(values_nk)} tiles ({answer}): its weights are "
+                f"all {len(values_nk)} tiles get exactly the same output ({answer}): the model's weights are "
                 "damaged, or training failed",
             )
         )
     for name in wanted_classes(class_names, config) if len(glass_nk) else ():
         on_glass = glass_nk[:, class_names.index(name)]
         if np.median(on_glass) >= config.threshold:
-            found.append(
+            oddities.append(
                 Oddity(
                     "glass",
                     f"the model calls bare glass {name!r} (median probability {np.median(on_glass):.2f} in "
@@ -78,14 +78,14 @@ def find_oddities(
             )
     far = warning_of(colour_distance)
     if far:
-        found.append(Oddity("stain", far))
+        oddities.append(Oddity("stain", far))
     if focus_distance is not None and focus_distance >= FAR_FOCUS:
-        found.append(
+        oddities.append(
             Oddity(
                 "focus",
                 f"its sharpness is far from that of the model's training tiles (distance {focus_distance:.1f}; "
-                f"{FAR_FOCUS:g} or more is far): out of focus, or a different scanner. Look at the tissue before relying "
-                "on these predictions",
+                f"{FAR_FOCUS:g} or more is far): out of focus, or a different scanner. Look at the tissue before "
+                "relying on these predictions",
             )
         )
     return oddities

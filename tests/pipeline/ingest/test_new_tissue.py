@@ -371,7 +371,7 @@ def test_a_mask_that_is_replaced_during_inference_stops_the_result(project, smal
 
     predictor = Predictor.load(project.model_path(small_project.model_id))
     monkeypatch.setattr(module, "mask_fingerprint", lambda store: "0" * 64)
-    with pytest.raises(LockedError, match="was replaced while it was predicted"):
+    with pytest.raises(LockedError, match="was replaced during prediction"):
         module.infer_slide(SLIDE, predictor, project, InferConfig(formats=()))
     with pytest.raises(Exception, match="no readable predictions"):
         read_predictions(project.store_path(SLIDE), small_project.model_id)
