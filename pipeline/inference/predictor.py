@@ -135,8 +135,8 @@ class Predictor:
         if probabilities_nk.min(initial=0) < 0 or furthest > SUM_TOLERANCE:
             raise ImplausibleOutputError(
                 f"model {self.model_id} outputs values from {probabilities_nk.min():.3g} to "
-                f"{probabilities_nk.max():.3g} whose sum misses 1 by up to {furthest:.3g}, not probabilities. Its package "
-                "describes its outputs wrongly, or its weights are damaged."
+                f"{probabilities_nk.max():.3g} whose sum misses 1 by up to {furthest:.3g}, not probabilities. Its "
+                "package describes its outputs wrongly, or its weights are damaged."
             )
         return probabilities_nk
 

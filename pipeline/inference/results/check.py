@@ -176,9 +176,9 @@ class _Check:
     def contours(self, path: Path) -> Iterator[str]:
         areas: dict[tuple[str, float], float] = {}
         for feature in read_collection(path):
-            about = feature["properties"]
-            name = ": ".join(about["classification"].get("names", [about["classification"].get("name")]))
-            key = name, float(about["metadata"]["threshold"])
+            properties = feature["properties"]
+            name = ": ".join(properties["classification"].get("names", [properties["classification"].get("name")]))
+            key = name, float(properties["metadata"]["threshold"])
             areas[key] = areas.get(key, 0.0) + shapely.area(shapely.from_geojson(json.dumps(feature["geometry"])))
         for (name, threshold), area_px0 in areas.items():
             cells = int(cells_above(self.predictions, name, threshold).sum())
