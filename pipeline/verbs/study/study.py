@@ -222,8 +222,8 @@ def _print_ended(console: Console, ledger: Ledger, study_id: str) -> None:
         table.add_row(*(Text(str(cell or "")) for cell in (row.slide_id, row.state, row.code, row.message)))
     console.print(table)
     table = Table("state", "code", "slides", "what to do", title="What to do about them", title_justify="left")
-    for row in failures:
-        table.add_row(*(Text(str(cell)) for cell in (row.state, row.code, row.slides, row.remedy)))
+    for failure in failures:
+        table.add_row(*(Text(str(cell)) for cell in (failure.state, failure.code, failure.slides, failure.remedy)))
     console.print(table)
 
 
