@@ -1,4 +1,4 @@
-"""Trained models on slides."""
+"""Inference: trained models applied to slides."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""A model's work on a slide: batches, which are never done twice, in blocks, which are handed to a device."""
+"""A model's work on a slide: batches, which are never repeated, in blocks, which are handed to a device."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from numpy.typing import NDArray
 from pipeline.grid import TileGrid
 
 MOST_ACROSS = 24
-"""Tiles along a square of tiles that are read together: a chunk between two of them is decoded once."""
+"""Longest side, in tiles, of a square that is read together: a chunk shared by two tiles is decoded once."""
 BLOCK_BYTES = 96 * 2**20
-"""Of a block's finished tiles; one batch at least."""
+"""Size of a block's finished tiles; one batch at least."""
 READ_BYTES = 2**30
-"""Of pixels as their level has them, held while two rows of tiles are made from them; one tile at least."""
+"""Size of level pixels held while two rows of tiles are made from them; one tile at least."""
 MAX_LOOKED_AT = 1000
 """Tiles of a slide whose colours are measured: more hardly change a median."""
 
 
 @dataclass(frozen=True)
 class TileSource:
-    """Source of tiles, and how they are finished; enough for another process to read them."""
+    """Source of tiles, and how they are processed; enough for another process to read them."""
 
     store: Path
     level: int
@@ -37,29 +37,29 @@ class TileSource:
 
 @dataclass(frozen=True)
 class Block:
-    """Consecutive batches that one device does."""
+    """Consecutive batches for one device."""
 
     source: TileSource
     batches: tuple[int, ...]
     """Their numbers in the plan."""
     batch_size: int
     corners_xy0: NDArray[np.int64]
-    """(tiles, 2), level-0 pixels; in order of reading. All batches but a slide's last are full."""
+    """(tiles, 2), level-0 pixels; in reading order. All batches but a slide's last are full."""
     squares: NDArray[np.int64]
-    """(tiles,): tiles of the same number lie near each other and are read together."""
+    """(tiles,): tiles of the same number are close together and are read together."""
     looked_at: NDArray[np.bool_]
     """(tiles,): tiles whose colours are measured."""
     job: int = 0
-    """Number by which the sender knows the block's slide."""
+    """Number by which the sender identifies the block's slide."""
 
     def tiles_of(self, index: int) -> slice:
-        """The block's tiles that its batch of this index holds."""
+        """The block's tiles in its batch of this index."""
         return _part(index, self.batch_size, len(self.corners_xy0))
 
 
 @dataclass(frozen=True)
 class SlidePlan:
-    """A slide's tiles in order of reading. The same plan gives the same batches on every run and every machine."""
+    """A slide's tiles in reading order. The same plan gives the same batches on every run and every machine."""
 
     source: TileSource
     corners_xy0: NDArray[np.int64]
@@ -68,7 +68,7 @@ class SlidePlan:
     squares: NDArray[np.int64]
     batch_size: int
     num_glass: int = 0
-    """The last tiles: without tissue, to see what the model makes of them."""
+    """Tiles without tissue, which come last, to check the model's output on them."""
     max_block_tiles: int = MOST_ACROSS**2
 
     @property
@@ -81,11 +81,11 @@ class SlidePlan:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of which tiles there are, in which order."""
+        """SHA-256 of the tiles and their order."""
         return hashlib.sha256(np.ascontiguousarray(self.corners_xy0, np.int64).tobytes()).hexdigest()
 
     def tiles_of(self, batch: int) -> slice:
-        """The plan's tiles that a batch holds."""
+        """The plan's tiles in a batch."""
         return _part(batch, self.batch_size, len(self.order))
 
     @property
@@ -109,14 +109,14 @@ class SlidePlan:
 
 
 def _part(number: int, size: int, total: int) -> slice:
-    """One of the parts of a size that a total falls into; the last may be smaller."""
+    """One of the parts of a given size that make up a total; the last may be smaller."""
     return slice(number * size, min((number + 1) * size, total))
 
 
 def tiles_across(tile_px: int, batch_size: int, *, read_px: int = 1) -> int:
-    """Side of a square in tiles: where all of it is tissue, it is one block of whole batches.
+    """Side of a square in tiles; if all of it is tissue, it is one block of whole batches.
 
-    The largest square that a block may hold and whose tiles fill batches; without such a one, the largest.
+    The largest square that a block may hold and whose tiles fill batches; if there is none, the largest.
 
     Args:
         read_px: side of a tile in pixels of the level that it is read from.

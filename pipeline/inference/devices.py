@@ -24,7 +24,7 @@ from training.foundation.errors import BadRecipeError, GemslideError
 from training.foundation.words.spelling import nearest
 
 BLOCKS_AHEAD = 3
-"""That a device knows of: one in work, one being read, one to follow."""
+"""Blocks that a device holds: one in progress, one being read, one to follow."""
 
 
 class Devices(Protocol):
@@ -32,26 +32,26 @@ class Devices(Protocol):
 
     @property
     def predictor(self) -> Predictor:
-        """The model, for what it says of itself."""
+        """The model, for its metadata."""
 
     @property
     def seconds(self) -> Seconds:
-        """Time breakdown of everything so far, on all devices together."""
+        """Time breakdown of all work so far, over all devices."""
 
     turn: threading.Lock
     """Lock that a caller of `results` holds until the last result: slides take turns."""
 
     def results(self, blocks: Iterator[Block]) -> Iterator[BatchResult]:
-        """Results of all batches, as they come.
+        """Results of all batches, as they arrive.
 
         Raises:
             CorruptTileError, UnreadableError: the store. ImplausibleOutputError: the model.
-            ProcessFailedError: the process of a device is gone.
+            ProcessFailedError: a device's process has ended.
         """
 
 
 def named_devices(names: str) -> tuple[str, ...]:
-    """The devices that a person asks for: "cpu", "cuda", "cuda:0,cuda:1", or "cuda:0+cuda:1" for one model over two.
+    """The requested devices: "cpu", "cuda", "cuda:0,cuda:1", or "cuda:0+cuda:1" for one model over two.
 
     Args:
         names: as typed; "auto" is the first GPU, where there is one, and the CPU elsewhere.
@@ -72,13 +72,13 @@ def _known(name: str, typed: str, known: list[str]) -> str:
     if name in known:
         return name
     raise BadRecipeError(
-        f"--devices {typed}: there is no {name!r} here. There are: {', '.join(known)}."
+        f"--devices {typed}: there is no {name!r} on this machine. There are: {', '.join(known)}."
         + (f" Did you mean {near[0]}?" if (near := nearest(name, known, most=1)) else "")
     )
 
 
 class OneDevice:
-    """A device that this process works with."""
+    """One device, used by this process."""
 
     def __init__(self, predictor: Predictor, *, threads: int = CORES) -> None:
         self.predictor, self._threads = predictor, threads
@@ -94,19 +94,19 @@ class OneDevice:
 
 
 class ManyDevices(AbstractContextManager["ManyDevices"]):
-    """A process for each device. Each is given blocks as it finishes others: slides are spread, and large ones too.
+    """One process per device. Each is given blocks as it finishes others, so that even one slide is spread over all.
 
     Use as a context manager; processes of this machine start with the first block.
 
     Args:
-        others: pipes to devices of other processes that `serve` already.
+        others: pipes to devices of other processes that already `serve`.
     """
 
     def __init__(self, package: Path, run_on: tuple[RunOn, ...], others: Sequence[Connection] = ()) -> None:
         self.predictor = Predictor.load(package, RunOn("cpu", run_on[0].numerics, run_on[0].views))
-        self.predictor.devices = tuple(each.device for each in run_on)
+        self.predictor.devices = tuple(setup.device for setup in run_on)
         share = max(1, CORES // len(run_on))
-        self._workers = [_Worker(each.device, _Starter(package, each, share)) for each in run_on]
+        self._workers = [_Worker(setup.device, _Starter(package, setup, share)) for setup in run_on]
         self._workers += [_Worker(f"of rank {number}", other) for number, other in enumerate(others, start=1)]
         self.turn = threading.Lock()
         self._job = 0
@@ -141,7 +141,7 @@ class ManyDevices(AbstractContextManager["ManyDevices"]):
                     yield result
 
     def end(self) -> None:
-        """End the processes of this machine, and let the others go."""
+        """End the processes of this machine, and disconnect from the others."""
         for worker in self._workers:
             worker.end()
 
@@ -151,7 +151,7 @@ class ManyDevices(AbstractContextManager["ManyDevices"]):
 
 @dataclass
 class _Starter:
-    """Starter of a device's process, which it keeps."""
+    """Starts and holds a device's process."""
 
     package: Path
     run_on: RunOn
@@ -179,7 +179,7 @@ class _Starter:
 
 
 class _Worker:
-    """A device in another process, and what it was given."""
+    """A device in another process, and the batches assigned to it."""
 
     def __init__(self, name: str, process: _Starter | Connection) -> None:
         self._name, self._process = name, process
@@ -210,7 +210,7 @@ class _Worker:
         self._outstanding.append(set(block.batches))
 
     def receive(self, job: int) -> BatchResult | None:
-        """A result; None for one of a job that was given up."""
+        """Receive a result; None for one of an abandoned job."""
         assert self.connection
         try:
             received = self.connection.recv()
@@ -230,7 +230,7 @@ class _Worker:
         return message
 
     def drop(self) -> None:
-        """Drop all outstanding blocks, since their slide has been given up."""
+        """Drop all outstanding blocks, since their slide has been abandoned."""
         self._outstanding.clear()
         if isinstance(self._process, _Starter):
             self.end()
@@ -259,7 +259,7 @@ def _serve_parent(connection: Connection, package: Path, run_on: RunOn, threads:
 
 
 def serve(connection: Connection, package: Path, run_on: RunOn, *, threads: int) -> None:
-    """Predict the blocks that come, until the other end is closed. What is wrong with one slide is said there."""
+    """Predict the blocks that arrive, until the other end is closed. Errors in one slide are sent there."""
     incoming: queue.SimpleQueue[Block | None] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(connection, incoming), daemon=True).start()
     is_open = True
@@ -280,7 +280,7 @@ def serve(connection: Connection, package: Path, run_on: RunOn, *, threads: int)
             connection.send((block.job, error, Seconds()))
         return
     earlier = Seconds()
-    with suppress(BrokenPipeError, ConnectionResetError):  # nobody is there any more
+    with suppress(BrokenPipeError, ConnectionResetError):  # the other end has gone
         while is_open:
             with BlockPredictor(predictor, threads=threads) as work:
                 try:
@@ -288,7 +288,7 @@ def serve(connection: Connection, package: Path, run_on: RunOn, *, threads: int)
                         connection.send((result.job, result, earlier + work.seconds))
                 except (BrokenPipeError, ConnectionResetError):
                     raise
-                except (GemslideError, OSError) as error:  # of this slide: a disk that fails, say
+                except (GemslideError, OSError) as error:  # in this slide: a failing disk, say
                     connection.send((work.job, error, earlier + work.seconds))
                 earlier += work.seconds
 

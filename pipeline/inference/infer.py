@@ -1,4 +1,4 @@
-"""The inference workflow: a model over a slide's tissue, into the store and into files."""
+"""The inference workflow: predict a slide's tissue, and write the results to the store and to files."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ class InferReport:
     result_dir: Path
     skipped: bool
     seconds: dict[str, float]
-    """predict and write, on the clock; and of predict: read, decode (of all threads), transfer, compute, waiting."""
+    """predict and write, in wall-clock time; within predict: read, decode (all threads), transfer, compute, waiting."""
     colour_distance: float | None
-    """From the model's training tiles (`stain_check`); None: not known."""
+    """Distance from the model's training tiles (`stain_check`); None: not known."""
     warnings: tuple[str, ...]
-    """Clauses that a person should know before relying on the predictions."""
+    """Clauses to read before relying on the predictions."""
     damaged_tiles: int = 0
-    """Tiles of the grid that were left out since they touch damage in the slide's file."""
+    """Tiles of the grid left out because they touch damage in the slide's file."""
 
 
 def infer_slide(
@@ -73,31 +73,31 @@ def infer_slide(
     about: About | None = None,
     advance: Advance = no_bar,
 ) -> InferReport:
-    """Predict a slide's tissue; finished predictions of the same key are kept, and only the files beside are written.
+    """Predict a slide's tissue; finished predictions with the same key are kept, and only the result files are written.
 
-    Whatever ends it before they are published, its finished batches are kept, and the next run with the same settings
-    goes on from there, to the same bytes.
+    If it ends before they are published, its finished batches are kept, and the next run with the same settings resumes
+    from there, with the same bytes as the result.
 
     Args:
         devices: where the model runs; None: where the predictor is.
-        about: the model's folder and the slide file, where they are at hand, for the files beside the store.
+        about: the model's folder and the slide file, if available, for the result files.
 
     Raises:
-        UnreadableError: no such store. NoTissueError: nothing to look at.
-        ImplausibleOutputError: nonsense from the model. LockedError: another process is at the same.
-        BadRecipeError: the slide was scanned coarser than the model wants, or its tiles would be read from another
+        UnreadableError: no such store. NoTissueError: nothing to predict.
+        ImplausibleOutputError: implausible output. LockedError: another process is doing the same.
+        BadRecipeError: the slide was scanned coarser than the model needs, or its tiles would be read from another
             level than the model's training tiles were.
-        UnreadableError: the model wants normalised stains, and the slide's was never fitted.
-        ValueError: the predictor runs in another way than the settings ask for.
+        UnreadableError: the model needs a normalised stain, but the slide's was never fitted.
+        ValueError: the predictor runs differently from what the settings ask for.
     """
     _check_classes(config, predictor)
-    _check_runs_as_asked(config, predictor)
+    _check_run_settings(config, predictor)
     reader = StoreReader(project.store_path(slide_id))
     work = _SlideWork(reader, predictor, devices or OneDevice(predictor), project, config, about or About())
     key = prediction_key(reader, predictor, config)
     stored = _finished(reader, predictor.model_id, key)
     if stored:
-        forget_journal(work.result_dir)  # of a run that was killed after it had published
+        forget_journal(work.result_dir)  # left by a run that was killed after publishing
         return work.publish(stored, is_new=False)
     plan, grid = work.plan()
     with open_journal(work.result_dir, work.journal_key(key, plan)) as journal:
@@ -110,7 +110,7 @@ def infer_slide(
 
 
 class _SlideWork:
-    """One slide and one model."""
+    """Inference of one model on one slide."""
 
     def __init__(
         self,
@@ -141,14 +141,14 @@ class _SlideWork:
         return plan_tiles(reader, predictor, grid, chosen, config, glass=glass), grid
 
     def journal_key(self, key: Mapping[str, Any], plan: SlidePlan) -> dict[str, Any]:
-        """All that the bits of a batch's result depend on."""
+        """Everything that the bits of a batch's result depend on."""
         how = {"batch_size": plan.batch_size, "tiles": plan.fingerprint, "run_on": self._predictor.run_on_text}
         return {**key, **how, "versions": versions()}
 
     def predict(
         self, plan: SlidePlan, grid: TileGrid, key: dict[str, Any], journal: Journal, advance: Advance
     ) -> Predictions:
-        """The slide's map, from the journal's batches and those that are still to do."""
+        """The slide's map, from the journal's batches and those still to be predicted."""
         advance.expect(len(plan.order))
         for number in journal.finished:
             advance(len(journal.finished[number].probabilities_nk))
@@ -178,9 +178,9 @@ class _SlideWork:
             config=config,
         ) + other_read(self._predictor, config)
         refuse_implausible(self._reader.slide_id, self._predictor.model_id, oddities, config.refuse)
-        of_tiles_kn = np.full((len(class_names), grid.rows * grid.columns), np.nan, np.float32)
-        of_tiles_kn[:, plan.order[: plan.num_tissue]] = values_nk[: plan.num_tissue].T
-        values_cyx = of_tiles_kn.reshape(-1, grid.rows, grid.columns)
+        tiles_kn = np.full((len(class_names), grid.rows * grid.columns), np.nan, np.float32)
+        tiles_kn[:, plan.order[: plan.num_tissue]] = values_nk[: plan.num_tissue].T
+        values_cyx = tiles_kn.reshape(-1, grid.rows, grid.columns)
         if config.overlap:
             values_cyx = self._on_tissue(merge_tiles(values_cyx, grid), grid)
         return Predictions(
@@ -199,28 +199,28 @@ class _SlideWork:
         )
 
     def _check_complete(self, plan: SlidePlan, results: list[BatchResult]) -> None:
-        """Every tile of the plan has one answer with a share for each class."""
+        """Check that every tile of the plan has one result with a value for each class."""
         classes = len(self._predictor.class_names)
-        found = [(result.number, *result.probabilities_nk.shape) for result in results]
-        wanted = [(number, len(plan.order[plan.tiles_of(number)]), classes) for number in range(plan.num_batches)]
-        if found != wanted:
+        actual = [(result.number, *result.probabilities_nk.shape) for result in results]
+        expected = [(number, len(plan.order[plan.tiles_of(number)]), classes) for number in range(plan.num_batches)]
+        if actual != expected:
             raise ImplausibleOutputError(
                 f"slide {self._reader.slide_id}, model {self._predictor.model_id}: "
                 f"{counted(len(plan.order), 'tile was', 'tiles were')} to be predicted in "
-                f"{counted(len(wanted), 'batch', 'batches')}, with {counted(classes, 'share')} each; there are answers "
-                f"for {counted(sum(tiles for _, tiles, _ in found), 'tile')} in "
-                f"{counted(len(found), 'batch', 'batches')}. Nothing was published: run it again."
+                f"{counted(len(expected), 'batch', 'batches')}, with {counted(classes, 'value')} each; there are "
+                f"results for {counted(sum(tiles for _, tiles, _ in actual), 'tile')} in "
+                f"{counted(len(actual), 'batch', 'batches')}. Nothing was published: run it again."
             )
 
     def _on_tissue(self, values_cyx: NDArray[np.float32], grid: TileGrid) -> NDArray[np.float32]:
-        """Without the cells of glass that a tile's rim reached."""
+        """Drop the cells of glass that only a tile's rim reached."""
         rows, columns = values_cyx.shape[1:]
         corners_xy0 = replace(grid, rows=rows, columns=columns).corners_xy0
         tissue = tissue_share(self._reader.path, self._reader.mpp0, corners_xy0, grid.stride_px0)
         return np.where(tissue.reshape(rows, columns) > 0, values_cyx, np.nan).astype(np.float32)
 
     def publish(self, predictions: Predictions, *, is_new: bool) -> InferReport:
-        """All of a slide's results appear when all of them are written, the store's first."""
+        """Publish all of a slide's results once all of them are written, the store's first."""
         start, reader, odd = time.perf_counter(), self._reader, stored_oddities(predictions)
         if not is_new:
             refuse_implausible(reader.slide_id, predictions.model_id, odd, self._config.refuse, stands=True)
@@ -254,11 +254,11 @@ class _SlideWork:
 
 
 def _check_same_mask(reader: StoreReader, key: Mapping[str, Any]) -> None:
-    """Tiles were chosen by the mask that the key names, unless that was replaced between the two."""
+    """Check that tiles were chosen by the mask that the key names: it may have been replaced in between."""
     if mask_fingerprint(reader.path) != key["tiles"]["mask"]:
         raise LockedError(
-            f"slide {reader.slide_id}: its tissue mask was replaced while it was predicted. Nothing was published: run "
-            "it again."
+            f"slide {reader.slide_id}: its tissue mask was replaced during prediction. Nothing was published: run it "
+            "again."
         )
 
 
@@ -271,24 +271,24 @@ def _check_classes(config: InferConfig, predictor: Predictor) -> None:
     unknown = [name for name in config.hotspot_classes if name not in predictor.class_names]
     if unknown:
         raise BadRecipeError(
-            f"[infer] hotspot_classes: {unknown} are none of the model's classes {list(predictor.class_names)}."
+            f"[infer] hotspot_classes: {unknown} are not among the model's classes {list(predictor.class_names)}."
         )
 
 
-def _check_runs_as_asked(config: InferConfig, predictor: Predictor) -> None:
-    """Precision, views and the like are fixed when a model is loaded: settings alone would change nothing."""
-    asked, runs = run_on_of("cpu", config), predictor.run_on
-    if (asked.numerics, asked.views) != (runs.numerics, runs.views):
+def _check_run_settings(config: InferConfig, predictor: Predictor) -> None:
+    """Check precision, views and the like: they are fixed when a model is loaded, so settings cannot change them."""
+    requested, actual = run_on_of("cpu", config), predictor.run_on
+    if (requested.numerics, requested.views) != (actual.numerics, actual.views):
         raise ValueError(
-            f"the settings ask for {asked.numerics}, views {asked.views!r}; the model was loaded to run with "
-            f"{runs.numerics}, views {runs.views!r}. Load it with `run_on_of`."
+            f"the settings ask for {requested.numerics}, views {requested.views!r}; the model was loaded to run with "
+            f"{actual.numerics}, views {actual.views!r}. Load it with `run_on_of`."
         )
 
 
 def tissue_tiles(
     reader: StoreReader, grid: TileGrid, min_tissue: float
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Share of each of the grid's tiles that is tissue, NaN where it touches damage, and indices of those with enough.
+    """Tissue share of each of the grid's tiles, NaN where it touches damage, and indices of those with enough.
 
     Raises:
         NoTissueError: there are none.
@@ -302,7 +302,7 @@ def tissue_tiles(
         raise NoTissueError(
             f"slide {reader.slide_id}: none of {counted(len(tissue), 'tile')} of {grid.side_px0} level-0 pixels is at "
             f"least {min_tissue:.0%} tissue{damaged}. Look at the tissue mask in the viewer; lower [infer] min_tissue "
-            "if it is right."
+            "if the mask is right."
         )
     return tissue, chosen
 
@@ -316,13 +316,13 @@ def plan_tiles(
     *,
     glass: NDArray[np.int64],
 ) -> SlidePlan:
-    """Plan how a model goes through tiles of a slide.
+    """Plan the order in which a model predicts tiles of a slide.
 
     Args:
         chosen, glass: as `plan_slide` takes them.
 
     Raises:
-        BadRecipeError: the tiles would be read in another way than the model's training tiles, or are too large.
+        BadRecipeError: the tiles would be read differently from the model's training tiles, or are too large.
     """
     read = read_for(predictor, config)
     level = reader.tile_level(read, mpp=grid.mpp, side_px0=grid.side_px0)
@@ -331,13 +331,13 @@ def plan_tiles(
 
 
 def slide_grid(reader: StoreReader, predictor: Predictor, *, overlap: float = 0.0) -> TileGrid:
-    """The grid on which a model looks at a slide.
+    """The grid of tiles that a model predicts on a slide.
 
     Args:
-        overlap: share of a tile's side that neighbours share.
+        overlap: share of a tile's side that neighbours have in common.
 
     Raises:
-        CoarseSlideError: the slide was scanned coarser than the model wants.
+        CoarseSlideError: the slide was scanned coarser than the model needs.
     """
     return tile_grid(
         reader.size_wh_px0,
@@ -350,6 +350,6 @@ def slide_grid(reader: StoreReader, predictor: Predictor, *, overlap: float = 0.
 
 
 def _finished(reader: StoreReader, model_id: str, key: dict[str, Any]) -> Predictions | None:
-    """Predictions that need not be made again. Damaged ones are, and are replaced."""
+    """Stored predictions that need not be repeated; None for damaged ones, which are replaced."""
     predictions = finished_predictions(reader, model_id)
     return predictions if predictions and is_finished(stored_key(predictions, reader), key) else None

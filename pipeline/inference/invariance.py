@@ -1,4 +1,4 @@
-"""Whether a model's results on a slide depend on how the work was cut: batch size, threads, blocks, devices."""
+"""Check that a model's results on a slide do not depend on how the work is split into batches, threads or devices."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from pipeline.store.reading.reader import StoreReader
 from training.foundation.progress import Advance, no_bar
 
 TOLERANCE = {"fp32": 1e-5, "bf16": 2e-2}
-"""Largest difference of a probability between ways to cut the work, where bits need not be equal."""
+"""Largest difference of a probability between ways to split the work, where bits need not be equal."""
 
 
 @dataclass(frozen=True)
 class Variation:
-    """The same tiles, done another way."""
+    """The same tiles, predicted another way."""
 
     what: str
     largest_difference: float
@@ -33,7 +33,7 @@ class Variation:
 
 @dataclass(frozen=True)
 class InvarianceReport:
-    """Changes of a slide's probabilities."""
+    """Changes in a slide's probabilities."""
 
     num_tiles: int
     tolerance: float
@@ -54,14 +54,14 @@ def check_invariance(
     max_tiles: int,
     advance: Advance = no_bar,
 ) -> InvarianceReport:
-    """Predict some tiles of a slide in several ways and compare with the way of `infer`.
+    """Predict some tiles of a slide in several ways and compare them with the way `infer` works.
 
     Args:
-        devices: the first is compared with two processes of it, or with all of them where there are several.
-        max_tiles: of the slide, spread over it.
+        devices: the first is compared with two processes on it, or with all devices if there are several.
+        max_tiles: tiles to predict, spread over the slide.
 
     Raises:
-        NoTissueError, BadRecipeError, UnreadableError: as inference of the slide.
+        NoTissueError, BadRecipeError, UnreadableError: as for inference on the slide.
     """
     predictor = Predictor.load(package, run_on_of(devices[0], config))
     plan = _plan(reader, predictor, config, max_tiles)

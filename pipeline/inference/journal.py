@@ -1,4 +1,4 @@
-"""Finished batches of one slide and model, on disk until the predictions are published: a killed run goes on there."""
+"""Finished batches of one slide and model, on disk until the predictions are published: a killed run resumes there."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from training.foundation.publish import RESUME_KEY, fsync_dir, remove, write_tex
 from training.foundation.reading import read_regular
 
 _RECORD = struct.Struct("<IIIII")
-"""Number of the batch, tiles, classes, tiles whose looks follow, CRC-32 of all that follows."""
+"""Number of the batch, tiles, classes, tiles whose appearance follows, CRC-32 of all that follows."""
 SYNC_EVERY_S = 1.0
 """A killed process loses nothing that was written; a power cut loses at most this."""
 
@@ -35,19 +35,19 @@ class BatchResult:
     number: int
     probabilities_nk: NDArray[np.float32]
     looks_n3: NDArray[np.float64]
-    """Hue (two numbers) and focus of those of its tiles that were looked at."""
+    """Hue (two numbers) and focus of those of its tiles that were measured."""
     job: int = 0
-    """Of the block that it was in."""
+    """Job of the block that it was in."""
 
     def to_bytes(self) -> bytes:
-        """A record: what `from_bytes` reads."""
+        """A record, as `_records` reads it."""
         payload = self.probabilities_nk.astype("<f4").tobytes() + self.looks_n3.astype("<f8").tobytes()
         tiles, classes = self.probabilities_nk.shape
         return _RECORD.pack(self.number, tiles, classes, len(self.looks_n3), zlib.crc32(payload)) + payload
 
 
 class Journal:
-    """Results that were written, and those of a run that was killed. See `open_journal`."""
+    """Results written so far, and those of a run that was killed. See `open_journal`."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self._path, self._descriptor = path, descriptor
@@ -56,7 +56,7 @@ class Journal:
         end = 0
         for result, end in _records(os.pread(descriptor, os.fstat(descriptor).st_size, 0)):  # noqa: B007
             self.finished[result.number] = result
-        os.ftruncate(descriptor, end)  # of the last record only a part may have been written
+        os.ftruncate(descriptor, end)  # the last record may be incomplete
         os.lseek(descriptor, end, os.SEEK_SET)
 
     def add(self, result: BatchResult) -> None:
@@ -77,18 +77,18 @@ class Journal:
 
 @contextmanager
 def open_journal(final: Path, key: Mapping[str, Any]) -> Iterator[Journal]:
-    """The journal of what will be published as `final`; it is removed when the block ends without an error.
+    """The journal of results to be published as `final`; it is removed when the block ends without an error.
 
-    Whatever else ends the block leaves it for the next run with the same key; only what a broken model said goes, and,
-    after an error, a journal that holds no batch yet. One of another key is started again.
+    If the block ends otherwise, the journal is left for the next run with the same key, unless the model's output was
+    implausible or, after an error, it holds no batch yet. A journal with another key is restarted.
 
     Args:
         key: all that the results of its batches depend on, as JSON.
 
     Raises:
-        LockedError: another process works on the same. DiskFullError: not writable.
+        LockedError: another process is doing the same. DiskFullError: not writable.
     """
-    folder = _folder_of(final)
+    folder = _journal_folder(final)
     with explain_unwritable(final):
         final.parent.mkdir(parents=True, exist_ok=True)
         lock = lock_temporary(folder, final, lambda: _make_and_open(folder))
@@ -114,13 +114,13 @@ def open_journal(final: Path, key: Mapping[str, Any]) -> Iterator[Journal]:
 
 
 def forget_journal(final: Path) -> None:
-    """Remove the journal of what is published, where a killed run left one and nobody works with it."""
-    folder = _folder_of(final)
+    """Remove the journal of published results, if a killed run left one and no process uses it."""
+    folder = _journal_folder(final)
     if not folder.is_dir() or folder.is_symlink():
         return
     try:
         lock = lock_temporary(folder, final, lambda: _make_and_open(folder))
-    except (LockedError, OSError):  # in work; or nothing may be written here, which is said when something must be
+    except (LockedError, OSError):  # in use; or not writable, which is reported when something must be written
         return
     try:
         remove(folder)
@@ -128,12 +128,12 @@ def forget_journal(final: Path) -> None:
         os.close(lock)
 
 
-def _folder_of(final: Path) -> Path:
+def _journal_folder(final: Path) -> Path:
     return final.with_name(f".{final.name}.batches.partial")
 
 
 def _remove(folder: Path) -> None:
-    """With the folders above it that were made for it alone."""
+    """Remove the journal's folder, and those above it that were made for it alone."""
     remove(folder)
     with suppress(OSError):  # not empty
         folder.parent.rmdir()
@@ -157,7 +157,7 @@ def _keep_if_same(folder: Path, key: str) -> None:
 
 
 def _records(data: bytes) -> Iterator[tuple[BatchResult, int]]:
-    """Records, and where each ends, up to the first that is not whole."""
+    """Records, and where each ends, up to the first incomplete one."""
     at = 0
     while at + _RECORD.size <= len(data):
         number, tiles, classes, looked_at, crc = _RECORD.unpack_from(data, at)

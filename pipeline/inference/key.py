@@ -1,4 +1,4 @@
-"""Key of all that a slide's probabilities depend on, without thresholds and batch sizes, which do not change them."""
+"""Key of everything that a slide's probabilities depend on: not thresholds or batch sizes, which do not change them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def prediction_key(reader: StoreReader, predictor: Predictor, config: InferConfi
     """The key of a slide's predictions: source, model, tiles and the mask that chose them, stain, numerics.
 
     Raises:
-        UnreadableError: the model wants normalised stains, and the slide's was never fitted; or there is no mask.
+        UnreadableError: the model needs a normalised stain, but the slide's was never fitted; or there is no mask.
         BadRecipeError: tiles would be read from another level than the model's training tiles were.
     """
     key: dict[str, Any] = {
@@ -33,7 +33,7 @@ def prediction_key(reader: StoreReader, predictor: Predictor, config: InferConfi
         "numerics": {"dtype": _DTYPES[predictor.run_on.numerics.precision]},
     }
     key["tiles"] |= {"mask": mask_fingerprint(reader.path), "read": read_for(predictor, config)}
-    # Stated where they are used: predictions made before there were such settings stay finished.
+    # Stated only if used, so that predictions made before these settings existed still count as finished.
     if predictor.run_on.numerics.deterministic:
         key["numerics"]["deterministic"] = True
     if config.overlap:
@@ -42,7 +42,7 @@ def prediction_key(reader: StoreReader, predictor: Predictor, config: InferConfi
         key["views"] = predictor.run_on.views
     if predictor.stain:
         fit = read_stain_fit(reader, predictor.stain["method"])
-        key["stain"] = {**predictor.stain, "fit": fit}  # fitted again, tiles look different
+        key["stain"] = {**predictor.stain, "fit": fit}  # after a new fit, tiles look different
     return key
 
 
@@ -63,7 +63,7 @@ def finished_predictions(reader: StoreReader, model_id: str) -> Predictions | No
 
 
 def stored_key(predictions: Predictions, reader: StoreReader) -> dict[str, Any]:
-    """The key that stored predictions state; earlier ones name tiles and settings one by one, and no mask."""
+    """The key that stored predictions state; older ones list tiles and settings separately, and no mask."""
     made_from = predictions.attributes.get("made_from")
     key = dict(made_from) if isinstance(made_from, dict) else {}
     if "tiles" not in key and isinstance(key.get("settings"), dict):

@@ -1,4 +1,4 @@
-"""Overlapping tiles into one map: each cell is the weighted mean of the tiles that cover it."""
+"""Merging of overlapping tiles into one map: each cell is the weighted mean of the tiles that cover it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from pipeline.grid import TileGrid
 
 
 def merge_tiles(values_cyx: NDArray[np.float32], grid: TileGrid) -> NDArray[np.float32]:
-    """Cells of one stride, from tiles that begin at every stride and are longer.
+    """Merge tiles that are longer than their stride into cells of one stride.
 
-    A tile counts most in its middle, by a raised cosine that is 0 at its edges: there a network sees too little around
-    the tissue. A cell's weight within a tile is the cosine's integral over the cell, in each direction.
+    A tile is weighted by a raised cosine, which peaks in its middle and is 0 at its edges, where a network sees too
+    little context. A cell's weight within a tile is the cosine's integral over the cell, in each direction.
 
     Args:
         values_cyx: float32 (classes, rows, columns) of the grid's tiles, NaN where one was not predicted.
 
     Returns:
-        (classes, cell rows, cell columns), NaN where no predicted tile lies; all cells that tiles cover wholly.
+        (classes, cell rows, cell columns), NaN where there is no predicted tile; all cells that tiles cover fully.
     """
     weights = cell_weights(grid.side_px0, grid.stride_px0)
     known_yx = np.isfinite(values_cyx[0])
@@ -41,7 +41,7 @@ def cell_weights(side_px0: int, stride_px0: int) -> NDArray[np.float64]:
 
 
 def _spread(values_yx: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Each tile's value onto the cells that it covers."""
+    """Spread each tile's value over the cells that it covers."""
     rows, columns = values_yx.shape
     reach = len(weights) - 1
     along_y = np.zeros((rows + reach, columns))

@@ -1,4 +1,4 @@
-"""Blocks of tiles through one model on one device: reading, copying and computing overlap."""
+"""Prediction of blocks of tiles by one model on one device: reading, copying and computing overlap."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from pipeline.inference.reading import Batch, TileFeed
 from pipeline.store.reading.threads import CORES
 
 Take = Callable[[bool], Block | None]
-"""Gives the next block. Told whether to wait: there is nothing else to do; None then means the end."""
+"""Returns the next block. Its argument: whether to wait, as there is nothing else to do; None then means the end."""
 BEGUN_ON_GPU = 2
-"""Batches on a GPU at a time: one is computed while the next is copied. A CPU is done with one when it was begun."""
+"""Batches on a GPU at a time: one is computed while the next is copied. A CPU finishes a batch when it starts it."""
 
 
 @dataclass
@@ -30,7 +30,7 @@ class Seconds:
     transfer: float = 0.0
     compute: float = 0.0
     waiting: float = 0.0
-    """For tiles: the device had nothing to do."""
+    """For tiles, with the device idle."""
 
     def __add__(self, other: Seconds) -> Seconds:
         return Seconds(*(mine + theirs for mine, theirs in zip(vars(self).values(), vars(other).values(), strict=True)))
@@ -40,12 +40,12 @@ class Seconds:
 
 
 class BlockPredictor:
-    """Predicts blocks as they come. Use as a context manager; results come in the order of the blocks."""
+    """Predicts blocks as they arrive. Use as a context manager; results are in the order of the blocks."""
 
     def __init__(self, predictor: Predictor, *, threads: int = CORES) -> None:
         self._predictor, self._waiting_s = predictor, 0.0
         self.job = 0
-        """Of the batch that is being worked on: whose an error is."""
+        """Job of the current batch, to which an error belongs."""
         self._feed = TileFeed(threads=threads)
         self._before = Seconds(transfer=predictor.seconds.transfer, compute=predictor.seconds.compute)
 
@@ -58,7 +58,7 @@ class BlockPredictor:
 
     @property
     def seconds(self) -> Seconds:
-        """Of all that was done here so far."""
+        """Time breakdown of all work so far."""
         reading, device = self._feed.seconds, self._predictor.seconds
         return Seconds(reading.read, reading.decode, device.transfer, device.compute, self._waiting_s) - self._before
 

@@ -21,38 +21,38 @@ from training.inference import connection_to as connection_to
 
 SUM_TOLERANCE = 1e-3
 CPU_BATCH_PX, GPU_BATCH_PX = 32 * 224**2, 512 * 224**2
-"""Area of the tiles in a batch: fewer leave cores idle, more take memory and are no faster."""
+"""Area of the tiles in a batch: less leaves cores idle, more takes memory and is no faster."""
 
 
 def default_device() -> str:
-    """The first GPU, where there is one."""
+    """The first GPU if there is one, else the CPU."""
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def run_on_of(device: str, config: InferConfig) -> RunOn:
-    """Device and numerics of a model's run, by the settings."""
+    """Device and numerics of a model's run, from the settings."""
     numerics = Numerics(config.precision, deterministic=config.deterministic, compile=config.compile)
     return RunOn(device, numerics, config.views)
 
 
 def use_threads(count: int) -> None:
-    """Threads within an operation of this process, on a CPU."""
+    """Set the number of threads within an operation of this process, on a CPU."""
     torch.set_num_threads(count)
 
 
 def available_devices() -> list[str]:
-    """All that this machine has, as torch names them."""
+    """All devices of this machine, as torch names them."""
     return ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
 
 
 class Predictor:
-    """A model package that turns tiles into class probabilities, and refuses to pass on nonsense."""
+    """A model package that turns tiles into class probabilities, and rejects implausible ones."""
 
     def __init__(self, classifier: inference.Classifier) -> None:
         self._classifier = classifier
         self.run_on = classifier.run_on
         self.devices: tuple[str, ...] = (classifier.run_on.device,)
-        """Where its tiles are predicted: here, unless other processes do that for it."""
+        """Devices that predict its tiles: this one, unless other processes do that for it."""
         self.model_id = classifier.model_id
         self.class_names = classifier.class_names
         self.tile_px = classifier.tile_px
@@ -65,13 +65,13 @@ class Predictor:
             "std": classifier.std,
             **classifier.runs_as,
         }
-        """What decides the probabilities of a tile, as JSON."""
+        """Everything that determines the probabilities of a tile, as JSON."""
         self.stain = classifier.stain
-        """How tiles must be normalised first (`pipeline.stain.describe`); None: not at all."""
+        """Stain normalisation that tiles need first (`pipeline.stain.describe`); None: none."""
         self.read = classifier.read
-        """Which level of their slides its training tiles were read from; None: not known."""
+        """Rule for the level that its training tiles were read from; None: not known."""
         self.knows_its_tiles = classifier.hues is not None or classifier.focus is not None
-        """Whether the package says what colours, or how sharp tiles, it was trained on."""
+        """Whether the package records the colours or the sharpness of its training tiles."""
 
     @classmethod
     def load(cls, package: Path, run_on: RunOn | None = None) -> Predictor:
@@ -92,13 +92,13 @@ class Predictor:
 
     @property
     def run_on_text(self) -> dict[str, object]:
-        """Everything but the model and the tiles that the bits of a probability depend on, as JSON."""
+        """Everything that the bits of a probability depend on, except model and tiles, as JSON."""
         kinds = {"+".join(part.split(":")[0] for part in device.split("+")) for device in self.devices}
         return {"device": ",".join(sorted(kinds)), **asdict(self.run_on.numerics)}
 
     @property
     def usual_batch_size(self) -> int:
-        """Tiles that go through the network together where nobody says how many."""
+        """Default number of tiles that go through the network together."""
         is_gpu = all(device.startswith("cuda") for device in self.devices)
         area = GPU_BATCH_PX if is_gpu else CPU_BATCH_PX
         return max(1, area // self.tile_px**2)
@@ -112,15 +112,15 @@ class Predictor:
         """Class probabilities, float32 (tiles, classes), of uint8 tiles (tiles, tile_px, tile_px, 3).
 
         Raises:
-            ImplausibleOutputError: the network gives numbers that are no probabilities.
+            ImplausibleOutputError: the network outputs numbers that are not probabilities.
         """
         return self.start(tiles_nhwc)()
 
     def start(self, tiles_nhwc: NDArray[np.uint8]) -> Callable[[], NDArray[np.float32]]:
-        """Begin what `predict` does, and go on; on a GPU it runs meanwhile. The tiles must stay as they are.
+        """Start `predict` and return at once; on a GPU it runs meanwhile. The tiles must not change.
 
         Returns:
-            what waits for the probabilities and gives them.
+            a function that waits for the probabilities and returns them.
         """
         running = self._classifier.start(tiles_nhwc)
         return lambda: self._plausible(running.result())
@@ -128,15 +128,15 @@ class Predictor:
     def _plausible(self, probabilities_nk: NDArray[np.float32]) -> NDArray[np.float32]:
         if not np.isfinite(probabilities_nk).all():
             raise ImplausibleOutputError(
-                f"model {self.model_id} gives probabilities that are not numbers. "
+                f"model {self.model_id} outputs probabilities that are not numbers. "
                 "Its weights are damaged or training diverged: lower [optim] lr and train again."
             )
         furthest = float(np.abs(probabilities_nk.sum(1) - 1).max(initial=0))
         if probabilities_nk.min(initial=0) < 0 or furthest > SUM_TOLERANCE:
             raise ImplausibleOutputError(
-                f"model {self.model_id} gives shares from {probabilities_nk.min():.3g} to {probabilities_nk.max():.3g} "
-                f"whose sum misses 1 by up to {furthest:.3g}: no probabilities. Its package describes its outputs "
-                "wrongly, or its weights are damaged."
+                f"model {self.model_id} outputs values from {probabilities_nk.min():.3g} to "
+                f"{probabilities_nk.max():.3g} whose sum misses 1 by up to {furthest:.3g}, not probabilities. Its "
+                "package describes its outputs wrongly, or its weights are damaged."
             )
         return probabilities_nk
 

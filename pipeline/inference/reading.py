@@ -1,4 +1,4 @@
-"""Tiles of blocks in batches, read ahead by threads while the network works."""
+"""Batches of tiles, read ahead by threads while the network works."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from pipeline.store.reading.threads import CORES
 Bytes = NDArray[np.uint8]
 
 AHEAD_BYTES = 256 * 2**20
-"""Of finished tiles that wait for the network; one batch at least."""
+"""Size of finished tiles that wait for the network; one batch at least."""
 CACHE_LINE = 64
-"""Bytes. Rows of tiles that fill lines whole are copied a tenth faster."""
+"""Bytes. Rows of tiles that fill whole lines are copied a tenth faster."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Batch:
     """Tiles that go through the network together."""
 
     number: int
-    """In the slide's plan."""
+    """Number in the slide's plan."""
     tiles_nhwc: NDArray[np.uint8]
     looked_at: NDArray[np.bool_]
     job: int
@@ -39,16 +39,16 @@ class Batch:
 @dataclass
 class _BlockInWork:
     batches: deque[Batch]
-    """Those that were not given out yet."""
+    """Batches not yet handed out."""
     reading: deque[tuple[int, Future[None]]]
-    """Parts that threads are at or will be, with the first of the block's tiles in each."""
+    """Parts being read or still to be read, with the first of the block's tiles in each."""
     num_given: int
-    """Tiles that were given out."""
+    """Tiles handed out."""
     memory: Bytes
 
 
 class TileFeed:
-    """Batches of the blocks that were added, in order; those to come are read while the caller works.
+    """Batches of the added blocks, in order; the next ones are read while the caller works.
 
     Use as a context manager.
     """
@@ -59,7 +59,7 @@ class TileFeed:
         self._blocks: deque[_BlockInWork] = deque()
         self._reader: tuple[TileSource, SquareReader] | None = None
         self._free: list[Bytes] = []
-        """Memory of blocks that are done: fresh memory costs a fifth of the time that decoding takes."""
+        """Memory of finished blocks, for reuse: new memory costs a fifth of the decoding time."""
         self._lent: Bytes | None = None
         self._largest_bytes = 0
 
@@ -69,16 +69,16 @@ class TileFeed:
 
     @property
     def job(self) -> int:
-        """Of the next batch."""
+        """Job of the next batch."""
         return self._blocks[0].batches[0].job
 
     @property
     def has_room(self) -> bool:
-        """Whether another block may be added: one is always read ahead of the one in work."""
+        """Whether another block may be added: one is always read ahead of the current one."""
         return len(self._blocks) < 2 or sum(block.memory.nbytes for block in self._blocks) < AHEAD_BYTES
 
     def add(self, block: Block) -> None:
-        """Begin to read a block.
+        """Start reading a block.
 
         Raises:
             UnreadableError: its store is damaged, or its stain was never fitted.
@@ -103,10 +103,10 @@ class TileFeed:
         self._blocks.append(_BlockInWork(batches, reading, 0, memory))
 
     def next(self) -> Batch:
-        """The next batch; waits until it was read. Its tiles stay as they are until the feed is used again.
+        """The next batch, once it has been read. Its tiles do not change until the feed is used again.
 
         Raises:
-            CorruptTileError, UnreadableError: what reading it said.
+            CorruptTileError, UnreadableError: it could not be read.
         """
         self._take_back()
         block = self._blocks[0]
@@ -119,13 +119,13 @@ class TileFeed:
         return batch
 
     def _take_back(self) -> None:
-        """The memory of a block whose last batch was given out."""
+        """Reclaim the memory of a block whose last batch was handed out."""
         if self._lent is not None and self._lent.nbytes == self._largest_bytes:
             self._free.append(self._lent)
         self._lent = None
 
     def _memory(self, num_bytes: int) -> Bytes:
-        """Of a block that is done. All are as large as the largest so far, so that each serves for any."""
+        """Memory for a block, reused if possible. All are as large as the largest so far, so that any will do."""
         self._take_back()
         if num_bytes > self._largest_bytes:
             self._largest_bytes = num_bytes

@@ -1,4 +1,4 @@
-"""Slides and devices of this process: alone it has all; torchrun's processes share them."""
+"""Slides and devices of this process: all of them if it runs alone; under torchrun, processes share them."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Share:
 
 
 def share_of_this_process(devices: str, num_slides: int) -> Share:
-    """Slides are shared out one by one; where there are fewer than processes, all work on the blocks of each.
+    """Assign slides to processes in turn; if there are fewer slides than processes, all work on the blocks of each.
 
     Args:
-        devices: as typed; under torchrun "auto" is the GPU of the process's number on its machine.
+        devices: as typed; under torchrun "auto" is the GPU whose number is the process's local rank.
 
     Raises:
-        BadRecipeError: this machine has no such device; or several for a process of torchrun's.
+        BadRecipeError: this machine has no such device, or several are named for one process of torchrun.
     """
     rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     if world > 1 and devices == "auto" and default_device() == "cuda":
@@ -43,7 +43,7 @@ def share_of_this_process(devices: str, num_slides: int) -> Share:
     names = named_devices(devices)
     if world > 1 and len(names) > 1:
         raise BadRecipeError(
-            f"--devices {devices}: each process that torchrun starts takes one device. Start one for each "
+            f"--devices {devices}: each process that torchrun starts takes one device. Start one per device "
             f"(--nproc-per-node {len(names)}), and leave --devices out."
         )
     if num_slides >= world:
@@ -65,23 +65,23 @@ def serve_first_rank(share: Share, package: Path, config: InferConfig) -> None:
 
 
 def gather_outcomes(share: Share, outcomes: list[SlideOutcome]) -> list[SlideOutcome] | None:
-    """Gather the outcomes of all processes' slides at the first of them, which waits for the others.
+    """Gather the outcomes of all processes' slides in the first process, which waits for the others.
 
-    Thus no process ends with a failure while another works: torchrun would kill that one.
+    So no process fails while another is still working: torchrun would kill that one.
 
     Returns:
-        None at all but the first: theirs were handed over.
+        None in all but the first process, which has received theirs.
     """
     if share.rank:
-        with connection_to(_outcomes_of(share.rank), is_caller=False) as connection:
+        with connection_to(_outcomes_channel(share.rank), is_caller=False) as connection:
             connection.send(outcomes)
         return None
     everyone = list(outcomes)
     for rank in range(1, share.sharers):
-        with connection_to(_outcomes_of(rank), is_caller=True) as connection:
+        with connection_to(_outcomes_channel(rank), is_caller=True) as connection:
             everyone += connection.recv() or []
     return everyone
 
 
-def _outcomes_of(rank: int) -> str:
+def _outcomes_channel(rank: int) -> str:
     return f"outcomes of {OTHER_RANK}{rank}"

@@ -1,4 +1,4 @@
-"""Tiles that lie near each other, filled row of chunks by row of chunks: each chunk is decoded once for all of them."""
+"""Neighbouring tiles, filled one row of chunks at a time: each chunk is decoded once for all of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pipeline.store.reading.reader import StoreReader, resize_square, square_sid
 
 @dataclass
 class ReadSeconds:
-    """Seconds that threads spent; two that read at a time count twice."""
+    """Seconds that threads spent; two that read at the same time count twice."""
 
     read: float = 0.0
     decode: float = 0.0
@@ -36,15 +36,15 @@ class ReadSeconds:
 
 @dataclass(frozen=True)
 class Part:
-    """Some of a square's work."""
+    """Part of a square's work."""
 
     first_tile: int
-    """Of those that it fills, the first; a tile is finished when all parts that fill it are done."""
+    """First of the tiles that it fills; a tile is finished when all parts that fill it are done."""
     work: Callable[[], None]
 
 
 class SquareReader:
-    """Reads tiles of one source. Safe in threads."""
+    """Reads tiles of one source. Thread-safe."""
 
     def __init__(self, source: TileSource, seconds: ReadSeconds) -> None:
         reader = StoreReader(source.store)
@@ -55,15 +55,15 @@ class SquareReader:
         self._normalise: Normaliser | None = slide_normaliser(reader, dict(source.stain)) if source.stain else None
 
     def parts(self, corners_xy0: NDArray[np.int64], tiles_nhwc: Sequence[Pixels], *, first_tile: int = 0) -> list[Part]:
-        """Split the work of filling tiles, which end pixel for pixel as `StoreReader.read_square` gives them.
+        """Split the work of filling tiles, which equal those of `StoreReader.read_square` pixel for pixel.
 
         Args:
             corners_xy0: (tiles, 2), near each other, row by row from the top.
             tiles_nhwc: memory for each, uint8 (tile_px, tile_px, 3).
-            first_tile: the parts' number for the first of these tiles.
+            first_tile: number of the first of these tiles in the parts.
 
         Returns:
-            a part for each row of chunks, from the top; they may be done in any order, and at the same time.
+            one part per row of chunks, from the top; they may be done in any order, and at the same time.
         """
         corners_xy = np.round(corners_xy0 / self._downsample).astype(np.int64)
         square = _Square(self._array, corners_xy, self._side_px, tiles_nhwc)
@@ -97,13 +97,13 @@ class SquareReader:
             finished[...] = self._normalise(finished)
 
     def _inside(self, row: int, column: int) -> tuple[int, int]:
-        """Width and height of a chunk's part that lies on the slide."""
+        """Width and height of the part of a chunk that is on the slide."""
         spec, t = self._array.spec, self._array.spec.chunk_px
         return min(t, spec.width_px - column * t), min(t, spec.height_px - row * t)
 
 
 class _Square:
-    """Tiles that are being filled, and which chunks touch them."""
+    """Tiles being filled, and the chunks that touch them."""
 
     def __init__(
         self, array: ArrayReader, corners_xy: NDArray[np.int64], side_px: int, tiles_nhwc: Sequence[Pixels]
@@ -111,7 +111,7 @@ class _Square:
         self.tiles_nhwc = tiles_nhwc
         self.is_resized = side_px != len(tiles_nhwc[0])
         self.corners: list[tuple[int, int]] = corners_xy.tolist()
-        """Plain numbers, at the level: numpy gives single ones slowly."""
+        """Plain numbers, in level pixels: numpy is slow to return single ones."""
         self.touching: dict[int, dict[int, list[int]]] = {}
         """Tiles by row and column of chunks."""
         self._level_tiles: dict[int, Pixels] = {}
@@ -131,7 +131,7 @@ class _Square:
                     in_row.setdefault(column, []).append(index)
 
     def level_tile(self, index: int) -> Pixels:
-        """Memory for a tile's level pixels; for tiles that are resized its own, from the first row on."""
+        """Memory for a tile's level pixels; for resized tiles it is separate, and allocated with their first row."""
         if not self.is_resized:
             return self.tiles_nhwc[index]
         with self._lock:
@@ -141,12 +141,12 @@ class _Square:
             return self._level_tiles[index]
 
     def take_level_tile(self, index: int) -> Pixels:
-        """The level pixels of a tile that is whole; they are not kept."""
+        """Remove and return the level pixels of a complete tile."""
         with self._lock:
             return self._level_tiles.pop(index)
 
     def finished_by(self, row: int) -> list[int]:
-        """Tiles that are whole now that this row of chunks is done."""
+        """Tiles that this row of chunks has completed."""
         finished = []
         with self._lock:
             for index in {index for tiles in self.touching[row].values() for index in tiles}:
@@ -156,14 +156,14 @@ class _Square:
         return finished
 
     def _whiten(self, tile: Pixels, index: int) -> None:
-        """A tile that reaches over the slide's edge is white there."""
+        """Whiten a tile that extends beyond the slide's edge."""
         (x, y), (width_px, height_px) = self.corners[index], self._size_wh
         if x + self._side_px > width_px or y + self._side_px > height_px:
             tile[...] = FILL_VALUE
 
 
 def _paste(tile: Pixels, chunk: Pixels | int, x_px: int, y_px: int, inside_wh: tuple[int, int]) -> None:
-    """Put a chunk's part that lies on a tile there; the chunk begins at (x_px, y_px) of the tile."""
+    """Copy the part of a chunk that is on a tile; the chunk begins at (x_px, y_px) of the tile."""
     left, top = max(0, x_px), max(0, y_px)
     right, bottom = min(tile.shape[1], x_px + inside_wh[0]), min(tile.shape[0], y_px + inside_wh[1])
     if right <= left or bottom <= top:
@@ -173,7 +173,7 @@ def _paste(tile: Pixels, chunk: Pixels | int, x_px: int, y_px: int, inside_wh: t
 
 
 def _runs(columns: list[int]) -> Iterator[range]:
-    """Neighbours together."""
+    """Group neighbouring columns."""
     start = end = columns[0]
     for column in columns[1:]:
         if column != end + 1:

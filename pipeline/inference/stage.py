@@ -31,7 +31,7 @@ from training.foundation.words.counts import counted
 
 
 def load_once(package: Path, run_on: RunOn | None = None) -> Predictor:
-    """A model stays open from slide to slide, until its package is another.
+    """Load a model, which stays open from slide to slide until its package changes.
 
     Raises:
         UnreadableError: not a package, or damaged. BadRecipeError: devices that it cannot run on.
@@ -49,10 +49,10 @@ _OPENING = threading.Lock()
 
 
 def open_devices(package: Path, names: tuple[str, ...], config: InferConfig) -> Devices:
-    """The devices that a model runs on; they stay open from slide to slide, until `close_devices`.
+    """Open the devices that a model runs on; they stay open from slide to slide, until `close_devices`.
 
     Args:
-        names: as `named_devices` gives them; "rank:1" is the second process of torchrun's.
+        names: as `named_devices` returns them; "rank:1" is the second process of torchrun.
 
     Raises:
         UnreadableError: not a package, or damaged. BadRecipeError: devices that it cannot run on.
@@ -74,7 +74,7 @@ def _opened(package: Path, names: tuple[str, ...], config: InferConfig) -> Devic
 
 
 def close_devices() -> None:
-    """End the processes of devices that are open."""
+    """End the processes of open devices."""
     with _OPENING:
         _close()
 
@@ -88,10 +88,10 @@ def _close() -> None:
 
 def _identity(path: Path) -> tuple[int, ...]:
     try:
-        found = path.stat()
-    except OSError:  # said when it is loaded
+        status = path.stat()
+    except OSError:  # reported when it is loaded
         return ()
-    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 @dataclass(frozen=True)
@@ -104,9 +104,9 @@ class InferStage(Stage):
     project: Project
     config: InferConfig
     devices: tuple[str, ...] = ("cpu",)
-    """As `named_devices` gives them."""
+    """As `named_devices` returns them."""
     source: Path | None = None
-    """The slide file, where it is at hand."""
+    """The slide file, if available."""
 
     @property
     def task(self) -> str:
@@ -169,7 +169,7 @@ def _damaged(report: InferReport) -> dict[str, int]:
 
 
 def check_qc(reader: StoreReader) -> None:
-    """Stop where a slide was not found good.
+    """Refuse a slide that has not passed quality control.
 
     Raises:
         QcFailedError: it is for review, or was never checked.
@@ -177,15 +177,15 @@ def check_qc(reader: StoreReader) -> None:
     summary = stored_summary(reader)
     if summary is None:
         raise QcFailedError(
-            f"slide {reader.slide_id}: was never checked, and [infer] require_qc asks for it. Run `gemslide qc` first."
+            f"slide {reader.slide_id}: was never checked, but [infer] require_qc is set. Run `gemslide qc` first."
         )
     if summary["made_from"].get("mask") not in (None, mask_fingerprint(reader.path)):
         raise QcFailedError(
-            f"slide {reader.slide_id}: was checked before its tissue mask was replaced, and [infer] require_qc asks "
-            "for a check. Run `gemslide qc` again."
+            f"slide {reader.slide_id}: was checked before its tissue mask was replaced, but [infer] require_qc is "
+            "set. Run `gemslide qc` again."
         )
     if summary["verdict"] != "ok":
         raise QcFailedError(
             f"slide {reader.slide_id}: quality control says {summary['verdict']} ({'; '.join(summary['reasons'])}). "
-            "Look at it; to predict it all the same, set [infer] require_qc = false."
+            "Look at it; to predict it anyway, set [infer] require_qc = false."
         )

@@ -1,4 +1,4 @@
-"""The level that inference reads tiles from: that of the model's training tiles, unless somebody allows another."""
+"""The level that inference reads tiles from: that of the model's training tiles, unless another is allowed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OTHER_READ = "read"
 
 
 def read_for(predictor: Predictor, config: InferConfig) -> TileRead:
-    """Rule for the level that tiles are read from: as `[infer] read` says, else as for the model's training tiles.
+    """Rule for the level that tiles are read from: `[infer] read`, else the rule of the model's training tiles.
 
     Raises:
         BadRecipeError: the two differ, and `[infer] allow_other_read` is not set.
@@ -22,8 +22,8 @@ def read_for(predictor: Predictor, config: InferConfig) -> TileRead:
     if _differ(predictor, read) and not config.allow_other_read:
         raise BadRecipeError(
             f'[infer] read = "{read}", but model {predictor.model_id} was trained on tiles with read = '
-            f'"{predictor.read}": on other pixels it gives other probabilities. Leave `read` out of the [infer] '
-            "section, or set allow_other_read = true there: then it is done, and the results say so."
+            f'"{predictor.read}": different pixels give different probabilities. Leave `read` out of the [infer] '
+            "section, or set allow_other_read = true there: the results will then carry a note."
         )
     return read
 
@@ -36,8 +36,8 @@ def other_read(predictor: Predictor, config: InferConfig) -> list[Oddity]:
     return [
         Oddity(
             OTHER_READ,
-            f'its tiles were read with read = "{read}", those that the model was trained on with "{predictor.read}" '
-            "([infer] allow_other_read is set): probabilities differ from those of the model's own way",
+            f'its tiles were read with read = "{read}", the model\'s training tiles with "{predictor.read}" '
+            "([infer] allow_other_read is set): probabilities differ from those with the model's own setting",
         )
     ]
 

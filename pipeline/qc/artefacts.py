@@ -1,7 +1,7 @@
 """Pen marks, folds, and the edges of bubbles and coverslips, on an overview of about 8 µm per pixel.
 
-Classical rules on colour, darkness and shape. Each function says what it takes for the artefact; see
-docs/reference/quality.md for how well that works and where it fails.
+Classical rules on colour, darkness and shape. Each function states its criteria; see
+docs/reference/quality.md for how well they work and where they fail.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Mask = NDArray[np.bool_]
 Image = NDArray[np.float32]
 
 BAND_ROWS = 512
-"""Colours are judged in bands, so that floating-point copies of a large overview never lie in memory."""
+"""Colours are judged in bands, so that memory never holds a floating-point copy of a large overview."""
 
 PEN_MIN_DENSITY = 0.35
 """Ink absorbs at least this much in its strongest channel (natural logarithm)."""
@@ -26,30 +26,30 @@ PEN_MIN_UM2 = 40_000.0
 BLUE_GREEN_RATIO = 1.15
 """Blue, violet and green ink absorb red more than green light by this factor; stained tissue does not."""
 RED_MAX_RATIO, RED_MIN_RATIO, RED_MIN_DENSITY = 0.25, 0.70, 0.9
-"""Red ink absorbs blue about as much as green and red hardly; eosin and most blood absorb less blue."""
+"""Red ink absorbs blue about as much as green, and hardly any red; eosin and most blood absorb less blue."""
 BLACK_MIN_DENSITY, BLACK_MAX_SPREAD = 1.0, 0.30
-"""Black ink absorbs all colours, and alike."""
+"""Black ink absorbs all colours about equally."""
 
 FOLD_SMOOTH_UM = 72.0
 FOLD_MIN_UM2 = 15_000.0
 FOLD_TIMES, FOLD_MIN_DENSITY = 2.0, 0.95
-"""Tissue lying double: how many times darker than the slide's own, where its lightest spots are darker too; and how
-dark at least, which single layers (also of DAB, the brown of immunohistochemistry) seldom are."""
+"""Folded tissue: how many times darker than the slide's typical tissue, its lightest spots included; and the least
+density, which single layers (also of DAB, the brown of immunohistochemistry) seldom reach."""
 FOLD_MIN_GAP_DENSITY = 0.06
 
 EDGE_WIDTH_UM = 120.0
-"""Lines wider than this are no refraction."""
+"""Lines wider than this are not refraction."""
 EDGE_MIN_DENSITY, EDGE_MIN_RATIO = 0.3, 0.7
-"""Least absorption of a line above both sides, and least ratio of its colours: refraction is grey, no stain is."""
+"""Least absorption of a line above both sides, and least ratio of its colours: refraction is grey, stains are not."""
 EDGE_MIN_LENGTH_UM = 400.0
 BUBBLE_MAX_UM2 = 16e6
-"""Largest area that a closed line surrounds in a bubble; a larger one is the slide's frame."""
+"""Largest area that the edge of a bubble encloses; a larger one is the slide's frame."""
 
 
 def find_artefacts(overview: Pixels, lightest: NDArray[np.uint8], tissue: Mask, mpp: float) -> dict[str, Mask]:
     """Masks of "pen", "fold" and "bubble", bool (rows, columns); see the three functions below."""
     pen = find_pen(overview, mpp)
-    # Ink is dark too, and folds are looked for with a smoothing that carries its darkness over the stroke's edge.
+    # Ink is dark too, and the smoothing of the search for folds spreads its darkness beyond the stroke's edge.
     near_pen = cv2.dilate(pen.astype(np.uint8), np.ones((_odd(FOLD_SMOOTH_UM / mpp),) * 2, np.uint8)) > 0
     folds = find_folds(overview, lightest, tissue, mpp) & ~near_pen
     return {"pen": pen, "fold": folds, "bubble": find_bubbles(overview, mpp)}
@@ -60,7 +60,7 @@ def find_pen(overview: Pixels, mpp: float) -> Mask:
 
     Args:
         overview: uint8 (rows, columns, 3), area means.
-        mpp: microns per pixel of it.
+        mpp: microns per overview pixel.
     """
     ink = np.concatenate([_is_ink(overview[y : y + BAND_ROWS]) for y in range(0, len(overview), BAND_ROWS)])
     return _larger_than(_opened(ink, PEN_WIDTH_UM / mpp), PEN_MIN_UM2 / mpp**2)
@@ -76,18 +76,18 @@ def _is_ink(pixels: Pixels) -> Mask:
 
 
 def find_folds(overview: Pixels, lightest: NDArray[np.uint8], tissue: Mask, mpp: float) -> Mask:
-    """Tissue that lies double: darker than the slide's own, and dark even between its cells.
+    """Folded tissue: darker than the slide's typical tissue, and dark even between its cells.
 
-    Dense tissue (lymphocytes, epidermis) is dark too, but light shows between its nuclei: so the mean density counts
-    together with that of the lightest spots, both against the median of the slide. It works at half the overview's
-    resolution: folds are large, and so may the overview be.
+    Dense tissue (lymphocytes, epidermis) is dark too, but light shows between its nuclei: so the mean density is
+    judged together with that of the lightest spots, both relative to the slide's median. This works at half the
+    overview's resolution: folds are large, and the overview may be, too.
 
     Args:
         lightest: uint8 (rows, columns), the lightest spot of each overview pixel, by its darkest channel.
         tissue: bool (rows, columns).
     """
     around = cv2.getStructuringElement(cv2.MORPH_RECT, (_odd(24.0 / mpp),) * 2)
-    gaps = cv2.dilate(lightest, around)  # a light gap anywhere near speaks against a fold
+    gaps = cv2.dilate(lightest, around)  # a light gap nearby speaks against a fold
     half_wh = (-(-overview.shape[1] // 2), -(-overview.shape[0] // 2))
     inside = cv2.resize(tissue.astype(np.uint8), half_wh, interpolation=cv2.INTER_NEAREST) > 0
     if not inside.any():
@@ -101,13 +101,13 @@ def find_folds(overview: Pixels, lightest: NDArray[np.uint8], tissue: Mask, mpp:
     typical = max(float(np.median(density[inside])), 1e-3)
     typical_gap = max(float(np.median(gap_density[inside])), FOLD_MIN_GAP_DENSITY)
     times = np.sqrt(density / typical * gap_density / typical_gap)
-    found = ((times > FOLD_TIMES) & (density > FOLD_MIN_DENSITY)).astype(np.uint8)
-    full = np.asarray(cv2.resize(found, overview.shape[1::-1], interpolation=cv2.INTER_NEAREST), bool)
+    folded = ((times > FOLD_TIMES) & (density > FOLD_MIN_DENSITY)).astype(np.uint8)
+    full = np.asarray(cv2.resize(folded, overview.shape[1::-1], interpolation=cv2.INTER_NEAREST), bool)
     return _larger_than(full & tissue, FOLD_MIN_UM2 / mpp**2)
 
 
 def find_bubbles(overview: Pixels, mpp: float) -> Mask:
-    """Edges of bubbles and coverslips, and what a closed one surrounds.
+    """Edges of bubbles and coverslips, and the area that a closed edge surrounds.
 
     Refraction draws a line that is thin, long, dark, and equally so in all colours; a strand of tissue or a row of
     nuclei absorbs one colour more than another.
@@ -132,7 +132,7 @@ def find_bubbles(overview: Pixels, mpp: float) -> Mask:
 
 
 def _surrounded(edge: Mask, max_px: float) -> Mask:
-    """Areas that a line closes off, if they are small enough to be a bubble."""
+    """Areas that an edge encloses, if they are small enough to be a bubble."""
     _, labels, stats, _ = cv2.connectedComponentsWithStats((~edge).astype(np.uint8), connectivity=4)
     left, top, width, height, area = stats.T[:5]
     inner = (left > 0) & (top > 0) & (left + width < edge.shape[1]) & (top + height < edge.shape[0]) & (area <= max_px)

@@ -1,4 +1,4 @@
-"""The quality control workflow: a second look at a slide's pixels, into scores, a verdict and the slide's stain."""
+"""The quality control workflow: from a slide's pixels to scores, a verdict and the slide's stain."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from pipeline.store.reading.reader import StoreReader
 from training.foundation.progress import Advance, no_bar
 
 COARSEST_FOR_FOCUS_MPP = 2.5
-"""At coarser pixels a slide in focus and one out of it look alike."""
+"""At coarser resolution, slides in and out of focus look alike."""
 METHOD_VERSION = 1
-"""Counts changes of the rules that give other scores from the same settings."""
+"""Number of changes to the rules that gave other scores for the same settings."""
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,10 @@ class QualityReport:
 def check_quality(
     slide_id: str, project: Project, config: QualityConfig, *, advance: Advance = no_bar
 ) -> QualityReport:
-    """Score a slide's tissue, fit its stain, draw it; the same slide with the same settings again is skipped.
+    """Score a slide's tissue, fit its stain and draw it; skipped if already done with the same settings.
 
     Raises:
-        UnreadableError: no such store. NoTissueError: nothing to look at. LockedError, DiskFullError: the target.
+        UnreadableError: no such store. NoTissueError: nothing to check. LockedError, DiskFullError: the target.
     """
     start = time.perf_counter()
     reader = StoreReader(project.store_path(slide_id))
@@ -83,7 +83,7 @@ def check_quality(
 
 
 def qc_key(reader: StoreReader, config: QualityConfig) -> dict[str, Any]:
-    """Key of all that a slide's scores depend on."""
+    """Key of everything that a slide's scores depend on."""
     return {
         "source_sha256": reader.source_sha256,
         "settings": config.model_dump(mode="json"),
@@ -93,7 +93,7 @@ def qc_key(reader: StoreReader, config: QualityConfig) -> dict[str, Any]:
 
 
 def stored_key(summary: Mapping[str, Any], reader: StoreReader) -> dict[str, Any]:
-    """Key that a stored summary says it was made from; earlier ones name no mask, and were made with ingest's."""
+    """Key that a stored summary was made from; older ones name no mask, and were made with ingest's."""
     made_from = dict(summary["made_from"])
     if "mask" not in made_from and mask_origin(reader.path) is None:
         made_from["mask"] = mask_fingerprint(reader.path)
@@ -136,7 +136,7 @@ def _blur(scan: Scan, tissue: NDArray[np.bool_], grid: QualityGrid) -> NDArray[n
 
 
 def _per_cell(values_yx: NDArray[np.bool_], grid: QualityGrid) -> NDArray[np.float32]:
-    """Share of each cell, float32 (rows, columns)."""
+    """Share of each cell that is set, float32 (rows, columns)."""
     c = grid.cell_side
     return np.asarray(values_yx.reshape(grid.rows, c, grid.columns, c).mean((1, 3)), np.float32)
 

@@ -1,4 +1,4 @@
-"""Focus: how much of the edges' strength survives a further blur.
+"""Focus score: the share of the edges' strength that survives a further blur.
 
 A sharp image loses most of its Tenengrad energy (squared Sobel gradient) when it is blurred once more, an image out
 of focus hardly any: re-blurring as in Crete et al., SPIE 6492 (2007), measured by Tenengrad. The ratio depends neither
@@ -45,7 +45,7 @@ def blur_score(
     """Share of the edges' strength that survives: about 0.2 in focus, towards 1 out of it; NaN without edges.
 
     Args:
-        sharp, soft: as `edge_energies` gives them.
+        sharp, soft: as `edge_energies` returns them.
         num_px: tissue pixels of each cell.
     """
     judged = sharp > NO_EDGES * np.maximum(num_px, 1)

@@ -1,4 +1,4 @@
-"""One pass over a slide's tissue: block by block, so that memory does not grow with the slide."""
+"""One pass over a slide's tissue, block by block, so that memory does not grow with the slide."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ BLOCK_PX = 1024
 OVERVIEW_UM = 8.0
 MAX_OVERVIEW_PX = 16e6
 MAX_JOBS = 4
-"""Blocks in work at a time."""
+"""Blocks in progress at a time."""
 
 
 @dataclass(frozen=True)
 class QualityGrid:
-    """Three whole-numbered steps of coarseness: level-0 pixels, working pixels, overview pixels, cells."""
+    """Three steps of coarsening by whole numbers: level-0 pixels, working pixels, overview pixels, cells."""
 
     size_wh_px0: tuple[int, int]
     downsample: int
@@ -36,7 +36,7 @@ class QualityGrid:
     cell_side: int
     """Overview pixels per cell."""
     mpp: float
-    """Of the working pixels."""
+    """Microns per working pixel."""
 
     @property
     def cell_px(self) -> int:
@@ -64,9 +64,9 @@ class QualityGrid:
 
 
 def quality_grid(size_wh_px0: tuple[int, int], mpp0: float, config: QualityConfig) -> QualityGrid:
-    """Steps nearest to the resolution, the overview of 8 µm and the cell that are asked for.
+    """Steps nearest to the requested resolution and cell, and to an overview of 8 µm.
 
-    The overview of a very large slide is coarser: it is what is kept of the whole slide in memory.
+    The overview of a very large slide is coarser, since memory holds it for the whole slide.
     """
     downsample = max(1, round(config.mpp / mpp0))
     mpp = mpp0 * downsample
@@ -98,7 +98,7 @@ class Scan:
     """Results of one pass over the tissue."""
 
     overview: Pixels
-    """uint8 (overview rows, columns, 3), area means; white where there is no tissue near."""
+    """uint8 (overview rows, columns, 3), area means; white where there is no tissue nearby."""
     lightest: NDArray[np.uint8]
     """uint8 (overview rows, columns): the lightest working pixel of each, by its darkest channel."""
     sharp: NDArray[np.float32]
@@ -107,7 +107,7 @@ class Scan:
     sample: Pixels
     """Tissue pixels drawn evenly over the slide, uint8 (pixels, 3)."""
     sample_at: NDArray[np.int64]
-    """Overview pixel each of them lies in, as a flat index."""
+    """Overview pixel that contains each of them, as a flat index."""
 
 
 @dataclass(frozen=True)
@@ -135,8 +135,8 @@ def scan_slide(
     """Read every block that holds tissue, once.
 
     Args:
-        tissue: as `tissue_on` gives it.
-        num_sampled: about how many pixels to draw for the stain.
+        tissue: as `tissue_on` returns it.
+        num_sampled: approximate number of pixels to draw for the stain.
     """
     hw, cells = grid.overview_hw, (grid.rows, grid.columns)
     scan = Scan(
@@ -147,7 +147,7 @@ def scan_slide(
     share = min(1.0, num_sampled / max(1, int(tissue.sum()) * grid.shrink**2))
     blocks = list(_blocks_with_tissue(grid, tissue))
     advance.expect(len(blocks))
-    samples, places = [], []
+    samples, positions = [], []
     with ThreadPoolExecutor(2) as pool:
         for start in range(0, len(blocks), MAX_JOBS):
             jobs = [
@@ -162,10 +162,10 @@ def scan_slide(
                 scan.overview[here], scan.lightest[here] = done.overview, done.lightest
                 scan.sharp[in_cells], scan.soft[in_cells] = done.sharp, done.soft
                 samples.append(done.sample)
-                places.append((done.sample_at[0] + top) * hw[1] + done.sample_at[1] + left)
+                positions.append((done.sample_at[0] + top) * hw[1] + done.sample_at[1] + left)
                 advance(1)
     scan.sample = np.concatenate([scan.sample, *samples])
-    scan.sample_at = np.concatenate([scan.sample_at, *places])
+    scan.sample_at = np.concatenate([scan.sample_at, *positions])
     return scan
 
 

@@ -20,7 +20,7 @@ from training.foundation.progress import Advance
 
 @dataclass(frozen=True)
 class QcStage(Stage):
-    """Checks one slide. One for review is done all the same: people decide what to leave out."""
+    """Checks one slide. A slide for review still counts as done: people decide what to leave out."""
 
     name: ClassVar[str] = "qc"
     slide_id: str

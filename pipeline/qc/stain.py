@@ -1,4 +1,4 @@
-"""Fitting a slide's stain on its tissue. The tests hold both methods equal to torchstain's."""
+"""Fitting of a slide's stain on its tissue. Tests check that both methods equal torchstain's."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from pipeline.stain import MIN_DENSITY, MacenkoFit, Method, ReinhardFit, as_list
 from training.foundation.words.counts import counted
 
 MIN_PIXELS = 2_000
-"""Fewer stained pixels than this say nothing about a slide."""
+"""Fewer stained pixels than this are too few to judge a slide by."""
 ALPHA_PERCENT = 1
 """Macenko: stains are the 1st and 99th percentile of the angles in the plane of most variance."""
 MIN_ANGLE_DEG = 3.0
-"""Two stains nearer to each other than this are one."""
+"""Two stains closer to each other than this count as one."""
 MOST_PERCENT = 99
 """Macenko: the percentile of a stain's concentration that counts as all of it."""
 MIN_CONCENTRATION = 0.05
 MIN_STD = 0.5
-"""Reinhard: a channel that varies less (CIELAB) is no tissue but one colour."""
+"""Reinhard: a channel that varies less (CIELAB) is a single colour, not tissue."""
 
 
 def fit_stain(sample: Pixels, methods: Sequence[Method]) -> dict[str, Any]:
@@ -33,8 +33,8 @@ def fit_stain(sample: Pixels, methods: Sequence[Method]) -> dict[str, Any]:
     """
     fits: dict[str, Any] = {}
     for method in methods:
-        found = fit_macenko(sample) if method == "macenko" else fit_reinhard(sample)
-        fit, reason = (None, found) if isinstance(found, str) else (as_lists(found), None)
+        result = fit_macenko(sample) if method == "macenko" else fit_reinhard(sample)
+        fit, reason = (None, result) if isinstance(result, str) else (as_lists(result), None)
         fits[method] = {"fit": fit, "reason": reason, "pixels": len(sample)}
     return fits
 
@@ -58,7 +58,7 @@ def fit_macenko(sample: Pixels) -> MacenkoFit | str:
         return f"the two stains point the same way ({angle_deg:.1f}° apart): the tissue has one stain."
     most = np.percentile(density @ np.linalg.pinv(matrix).T, MOST_PERCENT, axis=0)
     if most.min() <= MIN_CONCENTRATION:
-        return f"one of the stains is hardly there (concentrations {most[0]:.2f} and {most[1]:.2f})."
+        return f"one of the stains is hardly present (concentrations {most[0]:.2f} and {most[1]:.2f})."
     (red, green, blue), (first, second) = np.round(matrix, 6).tolist(), np.round(most, 6).tolist()
     return MacenkoFit((tuple(red), tuple(green), tuple(blue)), (first, second))
 

@@ -30,7 +30,7 @@ COLOURS = {"pen": "#00c8ff", "bubble": "#34c759", "fold": "#ff3b30", "blur": "#f
 """A cell with several faults has the colour of the first."""
 TISSUE_COLOUR = "black"
 _COMPRESSION = 4
-"""Of the PNG: twice as fast as the usual 6, a twentieth larger."""
+"""PNG level: twice as fast as the usual 6, with files a twentieth larger."""
 
 
 def write_thumbnail(path: Path, reader: StoreReader, quality: Quality, summary: dict[str, Any]) -> None:
@@ -56,7 +56,7 @@ def write_thumbnail(path: Path, reader: StoreReader, quality: Quality, summary: 
     _, rows_c, columns_c = quality.scores_cyx.shape
     extent = (0, columns_c * quality.cell_px0, rows_c * quality.cell_px0, 0)
     overlay = np.zeros((rows_c, columns_c, 4))
-    for name in reversed(COLOURS):  # the first named lies on top
+    for name in reversed(COLOURS):  # the first one is on top
         scores = quality.scores_cyx[quality.names.index(name)].astype(np.float32)
         entry = summary["scores"][name]
         overlay[np.nan_to_num(scores, nan=0.0) > entry["threshold"]] = to_rgba(COLOURS[name], 0.5)

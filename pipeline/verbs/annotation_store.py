@@ -41,9 +41,9 @@ def run_import(
         if as_json:
             reporter.print_json(facts)
             return
-    typer.echo(f"{slide_id}: {done.saved} saved, {counted(done.unchanged, 'was', 'were')} there already")
+    typer.echo(f"{slide_id}: {done.saved} saved, {counted(done.unchanged, 'was', 'were')} already there")
     if done.beside:
-        typer.echo(f"  {done.beside} of them beside annotations that were changed in the project meanwhile")
+        typer.echo(f"  {done.beside} of them kept alongside annotations changed in the project in the meantime")
     for why in done.dropped:
         typer.echo(f"  dropped: {why}")
 
@@ -54,10 +54,10 @@ def run_export(out: Path, slide_id: str, project_dir: Path, counts_from: str, *,
     with report_errors(as_json=as_json, name="annotations", reporter=reporter):
         reader = _reader(project, slide_id)
         if out.exists():
-            raise BadAnnotationError(f"{out}: exists already; it may hold work. Delete it or choose another name.")
+            raise BadAnnotationError(f"{out}: already exists and may hold work. Delete it or choose another name.")
         ledger = find_ledger(project)
         if ledger is None:
-            raise BadAnnotationError(f"{project.root}: nobody has drawn anything in this project yet.")
+            raise BadAnnotationError(f"{project.root}: nobody has drawn any annotations in this project yet.")
         try:
             file = exported(ledger, slide_id, origin_xy0=_origin_xy0(reader, counts_from))
         finally:
@@ -70,7 +70,7 @@ def run_export(out: Path, slide_id: str, project_dir: Path, counts_from: str, *,
 
 
 def _reader(project: Project, slide_id: str) -> StoreReader:
-    """The slide in the project. Raises GemslideError: it is not there, or damaged."""
+    """Open the slide's store in the project. Raises GemslideError: it is missing or damaged."""
     return StoreReader(project.store_path(slide_id))
 
 

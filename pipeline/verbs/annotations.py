@@ -32,7 +32,7 @@ def run_convert(
     reporter.sources.add_typed([slide] if slide else [], project)
     with report_errors(as_json=as_json, name="annotations", reporter=reporter):
         if target.exists():
-            raise BadAnnotationError(f"{target}: exists already; it may hold work. Delete it or choose another name.")
+            raise BadAnnotationError(f"{target}: already exists and may hold work. Delete it or choose another name.")
         file = read_annotations(source)
         placed = _in_pixels(file, slide, project)
         lost = write_annotations(target, placed, to)
@@ -54,20 +54,20 @@ def run_convert(
 
 
 def _in_pixels(file: AnnotationFile, slide: str | None, project: Project) -> AnnotationFile:
-    """Convert a file in nanometres of a slide to its pixels; files in pixels, or without a slide, stay as they are."""
+    """Convert a file in nanometres to its slide's pixels; files in pixels, or without a slide, are unchanged."""
     if file.unit == "px0" or slide is None:
         return file
     return on_slide(file, _place(find_slide(slide, project)).frame)
 
 
 def _num_written(target: Path, lost: list[str], to: WritableFormat) -> int:
-    """Objects of a new file, which is read again; one in which nothing is left is removed."""
+    """Count the objects of a new file by reading it back; remove it if it has none."""
     try:
         return len(read_annotations(target).objects)
     except BadAnnotationError as error:
         target.unlink()
         raise BadAnnotationError(
-            f"nothing of the file can be written for {to}: {'; '.join(lost) or error}. No file was written."
+            f"nothing in the file can be written as {to}: {'; '.join(lost) or error}. No file was written."
         ) from error
 
 
@@ -80,7 +80,7 @@ def run_check(path: Path, slide: str | None, project_dir: Path, *, allow_other_m
         place = None if slide is None else _place(find_slide(slide, project))
         if file.unit == "nm" and place is None:
             raise BadAnnotationError(
-                f"{path}: counts nanometres from the centre of the glass slide (NDPA). Name its slide: --slide."
+                f"{path}: counts nanometres from the centre of the glass slide (NDPA). Name its slide with --slide."
             )
         tile = load_settings(project.settings_path).tile
         if place is not None:
@@ -95,7 +95,7 @@ def run_check(path: Path, slide: str | None, project_dir: Path, *, allow_other_m
         if place is not None:
             check_regions(regions, place.size_wh_px0)
             if not as_json:
-                typer.echo(f"{'slide':<18} all regions lie inside it")
+                typer.echo(f"{'slide':<18} all regions are inside it")
 
 
 def _place(path: Path) -> CheckedSlide:

@@ -10,20 +10,19 @@ import typer
 from pipeline.verbs.options import HERE, JsonOption, ProjectOption
 
 annotations_cli = typer.Typer(
-    no_args_is_help=True, help="Annotations: files of QuPath, ASAP, ImageScope and others, and the project's own."
+    no_args_is_help=True, help="Annotations: files from QuPath, ASAP, ImageScope and others, and the project's own."
 )
-FILE_HELP = "GeoJSON of QuPath, XML of ASAP, ImageScope or HALO, JSON of the Digital Slide Archive, or NDPA."
+FILE_HELP = "QuPath GeoJSON, ASAP, ImageScope or HALO XML, Digital Slide Archive JSON, or NDPA."
 
 CountsFromOption = Annotated[
     Literal["scanned", "slide"],
-    typer.Option(
-        help="Where QuPath's coordinates begin: at what was scanned, or (opened with --no-crop) at the slide."
-    ),
+    typer.Option(help="Origin of QuPath's coordinates: the scanned area, or (opened with --no-crop) the whole slide."),
 ]
 AllowOtherMppOption = Annotated[
     bool,
     typer.Option(
-        "--allow-other-mpp", help="Take pixels as they are where the file states another pixel size than the slide has."
+        "--allow-other-mpp",
+        help="Use pixel coordinates unchanged if the file states another pixel size than the slide.",
     ),
 ]
 
@@ -31,7 +30,7 @@ AllowOtherMppOption = Annotated[
 @annotations_cli.command("check")
 def annotations_check(
     file: Annotated[Path, typer.Argument(help=FILE_HELP)],
-    slide: Annotated[str | None, typer.Option(help="Slide id, slide file or store it should lie on.")] = None,
+    slide: Annotated[str | None, typer.Option(help="Slide that it belongs to: id, file or store.")] = None,
     project: ProjectOption = HERE,
     allow_other_mpp: AllowOtherMppOption = False,
     as_json: JsonOption = False,
@@ -45,13 +44,13 @@ def annotations_check(
 @annotations_cli.command("convert")
 def annotations_convert(
     file: Annotated[Path, typer.Argument(help=FILE_HELP)],
-    out: Annotated[Path, typer.Argument(help="File to write; must not be there yet.")],
+    out: Annotated[Path, typer.Argument(help="File to write; must not exist yet.")],
     to: Annotated[Literal["qupath", "asap", "imagescope"], typer.Option(help="Format to write.")],
     slide: Annotated[str | None, typer.Option(help="Slide that an NDPA file was drawn on: id, file or store.")] = None,
     project: ProjectOption = HERE,
     as_json: JsonOption = False,
 ) -> None:
-    """Write annotations in another program's format, and say what it cannot hold."""
+    """Write annotations in another program's format, and report what it cannot hold."""
     from pipeline.verbs.annotations import run_convert
 
     run_convert(file, out, to, slide, project, as_json=as_json)
@@ -60,7 +59,7 @@ def annotations_convert(
 @annotations_cli.command("import")
 def annotations_import(
     file: Annotated[Path, typer.Argument(help=FILE_HELP)],
-    slide: Annotated[str, typer.Option(help="Id of the slide of the project that it was drawn on.")],
+    slide: Annotated[str, typer.Option(help="Id of the slide in the project that it was drawn on.")],
     project: ProjectOption = HERE,
     counts_from: CountsFromOption = "scanned",
     allow_other_mpp: AllowOtherMppOption = False,
@@ -74,8 +73,8 @@ def annotations_import(
 
 @annotations_cli.command("export")
 def annotations_export(
-    out: Annotated[Path, typer.Argument(help="GeoJSON file to write; must not be there yet.")],
-    slide: Annotated[str, typer.Option(help="Id of the slide of the project.")],
+    out: Annotated[Path, typer.Argument(help="GeoJSON file to write; must not exist yet.")],
+    slide: Annotated[str, typer.Option(help="Id of the slide in the project.")],
     project: ProjectOption = HERE,
     counts_from: CountsFromOption = "scanned",
     as_json: JsonOption = False,

@@ -1,4 +1,4 @@
-"""Two stages on one slide, one after the other: the second is what was asked for, the first what it needs."""
+"""Two stages on one slide, one after the other: the requested stage, after one that it needs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Chain(Stage):
             outputs=(*before.outputs, *report.outputs),
             seconds={self.first.name: before.outcome.seconds, **report.seconds},
             facts={**before.facts, **report.facts},
-            warning="; ".join(said for said in (before.warning, report.warning) if said) or None,
+            warning="; ".join(warning for warning in (before.warning, report.warning) if warning) or None,
         )
 
     def crashed(self, how: str) -> str:

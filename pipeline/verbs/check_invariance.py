@@ -35,17 +35,17 @@ def run_check_invariance(
                 package, reader, config, named_devices(devices), max_tiles=max_tiles, advance=advance
             )
     if not as_json:
-        typer.echo(f"{counted(report.num_tiles, 'tile')}, against the way of `gemslide infer`:")
+        typer.echo(f"{counted(report.num_tiles, 'tile')}, compared with `gemslide infer`:")
         for way in report.variations:
             changed = counted(way.num_changed, "tile")
             typer.echo(f"  {way.what:<32} largest difference {way.largest_difference:.2g}, {changed} changed")
     allowed = f"at most {report.tolerance:g}" if report.tolerance else "none, bit for bit ([infer] deterministic)"
-    words = "results do not depend on how the work is cut" if report.holds else "results depend on how the work is cut"
+    verdict = "results do not depend on how work is split" if report.holds else "results depend on how work is split"
     outcome = SlideOutcome(
         reader.slide_id,
         "done" if report.holds else "failed",
         code=None if report.holds else "insane_output",
-        message=f"{words} (difference allowed: {allowed})",
+        message=f"{verdict} (difference allowed: {allowed})",
         seconds=round(time.perf_counter() - start, 3),
     )
     reporter.add(outcome, variations=[asdict(way) for way in report.variations])

@@ -26,10 +26,10 @@ from training.foundation.words.names import is_name
 
 
 class Reporter:
-    """Collects one outcome per slide or run and tells the person at the end.
+    """Collects one outcome per slide or run and prints a summary at the end.
 
     Args:
-        sources: whose names JSON lines must not hold; may grow while the run learns of more.
+        sources: names that JSON lines must not contain; may grow during the run.
     """
 
     def __init__(self, *, as_json: bool, sources: SourceNames | None = None) -> None:
@@ -38,10 +38,10 @@ class Reporter:
         self.outcomes: list[SlideOutcome] = []
 
     def add(self, outcome: SlideOutcome, **facts: Any) -> SlideOutcome:
-        """Keep an outcome and say it; `facts` are further keys of its JSON line.
+        """Keep an outcome and print it; `facts` are further keys of its JSON line.
 
         Returns:
-            The outcome without the names of sources: a run record may hold it.
+            The outcome without source names, fit for a run record.
         """
         self.outcomes.append(outcome)
         if self._as_json:
@@ -51,10 +51,10 @@ class Reporter:
         return self._without_names(outcome)
 
     def attempt(self, slide_id: str, work: Callable[[], SlideOutcome]) -> SlideOutcome:
-        """Run the work on one slide; what is wrong with it does not stop the others.
+        """Run the work on one slide; an error in it does not stop the others.
 
         Returns:
-            How it ended, without the names of sources: a run record may hold it.
+            The outcome without source names, fit for a run record.
         """
         start = time.perf_counter()
         try:
@@ -64,17 +64,17 @@ class Reporter:
         return self.add(outcome)
 
     def print_json(self, facts: Mapping[str, Any]) -> None:
-        """One line on standard output, without the names of sources."""
+        """Print one line on standard output, without source names."""
         typer.echo(json.dumps(self.sources.removed_from(dict(facts))))
 
     def print_outcome(self, outcome: SlideOutcome, facts: Mapping[str, Any] | None = None) -> None:
-        """An outcome as a JSON line."""
+        """Print an outcome as a JSON line."""
         more = self.sources.removed_from(dict(facts or {}))
         typer.echo(json.dumps({**asdict(self._without_names(outcome)), **more}))
 
     def _without_names(self, outcome: SlideOutcome) -> SlideOutcome:
-        """As lines and records may hold it. Its output lies in the project, where slides go by their ids."""
-        if is_name(outcome.slide_id):  # else it is a file's stem that cannot be an id
+        """The outcome as lines and records may hold it. Its output is in the project, where slides are named by id."""
+        if is_name(outcome.slide_id):  # otherwise a file's stem, which cannot be an id
             self.sources.keep(outcome.slide_id)
         return replace(
             outcome,
@@ -83,16 +83,16 @@ class Reporter:
         )
 
     def explained(self, message: str) -> str:
-        """A message for standard error: with names for people, without for logs."""
+        """A message for standard error: with names on a terminal, without them in logs."""
         return self.sources.cleaned(message) if self._as_json else message
 
     def finish(self) -> None:
-        """Print the table of failures and leave with 1 if there are any."""
+        """Print the table of failures and exit with code 1 if there are any."""
         if self.print_failures():
             raise typer.Exit(1)
 
     def print_failures(self) -> bool:
-        """Print the table of failures; whether there were any."""
+        """Print the table of failures. Returns whether there were any."""
         failed = [outcome for outcome in self.outcomes if not outcome.is_good]
         if not failed:
             return False
@@ -110,11 +110,11 @@ class Reporter:
 
 @contextmanager
 def report_errors(*, as_json: bool = False, name: str = "run", reporter: Reporter | None = None) -> Iterator[None]:
-    """One message and exit code 1 in place of a traceback, for what is not about a single slide.
+    """Print one message and exit with code 1, in place of a traceback, on errors not tied to a single slide.
 
     Args:
-        reporter: its table of failed slides is printed first, so that a run cut short still names them; and it knows
-            the names that a JSON line must not hold.
+        reporter: its table of failed slides is printed first, so that an aborted run still names them; it also
+            holds the names that a JSON line must not contain.
     """
     reporter = reporter or Reporter(as_json=as_json)
     try:
@@ -122,7 +122,7 @@ def report_errors(*, as_json: bool = False, name: str = "run", reporter: Reporte
     except GemslideError as error:
         reporter.print_failures()
         _leave(error.code, str(error), reporter, as_json=as_json, name=name, cause=error)
-    except OSError as error:  # a folder that may not be written, a disk that went away
+    except OSError as error:  # a folder without write permission, a disconnected disk
         where = error.filename or "a file"
         message = f"{where}: {error.strerror}. Check that it exists and that you may read and write there."
         _leave("unreadable", message, reporter, as_json=as_json, name=name, cause=error)

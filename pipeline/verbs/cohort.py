@@ -27,7 +27,7 @@ def run_init(folder: Path, out: Path) -> None:
     annotated = sum(entry.annotations is not None for entry in cohort.entries)
     typer.echo(f"{out}: {counted(len(cohort.entries), 'slide')}, {annotated:,} with annotations beside them.")
     typer.echo(
-        "Fill `patient_id` (and `split`, or let `gemslide tile` assign the patients), then `gemslide cohort check`."
+        "Fill in `patient_id` (and `split`, or let `gemslide tile` assign it), then run `gemslide cohort check`."
     )
 
 
@@ -61,4 +61,4 @@ def run_pseudonymize(manifest: Path, map_path: Path, out: Path, project: Path | 
         done = pseudonymize_cohort(manifest, map_path, out, project=project, keep_site=keep_site)
     slides, patients = counted(done.num_slides, "slide"), counted(done.num_patients, "patient")
     typer.echo(f"{out}: {slides}, {patients}; {counted(done.num_new, 'new pseudonym')}.")
-    typer.echo(f"{map_path} is the only way back to the names. Keep it apart from the project, and keep a copy.")
+    typer.echo(f"{map_path} is the only way back to the names. Keep it separate from the project, and keep a copy.")

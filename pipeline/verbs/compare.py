@@ -24,8 +24,8 @@ def run_compare(a: str, b: str, project: Path, *, as_json: bool) -> None:
 
 
 def _lines(comparison: Comparison) -> list[str]:
-    """A line per difference, under its part, and what follows from them."""
-    rows = [(f"  {each.key}", shown(each.a), shown(each.b)) for each in comparison.differences]
+    """One line per difference, grouped by part, and the conclusion."""
+    rows = [(f"  {row.key}", shown(row.a), shown(row.b)) for row in comparison.differences]
     rows.insert(0, ("", comparison.a, comparison.b))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [_row(rows[0], widths)]

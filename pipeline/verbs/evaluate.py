@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from pipeline.evaluation.statistics.bootstrap import Estimate
 
 NOT_ITS_SPLIT = (
-    "note: the model was trained on another tile set or split than this one. Whether it has seen these patients before "
-    "cannot be told from here; if it has, these numbers are too good."
+    "note: the model was trained on a different tile set or split. It may have seen these patients before; if so, "
+    "these numbers are too good."
 )
 
 
 class Labelled(NamedTuple):
-    """Labels that a model is compared with: one split of a tile set, and the manifest that it was made from."""
+    """Labels that a model is compared with: one split of a tile set, and the manifest it was made from."""
 
     tile_set: str
     split: str | None
@@ -48,7 +48,7 @@ def run_evaluate(
         check_tile_set(project.tile_table_path(tile_set))
         config = replace(load_settings(project.settings_path).evaluate, split=split)
         cohort = load_cohort(manifest) if manifest else None
-        # torch takes long to import: only when the names are known to be right
+        # torch is slow to import: only once the names are known to be right
         from pipeline.evaluation.evaluate import evaluate_model
         from pipeline.evaluation.report import write_report
 
@@ -103,14 +103,14 @@ def metrics_table(evaluation: Evaluation) -> str:
         lines.append(f"{froc.lesions} lesions of {froc.class_name}: FROC score {with_interval(froc.score)}")
     if evaluation.staging:
         lines.append(f"pN stages: kappa {with_interval(evaluation.staging.kappa)}")
-    for each in evaluation.differences:
-        cell = with_interval(each.bootstrap)
-        lines.append(f"against {evaluation.against}, {each.level}s, {each.class_name}: AUROC difference {cell}")
+    for row in evaluation.differences:
+        cell = with_interval(row.bootstrap)
+        lines.append(f"against {evaluation.against}, {row.level}s, {row.class_name}: AUROC difference {cell}")
     return "\n".join(lines)
 
 
 def with_interval(measured: Estimate) -> str:
-    """0.912 (0.871–0.944); a dash where there is none."""
+    """Text such as 0.912 (0.871–0.944); a dash if there is no value."""
     if measured.value is None:
         return "–"
     if measured.low is None or measured.high is None:

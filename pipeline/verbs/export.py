@@ -26,7 +26,7 @@ from training.foundation.progress import bar
 
 @dataclass(frozen=True)
 class DicomRequest:
-    """Predictions to write over the DICOM slide that they are of."""
+    """Predictions to write as DICOM, on the DICOM slide they were made from."""
 
     store: Path
     out: Path
@@ -36,7 +36,7 @@ class DicomRequest:
 
 
 class Asked(NamedTuple):
-    """The options of `gemslide export`, as they were typed."""
+    """Options of `gemslide export`, as typed."""
 
     out: Path
     to: str | None
@@ -54,7 +54,7 @@ def run_export(slide: str, project_dir: Path, asked: Asked, *, as_json: bool) ->
     with report_errors(as_json=as_json, name="export", reporter=reporter):
         store = find_store(slide, open_project(project_dir))
         work: Callable[[RunRecord], SlideOutcome]
-        # The record says neither where the copy went nor under which name: both can name people.
+        # The record holds neither the copy's folder nor its name: both can identify people.
         if to in DICOM_KINDS or model or source:
             dicom = _dicom_request(store, out, to, model, source)
             record = RunRecord("export", {"to": dicom.kind, "model": dicom.model_id})
@@ -68,7 +68,7 @@ def run_export(slide: str, project_dir: Path, asked: Asked, *, as_json: bool) ->
 
 
 def _recorded(store: Path, record: RunRecord, reporter: Reporter, work: Callable[[RunRecord], SlideOutcome]) -> None:
-    """Do the work, with a run record where the store lies in a project."""
+    """Do the work, with a run record if the store is in a project."""
     project = _project_of(store)
     if project is None:
         reporter.attempt(slide_id_of(store), lambda: work(record))
@@ -83,13 +83,13 @@ def _dicom_request(store: Path, out: Path, to: str | None, model: str | None, so
             return DicomRequest(store, out, kind, model, source)
     if to in DICOM_KINDS:
         raise BadRecipeError(
-            f"--to {to}: needs --model MODEL_ID (whose predictions) and --source SLIDE (the DICOM slide they lie on)."
+            f"--to {to}: needs --model MODEL_ID (whose predictions) and --source SLIDE (the DICOM slide they are for)."
         )
     raise BadRecipeError(f"--model and --source are for --to {' and --to '.join(DICOM_KINDS)}. Leave them out.")
 
 
 def _project_of(store: Path) -> Project | None:
-    """The project that a store lies in, if it is one."""
+    """Project that contains a store, if any."""
     folder = store.resolve().parent
     return Project(folder.parent) if folder.name == "slides" else None
 
@@ -99,7 +99,7 @@ def _unplaced(outcome: SlideOutcome) -> SlideOutcome:
 
 
 def _export_dicom(request: DicomRequest, record: RunRecord) -> SlideOutcome:
-    from pipeline.export.dicom.results import write_dicom_results  # its libraries take long to import
+    from pipeline.export.dicom.results import write_dicom_results  # its libraries are slow to import
 
     start = time.perf_counter()
     check_free(request.out, request.store)
@@ -110,15 +110,15 @@ def _export_dicom(request: DicomRequest, record: RunRecord) -> SlideOutcome:
         remark = write_dicom_results(request.source, predictions, files, source_sha256=reader.source_sha256)
     except AmbiguousSeriesError as error:
         raise AmbiguousSeriesError(
-            f"{request.source.name}: holds several series. Name a folder with the files of one series alone: "
-            f"the one that slide {reader.slide_id} was made from."
+            f"{request.source.name}: contains several series. Name a folder with only the files of the "
+            f"series that slide {reader.slide_id} was made from."
         ) from error
     record.inputs.append({"id": reader.slide_id, "sha256": reader.source_sha256})
     record.outputs.append(f"{request.kind}, {request.out.stat().st_size} bytes")
     return SlideOutcome(
         reader.slide_id,
         "done",
-        message=f"done: {request.out} ({request.kind}). It says of the patient what the DICOM slide says"
+        message=f"done: {request.out} ({request.kind}). Its patient data are those of the DICOM slide"
         + (f"; {remark}" if remark else ""),
         seconds=round(time.perf_counter() - start, 3),
     )
@@ -129,8 +129,8 @@ def _export(request: ExportRequest, record: RunRecord) -> SlideOutcome:
         report = export_slide(request, advance=advance)
     record.inputs.append({"id": report.slide_id, "sha256": report.source_sha256})
     record.outputs.append(f"{request.kind}, {report.bytes} bytes")
-    # Neither does a JSON line say where the copy went: it takes the name out of the message.
-    how = "; ".join(f"{name} {words}" for name, words in report.how.items())
+    # A JSON line does not say where the copy went either: the name is removed from its message.
+    how = "; ".join(f"{name} {method}" for name, method in report.how.items())
     return SlideOutcome(
         report.slide_id,
         "done",

@@ -29,7 +29,7 @@ def run_infer(model: str, slides: list[str], project_dir: Path, *, devices: str,
         settings = load_settings(project.settings_path)
         package = find_package(model, project)
         todo = find_slides_to_do(slides, project)
-        # Its libraries take long to import: only when the names are known to be right.
+        # Its libraries are slow to import: only once the names are known to be right.
         from pipeline.inference.sharing import gather_outcomes, serve_first_rank, share_of_this_process
         from pipeline.inference.stage import close_devices
 
@@ -44,7 +44,7 @@ def run_infer(model: str, slides: list[str], project_dir: Path, *, devices: str,
         record.inputs.append({"id": package.name, "sha256": sha256_of(weights_file(package))})
         stages = [_stage(slide, package, project, settings, share.devices) for slide in todo[share.slides]]
         try:
-            # Where this process does not compute itself, it has time for the slides before and after.
+            # If this process does not compute itself, it has time for the previous and the next slide.
             run_recorded(stages, reporter, record, project, overlapping=share.devices != ("cpu",))
         finally:
             close_devices()
@@ -70,7 +70,7 @@ def _stage(slide: SlideToDo, package: Path, project: Project, settings: Settings
 
 
 def _say_counts(reporter: Reporter) -> None:
-    """Every slide of the list in exactly one state: the counts add up to it."""
+    """Print the number of slides by final state; the counts add up to all slides."""
     counts = Counter(outcome.status for outcome in reporter.outcomes)
-    words = ", ".join(f"{count} {status}" for status, count in counts.most_common())
-    typer.echo(f"{counted(len(reporter.outcomes), 'slide')}: {words}", err=True)
+    summary = ", ".join(f"{count} {status}" for status, count in counts.most_common())
+    typer.echo(f"{counted(len(reporter.outcomes), 'slide')}: {summary}", err=True)

@@ -42,23 +42,23 @@ def run_info(slide: str, project_dir: Path, *, series: str | None, as_json: bool
 
 def _slide_facts(path: Path, series: str | None) -> dict[str, Any]:
     with open_slide(path, series) as slide:
-        about = slide.info
-        routes = [slide.encoded_level(i) for i in range(len(about.levels))]
+        info = slide.info
+        routes = [slide.encoded_level(i) for i in range(len(info.levels))]
         return {
-            "format": about.format,
+            "format": info.format,
             "files": len(slide.files),
-            "series": about.series or "the only one",
+            "series": info.series or "the only one",
             "levels": [
                 f"{i}: {size.width_px} × {size.height_px} px, downsample {size.downsample:g}, " + _route(route)
-                for i, (size, route) in enumerate(zip(about.levels, routes, strict=True))
+                for i, (size, route) in enumerate(zip(info.levels, routes, strict=True))
             ],
-            "mpp": f"{about.mpp_xy[0]:g} × {about.mpp_xy[1]:g}" if about.mpp_xy else f"none ({about.mpp_looked_in})",
-            "objective power": about.objective_power or "not said",
-            "scanner model": about.scanner_model or "not said",
-            "ICC profile": f"{len(about.icc)} bytes" if about.icc else "none",
-            "scanned": _bounds(about.bounds_px0),
-            "associated images": list(about.associated),
-            "warnings": list(about.warnings),
+            "mpp": f"{info.mpp_xy[0]:g} × {info.mpp_xy[1]:g}" if info.mpp_xy else f"none ({info.mpp_looked_in})",
+            "objective power": info.objective_power or "not stated",
+            "scanner model": info.scanner_model or "not stated",
+            "ICC profile": f"{len(info.icc)} bytes" if info.icc else "none",
+            "scanned": _bounds(info.bounds_px0),
+            "associated images": list(info.associated),
+            "warnings": list(info.warnings),
         }
 
 
@@ -76,22 +76,22 @@ def _bounds(bounds_px0: Box | None) -> str:
 
 def _store_facts(path: Path) -> dict[str, Any]:
     reader = StoreReader(path)
-    about = reader.attributes
+    attributes = reader.attributes
     return {
         "slide_id": reader.slide_id,
         "levels": [
             f"{a.level}: {a.width_px} × {a.height_px} px, downsample {a.downsample:g}, {entry.route}, "
             f"{CODEC_NAMES[a.codec]}{_quality(entry)}, {a.chunk_px} px chunks{_repaired(entry)}"
-            for a, entry in zip(reader.levels, about.levels, strict=True)
+            for a, entry in zip(reader.levels, attributes.levels, strict=True)
         ],
-        "mpp": f"{reader.mpp0:g} ({about.mpp_source})",
-        "tissue": f"{about.ingest.get('tissue_fraction', 0):.1%} of the slide{_origin(path)}",
-        "damaged": _damaged(about.ingest.get("damaged")),
-        "warnings": list(about.warnings),
-        "source": f"{about.source.format}{_series(about.source.series)}, SHA-256 {about.source.sha256}",
+        "mpp": f"{reader.mpp0:g} ({attributes.mpp_source})",
+        "tissue": f"{attributes.ingest.get('tissue_fraction', 0):.1%} of the slide{_origin(path)}",
+        "damaged": _damaged(attributes.ingest.get("damaged")),
+        "warnings": list(attributes.warnings),
+        "source": f"{attributes.source.format}{_series(attributes.source.series)}, SHA-256 {attributes.source.sha256}",
         "ICC profile": f"{len(reader.icc)} bytes" if reader.icc else "none",
-        "scanned": _bounds(about.bounds_px0),
-        "quality": (about.qc or {}).get("verdict", "not checked"),
+        "scanned": _bounds(attributes.bounds_px0),
+        "quality": (attributes.qc or {}).get("verdict", "not checked"),
         "predictions": _predictions(path),
     }
 
@@ -103,7 +103,7 @@ def _origin(store: Path) -> str:
 
 
 def _predictions(store: Path) -> list[str]:
-    """Models with predictions; those that were made with another tissue mask are marked."""
+    """Models with predictions; those made with another tissue mask are marked."""
     outdated = outdated_models(store) if has_tissue(store) else []
     return [f"{name} (outdated: {OUTDATED})" if name in outdated else name for name in list_predictions(store)]
 
@@ -114,7 +114,7 @@ def _series(series: str | None) -> str:
 
 def _damaged(damaged: dict[str, Any] | None) -> str:
     if damaged is None:
-        return "not looked for"
+        return "not checked"
     return f"{damaged['tiles']} of {counted(damaged['of'], 'tile')}, masked" if damaged["tiles"] else "none found"
 
 
@@ -124,4 +124,4 @@ def _quality(entry: Level) -> str:
 
 def _repaired(entry: Level) -> str:
     tiles = len(entry.rebuilt)
-    return f", {counted(tiles, 'damaged tile')} repaired from the level before" if tiles else ""
+    return f", {counted(tiles, 'damaged tile')} repaired from the previous level" if tiles else ""

@@ -55,26 +55,28 @@ def _requests(sources: list[Path], given: Given) -> list[IngestRequest]:
     if slide_id and (manifest or len(sources) > 1):
         raise BadRecipeError(
             f"--slide-id {slide_id} names one slide, and {manifest or f'{len(sources)} slides'} may hold several. "
-            "Give one slide, or a manifest whose column `slide_id` names each."
+            "Give one slide, or a manifest with a `slide_id` column."
         )
     if manifest is None:
         return [IngestRequest(path, slide_id or slide_id_from(path), mpp_option=mpp, series=series) for path in sources]
     cohort = load_cohort(manifest)
     if series is not None:
-        raise BadRecipeError(f"--series {series}: a manifest chooses by its column `series`, for each slide. Use that.")
+        raise BadRecipeError(
+            f"--series {series}: with a manifest, set the series of each slide in its `series` column."
+        )
     return [IngestRequest(cohort.slide_path(e), e.slide_id, e.mpp, mpp, e.series) for e in included_in(cohort)]
 
 
 def _warn_of_names(sources: list[Path], requests: list[IngestRequest], project: Project) -> None:
-    """Say once what may name patients, while there is still time; that it does is nothing a program can know."""
+    """Warn once, before ingest, of names that may identify patients; a program cannot know whether they do."""
     named = sum(request.slide_id == slide_id_from(request.path) for request in requests)
     if named:
         slides = counted(len(requests), "slide")
         typer.echo(
             f"{counted(named, f'of {slides} is named after its file', f'of {slides} are named after their files')}. "
-            "If file names name patients, ingest a manifest made by `gemslide cohort pseudonymize`.",
+            "If file names identify patients, ingest a manifest made by `gemslide cohort pseudonymize`.",
             err=True,
         )
     root = project.root.resolve()
     for path in (path for path in sources if path.suffix.lower() in TABLE_SUFFIXES and root in path.resolve().parents):
-        typer.echo(f"{path} lies in the project folder; it names files and patients. Keep it elsewhere.", err=True)
+        typer.echo(f"{path} is in the project folder, but it names files and patients. Keep it elsewhere.", err=True)

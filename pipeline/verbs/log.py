@@ -31,7 +31,7 @@ def run_show(
     for entry in entries:
         typer.echo(json.dumps({name: getattr(entry, name) for name in _COLUMNS}) if as_json else _line(entry))
     if not entries and not as_json:
-        typer.echo("nothing is logged that these options leave")
+        typer.echo("no log entries match these options")
 
 
 def run_verify(project_dir: Path, *, as_json: bool) -> None:
@@ -48,7 +48,7 @@ def run_verify(project_dir: Path, *, as_json: bool) -> None:
 
 
 def tell_verified(verified: Verified, before: str = "", after: str = "") -> None:
-    """Print the result of verifying a whole log, for people."""
+    """Print the result of verifying a whole log, as text."""
     typer.echo(f"{before}{counted(verified.entries, 'entry', 'entries')}, the last {verified.head[:16]}…{after}")
     for finding in verified.findings:
         typer.echo(f"changed: {finding}", err=True)
@@ -57,15 +57,15 @@ def tell_verified(verified: Verified, before: str = "", after: str = "") -> None
 @contextmanager
 def _opened(project_dir: Path, *, as_json: bool) -> Iterator[Ledger]:
     with report_errors(as_json=as_json):
-        found = find_ledger(open_project(project_dir))
-        if found is None:
+        project_ledger = find_ledger(open_project(project_dir))
+        if project_ledger is None:
             raise UnreadableError(f"{project_dir}: the project has no ledger, and so no log.")
-        with found as ledger:
+        with project_ledger as ledger:
             yield ledger
 
 
 def _line(entry: Any) -> str:
-    """One entry for people. What it says may have been written by strangers: only what can be printed is."""
-    said = [entry.utc[:19], entry.actor, entry.action, entry.subject or "erased", entry.why, entry.details]
-    words = "  ".join(str(each) for each in said if each not in (None, "", "{}"))
-    return f"{entry.seq}  " + "".join(each if each.isprintable() else "\ufffd" for each in words)
+    """One entry as text. Its content is untrusted: characters that cannot be printed are replaced."""
+    cells = [entry.utc[:19], entry.actor, entry.action, entry.subject or "erased", entry.why, entry.details]
+    line = "  ".join(str(cell) for cell in cells if cell not in (None, "", "{}"))
+    return f"{entry.seq}  " + "".join(char if char.isprintable() else "\ufffd" for char in line)

@@ -38,7 +38,7 @@ def run_export(
     with report_errors(as_json=as_json, name="model", reporter=reporter):
         if not out.absolute().parent.is_dir():
             raise UnreadableError(
-                f"--out {out}: there is no folder {out.absolute().parent}. Make it first, or name another."
+                f"--out {out}: there is no folder {out.absolute().parent}. Create it first, or choose another."
             )
         package = find_package(model, project)
         slide_ids = find_slide_ids(slides, project) if slides else project.slide_ids()
@@ -56,7 +56,7 @@ def run_export(
         return
     typer.echo(f"{out}: {report['file']} ({to}) of model {report['model_id']}")
     typer.echo(
-        f"largest difference of an output on {counted(report['tiles'], 'real tile')}, "
+        f"largest output difference on {counted(report['tiles'], 'real tile')}, "
         f"{counted(len(report['batch_sizes']), 'batch size')}: {report['largest_difference']:.2g} (at most "
         f"{report['tolerance']:g} is allowed)"
     )
@@ -88,11 +88,11 @@ def run_import(request: ImportRequest, project_dir: Path, *, as_json: bool) -> N
 
 
 def _imported(report: dict[str, Any]) -> str:
-    there = "is there already: " if report["already_there"] else ""
-    code = " (it runs code; you trust it)" if report["trust"] else ""
+    there = "already imported: " if report["already_there"] else ""
+    code = " (runs code that you trust)" if report["trust"] else ""
     classes = ", ".join(report["class_names"][:8]) + (" …" if len(report["class_names"]) > 8 else "")
     return (
-        f"{there}{report['runtime']}{code}, gives {report['outputs']}, "
+        f"{there}{report['runtime']}{code}, outputs {report['outputs']}, "
         f"{counted(len(report['class_names']), 'class', 'classes')} ({classes}), tiles of "
         f"{report['tile_px']} px at {report['mpp']:g} µm/px"
     )
@@ -112,21 +112,21 @@ def run_check(model: str, project_dir: Path, *, as_json: bool) -> None:
 
 
 def _facts(report: dict[str, Any]) -> list[tuple[str, str]]:
-    figures = ", ".join(f"{name} {value:.3f}" for name, value in report["metrics"].items())
+    metrics = ", ".join(f"{name} {value:.3f}" for name, value in report["metrics"].items())
     runs = report["entry_point"] or {"torch": "gemslide"}.get(report["runtime"], report["runtime"])
     known = [word for word in ("hues", "focus") if report[f"knows_{word}"]]
     return [
         ("model", report["model_id"]),
         ("SHA-256", report["sha256"]),
-        ("run by", f"{runs}{'; runs code of its own, trusted by you' if report['trust'] else ''}"),
-        ("gives", f"{report['outputs']} of {', '.join(report['class_names'])}"),
+        ("run by", f"{runs}{'; runs its own code, trusted by you' if report['trust'] else ''}"),
+        ("outputs", f"{report['outputs']} of {', '.join(report['class_names'])}"),
         (
             "tiles",
             f"{report['tile_px']} px at {report['mpp']:g} µm/px, {described_read(report['read'])}, "
             f"stain {report['stain'] or 'as scanned'}",
         ),
-        ("knows", f"{' and '.join(known) or 'neither hues nor focus'} of its training tiles"),
-        ("figures", f"{figures} (validation tiles)" if figures else "none came with it"),
+        ("records", f"{' and '.join(known) or 'neither hues nor focus'} of its training tiles"),
+        ("metrics", f"{metrics} (validation tiles)" if metrics else "none included"),
         ("checked", ", ".join(report["checked"])),
     ]
 

@@ -1,4 +1,4 @@
-"""`gemslide model …`: a thin function per verb. Light to import: the command line always does."""
+"""`gemslide model …`: a thin function per verb. Light, since the command line always imports it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import typer
 
 from pipeline.verbs.options import HERE, JsonOption, ProjectOption
 
-model_cli = typer.Typer(no_args_is_help=True, help="Model packages: from and for other programs.")
+model_cli = typer.Typer(no_args_is_help=True, help="Model packages: import from and export to other programs.")
 
 
 @model_cli.command("export")
 def model_export(
     model: Annotated[str, typer.Argument(help="Model id, or a package folder.")],
-    to: Annotated[Literal["onnx", "torchscript", "wsinfer"], typer.Option("--format", help="What to write.")],
-    out: Annotated[Path, typer.Option(help="Folder to write; must not be there yet.")],
+    to: Annotated[Literal["onnx", "torchscript", "wsinfer"], typer.Option("--format", help="Format to write.")],
+    out: Annotated[Path, typer.Option(help="Folder to write; must not exist yet.")],
     slides: Annotated[
         list[str] | None,
         typer.Option(
@@ -27,7 +27,7 @@ def model_export(
         bool,
         typer.Option(
             "--allow-reading-difference",
-            help="Write for WSInfer although it reads tiles so that probabilities are clearly others.",
+            help="Write for WSInfer even if the way it reads tiles clearly changes probabilities.",
         ),
     ] = False,
     project: ProjectOption = HERE,
@@ -44,7 +44,7 @@ def model_export(
 
 @model_cli.command("import")
 def model_import(
-    source: Annotated[Path, typer.Argument(help="Folder of WSInfer's or ours, or an .onnx, .pt or .safetensors file.")],
+    source: Annotated[Path, typer.Argument(help="WSInfer or gemslide folder, or an .onnx, .pt or .safetensors file.")],
     project: ProjectOption = HERE,
     config: Annotated[
         Path | None,
@@ -55,7 +55,7 @@ def model_import(
     ] = None,
     trust: Annotated[
         str | None,
-        typer.Option(metavar="SHA256", help="You trust the file with this SHA-256 to run its code (TorchScript)."),
+        typer.Option(metavar="SHA256", help="Trust the file with this SHA-256 to run its own code (TorchScript)."),
     ] = None,
     entry_point: Annotated[
         str | None,
@@ -65,11 +65,11 @@ def model_import(
     ] = None,
     outputs: Annotated[
         Literal["logits", "probabilities"] | None,
-        typer.Option(help="What the network gives.", show_default="found out by running it"),
+        typer.Option(help="What the network outputs.", show_default="found by running it"),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a package of somebody else's model: WSInfer, ONNX, TorchScript, or weights for installed code."""
+    """Make a package from another program's model: WSInfer, ONNX, TorchScript, or weights for installed code."""
     from pipeline.models.packages import ImportRequest
     from pipeline.verbs.model import run_import
 
@@ -82,7 +82,7 @@ def model_check(
     project: ProjectOption = HERE,
     as_json: JsonOption = False,
 ) -> None:
-    """Whether a package is whole, and what its network gives for probe images."""
+    """Check that a package is intact, and what its network outputs for probe images."""
     from pipeline.verbs.model import run_check
 
     run_check(model, project, as_json=as_json)
@@ -94,7 +94,7 @@ def model_card(
     project: ProjectOption = HERE,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a model's card: its training data, its figures, its purpose and its limits."""
+    """Show a model's card: its training data, metrics, purpose and limits."""
     from pipeline.verbs.model import run_card
 
     run_card(model, project, as_json=as_json)

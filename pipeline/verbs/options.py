@@ -1,4 +1,4 @@
-"""Options that many verbs have."""
+"""Options shared by many verbs."""
 
 from __future__ import annotations
 

@@ -19,15 +19,15 @@ from training.foundation.words.counts import counted
 
 COLUMNS = 100
 LIVE_BYTES = (
-    "Live bytes are what a rank keeps of activations, inputs, boundaries between stages and messages under way, at the "
-    "worst moment of a step; they come from playing the step on tensors without memory, not from a rule of thumb. On "
-    "top come the weights above (those of both stages where there are two), their gradients (as much again, several "
-    "times while they are added up), the optimizer's state of the stages a rank owns, and workspaces."
+    "Live bytes are the activations, inputs, stage boundaries and messages in transit that a rank holds at the worst "
+    "moment of a step; they come from simulating the step on tensors without storage, not from a rule of thumb. Add "
+    "the weights above (those of both stages where there are two), their gradients (the same again, several times over "
+    "while they are summed), the optimizer state of the stages a rank owns, and workspaces."
 )
 TIMES = (
-    "Time counts operations: a backward is two forwards, messages take none. Idle is the part of the ranks' time spent "
-    "waiting. Kept is the most that autograd can keep on the fullest rank; boundaries under way come on top. "
-    "ddp is the whole network on each rank, with a share of the micro-batches."
+    "Time counts operations: a backward pass is two forward passes, messages take none. Idle is the share of the "
+    "ranks' time spent waiting. Kept is the most that autograd can keep on the fullest rank, without boundaries in "
+    "transit. ddp is the whole network on each rank, with a share of the micro-batches."
 )
 
 
@@ -36,7 +36,7 @@ def run_plan(recipe: Path, project: Path, *, tile_px: int | None, draw: Path | N
         if draw:
             _check_place(draw)
         if not as_json:
-            typer.echo("Playing one step on tensors without memory; deep networks take a minute or more.", err=True)
+            typer.echo("Simulating one step on tensors without storage; deep networks take a minute or more.", err=True)
         report = show_plan(recipe, open_project(project).root, tile_px=tile_px, svg=draw is not None)
         if draw:
             _write(draw, report.pop("svg"))
@@ -46,10 +46,10 @@ def run_plan(recipe: Path, project: Path, *, tile_px: int | None, draw: Path | N
 
 
 def _check_place(draw: Path) -> None:
-    """Raises UnreadableError before any work is done."""
+    """Check the target before any work is done. Raises UnreadableError."""
     if not draw.absolute().parent.is_dir():
         raise UnreadableError(
-            f"--draw {draw}: there is no folder {draw.absolute().parent}. Make it first, or name another file."
+            f"--draw {draw}: there is no folder {draw.absolute().parent}. Create it first, or name another file."
         )
     if draw.is_dir():
         raise UnreadableError(f"--draw {draw}: this is a folder. Name a file in it, such as {draw / 'plan.svg'}.")
@@ -60,7 +60,7 @@ def _write(draw: Path, svg: str) -> None:
         write_text_atomic(draw, svg)
     except DiskFullError as error:
         raise DiskFullError(
-            f"--draw {draw}: cannot be written ({error.__cause__}). Make room, or name a file where you may write."
+            f"--draw {draw}: cannot be written ({error.__cause__}). Free some space, or name a writable file."
         ) from error
 
 
@@ -70,7 +70,7 @@ def _explain(report: dict[str, Any]) -> Iterator[str]:
     yield from _facts(report)
     yield ""
     if report["data_parallel"] > 1:
-        yield "The first group; the others are like it:"
+        yield "First group; the others are identical:"
     yield from _ranks(report["ranks"])
     yield ""
     yield fill(LIVE_BYTES, COLUMNS)
@@ -110,7 +110,7 @@ def _ranks(ranks: Sequence[dict[str, Any]]) -> Iterator[str]:
             rows.append(("" if index else str(rank["rank"]), name, blocks, gflop, *(("", "") if index else memory)))
     yield from _table(rows, left=(1, 2))
     mirrored = any(stage["is_mirrored"] for rank in ranks for stage in rank["stages"])
-    yield "GFLOP are those of one micro-batch." + (" A mark (') stands for the mirrored replica." if mirrored else "")
+    yield "GFLOP are per micro-batch." + (" A prime (') marks the mirrored replica." if mirrored else "")
 
 
 def _mark(is_mirrored: bool) -> str:
@@ -139,15 +139,15 @@ def _comparison(report: dict[str, Any]) -> Iterator[str]:
 
 
 def _when_not(report: dict[str, Any]) -> str:
-    """One sentence of honesty."""
+    """One sentence on when ddp is the better choice."""
     ddp = [row for row in report["comparison"] if row["strategy"] == "ddp"]
-    words = "When a tile fits one device with recompute, ddp is "
+    start = "When a tile fits on one device with recompute, ddp is "
     if not ddp:
-        return f"{words}faster than any cut into stages: no rank waits for another."
+        return f"{start}faster than any split into stages: no rank waits for another."
     own = next(row for row in report["comparison"] if row["strategy"] == report["strategy"])
     is_faster = ddp[-1]["time"] < own["time"]
     return (
-        f"{words}{'faster' if is_faster else 'simpler, though with these numbers not faster'}: no rank waits for "
+        f"{start}{'faster' if is_faster else 'simpler, though not faster with these numbers'}: no rank waits for "
         f"another (here {ddp[-1]['time']:.2f} of the time of mp-basic, {ddp[-1]['kept_bytes'] / 1e9:.3f} GB kept)."
     )
 
@@ -156,7 +156,7 @@ def _drawing(report: dict[str, Any]) -> Iterator[str]:
     drawn, wanted = report["drawn_microbatches"], report["num_microbatches"]
     shortened = f", drawn with {drawn} of the {wanted} micro-batches" if drawn < wanted else ""
     yield f"Order of work of one group{shortened}:"
-    yield fill("F forward, B backward, with the micro-batch; R sum of gradients, S update, with the stage.", COLUMNS)
+    yield fill("F forward, B backward, with their micro-batch; R gradient sum, S update, with their stage.", COLUMNS)
     yield report["drawing"]
 
 

@@ -1,4 +1,4 @@
-"""A stage on each slide, said on the terminal and kept in the run record: what ingest, qc and infer share."""
+"""Stages run on each slide, reported on the terminal and in the run record; shared by ingest, qc and infer."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def run_recorded(
     workers: int = 1,
     overlapping: bool = False,
 ) -> None:
-    """Run the stages. What is wrong with one slide does not stop the others.
+    """Run the stages. An error in one slide does not stop the others.
 
     Args:
-        workers, overlapping: slides at a time in processes, or the next one beside the one before it in this process.
+        workers, overlapping: slides at a time in processes, or each overlapping with the next in this process.
 
     Raises:
-        GemslideError: the project's ledger is away: nobody can say which outputs studies rely on.
+        GemslideError: the project's ledger is unavailable, so it is unknown which outputs studies rely on.
     """
 
     def done(report: StageReport) -> None:

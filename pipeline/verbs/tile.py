@@ -62,7 +62,7 @@ def run_tile(
     for slide_id in table.metadata["sources"]:
         reporter.add(_outcome(slide_id, table))
     if not as_json:
-        for line in _about(table):
+        for line in _table_lines(table):
             typer.echo(f"  {line}")
     if odd_order:
         typer.echo(f"warning: tile set {tile_set!r}: {odd_order}", err=True)
@@ -71,22 +71,22 @@ def run_tile(
         left_out = len(table.metadata["left_out"])
         all_slides = counted(left_out + len(table.metadata["sources"]), "slide")
         of_all = f"{counted(left_out, f'of {all_slides} is', f'of {all_slides} are')} not in it"
-        typer.echo(f"tile set {tile_set!r} was written, but {of_all}: it is not the whole cohort.", err=True)
+        typer.echo(f"tile set {tile_set!r} was written, but {of_all}: it does not cover the whole cohort.", err=True)
     if has_failures:
         raise typer.Exit(1)
 
 
-def _about(table: TileTable) -> Iterator[str]:
-    """Facts about a table for people: classes, tiles by split and label, slides never checked."""
+def _table_lines(table: TileTable) -> Iterator[str]:
+    """Lines of text about a table: classes, tiles by split and label, slides never checked."""
     if len(table.classes) > 1:
         rest = ", ".join(lesion_classes(table.classes))
-        yield f"class order: {', '.join(table.classes)} (hotspots: {rest}; else [infer] hotspot_classes)"
+        yield f"class order: {', '.join(table.classes)} (hotspots: {rest}, unless [infer] hotspot_classes is set)"
     for (split, label), tiles in sorted(_counts(table).items()):
         yield f"split {split}, label {label}: {counted(tiles, 'tile')}"
-    unchecked = [slide_id for slide_id, said in table.metadata["quality"].items() if not said["checked"]]
+    unchecked = [slide_id for slide_id, entry in table.metadata["quality"].items() if not entry["checked"]]
     if unchecked:
         of_all = f"{len(unchecked)} of {counted(len(table.metadata['sources']), 'slide')}"
-        yield f"qc: {of_all} never checked, their qc_ columns are empty (`gemslide qc` fills them)"
+        yield f"qc: {of_all} never checked, so their qc_ columns are empty (`gemslide qc` fills them)"
 
 
 def _outcome(slide_id: str, table: TileTable) -> SlideOutcome:
@@ -95,10 +95,10 @@ def _outcome(slide_id: str, table: TileTable) -> SlideOutcome:
     left_out, damaged = quality["left_out"], quality.get("damaged_tiles", 0)
     if count:
         annotations = table.metadata["annotations"].get(slide_id)
-        words = f"; annotations: {describe_repairs(annotations)}" if annotations else ""
+        repairs = f"; annotations: {describe_repairs(annotations)}" if annotations else ""
         dropped = f"; {left_out} left out by max_qc" if left_out else ""
         dropped += f"; {damaged} of the grid left out for touching damage in the slide's file" if damaged else ""
-        return SlideOutcome(slide_id, "done", message=f"{counted(count, 'tile')}{dropped}{words}")
+        return SlideOutcome(slide_id, "done", message=f"{counted(count, 'tile')}{dropped}{repairs}")
     if left_out:
         message = (
             f"slide {slide_id}: all tiles with enough tissue ({left_out:,}) have a quality score above [tile] max_qc = "

@@ -30,13 +30,13 @@ from training.foundation.settings import parse_section
 
 @dataclass(frozen=True)
 class TissueSource:
-    """Source that a person chose for a mask: a file, drawn areas, or the slide's pixels."""
+    """Chosen source of a mask: a file, drawn areas, or the slide's pixels."""
 
     file: Path | None = None
     drawn: tuple[str, ...] = ()
-    """Classes of areas that were drawn in the project."""
+    """Classes of areas drawn in the project."""
     classes: tuple[str, ...] = ()
-    """Of the file."""
+    """Classes of areas in the file."""
 
 
 def run_tissue(
@@ -62,13 +62,13 @@ def run_tissue(
 def _check(slides: Sequence[str], source: TissueSource) -> None:
     if source.file is not None and len(slides) > 1:
         raise BadAnnotationError(
-            f"--from {source.file.name}: one file is the mask of one slide; {len(slides)} are named."
+            f"--from {source.file.name}: one file is the mask of one slide, but {len(slides)} are named."
         )
     if source.file is not None and source.drawn:
         raise BadAnnotationError("give --from or --drawn, not both.")
     if source.classes and source.file is None:
         raise BadAnnotationError(
-            "--class chooses areas of the file that --from names. For drawn areas use --drawn CLASS."
+            "--class selects areas of the file given by --from. For drawn areas use --drawn CLASS."
         )
 
 
@@ -76,7 +76,7 @@ def _config(config: TissueConfig, settings: Sequence[str]) -> TissueConfig:
     """The settings of `gemslide.toml` with those of the command line.
 
     Raises:
-        BadRecipeError: a setting that there is not, or a value that it cannot have.
+        BadRecipeError: an unknown setting, or a value that it cannot have.
     """
     given: dict[str, object] = {}
     for setting in settings:
@@ -116,16 +116,16 @@ def _maker(
 
 
 def _drawn(project: Project, slide_id: str, classes: Sequence[str]) -> list[Region]:
-    """Live areas of these classes on a slide, valid, in level-0 pixels."""
+    """Current areas of these classes on a slide, made valid, in level-0 pixels."""
     ledger = find_ledger(project)
     if ledger is None:
         return []
     try:
-        found = [each for each in annotations_of(ledger, slide_id) if each.class_name in classes]
+        drawn = [shape for shape in annotations_of(ledger, slide_id) if shape.class_name in classes]
     finally:
         ledger.database.close()
-    areas = [(each, f"annotation {each.annotation_id}") for each in found if "Polygon" in each.shape.geom_type]
-    repaired = [Region(each.class_name or "", repaired_area(each.shape, where), where) for each, where in areas]
+    areas = [(area, f"annotation {area.annotation_id}") for area in drawn if "Polygon" in area.shape.geom_type]
+    repaired = [Region(area.class_name or "", repaired_area(area.shape, where), where) for area, where in areas]
     return [region for region in repaired if region.geometry.area > 0]
 
 
@@ -150,6 +150,6 @@ def _attempt(
 
 def _message(new: NewTissue, outdated: Mapping[str, tuple[str, ...]]) -> str:
     was = f", was {new.fraction_before:.1%}" if new.is_new else ""
-    words = f"{'done' if new.is_new else 'kept'}: tissue {new.fraction:.1%}{was}; {new.text}"
+    summary = f"{'done' if new.is_new else 'kept'}: tissue {new.fraction:.1%}{was}; {new.text}"
     named = "; ".join(f"{what} {', '.join(names)}" for what, names in outdated.items() if names)
-    return f"{words}; outdated now: {named} (infer, tile and qc make them again)" if named else words
+    return f"{summary}; now outdated: {named} (recreate with infer, tile and qc)" if named else summary

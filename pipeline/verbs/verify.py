@@ -23,7 +23,7 @@ from pipeline.verbs.cli_output import Reporter, report_errors
 from training.foundation.errors import BadRecipeError
 
 SAMPLE_CHUNKS = 64
-"""Compared with the source where every chunk is decoded."""
+"""Chunks compared with the source when every chunk is decoded."""
 
 
 def run_verify(
@@ -33,7 +33,7 @@ def run_verify(
     reporter = Reporter(as_json=as_json, sources=SourceNames(*([source] if source else []), project=project))
     reporter.sources.add_typed(slides, project)
     with report_errors(as_json=as_json, reporter=reporter):
-        num_chunks = _number_of(chunks)
+        num_chunks = _parse_num_chunks(chunks)
         for store, slide in _stores(slides, project, source):
             check = partial(
                 verify_store,
@@ -47,17 +47,17 @@ def run_verify(
     reporter.finish()
 
 
-def _number_of(chunks: str) -> int | None:
-    """Chunks to look at in each level; None: all."""
+def _parse_num_chunks(chunks: str) -> int | None:
+    """Chunks to check in each level; None: all."""
     if chunks == "all":
         return None
     if chunks.isascii() and chunks.isdecimal() and 0 < len(chunks) < 10 and int(chunks) > 0:
         return int(chunks)
-    raise BadRecipeError(f"--sample-chunks {chunks!r:.40}: give a number from 1 on, or all.")
+    raise BadRecipeError(f"--sample-chunks {chunks!r:.40}: give a whole number from 1, or all.")
 
 
 def _stores(slides: list[str], project: Project, source: Path | None) -> list[tuple[Path, Path | None]]:
-    """Stores with the slides they were made from, where these are named."""
+    """Stores, with the slides they were made from where given."""
     if source is not None and source.suffix.lower() in MANIFEST_SUFFIXES:
         cohort = load_cohort(source)
         wanted = {slide_id_of(Path(name)) for name in slides}
@@ -69,7 +69,7 @@ def _stores(slides: list[str], project: Project, source: Path | None) -> list[tu
     stores = find_stores(slides, project)
     if source is not None and len(stores) != 1:
         raise BadManifestError(
-            f"--source {source.name} is one slide, {len(stores)} stores are named. Name its store, or a manifest."
+            f"--source {source.name} is one slide, but {len(stores)} stores are named. Name its store, or a manifest."
         )
     return [(store, source) for store in stores]
 
@@ -80,31 +80,31 @@ def _verify(store: Path, project: Project, check: Callable[[], str]) -> SlideOut
     checked = check() + _check_results(store, project)
     outdated = outdated_text(outdated_models(store))
     if outdated:
-        said = f"warning: slide {slide_id_of(store)}: {outdated}. `gemslide infer` makes them again."
-        typer.echo(said, err=True)
+        message = f"warning: slide {slide_id_of(store)}: {outdated}. Run `gemslide infer` to recreate them."
+        typer.echo(message, err=True)
         checked += f"; {outdated}"
     seconds = round(time.perf_counter() - start, 3)
     return SlideOutcome(slide_id_of(store), "done", message=checked, output=str(store), seconds=seconds)
 
 
 def _check_results(store: Path, project: Project) -> str:
-    """Hold the files of results against the predictions in the store. Returns what was checked, if anything was.
+    """Compare result files with the predictions in the store. Returns what was checked, or "" if nothing was.
 
     Raises:
-        DamagedStoreError: a file says something else.
+        DamagedStoreError: a file disagrees.
     """
     slide_id = slide_id_of(store)
     folders = {model_id: project.result_dir(slide_id, model_id) for model_id in list_predictions(store)}
     folders = {model_id: folder for model_id, folder in folders.items() if folder.is_dir()}
     if store.resolve() != project.store_path(slide_id).resolve() or not folders:
         return ""
-    from pipeline.inference.results.check import check_results  # its libraries take long to import
+    from pipeline.inference.results.check import check_results  # its libraries are slow to import
 
     reader = StoreReader(store)
     for model_id, folder in folders.items():
         faults = check_results(folder, read_predictions(store, model_id), reader=reader)
         if faults:
             raise DamagedStoreError(
-                f"{folder}: {'; '.join(faults)}. The store is whole; `gemslide infer` writes these files again from it."
+                f"{folder}: {'; '.join(faults)}. The store is intact; `gemslide infer` rewrites these files from it."
             )
     return f", results of {len(folders)} models as predicted" if len(folders) > 1 else ", results as predicted"

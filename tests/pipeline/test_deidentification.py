@@ -199,5 +199,5 @@ def test_a_manifest_inside_the_project_is_said(gemslide, sources, tmp_path, suff
 
     done = gemslide("ingest", manifest, "--project", tmp_path)
 
-    assert "lies in the project folder; it names files and patients" in done.err
+    assert "is in the project folder, but it names files and patients" in done.err
     assert "named after" not in done.err

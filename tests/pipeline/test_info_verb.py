@@ -51,7 +51,7 @@ def test_levels_asked_for_in_jpeg_and_rebuilt_tiles_are_told(told, tmp_path):
     info = told(store)
 
     assert "decode, JPEG at quality 85" in info["levels"][0]
-    assert info["levels"][0].endswith("2 damaged tiles repaired from the level before")
+    assert info["levels"][0].endswith("2 damaged tiles repaired from the previous level")
     assert info["scanned"] == "300 × 200 px at x 10, y 20"
 
 

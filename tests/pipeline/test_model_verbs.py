@@ -54,7 +54,7 @@ def records(project, verb):
 def test_an_export_prints_the_largest_difference_and_records_it(exported, small_project_copy):
     folder, done = exported
 
-    assert "largest difference of an output on 3 real tiles, 3 batch sizes: " in done.out
+    assert "largest output difference on 3 real tiles, 3 batch sizes: " in done.out
     assert f"SHA-256 {sha256(folder / 'torchscript_model.pt')}" in done.out
     (record,) = records(small_project_copy.project, "model export")
     assert record["outcome"] == "done"
@@ -80,14 +80,14 @@ def test_torchscript_comes_in_with_trust_and_the_record_says_so(exported, gemsli
     assert f"--trust {digest}" in refused.err
     line = json.loads(done.out)
     assert (done.code, line["status"], line["slide_id"]) == (0, "done", f"zoo-{digest[:8]}")
-    assert "torchscript (it runs code; you trust it)" in line["message"]
+    assert "torchscript (runs code that you trust)" in line["message"]
     before, record = records(project, "model import")
     assert (before["outcome"], before["trust"]) == ("unreadable", None)
     assert record["trust"]["sha256"] == digest
     assert record["outputs"] == [f"models/zoo-{digest[:8]}"]
     checked = gemslide("model", "check", f"zoo-{digest[:8]}", "--project", project.root)
     assert checked.code == 0, checked.err
-    assert "torchscript; runs code of its own, trusted by you" in checked.out
+    assert "torchscript; runs its own code, trusted by you" in checked.out
 
 
 def test_infer_runs_an_onnx_model_and_finds_what_the_trained_one_does(small_project_copy, gemslide, tmp_path):

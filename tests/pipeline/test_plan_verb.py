@@ -21,8 +21,8 @@ def test_a_plan_is_words_of_a_terminal_s_width(gemslide, recipe):
     assert "--nproc 2" in done.out
     assert "live GB, peak" in done.out
     assert "<- this recipe" in done.out
-    assert "Live bytes are what a rank keeps" in done.out
-    assert "When a tile fits one device with recompute, ddp is faster" in " ".join(done.out.split())
+    assert "Live bytes are the activations" in done.out
+    assert "When a tile fits on one device with recompute, ddp is faster" in " ".join(done.out.split())
     assert "B0      F1'" in done.out
     assert max(map(len, done.out.splitlines())) <= 100
 

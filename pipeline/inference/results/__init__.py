@@ -1,1 +1,1 @@
-"""A slide's results as files beside its store, and whether they can be true."""
+"""A slide's result files, and checks of their plausibility."""

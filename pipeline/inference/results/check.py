@@ -1,4 +1,4 @@
-"""Whether the files beside a store still say what the array in it says."""
+"""Check that the result files of a store still agree with the array in it."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ _READ_ERRORS = (
     csv.Error,
     pa.ArrowException,
 )
-"""Of a file that is damaged, or that somebody has changed into something else."""
+"""Errors on reading a file that is damaged, or was replaced by something else."""
 
 
 def check_results(folder: Path, predictions: Predictions, *, reader: StoreReader) -> list[str]:
-    """Read every result file of a slide that is there, and hold its values and positions against the array.
+    """Read every existing result file of a slide, and compare its values and positions with the array.
 
     Args:
-        folder: `results/<model_id>/<slide_id>`; files that gemslide does not write are passed over.
+        folder: `results/<model_id>/<slide_id>`; files that gemslide does not write are ignored.
 
     Returns:
-        one sentence per file that disagrees, with the first difference; nothing where all agree.
+        one sentence per file that disagrees, with the first difference; empty if all agree.
     """
     check = _Check(predictions, reader)
     checks: dict[str, Callable[[Path], Iterator[str]]] = {
@@ -70,11 +70,11 @@ def check_results(folder: Path, predictions: Predictions, *, reader: StoreReader
         FILE_OF["report"]: check.report,
         **{heatmap_name(name): check.heatmap for name in predictions.class_names},
     }
-    return [f"{name}: {fault}" for name, of_file in checks.items() for fault in _first_of(of_file, folder / name)]
+    return [f"{name}: {fault}" for name, test in checks.items() for fault in _first_difference(test, folder / name)]
 
 
-def _first_of(check: Callable[[Path], Iterator[str]], path: Path) -> list[str]:
-    """The first difference of a file that is there."""
+def _first_difference(check: Callable[[Path], Iterator[str]], path: Path) -> list[str]:
+    """The first difference of a file, if it exists."""
     if not path.exists():
         return []
     try:
@@ -86,14 +86,14 @@ def _first_of(check: Callable[[Path], Iterator[str]], path: Path) -> list[str]:
 
 @dataclass(frozen=True)
 class _Check:
-    """One check per format: differences, the first one first."""
+    """Checks, one per format, that yield differences in order."""
 
     predictions: Predictions
     reader: StoreReader
 
     @cached_property
     def cells(self) -> NDArray[np.int64]:
-        """(row, column) of the cells predicted, int64 (cells, 2), in the order in which files hold them."""
+        """(row, column) of the predicted cells, int64 (cells, 2), in the order of the files."""
         return np.argwhere(np.isfinite(self.predictions.probabilities_cyx[0]))
 
     @cached_property
@@ -107,15 +107,15 @@ class _Check:
         return np.round(self.cells[:, ::-1] * self.predictions.stride_px0).astype(np.int64)
 
     def _rows(self, boxes_n4: NDArray[Any], values_nk: NDArray[Any], tolerance: float) -> Iterator[str]:
-        """Differences of a table's rows: boxes (minx, miny, width, height), and probabilities."""
+        """Differences in a table's rows: boxes (minx, miny, width, height), and probabilities."""
         if len(boxes_n4) != len(self.cells):
             yield f"has {counted(len(boxes_n4), 'tile')}, {counted(len(self.cells), 'was', 'were')} predicted"
             return
         side = round(self.predictions.side_px0)
         expected = np.column_stack([self.corners_xy0, np.full((len(self.cells), 2), side)])
         for row in np.flatnonzero((boxes_n4 != expected).any(1))[:1]:
-            found, there = boxes_n4[row].tolist(), expected[row].tolist()
-            yield f"tile {row + 1} lies at {found}, not at {there} (x, y, width, height)"
+            actual_box, expected_box = boxes_n4[row].tolist(), expected[row].tolist()
+            yield f"tile {row + 1} is at {actual_box}, not at {expected_box} (x, y, width, height)"
         yield from self._values(values_nk, tolerance)
 
     def _values(self, values_nk: NDArray[Any], tolerance: float) -> Iterator[str]:
@@ -129,9 +129,9 @@ class _Check:
 
     def hotspots(self, path: Path) -> Iterator[str]:
         for number, spot in enumerate(read_json_file(path)["hotspots"], start=1):
-            found = self.predictions.at(spot["x_px0"], spot["y_px0"])
-            if found is None or not abs(found[spot["class"]] - spot["score"]) <= FOUR_DECIMALS:
-                yield f"hotspot {number} has a score of {spot['score']}, the cell there {found}"
+            values = self.predictions.at(spot["x_px0"], spot["y_px0"])
+            if values is None or not abs(values[spot["class"]] - spot["score"]) <= FOUR_DECIMALS:
+                yield f"hotspot {number} has a score of {spot['score']}, but its cell has {values}"
 
     def csv(self, path: Path) -> Iterator[str]:
         header, *rows = _csv_rows(path)
@@ -146,9 +146,9 @@ class _Check:
     def parquet(self, path: Path) -> Iterator[str]:
         with open(open_regular(path), "rb") as stream:
             table = pq.read_table(stream)
-        about = json.loads((table.schema.metadata or {})[METADATA_KEY])
-        if (about["model"], about["source_sha256"]) != (self.predictions.model_id, self.reader.source_sha256):
-            yield f"is of model {about['model']!r:.80} on the slide with SHA-256 {about['source_sha256']!s:.12}…"
+        metadata = json.loads((table.schema.metadata or {})[METADATA_KEY])
+        if (metadata["model"], metadata["source_sha256"]) != (self.predictions.model_id, self.reader.source_sha256):
+            yield f"is of model {metadata['model']!r:.80}, slide with SHA-256 {metadata['source_sha256']!s:.12}…"
         elif set(table.column("slide_id").to_pylist()) - {self.reader.slide_id}:
             yield "has rows of another slide"
         else:
@@ -164,10 +164,10 @@ class _Check:
         for number, feature in enumerate(read_collection(path)):
             values.append([feature["properties"]["measurements"][name] for name in names])
             x, y = corners[number] if number < len(corners) else (0, 0)
-            there = [[x, y], [x + side, y], [x + side, y + side], [x, y + side], [x, y]]
-            found = feature["geometry"]["coordinates"]
-            if number < len(corners) and found != [there]:
-                yield f"tile {number + 1} has the corners {found!s:.200}, not {[there]}"
+            expected = [[x, y], [x + side, y], [x + side, y + side], [x, y + side], [x, y]]
+            actual = feature["geometry"]["coordinates"]
+            if number < len(corners) and actual != [expected]:
+                yield f"tile {number + 1} has the corners {actual!s:.200}, not {[expected]}"
         if len(values) != len(corners):
             yield f"has {counted(len(values), 'tile')}, {counted(len(corners), 'was', 'were')} predicted"
             return
@@ -176,16 +176,16 @@ class _Check:
     def contours(self, path: Path) -> Iterator[str]:
         areas: dict[tuple[str, float], float] = {}
         for feature in read_collection(path):
-            said = feature["properties"]
-            name = ": ".join(said["classification"].get("names", [said["classification"].get("name")]))
-            key = name, float(said["metadata"]["threshold"])
+            properties = feature["properties"]
+            name = ": ".join(properties["classification"].get("names", [properties["classification"].get("name")]))
+            key = name, float(properties["metadata"]["threshold"])
             areas[key] = areas.get(key, 0.0) + shapely.area(shapely.from_geojson(json.dumps(feature["geometry"])))
         for (name, threshold), area_px0 in areas.items():
             cells = int(cells_above(self.predictions, name, threshold).sum())
             expected = cells * self.predictions.stride_px0**2
             if not abs(area_px0 - expected) <= 1e-6 * expected:
-                found = area_px0 / self.predictions.stride_px0**2
-                yield f"its areas of {name!r} are as large as {found:.6g} cells, not {cells}"
+                actual = area_px0 / self.predictions.stride_px0**2
+                yield f"its areas of {name!r} cover {actual:.6g} cells, not {cells}"
 
     def ome_tiff(self, path: Path) -> Iterator[str]:
         values_cyx, cell_um = read_ome_heatmap(path)
@@ -195,7 +195,7 @@ class _Check:
         yield from self._image(values_cyx, self.predictions.probabilities_cyx.astype(np.float32), 0.0)
 
     def dicom_seg(self, path: Path) -> Iterator[str]:
-        from pipeline.export.dicom.library import read_segmentation  # its libraries take long to import
+        from pipeline.export.dicom.library import read_segmentation  # its libraries are slow to import
 
         expected = np.nan_to_num(self.predictions.probabilities_cyx.astype(np.float32), nan=0.0)
         yield from self._image(read_segmentation(path), expected, 0.5 / MAX_FRACTION + 1e-6)
@@ -225,10 +225,10 @@ class _Check:
     def report(self, path: Path) -> Iterator[str]:
         yield from self._shown(reported_fingerprint(path))
 
-    def _shown(self, said: str | None) -> Iterator[str]:
+    def _shown(self, stated: str | None) -> Iterator[str]:
         """Compare the fingerprint in a file that cannot be read back as values; files before version 0.2 have none."""
-        if said is not None and said != fingerprint(self.predictions):
-            yield f"shows other predictions (SHA-256 {said:.12}…) than the store has"
+        if stated is not None and stated != fingerprint(self.predictions):
+            yield f"shows other predictions (SHA-256 {stated:.12}…) than those in the store"
 
 
 def _csv_rows(path: Path) -> list[list[str]]:

@@ -1,4 +1,4 @@
-"""The files of a slide's results, beside its store: all of them from the one array of predictions."""
+"""A slide's result files, beside its store: all of them are written from one array of predictions."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ FILE_OF: Mapping[ResultFormat, str] = MappingProxyType(
 """The file of each format; "heatmap" has one per class (`heatmap_name`)."""
 HOTSPOTS_FILE = "hotspots.json"
 OUR_FILES = {HOTSPOTS_FILE, *FILE_OF.values()}
-"""And a heatmap for each class."""
+"""Names of result files; in addition there is a heatmap per class."""
 
 
 def heatmap_name(class_name: str) -> str:
-    """File of a class's heatmap. What could mean a folder becomes an underscore, and no two classes share a file."""
-    word = re.sub(r"[^A-Za-z0-9.-]", "_", class_name)
-    told_apart = "" if word == class_name else f"-{hashlib.sha256(class_name.encode()).hexdigest()[:8]}"
-    return f"heatmap_{word[:100]}{told_apart}.png"
+    """File of a class's heatmap. Characters that could name a folder become underscores; no class shares one."""
+    safe_name = re.sub(r"[^A-Za-z0-9.-]", "_", class_name)
+    suffix = "" if safe_name == class_name else f"-{hashlib.sha256(class_name.encode()).hexdigest()[:8]}"
+    return f"heatmap_{safe_name[:100]}{suffix}.png"
 
 
 def is_own_file(name: str) -> bool:
@@ -65,7 +65,7 @@ class Written:
 
     num_hotspots: int
     warning: str | None
-    """Clause for people about requested files that are missing, or about where files lie."""
+    """Clause about requested files that are missing, or about the position of DICOM results."""
 
 
 def write_results(
@@ -75,11 +75,11 @@ def write_results(
     config: InferConfig,
     about: About | None = None,
 ) -> Written:
-    """The files that `[infer] formats` names, and hotspots, into a folder that the caller publishes.
+    """Write the files that `[infer] formats` names, and hotspots, into a folder that the caller publishes.
 
     Args:
-        about: for the report, whose times add how long the other files took. Where DICOM results cannot be written on
-            its source, the others are, and `Written.warning` says so.
+        about: for the report, whose times include those of the other files. If DICOM results cannot be written for its
+            source, the others still are, and `Written.warning` says so.
 
     Raises:
         DiskFullError: no space, or not writable.
@@ -109,31 +109,31 @@ def write_results(
 def _dicom(
     reader: StoreReader, predictions: Predictions, files: Mapping[DicomKind, Path], source: Path | None
 ) -> str | None:
-    """Write DICOM results; what a person should know of them, or of why there are none."""
-    asked = " and ".join(files)
-    found = reader.attributes.source.format
-    if found != DICOM:
-        return f"{asked} not written: DICOM results lie on DICOM slides, and this one was {found}"
+    """Write DICOM results. Returns a remark on them, or on why there are none."""
+    requested = " and ".join(files)
+    source_format = reader.attributes.source.format
+    if source_format != DICOM:
+        return f"{requested} not written: DICOM results need a DICOM slide, and this one was {source_format}"
     if source is None:
         return (
-            f"{asked} not written: the store does not know its source. Write them with `gemslide export "
+            f"{requested} not written: the store does not record its source. Write them with `gemslide export "
             f"{reader.slide_id} OUT.dcm --to dicom-seg --model MODEL --source SLIDE`"
         )
-    from pipeline.export.dicom.results import write_dicom_results  # its libraries take long to import
+    from pipeline.export.dicom.results import write_dicom_results  # its libraries are slow to import
 
     try:
         return write_dicom_results(source, predictions, files, source_sha256=reader.source_sha256)
     except (DiskFullError, LockedError):
         raise
-    except GemslideError as error:  # of the source, which the other files do not need
+    except GemslideError as error:  # in the source, which the other files do not need
         for path in files.values():
             path.unlink(missing_ok=True)
-        return f"{asked} not written: {error}"
+        return f"{requested} not written: {error}"
 
 
 @dataclass(frozen=True)
 class _Results:
-    """One slide's results, and where they go."""
+    """One slide's results, and their folder."""
 
     reader: StoreReader
     predictions: Predictions
@@ -187,7 +187,7 @@ class _Results:
         )
 
     def heatmaps(self) -> None:
-        # With two classes the one that is looked for says it all; with more, each has its own image.
+        # With two classes, the one to look for suffices; with more, each has its own image.
         shown = self.predictions.class_names if len(self.predictions.class_names) > 2 else self.wanted
         for class_name in shown:
             write_heatmap(self.folder / heatmap_name(class_name), self.reader, self.image, self.predictions, class_name)

@@ -28,21 +28,21 @@ from training.foundation.reading import read_regular
 THUMBNAIL_PX = 1400
 COLOUR_MAP = ListedColormap(colours(DEFAULT_PALETTE, 256), DEFAULT_PALETTE)
 FINGERPRINT_KEY = "predictions_sha256"
-"""Of a text in the PNG (tEXt): what array it shows, see `pipeline.export.common.cells.fingerprint`."""
+"""Key of a text in the PNG (tEXt) that identifies its array, see `pipeline.export.common.cells.fingerprint`."""
 MAX_PNG_BYTES = 64 * 2**20
 _PNG_HEAD = b"\x89PNG\r\n\x1a\n"
 _LONG_IN, _MARGIN_IN, _TITLE_IN, _BAR_IN, _MIN_WIDTH_IN = 9.0, 0.15, 0.65, 1.0, 6.4
-"""Inches: the slide's longer side, and what stands around it; a title fits into the smallest width."""
+"""Inches: the slide's longer side, and the space around it; a title fits into the smallest width."""
 _MARK = {"boxstyle": "circle,pad=0.2", "facecolor": "white", "edgecolor": "black", "linewidth": 0.8, "alpha": 0.9}
 _DPI = 130
 _COMPRESSION = 4
-"""Of the PNG: twice as fast as the usual 6, a twentieth larger."""
+"""PNG level: twice as fast as the usual 6, with files a twentieth larger."""
 
 
 def write_heatmap(path: Path, reader: StoreReader, image: Pixels, predictions: Predictions, class_name: str) -> None:
     """Write the heatmap of one class as PNG. The colour's strength follows the probability, so tissue stays visible.
 
-    Where the slide's file is damaged, stripes are drawn.
+    Damaged areas of the slide's file are striped.
 
     Args:
         image: the slide's thumbnail, read once for all classes.
@@ -65,14 +65,14 @@ def heatmap_png(
     Args:
         image: the slide's thumbnail.
         long_in: inches of the slide's longer side, of 130 pixels each.
-        with_title: name slide, class and model, and the line about research; else the page around it must.
-        marks_xy0: places to number from 1 on, in level-0 pixels.
+        with_title: show slide, class, model and the line about research use; otherwise the page around it must.
+        marks_xy0: positions to number from 1, in level-0 pixels.
     """
-    # A figure of its own, without pyplot: nothing global, and several threads may draw.
+    # A figure without pyplot: nothing is global, and several threads may draw.
     figure, axes, bar_axes = _figure(*reader.size_wh_px0, long_in, _TITLE_IN if with_title else _MARGIN_IN)
     _draw(axes, reader, image, predictions, class_name)
-    for number, place in enumerate(marks_xy0, start=1):
-        axes.annotate(str(number), place, fontsize=8, ha="center", va="center", bbox=_MARK)
+    for number, mark_xy0 in enumerate(marks_xy0, start=1):
+        axes.annotate(str(number), mark_xy0, fontsize=8, ha="center", va="center", bbox=_MARK)
     mappable = ScalarMappable(norm=Normalize(0, 1), cmap=COLOUR_MAP)
     figure.colorbar(mappable, cax=bar_axes).set_label(f"probability of {class_name!r}".replace("$", r"\$"))
     if with_title:
@@ -145,21 +145,21 @@ def round_length_um(at_most_um: float) -> float:
 
 
 def shown_fingerprint(path: Path) -> str | None:
-    """Fingerprint of the array that a heatmap's file says it shows; None: it does not say.
+    """Fingerprint of the array that a heatmap's file states; None: not stated.
 
     Raises:
-        OSError: it cannot be read. ValueError: no PNG, or cut short.
+        OSError: it cannot be read. ValueError: not a PNG, or truncated.
     """
     data = read_regular(path, max_bytes=MAX_PNG_BYTES)
     if not data.startswith(_PNG_HEAD):
-        raise ValueError("is no PNG")
-    at, found = len(_PNG_HEAD), None
+        raise ValueError("is not a PNG")
+    at, stated = len(_PNG_HEAD), None
     while data[at + 4 : at + 8] != b"IEND":
         if at + 12 > len(data):
-            raise ValueError("is cut short")
+            raise ValueError("is truncated")
         (length,) = struct.unpack(">L", data[at : at + 4])
         key, _, text = data[at + 8 : at + 8 + length].partition(b"\0")
         if data[at + 4 : at + 8] == b"tEXt" and key == FINGERPRINT_KEY.encode():
-            found = text.decode("latin-1")
+            stated = text.decode("latin-1")
         at += 12 + length
-    return found
+    return stated

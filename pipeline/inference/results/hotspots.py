@@ -30,7 +30,7 @@ _TOUCHING = np.ones((3, 3), int)
 
 
 def wanted_classes(class_names: Sequence[str], config: InferConfig) -> tuple[str, ...]:
-    """Classes that are looked for: those of the settings, else all but the first and those that are healthy by name."""
+    """Classes to look for: those of the settings, else all but the first and those whose names mean healthy."""
     return config.hotspot_classes or lesion_classes(class_names)
 
 
@@ -46,15 +46,15 @@ def find_hotspots(
     """Areas where a class reaches `threshold`, strongest first, larger first among equals.
 
     Args:
-        min_distance_um: 0: one hotspot per connected area, at its strongest cell. Else an area has a hotspot at each
-            of its local maxima that is at least so far from every stronger one (non-maximum suppression), and each of
-            the area's cells counts to the nearest: together they are as large as the area.
+        min_distance_um: 0: one hotspot per connected area, at its strongest cell. Otherwise an area has a hotspot at
+            each local maximum that is at least this far from every stronger one (non-maximum suppression), and each of
+            the area's cells is assigned to the nearest, so that they add up to the area.
     """
-    found: list[Hotspot] = []
+    spots: list[Hotspot] = []
     for name in class_names:
-        found += _hotspots_of_class(predictions, name, mpp0, threshold, min_distance_um)
-    found.sort(key=lambda spot: (-spot["score"], -spot["area_um2"], spot["y_px0"], spot["x_px0"]))
-    return found[:most]
+        spots += _hotspots_of_class(predictions, name, mpp0, threshold, min_distance_um)
+    spots.sort(key=lambda spot: (-spot["score"], -spot["area_um2"], spot["y_px0"], spot["x_px0"]))
+    return spots[:most]
 
 
 def _hotspots_of_class(
@@ -109,9 +109,9 @@ def _separate_peaks(
 
 
 def _nearest_counts(labels: NDArray[np.int32], peaks: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Of each peak, the cells of its own area to which it is the nearest."""
+    """For each peak, the number of cells of its own area that are nearest to it."""
     cells = np.argwhere(labels > 0)
-    # A third coordinate keeps areas further apart than any two cells of one.
+    # A third coordinate keeps areas further apart than any two cells of the same area.
     apart = 4.0 * sum(labels.shape)
     nearest = KDTree(_with_area(peaks, labels, apart)).query(_with_area(cells, labels, apart))[1]
     return np.bincount(nearest, minlength=len(peaks))
@@ -174,7 +174,7 @@ def read_hotspots(project: Path, slide_id: str, model_id: str) -> Hotspots | Non
         stored = _Stored.model_validate(read_json_file(path))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:  # pydantic's own is a ValueError, too
+    except (OSError, ValueError) as error:  # pydantic's error is a ValueError, too
         raise UnreadableError(
             f"{path.parent}: hotspots.json is damaged ({' '.join(str(error).split()):.200}). "
             "Run `gemslide infer` again."

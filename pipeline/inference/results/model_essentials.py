@@ -1,4 +1,4 @@
-"""A model package's description of itself, for a report: as much as can be read, since others may have made it."""
+"""A model package's description of itself, for a report: as much as can be read, since it may come from elsewhere."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _SECTIONS = re.compile(r"^#+\s*(intended use|limits|limitations|data)\b[^\n]*\n(
 
 @dataclass(frozen=True)
 class ModelEssentials:
-    """For a page: every text is short, and to be escaped like any other."""
+    """Essentials for a page: every text is short, and must be escaped like any other."""
 
     facts: dict[str, str]
     metrics: dict[str, str]
     sections: dict[str, str]
-    """Of the card: intended use, limits, data, where it has them."""
+    """Sections of the card: intended use, limits, data, where present."""
     missing: tuple[str, ...]
-    """Files that are not there or cannot be read."""
+    """Files that are missing or cannot be read."""
 
 
 def read_essentials(package: Path | None) -> ModelEssentials:
@@ -85,10 +85,10 @@ def _card(path: Path, missing: list[str]) -> dict[str, str]:
     except (OSError, ValueError):
         missing.append(path.name)
         return {}
-    found = {title.capitalize(): _prose(body) for title, body in _SECTIONS.findall(text)}
-    if not found:  # cards of versions before 0.2 have no headings: they end with what the numbers mean
-        found = {"Card": _prose(text.strip().rpartition("\n\n")[2])}
-    return {title: words for title, words in found.items() if words}
+    sections = {title.capitalize(): _prose(body) for title, body in _SECTIONS.findall(text)}
+    if not sections:  # cards of versions before 0.2 have no headings; their last paragraph explains the numbers
+        sections = {"Card": _prose(text.strip().rpartition("\n\n")[2])}
+    return {title: body for title, body in sections.items() if body}
 
 
 def _prose(markdown: str) -> str:

@@ -1,4 +1,4 @@
-"""Oddities of a slide's predictions: shown to people, or reason enough not to publish them."""
+"""Oddities in a slide's predictions: shown as warnings, or reason enough not to publish them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from training.foundation.errors import ImplausibleOutputError
 from training.foundation.words.counts import counted
 
 SAME_EVERYWHERE_MIN_TILES = 16
-"""A model that gives this many different tiles exactly the same answer is broken."""
+"""A model with exactly the same output for this many different tiles is broken."""
 MAX_GLASS = 8
 FAR_FOCUS = 3.5
 """Spreads of the training tiles' focus; a Gaussian blur of one pixel is 4 to 6 (training/data/focus_statistics.py)."""
@@ -26,12 +26,12 @@ GLASS_SHARE = 50
 
 @dataclass(frozen=True)
 class Oddity:
-    """One thing that should not be."""
+    """One implausible finding."""
 
     name: str
     """As `[infer] refuse` calls it."""
     words: str
-    """A clause that goes on after "slide S-1: "."""
+    """A clause that follows "slide S-1: "."""
 
 
 def glass_tiles(tissue: NDArray[np.float32], num_chosen: int) -> NDArray[np.int64]:
@@ -56,51 +56,51 @@ def find_oddities(
     config: InferConfig,
 ) -> list[Oddity]:
     """Everything odd about the probabilities of tissue and of glass, and about the slide's colours and focus."""
-    found = []
+    oddities = []
     if len(values_nk) >= SAME_EVERYWHERE_MIN_TILES and (values_nk == values_nk[:1]).all():
         answer = ", ".join(f"{value:.3f}" for value in values_nk[0])
-        found.append(
+        oddities.append(
             Oddity(
                 "constant",
-                f"the model gives all {len(values_nk)} tiles exactly the same answer ({answer}): its weights are "
+                f"all {len(values_nk)} tiles get exactly the same output ({answer}): the model's weights are "
                 "damaged, or training failed",
             )
         )
     for name in wanted_classes(class_names, config) if len(glass_nk) else ():
         on_glass = glass_nk[:, class_names.index(name)]
         if np.median(on_glass) >= config.threshold:
-            found.append(
+            oddities.append(
                 Oddity(
                     "glass",
-                    f"the model calls bare glass {name!r} (probability {np.median(on_glass):.2f} in the median of "
-                    f"{counted(len(on_glass), 'tile')} without tissue): where it says so of tissue, that means little",
+                    f"the model calls bare glass {name!r} (median probability {np.median(on_glass):.2f} in "
+                    f"{counted(len(on_glass), 'tile')} without tissue): the same call on tissue means little",
                 )
             )
     far = warning_of(colour_distance)
     if far:
-        found.append(Oddity("stain", far))
+        oddities.append(Oddity("stain", far))
     if focus_distance is not None and focus_distance >= FAR_FOCUS:
-        found.append(
+        oddities.append(
             Oddity(
                 "focus",
                 f"its sharpness is far from that of the model's training tiles (distance {focus_distance:.1f}; "
-                f"{FAR_FOCUS:g} and more is far): out of focus, or another scanner. Look at the tissue before you rely "
-                "on these predictions",
+                f"{FAR_FOCUS:g} or more is far): out of focus, or a different scanner. Look at the tissue before "
+                "relying on these predictions",
             )
         )
-    return found
+    return oddities
 
 
 def refuse_implausible(
     slide_id: str, model_id: str, oddities: Sequence[Oddity], refuse: Sequence[str], *, stands: bool = False
 ) -> None:
-    """Stop where an oddity is one that the settings refuse.
+    """Stop on an oddity that the settings refuse.
 
     Args:
         stands: the predictions were published before, under other settings.
 
     Raises:
-        ImplausibleOutputError: there is such a one.
+        ImplausibleOutputError: there is one.
     """
     for oddity in oddities:
         if oddity.name in refuse:
@@ -112,7 +112,7 @@ def refuse_implausible(
 
 
 def stored_oddities(predictions: Predictions) -> tuple[Oddity, ...]:
-    """Oddities noted when the predictions were made; earlier predictions have only their colour distance."""
+    """Oddities noted when the predictions were made; older predictions have only their colour distance."""
     stored = predictions.attributes.get("oddities")
     if isinstance(stored, dict):
         return tuple(Oddity(name, words) for name, words in stored.items() if isinstance(words, str))

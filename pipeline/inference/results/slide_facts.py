@@ -21,14 +21,14 @@ from training.foundation.errors import UnreadableError
 
 MAX_SHOWN = 8
 CROP_UM = 256.0
-"""Side of the square that is shown of a hotspot, whatever the slide's resolution and the cells' size."""
+"""Side of the square shown of a hotspot, whatever the resolution of the slide and the size of the cells."""
 _CROP_PX = 192
 _CROP_QUALITY = 85
 
 
 @dataclass(frozen=True)
 class HotspotRow:
-    """A hotspot with what is under it."""
+    """A hotspot with its position and a crop."""
 
     number: int
     spot: Hotspot
@@ -46,9 +46,9 @@ class Quality:
     verdict: str
     reasons: tuple[str, ...]
     scores: tuple[tuple[str, float, float, float], ...]
-    """(name, threshold, share of the cells above it, share that is allowed)."""
+    """(name, threshold, share of the cells above it, allowed share)."""
     stain: tuple[tuple[str, str], ...]
-    """(method, fitted, or why not)."""
+    """(method, "fitted" or the reason why not)."""
 
 
 def class_counts(predictions: Predictions, threshold: float, mpp0: float) -> list[dict[str, Any]]:

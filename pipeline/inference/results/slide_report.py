@@ -1,4 +1,4 @@
-"""A slide's results on one page: what was found where, on what slide, by which model, and how far to trust it."""
+"""A slide's results on one page: findings and their positions, the slide, the model, and how far to trust them."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from training.foundation.tile_read import described_read
 from training.foundation.words.counts import counted
 
 MAX_REPORT_BYTES = 64 * 2**20
-_PICTURE_IN = 5.2
-"""Of the slide's longer side: half a page."""
+_IMAGE_IN = 5.2
+"""Inches of the slide's longer side: half a page."""
 _STEPS = ("read", "decode", "transfer", "compute", "write", "waiting")
-"""Of the time breakdown, in the order in which a tile passes them; others follow."""
+"""Steps of the time breakdown, in the order in which a tile passes them; others follow."""
 BESIDE_DAMAGE = "tiles_beside_damage"
-"""The fact, also in run records, of how many tiles of the grid were left out since they touch damage."""
+"""Key, also in run records, of the number of the grid's tiles left out because they touch damage."""
 _FINGERPRINT = re.compile(rb'<meta name="predictions-sha256" content="([0-9a-f]{64})">')
 
 
@@ -44,10 +44,10 @@ class About:
     """Origin of predictions, as far as it is known.
 
     Attributes:
-        package: the model's folder; None: the report says nothing of the model but its id.
-        source: the slide file that the store was made from, where it is at hand: DICOM results lie on it.
+        package: the model's folder; None: the report gives nothing of the model but its id.
+        source: the slide file that the store was made from, if available; DICOM results refer to it.
         seconds: time breakdown.
-        facts: findings of inference, as `tiles`, `tiles_beside_damage`, `colour_distance`, `flags` (sentences).
+        facts: findings of inference, such as `tiles`, `tiles_beside_damage`, `colour_distance`, `flags` (sentences).
     """
 
     package: Path | None = None
@@ -68,7 +68,7 @@ class Shown:
 def write_slide_report(
     path: Path, reader: StoreReader, image: Pixels, predictions: Predictions, shown: Shown, about: About
 ) -> None:
-    """Write the page: one HTML file, with its images inside.
+    """Write the page: one HTML file, with its images embedded.
 
     Args:
         image: the slide's thumbnail.
@@ -78,15 +78,15 @@ def write_slide_report(
     """
     rows = hotspot_rows(reader, shown.hotspots)
     marks_xy0 = [(row.spot["x_px0"], row.spot["y_px0"]) for row in rows]
-    picture = heatmap_png(
-        reader, image, predictions, shown.class_name, long_in=_PICTURE_IN, with_title=False, marks_xy0=marks_xy0
+    heatmap = heatmap_png(
+        reader, image, predictions, shown.class_name, long_in=_IMAGE_IN, with_title=False, marks_xy0=marks_xy0
     )
     facts = {key: value for key, value in about.facts.items() if isinstance(value, str | int | float)}
     html = _template().render(
         **_slide_facts(reader),
         **_prediction_facts(predictions, shown.threshold, reader.mpp0),
         class_name=shown.class_name,
-        picture=base64.b64encode(picture).decode(),
+        picture=base64.b64encode(heatmap).decode(),
         hotspots=rows,
         num_hotspots=len(shown.hotspots),
         crop_um=CROP_UM,
@@ -132,13 +132,13 @@ def _prediction_facts(predictions: Predictions, threshold: float, mpp0: float) -
 
 
 def reported_fingerprint(path: Path) -> str | None:
-    """Fingerprint of a report's array (`pipeline.export.common.cells.fingerprint`); None: it does not say.
+    """Fingerprint of a report's array (`pipeline.export.common.cells.fingerprint`); None: not stated.
 
     Raises:
         OSError: it cannot be read.
     """
-    found = _FINGERPRINT.search(read_regular(path, max_bytes=MAX_REPORT_BYTES))
-    return found.group(1).decode() if found else None
+    match = _FINGERPRINT.search(read_regular(path, max_bytes=MAX_REPORT_BYTES))
+    return match.group(1).decode() if match else None
 
 
 def _breakdown(seconds: Mapping[str, float]) -> list[tuple[str, float, float]]:
@@ -149,12 +149,12 @@ def _breakdown(seconds: Mapping[str, float]) -> list[tuple[str, float, float]]:
 
 
 def _flags(facts: Mapping[str, object]) -> list[str]:
-    said = facts.get("flags", ())
-    flags = [_sentence(str(flag)) for flag in (said if isinstance(said, list | tuple) else [said])]
+    clauses = facts.get("flags", ())
+    flags = [_sentence(str(flag)) for flag in (clauses if isinstance(clauses, list | tuple) else [clauses])]
     left_out = facts.get(BESIDE_DAMAGE)
     if isinstance(left_out, int) and left_out > 0:
         tiles = counted(left_out, "tile was", "tiles were")
-        flags.append(f"{tiles} left out for touching damage in the slide's file (hatched in the picture).")
+        flags.append(f"{tiles} left out for touching damage in the slide's file (hatched in the image).")
     return flags
 
 
@@ -163,6 +163,6 @@ def _sentence(clause: str) -> str:
 
 
 def _versions(predictions: Predictions) -> dict[str, str]:
-    """Of the programs that made the predictions, as these say."""
-    said: Any = predictions.attributes.get("versions")
-    return {str(name)[:40]: str(number)[:40] for name, number in said.items()} if isinstance(said, dict) else {}
+    """Versions of the programs that made the predictions, as stored with them."""
+    stored: Any = predictions.attributes.get("versions")
+    return {str(name)[:40]: str(number)[:40] for name, number in stored.items()} if isinstance(stored, dict) else {}

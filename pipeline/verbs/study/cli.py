@@ -1,4 +1,4 @@
-"""`gemslide study …`: a thin function per verb. Light to import: the command line always does."""
+"""`gemslide study …`: a thin function per verb. Light, since the command line always imports it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ study_cli = typer.Typer(
 )
 StudyArgument = Annotated[str, typer.Argument(help="Name of the study: its folder in studies/.")]
 WhyOption = Annotated[str, typer.Option(help="The reason, for the log.")]
-DevicesOption = Annotated[str, typer.Option(help="As for `gemslide infer`; of each worker.")]
+DevicesOption = Annotated[str, typer.Option(help="Devices of each worker, as for `gemslide infer`.")]
 
 
 @study_cli.command("init")
@@ -23,10 +23,10 @@ def study_init(
     cohort: Annotated[Path, typer.Option(dir_okay=False, help="Cohort manifest (CSV).")],
     models: Annotated[list[str], typer.Option("--model", help="Model id; may be repeated.")],
     title: Annotated[str, typer.Option(help="Title of the study.", show_default="to be written")] = "",
-    question: Annotated[str, typer.Option(help="What it is to answer; needed.", show_default=False)] = "",
+    question: Annotated[str, typer.Option(help="Question it is to answer; required.", show_default=False)] = "",
     template: Annotated[
         Literal["cap-validation"] | None,
-        typer.Option(help="Add a design: validation of digital pathology as CAP's guideline has it."),
+        typer.Option(help="Add a design: validation of digital pathology according to CAP's guideline."),
     ] = None,
     project: ProjectOption = HERE,
 ) -> None:
@@ -38,7 +38,7 @@ def study_init(
 
 @study_cli.command("begin")
 def study_begin(study: StudyArgument, project: ProjectOption = HERE) -> None:
-    """Freeze the protocol and enter the slides. `run` does so by itself; for workers that are started otherwise."""
+    """Freeze the protocol and register the slides. `run` does so itself; for workers started in other ways."""
     from pipeline.verbs.study.study import run_begin
 
     run_begin(study, project)
@@ -49,16 +49,16 @@ def study_run(
     study: StudyArgument,
     workers: Annotated[
         int | None,
-        typer.Option(min=1, max=1024, help="How many workers.", show_default="as many as fit; a Dask cluster's"),
+        typer.Option(min=1, max=1024, help="Number of workers.", show_default="as many as fit; all of a Dask cluster"),
     ] = None,
     devices: Annotated[
-        str, typer.Option(help='As for `gemslide infer`; on this machine "cuda:0,cuda:1" is a worker for each.')
+        str, typer.Option(help='As for `gemslide infer`; on this machine "cuda:0,cuda:1" is one worker for each.')
     ] = "cpu",
     on: Annotated[
         str,
         typer.Option(
             metavar="PLACE",
-            help="Where workers are started: local (this machine), dask (this machine, by Dask), slurm (a job for "
+            help="Where to start workers: local (this machine), dask (this machine, with Dask), slurm (one job "
             "each), or tcp://HOST:PORT of a Dask scheduler.",
         ),
     ] = "local",
@@ -74,14 +74,14 @@ def study_run(
 @study_cli.command("script")
 def study_script(
     study: StudyArgument,
-    workers: Annotated[int, typer.Option(min=1, max=100_000, help="Jobs of the array.")],
+    workers: Annotated[int, typer.Option(min=1, max=100_000, help="Jobs in the array.")],
     devices: DevicesOption = "cpu",
     out: Annotated[
         Path | None, typer.Option(dir_okay=False, help="File to write.", show_default="standard output")
     ] = None,
     project: ProjectOption = HERE,
 ) -> None:
-    """Print a script for SLURM's sbatch: an array of jobs, each of them a worker of a study that has begun."""
+    """Print a script for SLURM's sbatch: a job array, each job one worker of a study that has begun."""
     from pipeline.verbs.study.study import run_script
 
     run_script(study, project, workers=workers, devices=devices, out=out)
@@ -93,7 +93,7 @@ def study_work(
     devices: DevicesOption = "cpu",
     project: ProjectOption = HERE,
 ) -> None:
-    """Be one worker of a study that has begun: on any machine that sees the project and the ledger, any number."""
+    """Run one worker of a study that has begun; start any number, wherever project and ledger are accessible."""
     from pipeline.verbs.study.study import run_work
 
     run_work(study, project, devices=devices)
@@ -101,7 +101,7 @@ def study_work(
 
 @study_cli.command("status")
 def study_status(study: StudyArgument, project: ProjectOption = HERE, as_json: JsonOption = False) -> None:
-    """Show how far the study is: slides and tasks by state, the rate, the time left, what failed and what to do."""
+    """Show the study's progress: slides and tasks by state, rate, time left, failures and what to do about them."""
     from pipeline.verbs.study.study import run_status
 
     run_status(study, project, as_json=as_json)
@@ -109,7 +109,7 @@ def study_status(study: StudyArgument, project: ProjectOption = HERE, as_json: J
 
 @study_cli.command("pause")
 def study_pause(study: StudyArgument, why: WhyOption, project: ProjectOption = HERE) -> None:
-    """Let workers finish what they have, and take no more."""
+    """Let workers finish their current tasks and take no more."""
     from pipeline.verbs.study.study import run_set_state
 
     run_set_state(study, project, "paused", why)
@@ -129,11 +129,12 @@ def study_retry(
     why: WhyOption,
     slides: Annotated[list[str] | None, typer.Argument(metavar="SLIDE", help="Slide ids.")] = None,
     state: Annotated[
-        str | None, typer.Option(help="All slides that ended so: failed, unreadable, refused, no_tissue, qc_failed.")
+        str | None,
+        typer.Option(help="All slides that ended in this state: failed, unreadable, refused, no_tissue, qc_failed."),
     ] = None,
     project: ProjectOption = HERE,
 ) -> None:
-    """Give slides that ended without a result another chance, from the stage that ended them."""
+    """Retry slides that ended without a result, from the stage that ended them."""
     from pipeline.verbs.study.study import run_retry
 
     run_retry(study, project, slides or [], state, why)
@@ -144,7 +145,7 @@ def study_prioritize(
     study: StudyArgument,
     slides: Annotated[list[str], typer.Argument(metavar="SLIDE", help="Slide ids.")],
     why: WhyOption,
-    priority: Annotated[int, typer.Option(min=-100, max=100, help="Higher comes first; all begin with 0.")] = 1,
+    priority: Annotated[int, typer.Option(min=-100, max=100, help="Higher comes first; all start at 0.")] = 1,
     project: ProjectOption = HERE,
 ) -> None:
     """Let workers take some slides before the others."""
@@ -155,7 +156,7 @@ def study_prioritize(
 
 @study_cli.command("amend")
 def study_amend(study: StudyArgument, why: WhyOption, project: ProjectOption = HERE) -> None:
-    """Freeze a protocol or a manifest that was changed after the study began; what it touches is done again."""
+    """Freeze a protocol or manifest changed after the study began; the work it affects is done again."""
     from pipeline.verbs.study.study import run_amend
 
     run_amend(study, project, why)
@@ -168,7 +169,7 @@ def study_erase(
     why: WhyOption,
     project: ProjectOption = HERE,
 ) -> None:
-    """Delete slides that were taken out of the manifest: stores, results, and all that the ledger and its log say."""
+    """Delete slides removed from the manifest: stores, results, and all that the ledger and its log hold on them."""
     from pipeline.verbs.study.privacy import run_erase
 
     run_erase(study, project, slides, why)
@@ -177,17 +178,17 @@ def study_erase(
 @study_cli.command("export")
 def study_export(
     study: StudyArgument,
-    out: Annotated[Path, typer.Option(file_okay=False, help="Folder to make.")],
+    out: Annotated[Path, typer.Option(file_okay=False, help="Folder to create.")],
     key: Annotated[
         Path,
-        typer.Option(dir_okay=False, help="Secret key of the pseudonyms, outside the project; drawn if not there."),
+        typer.Option(dir_okay=False, help="Secret key of the pseudonyms, outside the project; created if missing."),
     ],
     results: Annotated[
         list[str] | None, typer.Option("--result", help='File of each slide\'s results, such as "predictions.csv".')
     ] = None,
     project: ProjectOption = HERE,
 ) -> None:
-    """Write tables and results under pseudonyms, for others; refused where any file names somebody."""
+    """Write tables and results under pseudonyms, for sharing; refused if any file names someone."""
     from pipeline.verbs.study.privacy import run_export
 
     run_export(study, project, out, key, results or [])
@@ -200,13 +201,13 @@ def study_reproduce(
     project: ProjectOption = HERE,
     as_json: JsonOption = False,
 ) -> None:
-    """Do a sample of the study again from the slide files, and compare the hashes."""
+    """Repeat a sample of the study from the slide files, and compare the hashes."""
     from pipeline.verbs.study.proof import run_reproduce
 
     run_reproduce(study, project, slides, as_json=as_json)
 
 
-KeyOption = Annotated[Path, typer.Option(dir_okay=False, help="Private key of the person who signs.")]
+KeyOption = Annotated[Path, typer.Option(dir_okay=False, help="Private key of the signer.")]
 
 
 @study_cli.command("verify")
@@ -223,14 +224,14 @@ def study_verify(
         typer.Option("--report", dir_okay=False, help="Signed report outside the study's folder; may be repeated."),
     ] = None,
     pixels: Annotated[
-        bool, typer.Option("--pixels", help="Read all pixels of all slides, too; else 4 MiB of each slide.")
+        bool, typer.Option("--pixels", help="Also read all pixels of all slides, not only 4 MiB of each.")
     ] = False,
     project: ProjectOption = HERE,
     as_json: JsonOption = False,
 ) -> None:
-    """Prove that log, rows, signatures, reports and outputs of a study are what they were.
+    """Prove that a study's log, rows, signatures, reports and outputs are unchanged.
 
-    With anchors or signatures, also that nobody rewrote the log as a whole.
+    With anchors or signatures, also that the log was not rewritten as a whole.
     """
     from pipeline.verbs.study.proof import run_verify
 
@@ -239,7 +240,7 @@ def study_verify(
 
 @study_cli.command("key")
 def study_key(path: Annotated[Path, typer.Argument(help="File to write; FILE.pub is the public half.")]) -> None:
-    """Make a key for one person's electronic signatures, locked by a passphrase of that person's."""
+    """Make a key for one person's electronic signatures, locked with that person's passphrase."""
     from pipeline.verbs.study.proof import run_key
 
     run_key(path)
@@ -250,11 +251,12 @@ def study_anchor(
     study: StudyArgument,
     key: KeyOption,
     out: Annotated[
-        Path | None, typer.Option(file_okay=False, help="Folder, best on another system.", show_default="in the study")
+        Path | None,
+        typer.Option(file_okay=False, help="Folder, preferably on another system.", show_default="in the study"),
     ] = None,
     project: ProjectOption = HERE,
 ) -> None:
-    """Sign what the log says now, in a file to keep outside the database."""
+    """Sign the log's current state, in a file to keep outside the database."""
     from pipeline.verbs.study.proof import run_anchor
 
     run_anchor(study, project, key, out)
@@ -262,11 +264,11 @@ def study_anchor(
 
 @study_cli.command("countersign")
 def study_countersign(
-    anchor: Annotated[Path, typer.Argument(help="Anchor that somebody else has made.")],
+    anchor: Annotated[Path, typer.Argument(help="Anchor made by someone else.")],
     key: KeyOption,
     project: ProjectOption = HERE,
 ) -> None:
-    """Add a second person's signature to an anchor, when the log still agrees with it."""
+    """Add a second person's signature to an anchor, if the log still agrees with it."""
     from pipeline.verbs.study.proof import run_countersign
 
     run_countersign(anchor, project, key)
@@ -276,12 +278,12 @@ def study_countersign(
 def study_report(
     study: StudyArgument,
     out: Annotated[
-        Path | None, typer.Option(file_okay=False, help="Folder to make.", show_default="in the study")
+        Path | None, typer.Option(file_okay=False, help="Folder to create.", show_default="in the study")
     ] = None,
     project: ProjectOption = HERE,
     as_json: JsonOption = False,
 ) -> None:
-    """Write the report: one HTML page, PDF, and every table as CSV. Before the end it is an interim report."""
+    """Write the report: one HTML page, PDF, and every table as CSV. Before the study ends, it is an interim report."""
     from pipeline.verbs.study.report import run_report
 
     run_report(study, project, out, as_json=as_json)
@@ -290,10 +292,10 @@ def study_report(
 @study_cli.command("sign")
 def study_sign(
     study: StudyArgument,
-    report: Annotated[Path, typer.Argument(dir_okay=False, help="The report that is signed.")],
+    report: Annotated[Path, typer.Argument(dir_okay=False, help="Report to sign.")],
     key: KeyOption,
-    meaning: Annotated[Literal["authored", "reviewed", "approved"], typer.Option(help="What the signature means.")],
-    name: Annotated[str, typer.Option(help="Printed name of the person who signs.")],
+    meaning: Annotated[Literal["authored", "reviewed", "approved"], typer.Option(help="Meaning of the signature.")],
+    name: Annotated[str, typer.Option(help="Printed name of the signer.")],
     project: ProjectOption = HERE,
 ) -> None:
     """Sign a report electronically: bound to its bytes and to the log, with the meaning of the signature."""

@@ -15,8 +15,8 @@ from pipeline.verbs.study.study import opened
 from training.foundation.words.counts import counted
 
 BEYOND = (
-    "Not within reach of this command, so erase it yourself: the slide files, the line in a map of pseudonyms, copies, "
-    "exports and backups; on PostgreSQL also run VACUUM FULL, and let the archived write-ahead log expire."
+    "Not within reach of this command, so erase them yourself: the slide files, their lines in a map of pseudonyms, "
+    "copies, exports and backups. On PostgreSQL also run VACUUM FULL, and let the archived write-ahead log expire."
 )
 
 
@@ -24,9 +24,9 @@ def run_erase(study_id: str, project_dir: Path, slides: list[str], why: str) -> 
     with opened(project_dir) as (project, ledger):
         erased = erase(begun_study(project, study_id, ledger), slides, actor=actor_here(), why=why)
     entries = counted(erased.entries, "entry", "entries")
-    typer.echo(f"study {study_id}: {counted(len(slides), 'slide')} erased, with what {entries} of the log said.")
+    typer.echo(f"study {study_id}: {counted(len(slides), 'slide')} erased, with the content of {entries} of the log.")
     for path in erased.still_named_in:
-        typer.echo(f"still names one of them, or is too large to look at: {path}")
+        typer.echo(f"still names one of them, or is too large to search: {path}")
     typer.echo(BEYOND)
 
 
@@ -36,10 +36,10 @@ def run_export(study_id: str, project_dir: Path, out: Path, key: Path, results: 
     with opened(project_dir) as (project, ledger):
         study = begun_study(project, study_id, ledger)
         done = export_study(study, out, open_pseudonym_key(key), results=results, actor=actor_here())
-    typer.echo(f"{done.folder}: {counted(done.files, 'file')}, in which no name of the study was found.")
+    typer.echo(f"{done.folder}: {counted(done.files, 'file')}, in which no name from the study was found.")
     if done.unsearchable:
         typer.echo(
-            f"{counted(done.unsearchable, 'name is', 'names are')} too short to be searched for "
-            '(a site "A", say); tables have pseudonyms instead, but look through what you add by --result.'
+            f"{counted(done.unsearchable, 'name is', 'names are')} too short to search for "
+            '(a site "A", say); tables hold pseudonyms instead, but check the files that you add with --result.'
         )
-    typer.echo(f"{RESEARCH_USE} Keep {key} apart: it leads from pseudonyms back to names.")
+    typer.echo(f"{RESEARCH_USE} Keep {key} separate: it links pseudonyms to names.")

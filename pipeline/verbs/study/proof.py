@@ -52,18 +52,18 @@ def run_verify(
 
 
 def _files(paths: list[Path]) -> list[Path]:
-    found = []
+    files = []
     for path in paths:
         inside = sorted(path.glob("[!.]*.json")) if path.is_dir() else [path]
         if not inside:
-            raise UnreadableError(f"{path}: holds no anchors. `gemslide study anchor` makes them.")
-        found += inside
-    return found
+            raise UnreadableError(f"{path}: contains no anchors. Make one with `gemslide study anchor`.")
+        files += inside
+    return files
 
 
 def _proven(hashes: dict[int, str]) -> str:
     if not hashes:
-        return "no anchor was given, so a log rewritten as a whole would not be seen"
+        return "no anchor was given, so a log rewritten as a whole would go unnoticed"
     return f"proven by {len(hashes)} anchors up to entry {max(hashes)}"
 
 
@@ -74,21 +74,21 @@ def run_reproduce(study_id: str, project_dir: Path, percent: str, *, as_json: bo
 
         study = open_study(project, study_id, ledger)
 
-        def said(found: Reproduced) -> None:
+        def report(result: Reproduced) -> None:
             if as_json:
-                typer.echo(json.dumps(asdict(found)))
+                typer.echo(json.dumps(asdict(result)))
             else:
                 typer.echo(
-                    f"{found.slide_id}: {'differs: ' + ', '.join(found.differs) if found.differs else 'the same'}"
+                    f"{result.slide_id}: {'differs: ' + ', '.join(result.differs) if result.differs else 'the same'}"
                 )
 
-        found = reproduce(study, sample(study, share), actor=actor_here(), said=said)
-    if any(each.differs for each in found):
+        results = reproduce(study, sample(study, share), actor=actor_here(), said=report)
+    if any(result.differs for result in results):
         raise typer.Exit(1)
 
 
 def _share(percent: str) -> float:
-    """Raises BadRecipeError: no share of a whole."""
+    """Parse a percentage into a share. Raises BadRecipeError: it is not above 0 % and up to 100 %."""
     try:
         share = float(percent.removesuffix("%")) / 100
     except ValueError:
@@ -102,14 +102,14 @@ def run_key(path: Path) -> None:
     passphrase = typer.prompt("Passphrase", hide_input=True, confirmation_prompt=True)
     with report_errors():
         public = new_key(path, passphrase)
-    typer.echo(f"{path}: private key {public.key_id}; keep it to yourself. {path}.pub: give it to who verifies.")
+    typer.echo(f"{path}: private key {public.key_id}; keep it secret. {path}.pub: give it to those who verify.")
 
 
 def run_anchor(study_id: str, project_dir: Path, key: Path, out: Path | None) -> None:
     with opened(project_dir) as (project, ledger):
         folder = out or study_dir(project, study_id) / ANCHORS_DIR
         path = make_anchor(ledger, study_id, _opened(key), folder, actor=actor_here())
-    typer.echo(f"{path}: signed. Keep a copy where nobody who can write the database can write.")
+    typer.echo(f"{path}: signed. Keep a copy where nobody with write access to the database can write.")
 
 
 def run_countersign(anchor: Path, project_dir: Path, key: Path) -> None:
@@ -133,5 +133,5 @@ def run_sign(study_id: str, project_dir: Path, report: Path, key: Path, *, meani
 
 
 def _opened(path: Path) -> SigningKey:
-    """Open a signer's key: the passphrase is asked for again at each signature, as proof of identity, and not kept."""
+    """Open a signer's key: the passphrase is prompted for at each signature, as proof of identity, and not kept."""
     return open_key(path, typer.prompt(f"Passphrase of {path.name}", hide_input=True))

@@ -1,4 +1,4 @@
-"""`gemslide study`: begin, work, look, pause, retry."""
+"""`gemslide study`: begin, work, status, pause, retry."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from training.foundation.settings import parse_section
 from training.foundation.words.counts import counted
 
 MAX_SHOWN = 50
-"""Slides without a result, in a table for people."""
+"""Slides without a result that a table shows."""
 
 
 def run_init(
@@ -55,15 +55,15 @@ def run_init(
         raw = {"title": title, "question": question, "cohort": str(cohort), "seed": 0}
         about = parse_section(AboutStudy, raw, where="study init (--title, --question, --cohort)")
         path = new_protocol(open_project(project_dir), study_id, about, models, template)
-    typer.echo(f"{path}: complete it, then `gemslide study run {study_id}` freezes it and begins.")
+    typer.echo(f"{path}: complete it, then run `gemslide study run {study_id}` to freeze it and begin.")
 
 
 @contextmanager
 def opened(project_dir: Path, *, as_json: bool = False, wait: bool = False) -> Iterator[tuple[Project, Ledger]]:
-    """A project and its ledger, for one verb; what is wrong with them is said in one message.
+    """Open a project and its ledger for one verb; errors are reported in one message.
 
     Args:
-        wait: for a ledger whose database is away; for who works where nobody looks.
+        wait: for a ledger whose database is unavailable; for workers that run unattended.
     """
     with report_errors(as_json=as_json):
         project = open_project(project_dir)
@@ -125,7 +125,7 @@ def _begun(project: Project, study_id: str, ledger: Ledger) -> Study:
     if study_id in ledger.study_ids():
         return open_study(project, study_id, ledger)
     return begin_study(
-        project, study_id, ledger, actor=actor_here(), warn=lambda said: typer.echo(f"warning: {said}", err=True)
+        project, study_id, ledger, actor=actor_here(), warn=lambda message: typer.echo(f"warning: {message}", err=True)
     )
 
 
@@ -149,8 +149,8 @@ def run_work(study_id: str, project_dir: Path, *, devices: str) -> None:
 
 
 def _say_ended(lease: Lease, ended: Ended) -> None:
-    said = ended.message or ended.state
-    typer.echo(f"{lease.slide_id}: {lease.stage}: {said} ({ended.seconds:.1f} s)", err=True)
+    message = ended.message or ended.state
+    typer.echo(f"{lease.slide_id}: {lease.stage}: {message} ({ended.seconds:.1f} s)", err=True)
 
 
 def run_status(study_id: str, project_dir: Path, *, as_json: bool) -> None:
@@ -181,8 +181,8 @@ def run_amend(study_id: str, project_dir: Path, why: str) -> None:
 def run_retry(study_id: str, project_dir: Path, slides: list[str], state: str | None, why: str) -> None:
     with opened(project_dir) as (_, ledger):
         retried = retry(ledger, study_id, slides, state, actor=actor_here(), why=why)
-    going = counted(len(retried), "slide goes", "slides go")
-    typer.echo(f"study {study_id}: {going} on; start workers with `run` or `work`.")
+    pending = counted(len(retried), "slide is", "slides are")
+    typer.echo(f"study {study_id}: {pending} pending again; start workers with `run` or `work`.")
 
 
 def run_prioritize(study_id: str, project_dir: Path, slides: list[str], priority: int, why: str) -> None:
@@ -222,8 +222,8 @@ def _print_ended(console: Console, ledger: Ledger, study_id: str) -> None:
         table.add_row(*(Text(str(cell or "")) for cell in (row.slide_id, row.state, row.code, row.message)))
     console.print(table)
     table = Table("state", "code", "slides", "what to do", title="What to do about them", title_justify="left")
-    for each in failures:
-        table.add_row(*(Text(str(cell)) for cell in (each.state, each.code, each.slides, each.remedy)))
+    for failure in failures:
+        table.add_row(*(Text(str(cell)) for cell in (failure.state, failure.code, failure.slides, failure.remedy)))
     console.print(table)
 
 
@@ -239,6 +239,6 @@ def _as_dict(progress: Progress, ledger: Ledger, study_id: str) -> dict[str, Any
         "workers": progress.workers,
         "left_s": progress.left_s,
         "ledger": ledger.database.trouble(),
-        "failures": [asdict(each) for each in failures],
-        "remedies": remedies_of(each.code for each in failures),
+        "failures": [asdict(failure) for failure in failures],
+        "remedies": remedies_of(failure.code for failure in failures),
     }

@@ -46,7 +46,7 @@ def test_convert_overwrites_nothing(gemslide, tmp_path):
     done = gemslide("annotations", "convert", source, source, "--to", "asap")
 
     assert done.code == 1
-    assert "exists already" in done.err
+    assert "already exists" in done.err
     assert read_annotations(source).format == "qupath"
 
 
@@ -66,7 +66,7 @@ def test_check_counts_and_finds_what_lies_outside_the_slide(gemslide, tmp_path, 
     assert "1 outline that crossed itself repaired" in on_store.out
     assert "spans x 1000 to 5000, y 0 to 9, the slide only 1100×820" in on_store.err
     assert on_slide.code == 0
-    assert "all regions lie inside it" in on_slide.out
+    assert "all regions are inside it" in on_slide.out
 
 
 def test_tile_says_per_slide_what_was_repaired(gemslide, tmp_path, small_project):
@@ -169,7 +169,7 @@ def test_a_file_that_yields_nothing_ends_with_code_1(gemslide, tmp_path):
 
     assert [done.code for done in (checked, converted, left_out)] == [1, 1, 1]
     assert "holds no annotation" in checked.err
-    assert "nothing of the file can be written for imagescope: 1 object made of points is left out" in left_out.err
+    assert "nothing in the file can be written as imagescope: 1 object made of points is left out" in left_out.err
     assert not (tmp_path / "b.xml").exists()
 
 

@@ -284,7 +284,7 @@ def test_a_folder_of_several_series_is_refused_with_what_to_do(source, made, gem
     done = gemslide("export", "S-1", tmp_path / "p.dcm", *chosen)
 
     assert json.loads(done.out)["code"] == "which_series"
-    assert "Name a folder with the files of one series alone" in done.out
+    assert "Name a folder with only the files of the series" in done.out
     assert not (tmp_path / "p.dcm").exists()
 
 
@@ -299,7 +299,7 @@ def test_inference_that_knows_its_source_writes_both_and_they_are_held_against_t
     unknown = write_results(reader, made, tmp_path / "without", config)
 
     assert written.warning is None
-    assert "the store does not know its source" in unknown.warning
+    assert "the store does not record its source" in unknown.warning
     assert {path.name for path in (tmp_path / "out").glob("*.dcm")} == {"segmentation.dcm", "parametric_map.dcm"}
     assert check_results(tmp_path / "out", made, reader=reader) == []
     bits = made.probabilities_cyx.copy()

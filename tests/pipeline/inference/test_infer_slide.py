@@ -115,7 +115,7 @@ def test_a_slide_without_enough_tissue_says_so(small_project, own, predictor):
     assert list_predictions(store) == []
 
 
-@pytest.mark.parametrize(("factor", "says"), [(float("nan"), "not numbers"), (0.0, "exactly the same answer")])
+@pytest.mark.parametrize(("factor", "says"), [(float("nan"), "not numbers"), (0.0, "exactly the same output")])
 def test_a_broken_model_is_refused_and_leaves_nothing(small_project, own, factor, says):
     package = own.models_dir / small_project.model_id
     state = {name: value * factor if value.is_floating_point() else value for name, value in load_file(
@@ -204,7 +204,7 @@ def test_the_network_is_in_evaluation_mode(predictor):
 
 
 def test_a_class_the_model_does_not_have_is_refused_before_anything_is_predicted(small_project, own, predictor):
-    with pytest.raises(BadRecipeError, match=r"\['tumour'\] are none of the model's classes \['cold', 'warm'\]"):
+    with pytest.raises(BadRecipeError, match=r"\['tumour'\] are not among the model's classes \['cold', 'warm'\]"):
         infer_slide(small_project.test_slide, predictor, own, InferConfig(hotspot_classes=("tumour",)))
     assert list_predictions(own.store_path(small_project.test_slide)) == []
 

@@ -134,7 +134,7 @@ def _score(folder):
         (_cut("predictions.parquet"), r"predictions\.parquet: cannot be read"),
         (_cut("predictions.geojson"), r"predictions\.geojson: cannot be read"),
         (_cut("heatmap.ome.tiff"), r"heatmap\.ome\.tiff: cannot be read"),
-        (_cut(heatmap_name("stroma")), r"heatmap_stroma\.png: cannot be read .*cut short"),
+        (_cut(heatmap_name("stroma")), r"heatmap_stroma\.png: cannot be read .*truncated"),
     ],
 )
 def test_a_file_that_says_something_else_is_named_with_the_first_difference(
@@ -175,7 +175,7 @@ def test_verify_holds_results_against_the_store(made, gemslide, tmp_path):
     assert (whole.code, changed.code) == (0, 1)
     assert "results as predicted" in whole.out
     assert json.loads(changed.out)["code"] == "damaged_store"
-    assert re.search(r"predictions\.csv: tile 5 has .*`gemslide infer` writes these files again", changed.out)
+    assert re.search(r"predictions\.csv: tile 5 has .*`gemslide infer` rewrites these files", changed.out)
 
 
 def test_the_report_shows_what_is_known_and_escapes_what_others_wrote(written):
@@ -212,8 +212,8 @@ def test_a_report_without_hotspots_quality_package_or_time_says_so(reader, made,
 
     html = (tmp_path / "slide_report.html").read_text()
     assert "No cell reaches the threshold" in html
-    assert "was not run on this slide" in html
-    assert "package was not at hand" in html
+    assert "has not been run on this slide" in html
+    assert "package was not available" in html
     assert html.count('class="bar"') == 1, "of the time, only how long writing took"
 
 
@@ -242,7 +242,7 @@ def test_dicom_on_another_slide_is_a_warning_and_no_error(reader, made, tmp_path
 
     assert {path.name for path in tmp_path.iterdir()} == {"predictions.csv", "hotspots.json"}
     assert written.warning == (
-        "dicom-seg and dicom-pm not written: DICOM results lie on DICOM slides, and this one was made"
+        "dicom-seg and dicom-pm not written: DICOM results need a DICOM slide, and this one was made"
     )
 
 

@@ -27,7 +27,7 @@ def published(own, small_project):
     [
         (lambda outputs: torch.full_like(outputs, torch.nan), "that are not numbers"),
         (lambda outputs: torch.full_like(outputs, 0.7), "whose sum misses 1 by up to 0.4"),
-        (lambda outputs: torch.tensor([[1.5, -0.5]]).expand(len(outputs), 2), "shares from -0.5 to 1.5"),
+        (lambda outputs: torch.tensor([[1.5, -0.5]]).expand(len(outputs), 2), "values from -0.5 to 1.5"),
     ],
 )
 def test_numbers_that_are_no_probabilities_are_not_published(small_project, own, shares, says):

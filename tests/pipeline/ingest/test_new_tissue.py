@@ -257,7 +257,7 @@ def test_files_that_are_no_mask_of_this_slide_are_refused_and_the_mask_stays(pro
         (["--set", "min_delta=5"], "did you mean `min_delta_e`?"),
         (["--set", "min_delta_e=much"], "give NAME=NUMBER"),
         (["--set", "mpp=0.00001", "--set", "min_delta_e=-1"], "min_delta_e"),
-        (["--class", "Tissue"], "--class chooses areas of the file"),
+        (["--class", "Tissue"], "--class selects areas of the file"),
         (["--drawn", "Tissue", "--from", "x.png"], "not both"),
         (["--set", "min_delta_e=900"], "has no tissue at all"),
     ],
@@ -327,7 +327,7 @@ def test_what_was_made_with_the_former_mask_is_shown_as_outdated_and_made_again(
 
     done = run(gemslide, project, "--set", "min_delta_e=20")
 
-    assert f"outdated now: predictions of {model}; tile set own" in done.out
+    assert f"now outdated: predictions of {model}; tile set own" in done.out
     note = "outdated: the tissue mask has since been replaced"
     assert f"{model} ({note})" in gemslide("info", SLIDE, "--project", project.root).out
     verified = gemslide("verify", SLIDE, "--project", project.root)
@@ -374,7 +374,7 @@ def test_a_mask_that_is_replaced_during_inference_stops_the_result(project, smal
 
     predictor = Predictor.load(project.model_path(small_project.model_id))
     monkeypatch.setattr(module, "mask_fingerprint", lambda store: "0" * 64)
-    with pytest.raises(LockedError, match="was replaced while it was predicted"):
+    with pytest.raises(LockedError, match="was replaced during prediction"):
         module.infer_slide(SLIDE, predictor, project, InferConfig(formats=()))
     with pytest.raises(Exception, match="no readable predictions"):
         read_predictions(project.store_path(SLIDE), small_project.model_id)

@@ -289,7 +289,7 @@ def test_how_many_chunks_are_looked_at_is_a_number_or_all(store, gemslide):
     wrong = gemslide("verify", "--project", project, "--sample-chunks", "-3")
 
     assert "every chunk decoded" in every.out
-    assert (wrong.code, "a number from 1 on, or all" in wrong.err) == (1, True)
+    assert (wrong.code, "a whole number from 1, or all" in wrong.err) == (1, True)
 
 
 HOSTILE = {

@@ -62,7 +62,7 @@ def test_a_slide_of_a_cohort_that_cannot_be_read_is_left_out_and_said(gemslide, 
     assert table.classes == ("cold", "warm")
     assert record["outcome"] == "failed"
     assert "1 of 3 not done" in done.err
-    assert "1 of 3 slides is not in it: it is not the whole cohort" in done.err
+    assert "1 of 3 slides is not in it: it does not cover the whole cohort" in done.err
 
 
 def test_splits_and_annotations_are_checked_of_slides_that_are_left_out_too(gemslide, own, tmp_path):
