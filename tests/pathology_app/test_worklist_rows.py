@@ -124,7 +124,7 @@ def test_a_damaged_slide_is_a_row_that_says_so(copied: SlideCache) -> None:
     assert (row.slide_id, row.size, row.picture) == (SLIDE_ID, "", None)
     assert row.facts.note.startswith(f"slides/{SLIDE_ID}.ome.zarr: ")
     assert str(copied.project.root) not in row.facts.note
-    assert "No picture" in slides_html([row], LINK.to(view=GALLERY))
+    assert "No image" in slides_html([row], LINK.to(view=GALLERY))
 
 
 def test_a_store_put_in_anothers_place_is_seen_whatever_its_time(copied: SlideCache) -> None:
