@@ -132,7 +132,7 @@ def browser(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_a_slide_is_read_answered_signed_and_the_next_one_comes(made: Any, browser: Any) -> None:
     root = made()
     page = open_page(**READ)
-    assert "nobody has checked it" in texts(page)
+    assert "was chosen and not verified" in texts(page)
     page.selectbox[0].set_value("r1").run()
     assert page.query_params["reader"] == "r1"
     press(page, "Start reading")

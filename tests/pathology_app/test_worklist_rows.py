@@ -40,7 +40,7 @@ def test_a_row_says_what_the_slide_is(cache: SlideCache) -> None:
     cells = row_of(cache, link, case_id="P-1", site="north", label="tumour", scanner="GT450").cells(link)
     values = dict(zip([column.heading for column in columns(link)], cells, strict=True))
 
-    picture = values.pop("Picture")
+    picture = values.pop("Image")
     assert isinstance(picture, Picture)
     assert picture.url.startswith(f"/thumbnails/{SLIDE_ID}.jpg?v=")
     assert str(picture.over).startswith(f"/heatmaps/{SLIDE_ID}/{MODEL_ID}/1.png?v=")

@@ -116,7 +116,7 @@ def columns(link: WorklistLink) -> tuple[Column, ...]:
         return Column(heading, kind, hide_below_px, by)  # type: ignore[arg-type]
 
     return (
-        of("Picture", "fixed", None),
+        of("Image", "fixed", None),
         of("Slide", "text", "slide"),
         of("Case", "text", "case", 900),
         of("State", "fixed", "state"),
