@@ -149,7 +149,7 @@ def run_facts(run: RunSummary, progress: Progress) -> dict[str, str]:
     if run.runs and progress.ended and run.seconds:
         facts["Rate"] = f"{progress.ended / run.seconds * 60:.3g} per min"
     if run.runs and progress.left_s is not None:
-        facts["About left"] = duration_text(progress.left_s)
+        facts["Estimated time left"] = duration_text(progress.left_s)
     return facts
 
 

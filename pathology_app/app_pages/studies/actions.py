@@ -54,8 +54,8 @@ def retry_form(study_ledger: StudyLedger, ledger: Ledger, study_id: str, chosen:
     number = f"{len(retried):,} of {chosen.slides}" if len(retried) != chosen.number else chosen.slides
     done(
         study_ledger,
-        f"{number} can continue from the stage that ended them. This needs running workers: if there are none, start "
-        f"them with `gemslide study run {as_markdown(study_id)}`.",
+        f"{number} can continue from the stage where processing ended. This needs running workers: if there are none, "
+        f"start them with `gemslide study run {as_markdown(study_id)}`.",
     )
 
 

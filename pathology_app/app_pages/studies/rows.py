@@ -128,7 +128,7 @@ def slide_rows(slides: Sequence[Entry], tasks: Iterable[Entry], root: Path) -> l
 
 
 def filled(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The columns that are not empty in every row."""
+    """The columns with a value in any row; without rows, an empty list, which shows all."""
     return [name for name in rows[0] if any(row[name] for row in rows)] if rows else []
 
 
