@@ -113,7 +113,7 @@ def review(page: Page, app: StartedApp) -> None:
     slide(page, app)
     page.get_by_role("button", name="Review").click()
     page.get_by_text("Disagree", exact=True).click()
-    page.get_by_label("Own label").fill("benign")
+    page.get_by_label("Your label").fill("benign")
     page.get_by_label("Comment").fill("crush artefact")
     page.get_by_label("Sign with your name").fill("Ada")
 

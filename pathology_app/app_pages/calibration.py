@@ -1,4 +1,4 @@
-"""A page to check one's screen by, before slides are looked at on it: ?check=screen."""
+"""Page for checking a screen before slides are viewed on it: ?check=screen."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def page(worklist: st.Page, _: Visibility) -> None:
         st.switch_page(worklist, query_params={})
     st.markdown(f"#### {TITLE}")
     st.markdown(
-        "Sit where you look at slides, in the same light. This page helps to notice a screen on which slides look "
-        "wrong; it measures nothing, and makes no screen fit for diagnosis."
+        "Sit where you view slides, in the same light. This page helps you notice a screen that shows slides wrongly; "
+        "it measures nothing and does not make a screen fit for diagnosis."
     )
     calibration(key="calibration")

@@ -1,5 +1,5 @@
-"""Pages that declare what they show. Only declared pages are dispatched to, and none is drawn that would show hidden
-content."""
+"""Pages that declare what they show. Only declared pages are dispatched, and none that would show hidden content is
+drawn."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from pipeline.study import Blinded
 
 _DRAWN_FOR = "visibility"
 WATCH_S, WATCH_OTHERS_S = 5.0, 30.0
-"""Longest time for which an open page goes on showing what has become hidden: for people who may be readers, and for
-others, whose account would have to change first."""
+"""Longest time for which an open page still shows content that has become hidden: for people who may be readers, and
+for others, whose account would have to change first."""
 
 Arguments = ParamSpec("Arguments")
 
@@ -29,10 +29,10 @@ class DeclaredPage:
     """A page, or a view of one.
 
     Attributes:
-        is_named: whether a link's query names it; the first page of a table that says so is drawn.
+        is_named: whether a link's query names it; the first such page of a table is drawn.
         shows: what it shows to a person from whom nothing is hidden.
         draw: takes the arguments common to all pages of its table, and the Visibility.
-        redacts: it leaves hidden content out by itself. Otherwise it is not drawn at all for a blinded person.
+        redacts: the page itself leaves out hidden content. Otherwise it is not drawn at all for a blinded person.
     """
 
     name: str
@@ -43,8 +43,8 @@ class DeclaredPage:
 
 
 def find_page(pages: tuple[DeclaredPage, ...], query: Mapping[str, str]) -> DeclaredPage:
-    """The page that a link names; the last one is named by every link."""
-    return next(each for each in pages if each.is_named(query))
+    """The page that a link names; every link names the last one."""
+    return next(page for page in pages if page.is_named(query))
 
 
 def draw_page(
@@ -53,7 +53,7 @@ def draw_page(
     """Draw the page that a link names, unless it would show hidden content. Returns whether it was drawn.
 
     Args:
-        arguments: of the page, before the Visibility.
+        arguments: the page's arguments before the Visibility.
     """
     page = find_page(pages, query)
     if page.shows is not Shows.NEITHER and not page.redacts and visibility.first is not None:
@@ -65,12 +65,12 @@ def draw_page(
 
 def say_hidden(blinded: Blinded) -> None:
     """Explain why no model output is shown."""
-    said = why_hidden(blinded)
-    st.info(as_markdown(said[0].upper() + said[1:]), icon=":material/visibility_off:")
+    reason = why_hidden(blinded)
+    st.info(as_markdown(reason[0].upper() + reason[1:]), icon=":material/visibility_off:")
 
 
 def begin_page() -> Visibility:
-    """Find what the person at the current page may see. Raises: as `current_person` and `visibility_of`."""
+    """Determine what the person at the current page may see. Raises: as `current_person` and `visibility_of`."""
     st.session_state[_DRAWN_FOR] = None
     visibility = visibility_of(served_project(), current_person())
     st.session_state[_DRAWN_FOR] = visibility
@@ -90,10 +90,10 @@ def fragment(draw: Callable[Arguments, None], *, run_every: float | None = None)
 
 
 def watch_visibility(visibility: Visibility | None) -> None:
-    """Redraw an open page soon after the visibility of the person at it has changed.
+    """Redraw an open page soon after its viewer's visibility has changed.
 
     Args:
-        visibility: with which the page was drawn; None where it could not be determined.
+        visibility: the one with which the page was drawn; None where it could not be determined.
     """
     person = visibility.person if visibility else None
     may_be_reader = person is None or person.name is None or person.reader is not None
@@ -105,7 +105,7 @@ def _watch() -> None:
 
 
 def _is_as_drawn() -> bool:
-    """Whether the page may stay as it was drawn; if not, it is drawn again, also where the ledger does not answer."""
+    """Whether the page may stay as drawn; if not, or if the ledger does not answer, it is drawn again."""
     now: Visibility | None
     try:
         now = visibility_of(served_project(), current_person())

@@ -1,4 +1,4 @@
-"""Ways from one study page to another. Each sets the link in the browser, so that its Back leads back."""
+"""Navigation between study pages. Each step sets the browser's link, so that its Back button works."""
 
 from __future__ import annotations
 
@@ -16,43 +16,43 @@ Place = st.delta_generator.DeltaGenerator
 
 
 def current_link() -> StudyLink:
-    """Study link in the browser now."""
+    """Study link that the browser shows now."""
     return StudyLink.of(st.query_params.to_dict())
 
 
 def go(query: Mapping[str, str]) -> None:
-    """Leave for what a link's query names."""
+    """Go to the page that a link's query names."""
     st.query_params.from_dict(query)
     st.rerun()
 
 
 def link_button(place: Place, label: str, query: Mapping[str, str], *, key: str, icon: str | None = None) -> None:
-    """A button that leads to another page; its label is Markdown."""
+    """Draw a button that leads to another page; its label is Markdown."""
     if place.button(label, key=key, icon=icon, type="tertiary"):
         go(query)
 
 
 def clicked(event: Any, rows: Sequence[Any]) -> str | None:
-    """The slide whose row was clicked on in a table of `rows`; None where none was, or it is there no more."""
+    """The slide whose row was clicked in a table of `rows`; None where none was, or the row is gone."""
     cells = event.selection.cells
     return rows[cells[0][0]].slide_id if cells and cells[0][0] < len(rows) else None
 
 
 def say(error: Exception) -> None:
-    """Show what is wrong, in one message without folders of this computer."""
+    """Show an error in one message without folders of this computer."""
     st.error(as_markdown(message_of(error, served_project().root)))
 
 
 def nearest_page(link: StudyLink, total: int) -> StudyLink:
-    """The link, to the last page there is where it names one beyond."""
+    """The link, moved to the last page if it names one beyond it."""
     return link.to(page=min(link.page, max(1, -(-total // SLIDES_PER_PAGE))))
 
 
 def page_buttons(link: StudyLink, total: int, hint: str) -> None:
-    """Say which of the slides found are listed, and the way to the others.
+    """Show which of the matching slides are listed, with buttons to the others.
 
     Args:
-        hint: what can be done with the list.
+        hint: tells what can be done with the list.
     """
     pages, first = max(1, -(-total // SLIDES_PER_PAGE)), (link.page - 1) * SLIDES_PER_PAGE
     row = st.container(horizontal=True, vertical_alignment="center")

@@ -13,36 +13,36 @@ _OPENED = "views_logged"
 
 
 def log_view(slide_id: str, page: str, **details: str | None) -> Person:
-    """Let the person at the page that runs see a slide, and log that, once for each opening.
+    """Let the person at the current page see a slide, and log the view once per opening.
 
     Args:
-        page: a word for what shows it: "slide", "compare".
-        details: what else the log says, as `model`; None is left out.
+        page: name of the page that shows it: "slide", "compare".
+        details: further details to log, such as `model`; None is left out.
 
     Returns:
-        Who it is.
+        The person.
 
     Raises:
-        HiddenSlideError: not theirs to see. SignedOutError: nobody is signed in.
-        GemslideError: where people sign in, it cannot be logged.
+        HiddenSlideError: the person may not see it. SignedOutError: nobody is signed in.
+        GemslideError: people sign in here, and the view cannot be logged.
     """
     person = current_person()
     sign_in, key = current_sign_in(st.context.headers.get(VISITOR_HEADER))
     check_slide(sign_in, person, slide_id)
     opened = {"page": page, **{name: value for name, value in details.items() if value is not None}}
-    said = (person.actor, slide_id, page)
+    opening = (person.actor, slide_id, page)
     logged: set[tuple[str, str, str]] = st.session_state.setdefault(_OPENED, set())
-    if said not in logged:
-        # One opening ends where another slide is opened in its place.
-        logged -= {each for each in logged if each[2] == page and page != "compare"}
+    if opening not in logged:
+        # An opening ends when another slide is opened in its place.
+        logged -= {earlier for earlier in logged if earlier[2] == page and page != "compare"}
         log(ledger_of(sign_in), person, slide_id, opened)
         remember(key, slide_id)
-        logged.add(said)
+        logged.add(opening)
     return person
 
 
 def check_slide_here(slide_id: str) -> None:
-    """Refuse a slide that is not to be seen by the person at the page that runs, before anything of it is read.
+    """Refuse a slide that the person at the current page may not see, before any of it is read.
 
     Raises: as `log_view`.
     """

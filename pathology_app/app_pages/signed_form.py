@@ -1,7 +1,7 @@
-"""Questions that end with a signature: what is typed survives a reload, and what is signed is what was shown.
+"""Questions that end with a signature: typed answers survive a reload, and the form is signed as it was shown.
 
-They are drawn in the browser (frontend/src/reading/form.ts): a field of Streamlit's tells the server nothing before
-it is left.
+They are drawn in the browser (frontend/src/reading/form.ts): a Streamlit field sends nothing to the server until it
+loses focus.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class SignedForm:
     """A form of one page.
 
     Attributes:
-        place: names what is answered, among all that the browser has seen (`place_of`).
-        questions: as `reading_rows.question_data` makes them.
-        answers: those that the server knows.
+        place: identifies the form among all that the browser has seen (`place_of`).
+        questions: from `reading_rows.question_data`.
+        answers: those known to the server.
     """
 
     key: str
@@ -39,11 +39,11 @@ class SignedForm:
     button: str = "Sign"
 
     def draw(self, *, on_sign: Callable[[Answers], None], on_keep: Callable[[Answers], None] | None = None) -> None:
-        """Draw the form. An error appears in it, beside what was typed.
+        """Draw the form. An error appears in it, next to the typed answers.
 
         Args:
-            on_sign, on_keep: called with the answers; what they raise is said. Without `on_keep`, the browser alone
-                keeps what was typed until it is signed.
+            on_sign, on_keep: called with the answers; their errors are shown. Without `on_keep`, only the browser
+                keeps the typed answers until they are signed.
         """
         keep = on_keep or (lambda _: None)
         data = {
@@ -58,8 +58,8 @@ class SignedForm:
         signed_form(
             data,
             key=self.key,
-            on_keep=lambda said: self._do(keep, said),
-            on_sign=lambda said: self._do(on_sign, said, is_signature=True),
+            on_keep=lambda sent: self._do(keep, sent),
+            on_sign=lambda sent: self._do(on_sign, sent, is_signature=True),
         )
 
     @property
@@ -70,34 +70,34 @@ class SignedForm:
     def _signs(self) -> str:
         return f"{self.key} signs"
 
-    def _do(self, work: Callable[[Answers], None], said: object, *, is_signature: bool = False) -> None:
+    def _do(self, work: Callable[[Answers], None], sent: object, *, is_signature: bool = False) -> None:
         st.session_state[self._signs] = st.session_state.get(self._signs, 0) + is_signature
         try:
-            work(answers_in(said, self.place))
+            work(answers_in(sent, self.place))
         except READ_ERRORS as error:
             st.session_state[self._wrong] = message_of(error, served_project().root)
 
 
 def place_of(*parts: object) -> str:
-    """A name for what is answered: of the same parts, in the same project, the same."""
+    """Identifier of a form: the same for the same parts in the same project."""
     text = "\n".join(map(str, (served_project().root, *parts)))
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
-def answers_in(said: object, place: str) -> Answers:
-    """Answers that a browser sends. The caller must check each of them against its question.
+def answers_in(sent: object, place: str) -> Answers:
+    """Answers sent by a browser. The caller must check each of them against its question.
 
     Raises:
-        BadManifestError: no answers, or those to another form than the one that is open.
+        BadManifestError: no answers, or answers to a form other than the one that is open.
     """
-    found = said.get("answers") if isinstance(said, Mapping) else None
-    if not isinstance(said, Mapping) or not isinstance(found, Mapping):
-        raise BadManifestError("What was sent holds no answers. Reload the page.")
-    if said.get("place") != place:
-        raise BadManifestError("Another reading is open by now than the one that was answered. Reload the page.")
+    values = sent.get("answers") if isinstance(sent, Mapping) else None
+    if not isinstance(sent, Mapping) or not isinstance(values, Mapping):
+        raise BadManifestError("The form was sent without answers. Reload the page.")
+    if sent.get("place") != place:
+        raise BadManifestError("A different reading is open now. Reload the page.")
     answers: Answers = {}
-    for name, value in found.items():
+    for name, value in values.items():
         if not isinstance(value, str | int | float):
-            raise BadManifestError(f"question {name!r:.100}: {value!r:.100} is no answer.")
+            raise BadManifestError(f"question {name!r:.100}: {value!r:.100} is not an answer.")
         answers[str(name)] = value
     return answers

@@ -1,4 +1,4 @@
-"""For a browser that has not signed in: on the way to the provider, and back from it."""
+"""Page for a browser that has not signed in, on the way to the identity provider and back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LEAVE = "export default ({ data }) => { window.location.replace(new URL(data.pa
 
 
 def page() -> None:
-    """Draw what the link asks for: to begin, or to end a sign-in at the provider."""
+    """Start or finish a sign-in at the provider, as the link says."""
     st.markdown(f"**gemslide** &nbsp; :red[{RESEARCH_USE}]")
     sign_in, _ = current_sign_in(st.context.headers.get(VISITOR_HEADER))
     step = st.query_params.get("sign-in")
@@ -42,7 +42,7 @@ def _come_back() -> None:
 
 
 def _leave_for(path: str) -> None:
-    """Let the browser go to a path of ours that is no page of Streamlit's."""
+    """Send the browser to one of our paths that is not a Streamlit page."""
     st.components.v2.component("gemslide_leave", js=_LEAVE)(key="leave", data={"path": path})
 
 

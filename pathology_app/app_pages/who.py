@@ -1,4 +1,4 @@
-"""Above every page: who is signed in, the way out, and the log for those who may see it."""
+"""Header of every page: the person signed in, the sign-out link, and the log for those who may see it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pipeline.units import RESEARCH_USE
 
 
 def head(person: Person) -> None:
-    """Draw it."""
+    """Draw the header."""
     row = st.container(horizontal=True, vertical_alignment="center")
     row.markdown(f"**gemslide** &nbsp; :red[{RESEARCH_USE}]")
     row.space("stretch")
@@ -23,6 +23,6 @@ def head(person: Person) -> None:
 
 
 def _log_link(place: Place, person: Person) -> None:
-    """The way to the log, for those who may see it, where people sign in."""
+    """Link to the log, for those who may see it, where people sign in."""
     if person.name is not None and person.may(RIGHTS[Act.SEE_LOG]):
         link_button(place, "Log", {LOG: ""}, key="to_log", icon=":material/history:")

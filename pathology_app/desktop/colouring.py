@@ -13,7 +13,7 @@ from pipeline.store import DAMAGED_COLOUR
 CLEAR = (0.0, 0.0, 0.0, 0.0)
 _FINE, _STEPS = 1025, 256
 _GOOD = 0.1
-"""Scores up to here are clear: every slide has some."""
+"""Scores up to this value are clear: every slide has some."""
 
 
 def share_text(share: float) -> str:
@@ -23,11 +23,11 @@ def share_text(share: float) -> str:
 
 
 def prediction_colours(palette: str, threshold: float) -> dict[str, Any]:
-    """`colormap` and `contrast_limits` of probabilities: a probability has the same colour at any threshold, and below
-    it none at all. Raises KeyError: no such palette."""
+    """`colormap` and `contrast_limits` of probabilities: a probability has the same colour at any threshold, and none
+    below it. Raises KeyError: no such palette."""
     first = np.clip(threshold, 0, 1)
     at = np.rint(np.linspace(first * (_FINE - 1), _FINE - 1, _STEPS)).astype(int)
-    # napari clears what is not above the lower limit, and the threshold itself is shown.
+    # napari clears values at or below the lower limit, but the threshold itself must be shown.
     lowest = float(np.nextafter(np.float32(first), np.float32(-1)))
     return {
         "colormap": {"colors": _opaque(colours(palette, _FINE)[at]), "low_color": CLEAR, "nan_color": CLEAR},
@@ -36,7 +36,7 @@ def prediction_colours(palette: str, threshold: float) -> dict[str, Any]:
 
 
 def quality_colours() -> dict[str, Any]:
-    """Clear where a cell is good, the stronger the worse it is."""
+    """Colours of QC scores: clear where a cell is good, more opaque the worse it is."""
     rgba = _opaque(colours(DEFAULT_PALETTE, _STEPS))
     rgba[:, 3] = np.clip((np.linspace(0, 1, _STEPS) - _GOOD) / (1 - _GOOD), 0, 1)
     return {"colormap": {"colors": rgba, "nan_color": CLEAR}, "contrast_limits": (0.0, 1.0)}

@@ -1,4 +1,4 @@
-"""Settings of one slide in a napari viewer, and the layers that follow them. No Qt, and napari by its viewer only."""
+"""Settings of one slide in a napari viewer, and the layers that follow them. No Qt; napari only through its viewer."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from pipeline.palettes import CLASS_COLOURS, DEFAULT_PALETTE
 from pipeline.units import RESEARCH_USE
 
 TEN_TIMES = 1.0
-"""Screen pixels per µm at an objective's 10×."""
+"""Screen pixels per µm at a 10× objective."""
 MAX_RINGS, MAX_LABELS = 5_000, 500
 _SMALLEST_RING_PX = 18
 _THRESHOLD_STEPS = 100
-"""napari keeps every colormap that it has seen, by name: so there are only so many."""
+"""napari keeps every colormap it has seen, by name: this bounds their number."""
 
 
 def slide_of(layer: Any) -> OpenedSlide | None:
-    """The slide that a layer of any viewer belongs to; None where it is not ours."""
-    about = layer.metadata.get(OURS)
-    return about["slide"] if about else None
+    """The slide that a layer of any viewer belongs to; None if the layer is not ours."""
+    metadata = layer.metadata.get(OURS)
+    return metadata["slide"] if metadata else None
 
 
 def role_of(layer: Any) -> str:
@@ -46,7 +46,7 @@ def role_of(layer: Any) -> str:
 
 
 class SlideControls:
-    """Model, class, threshold, opacity and colours of one slide's layers; its rings; where the camera goes."""
+    """Model, class, threshold, opacity and colours of one slide's layers; its rings; and the camera."""
 
     def __init__(self, viewer: Any, slide: OpenedSlide) -> None:
         self.viewer, self.slide = viewer, slide
@@ -103,13 +103,13 @@ class SlideControls:
         self._recolour()
 
     def set_as_scanned(self, as_scanned: bool) -> None:
-        """The image without the scanner's colour profile, or with it."""
+        """Show the image without or with the scanner's colour profile."""
         self.as_scanned = as_scanned
         for layer in self.layers(IMAGE):
             layer.data = self.slide.pixels.arrays(as_scanned=as_scanned)
 
     def show_only(self) -> None:
-        """Hide other slides of the viewer, which lie in the same place, and show this one with what was chosen."""
+        """Hide the viewer's other slides, which are at the same position, and show this one as chosen."""
         for layer in self.viewer.layers:
             other = slide_of(layer)
             if other is not None and other is not self.slide:
@@ -121,17 +121,17 @@ class SlideControls:
             layer.visible = self._is_chosen(layer)
 
     def _is_chosen(self, layer: Any) -> bool:
-        about = layer.metadata[OURS]
-        return bool((about["model_id"], about["class_name"]) == (self.model_id, self.class_name))
+        metadata = layer.metadata[OURS]
+        return bool((metadata["model_id"], metadata["class_name"]) == (self.model_id, self.class_name))
 
     def hotspot_list(self) -> HotspotList:
-        """Of the chosen model."""
+        """Hotspot list of the chosen model."""
         if self.model_id not in self._lists:
             self._lists[self.model_id] = self.slide.hotspots(self.model_id) if self.model_id else HotspotList()
         return self._lists[self.model_id]
 
     def hotspots(self) -> list[Hotspot]:
-        """Those listed and circled: of the class shown, at or above the threshold, strongest first."""
+        """Hotspots listed and circled: of the class shown, at or above the threshold, strongest first."""
         return self.hotspot_list().of(self.class_name, self.threshold)
 
     def go_to(self, spot: Hotspot) -> None:
@@ -145,26 +145,26 @@ class SlideControls:
         x_px0, y_px0 = position_um[-1] / mpp0 + 0.5, position_um[-2] / mpp0 + 0.5
         width_px0, height_px0 = self.slide.reader.size_wh_px0
         if not (0 <= x_px0 < width_px0 and 0 <= y_px0 < height_px0):
-            return f"{self.slide.slide_id}: beside the slide"
+            return f"{self.slide.slide_id}: outside the slide"
         return f"{self._probability(x_px0, y_px0)}{x_px0 * mpp0:.0f} µm right, {y_px0 * mpp0:.0f} µm down"
 
     def _probability(self, x_px0: float, y_px0: float) -> str:
         predictions = self.slide.predictions(self.model_id) if self.model_id else None
         if predictions is None:
             return ""
-        found = predictions.at(x_px0, y_px0)
+        values = predictions.at(x_px0, y_px0)
         name = as_text(self.class_name)
-        return f"P({name}): not predicted · " if found is None else f"P({name}) = {found[self.class_name]:.2f} · "
+        return f"P({name}): not predicted · " if values is None else f"P({name}) = {values[self.class_name]:.2f} · "
 
     def draw_rings(self) -> None:
-        """Rings around the chosen model's hotspots, in a layer of their own; none where the list is not known."""
+        """Draw rings around the chosen model's hotspots, in a separate layer; none if the list is unknown."""
         for layer in self.layers(RINGS):
             self.viewer.layers.remove(layer)
         spots = self.hotspot_list().spots[:MAX_RINGS]
         if not spots:
             return
         grid = self.slide.grids[self.model_id]
-        # A ring around the strongest cell, and no smaller on the screen than can be seen.
+        # A ring around the strongest cell, always large enough to see on the screen.
         diameter_um = grid.stride_px0 * self.slide.reader.mpp0 * math.sqrt(2)
         active = self.viewer.layers.selection.active
         layer = self.viewer.add_points(
@@ -217,7 +217,7 @@ class SlideControls:
 
 
 def probe_in_status(controls: SlideControls, status: Any) -> None:
-    """Put the probe under the cursor into the status bar, in the place of napari's bare indices."""
+    """Show the values under the cursor in the status bar, instead of napari's bare indices."""
     if isinstance(status, dict) and "coordinates" in status:
         text = controls.probe(tuple(controls.viewer.cursor.position))
         if status["coordinates"] != text:
@@ -225,7 +225,7 @@ def probe_in_status(controls: SlideControls, status: Any) -> None:
 
 
 def furnish_canvas(viewer: Any) -> None:
-    """The scale bar, and the words that must stay in sight."""
+    """Show the scale bar and the notice that must stay visible."""
     overlays = viewer.canvas.overlays
     overlays.scale_bar.visible = True
     overlays.text.text = RESEARCH_USE

@@ -1,4 +1,4 @@
-"""Whether a window can be opened here."""
+"""Check whether a window can be opened on this computer."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class NoDisplayError(GemslideError):
 
 
 def check_display() -> None:
-    """Raises NoDisplayError where Qt could not open a window: it would end the process without a word."""
+    """Raise NoDisplayError where Qt could not open a window: Qt would end the process without a message."""
     if sys.platform.startswith("linux") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         raise NoDisplayError(
             "no display (neither DISPLAY nor WAYLAND_DISPLAY is set). Run this on a desktop, "
-            "or look at the slide in a browser: gemslide app"
+            "or view the slide in a browser: gemslide app"
         )

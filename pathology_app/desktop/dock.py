@@ -1,4 +1,4 @@
-"""The dock beside the slide: what is shown and how, and where to look first. napari opens it by napari.yaml, too."""
+"""Dock next to the slide: display settings, and hotspots to visit first. napari also opens it through napari.yaml."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ from training.foundation.errors import GemslideError
 
 DOCK_NAME = "gemslide"
 _LATER_MS = 50
-"""The slide is drawn first: the libraries behind rings and shapes take half a second to load."""
+"""Delay that lets the slide be drawn first: libraries for rings and shapes take half a second to load."""
 KEYS = {"n": 1, "PageDown": 1, "p": -1, "PageUp": -1}
 
 
 class SlideDock(QWidget):
-    """Follows the slides of one viewer; each has its own choices, and one is shown at a time."""
+    """Dock that follows the slides of one viewer; each has its own settings, and one is shown at a time."""
 
     def __init__(self, napari_viewer: Any) -> None:
         super().__init__()
-        # napari hands plug-ins a wrapper that keeps private names from them; it slows each of the others down.
+        # napari passes plug-ins a wrapper that hides private names; it slows down access to all others.
         self.viewer = getattr(napari_viewer, "__wrapped__", napari_viewer)
         self._all: dict[int, SlideControls] = {}
-        """By the identity of the opened slide: one store may be opened twice."""
+        """Keyed by the identity of the opened slide: one store may be opened twice."""
         self._build()
         furnish_canvas(self.viewer)
         self.drops = StoreDrops(self.open_store)
@@ -59,7 +59,7 @@ class SlideDock(QWidget):
 
     @property
     def controls(self) -> SlideControls | None:
-        """Of the slide that is chosen; None while the viewer has no slide of ours."""
+        """Controls of the chosen slide; None while the viewer has no slide of ours."""
         return self._all.get(self.slide_box.currentData())
 
     def _build(self) -> None:
@@ -119,11 +119,11 @@ class SlideDock(QWidget):
         self.as_scanned.toggled.connect(lambda checked: self._change("set_as_scanned", checked))
 
     def _layers_changed(self, event: Any = None) -> None:
-        """Slides that were dropped or opened beside the first are offered, the newest chosen; those closed are gone."""
+        """Offer slides that were dropped or opened in addition, choose the newest, and remove closed ones."""
         slides = {id(slide): slide for slide in map(slide_of, self.viewer.layers) if slide is not None}
         before = list(self._all)
-        for gone in set(self._all) - set(slides):
-            del self._all[gone]
+        for closed in set(self._all) - set(slides):
+            del self._all[closed]
         for number, slide in slides.items():
             if number not in self._all:
                 self._all[number] = SlideControls(self.viewer, slide)
@@ -134,7 +134,7 @@ class SlideDock(QWidget):
             self._offer_slides(newest=list(self._all)[-1] if self._all else None)
 
     def open_store(self, path: Path) -> None:
-        """Add a slide that was dropped; a damaged one is one message, and nothing is added."""
+        """Add a dropped slide; for a damaged one, show a message and add nothing."""
         try:
             OpenedSlide(path)
         except GemslideError as error:
@@ -143,18 +143,18 @@ class SlideDock(QWidget):
             self.viewer.open(str(path), plugin=DOCK_NAME)
 
     def showEvent(self, event: QShowEvent) -> None:
-        """napari puts a dock into its window after it was made."""
+        """Watch drops once shown: napari puts a dock into its window only after creating it."""
         super().showEvent(event)
         self.drops.watch(self.window())
 
     def _draw_the_rest(self, number: int) -> None:
         controls = self._all.get(number)
-        if controls is not None and controls.is_open:  # it may have been closed meanwhile
+        if controls is not None and controls.is_open:  # it may have been closed in the meantime
             controls.draw_rings()
             self.notes_box.show_notes()
 
     def _follow(self, event: Any) -> None:
-        """A layer that napari adds after the slide's first one still takes the slide's choices."""
+        """Apply the slide's settings to a layer that napari adds after the slide's first one."""
         layer = getattr(event, "value", None)
         if layer is None or event.type != "inserted":
             return
@@ -192,7 +192,7 @@ class SlideDock(QWidget):
         self._show_problems()
 
     def _show_sliders(self, controls: SlideControls) -> None:
-        """Without choosing anything: a threshold between two steps stays as it is."""
+        """Set the sliders without emitting signals: a threshold between two steps is kept."""
         for slider, value in ((self.threshold, controls.threshold), (self.opacity, controls.opacity)):
             slider.blockSignals(True)
             slider.setValue(round(100 * value))
@@ -229,14 +229,14 @@ class SlideDock(QWidget):
         self.opacity_text.setText(f"{controls.opacity:.2f}")
         self.legend.setVisible(bool(controls.model_id))
         self.legend.show_colours(controls.palette, controls.threshold)
-        spots, found = controls.hotspots(), controls.hotspot_list()
-        of_class = len(controls.hotspot_list().of(controls.class_name, 0))
+        spots, listed = controls.hotspots(), controls.hotspot_list()
+        num_in_class = len(controls.hotspot_list().of(controls.class_name, 0))
         if not controls.model_id:
             text = "Hotspots: no model has predicted this slide."
-        elif found.unknown:
-            text = f"Hotspots: {found.unknown}"
+        elif listed.unknown:
+            text = f"Hotspots: {listed.unknown}"
         else:
-            text = f"Hotspots: {len(spots)} of {of_class} reach the threshold"
+            text = f"Hotspots: {len(spots)} of {num_in_class} reach the threshold"
         self.hotspot_text.setText(as_text(text))
         self.hotspots.replace(spots)
 
@@ -251,7 +251,7 @@ class SlideDock(QWidget):
 
 
 def _text(text: str) -> QLabel:
-    """Words of others are drawn as they are: Qt would take some for HTML."""
+    """Make a label in plain text: Qt would take some texts for HTML."""
     label = QLabel(text)
     label.setTextFormat(Qt.TextFormat.PlainText)
     label.setWordWrap(True)

@@ -1,4 +1,4 @@
-"""Slide stores that are dropped into a window with our dock: opened at once, without napari's question which reader."""
+"""Slide stores dropped into a window with our dock: opened at once, without napari asking which reader to use."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pipeline.store import is_store
 
 
 class StoreDrops(QObject):
-    """Takes drops of nothing but slide stores; every other drop is left to napari."""
+    """Handles drops that contain only slide stores; all other drops are left to napari."""
 
     def __init__(self, open_store: Callable[[Path], None]) -> None:
         super().__init__()
         self._open = open_store
 
     def watch(self, window: QWidget) -> None:
-        """Watch whatever takes drops in the middle of napari's window."""
+        """Watch the widgets that accept drops in the centre of napari's window."""
         middle = window.centralWidget() if isinstance(window, QMainWindow) else None
         if middle is not None:
             for widget in (middle, *middle.findChildren(QWidget)):

@@ -50,7 +50,7 @@ class _Rows(QAbstractTableModel):
 
 
 class HotspotTable(QTableView):
-    """A row for each hotspot. A row that is chosen, by mouse or arrow keys, is passed to `go_to`."""
+    """A row for each hotspot. The row chosen by mouse or arrow keys is passed to `go_to`."""
 
     def __init__(self, go_to: Callable[[Hotspot], None]) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class HotspotTable(QTableView):
         self.selectionModel().currentRowChanged.connect(self._row_chosen)
 
     def replace(self, spots: list[Hotspot]) -> None:
-        """Another list; the chosen hotspot stays chosen where it is still listed, and the camera stays."""
+        """Show another list; the chosen hotspot stays chosen if still listed, and the camera does not move."""
         chosen = self.chosen
         self._rows.replace(spots)
         if chosen in spots:
@@ -81,7 +81,7 @@ class HotspotTable(QTableView):
         return self._rows.spots[row] if 0 <= row < len(self._rows.spots) else None
 
     def step(self, by: int) -> None:
-        """To the next or previous hotspot; from none, to the first; it stops at the ends."""
+        """Go to the next or previous hotspot, or to the first if none is chosen; stop at the ends."""
         count, row = len(self._rows.spots), self.currentIndex().row()
         if count:
             self.selectRow(min(max(row + by, 0), count - 1) if row >= 0 else 0)

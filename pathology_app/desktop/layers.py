@@ -21,12 +21,12 @@ from pipeline.store import PredictionGrid, has_tissue, read_damaged, read_qualit
 from training.foundation.errors import GemslideError
 
 Layer = tuple[Any, dict[str, Any], str]
-"""Data, keyword arguments, kind: what a napari reader returns."""
+"""Data, keyword arguments and kind, as returned by a napari reader."""
 
 UNITS = ("micrometer", "micrometer")
 PREDICTION_OPACITY = 0.6
 OURS = "gemslide"
-"""Key in a layer's `metadata` of what the layer is: `about_layer`."""
+"""Key in a layer's `metadata` under which its identity is stored: `about_layer`."""
 IMAGE, TISSUE, QUALITY, PREDICTION, DAMAGED, RINGS, NOTES = (
     "image", "tissue", "quality", "prediction", "damaged", "hotspots", "annotations",
 )  # fmt: skip
@@ -58,18 +58,18 @@ class CellsYx:
 
 
 def slide_layers(store_path: Path) -> list[Layer]:
-    """Everything of a slide, bottom to top: see `layers_of`.
+    """All layers of a slide, bottom to top: see `layers_of`.
 
     Raises:
-        GemslideError: no store there, or a damaged one.
+        GemslideError: no store at this path, or a damaged one.
     """
     return layers_of(OpenedSlide(store_path))
 
 
 def layers_of(slide: OpenedSlide) -> list[Layer]:
-    """The slide, its tissue mask, its quality scores, every model's predictions, and what is damaged in its file.
+    """The slide, its tissue mask, its QC scores, every model's predictions, and the damaged areas of its file.
 
-    What cannot be read besides the image is told (`OpenedSlide.tell`) and left out.
+    An overlay that cannot be read is reported (`OpenedSlide.tell`) and left out.
     """
     layers = [image_layer(slide)]
     for overlay in (tissue_layer, quality_layers, prediction_layers, damaged_layer):
@@ -88,7 +88,7 @@ def image_layer(slide: OpenedSlide) -> Layer:
 
 
 def tissue_layer(slide: OpenedSlide) -> list[Layer]:
-    """The tissue mask, hidden at first; none when the store has none.
+    """The tissue mask, hidden at first; none if the store has none.
 
     Raises:
         UnreadableError: the mask is damaged.
@@ -102,7 +102,7 @@ def tissue_layer(slide: OpenedSlide) -> list[Layer]:
 
 
 def quality_layers(slide: OpenedSlide) -> list[Layer]:
-    """One layer per measure of `gemslide qc`, hidden at first; none where the slide was never checked.
+    """One layer per measure of `gemslide qc`, hidden at first; none if the slide was never checked.
 
     Raises:
         UnreadableError: the scores are damaged.
@@ -113,22 +113,22 @@ def quality_layers(slide: OpenedSlide) -> list[Layer]:
     cell_um = quality.cell_px0 * slide.reader.mpp0
     layers = []
     for name, scores_yx in zip(quality.names, quality.scores_cyx.astype(np.float32), strict=True):
-        named = f"quality: {as_text(name)} (cells of {cell_um:.0f} µm)"
+        title = f"quality: {as_text(name)} (cells of {cell_um:.0f} µm)"
         look = {"opacity": 0.7, "visible": False, **quality_colours()}
-        layers.append(_mask_layer(slide, QUALITY, named, scores_yx, cell_um, **look))
+        layers.append(_mask_layer(slide, QUALITY, title, scores_yx, cell_um, **look))
     return layers
 
 
 def damaged_layer(slide: OpenedSlide) -> list[Layer]:
-    """Damaged areas of the slide's file, on top and shown; none where no damage is known.
+    """Damaged areas of the slide's file, on top and shown; none if no damage is known.
 
     Raises:
-        UnreadableError: the label is damaged itself, or missing.
+        UnreadableError: the label itself is damaged or missing.
     """
-    found = read_damaged(slide.path)
-    if found is None:
+    damaged = read_damaged(slide.path)
+    if damaged is None:
         return []
-    mask_yx, cell_px0 = found
+    mask_yx, cell_px0 = damaged
     cell_um = cell_px0 * slide.reader.mpp0
     return [
         _mask_layer(
@@ -138,7 +138,7 @@ def damaged_layer(slide: OpenedSlide) -> list[Layer]:
 
 
 def prediction_layers(slide: OpenedSlide) -> list[Layer]:
-    """One layer per model and class; one is shown at first. Cells that were not predicted are NaN: clear."""
+    """One layer per model and class; one is shown at first. Cells not predicted are NaN and drawn clear."""
     shown = slide.shown_first()
     layers = []
     for model_id, grid in slide.grids.items():
@@ -158,7 +158,7 @@ def prediction_layers(slide: OpenedSlide) -> list[Layer]:
 
 
 def about_layer(slide: OpenedSlide, role: str, **more: str) -> dict[str, Any]:
-    """Metadata that identify a layer in a viewer."""
+    """Metadata that identifies a layer in a viewer."""
     return {"metadata": {OURS: {"slide": slide, "role": role, **more}}}
 
 
@@ -175,6 +175,6 @@ def _cells(cell_um: float, mpp0: float) -> dict[str, Any]:
 
 
 def _frame(cell_um: float, mpp0: float) -> dict[str, Sequence[Any]]:
-    """Scale, translation and units of square cells whose first begins where the slide's first pixel begins."""
+    """Scale, translation and units of square cells, the first of which begins where the slide's first pixel begins."""
     offset_um = (cell_um - mpp0) / 2
     return {"scale": (cell_um, cell_um), "translate": (offset_um, offset_um), "units": UNITS}

@@ -1,4 +1,4 @@
-"""A colour bar as a Qt widget: from which probability on there is colour, and which."""
+"""Colour bar as a Qt widget: the colours of probabilities, from the threshold up."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BAR_PX, _TEXT_PX = 14, 18
 
 
 class Legend(QWidget):
-    """0 to 1 from left to right; empty below the threshold, as the slide is."""
+    """Colour bar from 0 (left) to 1 (right); empty below the threshold, like the overlay."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A slide's annotations in a napari viewer: read from where the web app keeps them, drawn, changed, saved back."""
+"""A slide's annotations in a napari viewer: read from the web app's ledger, drawn, edited, and saved back."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from training.foundation.errors import UnreadableError
 from training.foundation.words.counts import counted
 
 MAX_DRAWN = 2_000
-"""napari takes a second for about a thousand shapes. The rest stays in the database as it is."""
+"""napari takes a second for about a thousand shapes. The rest stays unchanged in the database."""
 UNCLASSED = "#777777"
 _EDGE_UM, _POINT_PX = 3.0, (10, 18)
 _FEATURES = ("id", "part", "class", "note", "author")
 
 
 class SlideNotes:
-    """The annotations of one slide, as they were read, and the layers that show them."""
+    """The annotations of one slide as read, and the layers that show them."""
 
     def __init__(self, viewer: Any, slide: OpenedSlide) -> None:
         self.viewer, self.slide = viewer, slide
@@ -36,53 +36,53 @@ class SlideNotes:
         self.left_out = 0
 
     def read(self) -> None:
-        """Draw what the database has. Nothing is drawn, nor made, where it has nothing.
+        """Draw the annotations in the database. If it has none, nothing is drawn or created.
 
         Raises:
-            GemslideError: the project's ledger is away or damaged.
+            GemslideError: the project's ledger is unavailable or damaged.
         """
         with self._ledger(make=False) as ledger:
-            found = annotations_of(ledger, self.slide.slide_id) if ledger else []
+            annotations = annotations_of(ledger, self.slide.slide_id) if ledger else []
             self.colours = dict(class_colours(ledger)) if ledger else {}
-        drawn = [each for each in found if each.object_type == "annotation"][-MAX_DRAWN:]
-        self.left_out = len(found) - len(drawn)
-        self._present = {each.annotation_id: each for each in drawn}
-        outlines = [outline for each in drawn for outline in outlines_of(each)]
+        drawn = [annotation for annotation in annotations if annotation.object_type == "annotation"][-MAX_DRAWN:]
+        self.left_out = len(annotations) - len(drawn)
+        self._present = {annotation.annotation_id: annotation for annotation in drawn}
+        outlines = [outline for annotation in drawn for outline in outlines_of(annotation)]
         if outlines or self.layers():
             self.draw(outlines)
 
     def layers(self) -> list[Any]:
-        """The layer of shapes and the layer of points, if they are there."""
-        abouts = [(layer, layer.metadata.get(OURS)) for layer in self.viewer.layers]
-        return [layer for layer, about in abouts if about and about["slide"] is self.slide and about["role"] == NOTES]
+        """The layer of shapes and the layer of points, if they exist."""
+        ours = [(layer, layer.metadata.get(OURS)) for layer in self.viewer.layers]
+        return [layer for layer, meta in ours if meta and meta["slide"] is self.slide and meta["role"] == NOTES]
 
     def draw(self, outlines: Sequence[Outline] = ()) -> None:
-        """Both layers anew, with these outlines."""
+        """Recreate both layers with these outlines."""
         for layer in self.layers():
             self.viewer.layers.remove(layer)
         active = self.viewer.layers.selection.active
         mpp0 = self.slide.reader.mpp0
         frame = {"scale": (mpp0, mpp0), "translate": (-mpp0 / 2, -mpp0 / 2), "units": UNITS}
-        points = [each for each in outlines if each.tool == "point"]
-        shapes = [each for each in outlines if each.tool != "point"]
+        points = [outline for outline in outlines if outline.tool == "point"]
+        shapes = [outline for outline in outlines if outline.tool != "point"]
         self.viewer.add_shapes(
-            [each.corners_yx for each in shapes] or None,
-            **({"shape_type": [each.tool for each in shapes]} if shapes else {}),
+            [shape.corners_yx for shape in shapes] or None,
+            **({"shape_type": [shape.tool for shape in shapes]} if shapes else {}),
             ndim=2,
             features=_features(shapes),
             edge_width=_EDGE_UM / mpp0,
-            edge_color=[self.colour(each.class_name) for each in shapes] or UNCLASSED,
+            edge_color=[self.colour(shape.class_name) for shape in shapes] or UNCLASSED,
             face_color="transparent",
             name=f"annotations {self.slide.slide_id}",
             **frame,
             **about_layer(self.slide, NOTES),
         )
         self.viewer.add_points(
-            np.array([each.corners_yx[0] for each in points]).reshape(-1, 2),
+            np.array([point.corners_yx[0] for point in points]).reshape(-1, 2),
             features=_features(points),
             size=_POINT_PX[0],
             canvas_size_limits=_POINT_PX,
-            face_color=[self.colour(each.class_name) for each in points] or UNCLASSED,
+            face_color=[self.colour(point.class_name) for point in points] or UNCLASSED,
             name=f"annotation points {self.slide.slide_id}",
             **frame,
             **about_layer(self.slide, NOTES),
@@ -92,7 +92,7 @@ class SlideNotes:
             self.viewer.layers.selection.active = active
 
     def colour(self, class_name: str) -> str:
-        """Of a class; a new one gets the next colour, as the database will give it."""
+        """Colour of a class; a new class gets the next colour, as the database will assign it."""
         if not class_name:
             return UNCLASSED
         if class_name not in self.colours:
@@ -100,33 +100,33 @@ class SlideNotes:
         return f"#{self.colours[class_name]}"
 
     def draw_next_as(self, class_name: str) -> None:
-        """Give this class and its colour to whatever is drawn from now on."""
+        """Use this class and its colour for everything drawn from now on."""
         for layer in self.layers():
             layer.feature_defaults = dict.fromkeys(_FEATURES, "") | {"part": "0.0", "class": class_name}
             is_shapes = hasattr(layer, "shape_type")
-            if not layer.selected_data:  # napari gives the colour to what is selected, too
+            if not layer.selected_data:  # napari would also recolour the selection
                 setattr(layer, "current_edge_color" if is_shapes else "current_face_color", self.colour(class_name))
 
     def drawn(self) -> list[Outline]:
-        """All that the layers hold now."""
-        found = []
+        """All outlines currently in the layers."""
+        outlines = []
         for layer in self.layers():
             is_points = not hasattr(layer, "shape_type")
             tools = ["point"] * len(layer.data) if is_points else layer.shape_type
-            words = [[str(value) for value in layer.features[name]] for name in _FEATURES]
-            for tool, corners, own_id, part, *rest in zip(tools, layer.data, *words, strict=True):
+            texts = [[str(value) for value in layer.features[name]] for name in _FEATURES]
+            for tool, corners, own_id, part, *rest in zip(tools, layer.data, *texts, strict=True):
                 corners_yx = np.asarray(corners, float).reshape(-1, 2)
-                found.append(Outline("path" if tool == "line" else tool, corners_yx, own_id, part, *rest))
-        return found
+                outlines.append(Outline("path" if tool == "line" else tool, corners_yx, own_id, part, *rest))
+        return outlines
 
     def unsaved(self) -> list[Draft]:
         """Drafts that a `save` would write."""
         return drafts_of(with_ids(self.drawn(), new_id), self._present.values()) if self.layers() else []
 
     def describe(self, class_name: str | None = None, note: str | None = None) -> int:
-        """Give what is selected a class or a note; returns how many there are.
+        """Set the class or note of the selected annotations; returns how many are selected.
 
-        Of the layer that is active; napari keeps what was last added in the other one selected.
+        Only the active layer counts: napari keeps the last addition to the other one selected.
         """
         count, active = 0, self.viewer.layers.selection.active
         layers = [layer for layer in self.layers() if layer is active] or self.layers()
@@ -147,38 +147,38 @@ class SlideNotes:
         return count
 
     def save(self) -> str:
-        """Write what has changed, and nothing over another's change; returns what became of it, for the person.
+        """Write all changes without overwriting those of others; returns a message for the user.
 
-        Where another has changed the same annotation meanwhile, theirs stays, and what is drawn here is kept beside it
-        as a new one, to be saved or deleted.
+        If someone else has changed the same annotation in the meantime, theirs is kept, and the one drawn here becomes
+        a new, unsaved annotation next to it.
 
         Raises:
-            GemslideError: something drawn cannot be saved, or the ledger is away. All that is drawn stays.
+            GemslideError: an annotation cannot be saved, or the ledger is unavailable. Everything drawn is kept.
         """
         drawn = with_ids(self.drawn(), new_id)
         drafts = drafts_of(drawn, self._present.values())
-        self.draw(drawn)  # with their ids: sent again, the same drafts are the same annotations
+        self.draw(drawn)  # with their ids: drafts sent again are then the same annotations
         theirs: set[str] = set()
         with self._ledger(make=True) as ledger:
             assert ledger is not None
             for start in range(0, len(drafts), MAX_DRAFTS):
-                some, size_wh = drafts[start : start + MAX_DRAFTS], self.slide.reader.size_wh_px0
-                saved = save(ledger, self.slide.slide_id, some, f"{actor_here()} (napari)", size_wh_px0=size_wh)
-                self._present |= {each.annotation_id: each for each in saved.saved}
-                theirs |= {each.annotation_id for each in saved.conflicts}
+                batch, size_wh = drafts[start : start + MAX_DRAFTS], self.slide.reader.size_wh_px0
+                saved = save(ledger, self.slide.slide_id, batch, f"{actor_here()} (napari)", size_wh_px0=size_wh)
+                self._present |= {annotation.annotation_id: annotation for annotation in saved.saved}
+                theirs |= {annotation.annotation_id for annotation in saved.conflicts}
         self.read()
-        return self._told(drafts, [each for each in drawn if each.annotation_id in theirs], theirs)
+        return self._told(drafts, [outline for outline in drawn if outline.annotation_id in theirs], theirs)
 
     def _told(self, drafts: Sequence[Draft], ours: Sequence[Outline], theirs: set[str]) -> str:
         if not theirs:
-            return f"Saved: {counted(len(drafts), 'change')}." if drafts else "Nothing has changed since it was saved."
-        beside = {annotation_id: new_id() for annotation_id in theirs}
-        kept = [replace(each, annotation_id=beside[each.annotation_id], author="") for each in ours]
+            return f"Saved: {counted(len(drafts), 'change')}." if drafts else "Nothing has changed since the last save."
+        new_ids = {annotation_id: new_id() for annotation_id in theirs}
+        kept = [replace(outline, annotation_id=new_ids[outline.annotation_id], author="") for outline in ours]
         self.draw([*self.drawn(), *kept])
         return (
             f"Saved: {counted(len(drafts) - len(theirs), 'change')}. "
-            f"{counted(len(theirs), 'annotation was', 'annotations were')} changed by others meanwhile: theirs stay; "
-            "what you drew is beside them, not saved. Delete it, or save again to keep both."
+            f"{counted(len(theirs), 'annotation was', 'annotations were')} also changed by others: their versions are "
+            "kept, and yours are next to them, not saved. Delete yours, or save again to keep both."
         )
 
     @contextmanager
@@ -187,7 +187,7 @@ class SlideNotes:
         if project is None:
             if make:
                 raise UnreadableError(
-                    f"{self.slide.path}: lies in no project, and annotations are kept in a project's ledger. Move the "
+                    f"{self.slide.path}: not in a project, and annotations are kept in a project's ledger. Move the "
                     "store into the folder slides of a project."
                 )
             yield None
@@ -201,6 +201,6 @@ class SlideNotes:
 
 
 def _features(outlines: Sequence[Outline]) -> pd.DataFrame:
-    """One row of text per outline. Without rows, too, the columns are text: napari takes empty lists for numbers."""
-    rows = [(each.annotation_id, each.part, each.class_name, each.note, each.author) for each in outlines]
+    """One row of text per outline. Columns are text even without rows: napari takes empty lists for numbers."""
+    rows = [(line.annotation_id, line.part, line.class_name, line.note, line.author) for line in outlines]
     return pd.DataFrame(rows, columns=list(_FEATURES), dtype=object)

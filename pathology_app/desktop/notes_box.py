@@ -14,10 +14,10 @@ from training.foundation.words.counts import counted
 
 
 class NotesBox(QWidget):
-    """Class and note of what is selected, or of what is drawn next; Save. It asks before a window closes unsaved."""
+    """Class and note of the selected or next annotations; Save. It asks before a window with unsaved changes closes."""
 
     def __init__(self, chosen: Callable[[], SlideNotes | None], all_of_them: Callable[[], list[SlideNotes]]) -> None:
-        """Args: chosen: those of the slide that is shown. all_of_them: of every slide in the viewer."""
+        """Args: chosen: returns the shown slide's notes. all_of_them: returns those of every slide in the viewer."""
         super().__init__()
         self._chosen, self._all = chosen, all_of_them
         form = QFormLayout(self)
@@ -26,7 +26,7 @@ class NotesBox(QWidget):
         self.class_box, self.class_edit, self.note = QComboBox(), QLineEdit(), QLineEdit()
         self.class_box.setEditable(True)
         self.class_box.setLineEdit(self.class_edit)
-        self.note.setPlaceholderText("of what is selected; Enter")
+        self.note.setPlaceholderText("note on the selection; Enter")
         self.class_box.setAccessibleName("Class of the annotation")
         self.note.setAccessibleName("Note of the annotation")
         self.draw_button, self.save_button = QPushButton("Draw"), QPushButton("Save annotations")
@@ -48,7 +48,7 @@ class NotesBox(QWidget):
         self._watched: QObject | None = None
 
     def show_notes(self) -> None:
-        """Read the chosen slide's annotations where nothing is drawn yet, and offer its classes."""
+        """Read the chosen slide's annotations if none are drawn yet, and offer its classes."""
         notes = self._chosen()
         if notes is None:
             return
@@ -58,18 +58,18 @@ class NotesBox(QWidget):
         self.class_box.addItems(["", *notes.colours])
         if notes.left_out:
             left_out = counted(notes.left_out, "more annotation is", "more annotations are")
-            self._say(f"{left_out} kept, and not drawn here: look at the rest in the browser.")
+            self._say(f"{left_out} stored but not drawn here: view the rest in the browser.")
         if self._watched is None:
             self._watched = self.window()
             self._watched.installEventFilter(self)
 
     def save(self) -> bool:
-        """Save the chosen slide's; whether it worked."""
+        """Save the chosen slide's annotations. Returns whether it worked."""
         notes = self._chosen()
         return notes is not None and self._save(notes)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """A window that closes with unsaved annotations asks first."""
+        """Ask before a window with unsaved annotations closes."""
         if event.type() == QEvent.Type.Close and not self._may_close():
             event.ignore()
             return True
@@ -81,7 +81,7 @@ class NotesBox(QWidget):
             return True
         buttons = QMessageBox.StandardButton
         number = sum(len(notes.unsaved()) for notes in unsaved)
-        question = f"{counted(number, 'change of annotations is', 'changes of annotations are')} not saved."
+        question = f"{counted(number, 'annotation change is', 'annotation changes are')} not saved."
         answer = self.ask(question, buttons.Save | buttons.Discard | buttons.Cancel)
         if answer == buttons.Save:
             for notes in unsaved:
@@ -90,7 +90,7 @@ class NotesBox(QWidget):
         return bool(answer == buttons.Discard)
 
     def ask(self, question: str, buttons: QMessageBox.StandardButton) -> QMessageBox.StandardButton:
-        """A question before the window closes."""
+        """Ask a question before the window closes."""
         return QMessageBox.question(self, "Annotations", question, buttons)
 
     def _draw(self) -> None:
@@ -103,26 +103,28 @@ class NotesBox(QWidget):
         notes.viewer.layers.selection.active = shapes
         shapes.mode = "add_polygon"
         notes.draw_next_as(self.class_edit.text().strip())
-        self._say("Click corners, double-click ends. More tools are at the top left; points have a layer of their own.")
+        self._say(
+            "Click corners, double-click to finish. More tools are at the top left; points have a separate layer."
+        )
 
     def _class_given(self) -> None:
-        """To what is selected, and to what is drawn next."""
+        """Apply the class to the selection and to the next annotations drawn."""
         notes, class_name = self._chosen(), self.class_edit.text().strip()
         self.class_edit.setModified(False)
         if notes is not None:
             selected = notes.describe(class_name=class_name)
             notes.draw_next_as(class_name)
-            self._say(f"{selected} selected are {class_name or 'without a class'}. Not saved yet." if selected else "")
+            self._say(f"{selected} selected: {class_name or 'without a class'}. Not saved yet." if selected else "")
 
     def _note_given(self) -> None:
         notes, note = self._chosen(), self.note.text().strip()
         self.note.setModified(False)
         selected = notes.describe(note=note) if notes is not None else 0
         if not selected:
-            self._say("Select an annotation first (tool: the arrow), then Enter in the note.")
+            self._say("Select an annotation first (arrow tool), then press Enter in the note.")
             return
         self.note.clear()
-        self._say(f"The note is given to {selected} selected. Not saved yet.")
+        self._say(f"Note added to {selected} selected. Not saved yet.")
 
     def _save(self, notes: SlideNotes) -> bool:
         return self._said(lambda: self._say(notes.save()))

@@ -1,7 +1,7 @@
-"""Annotations as outlines that napari can draw and a person can move, and back. Level-0 pixels; no napari here.
+"""Annotations as outlines that napari can draw and a person can edit, and back. Level-0 pixels; no napari here.
 
-napari's shapes have neither holes nor parts: an area has one outline per ring, `part` says of which. What was not
-touched is never converted back: it keeps the geometry that is stored.
+napari's shapes have neither holes nor parts: an area has one outline per ring, identified by `part`. Untouched
+annotations are never converted back: they keep their stored geometry.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from pipeline.review import Annotation, Draft
 Corners = NDArray[np.float64]
 ELLIPSE_CORNERS = 64
 _SAME_PX0 = 0.02
-"""The database keeps hundredths of a pixel."""
+"""The database stores hundredths of a pixel."""
 _ROUND = 0.02
-"""Share of its radius by which a corner may miss an ellipse, and cosine by which a rectangle's may miss 90°."""
+"""Tolerance: share of the radius for an ellipse's corners, cosine of the angle for a rectangle's."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Outline:
         tool: "rectangle", "ellipse" (four corners of its box), "polygon", "path" or "point".
         corners_yx: float64 (corners, 2), level-0 pixels from the slide's corner.
         part: "2.0" is the outer ring of the third part, "2.1" its first hole.
-        annotation_id: empty for what was drawn here and never saved.
+        annotation_id: empty for an outline drawn here and never saved.
     """
 
     tool: str
@@ -50,7 +50,7 @@ class Outline:
         return not self.part.endswith(".0")
 
     def is_like(self, other: Outline) -> bool:
-        """Whether it has the same place and form."""
+        """Whether both have the same position and shape."""
         return (
             self.tool == other.tool
             and self.corners_yx.shape == other.corners_yx.shape
@@ -60,23 +60,23 @@ class Outline:
 
 def outlines_of(annotation: Annotation) -> list[Outline]:
     """Outlines to draw for an annotation."""
-    found = []
+    outlines = []
     for part, shape in enumerate(shapely.get_parts(annotation.shape)):
         rings = [shape.exterior, *shape.interiors] if isinstance(shape, Polygon) else [shape]
         for ring, line in enumerate(rings):
             corners_yx = np.asarray(line.coords, float)[:, 1::-1]
             tool, corners_yx = _tool_of(annotation.kind if len(rings) == 1 else "polygon", shape, corners_yx)
-            words = (annotation.class_name or "", annotation.note, annotation.author)
-            found.append(Outline(tool, corners_yx, annotation.annotation_id, f"{part}.{ring}", *words))
-    return found
+            texts = (annotation.class_name or "", annotation.note, annotation.author)
+            outlines.append(Outline(tool, corners_yx, annotation.annotation_id, f"{part}.{ring}", *texts))
+    return outlines
 
 
 def drafts_of(outlines: Sequence[Outline], present: Iterable[Annotation]) -> list[Draft]:
-    """Changes to save so that the database holds what is drawn: new, changed and deleted annotations.
+    """Changes to save so that the database matches the drawing: new, changed and deleted annotations.
 
     Args:
-        outlines: all that are drawn; those of one annotation have its id.
-        present: the annotations that were drawn first, as the database had them.
+        outlines: all drawn outlines; those of one annotation have its id.
+        present: the annotations drawn at first, as they were in the database.
     """
     groups: dict[str, list[Outline]] = defaultdict(list)
     for outline in outlines:
@@ -94,26 +94,26 @@ def drafts_of(outlines: Sequence[Outline], present: Iterable[Annotation]) -> lis
 
 
 def with_ids(outlines: Sequence[Outline], new_id: Callable[[], str]) -> list[Outline]:
-    """The same, where every annotation has an id of its own: a shape that was pasted is not the one it was copied from.
+    """Outlines in which every annotation has a unique id: a pasted shape is a new annotation, not its original.
 
     Args:
-        new_id: called for each.
+        new_id: called once per new annotation.
     """
     times: dict[tuple[str, str], int] = defaultdict(int)
     copies: dict[tuple[str, int], str] = {}
-    found = []
+    with_unique_ids = []
     for outline in outlines:
         key = outline.annotation_id, outline.part
         times[key] += 1
         if not outline.annotation_id:
             outline = replace(outline, annotation_id=new_id(), part="0.0")
-        elif times[key] > 1:  # the rings that were pasted together stay one annotation
+        elif times[key] > 1:  # rings pasted together stay one annotation
             copy = outline.annotation_id, times[key]
             if copy not in copies:
                 copies[copy] = new_id()
             outline = replace(outline, annotation_id=copies[copy], author="")
-        found.append(outline)
-    return found
+        with_unique_ids.append(outline)
+    return with_unique_ids
 
 
 def _change(annotation: Annotation, group: Sequence[Outline]) -> list[Draft]:
@@ -121,18 +121,18 @@ def _change(annotation: Annotation, group: Sequence[Outline]) -> list[Draft]:
         return [annotation.draft(is_deleted=True)]
     before = outlines_of(annotation)
     first = group[0]
-    words = {"class_name": first.class_name or None, "note": first.note}
+    texts = {"class_name": first.class_name or None, "note": first.note}
     by_part = {outline.part: outline for outline in group}
     if len(group) == len(before) and all(
-        each.part in by_part and by_part[each.part].is_like(each) for each in before
-    ):  # as it was drawn
-        is_same = words == {"class_name": annotation.class_name, "note": annotation.note}
-        return [] if is_same else [annotation.draft(**words)]
-    return [annotation.draft(shape=_shape_of(group), kind=_kind_of(first.tool, annotation.kind), **words)]
+        outline.part in by_part and by_part[outline.part].is_like(outline) for outline in before
+    ):  # shape unchanged
+        is_same = texts == {"class_name": annotation.class_name, "note": annotation.note}
+        return [] if is_same else [annotation.draft(**texts)]
+    return [annotation.draft(shape=_shape_of(group), kind=_kind_of(first.tool, annotation.kind), **texts)]
 
 
 def _tool_of(kind: str, shape: BaseGeometry, corners_yx: Corners) -> tuple[str, Corners]:
-    """napari's tool for an outline, and the corners that it wants."""
+    """napari's tool for an outline, and the corners it expects."""
     if isinstance(shape, Point):
         return "point", corners_yx
     if not isinstance(shape, Polygon):
@@ -163,14 +163,14 @@ def _is_upright_ellipse(corners_yx: Corners) -> bool:
 
 
 def _kind_of(tool: str, before: str) -> str:
-    """Kind of an annotation, by its tool; `before`: its kind until now, which stays if it is still drawn so."""
+    """Kind of an annotation, by its tool; `before`: its previous kind, kept if the tool still matches."""
     if tool == "polygon":
         return before if before == "freehand" else "polygon"
     return {"path": "line", "line": "line"}.get(tool, tool)
 
 
 def _shape_of(group: Sequence[Outline]) -> BaseGeometry:
-    """One geometry of all rings of an annotation; holes without an outer ring are gone with it."""
+    """One geometry from all rings of an annotation; holes without an outer ring are dropped."""
     tool = group[0].tool
     if tool == "point":
         points = [Point(outline.corners_yx[0, ::-1]) for outline in group]

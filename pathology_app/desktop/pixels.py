@@ -1,7 +1,7 @@
-"""A slide's pixels as lazy arrays: blocks decoded once, by several threads, in the colours of the screen or as scanned.
+"""A slide's pixels as lazy arrays: blocks decoded once, by several threads, in screen colours or as scanned.
 
-napari reads a level by slices. The levels are those of the web viewer: one at every halving, so that no more than four
-pixels are decoded for each on the screen.
+napari reads a level by slices. The levels are those of the web viewer: one at every halving, so that at most four
+pixels are decoded per screen pixel.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from training.foundation.errors import GemslideError
 
 Pixels = NDArray[np.uint8]
 Key = tuple[int, int, int, int, bool]
-"""Number of the slide, level, row, column, as scanned."""
+"""Slide number, level, row, column, and whether as scanned."""
 
 MAX_BYTES = 384 * 2**20
-"""Of decoded blocks in the whole process: the screens of 4K that were seen last, several times over."""
+"""Limit for decoded blocks in the whole process: enough for the last several 4K screens."""
 _STRIPE_PX, _GREYS = 12, (150, 205)
 _NUMBERS = itertools.count()
 
 
 class BlockCache:
-    """The blocks used last, up to a number of bytes. Safe in threads."""
+    """The most recently used blocks, up to a number of bytes. Thread-safe."""
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes, self.held_bytes = max_bytes, 0
@@ -46,7 +46,7 @@ class BlockCache:
 
     def put(self, key: Key, block: Pixels) -> None:
         with self._lock:
-            if key in self._blocks:  # two threads have decoded the same
+            if key in self._blocks:  # two threads have decoded the same block
                 return
             self._blocks[key] = block
             self.held_bytes += block.nbytes
@@ -58,10 +58,10 @@ _BLOCKS = BlockCache(MAX_BYTES)
 
 
 class SlidePixels:
-    """The blocks of one slide. What is damaged in its store is hatched in grey, and said once."""
+    """The blocks of one slide. Damaged parts of its store are hatched in grey and reported once."""
 
     def __init__(self, reader: StoreReader, tell: Callable[[str], None], blocks: BlockCache = _BLOCKS) -> None:
-        """Args: tell: takes a message for the person who looks."""
+        """Args: tell: takes a message for the user."""
         self.reader, self.levels = reader, screen_levels(reader)
         self._tell, self._blocks, self._number = tell, blocks, next(_NUMBERS)
         self._damage, self._is_told = "", False
@@ -108,8 +108,8 @@ class SlidePixels:
             pixels = for_screen(self.reader, pixels)
         if holes:
             self._damage = (
-                f"{self.reader.slide_id}: parts of the slide's store are damaged: hatched in grey. `gemslide verify` "
-                "says where; ingesting the slide again repairs it."
+                f"{self.reader.slide_id}: parts of the slide's store are damaged (hatched in grey). `gemslide verify` "
+                "lists them; ingest the slide again to repair it."
             )
             pixels = pixels.copy()
             hatching = _hatching(*pixels.shape[:2])
@@ -119,7 +119,7 @@ class SlidePixels:
         return pixels
 
     def _tell_of_damage(self) -> None:
-        """Once, and in the thread that asked for pixels: a window takes no message from another."""
+        """Report damage once, in the thread that asked for pixels: a window accepts no message from another."""
         if self._damage and not self._is_told:
             self._is_told = True
             self._tell(self._damage)
@@ -167,11 +167,11 @@ class LevelYxc:
 
 
 def _span(key: slice | int, size: int) -> tuple[int, int, slice | int]:
-    """Span to read for an index into an axis: start, length, and the index into what was read."""
+    """Span to read for an index into an axis: start, length, and the index into the span read."""
     if isinstance(key, slice):
         start, stop, step = key.indices(size)
         if step < 1:
-            raise IndexError(f"slices of a slide go forward, got a step of {step}")
+            raise IndexError(f"slices of a slide must step forward, got a step of {step}")
         return start, max(0, stop - start), slice(None, None, step)
     index = range(size)[int(key)]
     return index, 1, 0

@@ -1,4 +1,4 @@
-"""The reader napari finds through napari.yaml."""
+"""The reader that napari finds through napari.yaml."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ Reader = Callable[[str], list[Layer]]
 
 
 def napari_get_reader(path: str | list[str]) -> Reader | None:
-    """A reader for one slide store, whole or damaged; None leaves the path to other plug-ins."""
+    """A reader for one slide store, intact or damaged; None leaves the path to other plug-ins."""
     return read_store if isinstance(path, str) and is_store(Path(path)) else None
 
 
 def read_store(path: str) -> list[Layer]:
-    """A store's layers; the viewer that they are for gets the dock.
+    """Read a store's layers, and add the dock to the viewer that opens them.
 
     Raises:
         GemslideError: the store is damaged. napari shows the message.
     """
     layers = slide_layers(Path(path))
-    if "napari" in sys.modules:  # who reads layers without a viewer need not wait for napari
+    if "napari" in sys.modules:  # reading layers without a viewer must not load napari
         from pathology_app.desktop.window import furnish_current
 
         furnish_current()

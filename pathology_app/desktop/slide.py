@@ -1,4 +1,4 @@
-"""One slide as the desktop viewer has it open: its store, its models, its hotspots. No Qt, no napari."""
+"""One slide open in the desktop viewer: its store, models and hotspots. No Qt, no napari."""
 
 from __future__ import annotations
 
@@ -28,35 +28,35 @@ from training.foundation.words.class_order import lesion_classes
 
 @dataclass(frozen=True)
 class HotspotList:
-    """A model's hotspots, strongest first; or why they are not known, which is not the same as none."""
+    """A model's hotspots, strongest first; or the reason why they are unknown, which is not the same as none."""
 
     spots: tuple[Hotspot, ...] = ()
     unknown: str = ""
     threshold: float = DEFAULT_THRESHOLD
-    """From which the model's results count; the default where they do not say."""
+    """Threshold of the model's results; the default where they have none."""
 
     def of(self, class_name: str, threshold: float) -> list[Hotspot]:
-        """Those of a class that reach the threshold."""
+        """Hotspots of a class that reach the threshold."""
         return [spot for spot in self.spots if self.reaches(spot, class_name, threshold)]
 
     @staticmethod
     def reaches(spot: Hotspot, class_name: str, threshold: float) -> bool:
-        """Whether a hotspot is of a class and reaches a threshold; scores are kept with four decimals."""
+        """Whether a hotspot is of a class and reaches a threshold; scores are stored with four decimals."""
         return bool(spot["class"] == class_name and spot["score"] >= round(threshold, 4))
 
 
 @dataclass
 class OpenedSlide:
-    """A slide store and what lies beside it. What cannot be read is told, and leaves the rest to be seen.
+    """A slide store and the files next to it. Anything unreadable is reported; the rest is still shown.
 
     Raises:
-        GemslideError: no store there, or its image is damaged.
+        GemslideError: no store at this path, or its image is damaged.
     """
 
     path: Path
     problems: list[str] = field(default_factory=list)
     listeners: list[Callable[[str], None]] = field(default_factory=list)
-    """Told of each problem when it is met."""
+    """Called with each new problem."""
 
     def __post_init__(self) -> None:
         self.path = Path(os.path.abspath(self.path))
@@ -69,9 +69,9 @@ class OpenedSlide:
                 self.grids[model_id] = read_prediction_grid(self.path, model_id)
             except GemslideError as error:
                 self.tell(str(error))
-        with suppress(GemslideError):  # of the mask: the tissue layer says what is wrong with it
+        with suppress(GemslideError):  # from the mask: the tissue layer reports it
             if outdated := outdated_text(outdated_models(self.path)):
-                self.tell(f"The {outdated}. `gemslide infer` makes them again.")
+                self.tell(f"The {outdated}. Run `gemslide infer` again to update them.")
 
     @property
     def slide_id(self) -> str:
@@ -79,12 +79,12 @@ class OpenedSlide:
 
     @property
     def project(self) -> Project | None:
-        """The project whose slide it is; None for a store that lies elsewhere."""
+        """The project that the slide belongs to; None for a store outside a project."""
         project = Project(self.path.parent.parent)
         return project if project.slides_dir == self.path.parent else None
 
     def tell(self, message: str) -> None:
-        """Keep a message for the person who looks, and pass it on; each is said once."""
+        """Store a message for the user and pass it to the listeners; each message once."""
         if message in self.problems:
             return
         self.problems.append(message)
@@ -92,7 +92,7 @@ class OpenedSlide:
             listener(message)
 
     def predictions(self, model_id: str) -> Predictions | None:
-        """A model's predictions, read when first asked for; None where they are damaged, which is told."""
+        """A model's predictions, read on first use; None, with a report, where they are damaged."""
         if model_id not in self._predictions:
             try:
                 self._predictions[model_id] = read_predictions(self.path, model_id)
@@ -102,20 +102,20 @@ class OpenedSlide:
         return self._predictions[model_id]
 
     def hotspots(self, model_id: str) -> HotspotList:
-        """A model's hotspots as inference has listed them."""
+        """A model's hotspots as listed by inference."""
         if self.project is None:
-            return HotspotList(unknown="Not known: this store lies in no project, where hotspot lists are.")
+            return HotspotList(unknown="Not known: this store is not in a project, where hotspot lists are kept.")
         try:
-            found = read_hotspots(self.project.root, self.slide_id, model_id)
+            listed = read_hotspots(self.project.root, self.slide_id, model_id)
         except GemslideError as error:
             return HotspotList(unknown=f"Not known: {error}")
-        if found is None:
-            return HotspotList(unknown="Not known: no list was made. Run `gemslide infer` on the slide.")
-        spots = tuple(sorted(found.spots, key=lambda spot: -spot["score"]))
-        return HotspotList(spots, threshold=found.threshold)
+        if listed is None:
+            return HotspotList(unknown="Not known: no hotspot list. Run `gemslide infer` on the slide.")
+        spots = tuple(sorted(listed.spots, key=lambda spot: -spot["score"]))
+        return HotspotList(spots, threshold=listed.threshold)
 
     def shown_first(self) -> tuple[str, str] | None:
-        """The model and class to show first: the class of the hotspots, else the last to look for; None: no model."""
+        """The model and class to show first: the top hotspot's class, else the last lesion class; None: no model."""
         for model_id, grid in self.grids.items():
             spots = self.hotspots(model_id).spots
             wanted = str(spots[0]["class"]) if spots else ""

@@ -1,4 +1,4 @@
-"""napari windows with slides in them. The only file that imports napari."""
+"""napari windows that show slides. The only file that imports napari."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def show_store(store_path: Path) -> None:
 
 
 def open_viewer(store_path: Path) -> napari.Viewer:
-    """A window with the store's layers, in micrometres, and the dock beside them.
+    """Open a window with the store's layers, in micrometres, and the dock next to them.
 
     Raises:
-        GemslideError: no store there, or a damaged one; then no window is opened.
+        GemslideError: no store at this path, or a damaged one; then no window is opened.
     """
     slide = OpenedSlide(store_path)
     layers = layers_of(slide)
@@ -38,7 +38,7 @@ def open_viewer(store_path: Path) -> napari.Viewer:
 
 
 def furnish(viewer: Any) -> SlideDock:
-    """Give a viewer our dock, once."""
+    """Add our dock to a viewer, once."""
     for inner in viewer.window.dock_widgets.values():
         if isinstance(inner, SlideDock):
             return inner
@@ -48,7 +48,7 @@ def furnish(viewer: Any) -> SlideDock:
 
 
 def furnish_current() -> None:
-    """The same for the viewer that a slide is being opened in, if there is one."""
+    """Add the dock to the viewer in which a slide is being opened, if there is one."""
     viewer = napari.current_viewer()
     if viewer is not None:
         furnish(viewer)

@@ -1,1 +1,1 @@
-"""Slides that are open, and what is told of them."""
+"""Open slides, and the facts shown about them."""

@@ -31,27 +31,27 @@ MAX_OPEN_SLIDES = 64
 MAX_OPEN_PREDICTIONS = 32
 MAX_OPEN_MASKS = 16
 _SHOWN_AS = "scanned"
-"""Colours of tiles as sent; part of every version, so that no browser shows a tile that it kept from before."""
+"""Colours in which tiles are sent; part of every version, so that no browser shows a tile cached earlier."""
 MAX_WORD = 120
-"""Characters of a text that a store may choose."""
+"""Maximum length, in characters, of free text from a store."""
 MAX_SUMMARIES = 20_000
-"""Of a few hundred bytes each; no file stays open for one."""
+"""Number kept, of a few hundred bytes each; none keeps a file open."""
 
 
 class BadLinkError(GemslideError):
-    """A link is not of a form that can mean anything."""
+    """A link is malformed."""
 
     code = "bad_link"
 
 
 class UnknownNameError(GemslideError):
-    """A name in a link stands for nothing in the project."""
+    """A name in a link does not exist in the project."""
 
     code = "unknown_name"
 
 
 class NoSuchTileError(GemslideError):
-    """The link points outside the slide's pyramid, or to a class that the model does not have."""
+    """A link points outside the slide's pyramid, or to a class that the model does not have."""
 
     code = "no_such_tile"
 
@@ -66,32 +66,32 @@ class DamagedAreas:
 
 @dataclass(frozen=True)
 class OpenSlide:
-    """A slide ready to be read, with a word that changes when the store is written again."""
+    """A slide open for reading, with a version that changes when the store is rewritten."""
 
     reader: StoreReader
     version: str
     damaged: DamagedAreas | None = None
-    """None where no damage is known."""
+    """None if no damage is known."""
 
     @cached_property
     def screen_levels(self) -> tuple[ScreenLevel, ...]:
-        """The pyramid as the viewer asks for it."""
+        """The pyramid's levels as the viewer requests them."""
         return screen_levels(self.reader)
 
 
 @dataclass(frozen=True)
 class OpenPredictions:
-    """One model's predictions for one slide, with a word that changes when they are written again."""
+    """One model's predictions for one slide, with a version that changes when they are rewritten."""
 
     predictions: Predictions
     version: str
 
     @cached_property
     def sha256(self) -> str:
-        """Of what the model says: what people judged of it belongs to these values, wherever they lie."""
-        said = self.predictions
-        shape = repr((said.model_id, said.class_names, said.stride_px0, said.probabilities_cyx.shape))
-        return hashlib.sha256(shape.encode() + said.probabilities_cyx.tobytes()).hexdigest()
+        """SHA-256 of the model's output: judgements refer to these values, wherever they are stored."""
+        output = self.predictions
+        shape = repr((output.model_id, output.class_names, output.stride_px0, output.probabilities_cyx.shape))
+        return hashlib.sha256(shape.encode() + output.probabilities_cyx.tobytes()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class OpenMask:
 
 @dataclass(frozen=True)
 class OpenQuality:
-    """A slide's quality scores, with a word that changes when they are written again."""
+    """A slide's QC scores, with a version that changes when they are rewritten."""
 
     quality: Quality
     version: str
@@ -122,7 +122,7 @@ class OpenQuality:
 
 @dataclass(frozen=True)
 class SlideSummary:
-    """Facts about a slide for the worklist, without the slide being held open."""
+    """Facts about a slide for the worklist, without keeping the slide open."""
 
     slide_id: str
     version: str
@@ -130,13 +130,13 @@ class SlideSummary:
     mpp0: float
     levels: int
     tissue_mm2: float | None
-    """None where the store has no tissue mask that can be read."""
+    """None if the store has no readable tissue mask."""
     scanner: str | None
     stain: str | None
-    """Whether the stain's colours could be fitted; None where that was not tried."""
+    """Result of fitting the stain's colours; None if not tried."""
     damaged_tiles: int
     verdict: str | None
-    """Of the quality check; None where it was not made."""
+    """QC verdict; None if QC was not run."""
     ingested_utc: str | None
 
 
@@ -157,7 +157,7 @@ class SlideCache:
 
         Raises:
             BadLinkError, UnknownNameError: no such slide in the project.
-            GemslideError, OSError: its store is damaged, or may not be read.
+            GemslideError, OSError: its store is damaged or cannot be read.
         """
         return self._open_slide(*_stamped(self._store_path(slide_id), what=f"slide {slide_id!r}"))
 
@@ -166,11 +166,11 @@ class SlideCache:
         return self._summary(*_stamped(self._store_path(slide_id), what=f"slide {slide_id!r}"))
 
     def model_ids(self, slide_id: str) -> list[str]:
-        """Models with predictions for a slide, in name order; folders that no model can have written are left out.
+        """Models with predictions for a slide, in name order; folders not written by a model are left out.
 
         Raises:
-            BadLinkError: not the name of a slide.
-            OSError: the folder may not be read.
+            BadLinkError: not a slide name.
+            OSError: the folder cannot be read.
         """
         return list_predictions(self._store_path(slide_id))
 
@@ -178,21 +178,21 @@ class SlideCache:
         """Read a model's predictions for a slide.
 
         Raises:
-            BadLinkError, UnknownNameError: no such slide or no predictions of such a model.
-            GemslideError, OSError: they are damaged, or may not be read.
+            BadLinkError, UnknownNameError: no such slide, or no predictions of such a model.
+            GemslideError, OSError: they are damaged or cannot be read.
         """
         return self._open_predictions(*self._stamped_predictions(slide_id, model_id))
 
     def class_names(self, slide_id: str, model_id: str) -> ClassNames:
-        """Of which classes a model says something. Raises: as `predictions`."""
+        """The classes that a model predicts. Raises: as `predictions`."""
         return self._class_names(*self._stamped_predictions(slide_id, model_id))
 
     def tissue(self, slide_id: str) -> OpenMask | None:
-        """The tissue mask; None where the slide has none.
+        """The tissue mask; None if the slide has none.
 
         Raises:
-            BadLinkError: not the name of a slide.
-            GemslideError, OSError: it is damaged, or may not be read.
+            BadLinkError: not a slide name.
+            GemslideError, OSError: it is damaged or cannot be read.
         """
         store_path = self._store_path(slide_id)
         if not has_tissue(store_path):
@@ -201,7 +201,7 @@ class SlideCache:
         return self._tissue(store_path, version)
 
     def quality(self, slide_id: str) -> OpenQuality | None:
-        """The quality scores; None where the slide was never checked. Raises: as `tissue`."""
+        """The QC scores; None if the slide was never checked. Raises: as `tissue`."""
         store_path = self._store_path(slide_id)
         if not (store_path / QUALITY / "zarr.json").exists():
             return None
@@ -209,24 +209,24 @@ class SlideCache:
         return self._quality(store_path, version)
 
     def hotspots(self, slide_id: str, model_id: str) -> Hotspots | None:
-        """A model's hotspots on a slide, highest score first; None where no list was made: not the same as none found.
+        """A model's hotspots on a slide, highest score first; None if no list was made, unlike an empty list.
 
         Raises:
             BadLinkError: not the name of a slide or model.
-            GemslideError, OSError: the list is damaged, or may not be read.
+            GemslideError, OSError: the list is damaged or cannot be read.
         """
         slide_id, model_id = _checked(slide_id, what="slide"), _checked(model_id, what="model")
         return read_hotspots(self.project.root, slide_id, model_id)
 
     def threshold(self, slide_id: str, model_id: str) -> float:
-        """The threshold of a model's results on a slide; where they do not say, the default. Raises BadLinkError."""
+        """The threshold of a model's results on a slide; the default if they have none. Raises BadLinkError."""
         try:
-            found = self.hotspots(slide_id, model_id)
-        except (GemslideError, OSError) as error:  # whoever lists the hotspots says what is wrong with them
+            listed = self.hotspots(slide_id, model_id)
+        except (GemslideError, OSError) as error:  # reported wherever the hotspots are listed
             if isinstance(error, BadLinkError):
                 raise
-            found = None
-        return found.threshold if found else DEFAULT_THRESHOLD
+            listed = None
+        return listed.threshold if listed else DEFAULT_THRESHOLD
 
     def _stamped_predictions(self, slide_id: str, model_id: str) -> tuple[Path, str, str]:
         store_path = self._store_path(slide_id)
@@ -245,7 +245,7 @@ def slide_cache(project: Project) -> SlideCache:
 
 
 def current_cache() -> SlideCache:
-    """The cache of the project this process serves."""
+    """The cache of the project that this process serves."""
     return slide_cache(served_project())
 
 
@@ -256,17 +256,17 @@ def _checked(name: str, *, what: str) -> str:
 
 
 def _stamped(group: Path, *, what: str) -> tuple[Path, str]:
-    """The path with a word that another file in place of its `zarr.json` cannot have.
+    """The path, and a version that another file in place of its `zarr.json` cannot have.
 
-    Its time alone would not do: whoever copies or unpacks a store can keep or choose that.
+    The file's time alone would not do: it can be kept or chosen when a store is copied or unpacked.
     """
     try:
-        found = (group / "zarr.json").stat()
+        status = (group / "zarr.json").stat()
     except (FileNotFoundError, NotADirectoryError) as error:
         if group.is_dir():
-            raise UnreadableError(f"{group}: has no zarr.json. It is damaged; delete it and make it again.") from error
-        raise UnknownNameError(f"{what}: not in this project. The worklist shows what there is.") from error
-    identity = (_SHOWN_AS, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+            raise UnreadableError(f"{group}: has no zarr.json. It is damaged; delete and recreate it.") from error
+        raise UnknownNameError(f"{what}: not in this project. The worklist shows what it contains.") from error
+    identity = (_SHOWN_AS, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
     return group, hashlib.sha256(repr(identity).encode()).hexdigest()[:20]
 
 
@@ -294,7 +294,7 @@ def _quality(store_path: Path, version: str) -> OpenQuality | None:
 
 def _summary(store_path: Path, version: str) -> SlideSummary:
     reader = StoreReader(store_path)
-    about = reader.attributes
+    metadata = reader.attributes
     return SlideSummary(
         slide_id=slide_id_of(store_path),
         version=version,
@@ -302,25 +302,25 @@ def _summary(store_path: Path, version: str) -> SlideSummary:
         mpp0=reader.mpp0,
         levels=len(reader.levels),
         tissue_mm2=_tissue_mm2(store_path),
-        scanner=about.scanner_model,
-        stain=stain_text(about.stain),
-        damaged_tiles=about.damaged_tiles,
-        verdict=_word((about.qc or {}).get("verdict")),
-        ingested_utc=_word(about.ingest.get("utc")),
+        scanner=metadata.scanner_model,
+        stain=stain_text(metadata.stain),
+        damaged_tiles=metadata.damaged_tiles,
+        verdict=_short_text((metadata.qc or {}).get("verdict")),
+        ingested_utc=_short_text(metadata.ingest.get("utc")),
     )
 
 
 def stain_text(stain: Mapping[str, Any] | None) -> str | None:
-    """Whether the colours of haematoxylin and eosin could be fitted; None where that was not tried."""
-    found = (stain or {}).get("macenko")
-    if not found:
+    """Result of fitting the colours of haematoxylin and eosin; None if not tried."""
+    fit = (stain or {}).get("macenko")
+    if not fit:
         return None
-    return "colours fitted (Macenko)" if found.get("fit") else f"no fit: {_word(found.get('reason')) or 'not said why'}"
+    return "colours fitted (Macenko)" if fit.get("fit") else f"no fit: {_short_text(fit.get('reason')) or 'no reason'}"
 
 
-def _word(said: object) -> str | None:
-    """A short text of a store, which may hold anything there."""
-    return as_text(said)[:MAX_WORD] if isinstance(said, str) and said else None
+def _short_text(value: object) -> str | None:
+    """A short text from a store, where the value may be anything."""
+    return as_text(value)[:MAX_WORD] if isinstance(value, str) and value else None
 
 
 def _tissue_mm2(store_path: Path) -> float | None:

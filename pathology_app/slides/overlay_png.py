@@ -1,4 +1,4 @@
-"""The prediction of one class, and the mask of damage, as small PNGs: the browser gives them colours."""
+"""The prediction of one class, and the damage mask, as small PNGs that the browser colours."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from PIL import Image
 
 CODES = 254
 """Code 0 is "not predicted"; a probability p has code 1 + floor(254 p).
-frontend/src/layers/palettes.ts knows the same."""
+frontend/src/layers/palettes.ts uses the same codes."""
 
 
 def overlay_png(probabilities_yx: NDArray[np.floating]) -> bytes:
-    """One pixel per cell, 8 bits of grey."""
+    """PNG with one pixel per cell, 8-bit greyscale."""
     scaled = np.floor(probabilities_yx.astype(np.float32) * CODES) + 1
     codes = np.where(np.isnan(scaled), 0, scaled).astype(np.uint8)
     return _png(codes)
 
 
 def mask_png(mask_yx: NDArray[np.uint8]) -> bytes:
-    """One pixel per cell, opaque black where the mask is 1 and clear elsewhere: the browser hatches what is opaque."""
+    """PNG with one pixel per cell, opaque black where the mask is 1, else clear: the browser hatches opaque cells."""
     return _png(np.stack([np.zeros_like(mask_yx), np.where(mask_yx, 255, 0).astype(np.uint8)], -1))
 
 
 def rgba_png(rgba_yxc: NDArray[np.uint8]) -> bytes:
-    """An image as it is."""
+    """PNG of an image, unchanged."""
     return _png(rgba_yxc)
 
 

@@ -1,8 +1,8 @@
-"""Overlays: all that can lie over a slide, one class for each kind.
+"""Overlays on a slide, one class for each kind.
 
-A kind declares its links, whether its content is hidden from blinded readers, and how it looks at first. The routes
-(tiles/routes.py), the browser's layers (frontend/src/types.ts, LayerInfo) and napari (desktop/layers.py) ask it. A
-further kind is a class here, a line in `KINDS`, and what napari shows of it.
+A kind declares its links, whether its content is hidden from blinded readers, and its initial look. It is used by the
+routes (tiles/routes.py), the browser's layers (frontend/src/types.ts, LayerInfo) and napari (desktop/layers.py). To add
+a kind, add a class here, a line in `KINDS`, and its layer in napari.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from pipeline.palettes import DEFAULT_PALETTE
 from pipeline.settings.config import DEFAULT_THRESHOLD
 
 LayerInfo = dict[str, Any]
-"""As the browser takes it."""
+"""A layer in the browser's format."""
 
 
 @dataclass(frozen=True)
 class Style:
-    """The look of a layer until somebody changes it.
+    """The initial look of a layer.
 
     Attributes:
         threshold: the value from which cells are drawn.
         palette: one of `pipeline.palettes`.
-        outline: the edge of what reaches the threshold in place of a filled area.
+        outline: draw the edge of the area that reaches the threshold, instead of filling it.
     """
 
     visible: bool = False
@@ -44,7 +44,7 @@ class Style:
 
 
 class Shown(NamedTuple):
-    """Models whose predictions may be shown over a slide, and the model and class that are shown first."""
+    """Models whose predictions may be shown over a slide, and the model and class shown first."""
 
     slide_id: str
     model_ids: Sequence[str] = ()
@@ -64,22 +64,22 @@ class Place(NamedTuple):
 
 
 class Found(NamedTuple):
-    """An overlay's cells: a word that changes with them, and how to make the PNG."""
+    """An overlay's cells: a version that changes with them, and a function that makes the PNG."""
 
     version: str
     png: Callable[[], bytes]
 
 
 class OverlayKind(ABC):
-    """One kind of overlays.
+    """One kind of overlay.
 
     Attributes:
-        name: in links of layers, and as napari's role.
-        path: of the route; where kinds share one, all are blinded or none is.
-        pattern: of the link's last part; `form` says it to people.
+        name: used in links of layers, and as napari's role.
+        path: path of the route; of kinds that share one, all are blinded or none is.
+        pattern: pattern of the link's last part; `form` is its readable form.
         is_mask: cells are 0 or 1.
-        blinded: a result, hidden from readers who have still to read without help.
-        style: of a layer at first.
+        blinded: a result, hidden from readers who still have unassisted readings to do.
+        style: initial style of a layer.
     """
 
     name: ClassVar[str]
@@ -100,18 +100,18 @@ class OverlayKind(ABC):
         """One overlay.
 
         Raises:
-            BadLinkError, UnknownNameError, NoSuchTileError: there is none.
-            GemslideError, OSError: it is damaged, or may not be read.
+            BadLinkError, UnknownNameError, NoSuchTileError: there is no such overlay.
+            GemslideError, OSError: it is damaged or cannot be read.
         """
 
     def layer(self, id_: str, label: str, url: str, cell_px0: float, **own: Any) -> LayerInfo:
-        """A layer of this kind; `own` replaces what is usual."""
-        usual = {"group": self.group, "is_mask": self.is_mask, "is_first": False, "style": asdict(self.style)}
-        return {"id": id_, "kind": self.name, "label": label, "url": url, "cell_px0": cell_px0, **usual, **own}
+        """A layer of this kind; `own` overrides the defaults."""
+        defaults = {"group": self.group, "is_mask": self.is_mask, "is_first": False, "style": asdict(self.style)}
+        return {"id": id_, "kind": self.name, "label": label, "url": url, "cell_px0": cell_px0, **defaults, **own}
 
 
 class Prediction(OverlayKind):
-    """The probability of one class, by one model. It is shown from the threshold that the results were made with."""
+    """The probability of one class, by one model. It is shown from the threshold used for the results."""
 
     name, blinded = "prediction", True
     path = "/overlays/{slide_id}/{model_id}/{rest:path}"
@@ -142,7 +142,7 @@ class Prediction(OverlayKind):
 
 
 class Tissue(OverlayKind):
-    """The tissue mask. There is no doubt about it: its edge is what one wants to see."""
+    """The tissue mask. It is certain, not a score, so its outline is drawn."""
 
     name, group, is_mask = "tissue", "Tissue", True
     path = "/layers/{slide_id}/{rest:path}"
@@ -191,7 +191,7 @@ class Quality(OverlayKind):
 
 
 class Damage(OverlayKind):
-    """Areas that are damaged in the slide's file. They are always hatched: no layer that could be hidden."""
+    """Damaged areas of the slide's file. They are always hatched: not a layer that could be hidden."""
 
     name, is_mask = "damaged", True
     path = "/damaged/{rest:path}"
@@ -204,30 +204,30 @@ class Damage(OverlayKind):
         slide = cache.slide(place.rest[0])
         damaged = slide.damaged
         if damaged is None:
-            raise UnknownNameError(f"slide {slide.reader.slide_id}: no damage is known of its file")
+            raise UnknownNameError(f"slide {slide.reader.slide_id}: no known damage in its file")
         return Found(slide.version, partial(mask_png, damaged.mask_yx))
 
 
 PREDICTION, TISSUE, QUALITY, DAMAGE = Prediction(), Tissue(), Quality(), Damage()
 KINDS: tuple[OverlayKind, ...] = (PREDICTION, TISSUE, QUALITY, DAMAGE)
-"""In the order of the browser's list."""
+"""All kinds, in the order of the browser's list."""
 
 
 def layers_of(
     cache: SlideCache, slide_id: str, model_ids: Sequence[str], first: tuple[str, int] | None
 ) -> tuple[list[LayerInfo], list[str]]:
-    """Layers, and messages about those that cannot be read.
+    """Layers of a slide, and messages about those that cannot be read.
 
     Args:
         first: model and class chosen on the page.
     """
     layers: list[LayerInfo] = []
     notes: list[str] = []
-    of_models = [(PREDICTION, Shown(slide_id, [model_id], first)) for model_id in model_ids]
-    of_slide = [(kind, Shown(slide_id)) for kind in KINDS if kind is not PREDICTION]
-    for kind, shown in [*of_models, *of_slide]:
+    predictions = [(PREDICTION, Shown(slide_id, [model_id], first)) for model_id in model_ids]
+    others = [(kind, Shown(slide_id)) for kind in KINDS if kind is not PREDICTION]
+    for kind, shown in [*predictions, *others]:
         try:
             layers += kind.layers(cache, shown)
         except READ_ERRORS as error:
             notes.append(as_text(message_of(error, cache.project.root)))
-    return layers, list(dict.fromkeys(notes))  # two kinds may be made of one array
+    return layers, list(dict.fromkeys(notes))  # two kinds may come from the same array

@@ -1,4 +1,4 @@
-"""From what the pipeline stored to what a page shows. Pure: nothing here draws."""
+"""Content of pages, made from the pipeline's stores. Pure: nothing here draws."""
 
 from __future__ import annotations
 
@@ -30,69 +30,69 @@ def size_text(size_wh_px0: tuple[int, int], mpp0: float) -> str:
 
 def facts_rows(reader: StoreReader) -> list[tuple[str, str]]:
     """Facts about a slide, as (name, value) rows."""
-    about = reader.attributes
+    metadata = reader.attributes
     width_px0, height_px0 = reader.size_wh_px0
     width_mm, height_mm = (side_px0 * reader.mpp0 / 1000 for side_px0 in reader.size_wh_px0)
     rows = [
         ("Size", f"{width_mm:.1f} × {height_mm:.1f} mm, {width_px0} × {height_px0} px"),
-        ("Resolution", f"{reader.mpp0:.4g} µm per pixel, source: {as_text(about.mpp_source)}"),
-        ("Scanner", as_text(about.scanner_model or "not known")),
-        ("Objective", f"{about.objective_power:g}×" if about.objective_power else "not known"),
+        ("Resolution", f"{reader.mpp0:.4g} µm per pixel, source: {as_text(metadata.mpp_source)}"),
+        ("Scanner", as_text(metadata.scanner_model or "not known")),
+        ("Objective", f"{metadata.objective_power:g}×" if metadata.objective_power else "not known"),
         ("Levels", str(len(reader.levels))),
         ("Compression", _codecs_text(reader)),
-        ("Source", f"{as_text(about.source.format)}, SHA-256 {about.source.sha256[:12]}…"),
+        ("Source", f"{as_text(metadata.source.format)}, SHA-256 {metadata.source.sha256[:12]}…"),
         ("Checksums", _checksums_text(reader)),
-        ("Stain", stain_text(about.stain) or "not measured"),
+        ("Stain", stain_text(metadata.stain) or "not measured"),
         ("Colours", "corrected by the scanner's ICC profile" if reader.icc else "as scanned: no ICC profile"),
-        ("Ingested", as_text(about.ingest.get("utc", "not known"))),
+        ("Ingested", as_text(metadata.ingest.get("utc", "not known"))),
     ]
-    if verdict := (about.qc or {}).get("verdict"):
+    if verdict := (metadata.qc or {}).get("verdict"):
         rows.append(("Quality", as_text(verdict)))
     return rows
 
 
 def _codecs_text(reader: StoreReader) -> str:
-    """Codecs of the levels, finest first, and how they came into the store: "imagecodecs_jpeg (pass-through)"."""
+    """Codecs of the levels, finest first, each with its route into the store: "imagecodecs_jpeg (pass-through)"."""
     levels = reader.attributes.levels
     kinds = dict.fromkeys(f"{as_text(level.codec)} ({as_text(level.route)})" for level in levels)
     return ", ".join(kinds)
 
 
 def _checksums_text(reader: StoreReader) -> str:
-    found = reader.attributes.ingest.get("checksums_sha256")
-    return f"of every file, list's SHA-256 {as_text(found)[:12]}…" if found else "none"
+    sha256 = reader.attributes.ingest.get("checksums_sha256")
+    return f"of every file, list's SHA-256 {as_text(sha256)[:12]}…" if sha256 else "none"
 
 
 def slide_notes(reader: StoreReader) -> list[str]:
-    """Notes on a slide whose file is damaged, or contradicts itself in its colours."""
+    """Notes on a slide whose file is damaged, or has contradictory colour information."""
     notes = []
     if damaged := reader.attributes.damaged_tiles:
         tiles = counted(reader.attributes.ingest["damaged"]["of"], "tile")
-        said = counted(damaged, f"of {tiles} is", f"of {tiles} are")
-        notes.append(f"{said} damaged in the slide's file: hatched, and never predicted.")
+        share = counted(damaged, f"of {tiles} is", f"of {tiles} are")
+        notes.append(f"{share} damaged in the slide's file: hatched, and never predicted.")
     return [*notes, *(f"Slide file: {as_text(clause)}." for clause in reader.attributes.warnings)]
 
 
 def outdated_note(slide: OpenSlide, predictions: Predictions) -> str | None:
-    """Note to predictions that were made with another tissue mask than the slide has now."""
+    """Note on predictions that were made with a different tissue mask than the slide has now."""
     try:
         now = mask_fingerprint(slide.reader.path)
-    except READ_ERRORS:  # the tissue layer says what is wrong with it
+    except READ_ERRORS:  # the tissue layer reports the error
         return None
     if was_made_with(predictions.attributes.get("made_from")) in (None, now):
         return None
-    return f"These predictions are outdated: {OUTDATED}. `gemslide infer` makes them again."
+    return f"These predictions are outdated: {OUTDATED}. Run `gemslide infer` again to update them."
 
 
 def default_class(class_names: Sequence[str], hotspots: Sequence[Hotspot]) -> int:
-    """The class to show first: the hotspots' own, else the last of those that mean a finding."""
+    """The class to show first: that of the top hotspot, else the last lesion class."""
     if hotspots and hotspots[0]["class"] in class_names:
         return class_names.index(hotspots[0]["class"])
     return class_names.index(lesion_classes(class_names)[-1])
 
 
 def slide_data(slide: OpenSlide) -> dict[str, Any]:
-    """The slide as the browser's viewer takes it (frontend/src/types.ts, Slide)."""
+    """The slide in the browser viewer's format (frontend/src/types.ts, Slide)."""
     reader = slide.reader
     return {
         "slide_id": reader.slide_id,
@@ -113,17 +113,17 @@ def slide_data(slide: OpenSlide) -> dict[str, Any]:
 
 
 def damaged_data(slide: OpenSlide) -> dict[str, Any] | None:
-    """Damaged areas of the slide's file (DamagedInfo); None where no damage is known."""
+    """Damaged areas of the slide's file (DamagedInfo); None if no damage is known."""
     if slide.damaged is None:
         return None
     return {"url": f"/damaged/{slide.reader.slide_id}.png?v={slide.version}", "cell_px0": slide.damaged.cell_px0}
 
 
 def hotspot_data(hotspots: Iterable[Hotspot], *, stride_px0: float, mpp0: float, crop_url: str) -> list[dict[str, Any]]:
-    """Hotspots as the viewer draws and lists them (Hotspot): a ring around the strongest cell.
+    """Hotspots in the viewer's format (Hotspot): a ring around the strongest cell.
 
     Args:
-        crop_url: as from `crops_of`.
+        crop_url: as returned by `crops_of`.
     """
     side_px0 = max(HOTSPOT_VIEW_UM / mpp0, MIN_HOTSPOT_VIEW_CELLS * stride_px0)
     return [
@@ -154,8 +154,8 @@ def probability_text(probabilities: Mapping[str, float] | None, class_name: str)
 
 
 def probability_rows(probabilities: Mapping[str, float]) -> list[tuple[str, str]]:
-    """The model's probabilities of all classes at a point, the likeliest first."""
-    ranked = sorted(probabilities.items(), key=lambda named: -named[1])
+    """The model's probabilities of all classes at a point, highest first."""
+    ranked = sorted(probabilities.items(), key=lambda item: -item[1])
     return [(as_text(name), f"{probability:.3f}") for name, probability in ranked]
 
 

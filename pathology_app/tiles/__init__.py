@@ -1,1 +1,1 @@
-"""Tile, overlay and thumbnail routes, and the open slides behind them."""
+"""Tile, overlay and thumbnail routes."""

@@ -1,4 +1,4 @@
-"""Answers kept in memory: bounded by their bytes, shared by all threads, those not asked for longest given up first."""
+"""Answers kept in memory: bounded by their bytes, shared by all threads, least recently used dropped first."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import threading
 from collections import OrderedDict
 
 ENTRY_BYTES = 400
-"""Bytes of an entry beside its body: key, links and numbers. A slide has many tiles of glass with next to no body."""
+"""Bytes of an entry besides its body: key, links and numbers. Many tiles of a slide show glass and are almost empty."""
 LARGEST_SHARE = 8
-"""A body of more than one such part of the whole is not kept: it would drive out too many others."""
+"""A body larger than this fraction (1/8) of the cache is not kept: it would displace too many others."""
 
 
 class BodyCache:
-    """Bodies by what they show. A key must change whenever its body does."""
+    """Bodies by key. A key must change whenever its body does."""
 
     def __init__(self, max_bytes: int) -> None:
-        """Args: max_bytes: of all entries together; 0 keeps nothing."""
+        """Args: max_bytes: limit for all entries together; 0 keeps nothing."""
         self.max_bytes = max_bytes
         self._bodies: OrderedDict[str, bytes] = OrderedDict()
         self._size_bytes = 0
@@ -23,12 +23,12 @@ class BodyCache:
 
     @property
     def size_bytes(self) -> int:
-        """Of all entries; never more than `max_bytes`."""
+        """Size of all entries; never more than `max_bytes`."""
         with self._lock:
             return self._size_bytes
 
     def get(self, key: str) -> bytes | None:
-        """The body under a key; None where there is none, or none any more."""
+        """The body under a key; None if there is none, or it was dropped."""
         with self._lock:
             body = self._bodies.get(key)
             if body is not None:
@@ -36,7 +36,7 @@ class BodyCache:
             return body
 
     def put(self, key: str, body: bytes) -> None:
-        """Keep a body, at the cost of those that were not asked for longest."""
+        """Keep a body, dropping the least recently used ones if needed."""
         if LARGEST_SHARE * (len(body) + ENTRY_BYTES) > self.max_bytes:
             return
         with self._lock:

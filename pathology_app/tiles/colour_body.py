@@ -1,4 +1,4 @@
-"""A colour table on its way to the browser.
+"""A colour table as sent to the browser.
 
     uint32        number of nodes along each channel, n
     uint8 × n     values of a channel at the nodes, rising, the first 0 and the last 255

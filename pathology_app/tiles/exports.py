@@ -1,9 +1,9 @@
-"""A model's result for one slide as a file to keep: table or outlines, for those who may export.
+"""A model's result for one slide as a file to download: table or outlines, for those who may export.
 
     /exports/{slide_id}/{model_id}/{file}      predictions.csv, predictions.geojson, contours.geojson, hotspots.json
 
-The file that inference wrote is sent, where it is there; else it is made of the stored probabilities, which all of
-these come from, and not kept.
+The file written by inference is sent if it exists; else it is made from the stored probabilities, the source of all
+these files, and not kept.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from pipeline.store.reading.reader import StoreReader
 from training.foundation.reading import open_regular
 
 MAX_AT_ONCE = 2
-"""Files made at a time: each keeps a core busy for seconds."""
+"""Files made at the same time: each keeps a core busy for seconds."""
 _CHUNK_BYTES = 2**18
 
 MEDIA_TYPES: Mapping[str, str] = {
@@ -43,7 +43,7 @@ MEDIA_TYPES: Mapping[str, str] = {
     "contours.geojson": "application/geo+json",
     "hotspots.json": "application/json",
 }
-"""Media types of the files for export. The last two files are there only if inference wrote them."""
+"""Media types of the files for export. The last two files exist only if inference wrote them."""
 
 Write = Callable[[Path, StoreReader, Predictions], None]
 
@@ -61,7 +61,7 @@ _WRITERS: Mapping[str, Write] = {"predictions.csv": _csv, "predictions.geojson":
 
 
 def export_routes(cache: SlideCache) -> list[BaseRoute]:
-    """The route, answering errors as JSON. Not for processes of tiles: a file can keep one busy for seconds."""
+    """The route, which answers errors as JSON. Not for tile processes: a file can keep one busy for seconds."""
     return [
         declared(cache.project, path, handler, shows)
         for path, handler, shows in (
@@ -79,14 +79,14 @@ class ExportServer:
         self._limiter = anyio.CapacityLimiter(MAX_AT_ONCE)
 
     async def file(self, request: Request) -> Response:
-        """Raises ForbiddenError: the person may not have it. Else: as `SlideCache.predictions`."""
+        """Send a file. Raises ForbiddenError: the person may not export it. Else: as `SlideCache.predictions`."""
         check_act(person_of(request.scope), Act.EXPORT_RESULTS)
         slide_id, model_id, name = (request.path_params[part] for part in ("slide_id", "model_id", "rest"))
         if name not in MEDIA_TYPES:
             raise BadLinkError(f"{name!r:.100}: exports are {', '.join(MEDIA_TYPES)}")
         stream = await anyio.to_thread.run_sync(self._open, slide_id, model_id, name, limiter=self._limiter)
         headers = {
-            # Slides and models have names without blanks, quotation marks and other letters.
+            # Names of slides and models contain no blanks, quotation marks or non-ASCII letters.
             "Content-Disposition": f'attachment; filename="{slide_id}_{model_id}_{name}"',
             "Content-Length": str(os.fstat(stream.fileno()).st_size),
             "Cache-Control": "no-store",
@@ -94,14 +94,14 @@ class ExportServer:
         return StreamingResponse(_parts(stream), media_type=MEDIA_TYPES[name], headers=headers)
 
     def _open(self, slide_id: str, model_id: str, name: str) -> BinaryIO:
-        predictions = self._cache.predictions(slide_id, model_id).predictions  # also: are the names good?
+        predictions = self._cache.predictions(slide_id, model_id).predictions  # this also checks the names
         if stream := self._written(slide_id, model_id, name):
             return stream
         write = _WRITERS.get(name)
         if write is None:
             raise UnknownNameError(
-                f"{name} of model {model_id!r} for slide {slide_id!r}: was not written. `gemslide infer` writes it "
-                "where `[infer] formats` names it."
+                f"{name} of model {model_id!r} for slide {slide_id!r}: was not written. Add it to `[infer] formats` "
+                "and run `gemslide infer`."
             )
         folder = Path(tempfile.mkdtemp(prefix="gemslide-export-"))
         try:
@@ -111,9 +111,9 @@ class ExportServer:
             shutil.rmtree(folder)
 
     def _written(self, slide_id: str, model_id: str, name: str) -> BinaryIO | None:
-        """The file that inference wrote. A link that leads out of the results is none."""
+        """The file written by inference. A link that leads out of the results does not count."""
         project = self._cache.project
-        # Path.resolve raises where a link leads to itself; to open it says so, too.
+        # Path.resolve would raise on a link to itself; opening it reports that, too.
         path = Path(os.path.realpath(project.result_dir(slide_id, model_id) / name))
         if not path.is_relative_to(os.path.realpath(project.results_dir)):
             return None

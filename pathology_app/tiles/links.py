@@ -1,4 +1,4 @@
-"""Links below the viewer's routes, and what they say."""
+"""Parsing of links below the viewer's routes."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from pathology_app.slides.cache import BadLinkError
 
 
 async def bad_link(request: Request) -> Response:
-    """For links below ours that name nothing: else Streamlit would answer with its page."""
+    """Refuse links below ours that name nothing: otherwise Streamlit would answer with its page."""
     raise BadLinkError(f"{request.url.path!r}: not a link of the viewer")
 
 
 def match_link(request: Request, pattern: str, form: str) -> tuple[str, ...]:
-    """The groups of a pattern that the last part of a link matches as a whole.
+    """The groups of a pattern that the whole last part of a link must match.
 
     Raises:
-        BadLinkError: it does not; `form` says what is expected.
+        BadLinkError: it does not; `form` is the expected form.
     """
     rest: str = request.path_params["rest"]
     match = re.fullmatch(pattern, rest, re.ASCII)
@@ -29,5 +29,5 @@ def match_link(request: Request, pattern: str, form: str) -> tuple[str, ...]:
 
 
 def numbers_of(request: Request, pattern: str, form: str) -> tuple[int, ...]:
-    """The groups, all of which are numbers. Raises BadLinkError as `match_link`."""
+    """The groups as numbers. Raises BadLinkError as `match_link`."""
     return tuple(int(text) for text in match_link(request, pattern, form))

@@ -1,11 +1,11 @@
-"""Routes of what people look at and judge. They write to the project's ledger, so they run in the app itself.
+"""Routes of viewed areas and judgements. They write to the project's ledger, so they run in the app itself.
 
-    GET, POST /coverage/{slide_id}.json                  what was looked at; takes looks
-    GET, POST /hotspots/{slide_id}/{model_id}.json       what is thought of hotspots; takes judgements
+    GET, POST /coverage/{slide_id}.json                  areas viewed; takes viewings
+    GET, POST /hotspots/{slide_id}/{model_id}.json       judgements of hotspots; takes judgements
     GET       /crops/{slide_id}/{x_px0}_{y_px0}.jpg      a small square of the slide
 
-The first two are those of the reading that the query names (?study=S&reader=R&session=1&position=3), else of whoever
-asks. What is hidden from a reader is refused (`pathology_app.readings.blinding`).
+The first two belong to the reading that the query names (?study=S&reader=R&session=1&position=3), else to the person
+who sends the request. Content hidden from a reader is refused (`pathology_app.readings.blinding`).
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ CROP_PX, CROP_MPP = 112, 2.0
 """A crop shows 224 µm of the slide."""
 MAX_LOOKS, MAX_JUDGED = 200, 500
 MAX_BYTES = 2**16
-"""Of what was looked at, and of what is thought of hotspots."""
+"""Limit for a body of viewings or judgements."""
 BODY_S = 10.0
-"""In which a body must have come."""
+"""Time limit for a body to arrive."""
 _THREADS = 4
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
@@ -93,7 +93,7 @@ class _Judged(_Body):
 
 
 class ReviewServer:
-    """Handlers over one project. Everything that reads a file or asks the ledger runs in threads."""
+    """Handlers for one project. Everything that reads a file or the ledger runs in threads."""
 
     def __init__(self, cache: SlideCache) -> None:
         self._cache = cache
@@ -119,7 +119,7 @@ class ReviewServer:
             slide = self._cache.slide(request.path_params["slide_id"])
             width_px0, height_px0 = slide.reader.size_wh_px0
             if x_px0 >= width_px0 or y_px0 >= height_px0:
-                raise BadLinkError(f"({x_px0}, {y_px0}): slide {slide.reader.slide_id} ends before")
+                raise BadLinkError(f"({x_px0}, {y_px0}): outside slide {slide.reader.slide_id}")
             return render_crop_jpeg(slide.reader, (x_px0, y_px0), CROP_PX, CROP_MPP)
 
         content = await anyio.to_thread.run_sync(render, limiter=self._limiter)
@@ -130,26 +130,26 @@ class ReviewServer:
         return JSONResponse(content, headers={"Cache-Control": "no-store"})
 
     def _looked(self, request: Request, slide_id: str, body: _Looked | None) -> dict[str, Any]:
-        """Areas that somebody has looked at, after the looks of the body, if there is one."""
+        """Areas that a person has viewed, after adding the viewings of the body, if any."""
         person, slide = person_of(request.scope), self._cache.slide(slide_id)
         check_act(person, Act.NOTE_LOOKS)
         ledger = study_ledger_of(self._cache.project).ledger()
         link = ReadingLink.of(request.query_params)
         try:
             context = view_context(ledger, person, slide_id, link, to_write=body is not None)
-        except LockedReadingError:  # the last look of a slide comes when its reading has just been signed
+        except LockedReadingError:  # the last viewing of a slide arrives just after its reading is signed
             return {"is_kept": False}
         reader = slide.reader
         grid = grid_for(reader.size_wh_px0, reader.mpp0)
-        if body is None or ledger is None:  # looking alone makes no ledger
+        if body is None or ledger is None:  # viewing alone does not create a ledger
             stored = (coverage_of(ledger, context) if ledger else None) or Coverage.empty(grid)
             return self._stored(slide, stored, is_kept=ledger is not None)
-        looks = [Viewing(each.corners, each.um_per_px, each.seconds) for each in body.looks]
+        looks = [Viewing(look.corners, look.um_per_px, look.seconds) for look in body.looks]
         after = save_looks(ledger, context, grid, looks, mpp0=reader.mpp0, seconds=body.seconds)
         return {"seconds": round(after.seconds, 1)}
 
     def _stored(self, slide: OpenSlide, stored: Coverage, *, is_kept: bool) -> dict[str, Any]:
-        """As frontend/src/review/coverage.ts takes it."""
+        """Coverage in the format of frontend/src/review/coverage.ts."""
         grid = stored.grid
         return {
             "cell_px0": grid.cell_um / slide.reader.mpp0,
@@ -165,13 +165,13 @@ class ReviewServer:
         try:
             tissue = self._cache.tissue(slide.reader.slide_id)
         except (GemslideError, OSError):
-            return None  # the page says what is wrong with it
+            return None  # the page reports the error
         if tissue is None:
             return None
         return _base64(tissue_cells(stored.grid, tissue.mask_yx, tissue.mpp).astype(np.uint8))
 
     def _judged(self, request: Request, slide_id: str, model_id: str, body: _Judged | None) -> dict[str, Any]:
-        """Judgements of a model's hotspots by one person, after those of the body, if there is one."""
+        """Judgements of a model's hotspots by one person, after adding those of the body, if any."""
         project, person = self._cache.project, person_of(request.scope)
         opened, link = self._cache.predictions(slide_id, model_id), ReadingLink.of(request.query_params)
         ledgers = study_ledger_of(project)
@@ -184,31 +184,33 @@ class ReviewServer:
         context = view_context(ledgers.ledger(), person, slide_id, link, to_write=True)
         judged = [(HotspotKey(name, x_px0, y_px0), state) for name, x_px0, y_px0, state in body.judged]
         self._check_there(slide_id, model_id, [key for key, _ in judged])
-        if ledgers.ledger() is None and all(state == "seen" for _, state in judged):  # looking alone makes no ledger
+        if ledgers.ledger() is None and all(
+            state == "seen" for _, state in judged
+        ):  # viewing alone does not create a ledger
             return {"kept": 0}
         judge_hotspots(ledgers.made(), context, model_id, opened.sha256, judged)
         return {"kept": len(judged)}
 
     def _check_there(self, slide_id: str, model_id: str, keys: list[HotspotKey]) -> None:
-        found = self._cache.hotspots(slide_id, model_id)
-        listed = found.spots if found else []
-        there = {HotspotKey(each["class"], each["x_px0"], each["y_px0"]) for each in listed}
+        hotspots = self._cache.hotspots(slide_id, model_id)
+        spots = hotspots.spots if hotspots else []
+        listed = {HotspotKey(spot["class"], spot["x_px0"], spot["y_px0"]) for spot in spots}
         for key in keys:
-            if key not in there:
+            if key not in listed:
                 raise UnknownNameError(
                     f"hotspot {key.class_name!r:.60} at ({key.x_px0}, {key.y_px0}): not in the list of model "
-                    f"{model_id} for slide {slide_id}. It was made again; reload the page."
+                    f"{model_id} for slide {slide_id}. The list has been recreated; reload the page."
                 )
 
 
 def review_routes(cache: SlideCache) -> list[BaseRoute]:
-    """All routes, each answering errors as JSON."""
+    """All routes, each of which answers errors as JSON."""
     server = ReviewServer(cache)
     looks, judged = AcceptedBody(MAX_BYTES, Action.LOOK), AcceptedBody(MAX_BYTES, Action.ANNOTATE)
     return [
         declared(cache.project, path, handler, shows, methods=["GET", "POST"] if takes else ["GET"], takes=takes)
         for path, handler, shows, takes in (
-            # What one has looked at oneself.
+            # Only a person's own viewings.
             ("/coverage/{slide_id}.json", server.coverage, Shows.NEITHER, looks),
             ("/hotspots/{slide_id}/{model_id}.json", server.hotspots, Shows.RESULT, judged),
             ("/crops/{slide_id}/{rest:path}", server.crop, Shows.RESULT, None),
@@ -225,14 +227,14 @@ async def _body(request: Request) -> bytes:
         with anyio.fail_after(BODY_S):
             return await request.body()
     except TimeoutError as error:
-        raise BadLinkError(f"{request.url.path!r}: what was to be kept did not come in {BODY_S:.0f} s") from error
+        raise BadLinkError(f"{request.url.path!r}: the request body did not arrive in {BODY_S:.0f} s") from error
 
 
 def _parsed(kind: type[Body], body: bytes) -> Body:
     try:
         return kind.model_validate(parse_json(body))
     except (ValidationError, ValueError, RecursionError) as error:
-        raise BadLinkError(f"what was to be kept cannot be read: {' '.join(str(error).split()):.200}") from error
+        raise BadLinkError(f"the request body cannot be read: {' '.join(str(error).split()):.200}") from error
 
 
 def _base64(values: Any) -> str:

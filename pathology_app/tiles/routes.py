@@ -1,16 +1,16 @@
-"""HTTP routes of the viewer. They run beside Streamlit in one process, or alone behind the same origin.
+"""HTTP routes of the viewer. They run next to Streamlit in one process, or alone behind the same origin.
 
-    /tiles/{slide_id}/{level}/{col}_{row}      levels as `pipeline.store.view.screen` counts them; see tile_body.py
+    /tiles/{slide_id}/{level}/{col}_{row}      levels as numbered by `pipeline.store.view.screen`; see tile_body.py
     /colour/{slide_id}                         the slide's profile as a table; see colour_body.py
     /overlays/{slide_id}/{model_id}/{class_index}.png
     /layers/{slide_id}/tissue.png      /layers/{slide_id}/quality/{score_index}.png
-    /damaged/{slide_id}.png                    these and /overlays: one for each kind of overlays (slides/overlays.py)
+    /damaged/{slide_id}.png                    these and /overlays: one for each kind of overlay (slides/overlays.py)
     /thumbnails/{slide_id}.jpg
-    /heatmaps/{slide_id}/{model_id}/{class_index}.png      to lie over the thumbnail
+    /heatmaps/{slide_id}/{model_id}/{class_index}.png      drawn over the thumbnail
     /viewer/viewer-{hash}.js
 
-Links carry `?v=` with the version of what they show, so browsers may keep the answers for ever; of what a model said
-they ask each time whether it may still be shown.
+Links carry `?v=` with the version of their content, so browsers may keep the answers for ever; for model output, they
+must check each time whether it may still be shown.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ from pipeline.store.view.screen import tile_parts
 
 THUMBNAIL_PX = 320
 MAX_RENDERS = 8
-"""Files read and tiles rendered at once; Streamlit's own threads are not touched."""
+"""Files read and tiles rendered at once; Streamlit's own threads are not affected."""
 
 CACHE_CONTROL = "private, max-age=31536000, immutable"
 
 FRESH_S = 1.0
-"""For so long a version is taken as it was found: while somebody moves, one look at the disk serves hundreds of tiles.
-A page that shows a newer version says so in its links, and is believed at once."""
+"""Time for which a version is trusted without another check: during panning, one check of the disk serves hundreds of
+tiles. A newer version in a page's links is accepted at once."""
 MAX_FRESH = 1024
 
 Subject = tuple[str, ...]
@@ -61,32 +61,32 @@ Subject = tuple[str, ...]
 
 
 class Rendered(NamedTuple):
-    """A body, and whether it will be the same for as long as the version is."""
+    """A body, and whether it stays the same as long as the version does."""
 
     body: bytes
     may_be_kept: bool = True
 
 
 class Found(NamedTuple):
-    """Content that was found: a version that changes with it, and how to make it."""
+    """Content: a version that changes with it, and a function that renders it."""
 
     version: str
     render: Callable[[], Rendered]
 
 
 class TileServer:
-    """Handlers over one project's slides.
+    """Handlers for one project's slides.
 
-    Everything that reads a file runs in threads: a slow disk must not hold up other requests. What is in memory is
-    answered without one: beside a page's script, every change of thread waits for the interpreter's lock.
+    Everything that reads a file runs in threads: a slow disk must not delay other requests. Content in memory is
+    answered without a thread: while a page's script runs, every thread switch waits for the interpreter's lock.
     """
 
     def __init__(self, cache: SlideCache, bodies: BodyCache) -> None:
         self._cache, self._bodies = cache, bodies
         self._limiter = anyio.CapacityLimiter(MAX_RENDERS)
         self._fresh: dict[tuple[Person, Subject], tuple[str, float]] = {}
-        """Versions as last found, and when; only touched in the event loop. By person: what one was shown just now says
-        nothing of what another one may see."""
+        """Versions as last found, and when; only touched in the event loop. Keyed by person: content just shown to one
+        may be hidden from another."""
 
     async def tile(self, request: Request) -> Response:
         level, col, row = numbers_of(request, r"(\d{1,9})/(\d{1,9})_(\d{1,9})", "{level}/{col}_{row}")
@@ -135,14 +135,14 @@ class TileServer:
         return await self._answer(request, (slide_id,), "colour", find, COLOUR_MEDIA_TYPE)
 
     def overlays(self, kinds: Sequence[OverlayKind]) -> Handler:
-        """The handler of kinds of overlays that share a path; the link's last part says which one it is."""
+        """The handler for kinds of overlays that share a path; the link's last part identifies the kind."""
 
         async def overlay(request: Request) -> Response:
-            kind, place = _overlay_of(request, kinds)
+            kind, place = _find_overlay(request, kinds)
 
             def find() -> Found:
-                found = kind.find(self._cache, place)
-                return Found(found.version, lambda: Rendered(found.png()))
+                cells = kind.find(self._cache, place)
+                return Found(cells.version, lambda: Rendered(cells.png()))
 
             subject, part = (place.slide_id, kind.name, place.model_id), "-".join((kind.name, *place.rest))
             cache_control = REVALIDATED if kind.blinded else CACHE_CONTROL
@@ -159,11 +159,11 @@ class TileServer:
         media_type: str,
         cache_control: str = CACHE_CONTROL,
     ) -> Response:
-        """Answer a request, from memory or from disk; 304 where the browser has it.
+        """Answer a request, from memory or from disk; 304 if the browser has the content.
 
         Args:
-            part: of the subject; with its version it says what the answer shows.
-            cache_control: how a browser may keep it.
+            part: part of the subject; with the version it identifies the content.
+            cache_control: caching rule for the browser.
         """
         known, who = request.headers.get("if-none-match", ""), (person_of(request.scope), subject)
         version = self._fresh_version(who, request.query_params.get("v"))
@@ -176,9 +176,9 @@ class TileServer:
                 return _response(tag, body, media_type, cache_control)
 
         def read() -> tuple[str, str, bytes | None]:
-            found = find()
-            tag = f'"{found.version}-{part}"'
-            return found.version, tag, None if tag in known else self._body(tag, found)
+            content = find()
+            tag = f'"{content.version}-{part}"'
+            return content.version, tag, None if tag in known else self._body(tag, content)
 
         found_version, tag, body = await anyio.to_thread.run_sync(read, limiter=self._limiter)
         if len(self._fresh) >= MAX_FRESH:
@@ -186,18 +186,18 @@ class TileServer:
         self._fresh[who] = (found_version, time.monotonic())
         return _response(tag, body, media_type, cache_control)
 
-    def _body(self, tag: str, found: Found) -> bytes:
+    def _body(self, tag: str, content: Found) -> bytes:
         body = self._bodies.get(tag)
         if body is None:
-            body, may_be_kept = found.render()
+            body, may_be_kept = content.render()
             if may_be_kept:
                 self._bodies.put(tag, body)
         return body
 
-    def _fresh_version(self, who: tuple[Person, Subject], asked: str | None) -> str | None:
-        """The subject's version where this person was shown it just now and asks for no other one."""
+    def _fresh_version(self, who: tuple[Person, Subject], requested: str | None) -> str | None:
+        """The subject's version, if this person was shown it just now and requests no other."""
         version, found_s = self._fresh.get(who, ("", 0.0))
-        is_fresh = version and time.monotonic() - found_s < FRESH_S and asked in (None, version)
+        is_fresh = version and time.monotonic() - found_s < FRESH_S and requested in (None, version)
         return version if is_fresh else None
 
 
@@ -208,8 +208,8 @@ def _response(tag: str, body: bytes | None, media_type: str, cache_control: str)
     return Response(body, media_type=media_type, headers=headers)
 
 
-def _overlay_of(request: Request, kinds: Sequence[OverlayKind]) -> tuple[OverlayKind, Place]:
-    """The kind of overlay that a link names, and which one. Raises BadLinkError: none."""
+def _find_overlay(request: Request, kinds: Sequence[OverlayKind]) -> tuple[OverlayKind, Place]:
+    """The kind of overlay that a link names, and the overlay's place. Raises BadLinkError: there is none."""
     params = request.path_params
     for kind in kinds:
         if match := re.fullmatch(kind.pattern, params["rest"], re.ASCII):
@@ -226,7 +226,7 @@ def _tile(slide: OpenSlide, level: int, row: int, col: int) -> Rendered:
         parts = tile_parts(slide.reader, levels[level], row, col)
     except IndexError as error:
         raise NoSuchTileError(f"slide {slide.reader.slide_id}: {error}") from error
-    # What could not be read now may be read later.
+    # Parts that cannot be read now may be readable later.
     return Rendered(tile_body(parts), may_be_kept=all(part.jpeg is not None for part in parts))
 
 
@@ -239,10 +239,10 @@ async def viewer_bundle(request: Request) -> Response:
 
 
 def viewer_routes(cache: SlideCache) -> list[BaseRoute]:
-    """All routes, each answering errors as JSON.
+    """All routes, each of which answers errors as JSON.
 
     Raises:
-        BadRecipeError: the project's `gemslide.toml`, which says how much is kept in memory, does not hold together.
+        BadRecipeError: the project's `gemslide.toml`, which sets the size of the memory cache, is invalid.
     """
     server = TileServer(cache, BodyCache(load_settings(cache.project.settings_path).app.tile_cache_mb * 2**20))
     neither, result = Shows.NEITHER, Shows.RESULT
@@ -260,9 +260,9 @@ def viewer_routes(cache: SlideCache) -> list[BaseRoute]:
             ("/colour/{rest:path}", server.colour, neither, ()),
             ("/thumbnails/{rest:path}", server.thumbnail, neither, ()),
             ("/heatmaps/{slide_id}/{model_id}/{rest:path}", server.heat_map, result, ()),
-            # Of all that is sent here, only this is not compressed already.
+            # Everything else sent here is already compressed.
             ("/viewer/{rest:path}", viewer_bundle, neither, (Middleware(GZipMiddleware),)),
-            # Else Streamlit would answer with its page.
+            # Otherwise Streamlit would answer with its page.
             ("/tiles/{rest:path}", bad_link, neither, ()),
             ("/overlays/{rest:path}", bad_link, neither, ()),
             ("/layers/{rest:path}", bad_link, neither, ()),

@@ -1,11 +1,11 @@
-"""A tile on its way to the browser: a table of its parts, then their JPEG streams, one behind the other.
+"""A tile as sent to the browser: a table of its parts, then their JPEG streams, one after the other.
 
     uint32        number of parts
-    per part      uint16 × 4: x, y, width, height in pixels of the tile; uint32: pixels of its stream along each of the
-                  tile's; uint32: bytes of its stream, 0 for a hole
+    per part      uint16 × 4: x, y, width, height in pixels of the tile; uint32: pixels of its stream per pixel of the
+                  tile, along a side; uint32: bytes of its stream, 0 for a hole
 
-All little-endian. Neighbouring chunks so go out in one answer with the scanner's own streams in them, and a hole says
-that something is damaged there. frontend/src/tiles/body.ts reads it.
+All little-endian. This sends neighbouring chunks in one answer with the scanner's own streams; a hole marks damage.
+frontend/src/tiles/body.ts reads it.
 """
 
 from __future__ import annotations

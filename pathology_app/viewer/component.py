@@ -3,7 +3,7 @@
 Import only from a running Streamlit script: components register with its runtime.
 
 The module is fetched from our own route and not from Streamlit's component folder: that folder is found
-through the installed package of the same name as the distribution, which an editable `gemslide` does not have.
+through an installed package with the distribution's name, which an editable `gemslide` does not have.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _component(name: str, function: str) -> Any:
 
 
 _SEARCH_PX = 72
-"""Its place is kept while it loads."""
+"""Height reserved while the search box loads."""
 
 _slide_viewer = _component("gemslide_viewer", "slideViewer")
 _compare_viewer = _component("gemslide_compare", "compareViewer")
@@ -38,15 +38,15 @@ _signed_form = _component("gemslide_questions", "questionnaire")
 _calibration = _component("gemslide_calibration", "calibration")
 
 
-def _said(key: str, what: str) -> object:
-    """Message of a component, while it calls back; None where a browser's message does not hold it."""
+def _message(key: str, what: str) -> object:
+    """Message of a component during its callback; None if the browser's message lacks it."""
     component = st.session_state.get(key)
     return component.get(what) if isinstance(component, Mapping) else None
 
 
 def slide_viewer(data: dict[str, Any], *, key: str, on_click: Callable[[object], None]) -> None:
-    """Show a slide. `on_click` is called with the place: anything that a browser can send."""
-    _slide_viewer(key=key, data=data, on_click_change=lambda: on_click(_said(key, "click")))
+    """Show a slide. `on_click` is called with the position: anything that a browser can send."""
+    _slide_viewer(key=key, data=data, on_click_change=lambda: on_click(_message(key, "click")))
 
 
 def compare_viewer(data: dict[str, Any], *, key: str) -> None:
@@ -55,15 +55,15 @@ def compare_viewer(data: dict[str, Any], *, key: str) -> None:
 
 
 def calibration(*, key: str) -> None:
-    """Show patterns to check a screen by."""
+    """Show patterns for checking a screen."""
     _calibration(key=key, data={})
 
 
 def reading_clock(url: str, *, key: str) -> None:
-    """Count how long a reading without a slide is open in a visible tab.
+    """Measure how long a reading without a slide is open in a visible tab.
 
     Args:
-        url: takes that (tiles/review_routes.py).
+        url: receives the time (tiles/review_routes.py).
     """
     _reading_clock(key=key, data={"url": url})
 
@@ -74,29 +74,29 @@ def signed_form(
     """Ask questions that end with a signature (frontend/src/reading/form_model.ts, FormData).
 
     Args:
-        on_keep, on_sign: called with what is to be kept, or signed: anything that a browser can send.
+        on_keep, on_sign: called with the answers to keep or sign: anything that a browser can send.
     """
     _signed_form(
         key=key,
         data=data,
-        on_keep_change=lambda: on_keep(_said(key, "keep")),
-        on_sign_change=lambda: on_sign(_said(key, "sign")),
+        on_keep_change=lambda: on_keep(_message(key, "keep")),
+        on_sign_change=lambda: on_sign(_message(key, "sign")),
     )
 
 
 def follow_links(go: Callable[[str], None]) -> None:
-    """Follow the links that `html_tables.Link` draws: `go` is called with the query of one ("?slide=S-1")."""
+    """Follow the links drawn by `html_tables.Link`: `go` is called with a link's query ("?slide=S-1")."""
     key = "links"
-    _follow_links(key=key, data={}, on_go_change=lambda: go(str(_said(key, "go") or "")))
+    _follow_links(key=key, data={}, on_go_change=lambda: go(str(_message(key, "go") or "")))
 
 
 def search_box(
     label: str, value: str, find: Callable[[str], None], *, key: str, placeholder: str, max_length: int
 ) -> None:
-    """A field that calls `find` with what is in it, while somebody types."""
+    """Draw a field that calls `find` with its content during typing."""
     data = {"label": label, "value": value, "placeholder": placeholder, "max_length": max_length}
 
-    def found() -> None:
-        find(str(_said(key, "find") or "")[:max_length])
+    def on_find() -> None:
+        find(str(_message(key, "find") or "")[:max_length])
 
-    _search_box(key=key, data=data, height=_SEARCH_PX, on_find_change=found)
+    _search_box(key=key, data=data, height=_SEARCH_PX, on_find_change=on_find)

@@ -27,7 +27,7 @@ PAGES = {
     "check of the screen": "?check=screen",
 }
 OF_A_STUDY = {
-    "study": (f"?study={STUDY}", "Slides that have ended"),
+    "study": (f"?study={STUDY}", "Slides ended"),
     "readings": (f"?study={STUDY}&view=readings", "Readers"),
     "runs": ("?page=runs", "Ingest slides …"),
     "new run": ("?page=runs&new=ingest", "Ingest slides"),

@@ -167,7 +167,7 @@ def come_back(page: Page) -> None:
 def disagree(page: Page) -> None:
     page.get_by_role("button", name="Review").click()
     page.get_by_text("Disagree", exact=True).click()
-    page.get_by_label("Own label").fill("benign")
+    page.get_by_label("Your label").fill("benign")
     page.get_by_label("Comment").press_sequentially("crush artefact")
     page.reload()  # at once, with the field still in hand
     page.get_by_role("button", name="Review").click()

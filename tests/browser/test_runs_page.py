@@ -36,7 +36,7 @@ def test_a_run_is_started_and_stopped_while_tiles_come_quickly(page: Page, tmp_p
         page.get_by_text("--workers=1 -- incoming/cohort.csv").wait_for()
         page.get_by_role("button", name="Start …").click()
         page.get_by_role("button", name="Start now").click()
-        page.get_by_text("It runs. This page follows it.").wait_for()
+        page.get_by_text("The run has started. This page follows it.").wait_for()
         page.get_by_text(re.compile(rf"^[1-9]\d* of {SLIDES}$")).first.wait_for()  # it is in the middle of its work
 
         seconds = []
@@ -51,7 +51,7 @@ def test_a_run_is_started_and_stopped_while_tiles_come_quickly(page: Page, tmp_p
         page.screenshot(path=ARTIFACTS / "run.png", full_page=True)
         page.get_by_role("button", name="Stop …").click()
         page.get_by_role("button", name="Stop this run").click()
-        page.get_by_text("Finished slides stay.").first.wait_for()
+        page.get_by_text("Finished slides are kept.").first.wait_for()
         page.get_by_text("stopped", exact=True).wait_for()
         page.screenshot(path=ARTIFACTS / "run-stopped.png", full_page=True)
         page.get_by_role("button", name="Runs").click()

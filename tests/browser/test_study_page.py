@@ -51,7 +51,7 @@ def test_a_failure_is_looked_at_and_retried_with_a_reason_that_stands_in_the_log
 
         page.get_by_role("radio", name="Without a result (3)").click()
         page.get_by_text("corrupt_tile: 2 slides ended as unreadable").wait_for()
-        page.get_by_role("button", name="Show the slides, retry").first.click()
+        page.get_by_role("button", name="Show or retry the slides").first.click()
         page.get_by_role("button", name="Retry 2 slides").wait_for()
         page.get_by_text("internal_error").wait_for(state="detached")
         one = page.get_by_role("button", name="Retry 1 slide")
@@ -59,14 +59,14 @@ def test_a_failure_is_looked_at_and_retried_with_a_reason_that_stands_in_the_log
         page.get_by_label("Your name").fill("Ada")
         page.get_by_label("Reason").fill("copied again")
         one.click()
-        page.get_by_text("1 slide can go on").wait_for()
+        page.get_by_text("1 slide can continue").wait_for()
         page.screenshot(path=ARTIFACTS / "study-failures.png")
 
         page.get_by_role("radio", name="Overview").click()
         page.get_by_text("4 of 7").wait_for()
         page.get_by_label("Your name").wait_for(state="detached")
         page.get_by_role("searchbox", name="Slides").fill("003")
-        page.get_by_text("1 slide. A row leads").wait_for()
+        page.get_by_text("1 slide. Click a slide").wait_for()
         page.get_by_role("link", name="S-003").click()
         entry = page.locator("table[aria-label='Log of the slide']").locator("tr", has_text="slide retried")
         entry.get_by_text("copied again").wait_for()
@@ -78,7 +78,7 @@ def test_a_failure_is_looked_at_and_retried_with_a_reason_that_stands_in_the_log
         page.locator("table[aria-label=Stages]").get_by_text("held").wait_for()  # without a click
         page.screenshot(path=ARTIFACTS / "study-slide.png")
         page.go_back()
-        page.get_by_text("1 slide. A row leads").wait_for()
+        page.get_by_text("1 slide. Click a slide").wait_for()
     log_text = (tmp_path / "server.log").read_text()
     assert not [line for line in log_text.splitlines() if "Traceback" in line or "ERROR" in line], log_text
     assert not list(tmp_path.glob("gemslide.db-*")), "the ledger's connections were not closed when the app ended"

@@ -74,7 +74,7 @@ def test_a_keyboard_sorts_filters_and_unfolds_in_a_narrow_window_and_no_column_i
         pressed = page.locator("a.gs-go:visible, button:visible, label:has(input):visible")
         assert min(box["height"] for control in pressed.all() if (box := control.bounding_box())) >= MIN_PX
 
-        page.get_by_role("columnheader", name="Picture").click()  # leads nowhere
+        page.get_by_role("columnheader", name="Image").click()  # leads nowhere
         page.get_by_text("By case").click()
         fold = page.locator("summary", has_text="P-1")
         fold.wait_for()

@@ -136,8 +136,8 @@ def test_annotations_are_saved_where_the_browser_keeps_them(done: dict[str, Any]
 def test_another_persons_change_is_not_overwritten_and_ours_is_not_lost(done: dict[str, Any]) -> None:
     notes = done["notes"]
 
-    assert "1 annotation was changed by others meanwhile" in notes["said"]
-    assert notes["asked"] == ["1 change of annotations is not saved."]
+    assert "1 annotation was also changed by others" in notes["said"]
+    assert notes["asked"] == ["1 annotation change is not saved."]
     assert notes["stays"]
     assert sorted(notes["both"]) == ["necrosis", "tumour"]
     assert notes["left"] == 0

@@ -32,7 +32,7 @@ def test_the_worklist_shows_the_slides() -> None:
     page = open_page(find="nothing like it")
     assert linked(page) == []
     assert "0 of 1 slide." in [caption.value for caption in page.caption]
-    assert "No slide's name holds all these words." in page.info[0].value
+    assert "No slide name contains all these words." in page.info[0].value
 
 
 @pytest.mark.usefixtures("serve_project")

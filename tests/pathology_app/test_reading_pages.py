@@ -132,7 +132,7 @@ def browser(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_a_slide_is_read_answered_signed_and_the_next_one_comes(made: Any, browser: Any) -> None:
     root = made()
     page = open_page(**READ)
-    assert "nobody has checked it" in texts(page)
+    assert "was chosen and not verified" in texts(page)
     page.selectbox[0].set_value("r1").run()
     assert page.query_params["reader"] == "r1"
     press(page, "Start reading")
@@ -395,7 +395,7 @@ def test_what_is_no_answer_of_this_reading_is_kept_by_nobody(said: object, made:
         with pytest.raises(BadManifestError, match="Reload the page"):
             signed_form.answers_in(said, reading.place)
         for value in ([1], {"a": 1}, None):
-            with pytest.raises(BadManifestError, match="is no answer"):
+            with pytest.raises(BadManifestError, match="is not an answer"):
                 signed_form.answers_in({"place": reading.place, "answers": {"sure": value}}, reading.place)
         for text_ in ("a\0b", "\ud800"):
             with pytest.raises(BadManifestError, match="is no answer"):

@@ -88,7 +88,7 @@ def test_a_project_without_runs_says_so_and_looking_makes_nothing(served: Projec
     page = open_page()
     page.button(key="to_runs").click().run()
     assert page.query_params == {"page": ["runs"]} or page.query_params == {"page": "runs"}
-    assert "Nothing was run in this project yet." in texts(page)
+    assert "Nothing has been run in this project yet." in texts(page)
     assert not list(served.root.iterdir())
 
 
@@ -119,7 +119,7 @@ def test_who_has_stopped_a_run_is_said_and_what_is_left(served: Project) -> None
     write_job(served, exit_code=-2, stopped_by="Bob ![x](http://evil) (web app)")
     shown = texts(open_page(page="runs", run=JOB))
     assert "by Bob ![x](http://evil) (web app)" in shown
-    assert "goes on with a slide in the middle at its last finished batch" in shown
+    assert "continues an unfinished slide at its last finished batch" in shown
 
 
 def test_a_run_whose_process_is_gone_is_lost_and_has_no_stop_button(served: Project) -> None:
@@ -140,13 +140,13 @@ def test_a_training_that_was_stopped_says_that_it_goes_on_at_its_checkpoint(serv
     write_job(served, exit_code=-2, stopped_by="Bob (web app)")
     job = json.loads(job_path(served, JOB).read_text())
     job_path(served, JOB).write_text(json.dumps({**job, "verb": "train", "argv": ["train", "--", "small.toml"]}))
-    assert "goes on at its last one" in texts(open_page(page="runs", run=JOB))
+    assert "it continues at the last one" in texts(open_page(page="runs", run=JOB))
 
 
 @pytest.mark.parametrize("run", ["20990101T000000Z-abcdef", "../../etc", "99999999T999999Z-abcdef"])
 def test_a_link_to_no_run_is_a_message_or_the_list(served: Project, run: str) -> None:
     shown = texts(open_page(page="runs", run=run))
-    assert "is not in this project" in shown or "no run is called that" in shown or "Nothing was run" in shown
+    assert "is not in this project" in shown or "no run is called that" in shown or "Nothing has been run" in shown
 
 
 def test_damaged_files_are_rows_that_say_so(served: Project) -> None:

@@ -103,7 +103,7 @@ def test_the_overview_says_how_far_the_study_is(studied: Path) -> None:
     assert "protocol version 1" in shown
     for part in ("5 of 7 (71.4%)", "unreadable", "28.6%", "infer demo-0a1b2c3d", "1 min", "node-1, process 4123"):
         assert part in drawn, part
-    assert "again every 5 s" in shown
+    assert "updated every 5 s" in shown
     assert linked(page) == [f"S-00{number}" for number in range(1, 8)]
     assert hrefs(page)[0] == f"?study={STUDY}&study_slide=S-001"
     assert "ingest: held" in drawn
@@ -146,7 +146,7 @@ def test_a_group_is_retried_by_a_person_with_a_reason_and_the_log_says_so(studie
     page.text_input(key="retry_why").set_value("copied again")
     press(page, "Retry 2 slides")
 
-    assert "2 slides can go on" in page.success[0].value
+    assert "2 slides can continue" in page.success[0].value
     assert f"gemslide study run {STUDY}" in page.success[0].value
     assert "corrupt_tile" not in texts(page)
     assert [states(studied)[name] for name in ("S-002", "S-003", "S-004")] == ["pending", "pending", "failed"]
@@ -343,7 +343,7 @@ def test_a_study_that_is_over_is_not_asked_again(served: Path) -> None:
         mine = worker(ledger)
         mine.finish(take(mine), Ended("done"))
     page = open_page(study=STUDY)
-    assert "again every" not in texts(page)
+    assert "updated every" not in texts(page)
     assert "every slide has ended" in texts(page)
     assert "No slide has ended without a result" in open_page(study=STUDY, view="failures").info[0].value
 

@@ -58,7 +58,7 @@ def test_slides_by_state_add_up_to_the_cohort() -> None:
 def test_a_study_in_numbers() -> None:
     progress = Progress(counts(done=2, pending=1, failed=1), {"ingest": 90.0}, 1, 7500.0, UTC)
     assert study_rows.facts(progress) == {
-        "Slides that have ended": "3 of 4 (75.0%)",
+        "Slides ended": "3 of 4 (75.0%)",
         "Workers": "1",
         "Slides per hour": "40",
         "Time left at this pace": "2 h 5 min",

@@ -55,7 +55,7 @@ def test_the_link_sorts_and_filters_and_each_heading_is_a_link(several: Project)
     assert linked(open_page(site="south")) == ["many-00000", "many-00001"]
     page = open_page(site="south", sort="case")
     assert 'href="?site=south&amp;sort=-case">Case ▲</a>' in html_of(page)
-    assert "No slide passes these filters." in open_page(site="nowhere").info[0].value
+    assert "No slide matches these filters." in open_page(site="nowhere").info[0].value
 
 
 def test_a_filter_chosen_on_the_page_stands_in_the_link(several: Project) -> None:
@@ -84,7 +84,7 @@ def test_slides_of_a_case_unfold_under_it(several: Project) -> None:
     page = open_page(group="case", sort="score")
 
     cases = re.findall(r"<summary><strong>(.*?)</strong><span>(.*?)</span>", html_of(page))
-    assert cases == [("P-2", "2 slides"), ("P-1", "1 slide"), ("many-00002", "no case known")]
+    assert cases == [("P-2", "2 slides"), ("P-1", "1 slide"), ("many-00002", "case unknown")]
     assert linked(page) == [SLIDE_ID, "many-00001", "many-00000", "many-00002"]
     assert "3 cases, 4 of 4 slides." in captions(page)
 

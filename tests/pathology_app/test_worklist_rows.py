@@ -40,7 +40,7 @@ def test_a_row_says_what_the_slide_is(cache: SlideCache) -> None:
     cells = row_of(cache, link, case_id="P-1", site="north", label="tumour", scanner="GT450").cells(link)
     values = dict(zip([column.heading for column in columns(link)], cells, strict=True))
 
-    picture = values.pop("Picture")
+    picture = values.pop("Image")
     assert isinstance(picture, Picture)
     assert picture.url.startswith(f"/thumbnails/{SLIDE_ID}.jpg?v=")
     assert str(picture.over).startswith(f"/heatmaps/{SLIDE_ID}/{MODEL_ID}/1.png?v=")
@@ -124,7 +124,7 @@ def test_a_damaged_slide_is_a_row_that_says_so(copied: SlideCache) -> None:
     assert (row.slide_id, row.size, row.picture) == (SLIDE_ID, "", None)
     assert row.facts.note.startswith(f"slides/{SLIDE_ID}.ome.zarr: ")
     assert str(copied.project.root) not in row.facts.note
-    assert "No picture" in slides_html([row], LINK.to(view=GALLERY))
+    assert "No image" in slides_html([row], LINK.to(view=GALLERY))
 
 
 def test_a_store_put_in_anothers_place_is_seen_whatever_its_time(copied: SlideCache) -> None:

@@ -1,1 +1,1 @@
-"""The page of the project's log, and the log as a file."""
+"""The project's log as a page and as a file."""

@@ -1,4 +1,4 @@
-"""The project's log, of who looked at what, and when, for those who may see it."""
+"""The project's log: who viewed what, and when, for those who may see it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def page(worklist: st.Page, _: Visibility) -> None:
         check_act(person, Act.SEE_LOG)
         ledger = current_study_ledger().ledger()
         if ledger is None:
-            st.info("There is no log: the project has no ledger yet. The first one who signs in, or a study, makes it.")
+            st.info("There is no log: the project has no ledger yet. The first sign-in or study creates it.")
             return
         _draw(ledger, person, LogLink.of(st.query_params.to_dict()))
     except READ_ERRORS as error:
@@ -49,7 +49,7 @@ def _draw(ledger: Ledger, person: Person, link: LogLink) -> None:
     if theirs:
         st.html(log_html(theirs, link))
     else:
-        st.info("Nothing is logged that the filters leave.")
+        st.info("No log entry matches these filters.")
     row = st.container(horizontal=True, vertical_alignment="center")
     if len(entries) > len(shown) and row.button("Earlier entries", key="earlier"):
         go(link.to(before=shown[-1].seq).query())
@@ -65,7 +65,7 @@ def _draw(ledger: Ledger, person: Person, link: LogLink) -> None:
 
 
 def _filters(link: LogLink) -> None:
-    """The link says what is shown; a widget has a key for each link, so that Back changes it."""
+    """Draw the filters, set by the link; a widget's key contains the link's value, so that Back changes it."""
     left, right = st.columns(2)
     slide = left.text_input("Slide", link.slide, MAX_LENGTH, key=f"log_slide {link.slide}", placeholder="whole name")
     person = right.text_input(
@@ -77,13 +77,13 @@ def _filters(link: LogLink) -> None:
 
 
 def _verify(ledger: Ledger) -> None:
-    """Check every entry against the one before it, and what people said of slides against the log."""
+    """Check every entry against the one before it, and slide reviews against the log."""
     check_act(current_person(), Act.VERIFY_LOG)
     try:
         with st.spinner("Checking every entry …"):
             verified = verify_ledger(ledger.database, PROJECT_LOG)
     except BadManifestError:
-        st.info("Nothing was ever logged.")
+        st.info("Nothing has been logged yet.")
         return
     if verified.findings:
         st.error(f"**The log does not verify.** {as_markdown('; '.join(verified.findings[:5]))}")

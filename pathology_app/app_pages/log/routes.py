@@ -29,7 +29,7 @@ _AT_ONCE = 1000
 
 
 def log_routes() -> list[BaseRoute]:
-    """The one route."""
+    """The route of the log."""
     return [declared(served_project(), "/log.csv", _log_csv, Shows.MODEL, methods=["GET"])]
 
 

@@ -29,12 +29,12 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def log_html(entries: Iterable[Any], link: LogLink) -> str:
-    """The page's table; a slide's name leads to all entries about it."""
+    """The page's table; a slide's name links to all entries about it."""
     return html_tables.table(COLUMNS, [_cells(entry, link) for entry in entries], label="Log, newest first")
 
 
 def csv_lines(entries: Iterable[Any]) -> Iterator[str]:
-    """Lines of CSV without the heading. What a spreadsheet would take for a formula begins with an apostrophe."""
+    """Lines of CSV without the header. Cells that a spreadsheet would take for a formula begin with an apostrophe."""
     for entry in entries:
         cells = (
             entry.seq, entry.utc, entry.actor, entry.action, entry.subject, entry.why, entry.details, entry.hash,
@@ -43,7 +43,7 @@ def csv_lines(entries: Iterable[Any]) -> Iterator[str]:
 
 
 def csv_line(cells: Iterable[object]) -> str:
-    """One line."""
+    """One line of CSV."""
     line = io.StringIO()
     csv.writer(line).writerow(cells)
     return line.getvalue()
@@ -52,20 +52,20 @@ def csv_line(cells: Iterable[object]) -> str:
 def _cells(entry: Any, link: LogLink) -> tuple[object, ...]:
     subject = "the log" if entry.subject == STUDY_SUBJECT else entry.subject or "erased"
     slide_id = subject.removeprefix(_SLIDE)
-    about: object = subject
+    subject_cell: object = subject
     if slide_id != subject and not link.slide:
-        about = Link(slide_id, LogLink(slide=slide_id).query())
+        subject_cell = Link(slide_id, LogLink(slide=slide_id).query())
     when = entry.utc[:19].replace("T", " ")
-    return (entry.seq, when, entry.actor, entry.action, about, _details(entry))
+    return (entry.seq, when, entry.actor, entry.action, subject_cell, _details(entry))
 
 
 def _details(entry: Any) -> str:
-    said = json.loads(entry.details) if entry.details else {}
-    words = [f"{name}: {_words(value)}" for name, value in said.items()]
-    return "; ".join([*([entry.why] if entry.why else []), *words])
+    details = json.loads(entry.details) if entry.details else {}
+    texts = [f"{name}: {_value_text(value)}" for name, value in details.items()]
+    return "; ".join([*([entry.why] if entry.why else []), *texts])
 
 
-def _words(value: object) -> str:
+def _value_text(value: object) -> str:
     if isinstance(value, str) and _HASH.fullmatch(value):
         return f"{value[: html_tables.SHORT_HASH]}…"
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,4 +1,4 @@
-"""Starting and stopping runs for a person: asked for the right, written into the project's log, then done."""
+"""Start and stop runs for a person: check the right, write the project's log, then act."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def start(project: Project, command: Command, person: Person) -> str:
     """Start a run. Returns its id.
 
     Raises:
-        ForbiddenError: the person may not. What `start_job` and the ledger raise; nothing runs then.
+        ForbiddenError: the person may not. Also as `start_job` and the ledger; nothing runs then.
     """
     _check(person, Act.START_RUN)
     max_jobs = load_settings(project.settings_path).app.max_jobs
@@ -35,10 +35,10 @@ def start(project: Project, command: Command, person: Person) -> str:
 
 
 def stop(project: Project, job_id: str, person: Person) -> None:
-    """Ask for a run's end.
+    """Request the stop of a run.
 
     Raises:
-        ForbiddenError: the person may not. What `stop_job` and the ledger raise.
+        ForbiddenError: the person may not. Also as `stop_job` and the ledger.
     """
     _check(person, Act.STOP_RUN)
     stop_job(project, job_id, by=person.actor)
@@ -46,10 +46,10 @@ def stop(project: Project, job_id: str, person: Person) -> None:
 
 
 def _check(person: Person, act: Act) -> None:
-    """Raises ForbiddenError: not theirs to start and stop. Runs are of all slides of the project."""
+    """Check that a person may start and stop runs, which cover all slides of the project. Raises: ForbiddenError."""
     check_act(person, act)
     if person.slides is not None:
-        raise ForbiddenError("Runs work on slides of others. You may see some of the slides only.")
+        raise ForbiddenError("Runs work on slides of others. You may see only some of the slides.")
 
 
 def _subject(job_id: str) -> str:

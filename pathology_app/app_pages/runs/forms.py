@@ -1,4 +1,4 @@
-"""Forms that start a run. Each shows the exact command line before it runs, and asks once more."""
+"""Forms that start a run. Each shows the exact command line and asks for confirmation before it runs."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ ALL, CHOSEN = "All slides of the project", "Chosen slides"
 
 
 def last_message() -> None:
-    """Say what the last action did, once."""
-    if said := st.session_state.pop(_SAID, None):
-        st.success(said)
+    """Show the result of the last action, once."""
+    if message := st.session_state.pop(_SAID, None):
+        st.success(message)
 
 
 def draw(new: NewRun) -> None:
     """Draw the form of one kind of run.
 
     Raises:
-        ForbiddenError: whoever looks may not start runs. As the project's files raise.
+        ForbiddenError: the person may not start runs. Also errors of reading the project's files.
     """
     require(current_person(), Action.RUN)
     st.header(TITLES[new], anchor=False)
@@ -60,13 +60,13 @@ def draw(new: NewRun) -> None:
 
 
 def _confirm(project: Project, command: Command) -> None:
-    """The command line, and the button behind one more question. The button belongs to this very command line."""
+    """Draw the command line, and a start button with a confirmation. The button belongs to this exact command line."""
     st.markdown("This will run, in the project's folder:")
     st.code(run_rows.command_text(command.argv, project.root), language=None, wrap_lines=True)
     with st.popover("Start …", icon=":material/play_arrow:"):
         st.markdown(
-            "It runs as a process of its own, also when this page or the app is closed. The project's log keeps who "
-            "has started it."
+            "It runs as a separate process, which continues when this page or the app is closed. The project's log "
+            "records who started it."
         )
         key = hashlib.sha256(command.text.encode()).hexdigest()[:16]
         if not st.button("Start now", type="primary", key=f"start {key}"):
@@ -77,7 +77,7 @@ def _confirm(project: Project, command: Command) -> None:
         except READ_ERRORS as error:
             say(error)
             return
-    st.session_state[_SAID] = "It runs. This page follows it."
+    st.session_state[_SAID] = "The run has started. This page follows it."
     st.query_params.from_dict(RunLink(run=job_id).query())
     st.rerun()
 
@@ -88,12 +88,12 @@ def _ingest(project: Project) -> Command | None:
     names = ", ".join(folders.folders) or "none"
     st.caption(
         as_markdown(
-            f"Slides and manifests are looked for in: {names}. [app] slide_folders in gemslide.toml names folders of "
-            "the project; whoever starts the app names others in GEMSLIDE_SLIDES."
+            f"Folders searched for slides and manifests: {names}. To add folders, list those of the project in "
+            "[app] slide_folders of gemslide.toml, and others in GEMSLIDE_SLIDES when the app is started."
         )
     )
     if not offered:
-        st.info("There are no slides and no manifests in these folders.")
+        st.info("These folders contain no slides or manifests.")
         return None
     manifests = [name for name in offered if name.lower().endswith(OFFERED_MANIFEST_SUFFIXES)]
     kind = "Manifest"
@@ -110,11 +110,11 @@ def _ingest(project: Project) -> Command | None:
             "Slides are named after their files. If file names identify patients, use a manifest with slide ids."
         )
     if len(offered) == MAX_OFFERED:
-        st.caption(f"Only the first {MAX_OFFERED} are listed: a manifest names more.")
+        st.caption(f"Only the first {MAX_OFFERED} are listed. Use a manifest for more.")
     left, right = st.columns(2)
     workers = left.number_input("Slides at a time", 1, MAX_WORKERS, 1, key="ingest_workers")
     mpp = right.number_input(
-        "Microns per pixel (only where files do not say)", commands.MIN_MPP, commands.MAX_MPP, None, key="ingest_mpp",
+        "Microns per pixel (only for files without it)", commands.MIN_MPP, commands.MAX_MPP, None, key="ingest_mpp",
         step=0.01, format="%0.4f",
     )  # fmt: skip
     if not chosen:
@@ -126,27 +126,27 @@ def _train(project: Project) -> Command | None:
     offered = recipes(project)
     recipe = st.selectbox("Recipe", list(offered), key="train_recipe", format_func=as_text)
     left, right = st.columns(2)
-    nproc = left.number_input("Ranks (empty: as many as the recipe asks for)", 1, MAX_WORKERS, None, key="train_nproc")
-    threads = right.number_input("Threads of a rank (empty: the recipe's)", 1, MAX_WORKERS, None, key="train_threads")
+    nproc = left.number_input("Ranks (empty: as in recipe)", 1, MAX_WORKERS, None, key="train_nproc")
+    threads = right.number_input("Threads per rank (empty: as in recipe)", 1, MAX_WORKERS, None, key="train_threads")
     if recipe is None:
         return None
-    asked, threads_asked = (None if number is None else int(number) for number in (nproc, threads))
-    return commands.train_command(project, recipe, nproc=asked, threads=threads_asked)
+    num_ranks, num_threads = (None if number is None else int(number) for number in (nproc, threads))
+    return commands.train_command(project, recipe, nproc=num_ranks, threads=num_threads)
 
 
 def _infer(project: Project) -> Command | None:
     models, slides = model_ids(project), project.slide_ids()
     if not models or not slides:
-        st.info("A model and a slide are needed: this project has none yet.")
+        st.info("Prediction needs a model and a slide; this project lacks one or both.")
         return None
     model = st.selectbox("Model", models, key="infer_model")
     which = st.radio("Slides", [f"{ALL} ({len(slides):,})", CHOSEN], horizontal=True, key="infer_which")
     chosen: list[str] = []
     if which == CHOSEN:
-        part = st.text_input("Only names with", key="infer_part", max_chars=64)
+        part = st.text_input("Only names containing", key="infer_part", max_chars=64)
         kept = st.session_state.get("infer_slides", [])
         matching = [slide_id for slide_id in slides if part.lower() in slide_id.lower()][:MAX_NAMED]
-        options = list(dict.fromkeys([*(each for each in kept if each in set(slides)), *matching]))
+        options = list(dict.fromkeys([*(slide_id for slide_id in kept if slide_id in set(slides)), *matching]))
         chosen = st.multiselect("Slides to predict", options, key="infer_slides", max_selections=MAX_NAMED)
         if not chosen:
             return None
@@ -157,10 +157,10 @@ def _infer(project: Project) -> Command | None:
 def _study(project: Project) -> Command | None:
     studies = study_ids(project)
     if not studies:
-        st.info("No protocol in studies/ of this project. `gemslide study init` writes one to complete.")
+        st.info("No protocol in studies/ of this project. Create one to fill in with `gemslide study init`.")
         return None
     study_id = st.selectbox("Study", studies, key="study_id")
-    begin, run = "Begin: freeze the protocol", "Begin, where it has not begun, and work until every slide has ended"
+    begin, run = "Begin: freeze the protocol", "Begin if not yet begun, and work until every slide has ended"
     what = st.radio("What", [run, begin], key="study_what")
     if what == begin:
         return commands.study_command(project, study_id, begin_only=True)

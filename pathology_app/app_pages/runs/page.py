@@ -1,4 +1,4 @@
-"""Runs: what goes on now and what has been, newest first; one of them; and the forms that start one."""
+"""Current and past runs, newest first; one run; and the forms that start one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ICON = ":material/play_circle:"
 
 
 def page(worklist: st.Page, _: Visibility) -> None:
-    """Draw what the link names; what is wrong is one message."""
+    """Draw the page that the link names; an error is one message."""
     link = RunLink.of(st.query_params.to_dict())
     st.html(STYLE)
     row = st.container(horizontal=True, vertical_alignment="center", gap="medium")
@@ -49,25 +49,25 @@ def page(worklist: st.Page, _: Visibility) -> None:
 
 
 def _check() -> None:
-    """Runs name slides, which are not for those to see who may see some slides only."""
+    """Refuse people who may see only some slides: runs name slides of others."""
     if current_person().slides is not None:
         log_refusal("forbidden", "runs")
-        raise ForbiddenError("Runs name slides of others. You may see some of the slides only.")
+        raise ForbiddenError("Runs name slides of others. You may see only some of the slides.")
 
 
 def runs_link(place: Place, visibility: Visibility) -> None:
-    """The way from the worklist, for those who may see runs."""
+    """Draw the worklist's link to the runs, for those who may see them."""
     if current_person().slides is not None or visibility.first is not None:
         return
     try:
         project = served_project()
         running = len(running_ids(project))
-        is_there = current_person().may(Action.RUN) or bool(run_ids(project))
+        is_shown = current_person().may(Action.RUN) or bool(run_ids(project))
     except READ_ERRORS as error:
         say(error)
         return
-    if is_there:
-        label = f"Runs ({running} going on)" if running else "Runs"
+    if is_shown:
+        label = f"Runs ({running} running)" if running else "Runs"
         link_button(place, label, RunLink().query(), key="to_runs", icon=_ICON)
 
 
@@ -84,7 +84,7 @@ def _list(link: RunLink) -> None:
 
 
 def _rows(link: RunLink, every_s: float | None) -> None:
-    """The list, again every few seconds while something runs."""
+    """Draw the list, and redraw it every few seconds while something runs."""
     project = served_project()
     try:
         ids = run_ids(project)
@@ -96,16 +96,16 @@ def _rows(link: RunLink, every_s: float | None) -> None:
         say(error)
         return
     if not ids:
-        st.info("Nothing was run in this project yet.")
+        st.info("Nothing has been run in this project yet.")
         return
     st.html(run_rows.runs_html(shown, progress, project.root))
-    again = "" if every_s is None else f" Looked up again every {every_s:.0f} s."
+    again = "" if every_s is None else f" Updated every {every_s:.0f} s."
     row = st.container(horizontal=True, vertical_alignment="center")
-    row.caption(f"{counted(len(ids), 'run')}, newest first. A row leads to its run.{again}")
+    row.caption(f"{counted(len(ids), 'run')}, newest first. Click a run to open it.{again}")
     if pages > 1:
         row.caption(f"Page {min(link.number, pages)} of {pages}", width="content")
         for label, to in (("Newer", link.number - 1), ("Older", link.number + 1)):
             if row.button(label, key=f"runs_{label}", disabled=not 1 <= to <= pages):
                 go(RunLink(number=to).query())
     if every_s is not None and not running_ids(project):
-        st.rerun()  # nothing goes on any more: the page need not look again
+        st.rerun()  # nothing is running any more: the page need not refresh

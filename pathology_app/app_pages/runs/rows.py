@@ -1,4 +1,4 @@
-"""From what is known of runs to what their pages show. Pure: nothing here draws."""
+"""Content of the pages of runs. Pure: nothing here draws."""
 
 from __future__ import annotations
 
@@ -52,24 +52,24 @@ _SHARES = (
 )
 
 RESUMED = {
-    "ingest": "Finished slides stay. A slide in the middle is no store yet: the same run, started again, skips what is "
-    "finished and goes on with that slide at its last finished part.",
-    "infer": "Finished slides keep their results. The same run, started again, skips them and goes on with a slide in "
-    "the middle at its last finished batch.",
-    "train": "No model package was written. Checkpoints stay: the same run, started again, goes on at its last one, or "
-    "begins at the first step where it had written none.",
-    "study run": "What workers had is given back to the study's ledger. Started again, the study goes on with what is "
-    "left.",
-    "study begin": "A study has begun either wholly or not at all.",
+    "ingest": "Finished slides are kept. An unfinished slide has no store yet: if you start the same run again, it "
+    "skips finished slides and continues that slide at its last finished part.",
+    "infer": "Finished slides keep their results. If you start the same run again, it skips them and continues an "
+    "unfinished slide at its last finished batch.",
+    "train": "No model package was written. Checkpoints are kept: if you start the same run again, it continues at the "
+    "last one, or at the first step if there is none.",
+    "study run": "The workers' tasks are returned to the study's ledger. If you start it again, the study continues "
+    "with the remaining tasks.",
+    "study begin": "A study begins either completely or not at all.",
 }
-"""Text on what a stopped or lost run leaves, by verb."""
+"""Note on the state that a stopped or lost run leaves, by verb."""
 
 
 def runs_html(runs: Iterable[RunSummary], progress: Mapping[str, Progress], root: Path) -> str:
-    """The list; a row leads to its run.
+    """The list; a row links to its run.
 
     Args:
-        progress: of those that go on, by their ids.
+        progress: progress of running ones, by id.
     """
     rows = [
         (
@@ -87,16 +87,16 @@ def runs_html(runs: Iterable[RunSummary], progress: Mapping[str, Progress], root
 
 
 def running_text(progress: Progress) -> str:
-    """Progress of a run, in a line."""
-    of_all = f"of {counted(progress.total or 0, progress.unit)}"
-    done = counted(progress.done, progress.unit) if progress.total is None else f"{progress.done:,} {of_all}"
+    """Progress of a run in one line."""
+    total = f"of {counted(progress.total or 0, progress.unit)}"
+    done = counted(progress.done, progress.unit) if progress.total is None else f"{progress.done:,} {total}"
     failed = f", {progress.failed:,} without a result" if progress.failed else ""
     left = "" if progress.left_s is None else f", about {duration_text(progress.left_s)} left"
     return f"{done}{failed}{left}" if done_text(progress) else ""
 
 
 def outcome_text(run: RunSummary, root: Path) -> str:
-    """Outcome of a run, in a line."""
+    """Outcome of a run in one line."""
     if run.damage:
         return without_folders(run.damage, root)
     if run.record and run.record.slides:
@@ -109,26 +109,26 @@ def outcome_text(run: RunSummary, root: Path) -> str:
 
 
 def ending_text(status: JobStatus) -> str:
-    """Details of a job's end, beside its one-word state."""
+    """Details of a job's end, in addition to its one-word state."""
     ending, stop = status.ending, status.stop
     if ending is None:
-        return "" if status.runs else "its process is gone: it was killed, or its computer was started again"
+        return "" if status.runs else "its process is gone: it was killed, or its computer was restarted"
     if ending.exit_code == 0:
         return ""
     if ending.is_stopped:
-        killed = ", killed because it did not end by itself" if ending.is_killed else ""
+        killed = ", killed because it did not stop in time" if ending.is_killed else ""
         return f"by {stop.by if stop else 'the system'}{killed}"
     return f"exit code {ending.exit_code}" if ending.exit_code > 0 else f"ended by signal {-ending.exit_code}"
 
 
 def last_error_line(lines: Sequence[str]) -> str:
-    """The last line of a log that a person can read as a sentence; empty where there is none."""
+    """The last line of a log that reads as a sentence; empty where there is none."""
     readable = (line for line in reversed(lines) if line[:1].isalpha())
     return next(readable, "")
 
 
 def command_text(argv: Sequence[str], root: Path) -> str:
-    """A command line as it is typed, without folders of this computer."""
+    """A command line as typed, without folders of this computer."""
     return " ".join(["gemslide", *(without_folders(shlex.quote(word), root) for word in argv)])
 
 
@@ -138,7 +138,7 @@ def states_text(states: Mapping[str, int]) -> str:
 
 
 def run_facts(run: RunSummary, progress: Progress) -> dict[str, str]:
-    """Short facts above everything else."""
+    """Short facts at the top of a run's page."""
     facts = {"Started (UTC)": f"{run.began:%Y-%m-%d %H:%M:%S}"}
     if run.seconds is not None:
         facts["Running for" if run.runs else "Took"] = duration_text(run.seconds)
@@ -149,19 +149,19 @@ def run_facts(run: RunSummary, progress: Progress) -> dict[str, str]:
     if run.runs and progress.ended and run.seconds:
         facts["Rate"] = f"{progress.ended / run.seconds * 60:.3g} per min"
     if run.runs and progress.left_s is not None:
-        facts["Left, about"] = duration_text(progress.left_s)
+        facts["Estimated time left"] = duration_text(progress.left_s)
     return facts
 
 
 def done_text(progress: Progress) -> str:
-    """ "3 of 10"; empty where nothing is done and nobody knows of how much."""
+    """ "3 of 10"; empty where nothing is done and the total is unknown."""
     if progress.total is None:
         return f"{progress.done:,}" if progress.done else ""
     return f"{progress.done:,} of {progress.total:,}"
 
 
 def progress_html(progress: Progress) -> str:
-    """A bar of what is done, what ended without a result, and what is left; empty where nobody knows of how much."""
+    """A bar of the parts done, without a result, and left; empty where the total is unknown."""
     if not progress.total:
         return ""
     left = max(0, progress.total - progress.ended)
@@ -171,21 +171,21 @@ def progress_html(progress: Progress) -> str:
 
 
 def log_text(lines: Iterable[str], root: Path) -> str:
-    """The end of a log, without folders of this computer, and without the tables that are drawn for a terminal."""
+    """The end of a log, without folders of this computer and without tables drawn for a terminal."""
     return "\n".join(without_folders(line, root) for line in lines if not "\u2500" <= line[:1] <= "\u257f")
 
 
 def slides_html(counted: Counted, root: Path) -> str:
-    """Slides that did not end well, with the reason."""
+    """Slides without a result, with the reason."""
     columns = (Column("Slide"), Column("State"), Column("Code"), Column("Reason", "long"))
     rows = (
-        (each["slide_id"], each["status"], each["code"], without_folders(each["message"], root)) for each in counted.bad
+        (line["slide_id"], line["status"], line["code"], without_folders(line["message"], root)) for line in counted.bad
     )
     return html_tables.table(columns, rows, label="Slides without a result")
 
 
 def links_html(slides: Sequence[str], model: str | None) -> str:
-    """Slides that ended well, each leading to its page."""
+    """Finished slides, each with a link to its page."""
     more = {"model": model} if model else {}
     rows = ((Link(slide, {"slide": slide, **more}),) for slide in slides)
     return html_tables.table((Column("Slide"),), rows, label="Finished slides")
@@ -220,7 +220,7 @@ def _chart(curves: Curves, wanted: Sequence[tuple[str, str, str, str]], label: s
 
 
 def flat(settings: Mapping[str, object], above: str = "") -> list[tuple[str, str]]:
-    """Settings as (name, value), tables in tables by names with dots; at most 200."""
+    """Settings as (name, value), nested tables with dotted names; at most 200."""
     rows: list[tuple[str, str]] = []
     for name, value in list(settings.items())[:_MAX_SETTINGS]:
         if isinstance(value, dict) and value and above.count(".") < 3:

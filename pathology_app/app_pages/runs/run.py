@@ -1,4 +1,4 @@
-"""One run: how far it is, what it says, its curves, what it made; and the way to stop it."""
+"""One run: its progress, log, curves and results, and a button to stop it."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ _BADGES = {
 
 
 def draw(run_id: str) -> None:
-    """Draw it.
+    """Draw the run.
 
     Raises:
-        UnreadableError: there is no such run. OSError: its files may not be read.
+        UnreadableError: there is no such run. OSError: its files cannot be read.
     """
     project = served_project()
     run = read_run(project, run_id)
@@ -53,8 +53,8 @@ def draw(run_id: str) -> None:
 
 def _heading(project: Project, run: RunSummary) -> None:
     words, action = st.columns([5, 1], vertical_alignment="top")
-    about = f" · {as_markdown(run.about)}" if run.about else ""
-    words.markdown(f"#### {as_markdown(run.verb.capitalize() or 'Run')}{about}")
+    subject = f" · {as_markdown(run.about)}" if run.about else ""
+    words.markdown(f"#### {as_markdown(run.verb.capitalize() or 'Run')}{subject}")
     by = f" · started by {as_markdown(run.job.job.by)}" if run.job else ""
     words.caption(f"run {as_markdown(run.run_id)}{by}")
     if run.damage:
@@ -71,7 +71,9 @@ def _stop_form(project: Project, run: RunSummary) -> None:
     if run.job.state is JobState.STOPPING:
         return
     with st.popover("Stop …", icon=":material/stop_circle:"):
-        st.markdown(f"It is asked to end, as Ctrl+C would; what does not end is killed. {run_rows.RESUMED[run.verb]}")
+        st.markdown(
+            f"This interrupts the run like Ctrl+C; if it does not stop, it is killed. {run_rows.RESUMED[run.verb]}"
+        )
         if st.button("Stop this run", type="primary", key="stop"):
             try:
                 stop(project, run.run_id, current_person())
@@ -82,7 +84,7 @@ def _stop_form(project: Project, run: RunSummary) -> None:
 
 
 def _live(project: Project, run_id: str, every_s: float | None) -> None:
-    """Draw the part that changes while it runs."""
+    """Draw the part that changes during the run."""
     try:
         run = read_run(project, run_id)
         progress = progress_of(project, run)
@@ -98,17 +100,17 @@ def _live(project: Project, run_id: str, every_s: float | None) -> None:
     if run.job:
         _log(project, progress.lines)
     if every_s is not None and not run.runs and progress.is_whole:
-        st.rerun()  # it has ended: all of the page says so, and looks no more
+        st.rerun()  # it has ended: redraw the whole page, and stop refreshing
 
 
-def _state(project: Project, run: RunSummary, last_words: str) -> None:
-    words = run_rows.ending_text(run.job) if run.job else run_rows.outcome_text(run, project.root)
-    said = f" &nbsp; {as_markdown(words)}" if words and words != run.state else ""
-    st.markdown(f":{_BADGES.get(run.state, 'gray')}-badge[{as_markdown(run.state)}]{said}")
-    if run.state == JobState.FAILED and last_words:
-        st.error(as_markdown(without_folders(last_words, project.root)))
+def _state(project: Project, run: RunSummary, last_error: str) -> None:
+    text = run_rows.ending_text(run.job) if run.job else run_rows.outcome_text(run, project.root)
+    details = f" &nbsp; {as_markdown(text)}" if text and text != run.state else ""
+    st.markdown(f":{_BADGES.get(run.state, 'gray')}-badge[{as_markdown(run.state)}]{details}")
+    if run.state == JobState.FAILED and last_error:
+        st.error(as_markdown(without_folders(last_error, project.root)))
     if run.state in (JobState.STOPPED, JobState.LOST):
-        st.info(run_rows.RESUMED.get(run.verb, "Run it again to go on."))
+        st.info(run_rows.RESUMED.get(run.verb, "Run it again to continue."))
     if run.state == JobState.STOPPING and run.job and run.job.stop:
         st.info(as_markdown(f"{run.job.stop.by} stopped this run; it may take up to a minute to finish."))
 
@@ -124,17 +126,17 @@ def _progress(run: RunSummary, progress: Progress) -> None:
         step = progress.step
         st.caption(as_markdown(f"Now: {step.what}, {step.done:,} of {step.total:,}."))
     elif run.runs and not progress.ended:
-        st.caption("It has begun; nothing is finished yet.")
+        st.caption("Started; nothing is finished yet.")
 
 
 def _study(run: RunSummary) -> None:
-    """Draw the study's progress, as its ledger has it."""
-    found = current_study_ledger()
-    ledger = found.ledger()
-    if ledger is None or run.about not in found.names():
+    """Draw the study's progress from its ledger."""
+    study_ledger = current_study_ledger()
+    ledger = study_ledger.ledger()
+    if ledger is None or run.about not in study_ledger.names():
         st.caption("The study has not begun yet.")
         return
-    progress = found.progress(ledger, run.about)
+    progress = study_ledger.progress(ledger, run.about)
     st.html(html_tables.beside({"Slides of the study": study_rows.states_html(progress.counts)}))
 
 
@@ -147,14 +149,14 @@ def _curves(curves: Curves) -> None:
 
 
 def _log(project: Project, lines: Sequence[str]) -> None:
-    """The end of the log, for those who start runs: it may say more than a run record does."""
+    """Draw the end of the log, for those who may start runs: it may reveal more than a run record does."""
     if not current_person().may(Action.RUN):
         return
     st.html('<h5 style="margin: 0; padding: 0; font-size: 1rem; font-weight: 600">Log</h5>')
     with st.container(height=_LOG_PX, autoscroll=True, key="run_log"):
         shown = run_rows.log_text(lines, project.root)
-        st.code(shown or "(nothing was said yet)", language=None, wrap_lines=True)
-    st.caption("Its end, without tables; the whole is in runs/jobs/ of the project.")
+        st.code(shown or "(no output yet)", language=None, wrap_lines=True)
+    st.caption("End of the log, without tables; the full log is in runs/jobs/ of the project.")
 
 
 def _results(project: Project, run: RunSummary) -> None:
@@ -163,7 +165,7 @@ def _results(project: Project, run: RunSummary) -> None:
         link_button(st.container(), f"Study {as_markdown(run.about)}", StudyLink(run.about).query(), key="to_study")
     if run.record and run.record.models:
         for model in dict.fromkeys(filter(is_name, run.record.models.values())):
-            _model(project, model, [which for which, each in run.record.models.items() if each == model])
+            _model(project, model, [which for which, name in run.record.models.items() if name == model])
     if run.record and run.record.good and run.verb in ("ingest", "qc", "infer"):
         number = sum(run.record.slides.get(state, 0) for state in ("done", "skipped"))
         more = f", the first {len(run.record.good)} of {number:,}" if number > len(run.record.good) else ""

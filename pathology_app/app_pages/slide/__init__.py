@@ -1,1 +1,1 @@
-"""The page of one slide, its review, and slides side by side."""
+"""The page of one slide, its review, and the side-by-side view."""

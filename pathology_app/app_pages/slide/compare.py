@@ -1,4 +1,4 @@
-"""Two to four slides side by side: several models over one, or the slides of a case."""
+"""Two to four slides side by side: several models on one slide, or the slides of a case."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def page(worklist: st.Page, visibility: Visibility) -> None:
         _add(link)
     panes = _panes(cache, link, visibility)
     if len(panes) < 2:
-        st.info("Add a slide, or the same one again for another model: two to four are shown side by side.")
+        st.info("Add a slide, or the same one again with another model. Two to four fit side by side.")
     if panes:
         compare_viewer({"name": link.text, "panes": panes}, key="compare")
 
@@ -45,9 +45,9 @@ def _go(link: CompareLink) -> None:
 
 
 def _add(link: CompareLink) -> None:
-    """A field for one more slide's name."""
+    """Draw a field for the name of another slide."""
     if len(link.views) >= MAX_VIEWS:
-        st.caption(f"{MAX_VIEWS} views are as many as can be shown.")
+        st.caption(f"At most {MAX_VIEWS} views can be shown.")
         return
     key = f"add to {link.text}"
 
@@ -56,7 +56,7 @@ def _add(link: CompareLink) -> None:
         if is_name(name):
             _go(link.with_view(CompareView(name)))
 
-    st.text_input("Add a slide", key=key, placeholder="name of a slide, then Enter", max_chars=64, on_change=add)
+    st.text_input("Add a slide", key=key, placeholder="slide name, then Enter", max_chars=64, on_change=add)
 
 
 def _panes(cache: SlideCache, link: CompareLink, visibility: Visibility) -> list[dict[str, Any]]:
@@ -72,7 +72,7 @@ def _panes(cache: SlideCache, link: CompareLink, visibility: Visibility) -> list
 
 
 def _pane(cache: SlideCache, link: CompareLink, index: int, visibility: Visibility) -> dict[str, Any]:
-    """One view as the browser takes it (ComparePaneData), with the choice of its model."""
+    """One view in the browser's format (ComparePaneData), with a select box for its model."""
     view = link.views[index]
     log_view(view.slide_id, "compare", model=view.model_id or None)
     slide = cache.slide(view.slide_id)
@@ -107,7 +107,7 @@ def _pane(cache: SlideCache, link: CompareLink, index: int, visibility: Visibili
 
 
 def _first_layer(cache: SlideCache, slide_id: str, model_id: str) -> tuple[str, int]:
-    """Model and class to be shown: the link's class where the model has it."""
+    """Model and class to show: the link's class where the model has it."""
     class_names = cache.class_names(slide_id, model_id).class_names
     wanted = st.query_params.get("class")
     index = class_names.index(wanted) if wanted in class_names else presenters.default_class(class_names, [])

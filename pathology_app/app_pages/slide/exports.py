@@ -15,7 +15,7 @@ _FILES = (
     ("contours.geojson", "Outlines for QuPath (GeoJSON)", True),
     ("hotspots.json", "Hotspots (JSON)", True),
 )
-"""Name, what it is, and whether it is there only if inference wrote it."""
+"""Name, label, and whether the file exists only if inference wrote it."""
 
 
 def exports_of(
@@ -24,7 +24,7 @@ def exports_of(
     """Files of the model shown, and the command for napari.
 
     Args:
-        is_here: whether the browser runs on this computer; others are not told where the project lies.
+        is_here: whether the browser runs on this computer; others do not learn where the project is.
     """
     may_export = person.may(Action.EXPORT)
     folder = shlex.quote(str(project.root)) if is_here else "PROJECT"
@@ -39,6 +39,6 @@ def _files(project: Project, slide_id: str, model_id: str) -> list[dict[str, str
     folder = project.result_dir(slide_id, model_id)
     return [
         {"label": label, "url": f"/exports/{slide_id}/{model_id}/{name}"}
-        for name, label, must_be_there in _FILES
-        if not must_be_there or os.path.lexists(folder / name)
+        for name, label, is_optional in _FILES
+        if not is_optional or os.path.lexists(folder / name)
     ]

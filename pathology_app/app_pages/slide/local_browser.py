@@ -1,4 +1,4 @@
-"""Whether the browser that looks at a page runs on this computer."""
+"""Check whether a page's browser runs on this computer."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from pathology_app.access.senders import FORWARDED
 
 
 def is_local_browser() -> bool:
-    """Whether it does, with no proxy between that says otherwise. Only then a page may name folders."""
+    """Whether the page's browser runs on this computer, not behind a proxy. Only then may a page name folders."""
     # Streamlit gives no address for this computer's own.
     return st.context.ip_address is None and not any(name in st.context.headers for name in FORWARDED)

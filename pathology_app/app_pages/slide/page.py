@@ -30,7 +30,7 @@ Place = st.delta_generator.DeltaGenerator
 
 VIEWER_KEY = "viewer"
 _CHOICE_PX = 210
-"""Width of a list to choose from."""
+"""Width of a select box."""
 _OF_SLIDE = ("slide", "model", "class", "at", "overlay", "layers", "image")
 """Parameters of a slide's link; the last four are the browser's own (frontend/src/view/link_state.ts)."""
 
@@ -43,20 +43,20 @@ class Selection:
     opened: OpenPredictions | None
     class_index: int
     hotspots: list[Hotspot] | None
-    """None where they are not known: no list was made, or it cannot be read."""
+    """None where unknown: no list was made, or it cannot be read."""
     model_ids: list[str]
-    """All that have predictions for the slide, and may be shown."""
+    """All models that have predictions for the slide and may be shown."""
     blinded: Blinded | None = None
     """Reason why none may be shown."""
 
     @property
     def first_layer(self) -> tuple[str, int] | None:
-        """Model and class chosen."""
+        """Chosen model and class."""
         return (self.opened.predictions.model_id, self.class_index) if self.opened else None
 
     @property
     def hotspots_shown(self) -> list[Hotspot]:
-        """Those of the class shown."""
+        """Hotspots of the class shown."""
         return [hotspot for hotspot in self.hotspots or [] if hotspot["class"] == self.class_name]
 
     @property
@@ -107,10 +107,10 @@ def page(worklist: st.Page, visibility: Visibility) -> None:
 
 
 def _title(slide_id: str) -> None:
-    """The slide's name, and the way to see it beside others."""
+    """Draw the slide's name, and a button to compare it with others."""
     row = st.container(horizontal=True, vertical_alignment="center")
     row.markdown(f"#### {as_markdown(slide_id)}", width="content")
-    if row.button("Compare", type="tertiary", key="compare_with", help="Beside other slides, or other models"):
+    if row.button("Compare", type="tertiary", key="compare_with", help="Side by side with other slides or models"):
         model = st.query_params.get("model")
         kept = {name: value for name, value in st.query_params.to_dict().items() if name not in _OF_SLIDE}
         link = CompareLink((CompareView(slide_id, model if model and is_name(model) else None), CompareView(slide_id)))
@@ -119,7 +119,7 @@ def _title(slide_id: str) -> None:
 
 
 def _back_button(worklist: st.Page) -> None:
-    """Leave for where the link came from: a study, or the worklist at its page; it then names no slide any more."""
+    """Go back to where the link came from: a study, or the worklist at its page; the link then names no slide."""
     label = "Study" if "study" in st.query_params else "Worklist"
     if st.button(label, icon=":material/arrow_back:", type="tertiary", key="back"):
         for name in _OF_SLIDE:
@@ -130,7 +130,7 @@ def _back_button(worklist: st.Page) -> None:
 def _choose(
     cache: SlideCache, slide: OpenSlide, model_ids: list[str], model_place: Place, class_place: Place
 ) -> Selection:
-    """Read what the chosen model says. What cannot be read is said, and the slide shown without."""
+    """Read the chosen model's predictions. If they cannot be read, say so and show the slide without them."""
     slide_id = slide.reader.slide_id
     model_id = _choose_model(model_ids, model_place)
     try:
@@ -144,10 +144,10 @@ def _choose(
 
 
 def _hotspots(cache: SlideCache, slide_id: str, model_id: str) -> list[Hotspot] | None:
-    """The model's hotspots; a damaged list is said and leaves slide and prediction to be seen."""
+    """The model's hotspots; a damaged list is reported, and slide and prediction are still shown."""
     try:
-        found = cache.hotspots(slide_id, model_id)
-        return found.spots if found else None
+        hotspots = cache.hotspots(slide_id, model_id)
+        return hotspots.spots if hotspots else None
     except READ_ERRORS as error:
         _say(error, cache)
         return None
@@ -158,20 +158,20 @@ def _say(error: Exception, cache: SlideCache) -> None:
 
 
 def _choose_model(model_ids: list[str], place: Place) -> str:
-    """The model of the link, or the one chosen; the link then names it."""
+    """The link's model, or the one chosen; the link then names it."""
     wanted = st.query_params.get("model", model_ids[0])
     if wanted not in model_ids:
         instead = as_markdown(model_ids[0])
         st.warning(f"No predictions of model {as_markdown(repr(wanted))} for this slide; showing {instead}.")
         wanted = model_ids[0]
     chosen = place.selectbox("Model", model_ids, index=model_ids.index(wanted), format_func=as_text, key="model")
-    if chosen != st.query_params.get("model", model_ids[0]):  # each change of the link is a step of the browser's Back
+    if chosen != st.query_params.get("model", model_ids[0]):  # each change of the link is a step for the browser's Back
         st.query_params["model"] = chosen
     return chosen
 
 
 def _choose_class(model_id: str, class_names: Sequence[str], hotspots: Sequence[Hotspot], place: Place) -> int:
-    """The class of the link, or the one chosen; the link then names it."""
+    """The link's class, or the one chosen; the link then names it."""
     default = presenters.default_class(class_names, hotspots)
     wanted = st.query_params.get("class")
     index = class_names.index(wanted) if wanted in class_names else default
@@ -179,7 +179,7 @@ def _choose_class(model_id: str, class_names: Sequence[str], hotspots: Sequence[
         "Class",
         range(len(class_names)),
         index=index,
-        format_func=lambda each: as_text(class_names[each]),
+        format_func=lambda option: as_text(class_names[option]),
         key=f"class {index} of {model_id}",
     )
     if chosen != index:
@@ -190,7 +190,7 @@ def _choose_class(model_id: str, class_names: Sequence[str], hotspots: Sequence[
 
 @fragment
 def _view(selection: Selection, session: SlideSession) -> None:
-    """The viewer. Clicks rerun only this."""
+    """Draw the viewer. Clicks rerun only this fragment."""
     data = _viewer_data(selection, session)
     slide_viewer(data, key=VIEWER_KEY, on_click=lambda click: _remember_click(session, click))
 
@@ -247,7 +247,7 @@ def _probe_data(selection: Selection, session: SlideSession) -> dict[str, object
 
 
 def _remember_click(session: SlideSession, click: object) -> None:
-    """Nothing else than two whole numbers is a place."""
+    """Store the clicked position; anything but two integers is ignored."""
     if isinstance(click, Mapping):
         x_px0, y_px0 = click.get("x_px0"), click.get("y_px0")
         if isinstance(x_px0, int) and isinstance(y_px0, int):
@@ -255,12 +255,12 @@ def _remember_click(session: SlideSession, click: object) -> None:
 
 
 def _hotspots_note(selection: Selection) -> str | None:
-    """Note to the list; None where nothing may be said of hotspots."""
+    """Note on the list; None where hotspots must not be mentioned."""
     if selection.blinded is not None:
         return None
     others = len(selection.hotspots or []) - len(selection.hotspots_shown)
-    said = [] if selection.hotspots_shown else [_why_no_hotspots(selection)]
-    return " ".join([*said, *([f"{others} more of other classes."] if others else [])])
+    reason = [] if selection.hotspots_shown else [_why_no_hotspots(selection)]
+    return " ".join([*reason, *([f"{others} more of other classes."] if others else [])])
 
 
 def _why_no_hotspots(selection: Selection) -> str:
@@ -268,4 +268,4 @@ def _why_no_hotspots(selection: Selection) -> str:
         return "None found." if not selection.hotspots else "None of this class."
     if selection.opened is None:
         return "No predictions to show."
-    return "Unknown: there is no list of them that can be read. `gemslide infer` makes it."
+    return "Unknown: no readable hotspot list. Create it with `gemslide infer`."

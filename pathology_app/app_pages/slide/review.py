@@ -1,4 +1,4 @@
-"""A review of a slide outside all studies: agree or not, an own label, a comment, signed; and all earlier ones."""
+"""Signed review of a slide outside any study: agree or not, the reviewer's label, a comment; and earlier reviews."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ MAX_LABEL, MAX_COMMENT = 200, 5_000
 _VERDICT_OF = {words: verdict for verdict, words in WORDS.items()}
 _QUESTIONS = (
     Question(name="verdict", ask="Verdict", kind="choice", choices=tuple(WORDS[verdict] for verdict in VERDICTS)),
-    Question(name="label", ask="Own label: what you see, if it is something else", kind="text", required=False),
+    Question(name="label", ask="Your label, if you see something else", kind="text", required=False),
     Question(name="comment", ask="Comment", kind="text", required=False),
 )
 _SIGN = Question(name="name", ask="Sign with your name", kind="text")
 _LONGEST = {"label": MAX_LABEL, "name": MAX_NAME}
 _NAME = "study_name"
-"""As the study pages keep it: a name is typed once."""
+"""Shared with the study pages, so that a name is typed once."""
 _COLUMNS = (
     html_tables.Column("Time (UTC)", "fixed"),
     html_tables.Column("Signed by"),
     html_tables.Column("Prediction"),
     html_tables.Column("Verdict"),
-    html_tables.Column("Own label"),
+    html_tables.Column("Reviewer's label"),
     html_tables.Column("Comment", "long"),
 )
 
 
 def review_popover(slide_id: str, opened: OpenPredictions | None, class_name: str | None) -> None:
-    """The form and the history, behind one button.
+    """Draw one button that opens the form and the history.
 
     Args:
-        opened, class_name: the prediction on the screen; None where there is none.
+        opened, class_name: the prediction on screen; None where there is none.
     """
     try:
         ledger = current_study_ledger().ledger()
@@ -58,53 +58,53 @@ def review_popover(slide_id: str, opened: OpenPredictions | None, class_name: st
     with st.popover(label, icon=":material/rate_review:", width="content"):
         _history(earlier)
         if current_person().may(RIGHTS[Act.REVIEW]):
-            signed = sum(each.person == current_person().actor for each in earlier)
+            signed = sum(review.person == current_person().actor for review in earlier)
             _form(slide_id, opened, class_name, signed=signed)
 
 
 def _form(slide_id: str, opened: OpenPredictions | None, class_name: str | None, *, signed: int) -> None:
-    """A new review. What was typed outlives a change of the prediction, and of the page.
+    """Draw the form for a new review. Typed answers survive a change of prediction or page.
 
     Args:
-        signed: how many reviews the person has signed; the next begins empty.
+        signed: number of reviews the person has signed; the next begins empty.
     """
     person = current_person()
-    about = f"the prediction of {opened.predictions.model_id} for {class_name}" if opened else "the slide"
-    st.markdown(f"What do you think of {as_markdown(about)}?")
-    asked = _QUESTIONS if person.name else (*_QUESTIONS, _SIGN)
+    subject = f"the prediction of {opened.predictions.model_id} for {class_name}" if opened else "the slide"
+    st.markdown(f"What do you think of {as_markdown(subject)}?")
+    questions = _QUESTIONS if person.name else (*_QUESTIONS, _SIGN)
     typed = st.session_state.get(_NAME, "")
     form = SignedForm(
         f"review {slide_id}",
         place_of("review", slide_id, person.actor, signed),
-        [question_data(each) | {"max_length": _LONGEST.get(each.name, MAX_COMMENT)} for each in asked],
+        [question_data(item) | {"max_length": _LONGEST.get(item.name, MAX_COMMENT)} for item in questions],
         {_SIGN.name: typed} if typed and not person.name else {},
     )
 
     def sign(answers: Answers) -> None:
-        verdict, label, comment, name = (str(answers.get(each.name, "")) for each in (*_QUESTIONS, _SIGN))
+        verdict, label, comment, name = (str(answers.get(question.name, "")) for question in (*_QUESTIONS, _SIGN))
         name = person.name or " ".join(name.split())
         model_id, sha256 = (opened.predictions.model_id, opened.sha256) if opened else (None, None)
-        said = SlideReview(
+        review = SlideReview(
             _VERDICT_OF.get(verdict, verdict), name, " ".join(label.split()), comment, model_id, class_name, sha256
         )
-        review_slide(person, slide_id, said)
+        review_slide(person, slide_id, review)
         st.session_state[_NAME] = name
 
     form.draw(on_sign=sign)
-    st.caption("A review is kept as it is signed, with its entry in the project's log.")
+    st.caption("A review is stored as signed, with an entry in the project's log.")
 
 
 def _history(earlier: Sequence[SlideReview]) -> None:
     rows = [
         (
-            time_text(each.utc),
-            each.name,
-            f"{each.model_id}: {each.class_name}" if each.model_id else "",
-            WORDS.get(each.verdict, each.verdict),
-            each.label,
-            each.comment,
+            time_text(review.utc),
+            review.name,
+            f"{review.model_id}: {review.class_name}" if review.model_id else "",
+            WORDS.get(review.verdict, review.verdict),
+            review.label,
+            review.comment,
         )
-        for each in reversed(earlier)
+        for review in reversed(earlier)
     ]
     if rows:
         st.html(html_tables.beside({"Earlier reviews": html_tables.table(_COLUMNS, rows, label="Reviews")}))

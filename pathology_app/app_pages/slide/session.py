@@ -1,4 +1,4 @@
-"""State that one browser tab keeps between reruns, typed."""
+"""Typed state that one browser tab keeps between reruns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class SlideSession:
     slide_id: str
     model_id: str | None
     goto_id: int = 0
-    """Counts the jumps asked for: the viewer moves when it changes."""
+    """Number of jumps requested: the viewer moves when it changes."""
     goto_hotspot: int = 0
     probe_xy_px0: tuple[int, int] | None = None
     """The last point clicked."""
@@ -28,7 +28,7 @@ class SlideSession:
 
 
 def slide_session(slide_id: str, model_id: str | None) -> SlideSession:
-    """The session of the slide shown; a fresh one when slide or model has changed."""
+    """The session of the slide shown; a new one when slide or model has changed."""
     state = st.session_state.get(_KEY)
     if not isinstance(state, SlideSession) or (state.slide_id, state.model_id) != (slide_id, model_id):
         state = SlideSession(slide_id, model_id)

@@ -1,4 +1,4 @@
-"""Actions on a study from its pages: retry slides, pause, resume; each with who did it, and why."""
+"""Actions on a study from its pages: retry slides, pause, resume; each is logged with a name and a reason."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NAME = "study_name"
 
 @dataclass(frozen=True)
 class Chosen:
-    """Slides to be retried: those named, or all that ended in a state with a code."""
+    """Slides to retry: those named, or all that ended in a given state with a given code."""
 
     number: int
     slide_ids: Sequence[str] = ()
@@ -36,13 +36,13 @@ class Chosen:
 
 
 def last_message() -> None:
-    """Say what the last action did, once."""
-    if said := st.session_state.pop(_SAID, None):
-        st.success(said)
+    """Show the result of the last action, once."""
+    if message := st.session_state.pop(_SAID, None):
+        st.success(message)
 
 
-def retry_form(found: StudyLedger, ledger: Ledger, study_id: str, chosen: Chosen) -> None:
-    """Give slides another chance, for somebody who may, with a name and a reason."""
+def retry_form(study_ledger: StudyLedger, ledger: Ledger, study_id: str, chosen: Chosen) -> None:
+    """Draw the form to retry slides, for people who may, with a name and a reason."""
     if not is_allowed(Act.RETRY):
         return
     who_and_why = ask_who_and_why("retry", f"Retry {chosen.slides}")
@@ -53,22 +53,22 @@ def retry_form(found: StudyLedger, ledger: Ledger, study_id: str, chosen: Chosen
         retried = retry_slides(person, ledger, study_id, chosen.slide_ids, chosen.ended, actor=actor, why=why)
     number = f"{len(retried):,} of {chosen.slides}" if len(retried) != chosen.number else chosen.slides
     done(
-        found,
-        f"{number} can go on from the stage that ended them. Workers must run for that: where none does, start them "
-        f"with `gemslide study run {as_markdown(study_id)}`.",
+        study_ledger,
+        f"{number} can continue from the stage where processing ended. This needs running workers: if there are none, "
+        f"start them with `gemslide study run {as_markdown(study_id)}`.",
     )
 
 
-def state_form(found: StudyLedger, ledger: Ledger, row: StudyRow) -> None:
-    """Pause a study that runs, or let it go on."""
+def state_form(study_ledger: StudyLedger, ledger: Ledger, row: StudyRow) -> None:
+    """Draw the form to pause a running study, or to resume a paused one."""
     if not is_allowed(Act.PAUSE):
         return
     is_running = row.state == "running"
     with st.popover("Pause …" if is_running else "Resume …", icon=_icon(is_running)):
         st.caption(
-            "Workers finish what they have, and take no more."
+            "Workers finish their current tasks and take no new ones."
             if is_running
-            else "Workers can take tasks again; they must be started, too."
+            else "Workers can take tasks again; start them separately."
         )
         who_and_why = ask_who_and_why("state", "Pause" if is_running else "Resume")
     if who_and_why is None:
@@ -77,7 +77,7 @@ def state_form(found: StudyLedger, ledger: Ledger, row: StudyRow) -> None:
     state = "paused" if is_running else "running"
     with logging_refusal(Act.PAUSE if is_running else Act.RESUME) as person:
         has_changed = set_study_state(person, ledger, row.study_id, state, actor=actor, why=why)
-    done(found, f"The study is {state}{'' if has_changed else ' already'}.")
+    done(study_ledger, f"The study is {state}{'' if has_changed else ' already'}.")
 
 
 def _icon(is_running: bool) -> str:
@@ -85,16 +85,16 @@ def _icon(is_running: bool) -> str:
 
 
 def ask_who_and_why(key: str, label: str) -> tuple[str, str] | None:
-    """A form for who acts, and why; both as the log takes them, when it was sent with both. Who has signed in under a
-    name types none."""
+    """Draw a form for name and reason. Returns both in the log's format once both were sent. People signed in under a
+    name need not type one."""
     person = current_person()
     with st.form(key, border=False, enter_to_submit=False):
         name = person.name or st.text_input(
             "Your name", value=st.session_state.get(_NAME, ""), max_chars=MAX_NAME, key=f"{key}_name"
         )
         why = st.text_input("Reason", max_chars=MAX_REASON, key=f"{key}_why")
-        what = "Both stand" if person.name is None else f"Your name ({as_markdown(person.name)}) and the reason stand"
-        st.caption(f"{what} in the study's log and stay there.")
+        subject = "Both are" if person.name is None else f"Your name ({as_markdown(person.name)}) and the reason are"
+        st.caption(f"{subject} kept permanently in the study's log.")
         if not st.form_submit_button(label, type="primary"):
             return None
         try:
@@ -107,8 +107,8 @@ def ask_who_and_why(key: str, label: str) -> tuple[str, str] | None:
     return who_and_why
 
 
-def done(found: StudyLedger, said: str) -> None:
-    """Show the pages as they are now, with what was done above them."""
-    found.forget()
-    st.session_state[_SAID] = said
+def done(study_ledger: StudyLedger, message: str) -> None:
+    """Redraw the page, with a message on top about what was done."""
+    study_ledger.forget()
+    st.session_state[_SAID] = message
     st.rerun()

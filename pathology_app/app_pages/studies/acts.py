@@ -25,22 +25,22 @@ def retry_slides(
     actor: str,
     why: str,
 ) -> list[str]:
-    """Give slides another chance: those named, or those that ended so. Raises: ForbiddenError; as `retry`."""
+    """Retry slides: those named, or all with the given end. Raises: ForbiddenError; as `retry`."""
     check_act(person, Act.RETRY)
     state, code = (ended.state, ended.code) if ended else (None, None)
     return list(retry(ledger, study_id, slide_ids, state, actor=actor, why=why, code=code))
 
 
 def set_study_state(person: Person, ledger: Ledger, study_id: str, state: str, *, actor: str, why: str) -> bool:
-    """Pause a study ("paused") or let it go on ("running"). Raises: ForbiddenError; as `Ledger.set_state`."""
+    """Pause ("paused") or resume ("running") a study. Raises: ForbiddenError; as `Ledger.set_state`."""
     check_act(person, Act.PAUSE if state == "paused" else Act.RESUME)
     has_changed: bool = ledger.set_state(study_id, state, actor=actor, why=why)
     return has_changed
 
 
-def review_slide(person: Person, slide_id: str, said: SlideReview) -> None:
-    """Keep a signed review of a slide. Raises: ForbiddenError, HiddenSlideError, BlindedError; as `add_review`."""
+def review_slide(person: Person, slide_id: str, review: SlideReview) -> None:
+    """Store a signed review of a slide. Raises: ForbiddenError, HiddenSlideError, BlindedError; as `add_review`."""
     check_act(person, Act.REVIEW)
     check_may_see(person, slide_id)
     check_shown(served_project(), person, Shows.RESULT, slide_id)
-    add_review(current_study_ledger().made(), ViewContext(slide_id, person.actor, person.actor), said)
+    add_review(current_study_ledger().made(), ViewContext(slide_id, person.actor, person.actor), review)

@@ -1,4 +1,4 @@
-"""Slides that ended without a result, by code: how many, why, what to do, and another chance for them."""
+"""Slides that ended without a result, by code: how many, why, what to do, and a form to retry them."""
 
 from __future__ import annotations
 
@@ -27,40 +27,40 @@ _COLUMNS = {
 }
 
 
-def draw(found: StudyLedger, ledger: Ledger, link: StudyLink, visibility: Visibility) -> None:
+def draw(study_ledger: StudyLedger, ledger: Ledger, link: StudyLink, visibility: Visibility) -> None:
     """Draw the failures of the study that the link names, or one group of them. Raises: as the ledger."""
     row = ledger.study(link.study)
-    draw_heading(found, ledger, row, link, found.progress(ledger, link.study).counts, visibility)
+    draw_heading(study_ledger, ledger, row, link, study_ledger.progress(ledger, link.study).counts, visibility)
     groups = failures_of(ledger, link.study)
     if not groups:
         st.info("No slide has ended without a result.")
-    chosen = next((each for each in groups if (each.state, each.code) == (link.state, link.code)), None)
+    chosen = next((group for group in groups if (group.state, group.code) == (link.state, link.code)), None)
     if chosen:
-        _group(found, ledger, link, chosen)
+        _group(study_ledger, ledger, link, chosen)
         return
-    for each in groups:
+    for group in groups:
         with st.container(border=True):
-            _about(each)
-            if st.button("Show the slides, retry", key=f"open {each.state} {each.code}"):
-                go(StudyLink(link.study, "failures", state=each.state, code=each.code).query())
+            _summary(group)
+            if st.button("Show or retry the slides", key=f"open {group.state} {group.code}"):
+                go(StudyLink(link.study, "failures", state=group.state, code=group.code).query())
 
 
-def _about(group: Failures) -> None:
-    """Draw the number of slides, the reason of one, and what to do."""
+def _summary(group: Failures) -> None:
+    """Draw the number of slides, one example of the reason, and what to do."""
     st.markdown(f"**{as_markdown(study_rows.failures_title(group))}**")
     st.markdown(f"For example, {as_markdown(study_rows.failures_example(group, served_project().root))}")
     st.markdown(f"**What to do:** {group.remedy}")
 
 
-def _group(found: StudyLedger, ledger: Ledger, link: StudyLink, group: Failures) -> None:
-    """The slides of a group, to be retried: all, or those that are ticked."""
+def _group(study_ledger: StudyLedger, ledger: Ledger, link: StudyLink, group: Failures) -> None:
+    """Draw the slides of a group, with a form to retry all or the ticked ones."""
     if st.button("All groups", icon=":material/arrow_back:", type="tertiary", key="to_groups"):
         go(StudyLink(link.study, "failures").query())
-    _about(group)
+    _summary(group)
     wanted = SlideSearch(group.state, group.code)
     link = nearest_page(link, group.slides)
     page = find_slides(ledger, link.study, wanted, skip=(link.page - 1) * SLIDES_PER_PAGE, limit=SLIDES_PER_PAGE)
-    page_buttons(link, page.total, "Tick slides to retry these only; click a slide to see what was done to it.")
+    page_buttons(link, page.total, "Tick slides to retry only those; click a slide to see its history.")
     tasks = ledger.tasks(link.study, *(row.slide_id for row in page.rows))
     shown = study_rows.slide_rows(page.rows, tasks, served_project().root)
     rows = [{name: row[name] for name in _COLUMNS} for row in shown]
@@ -78,4 +78,4 @@ def _group(found: StudyLedger, ledger: Ledger, link: StudyLink, group: Failures)
     ticked = [page.rows[index].slide_id for index in event.selection.rows if index < len(page.rows)]
     chosen = Chosen(len(ticked), slide_ids=ticked) if ticked else Chosen(page.total, ended=wanted)
     with st.container(border=True, width=640):
-        retry_form(found, ledger, link.study, chosen)
+        retry_form(study_ledger, ledger, link.study, chosen)

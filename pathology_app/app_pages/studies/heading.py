@@ -1,4 +1,4 @@
-"""Heading of every view of a study: its question, whether it runs, what it was frozen with, and the views."""
+"""Heading of every view of a study: its question, state, frozen protocol, and the switch between views."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from training.foundation.words.counts import counted
 
 
 def draw_heading(
-    found: StudyLedger, ledger: Ledger, row: StudyRow, link: StudyLink, counts: Counts, visibility: Visibility
+    study_ledger: StudyLedger, ledger: Ledger, row: StudyRow, link: StudyLink, counts: Counts, visibility: Visibility
 ) -> None:
-    """Draw it."""
+    """Draw the heading."""
     title, question = map(visibility.without_names, study_rows.about(row))
     words, action = st.columns([5, 1], vertical_alignment="top")
     with words:
@@ -29,11 +29,11 @@ def draw_heading(
         st.caption(_facts(row, counts), help=f"SHA-256 of the protocol: {as_markdown(row.protocol_sha256)}")
     with action.container(horizontal=True, horizontal_alignment="right"):
         if not counts.is_over:
-            state_form(found, ledger, row)
-    if findings := found.findings(ledger, row.study_id):
+            state_form(study_ledger, ledger, row)
+    if findings := study_ledger.findings(ledger, row.study_id):
         st.error(
             f"**The log of this study does not verify** ({counted(findings, 'finding')}): "
-            "something was changed behind its back. Rely on nothing here until somebody has looked into it: "
+            "something was changed without a log entry. Do not rely on anything here until somebody has investigated: "
             f"`gemslide study verify {as_markdown(row.study_id)}` lists what was changed."
         )
     _views(link, counts, has_readings=study_rows.has_readings(row), is_blinded=visibility.first is not None)
@@ -48,7 +48,7 @@ def _facts(row: StudyRow, counts: Counts) -> str:
 
 
 def _views(link: StudyLink, counts: Counts, *, has_readings: bool, is_blinded: bool) -> None:
-    """The views of the study; the link says which is shown, so that the browser's Back changes it."""
+    """Draw the switch between views; the link says which is shown, so that the browser's Back changes it."""
     words: dict[View, str] = {"overview": "Overview"}
     if not is_blinded:
         words["failures"] = f"Without a result ({study_rows.without_result(counts):,})"
@@ -58,7 +58,7 @@ def _views(link: StudyLink, counts: Counts, *, has_readings: bool, is_blinded: b
         "View",
         list(words),
         default=link.view if link.view in words else "overview",
-        format_func=lambda each: words[each],
+        format_func=lambda name: words[name],
         required=True,
         key=f"study_view {link.view}",
         label_visibility="collapsed",

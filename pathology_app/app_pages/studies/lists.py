@@ -1,4 +1,4 @@
-"""Lists of studies and of a study's slides, as tables whose rows lead on."""
+"""Lists of studies and of a study's slides, as tables with links."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _STUDY_COLUMNS = {
 def slides_html(
     study_id: str, slides: Sequence[study_rows.Entry], tasks: Iterable[study_rows.Entry], root: Path
 ) -> str:
-    """A study's slides, each leading to its history. Arguments: as `study_rows.slide_rows`."""
+    """A study's slides, each with a link to its history. Arguments: as `study_rows.slide_rows`."""
     rows = study_rows.slide_rows(slides, tasks, root)
     for row, slide in zip(rows, slides, strict=True):
         row["slide"] = Link(row["slide"], StudyLink(study_id, slide=slide.slide_id).query())
@@ -46,10 +46,10 @@ def slides_html(
 def studies_html(
     studies: Sequence[tuple[StudyRow, Mapping[str, int]]], without_names: Callable[[str], str] = str
 ) -> str:
-    """All studies, each leading to its overview.
+    """All studies, each with a link to its overview.
 
     Args:
-        without_names: takes names that are hidden out of titles.
+        without_names: removes hidden names from titles.
     """
     rows = study_rows.study_rows(studies)
     for row, (study, _) in zip(rows, studies, strict=True):

@@ -31,34 +31,34 @@ ALL = "all"
 _FIND, _WANTED = "study_find", "study_wanted"
 
 
-def draw(found: StudyLedger, ledger: Ledger, link: StudyLink, visibility: Visibility) -> None:
+def draw(study_ledger: StudyLedger, ledger: Ledger, link: StudyLink, visibility: Visibility) -> None:
     """Draw the overview of the study that the link names. Raises: as the ledger."""
     row = ledger.study(link.study)
-    progress = found.progress(ledger, link.study)
-    draw_heading(found, ledger, row, link, progress.counts, visibility)
+    progress = study_ledger.progress(ledger, link.study)
+    draw_heading(study_ledger, ledger, row, link, progress.counts, visibility)
     if visibility.first is not None:  # stages name models
         say_hidden(visibility.first)
         return
     # A study that is over does not change by itself.
     every_s = None if progress.counts.is_over else REFRESH_S
-    fragment(_live, run_every=every_s)(found, link, every_s)
-    with st.expander("Log of the study: who began, paused, resumed and amended it, and why"):
+    fragment(_live, run_every=every_s)(study_ledger, link, every_s)
+    with st.expander("Log of the study: who began, paused, resumed or amended it, and why"):
         entries = ledger.history(link.study, STUDY_SUBJECT, newest=MAX_LOG_SHOWN)
         st.html(study_rows.history_html(entries, label="Log of the study"))
 
 
-def _live(found: StudyLedger, link: StudyLink, every_s: float | None) -> None:
-    """Draw the part that changes while workers work. An unavailable ledger is reported, and asked again.
+def _live(study_ledger: StudyLedger, link: StudyLink, every_s: float | None) -> None:
+    """Draw the part that changes while workers work. An unavailable ledger is reported and tried again.
 
     Args:
-        link: as it was when the page was drawn; the browser's, which comes with a timer's run, can be older than that.
+        link: as it was when the page was drawn; the browser's link, which a timed rerun gets, can be older.
     """
     try:
-        ledger = found.ledger()
+        ledger = study_ledger.ledger()
         if ledger is not None:
             if trouble := ledger.database.trouble():
                 say(LedgerFullError(trouble))
-            _numbers(ledger, ledger.study(link.study), found.progress(ledger, link.study), every_s)
+            _numbers(ledger, ledger.study(link.study), study_ledger.progress(ledger, link.study), every_s)
             _filters(link)
             _slides(ledger, link)
     except READ_ERRORS as error:
@@ -67,7 +67,7 @@ def _live(found: StudyLedger, link: StudyLink, every_s: float | None) -> None:
 
 def _numbers(ledger: Ledger, row: StudyRow, progress: Progress, every_s: float | None) -> None:
     counts, held = progress.counts, ledger.held(row.study_id, limit=MAX_WORKERS_SHOWN)
-    again = "" if every_s is None else f", again every {every_s:.0f} s"
+    again = "" if every_s is None else f", updated every {every_s:.0f} s"
     st.html(
         html_tables.facts(study_rows.facts(progress))
         + html_tables.beside({"Slides": study_rows.states_html(counts), "Tasks": study_rows.tasks_html(progress)})
@@ -78,14 +78,14 @@ def _numbers(ledger: Ledger, row: StudyRow, progress: Progress, every_s: float |
     elif row.state == "paused":
         st.info("The study is paused: workers take no tasks.")
     elif not counts.is_over:
-        st.info(f"Nobody works on this study. Start workers with `gemslide study run {as_markdown(row.study_id)}`.")
+        st.info(f"No workers are running. Start some with `gemslide study run {as_markdown(row.study_id)}`.")
 
 
 def _filters(link: StudyLink) -> None:
-    """Draw the choice of slides. The link holds it, so that the browser's Back changes it; a widget has a key for each
-    link that it belongs to, and nothing of one link is left in another."""
+    """Draw the filters. The link holds them, so that the browser's Back changes them; a widget's key contains the
+    link's value, so that no state of one link is left in another."""
     if wanted := st.session_state.pop(_WANTED, None):
-        go(wanted)  # here, and not when it was typed: a callback runs only this part of the page again
+        go(wanted)  # here, and not when it was typed: a callback reruns only this part of the page
     left, right = st.columns([3, 1], vertical_alignment="bottom")
     with left:
         search_box(
@@ -104,11 +104,11 @@ def _filters(link: StudyLink) -> None:
 
 
 def _slides(ledger: Ledger, link: StudyLink) -> None:
-    """The slides of the study, as the link filters them; a row leads to one."""
+    """Draw the study's slides, as the link filters them; a row links to its slide."""
     wanted = SlideSearch(link.state, link.code, link.find)
     page = find_slides(ledger, link.study, wanted, skip=(link.page - 1) * SLIDES_PER_PAGE, limit=SLIDES_PER_PAGE)
     if not page.rows and page.total:
         go(nearest_page(link, page.total).query())
-    page_buttons(link, page.total, "A row leads to what was done to its slide.")
+    page_buttons(link, page.total, "Click a slide to see its history.")
     tasks = ledger.tasks(link.study, *(row.slide_id for row in page.rows))
     st.html(study_lists.slides_html(link.study, page.rows, tasks, served_project().root))

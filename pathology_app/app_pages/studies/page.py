@@ -27,18 +27,18 @@ from pipeline.ledger.ledger import Ledger
 
 
 def page(worklist: st.Page, visibility: Visibility) -> None:
-    """Draw what the link names; what is wrong with the ledger is one message."""
+    """Draw the page that the link names; an error of the ledger is one message."""
     link = current_link()
     _way_up(worklist, link)
     last_message()
     try:
-        found = current_study_ledger()
-        ledger = found.ledger()
+        study_ledger = current_study_ledger()
+        ledger = study_ledger.ledger()
         if ledger is None:
-            st.info("No study has begun in this project. `gemslide study init` and `gemslide study run` begin one.")
+            st.info("No study has begun in this project. Use `gemslide study init` and `gemslide study run`.")
         elif link.study:
             _check(link)
-            draw_page(VIEWS, _query(link), visibility, found, ledger, link)
+            draw_page(VIEWS, _query(link), visibility, study_ledger, ledger, link)
         else:
             _list(ledger, visibility)
     except READ_ERRORS as error:
@@ -46,7 +46,7 @@ def page(worklist: st.Page, visibility: Visibility) -> None:
 
 
 def studies_link(place: Place) -> None:
-    """The way from the worklist, where the project's ledger has studies. A ledger that is away is said."""
+    """Draw the worklist's link to the studies, if the ledger has any. An unavailable ledger is reported."""
     try:
         person = current_person()
         names = [name for name in current_study_ledger().names() if may_see_study(person, name)]
@@ -63,7 +63,7 @@ _ICON = ":material/assignment:"
 
 
 def _check(link: StudyLink) -> None:
-    """Refuse other people's studies and slides, in the words for what is not there."""
+    """Refuse studies and slides of others, with the message for missing ones."""
     person = current_person()
     if link.slide is not None and may_see(person, link.slide):
         return
@@ -73,7 +73,7 @@ def _check(link: StudyLink) -> None:
 
 
 def _query(link: StudyLink) -> dict[str, str]:
-    """By what `VIEWS` are named."""
+    """Query by which `VIEWS` are named."""
     return {"view": link.view if link.slide is None else "slide"}
 
 
@@ -88,11 +88,11 @@ VIEWS = (
     DeclaredPage("read", _is("read"), Shows.RESULT, reading.draw, redacts=True),
     DeclaredPage("overview", lambda query: True, Shows.MODEL, study_overview.draw, redacts=True),
 )
-"""Of one study. Stages are named after models."""
+"""Views of one study. Stages are named after models."""
 
 
 def _way_up(worklist: st.Page, link: StudyLink) -> None:
-    """Draw the page's place, and the links to the pages above it."""
+    """Draw links to the pages above this one."""
     row = st.container(horizontal=True, vertical_alignment="center", gap="medium")
     if row.button("Worklist", icon=":material/arrow_back:", type="tertiary", key="to_worklist"):
         st.switch_page(worklist, query_params={})
@@ -103,8 +103,8 @@ def _way_up(worklist: st.Page, link: StudyLink) -> None:
 
 
 def _list(ledger: Ledger, visibility: Visibility) -> None:
-    """All studies; a row leads to one."""
+    """Draw all studies; a row links to its study."""
     st.header("Studies", anchor=False)
     person = current_person()
-    rows = [each for each in ledger.studies() if may_see_study(person, each[0].study_id)]
+    rows = [row for row in ledger.studies() if may_see_study(person, row[0].study_id)]
     st.html(study_lists.studies_html(rows, visibility.without_names))

@@ -1,5 +1,5 @@
-"""The reading that is due: the slide with the study's questionnaire beside it, blinded where the arm says so; signed,
-then the next one."""
+"""The reading that is due: the slide next to the study's questionnaire, blinded where the arm requires it; after the
+signature, the next one."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ _NARROW = """
 """
 
 
-def draw(found: StudyLedger, ledger: Ledger, link: StudyLink, visibility: Visibility) -> None:
-    """Draw the reading that is due. Raises: as the ledger; ForbiddenError: not for who is here."""
+def draw(study_ledger: StudyLedger, ledger: Ledger, link: StudyLink, visibility: Visibility) -> None:
+    """Draw the reading that is due. Raises: as the ledger; ForbiddenError: it is not for this person."""
     readings = readings_of(ledger, link.study)
     if readings is None:
         st.info("This study has no readings: its protocol has no [reading].")
@@ -77,13 +77,13 @@ def draw(found: StudyLedger, ledger: Ledger, link: StudyLink, visibility: Visibi
         if mine.due.state == "open":
             _start(readings, mine, due)
         else:
-            _read(found, ledger, readings, mine, due)
+            _read(study_ledger, ledger, readings, mine, due)
     _signed(readings, mine, visibility)
 
 
 def _who(person: Person, everybody: list[ReaderProgress], link: StudyLink) -> ReaderProgress | None:
-    """The reader who is here: the one signed in, else the one chosen on the page."""
-    by_name = {each.reader: each for each in everybody}
+    """The reader at the page: the one signed in, else the one chosen on the page."""
+    by_name = {progress.reader: progress for progress in everybody}
     if person.name is not None:
         if person.reader not in by_name:
             st.info("You are not among the readers of this study.")
@@ -96,7 +96,7 @@ def _who(person: Person, everybody: list[ReaderProgress], link: StudyLink) -> Re
     picked = st.selectbox(
         "You read as", names, index, placeholder="choose your pseudonym", key=f"who {link.reader}", width=360
     )
-    st.caption("Nobody signs in here: the log says that this name was chosen, and that nobody has checked it.")
+    st.caption("There is no sign-in here: the log records that this name was chosen and not verified.")
     if picked is not None and picked != link.reader:
         go(link.to(reader=picked).query())
     return chosen
@@ -107,13 +107,13 @@ def _say_washout(mine: ReaderProgress, readings: Readings) -> None:
     st.info(
         f"Washout: session {mine.due.session} ({mine.due.arm}) of {as_markdown(mine.reader)} begins on "
         f"{reading_rows.until_text(mine)} UTC, {counted(readings.config.washout_days, 'day')} after the last reading "
-        "of the slide that comes first. Come back then.",
+        "of its first slide. Come back then.",
         icon=":material/hourglass_top:",
     )
 
 
 def _start(readings: Readings, mine: ReaderProgress, link: ReadingLink) -> None:
-    """Draw the next reading, to be started on purpose: from then on time counts."""
+    """Draw the next reading, with a button to start it: time counts from then on."""
     due = mine.due
     assert due is not None
     st.markdown(f"#### Next reading of {as_markdown(mine.reader)}")
@@ -128,11 +128,13 @@ def _start(readings: Readings, mine: ReaderProgress, link: ReadingLink) -> None:
         st.rerun()
 
 
-def _read(found: StudyLedger, ledger: Ledger, readings: Readings, mine: ReaderProgress, link: ReadingLink) -> None:
+def _read(
+    study_ledger: StudyLedger, ledger: Ledger, readings: Readings, mine: ReaderProgress, link: ReadingLink
+) -> None:
     due = mine.due
     assert due is not None
     _name_slide(due.slide_id)
-    reading = StartedReading(found, readings, link, due, mine)
+    reading = StartedReading(study_ledger, readings, link, due, mine)
     st.html(_NARROW)
     with st.container(key="desk"):
         if due.arm == "glass":
@@ -149,7 +151,7 @@ def _read(found: StudyLedger, ledger: Ledger, readings: Readings, mine: ReaderPr
 
 
 def _glass(reading: StartedReading) -> None:
-    """The form without a slide: that lies under the microscope."""
+    """Draw the form without a slide: the slide is under the microscope."""
     st.markdown(f"#### Slide {as_markdown(reading.due.slide_id)} at the microscope")
     reading_clock(f"/coverage/{reading.due.slide_id}.json?{reading.link.query()}", key="reading_clock")
     with st.container(width=640):
@@ -163,14 +165,14 @@ def _slide(ledger: Ledger, reading: StartedReading) -> None:
         model_ids = _models_shown(ledger, reading) if may_show_predictions(reading.due) else []
         if len(model_ids) > 1:
             first = st.selectbox("Model", model_ids, key=f"model {reading.link.key}")
-            model_ids = [first, *(each for each in model_ids if each != first)]
+            model_ids = [first, *(model_id for model_id in model_ids if model_id != first)]
         slide_viewer(reading_view(cache, reading.link, slide_id, model_ids), key=VIEWER_KEY, on_click=lambda _: None)
     except READ_ERRORS as error:
         say(error)
 
 
 def _models_shown(ledger: Ledger, reading: StartedReading) -> list[str]:
-    """Models of an assisted reading; none, with the reason said, where another study forbids them for now."""
+    """Models of an assisted reading; none, with the reason shown, where another study forbids them for now."""
     try:
         with ledger.database.read() as connection:
             check_shown_in(connection, reading.due)
@@ -184,11 +186,11 @@ def _others(ledger: Ledger, readings: Readings, slide_id: str) -> None:
     """Draw the readers' answers, for the adjudicator."""
     read = readings_of_slide(ledger, readings.study_id, slide_id)
     signed = [(row, given) for row, given in read if row.state == "signed" and row.arm != ADJUDICATION]
-    st.html(html_tables.beside({"What the readers answered": reading_rows.side_by_side_html(readings.config, signed)}))
+    st.html(html_tables.beside({"The readers' answers": reading_rows.side_by_side_html(readings.config, signed)}))
 
 
 def _signed(readings: Readings, mine: ReaderProgress, visibility: Visibility) -> None:
-    """The way back to what was signed."""
+    """Draw links back to the signed readings."""
     rows = readings.signed_of(mine.reader)
     if rows:
         with st.expander(f"Signed readings ({len(rows)})"):
@@ -196,7 +198,7 @@ def _signed(readings: Readings, mine: ReaderProgress, visibility: Visibility) ->
 
 
 def _name_slide(slide_id: str) -> None:
-    """The link names the slide, so that the browser keeps the view of this one in it."""
+    """Name the slide in the link, so that the browser keeps this slide's view in it."""
     if st.query_params.get(LINK_PARAMETER) != slide_id:
         kept = StudyLink.of(st.query_params.to_dict()).query()
         st.query_params.from_dict({**kept, LINK_PARAMETER: slide_id})

@@ -1,4 +1,4 @@
-"""A slide's readings in a study: who read it in which arm, how long, and the answers, for those who may see them."""
+"""A slide's readings in a study: reader, arm, duration, and the answers, for those who may see them."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ def reading_key(row: Any) -> str:
 
 
 def draw_readings(ledger: Ledger, study_id: str, slide_id: str, *, is_blinded: bool) -> None:
-    """Draw them; answers of others only for those who decide or steer.
+    """Draw a slide's readings; others' answers only for adjudicators and coordinators.
 
     Args:
-        is_blinded: others' answers are hidden from who looks: only their own readings are drawn.
+        is_blinded: others' answers are hidden from the person: only their own readings are drawn.
 
     Raises: as the ledger.
     """
-    found = readings_of_slide(ledger, study_id, slide_id)
-    readings = readings_of(ledger, study_id) if found else None
+    rows = readings_of_slide(ledger, study_id, slide_id)
+    readings = readings_of(ledger, study_id) if rows else None
     if readings is None:
         return
     person = current_person()
     if is_blinded:
-        found = [(row, given) for row, given in found if _is_own(person, row)]
+        rows = [(row, given) for row, given in rows if _is_own(person, row)]
     others = not is_blinded and may_see_others(person, readings)
-    shown = [(row, given if row.state == "signed" and (others or _is_own(person, row)) else {}) for row, given in found]
+    shown = [(row, given if row.state == "signed" and (others or _is_own(person, row)) else {}) for row, given in rows]
     if shown:
         st.html(html_tables.beside({"Readings": reading_rows.answers_html(readings.config, shown, label="Readings")}))
 
 
 def may_see_others(person: Person, readings: Readings) -> bool:
-    """Whether somebody may see how far others are, and what they signed: who steers, and the study's adjudicators."""
+    """Whether a person may see others' progress and signed answers: coordinators and the study's adjudicators may."""
     if person.may(Action.COORDINATE):
         return True
     return person.may(Action.ADJUDICATE) and person.reader in readings.config.adjudicators

@@ -1,4 +1,4 @@
-"""The study's questionnaire for a reading: what is typed is kept a moment later; the signature locks what was shown."""
+"""The study's questionnaire for a reading: typed answers are saved a moment later; the signature locks them."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _SIGNED = "reading_signed"
 
 @dataclass(frozen=True)
 class StartedReading:
-    """One reading that is started.
+    """One started reading.
 
     Attributes:
-        due: its row.
+        due: the reading's row.
     """
 
     found: StudyLedger
@@ -46,13 +46,13 @@ class StartedReading:
 
     @property
     def place(self) -> str:
-        """Names the reading, and this start of it, in any project."""
+        """Identifier of the reading and of this start of it, in any project."""
         return place_of(self.link.query(), self.due.started_utc)
 
 
 @fragment
 def questionnaire(reading: StartedReading) -> None:
-    """Draw it. An answer runs only this part of the page again."""
+    """Draw the form. An answer reruns only this part of the page."""
     if st.session_state.pop(_SIGNED, False):
         st.rerun()  # the whole page: another reading is due
     config = reading.readings.config
@@ -68,8 +68,8 @@ def questionnaire(reading: StartedReading) -> None:
     form = SignedForm(
         FORM_KEY,
         reading.place,
-        [reading_rows.question_data(each) for each in config.questions],
-        {name: value for name, value in given.items() if name in {each.name for each in config.questions}},
+        [reading_rows.question_data(question) for question in config.questions],
+        {name: value for name, value in given.items() if name in {question.name for question in config.questions}},
         button="Sign and continue",
     )
     form.draw(on_keep=lambda answers: _keep(reading, answers), on_sign=lambda answers: _sign(reading, answers))
@@ -81,7 +81,7 @@ def _keep(reading: StartedReading, answers: Answers) -> None:
 
 
 def _sign(reading: StartedReading, answers: Answers) -> None:
-    """Lock the answers with what was looked at, and open the next reading of the same session."""
+    """Lock the answers with the coverage viewed, and open the next reading of the same session."""
     ledger = reading.readings.ledger
     with logging_refusal(Act.SIGN) as person:
         actor = reader_actor(person, reading.link.reader)
@@ -93,19 +93,19 @@ def _sign(reading: StartedReading, answers: Answers) -> None:
         )
         sign_reading(person, reading.readings, reading.link, answers, seconds=seconds, seen=seen)
         st.session_state[_SIGNED] = True
-        due = reading.readings.next_of(reading.link.reader) if _goes_on(reading) else None
+        due = reading.readings.next_of(reading.link.reader) if _session_continues(reading) else None
         if due is not None and due.state == "open":
             following = ReadingLink(reading.link.study_id, reading.link.reader, due.session, due.position)
             start_reading(person, reading.readings, following)
 
 
-def _goes_on(reading: StartedReading) -> bool:
-    """Whether the next reading is of the same session: a new arm is begun on purpose, and a washout may come first."""
+def _session_continues(reading: StartedReading) -> bool:
+    """Whether the next reading is in the same session: a new arm is started deliberately, perhaps after a washout."""
     return bool(reading.link.position < reading.readings.count(reading.link.reader, reading.link.session))
 
 
 def _tissue(slide_id: str) -> Any | None:
-    """Cells of the coverage with tissue; None where that is not known."""
+    """Cells of the coverage grid that contain tissue; None where unknown."""
     cache = current_cache()
     try:
         slide, tissue = cache.slide(slide_id).reader, cache.tissue(slide_id)

@@ -1,4 +1,4 @@
-"""From what readings say to what their pages show. Pure: nothing here draws."""
+"""Content of the pages of readings. Pure: nothing here draws."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ ARMS = {
     "adjudication": "adjudication: decide where readers disagree",
 }
 MAGNIFICATIONS = (2.5, 10.0, 20.0)
-"""At which the log says how much of the tissue was looked at."""
+"""Magnifications at which the log records the share of tissue viewed."""
 
 Reading = Any
 """A row of the ledger's table `reading`."""
 
 
 def answer_text(value: Answer | None) -> str:
-    """An answer, for people; "–" where there is none."""
+    """An answer as readable text; "–" where there is none."""
     if value is None or value == "":
         return "–"
     if isinstance(value, bool):
@@ -37,7 +37,7 @@ def answer_text(value: Answer | None) -> str:
 
 
 def place_text(due: Reading, total: int, signed: int, in_session: int) -> str:
-    """Place of a reading: "session 1, slide 3 of 20 · 12 of 40 signed"."""
+    """Position of a reading: "session 1, slide 3 of 20 · 12 of 40 signed"."""
     return f"session {due.session}, slide {due.position} of {in_session} · {signed} of {total} signed"
 
 
@@ -56,7 +56,7 @@ def question_data(question: Question) -> dict[str, Any]:
 
 
 def progress_html(readers: Iterable[ReaderProgress]) -> str:
-    """Progress of each reader, and the ends of washouts."""
+    """Progress of each reader, with the end of any washout."""
     columns = (
         Column("Reader"),
         Column("Signed", "number"),
@@ -64,16 +64,16 @@ def progress_html(readers: Iterable[ReaderProgress]) -> str:
         Column("Now"),
         Column("Waits until (UTC)", "fixed"),
     )
-    rows = [(each.reader, str(each.signed), str(each.total), _now(each), until_text(each)) for each in readers]
+    rows = [(row.reader, str(row.signed), str(row.total), _status_text(row), until_text(row)) for row in readers]
     return table(columns, rows, label="Readers")
 
 
 def until_text(progress: ReaderProgress) -> str:
-    """End of the washout; "" where nobody waits."""
+    """End of the washout; "" where there is none."""
     return f"{progress.waits_until:%Y-%m-%d %H:%M}" if progress.waits_until else ""
 
 
-def _now(progress: ReaderProgress) -> str:
+def _status_text(progress: ReaderProgress) -> str:
     if progress.due is None:
         return "all signed"
     at = f"session {progress.due.session}, {progress.due.arm}"
@@ -81,10 +81,10 @@ def _now(progress: ReaderProgress) -> str:
 
 
 def signed_html(study_id: str, rows: Sequence[Reading], *, is_hidden: bool) -> str:
-    """Readings that are signed; each leads to its slide, with one's own answers.
+    """Signed readings, each with a link to its slide and the reader's own answers.
 
     Args:
-        is_hidden: predictions and others' answers are, still.
+        is_hidden: predictions and others' answers are still hidden.
     """
     columns = (
         Column("Slide"),
@@ -101,7 +101,7 @@ def signed_html(study_id: str, rows: Sequence[Reading], *, is_hidden: bool) -> s
             row.arm,
             time_text(row.signed_utc),
             duration_text(row.seconds),
-            "predictions stay hidden until all is signed" if is_hidden else "",
+            "predictions stay hidden until all readings are signed" if is_hidden else "",
         )
         for row in rows
     ]
@@ -116,7 +116,7 @@ def answers_html(
         Column("Reader"),
         Column("Arm"),
         Column("State"),
-        *(Column(each.name, "long" if each.kind == "text" else "text") for each in config.questions),
+        *(Column(question.name, "long" if question.kind == "text" else "text") for question in config.questions),
         Column("Time", "number"),
     )
     rows = [
@@ -124,7 +124,7 @@ def answers_html(
             row.reader,
             row.arm,
             row.state,
-            *(answer_text(given.get(each.name)) for each in config.questions),
+            *(answer_text(given.get(question.name)) for question in config.questions),
             duration_text(row.seconds),
         )
         for row, given in readings
@@ -133,36 +133,36 @@ def answers_html(
 
 
 def side_by_side_html(config: ReadingConfig, readings: Sequence[tuple[Reading, Mapping[str, Answer]]]) -> str:
-    """Answers of several readings, for a narrow column: a row for each question, a column for each reading; what was
-    written stands below, since it is long."""
+    """Answers of several readings, for a narrow column: a row for each question, a column for each reading; written
+    answers follow below, since they are long."""
     several = len({row.arm for row, _ in readings}) > 1
     names = [f"{row.reader} ({row.arm} {row.session})" if several else row.reader for row, _ in readings]
-    short = [each for each in config.questions if each.kind != "text"]
+    short = [question for question in config.questions if question.kind != "text"]
     columns = (Column("Question", "fixed"), *(Column(name, "fixed") for name in names))
-    rows = [(each.name, *(answer_text(given.get(each.name)) for _, given in readings)) for each in short]
+    rows = [(question.name, *(answer_text(given.get(question.name)) for _, given in readings)) for question in short]
     written = [
-        (f"{each.name}, {name}", answer_text(given[each.name]))
-        for each in config.questions
+        (f"{question.name}, {name}", answer_text(given[question.name]))
+        for question in config.questions
         for name, (_, given) in zip(names, readings, strict=True)
-        if each.kind == "text" and given.get(each.name)
+        if question.kind == "text" and given.get(question.name)
     ]
-    below = table((Column("Written"), Column("Text")), written, label="What the readers wrote") if written else ""
+    below = table((Column("Written"), Column("Text")), written, label="The readers' written answers") if written else ""
     return table(columns, rows, label="Answers of the readers") + below
 
 
 def seen_details(coverage: Coverage | None, tissue_yx: Any | None) -> dict[str, Any]:
-    """Details of what was looked at, for the log of a signed reading."""
+    """Details of the coverage viewed, for the log of a signed reading."""
     if coverage is None:
         return {}
-    said: dict[str, Any] = {"seconds_open": round(coverage.seconds, 1)}
+    details: dict[str, Any] = {"seconds_open": round(coverage.seconds, 1)}
     if tissue_yx is not None:
-        shares = {f"{each:g}x": coverage.share_seen(tissue_yx, each) for each in MAGNIFICATIONS}
-        said["tissue_seen"] = {name: round(share, 4) for name, share in shares.items() if share is not None}
-    return said
+        shares = {f"{zoom:g}x": coverage.share_seen(tissue_yx, zoom) for zoom in MAGNIFICATIONS}
+        details["tissue_seen"] = {name: round(share, 4) for name, share in shares.items() if share is not None}
+    return details
 
 
 def seconds_of(coverage: Coverage | None, started_utc: str | None, now: datetime | None = None) -> float:
-    """Duration of a reading: the time it was open in a visible tab, and no longer than since its start."""
+    """Duration of a reading: the time it was open in a visible tab, at most the time since its start."""
     began = datetime.strptime(started_utc or "", "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=UTC)
     most = max(0.0, ((now or datetime.now(UTC)) - began).total_seconds())
     return round(min(coverage.seconds if coverage else 0.0, most), 1)

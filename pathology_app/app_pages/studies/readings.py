@@ -27,10 +27,10 @@ from training.foundation.words.counts import counted
 _READ_ICON = ":material/visibility:"
 
 
-def draw(found: StudyLedger, ledger: Ledger, link: StudyLink, visibility: Visibility) -> None:
-    """Draw it. Raises: as the ledger."""
+def draw(study_ledger: StudyLedger, ledger: Ledger, link: StudyLink, visibility: Visibility) -> None:
+    """Draw the progress. Raises: as the ledger."""
     row = ledger.study(link.study)
-    draw_heading(found, ledger, row, link, found.progress(ledger, link.study).counts, visibility)
+    draw_heading(study_ledger, ledger, row, link, study_ledger.progress(ledger, link.study).counts, visibility)
     readings = readings_of(ledger, link.study)
     if readings is None:
         st.info("This study has no readings: its protocol has no [reading].")
@@ -39,19 +39,19 @@ def draw(found: StudyLedger, ledger: Ledger, link: StudyLink, visibility: Visibi
         st.caption(as_markdown(visibility.without_names(readings.config.note)))
     person, progress = current_person(), progress_of_readers(readings)
     if not progress:
-        _lay_out(found, ledger, readings)
+        _lay_out(study_ledger, ledger, readings)
         return
     if person.may(Action.READ) or person.may(Action.ADJUDICATE):
         link_button(st.container(), "Read", StudyLink(link.study, "read").query(), key="to_reading", icon=_READ_ICON)
-    steers = may_see_others(person, readings)
-    shown = progress if steers else [each for each in progress if each.reader == person.reader]
+    sees_others = may_see_others(person, readings)
+    shown = progress if sees_others else [row for row in progress if row.reader == person.reader]
     st.html(html_tables.beside({"Readers": reading_rows.progress_html(shown)}))
-    if steers and (visibility.first is None or person.reader is None):
-        _adjudication(found, readings)
+    if sees_others and (visibility.first is None or person.reader is None):
+        _adjudication(study_ledger, readings)
 
 
-def _lay_out(found: StudyLedger, ledger: Ledger, readings: Readings) -> None:
-    """Draw who reads what, once."""
+def _lay_out(study_ledger: StudyLedger, ledger: Ledger, readings: Readings) -> None:
+    """Draw the form that assigns the readings, once."""
     config = readings.config
     slide_ids = slides_to_read(ledger, readings.study_id)
     st.info(
@@ -61,18 +61,18 @@ def _lay_out(found: StudyLedger, ledger: Ledger, readings: Readings) -> None:
     if not is_allowed(Act.LAY_OUT) or not slide_ids:
         return
     with st.popover("Lay out the readings …", icon=":material/event_list:"):
-        st.caption("The order is drawn by the study's seed. It is laid out once and stays so; later slides stay out.")
+        st.caption("The study's seed determines the order. It is fixed once laid out; later slides are left out.")
         who_and_why = ask_who_and_why("lay_out", f"Lay out the readings of {counted(len(slide_ids), 'slide')}")
     if who_and_why is None:
         return
     actor, why = who_and_why
     with logging_refusal(Act.LAY_OUT) as person:
         lay_out_readings(person, ledger, readings, actor=actor, why=why)
-    done(found, "The readings are laid out.")
+    done(study_ledger, "The readings are laid out.")
 
 
-def _adjudication(found: StudyLedger, readings: Readings) -> None:
-    """Slides on which readers disagree: who decides, and the way to give them to who does."""
+def _adjudication(study_ledger: StudyLedger, readings: Readings) -> None:
+    """Draw the slides on which readers disagree, their adjudicators, and the form that assigns them."""
     config = readings.config
     if not config.adjudicators:
         return
@@ -84,14 +84,14 @@ def _adjudication(found: StudyLedger, readings: Readings) -> None:
     if not is_allowed(Act.GIVE_DISAGREEMENTS):
         return
     with st.popover("Give disagreements to the adjudicators …", icon=":material/balance:"):
-        names = [each.name for each in config.questions if each.kind != "text"]
-        question = st.selectbox("Question", names, key="adjudicate_question")
+        names = [question.name for question in config.questions if question.kind != "text"]
+        question_name = st.selectbox("Question", names, key="adjudicate_question")
         arm = st.selectbox("Arm", config.arms, key="adjudicate_arm")
-        st.caption("Slides on which signed readings give different answers; each goes to an adjudicator once.")
+        st.caption("Slides whose signed readings give different answers; each goes to an adjudicator once.")
         who_and_why = ask_who_and_why("adjudicate", "Start adjudication")
-    if who_and_why is None or question is None or arm is None:
+    if who_and_why is None or question_name is None or arm is None:
         return
     actor, why = who_and_why
     with logging_refusal(Act.GIVE_DISAGREEMENTS) as person:
-        given = give_disagreements(person, readings, question, arm, actor=actor, why=why)
-    done(found, f"{counted(len(given), 'slide goes', 'slides go')} to the adjudicators.")
+        given = give_disagreements(person, readings, question_name, arm, actor=actor, why=why)
+    done(study_ledger, f"{counted(len(given), 'slide goes', 'slides go')} to the adjudicators.")

@@ -1,4 +1,4 @@
-"""From what a study's ledger says to what its pages show. Pure: nothing here draws."""
+"""Content of a study's pages, made from its ledger. Pure: nothing here draws."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ Entry = Any
 
 
 def about(row: StudyRow) -> tuple[str, str]:
-    """Title and question of a study; empty where its protocol does not say them."""
+    """Title and question of a study; empty where its protocol has none."""
     try:
-        said = json.loads(row.protocol)["study"]
-        return str(said.get("title", "")), str(said.get("question", ""))
+        study = json.loads(row.protocol)["study"]
+        return str(study.get("title", "")), str(study.get("question", ""))
     except (ValueError, KeyError, TypeError, AttributeError):
         return "", ""
 
 
 def has_readings(row: StudyRow) -> bool:
-    """Whether a study's protocol lays out readings."""
+    """Whether a study's protocol defines readings."""
     try:
         return json.loads(row.protocol).get("reading") is not None
     except (ValueError, AttributeError):
@@ -66,7 +66,7 @@ def states_html(counts: Counts) -> str:
 
 
 def tasks_html(progress: Progress) -> str:
-    """Tasks by stage and state, with the mean time of a finished one."""
+    """Tasks by stage and state, with the mean time of a finished task."""
     columns = (
         Column("Stage"),
         *(Column(word.capitalize(), "number") for word in TASK_WORDS.values()),
@@ -80,13 +80,13 @@ def tasks_html(progress: Progress) -> str:
 
 
 def workers_html(held: Iterable[Entry]) -> str:
-    """Workers, each with what it holds, since when, and when it was last heard of."""
+    """Workers, each with its task, when it took it, and when it was last seen."""
     columns = (
         Column("Worker"),
         Column("Slide"),
         Column("Stage"),
         Column("Since (UTC)", "fixed"),
-        Column("Last heard of (UTC)", "fixed"),
+        Column("Last seen (UTC)", "fixed"),
     )
     rows = [
         (worker_text(row.owner), row.slide_id, row.stage, time_text(row.started_utc), time_text(row.beat_utc))
@@ -96,28 +96,28 @@ def workers_html(held: Iterable[Entry]) -> str:
 
 
 def worker_text(owner: str | None) -> str:
-    """A lease's owner for people: its machine and the number of its process."""
+    """A lease's owner in readable form: its machine and process number."""
     parsed = Owner.parse(owner or "")
     return f"{parsed.host}, process {parsed.pid}" if parsed else owner or ""
 
 
 def slide_rows(slides: Sequence[Entry], tasks: Iterable[Entry], root: Path) -> list[dict[str, Any]]:
-    """Slides as the table takes them, each with the stage at which it is, or ended.
+    """Rows of the slides' table, each with the stage that its slide is at, or ended at.
 
     Args:
-        tasks: those of these slides, in the order of stages.
-        root: the project's folder, which no reason names.
+        tasks: tasks of these slides, in the order of stages.
+        root: the project's folder, which is removed from reasons.
     """
-    of_slide: dict[str, list[Entry]] = {row.slide_id: [] for row in slides}
+    slide_tasks: dict[str, list[Entry]] = {row.slide_id: [] for row in slides}
     for row in tasks:
-        of_slide[row.slide_id].append(row)
+        slide_tasks[row.slide_id].append(row)
     return [
         {
             "slide": as_text(row.slide_id),
             "state": row.state,
-            "at": "" if row.state == "excluded" else as_text(_at(of_slide[row.slide_id])),
+            "at": "" if row.state == "excluded" else as_text(_current_stage(slide_tasks[row.slide_id])),
             "code": as_text(row.code or ""),
-            # The table has the slide's name beside it.
+            # The table already has the slide's name.
             "reason": without_folders((row.message or "").removeprefix(f"slide {row.slide_id}: "), root),
             "site": as_text(row.site or ""),
             "scanner": as_text(row.scanner or ""),
@@ -128,16 +128,16 @@ def slide_rows(slides: Sequence[Entry], tasks: Iterable[Entry], root: Path) -> l
 
 
 def filled(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The columns in which any row says something; all where there are no rows."""
+    """The columns with a value in any row; without rows, an empty list, which shows all."""
     return [name for name in rows[0] if any(row[name] for row in rows)] if rows else []
 
 
 def stages_html(tasks: Iterable[Entry], root: Path, *, said: str | None = None) -> str:
-    """A slide's stages: how far each is, who has or had it, how long it took, what it says.
+    """A slide's stages: state, worker, duration and reason of each.
 
     Args:
-        root: the project's folder, which no reason names.
-        said: a reason that stands elsewhere on the page, and is not repeated.
+        root: the project's folder, which is removed from reasons.
+        said: a reason already shown on the page, which is not repeated.
     """
     columns = (
         Column("Stage"),
@@ -170,7 +170,7 @@ def stages_html(tasks: Iterable[Entry], root: Path, *, said: str | None = None) 
 
 
 def history_html(entries: Iterable[Entry], *, label: str) -> str:
-    """Entries of the log about a study or one of its slides, in the order that they are given in."""
+    """Log entries about a study or one of its slides, in the given order."""
     columns = (
         Column("Entry", "number"),
         Column("Time (UTC)", "fixed"),
@@ -179,7 +179,10 @@ def history_html(entries: Iterable[Entry], *, label: str) -> str:
         Column("Stage"),
         Column("Why", "long"),
     )
-    rows = [(row.seq, time_text(row.utc), row.actor, _what(row), _stage_of(row.subject), row.why) for row in entries]
+    rows = [
+        (row.seq, time_text(row.utc), row.actor, _action_text(row), _entry_stage(row.subject), row.why)
+        for row in entries
+    ]
     return table(columns, rows, label=label)
 
 
@@ -197,16 +200,16 @@ def failures_example(failures: Failures, root: Path) -> str:
 
 
 def without_result(counts: Counts) -> int:
-    """Slides that ended without a result and can be retried."""
+    """Number of slides that ended without a result and can be retried."""
     return _without_result(counts.slides)
 
 
 def facts(progress: Progress) -> dict[str, str]:
-    """Progress of a study, in a few numbers."""
+    """Progress of a study in a few numbers."""
     counts = progress.counts
     ended = counts.total - counts.slides["pending"]
     return {
-        "Slides that have ended": f"{ended:,} of {counts.total:,} ({_share(ended, counts.total)})",
+        "Slides ended": f"{ended:,} of {counts.total:,} ({_share(ended, counts.total)})",
         "Workers": _count(progress.workers),
         "Slides per hour": rate_text(progress),
         "Time left at this pace": left_text(progress),
@@ -215,7 +218,7 @@ def facts(progress: Progress) -> dict[str, str]:
 
 def slide_facts(row: Entry) -> dict[str, str]:
     """Known facts of a slide; unknown ones are left out."""
-    said = {
+    known = {
         "State": row.state,
         "Code": row.code,
         "Ended (UTC)": time_text(row.ended_utc),
@@ -224,11 +227,11 @@ def slide_facts(row: Entry) -> dict[str, str]:
         "Priority": str(row.priority) if row.priority else "",
         "File's SHA-256": row.source_sha256 and row.source_sha256[:SHORT_HASH] + "…",
     }
-    return {name: value for name, value in said.items() if value}
+    return {name: value for name, value in known.items() if value}
 
 
 def rate_text(progress: Progress) -> str:
-    """ "41 slides an hour", or what is not known."""
+    """Slides per hour; "–" where unknown."""
     rate = progress.slides_per_hour
     return "–" if not rate else f"{rate:.0f}" if rate >= 10 else f"{rate:.1f}"
 
@@ -241,7 +244,7 @@ def left_text(progress: Progress) -> str:
 
 
 def duration_text(seconds: float | None) -> str:
-    """ "0.3 s", "41 s", "3 min 20 s", "2 h 5 min", "3 d 4 h"; empty where it is not known."""
+    """ "0.3 s", "41 s", "3 min 20 s", "2 h 5 min", "3 d 4 h"; empty where unknown."""
     if seconds is None:
         return ""
     if seconds < 10:
@@ -254,19 +257,19 @@ def duration_text(seconds: float | None) -> str:
     return f"{whole} s"
 
 
-def _at(tasks: Sequence[Entry]) -> str:
-    """The first stage that is not done, and how it stands; empty where all are done."""
-    row = next((each for each in tasks if each.state != "done"), None)
+def _current_stage(tasks: Sequence[Entry]) -> str:
+    """The first stage that is not done, and its state; empty where all are done."""
+    row = next((task for task in tasks if task.state != "done"), None)
     return "" if row is None else row.stage if row.state == "ended" else f"{row.stage}: {TASK_WORDS[row.state]}"
 
 
-def _stage_of(subject: str | None) -> str:
-    """The stage that an entry is about: of "task S-1/ingest" what stands behind the slide."""
+def _entry_stage(subject: str | None) -> str:
+    """The stage that an entry is about: "ingest" of "task S-1/ingest"."""
     return (subject or "").partition("/")[2] if (subject or "").startswith("task ") else ""
 
 
-def _what(row: Entry) -> str:
-    """An entry's action, with the code that it gave."""
+def _action_text(row: Entry) -> str:
+    """An entry's action, with its code if it has one."""
     try:
         code = json.loads(row.details)["code"]
     except (ValueError, KeyError, TypeError):
@@ -287,7 +290,7 @@ def _share(number: int, total: int) -> str:
 
 
 def study_rows(studies: Iterable[tuple[StudyRow, Mapping[str, int]]]) -> list[dict[str, Any]]:
-    """Studies as the table takes them: each with its slides by state."""
+    """Rows of the studies' table, each with its slides by state."""
     return [
         {
             "study": as_text(row.study_id),

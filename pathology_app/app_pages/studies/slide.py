@@ -31,7 +31,7 @@ ENTRIES_SHOWN = 50
 REFRESH_S = 5.0
 
 
-def draw(found: StudyLedger, ledger: Ledger, link: StudyLink, visibility: Visibility) -> None:
+def draw(study_ledger: StudyLedger, ledger: Ledger, link: StudyLink, visibility: Visibility) -> None:
     """Draw the slide that the link names. Raises: as the ledger; BadManifestError: no such slide."""
     row = ledger.slide(link.study, link.slide or "")
     words, action = st.columns([5, 1], vertical_alignment="top")
@@ -48,14 +48,14 @@ def draw(found: StudyLedger, ledger: Ledger, link: StudyLink, visibility: Visibi
         st.markdown(f"**What to do:** {remedy_of(row.code)}")
     if row.state in MAY_BE_RETRIED and is_allowed(Act.RETRY):
         with st.popover("Retry …", icon=":material/replay:"):
-            retry_form(found, ledger, link.study, Chosen(1, slide_ids=[row.slide_id]))
+            retry_form(study_ledger, ledger, link.study, Chosen(1, slide_ids=[row.slide_id]))
     draw_readings(ledger, link.study, row.slide_id, is_blinded=False)
     every_s = REFRESH_S if row.state == "pending" else None
-    fragment(_live, run_every=every_s)(found, link, row.slide_id, row.message)
+    fragment(_live, run_every=every_s)(study_ledger, link, row.slide_id, row.message)
 
 
 def _viewer_button(place: Place, slide_id: str, link: StudyLink) -> None:
-    """The way to the viewer, where the slide has a store."""
+    """Draw the link to the viewer, if the slide has a store."""
     project = served_project()
     if is_name(slide_id) and os.path.lexists(project.store_path(slide_id) / "zarr.json"):
         query = {**link.query(), "slide": slide_id}
@@ -63,13 +63,13 @@ def _viewer_button(place: Place, slide_id: str, link: StudyLink) -> None:
         link_button(place, "Open in the viewer", query, key="to_viewer", icon=":material/biotech:")
 
 
-def _live(found: StudyLedger, link: StudyLink, slide_id: str, said: str | None) -> None:
+def _live(study_ledger: StudyLedger, link: StudyLink, slide_id: str, message: str | None) -> None:
     """Draw the part that changes while workers process the slide."""
     try:
-        ledger = found.ledger()
+        ledger = study_ledger.ledger()
         if ledger is not None:
             tasks = ledger.tasks(link.study, slide_id)
-            stages = study_rows.stages_html(tasks, served_project().root, said=said)
+            stages = study_rows.stages_html(tasks, served_project().root, said=message)
             st.html(html_tables.beside({"Stages": stages}))
             _history(ledger, link, slide_id, [task.stage for task in tasks])
     except READ_ERRORS as error:
@@ -77,7 +77,7 @@ def _live(found: StudyLedger, link: StudyLink, slide_id: str, said: str | None) 
 
 
 def _history(ledger: Ledger, link: StudyLink, slide_id: str, stages: list[Any]) -> None:
-    """A part of the log, newest last, with the way to what came before."""
+    """Draw part of the log, newest last, with a button to earlier entries."""
     read = [reading_key(row) for row, _ in readings_of_slide(ledger, link.study, slide_id)]
     subjects = [slide_subject(slide_id), *(task_subject(slide_id, stage) for stage in stages), *read]
     entries = ledger.history(link.study, *subjects, newest=ENTRIES_SHOWN + 1, before=link.before)

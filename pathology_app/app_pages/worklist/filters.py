@@ -1,6 +1,6 @@
-"""Choice and order of the worklist's slides. The link holds them, so that Back, a reload and a colleague find the same.
+"""Filters and order of the worklist. The link holds them, so that Back, a reload and a colleague see the same.
 
-A widget has a key for each link that it belongs to, and nothing of one link is left in another.
+A widget's key contains the link's value, so that no state of one link is left in another.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SORT_WORDS = {
     "scanner": "scanner",
     "site": "site",
     "label": "label",
-    "ingested": "date read in",
+    "ingested": "date ingested",
 }
 
 
@@ -43,10 +43,10 @@ def draw_filters(
     hidden: Collection[str],
     only: frozenset[str] | None = None,
 ) -> None:
-    """Draw them; those are left out that could choose nothing.
+    """Draw the filters; those with nothing to choose from are left out.
 
     Args:
-        hidden: slides of which nothing of a model may be shown.
+        hidden: slides whose model output may not be shown.
         only: slides that the person may see; None: all.
     """
     left, right = st.columns([2, 3], vertical_alignment="bottom")
@@ -59,8 +59,8 @@ def draw_filters(
             placeholder="part of a slide or model name" if link.only_predicted else "part of a slide's name",
             max_length=MAX_FIND,
         )
-    # In a table the headings sort. The menu is then where those are that a narrow window leaves out, and out of the way
-    # of the first picture: a browser takes long to load it.
+    # In a table the headings sort. The sort menu then moves into the popover, for columns that a narrow window leaves
+    # out: a select box on the page would slow down its first draw.
     headings_sort = link.view == TABLE and not link.by_case
     with right.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         label = "Sort and filter" if headings_sort else "Filters"
@@ -84,7 +84,7 @@ def draw_filters(
 
 
 def go(link: WorklistLink) -> None:
-    """Leave for what a link names."""
+    """Go to the list that a link names."""
     st.query_params.from_dict(link.query())
 
 
@@ -105,7 +105,7 @@ def _sorting(
 
 
 def _views(link: WorklistLink, table: SlideTable, only: frozenset[str] | None) -> None:
-    """By case or not, table or gallery."""
+    """Draw the switches: by case or not, table or gallery."""
     if table.has("case_id", only) or link.by_case:
         st.toggle(
             "By case",
@@ -152,7 +152,7 @@ def _filters(
 
 
 def _score(link: WorklistLink, scored: Sequence[tuple[str, str]]) -> None:
-    """Draw the filter by score: whose, and how high at least."""
+    """Draw the score filter: model and class, and the minimum."""
     models = list(dict.fromkeys(model_id for model_id, _ in scored))
     options = [_ANY, *(f"{model_id}/" for model_id in models), *(f"{model}/{name}" for model, name in scored)]
     now = "/".join(link.score_of) if link.score_of else _ANY
@@ -176,7 +176,7 @@ def _score(link: WorklistLink, scored: Sequence[tuple[str, str]]) -> None:
 
 
 def _choose_word(label: str, words: Sequence[str], now: str, name: str, link: WorklistLink) -> None:
-    """A menu of words, "any" first; left out where there are none."""
+    """Draw a menu of words, "any" first; left out where there are none."""
     if not words and not now:
         return
     options = [_ANY, *dict.fromkeys([*words, *([now] if now else [])])]
@@ -194,7 +194,7 @@ def _choose(
     key: str,
     width: int | Literal["stretch"] = "stretch",
 ) -> None:
-    """A menu that leads on when something is chosen."""
+    """Draw a menu that goes to another link when an option is chosen."""
     own = f"{key} {now}"
     st.selectbox(
         label,

@@ -17,7 +17,7 @@ LOADING = '<div class="gs-loading" role="status">Reading slides…</div>'
 
 
 def slides_html(rows: Sequence[WorklistRow], link: WorklistLink) -> str:
-    """Slides as the link wants them shown."""
+    """Slides in the link's view."""
     if link.view == GALLERY:
         return (
             f'<div class="gs-cards" role="list" aria-label="Slides">{"".join(_card(row, link) for row in rows)}</div>'
@@ -26,12 +26,12 @@ def slides_html(rows: Sequence[WorklistRow], link: WorklistLink) -> str:
 
 
 def cases_html(cases: Sequence[tuple[Case, Sequence[WorklistRow]]], link: WorklistLink) -> str:
-    """Cases that unfold; of one with very many slides a link leads to the rest."""
+    """Cases that unfold; a case with very many slides has a link to the rest."""
     return "".join(_case(case, rows, link) for case, rows in cases)
 
 
 def heat_legend(rows: Sequence[WorklistRow]) -> str:
-    """Legend of the colours over the pictures; "" where there are none."""
+    """Legend of the colours over the images; "" where there are none."""
     shown = {(row.heat.model_id, row.heat.class_name) for row in rows if row.heat}
     if not shown:
         return ""
@@ -39,14 +39,14 @@ def heat_legend(rows: Sequence[WorklistRow]) -> str:
     stops = PALETTES[DEFAULT_PALETTE]
     reached = stops[int(thresholds[0] * (len(stops) - 1)) :]
     ramp = f"linear-gradient(90deg, {', '.join(f'#{stop}' for stop in reached)})"
-    of = f"P({next(iter(shown))[1]})" if len(shown) == 1 else "the class of the highest hotspot"
+    quantity = f"P({next(iter(shown))[1]})" if len(shown) == 1 else "the class of the highest hotspot"
     lowest = f"{thresholds[0]:g}" if len(thresholds) == 1 else f"each result's threshold ({thresholds[0]:g} or more)"
-    words = _escaped(f"{of}, from {lowest} to 1; lower values are transparent.")
-    return f'<p class="gs-note"><i style="background: {ramp}"></i>{words}</p>'
+    text = _escaped(f"{quantity}, from {lowest} to 1; lower values are transparent.")
+    return f'<p class="gs-note"><i style="background: {ramp}"></i>{text}</p>'
 
 
 def _card(row: WorklistRow, link: WorklistLink) -> str:
-    picture = picture_html(row.picture) if row.picture else '<span class="none">No picture</span>'
+    picture = picture_html(row.picture) if row.picture else '<span class="none">No image</span>'
     score = row.score(link)
     cohort = row.listed.cohort
     lines = [
@@ -63,18 +63,18 @@ def _card(row: WorklistRow, link: WorklistLink) -> str:
 
 def _case(case: Case, rows: Sequence[WorklistRow], link: WorklistLink) -> str:
     if case.case_id is None:
-        name, slides = case.slide_id, "no case known"
+        name, slides = case.slide_id, "case unknown"
     else:
         name, slides = case.case_id, counted(case.slides, "slide")
-    said = [slides, *([f"highest hotspot {case.score:.2f}"] if case.score is not None else [])]
-    said += sorted({row.reading for row in rows if row.reading})
-    words = "".join(f"<span>{_escaped(each)}</span>" for each in said)
+    texts = [slides, *([f"highest hotspot {case.score:.2f}"] if case.score is not None else [])]
+    texts += sorted({row.reading for row in rows if row.reading})
+    summary = "".join(f"<span>{_escaped(text)}</span>" for text in texts)
     more = ""
     if case.slides > len(rows):
         to = link.to(case=case.case_id, by_case=False, page=1).query()
         more = f"<p>{link_html(f'All {case.slides:,} slides of this case', to)}</p>"
     inside = f"<div>{slides_html(rows, link)}{more}</div>"
-    return f'<details class="gs-case"><summary><strong>{_escaped(name)}</strong>{words}</summary>{inside}</details>'
+    return f'<details class="gs-case"><summary><strong>{_escaped(name)}</strong>{summary}</summary>{inside}</details>'
 
 
 def _escaped(text: object) -> str:

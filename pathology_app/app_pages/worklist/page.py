@@ -1,4 +1,4 @@
-"""The worklist: every slide of the project, a page at a time; a row leads to its slide."""
+"""The worklist: every slide of the project, a page at a time; a row links to its slide."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from pathology_app.slides.index.wanted import Wanted
 from training.foundation.words.counts import counted
 
 WAIT_S = 0.5
-"""For a small project to be read: its first picture is then its last."""
+"""Time to read a small project, so that its list is complete when first drawn."""
 AGAIN_S = 2.0
-"""From one look at an index that is still being filled to the next."""
+"""Interval between redraws while the index is still being filled."""
 _HIDDEN = "Predictions are hidden: readings for study {} are not signed."
 CASES_PER_PAGE, SLIDES_PER_CASE = 20, 12
 
@@ -53,7 +53,7 @@ class WorklistView:
 
     @property
     def number(self) -> int:
-        """Of slides that the person may see."""
+        """Number of slides that the person may see."""
         return len(self.index.table) if self.only is None else len(self.only)
 
 
@@ -62,7 +62,7 @@ def page(_: st.Page, visibility: Visibility) -> None:
     link = WorklistLink.of(st.query_params.to_dict())
     title, unread, studies = st.columns([2, 1, 1.4], vertical_alignment="center")
     title.header("Worklist", anchor=False)
-    ways = studies.container(horizontal=True, horizontal_alignment="right")
+    links = studies.container(horizontal=True, horizontal_alignment="right")
     filters, slides = st.container(), st.empty()
     slides.html(worklist_lists.LOADING)
     try:
@@ -72,17 +72,17 @@ def page(_: st.Page, visibility: Visibility) -> None:
         only = None if person.slides is None else frozenset(visible(person, index.table.slide_ids))
         view = WorklistView(link, index, reading_states(project, person), visibility, only)
         due = next_unread(project, person)
-    except READ_ERRORS as error:  # then nobody knows what may be shown
+    except READ_ERRORS as error:  # then it is not known what may be shown
         slides.empty()
-        runs_link(ways, visibility)
+        runs_link(links, visibility)
         say(error)
         return
-    studies_link(ways)
-    runs_link(ways, visibility)
+    studies_link(links)
+    runs_link(links, visibility)
     if not view.number:
         slides.info(
-            "No slides in this project. Bring some in with `gemslide ingest`, "
-            "or make a demonstration project with `gemslide demo`."
+            "No slides in this project. Add some with `gemslide ingest`, "
+            "or create a demonstration project with `gemslide demo`."
         )
         return
     with filters:
@@ -92,17 +92,17 @@ def page(_: st.Page, visibility: Visibility) -> None:
     elif view.readings:
         _next_unread(unread, view)
     with slides.container():
-        # What is still being read comes in by itself.
+        # Slides still being read appear without a reload.
         fragment(_slides, run_every=None if index.is_swept else AGAIN_S)(view, index.is_swept)
 
 
 def _next_unread(place: st.delta_generator.DeltaGenerator, view: WorklistView) -> None:
-    """The way to the first slide of the list that the person has not opened."""
+    """Link to the first slide of the list that the person has not opened."""
     assert view.readings
     wanted = replace(view.wanted, state=view.readings.statuses[0])
-    found = view.index.table.find(wanted, skip=0, limit=1)
-    if found:
-        query = {**view.link.query(), "slide": found[0].slide_id}
+    first = view.index.table.find(wanted, skip=0, limit=1)
+    if first:
+        query = {**view.link.query(), "slide": first[0].slide_id}
         number = view.index.table.count(wanted)
         place.html(link_html(f"Next {wanted.state} ({number:,})", query, "gs-go gs-button"))
     else:
@@ -110,29 +110,29 @@ def _next_unread(place: st.delta_generator.DeltaGenerator, view: WorklistView) -
 
 
 def _slides(view: WorklistView, was_swept: bool) -> None:
-    """The list, and what is not known yet."""
+    """Draw the list, and say what is not known yet."""
     _list(view)
     if view.index.is_swept and not was_swept:
-        st.rerun()  # after the buttons: a press that came with this run would be lost
+        st.rerun()  # after the buttons: a click that came with this run would be lost
 
 
 def _list(view: WorklistView) -> None:
-    """One page of the list, with the buttons that lead to the others."""
+    """Draw one page of the list, and the buttons for the others."""
     table, wanted, link = view.index.table, view.wanted, view.link
-    found = table.count(wanted)
-    said = [f"{found:,} of {counted(view.number, 'slide')}."]
+    num_matches = table.count(wanted)
+    caption = [f"{num_matches:,} of {counted(view.number, 'slide')}."]
     if table.num_unread and view.only is None:
-        said.append(f"Still reading {counted(table.num_unread, 'slide')}: what is sorted and filtered by may change.")
+        caption.append(f"Still reading {counted(table.num_unread, 'slide')}: order and filters may still change.")
     if table.cohort_note:
-        # What is wrong may be said of slides that the person may not see.
+        # The note may mention slides that the person may not see.
         why = f": {as_markdown(table.cohort_note)}" if view.only is None else "."
-        said.append(f"Cases, labels and sites are not known{why}")
+        caption.append(f"Cases, labels and sites are not known{why}")
     if link.by_case:
-        _by_case(view, " ".join(said))
+        _by_case(view, " ".join(caption))
         return
-    pages = max(1, -(-found // ROWS_PER_PAGE))
+    pages = max(1, -(-num_matches // ROWS_PER_PAGE))
     number = min(link.page, pages)
-    _show_pages(link, number, pages, " ".join(said))
+    _show_pages(link, number, pages, " ".join(caption))
     rows = _rows(view, table.find(wanted, skip=(number - 1) * ROWS_PER_PAGE, limit=ROWS_PER_PAGE))
     if rows:
         st.html(_legend(view, rows) + worklist_lists.slides_html(rows, link))
@@ -140,15 +140,15 @@ def _list(view: WorklistView) -> None:
         _nothing(link)
 
 
-def _by_case(view: WorklistView, said: str) -> None:
+def _by_case(view: WorklistView, caption: str) -> None:
     table, wanted, link = view.index.table, view.wanted, view.link
-    found = table.count_cases(wanted)
-    pages = max(1, -(-found // CASES_PER_PAGE))
+    num_cases = table.count_cases(wanted)
+    pages = max(1, -(-num_cases // CASES_PER_PAGE))
     number = min(link.page, pages)
-    _show_pages(link, number, pages, f"{counted(found, 'case')}, {said}")
+    _show_pages(link, number, pages, f"{counted(num_cases, 'case')}, {caption}")
     cases = table.find_cases(wanted, skip=(number - 1) * CASES_PER_PAGE, limit=CASES_PER_PAGE)
     shown = [(case, _rows(view, _list_case(view, case))) for case in cases]
-    rows = [row for _, of_case in shown for row in of_case]
+    rows = [row for _, case_rows in shown for row in case_rows]
     if rows:
         st.html(_legend(view, rows) + worklist_lists.cases_html(shown, link))
     else:
@@ -165,14 +165,14 @@ def _list_case(view: WorklistView, case: Case) -> list[Listed]:
 
 def _rows(view: WorklistView, listed: list[Listed]) -> list[WorklistRow]:
     cache, readings = current_cache(), view.readings
-    readers = readings.readers([each.slide_id for each in listed]) if readings else {}
+    readers = readings.readers([slide.slide_id for slide in listed]) if readings else {}
     rows = []
-    for each in listed:
-        facts, blinded = view.index.facts(each), view.visibility.hidden.get(each.slide_id)
+    for slide in listed:
+        facts, blinded = view.index.facts(slide), view.visibility.hidden.get(slide.slide_id)
         if blinded:
             facts = without_predictions(facts, _HIDDEN.format(blinded.study_id))
-        word = readings.text(each.slide_id, each.reading) if readings else ""
-        rows.append(read_row(cache, each, facts, view.link, reading=word, readers=readers.get(each.slide_id, "")))
+        word = readings.text(slide.slide_id, slide.reading) if readings else ""
+        rows.append(read_row(cache, slide, facts, view.link, reading=word, readers=readers.get(slide.slide_id, "")))
     return rows
 
 
@@ -182,13 +182,13 @@ def _legend(view: WorklistView, rows: list[WorklistRow]) -> str:
 
 def _nothing(link: WorklistLink) -> None:
     if link.filters:
-        st.info("No slide passes these filters.")
+        st.info("No slide matches these filters.")
     else:
-        st.info("No slide's name holds all these words.")
+        st.info("No slide name contains all these words.")
 
 
 def _show_pages(link: WorklistLink, number: int, pages: int, caption: str) -> None:
-    """Draw the number of slides, and the links to the other pages."""
+    """Draw the number of slides, and the buttons to the other pages."""
     row = st.container(horizontal=True, vertical_alignment="center")
     row.caption(caption)
     if pages == 1:

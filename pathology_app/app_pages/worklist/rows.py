@@ -1,4 +1,4 @@
-"""Content of the worklist for a slide: a row of its table, or a card of its gallery. Pure: nothing here draws."""
+"""Content of the worklist for a slide: a table row or a gallery card. Pure: nothing here draws."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROWS_PER_PAGE = 50
 
 @dataclass(frozen=True)
 class Heat:
-    """The heat map that lies over a slide's picture."""
+    """The heat map over a slide's image."""
 
     url: str
     model_id: str
@@ -35,11 +35,11 @@ class WorklistRow:
     """One slide of the worklist.
 
     Attributes:
-        listed: what the index says of it.
+        listed: the slide's entry in the index.
         facts: as its files are now.
-        heat: None where there is no prediction that can be shown.
-        reading: the person's word for it.
-        readers: who has read it, where that may be said.
+        heat: None where no prediction can be shown.
+        reading: the person's reading status.
+        readers: people who have read it, where that may be shown.
     """
 
     listed: Listed
@@ -62,8 +62,8 @@ class WorklistRow:
     @property
     def studies(self) -> str:
         """State in the studies: "done"; with their names where there are several."""
-        of = self.listed.studies
-        return of[0][1] if len(of) == 1 else ", ".join(f"{study_id}: {state}" for study_id, state in of)
+        studies = self.listed.studies
+        return studies[0][1] if len(studies) == 1 else ", ".join(f"{study_id}: {state}" for study_id, state in studies)
 
     @property
     def size(self) -> str:
@@ -71,20 +71,20 @@ class WorklistRow:
         return size_text(facts.size_wh_px0, facts.mpp0) if facts.size_wh_px0 and facts.mpp0 else ""
 
     def score(self, link: WorklistLink) -> str:
-        """The highest of a hotspot; "none" where they were looked for in vain, and nothing where that is unknown."""
+        """The highest hotspot score; "none" where a search found no hotspots, and "" where that is unknown."""
         model_id, class_name = link.score_of or ("", "")
         top = self.facts.top_score(model_id or None, class_name or None)
         if top is not None:
             return f"{top:.2f}"
-        asked = [model for model in self.facts.models if model_id in ("", model.model_id)]
-        return "none" if asked and all(model.top_scores is not None for model in asked) else ""
+        models = [model for model in self.facts.models if model_id in ("", model.model_id)]
+        return "none" if models and all(model.top_scores is not None for model in models) else ""
 
     def link(self, link: WorklistLink) -> Link:
-        """The way to the slide, which knows the way back."""
+        """Link to the slide; it also holds the way back."""
         return Link(self.slide_id, {**link.query(), "slide": self.slide_id})
 
     def cells(self, link: WorklistLink) -> tuple[object, ...]:
-        """The row as `columns` take it."""
+        """The row's cells, in the order of `columns`."""
         facts, cohort = self.facts, self.listed.cohort
         return (
             self.picture,
@@ -108,7 +108,7 @@ class WorklistRow:
 
 
 def columns(link: WorklistLink) -> tuple[Column, ...]:
-    """The table's columns; a heading sorts by it. Those that say least leave first where there is little room."""
+    """The table's columns; a heading sorts by its column. The least informative are hidden first in narrow windows."""
 
     def of(heading: str, kind: str, sort: str | None, hide_below_px: Breakpoint = 0) -> Column:
         now = "none" if sort != link.sort else "descending" if _falls(link) else "ascending"
@@ -116,7 +116,7 @@ def columns(link: WorklistLink) -> tuple[Column, ...]:
         return Column(heading, kind, hide_below_px, by)  # type: ignore[arg-type]
 
     return (
-        of("Picture", "fixed", None),
+        of("Image", "fixed", None),
         of("Slide", "text", "slide"),
         of("Case", "text", "case", 900),
         of("State", "fixed", "state"),
@@ -145,22 +145,22 @@ def read_row(
 
 
 def without_predictions(facts: SlideFacts, why: str) -> SlideFacts:
-    """A slide as somebody may see it who may know nothing of a model yet.
+    """A slide as shown to somebody who may not see any model output yet.
 
     Args:
-        why: said in the row; what is wrong with the predictions' files is not.
+        why: shown in the row, instead of any fault of the predictions' files.
     """
     return facts.model_copy(update={"models": (), "note": why if facts.version else facts.note})
 
 
 def quality_text(facts: SlideFacts) -> str:
-    """The verdict, and damage of the slide's file, which counts as much."""
+    """The QC verdict, and any damage to the slide's file, which matters as much."""
     damaged = counted(facts.damaged_tiles, "damaged tile")
-    return ", ".join(said for said in (facts.verdict, damaged if facts.damaged_tiles else "") if said)
+    return ", ".join(text for text in (facts.verdict, damaged if facts.damaged_tiles else "") if text)
 
 
 def date_text(utc: str | None) -> str:
-    """The day of a time in UTC."""
+    """The date of a time in UTC."""
     return (utc or "")[:10]
 
 
@@ -169,15 +169,15 @@ def _falls(link: WorklistLink) -> bool:
 
 
 def _heat(cache: SlideCache, facts: SlideFacts, link: WorklistLink) -> Heat | None:
-    """The model and class that the link asks for, or else those of the highest hotspot."""
+    """Heat map of the link's model and class, or else of those with the highest hotspot."""
     wanted_model, wanted_class = link.score_of or ("", "")
     models = [model for model in facts.models if wanted_model in ("", model.model_id)]
     if not models:
         return None
-    model = max(models, key=lambda each: max((each.top_scores or {}).values(), default=-1.0))
+    model = max(models, key=lambda candidate: max((candidate.top_scores or {}).values(), default=-1.0))
     try:
         known = cache.class_names(facts.slide_id, model.model_id)
-    except READ_ERRORS:  # the slide's own page says what is wrong with them
+    except READ_ERRORS:  # the slide's own page reports the fault
         return None
     class_name = _class(model, known.class_names, wanted_class)
     index = known.class_names.index(class_name)

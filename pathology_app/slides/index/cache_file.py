@@ -1,7 +1,7 @@
-"""The facts of all slides in one file, `cache/slides.jsonl` of the project: so that the next start need not read them.
+"""The facts of all slides in one file, `cache/slides.jsonl` of the project, so that the next start need not read them.
 
-Never the truth: each slide's facts count only while its stamp is that of its files, and a file that is missing,
-damaged, of another version or not ours is as good as none. The first line is a header with the SHA-256 of the rest.
+It is only a cache: a slide's facts count only while its stamp matches its files, and a file that is missing, damaged,
+of another version or not ours is ignored. The first line is a header with the SHA-256 of the rest.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Kept(NamedTuple):
 
 
 def load_facts(project: Project) -> dict[str, Kept]:
-    """Facts left by an earlier process, by slide, each line checked; nothing where the file cannot be trusted."""
+    """Load facts saved by an earlier process, by slide, each line checked; nothing if the file cannot be trusted."""
     try:
         head, _, body = read_regular(project.cache_dir / FILE, max_bytes=MAX_BYTES).partition(b"\n")
         if json.loads(head) != _header(body):
@@ -42,12 +42,12 @@ def load_facts(project: Project) -> dict[str, Kept]:
             facts = SlideFacts.model_validate_json(line)
             kept[facts.slide_id] = Kept(facts.stamp, line)
         return kept
-    except (OSError, ValueError, RecursionError):  # pydantic's own is a ValueError, too
+    except (OSError, ValueError, RecursionError):  # pydantic's error is a ValueError, too
         return {}
 
 
 def save_facts(project: Project, lines: Iterable[bytes]) -> bool:
-    """Keep facts for the next start; whether that was possible. A project may be read-only, or its disk full."""
+    """Save facts for the next start. Returns whether it worked: a project may be read-only, or its disk full."""
     body = b"".join(line + b"\n" for line in lines)
     head = json.dumps(_header(body)).encode() + b"\n"
     if len(head) + len(body) > MAX_BYTES or project.cache_dir.is_symlink():  # a link may lead out of the project

@@ -37,8 +37,8 @@ class ModelFacts(_Strict):
     """Results of one model for a slide.
 
     Attributes:
-        top_scores: of the strongest hotspot of each class that has one; None where no list of hotspots can be read: not
-            the same as none found.
+        top_scores: score of the strongest hotspot of each class that has one; None if no hotspot list can be read,
+            unlike an empty list.
     """
 
     model_id: Name
@@ -46,19 +46,19 @@ class ModelFacts(_Strict):
 
 
 class SlideFacts(_Strict):
-    """One slide of a list. Of a slide that cannot be read only id, stamp and note are known.
+    """One slide of a list. An unreadable slide has only id, stamp and note.
 
     Attributes:
-        stamp: changes when one of the files does that this was read from.
-        version: of the slide's picture, for links.
-        damaged_tiles: of the source's file.
-        verdict: of the quality check; None where it was not made.
-        ingested_utc: as the store says it.
-        note: what is wrong with the slide's files.
+        stamp: changes when one of the files that were read changes.
+        version: version of the slide's image, for links.
+        damaged_tiles: number of damaged tiles in the source file.
+        verdict: QC verdict; None if QC was not run.
+        ingested_utc: as stated in the store.
+        note: faults of the slide's files.
     """
 
     slide_id: Text
-    """The folder's name: not every one is a slide's, and the note says so."""
+    """The folder's name: it may not be a valid slide name, and then the note says so."""
     stamp: Text
     version: Text | None = None
     size_wh_px0: tuple[Side, Side] | None = None
@@ -73,7 +73,7 @@ class SlideFacts(_Strict):
     note: Text = ""
 
     def top_score(self, model_id: str | None = None, class_name: str | None = None) -> float | None:
-        """The highest score of a hotspot, of all models and classes or of those named."""
+        """The highest hotspot score, of all models and classes or of those named."""
         scores = [
             score
             for model in self.models
@@ -84,11 +84,11 @@ class SlideFacts(_Strict):
 
 
 def stamp_of(project: Project, slide_id: str) -> str:
-    """A word for a slide's files as they are now. Reads nothing but when and where they were written.
+    """Fingerprint of a slide's files as they are now. It reads only their times and locations.
 
     Raises:
-        BadManifestError: the folder's name is no slide's.
-        OSError: the folder may not be read.
+        BadManifestError: the folder's name is not a slide name.
+        OSError: the folder cannot be read.
     """
     store = project.store_path(slide_id)
     seen: list[object] = [_identity(store / "zarr.json"), _identity(store / PREDICTIONS)]
@@ -99,7 +99,7 @@ def stamp_of(project: Project, slide_id: str) -> str:
 
 
 def read_facts(cache: SlideCache, slide_id: str) -> SlideFacts:
-    """A slide's facts, damaged or not. What cannot be read is said in its note."""
+    """Read a slide's facts, damaged or not. The note reports anything unreadable."""
     root = cache.project.root
     stamp = ""
     try:
@@ -135,10 +135,10 @@ def read_facts(cache: SlideCache, slide_id: str) -> SlideFacts:
 
 
 def _outdated(store: Path) -> list[str]:
-    """A sentence where predictions were made with another tissue mask; it names no model."""
+    """A sentence if predictions were made with a different tissue mask; it names no model."""
     try:
         return [f"Predictions outdated: {OUTDATED}."] if outdated_models(store) else []
-    except READ_ERRORS:  # the slide's own page says what is wrong with the mask
+    except READ_ERRORS:  # the slide's own page reports the error
         return []
 
 
@@ -157,9 +157,9 @@ def _model_folders(store: Path) -> list[str]:
 
 
 def _identity(path: Path) -> tuple[int, ...] | None:
-    """Without the device's number, which the same disk need not keep when it is mounted again."""
+    """Identity of a file, without the device number, which may change when the same disk is mounted again."""
     try:
-        found = path.stat()
+        status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns

@@ -1,6 +1,6 @@
-"""The index of the project that this process serves: filled by a thread of its own, asked by every page.
+"""The index of the project that this process serves: filled by a separate thread, queried by every page.
 
-Nobody waits for it: a list shows what is known, and how many slides are still to be read.
+Nothing waits for it: a list shows what is known, and how many slides are still to be read.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from pathology_app.slides.index.table import Listed, SlideTable
 from pipeline.study.outcomes.search import slide_states
 
 MANY = 300
-"""Slides from which on a process of its own reads them."""
+"""Number of slides above which a separate process reads them."""
 _REST, _SHORTEST_REST_S = 20, 2.0
-"""A sweep takes a twentieth of one core at most, however many look."""
+"""Limits a sweep to about a twentieth of one core, however many people use the app."""
 _SETTLED_S = 1.0
-"""A folder that was changed later than this before it was listed may have been changed again since, unseen."""
+"""A folder changed less than this before it was listed may have changed again unnoticed."""
 
 
 class SlideIndex:
@@ -48,17 +48,17 @@ class SlideIndex:
 
     @property
     def is_swept(self) -> bool:
-        """Whether every slide has been looked at once."""
+        """Whether every slide has been read once."""
         return self._swept.is_set()
 
     def look(self, *, wait_s: float = 0.0) -> None:
-        """Bring the names up to date, and ask for another sweep, which comes in its time.
+        """Update the names, and request another sweep, which is scheduled later.
 
         Args:
-            wait_s: for the first sweep: a small project is known at once.
+            wait_s: time to wait for the first sweep: it completes at once for a small project.
 
         Raises:
-            OSError: the project's folder may not be read.
+            OSError: the project's folder cannot be read.
         """
         self._list()
         self._asked.set()
@@ -66,7 +66,7 @@ class SlideIndex:
             self._swept.wait(wait_s)
 
     def facts(self, listed: Listed) -> SlideFacts:
-        """A slide's facts as its files are now: from the index where they are the same, else read."""
+        """A slide's facts as its files are now: from the index if unchanged, else read."""
         if listed.facts is not None:
             with suppress(*READ_ERRORS):
                 if listed.facts.stamp == stamp_of(self._project, listed.slide_id):
@@ -76,7 +76,7 @@ class SlideIndex:
         return facts
 
     def close(self) -> None:
-        """End the thread and its process."""
+        """Stop the thread and its process."""
         self._closed.set()
         self._asked.set()
         process = self._process
@@ -85,7 +85,7 @@ class SlideIndex:
         self._thread.join()
 
     def _list(self) -> None:
-        """List the folder of slides where it was changed: names come and go by a change of the folder itself."""
+        """List the folder of slides if it was changed: adding or removing a slide changes the folder itself."""
         with self._listing:
             try:
                 changed_ns = self._project.slides_dir.stat().st_mtime_ns
@@ -106,7 +106,7 @@ class SlideIndex:
             if self._closed.is_set():
                 break
             start = time.monotonic()
-            with suppress(*READ_ERRORS):  # a page that lists the folder says what is wrong with it
+            with suppress(*READ_ERRORS):  # a page that lists the folder reports the error
                 self._sweep()
             end = time.monotonic()
             self._next_s = end + max(_SHORTEST_REST_S, _REST * (end - start))
@@ -138,7 +138,7 @@ class SlideIndex:
             if line == b"\n":
                 return
             yield line
-        self._end_process()  # it has died; the next sweep starts another
+        self._end_process()  # the process has died; the next sweep starts another
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._process is None:
@@ -171,7 +171,7 @@ def current_index() -> SlideIndex:
 
 
 def close_slide_indexes() -> None:
-    """End what fills them, when the process ends."""
+    """Stop the threads that fill the indexes, when the process ends."""
     with _SHARING:
         while _SHARED:
             _SHARED.popitem()[1].close()

@@ -1,12 +1,12 @@
-"""One look at every slide of a project: what has changed since the last one, in batches.
+"""Sweep over every slide of a project, which yields all changes since the last sweep in batches.
 
-A small project is swept by a thread of the app. A large one by a process of its own, since reading a hundred thousand
-stores would hold up the app's tiles for minutes:
+A small project is swept by a thread of the app, a large one by a separate process, since reading a hundred thousand
+stores would delay the app's tiles for minutes:
 
     python -m pathology_app.slides.index.sweep PROJECT PARENT
 
-It sweeps once for each line on its standard input, writes a line of JSON for each batch and an empty one at the end of
-each sweep. It ends when its input does, or the process PARENT.
+It sweeps once for each line on its standard input, writes a line of JSON for each batch, and an empty line at the end
+of each sweep. It ends when its input or the process PARENT ends.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from pipeline.project import Project
 from training.foundation.process import end_with
 
 SLIDES_AT_ONCE, ROWS_AT_ONCE = 200, 2_000
-"""In one batch: what the app takes in before it serves somebody else."""
+"""Size of one batch, which the app processes before it serves other requests."""
 KEEP_AFTER = 10_000
-"""Slides read: what a long sweep has done so far is kept."""
+"""Number of slides read after which a long sweep saves its progress."""
 MANIFEST = "cohort.csv"
-"""Of the project, where `gemslide cohort init` puts it."""
+"""The project's manifest, as written by `gemslide cohort init`."""
 
 
 class CohortFacts(BaseModel):
@@ -48,13 +48,13 @@ class CohortFacts(BaseModel):
 
 
 class Batch(BaseModel):
-    """A part of what a sweep finds.
+    """Part of a sweep's results.
 
     Attributes:
-        facts: of slides that are new, or have changed.
-        cohort_begins: what an earlier manifest said is no longer said.
+        facts: facts of new or changed slides.
+        cohort_begins: discard all rows of an earlier manifest.
         cohort: rows of the manifest.
-        cohort_note: what is wrong with it.
+        cohort_note: fault of the manifest.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -66,7 +66,7 @@ class Batch(BaseModel):
 
 
 class Sweeper:
-    """Sweeps one project again and again, and remembers what it has said."""
+    """Repeated sweeps of one project, with a record of the facts already reported."""
 
     def __init__(self, project: Project) -> None:
         self._project = project
@@ -75,15 +75,15 @@ class Sweeper:
         self._manifest: object = ()
 
     def sweep(self) -> Iterator[bytes]:
-        """Yield what has changed since the last sweep: batches as JSON (`Batch`), without line breaks."""
+        """Yield all changes since the last sweep: batches as JSON (`Batch`), without line breaks."""
         yield from self._changed_cohort()
         if self._kept is None:
             self._kept = load_facts(self._project)
-        said, lines, num_read = {}, [], 0
+        current, lines, num_read = {}, [], 0
         cache = SlideCache(self._project)
         for slide_id in self._project.slide_ids():
             now, is_read = self._look(cache, slide_id)
-            said[slide_id] = now
+            current[slide_id] = now
             num_read += is_read
             if now != self._said.get(slide_id):
                 lines.append(now.line)
@@ -91,17 +91,17 @@ class Sweeper:
                 yield _batch(lines)
                 lines = []
             if is_read and num_read % KEEP_AFTER == 0:
-                self._keep(said)
+                self._keep(current)
         yield _batch(lines)
-        self._said, self._kept = said, {}
+        self._said, self._kept = current, {}
         if num_read:
-            self._keep(said)
+            self._keep(current)
 
     def _look(self, cache: SlideCache, slide_id: str) -> tuple[Kept, bool]:
         """A slide's facts, and whether its files had to be read for them."""
         try:
             stamp = stamp_of(self._project, slide_id)
-        except READ_ERRORS:  # said by read_facts
+        except READ_ERRORS:  # reported by read_facts
             stamp = ""
         for known in (self._said.get(slide_id), (self._kept or {}).get(slide_id)):
             if known and stamp and known.stamp == stamp:
@@ -109,17 +109,17 @@ class Sweeper:
         facts = read_facts(cache, slide_id)
         return Kept(facts.stamp, facts.model_dump_json().encode()), True
 
-    def _keep(self, said: dict[str, Kept]) -> None:
-        save_facts(self._project, (each.line for each in said.values()))
+    def _keep(self, current: dict[str, Kept]) -> None:
+        save_facts(self._project, (kept.line for kept in current.values()))
 
     def _changed_cohort(self) -> Iterator[bytes]:
         path = self._project.root / MANIFEST
         try:
-            found = path.stat()
+            status = path.stat()
         except OSError:
             identity: object = None
         else:
-            identity = found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+            identity = status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
         if identity == self._manifest:
             return
         self._manifest = identity
@@ -136,14 +136,14 @@ class Sweeper:
 
 
 def _cohort_facts(entry: SlideEntry) -> CohortFacts:
-    said: dict[str, Any] = {
+    columns: dict[str, Any] = {
         "case_id": entry.patient_id,
         "label": entry.label,
         "site": entry.site,
         "scanner": entry.scanner,
     }
     return CohortFacts(
-        slide_id=entry.slide_id, **{name: text[:MAX_TEXT] if text else None for name, text in said.items()}
+        slide_id=entry.slide_id, **{name: text[:MAX_TEXT] if text else None for name, text in columns.items()}
     )
 
 
@@ -152,7 +152,7 @@ def _batch(lines: list[bytes]) -> bytes:
 
 
 def main() -> None:
-    """See above."""
+    """Run the sweeping process."""
     root, parent = sys.argv[1:]
     end_with(int(parent))
     os.nice(10)

@@ -1,4 +1,4 @@
-"""The facts of all slides in memory, as tables of SQLite: it sorts and filters without holding up other threads."""
+"""The facts of all slides in memory, as SQLite tables: sorting and filtering do not block other threads."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from pathology_app.slides.index.wanted import (
 )
 
 FEW = 200
-"""Words of a list to choose from."""
+"""Maximum number of words in a list of choices."""
 _KEPT_ANSWERS = 64
-"""Every page asks the same of all slides: what there is to choose from, and how many there are."""
+"""Every page asks the same of all slides: the choices, and the number of slides."""
 _SHORT_QUESTION = 100_000
-"""Characters; a longer one, with the names of all slides that a person may see, is not kept."""
+"""Characters; answers to longer questions, with the names of all slides that a person may see, are not kept."""
 _Answer = tuple[tuple[Any, ...], ...]
 _TABLES = """
 CREATE TABLE slide (slide_id TEXT PRIMARY KEY, folded TEXT, facts TEXT, stamp TEXT, area REAL, mpp REAL, tissue REAL,
@@ -45,31 +45,31 @@ CREATE TABLE in_study (slide_id TEXT, study_id TEXT, state TEXT, PRIMARY KEY (sl
 
 @dataclass(frozen=True)
 class Listed:
-    """One slide of a list: what is known of it without a look at its files."""
+    """One slide of a list, with the facts known without reading its files."""
 
     slide_id: str
     facts: SlideFacts | None
-    """None where it was not read yet."""
+    """None if not read yet."""
     cohort: CohortFacts
     studies: tuple[tuple[str, str], ...]
     """(study, state)."""
     reading: str
-    """The person's word for it."""
+    """The person's reading status for it."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """Slides of one patient. `case_id` is None for a slide of which no case is known."""
+    """Slides of one patient. `case_id` is None for a slide whose case is unknown."""
 
     case_id: str | None
     slide_id: str
-    """The first of them."""
+    """The first slide of the case."""
     slides: int
     score: float | None
 
 
 class SlideTable:
-    """All slides of a project; safe in threads."""
+    """All slides of a project; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -86,12 +86,12 @@ class SlideTable:
 
     @property
     def slide_ids(self) -> frozenset[str]:
-        """All of them."""
+        """Ids of all slides."""
         return frozenset(self._names)
 
     @property
     def num_unread(self) -> int:
-        """Slides whose files nobody has read yet."""
+        """Number of slides whose files have not been read yet."""
         return len(self._names) - len(self._known)
 
     def set_names(self, slide_ids: Sequence[str]) -> None:
@@ -107,7 +107,7 @@ class SlideTable:
             self._names, self._known = names, self._known & names
 
     def put(self, batch: Batch) -> None:
-        """Take a part of a sweep in."""
+        """Add one batch of a sweep."""
         known = [facts for facts in batch.facts if facts.slide_id in self._names]
         with self._lock:
             self._write("DELETE FROM score WHERE slide_id = ?", ((facts.slide_id,) for facts in known))
@@ -129,12 +129,12 @@ class SlideTable:
             self._write("INSERT OR REPLACE INTO in_study VALUES (?, ?, ?)", states)
 
     def count(self, wanted: Wanted) -> int:
-        """Number of slides wanted."""
+        """Number of selected slides."""
         ((number,),) = self._read(f"SELECT count(*) {FROM} {where(wanted)}", wanted)
         return int(number)
 
     def find(self, wanted: Wanted, *, skip: int, limit: int) -> list[Listed]:
-        """Slides in the order wanted."""
+        """Selected slides, in the requested order."""
         columns = (
             f"slide.slide_id, facts, case_id, {LABEL}, site, cohort.scanner, {WORD}, "
             "(SELECT json_group_array(json_array(study_id, state)) FROM in_study WHERE slide_id = slide.slide_id)"
@@ -143,13 +143,13 @@ class SlideTable:
         return [_listed(row) for row in self._read(text, wanted, limit=limit, skip=skip)]
 
     def count_cases(self, wanted: Wanted) -> int:
-        """Number of cases that the slides wanted make up; a slide without a case is one of its own."""
+        """Number of cases among the selected slides; a slide without a case counts as one."""
         text = f"SELECT count(DISTINCT coalesce('c' || case_id, 's' || slide.slide_id)) {FROM} {where(wanted)}"
         ((number,),) = self._read(text, wanted)
         return int(number)
 
     def find_cases(self, wanted: Wanted, *, skip: int, limit: int) -> list[Case]:
-        """Cases in the order wanted: of each, the slide that comes first decides."""
+        """Cases in the requested order: each is sorted by the slide that comes first."""
         what, falling = SORTS[wanted.sort]
         way = "DESC" if falling != wanted.is_reversed else "ASC"
         best = "max" if way == "DESC" else "min"
@@ -160,7 +160,7 @@ class SlideTable:
         return [Case(*row) for row in self._read(text, wanted, limit=limit, skip=skip)]
 
     def choices(self, what: str, only: frozenset[str] | None = None) -> list[str]:
-        """Words that can be filtered by, the most frequent few; of `only` these slides."""
+        """Words to filter by, the most frequent ones; of `only` these slides."""
         column, tables = {
             "site": ("site", "cohort AS slide"),
             "scanner": (SCANNER, "slide LEFT JOIN cohort USING (slide_id)"),
@@ -174,19 +174,19 @@ class SlideTable:
         return sorted(str(row[0]) for row in self._read(text, Wanted(only=only)))
 
     def scored(self, hidden: Collection[str] = (), only: frozenset[str] | None = None) -> list[tuple[str, str]]:
-        """(model, class) of which there are scores, but for those of hidden slides alone; of `only` these slides."""
+        """(model, class) pairs that have scores on slides that are not hidden; of `only` these slides."""
         text = (
             f"SELECT DISTINCT model_id, class_name FROM score AS slide WHERE NOT {HIDDEN} "
             f"AND (:only IS NULL OR {ONLY}) ORDER BY 1, 2 LIMIT {FEW}"
         )
-        found = self._read(text, Wanted(hidden=hidden, only=only))
-        return [(str(model_id), str(class_name)) for model_id, class_name in found]
+        rows = self._read(text, Wanted(hidden=hidden, only=only))
+        return [(str(model_id), str(class_name)) for model_id, class_name in rows]
 
     def has(self, what: str, only: frozenset[str] | None = None) -> bool:
-        """Whether a column of the manifest says anything of any slide, or any is in a study ("study").
+        """Whether a manifest column has a value for any slide, or any slide is in a study ("study").
 
         Args:
-            only: of these slides; None: of all.
+            only: only these slides; None: all.
         """
         table, column = ("in_study", "study_id") if what == "study" else ("cohort", what)
         text = f"SELECT 1 FROM {table} AS slide WHERE {column} IS NOT NULL AND (:only IS NULL OR {ONLY})"
@@ -198,7 +198,7 @@ class SlideTable:
         return (self._kept if is_short else self._ask)(self._num_writes, text, values)
 
     def _ask(self, _num_writes: int, text: str, values: tuple[tuple[str, Any], ...]) -> _Answer:
-        """An answer is good until something is written: later ones are asked for with another number."""
+        """Run a query. The number of writes is part of the cache key: an answer is valid until the next write."""
         with self._lock:
             return tuple(self._connection.execute(text, dict(values)).fetchall())
 

@@ -41,18 +41,18 @@ class Wanted:
     """Selection and order of slides.
 
     Attributes:
-        words: parts of names; where `only_predicted`, of models' names, too.
-        only_predicted: with predictions, or not known whether there are any.
+        words: parts of names; with `only_predicted`, also of models' names.
+        only_predicted: slides that have predictions, or may have some.
         model_id, class_name: those whose scores count; None: any.
-        min_score: of a hotspot.
-        state: a reader's word for a slide, or a study's.
-        quality: the verdict; "" is none.
-        slide_id: this one alone.
-        sort: a key of `SORTS`. Ties go by name.
-        is_reversed: the other way round; what is not known stays last.
-        readings: a person's words for slides.
-        hidden: slides of which neither predictions nor labels count: as if they were not known.
-        reading_words: all such words, in the order of work; the first is that of the other slides.
+        min_score: minimum score of a hotspot.
+        state: a reading status of a slide, or its state in a study.
+        quality: the QC verdict; "" is none.
+        slide_id: only this slide.
+        sort: a key of `SORTS`. Ties are sorted by name.
+        is_reversed: reverse order; unknown values stay last.
+        readings: a person's reading status by slide.
+        hidden: slides whose predictions and labels are treated as unknown.
+        reading_words: all such statuses, in order of work; the first applies to all other slides.
         only: slides that the person may see; None: all.
     """
 
@@ -75,7 +75,7 @@ class Wanted:
     only: frozenset[str] | None = None
 
     def values(self) -> dict[str, str | float | None]:
-        """For the names in the SQL."""
+        """Values for the named parameters of the SQL."""
         return {
             "readings": json.dumps(dict(self.readings)),
             "reading_words": json.dumps(self.reading_words),
@@ -95,7 +95,7 @@ class Wanted:
 
 
 def where(wanted: Wanted) -> str:
-    """The condition, "" for none."""
+    """The WHERE clause; "" for none."""
     named = f"(folded || ' ' || coalesce({_MODELS}, ''))" if wanted.only_predicted else "folded"
     terms = [f"instr({named}, :word{at})" for at in range(len(wanted.words))]
     if wanted.only_predicted:
@@ -120,7 +120,7 @@ def where(wanted: Wanted) -> str:
 
 
 def order(wanted: Wanted) -> str:
-    """The order; slides of which what is sorted by is not known come last."""
+    """The ORDER BY clause; slides without a value to sort by come last."""
     what, falling = SORTS[wanted.sort]
     way = "DESC" if falling != wanted.is_reversed else "ASC"
     if wanted.sort == "slide":

@@ -336,7 +336,8 @@ def test_what_was_made_with_the_former_mask_is_shown_as_outdated_and_made_again(
     opened = read_predictions(store, model)
     assert presenters.outdated_note(cache.slide(SLIDE), opened) is not None
     assert "Predictions outdated" in read_facts(cache, SLIDE).note
-    assert OpenedSlide(store).problems == [f"The predictions of {model} are {note}. `gemslide infer` makes them again."]
+    advice = "Run `gemslide infer` again to update them."
+    assert OpenedSlide(store).problems == [f"The predictions of {model} are {note}. {advice}"]
     assert read_facts(cache, "small-val").note == ""
     qc = gemslide("qc", SLIDE, "--project", project.root)
     assert f"{SLIDE}: ok" in qc.out or "kept" not in qc.out
