@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-account_cli = typer.Typer(no_args_is_help=True, help="Who may sign in to the web app, and what they may do there.")
+account_cli = typer.Typer(no_args_is_help=True, help="Manage who may sign in to the web app, and their roles.")
 ProjectOption = Annotated[Path, typer.Option(help="Project folder.", file_okay=False, exists=True)]
 NameArgument = Annotated[str, typer.Argument(help="Name to sign in under.")]
 HERE = Path()

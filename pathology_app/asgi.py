@@ -77,9 +77,9 @@ def create_app(access: Access | None = None) -> ASGIApp:
     for name, value in OPTIONS.items():
         config.set_option(name, value)
     if provider is not None:
-        # Read before Streamlit takes the provider's secrets: it signs what all processes must be able to read.
+        # Set before Streamlit takes the provider's secrets: it signs what all processes must be able to read.
         config.set_option("server.cookieSecret", provider.cookie_secret)
-    # Never the secrets of the folder that the app happens to be started in.
+    # Never the secrets in the folder where the app happens to be started.
     secrets = {"auth": {}} if provider is None else provider.secrets()
     pages = st.App(SCRIPT, lifespan=_lifespan_of(access), secrets=secrets)
     routes = only_declared(app_routes())

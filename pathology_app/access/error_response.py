@@ -12,7 +12,7 @@ from training.foundation.errors import GemslideError
 
 
 class RefusedError(GemslideError):
-    """A request that the guard does not let through.
+    """A request that the guard refuses.
 
     Args:
         status: of the HTTP response.
@@ -26,7 +26,7 @@ class RefusedError(GemslideError):
 
 
 async def send_error(refused: RefusedError, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer a request, or a WebSocket's handshake, with the refusal."""
+    """Respond to a request, or a WebSocket's handshake, with the refusal."""
     if scope["type"] == "websocket" and "websocket.http.response" not in (scope.get("extensions") or {}):
         await send({"type": "websocket.close", "code": 1008})
         return

@@ -1,5 +1,5 @@
-"""Messages between pages and Streamlit: the script's path on this computer is removed, and messages that a person
-causes are distinguished from those that a page sends by itself."""
+"""Messages between pages and Streamlit: the script's path on this computer is removed, and messages caused by a person
+are distinguished from those that a page sends by itself."""
 
 from __future__ import annotations
 

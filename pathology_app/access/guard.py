@@ -170,7 +170,7 @@ class Guard:
         key = key_of(token)
         try:
             known = self._sign_in.session_cache.remembered(key, active=True)
-            if known is not None:  # no thread for each of many tiles
+            if known is not None:  # without a thread, since tile requests are frequent
                 visitor = self._sign_in.visitor_of(known.session)
             else:
                 visitor = await anyio.to_thread.run_sync(lambda: self._sign_in.visitor(key, active=True))

@@ -17,7 +17,7 @@ MAX_PAGES = 200
 MAX_PAGES_EACH = 20
 """Per holder."""
 MAX_STRANGERS, MAX_STRANGERS_EACH = 20, 4
-"""Pages of people on their way to the provider."""
+"""Pages of people who are about to sign in at the provider."""
 STRANGER_S = 120.0
 """Seconds that such a page may stay open."""
 MAX_REQUESTS_EACH = 32

@@ -44,7 +44,7 @@ async def check_slide_of(scope: Scope, sign_in: SignIn, person: Person, key: str
         return  # the route reports what is wrong with it
     is_look = folder in _LOOKS.split()
     if person.slides is None and (not is_look or is_viewed(key, slide_id)):
-        return  # no thread for each of many tiles
+        return  # tile requests are frequent
 
     def check() -> None:
         check_slide(sign_in, person, slide_id)

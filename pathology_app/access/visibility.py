@@ -1,4 +1,4 @@
-"""Slides that a person may see: checked wherever a slide, or something made of it, is shown, listed or exported."""
+"""Slides that a person may see: checked wherever a slide, or anything made from it, is shown, listed or exported."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STUDIES: OrderedDict[tuple[str, str], Remembered[frozenset[str]]] = OrderedDict
 
 
 def may_see(person: Person, slide_id: str) -> bool:
-    """Whether a person may see a slide, and what was made of it.
+    """Whether a person may see a slide, and anything made from it.
 
     Raises:
         GemslideError: it depends on a study, and the ledger is unavailable.

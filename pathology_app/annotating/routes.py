@@ -1,4 +1,4 @@
-"""HTTP routes of annotations, beside those of the tiles.
+"""HTTP routes of annotations, besides those of the tiles.
 
     GET  /annotations/{slide_id}/changes?since=N     changes since N; without `since`, only the counts
     GET  /annotations/{slide_id}/tiles/{level}/{col}_{row}?v=N     see vector_tile.py

@@ -124,7 +124,7 @@ class _Slide:
 
     def up_to_date(self, ledger: Ledger) -> Outlines:
         with self._lock:
-            if self._ledger is not ledger:  # another database, whose counter means nothing here
+            if self._ledger is not ledger:  # another database, whose counter is unrelated
                 self._ledger, self.now = ledger, _empty()
             change, rows = outlines_since(ledger, self._slide_id, self.now.change)
             if change != self.now.change:

@@ -1,7 +1,7 @@
 """A tile of annotations for the browser: outlines as detailed as the screen can show, and dots where they are smaller.
 
-Level 0 is in level-0 pixels; each level above halves them. A tile is 512 × 512 pixels of its level. Little-endian; each
-part begins at a multiple of 8 bytes:
+Level 0 is in level-0 pixels; each level above halves the resolution. A tile is 512 × 512 pixels of its level.
+Little-endian; each part begins at a multiple of 8 bytes:
 
     "GVT1", uint32 length of a JSON text, the text (change, classes, outlines, pieces, corners, cells: numbers of them)
     outlines: first 16 digits of their ids (uint32 high, low), class (uint8), pieces (uint16)

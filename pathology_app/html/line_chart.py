@@ -1,4 +1,4 @@
-"""Curves as an SVG image with a text alternative. It holds no script, so the page's policy needs no exception.
+"""Curves as an SVG image with a text alternative. It contains no script, so the page's policy needs no exception.
 
 The image has its own background: its content cannot tell whether the page is light or dark.
 """

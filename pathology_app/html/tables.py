@@ -15,7 +15,7 @@ from pathology_app.html.text import as_text
 from pipeline.html_templates import templates_in
 
 SHORT_HASH = 12
-"""Characters of a hash that are shown; the whole is its tooltip."""
+"""Characters of a hash that are shown; the tooltip has all of it."""
 
 Kind = Literal["text", "long", "number", "fixed", "hash"]
 
@@ -115,7 +115,7 @@ def table(
 
 
 def bar(parts: Mapping[str, int], colours: Mapping[str, str]) -> str:
-    """One horizontal bar of parts that add up to the whole, each as long as its share."""
+    """A horizontal bar of parts that add up to the whole, each as long as its share."""
     whole = sum(parts.values())
     shown = [(name, number, number / whole, colours[name]) for name, number in parts.items() if number]
     return _markup("bar", shown, ", ".join(f"{number} {name}" for name, number, *_ in shown))

@@ -17,7 +17,7 @@ READ_ERRORS = (GemslideError, OSError)
 """Errors that reading a project's files may raise, whatever they contain."""
 
 MAX_SHOWN = 600
-"""Characters of one text; a damaged file can hold a name of megabytes."""
+"""Characters of one text; a damaged file can contain a name of several megabytes."""
 
 _JOINER = "\u2060"
 """Has no width. It breaks up what Streamlit, despite all escapes, would still turn into icons, links and arrows."""
@@ -30,7 +30,7 @@ _ABSOLUTE_PATH = re.compile(r"(?<![\w.:/])/(?:[^\s/'\"`:,;]+/)+")
 
 
 def as_text(text: object) -> str:
-    """One line that can be drawn: no control characters, nothing that reverses or breaks the line."""
+    """A single line that can be drawn: no control characters, nothing that reverses or breaks the line."""
     shown = str(text)[: MAX_SHOWN + 1]
     if len(shown) > MAX_SHOWN:
         shown = shown[: MAX_SHOWN - 1] + "…"
@@ -62,5 +62,5 @@ def _drawable(character: str) -> str:
 
 
 def time_text(utc: str | None) -> str:
-    """A time of the ledger without its fraction: "2026-11-20 14:03:12"."""
+    """A time from the ledger without fractions of a second: "2026-11-20 14:03:12"."""
     return as_text((utc or "")[:19].replace("T", " "))

@@ -24,7 +24,7 @@ from training.foundation.words.counts import counted
 
 MAX_WORKERS = 64
 MAX_NAMED = 500
-"""Slides named one by one; a manifest can name more."""
+"""Slides listed one by one; a manifest can list more."""
 MIN_MPP, MAX_MPP = 0.05, 50.0
 _DEVICE = r"(cpu|cuda|cuda:\d{1,2})"
 _DEVICES = re.compile(rf"auto|{_DEVICE}([,+]{_DEVICE})*")
@@ -133,7 +133,7 @@ def asked_ranks(project: Project, recipe: str) -> int:
 
 
 def infer_command(project: Project, model: str, slides: Sequence[str], *, devices: str = "auto") -> Command:
-    """Predict slides of the project.
+    """Run a model on slides of the project.
 
     Args:
         slides: ids; none: all.
@@ -171,7 +171,7 @@ def study_command(
         raise BadRunError(f"study {study_id!r:.200}: this project has no protocol of that name in studies/.")
     folder = study_dir(project, study_id)
     cohort = load_protocol(folder / PROTOCOL_FILE).study.cohort
-    hidden = (Path(os.path.normpath(folder / cohort)),)  # as the study itself finds it
+    hidden = (Path(os.path.normpath(folder / cohort)),)  # as the study itself resolves it
     if begin_only:
         argv: tuple[str, ...] = ("study", "begin", _COMMON[0], "--", study_id)
         return Command("study begin", argv, argv, about=study_id, hidden=hidden)

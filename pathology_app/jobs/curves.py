@@ -62,7 +62,7 @@ class Curves:
 
     @property
     def left_s(self) -> float | None:
-        """About how long the rest takes, at the pace so far."""
+        """Estimated time to the end, at the pace so far."""
         total, done = self.num_steps, self.steps_done
         if not total or done < 2 or self.first_s is None or self.last_s is None:
             return None

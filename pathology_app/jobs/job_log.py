@@ -24,7 +24,7 @@ MAX_JOBS = 64
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _PROGRESS = re.compile(r"^(.{1,120}?): +(\d{1,9}) of (\d{1,9}) \(\d+%\) after ")
 _RUN = "run"
-"""Name, in a line, of the whole run (`pipeline.verbs.cli_output.report_errors`)."""
+"""Name of the whole run in a line (`pipeline.verbs.cli_output.report_errors`)."""
 GOOD_STATES = ("done", "skipped")
 """States of a slide that has its result."""
 

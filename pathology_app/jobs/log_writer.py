@@ -74,7 +74,7 @@ class LogWriter(threading.Thread):
                 yield from (entry.slide_id for entry in load_cohort(path).entries)
 
     def _filter(self) -> Callable[[bytes], bytes]:
-        from pipeline.naming.sources import SourceNames  # takes as long to import as all else here
+        from pipeline.naming.sources import SourceNames  # takes as long to import as everything else here
 
         names = SourceNames(*self._hidden, project=self._project)
         for slide_id in (*self._kept, *self._ids_in_manifests()):

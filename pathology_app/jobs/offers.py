@@ -129,7 +129,7 @@ class SlideFolders:
 
 
 def allowed_folders(project: Project) -> tuple[str, ...]:
-    """Folders, with all links followed, that hold everything a run started by the app may read.
+    """Folders, with all links followed, that contain everything a run started by the app may read.
 
     Raises:
         BadRecipeError: as `pipeline.slide_folders`.

@@ -21,7 +21,7 @@ class Progress:
     Attributes:
         done, total: slides with a result, or training steps; total None where it is not known.
         failed: slides that ended without a result.
-        left_s: about how long the rest takes; None where unknown.
+        left_s: estimated time to the end; None where unknown.
         step: the progress that it reports.
         lines: the end of its log.
     """

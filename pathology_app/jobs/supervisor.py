@@ -46,7 +46,7 @@ _RECORDED = ("ingest", "train", "infer")
 
 
 class JobRequest(BaseModel):
-    """Request of the app to start a run.
+    """The app's request to start a run.
 
     Attributes:
         argv: the command line after `gemslide`.

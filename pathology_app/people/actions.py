@@ -20,7 +20,7 @@ def is_allowed(act: Act) -> bool:
 
 @contextmanager
 def logging_refusal(act: Act) -> Iterator[Person]:
-    """The person at the page, looked up again, for an act; a refusal of the act is logged.
+    """The person at the page, looked up again for an act; a refusal of the act is logged.
 
     Raises:
         ForbiddenError: as the act. GemslideError: as `current_person`.

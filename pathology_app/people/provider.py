@@ -22,7 +22,7 @@ from training.foundation.settings import Section, load_section
 PROVIDER_VARIABLE = "GEMSLIDE_OIDC"
 CALLBACK = "/oauth2callback"
 FRESH_S = 600.0
-"""Greatest age of a provider's answer, in seconds."""
+"""Maximum age of a provider's answer, in seconds."""
 _SKEW_S = 120.0
 _TRUE = (True, "true", "True")
 

@@ -30,7 +30,7 @@ BY_NAME, BY_ADDRESS = 10, 50
 EXCHANGE_S = 60.0
 """Seconds in which a browser back from the provider must fetch its session."""
 OPEN = "open"
-"""In place of a session where nobody signs in."""
+"""Used in place of a session where nobody signs in."""
 NONE = "none"
 """The same where people do, but this one has not."""
 

@@ -12,7 +12,7 @@ from training.foundation.errors import GemslideError
 AT_ONCE_S = 1.0
 """A page waits this long for a first answer."""
 AGAIN_S, _REST = 60.0, 20
-"""At most this often, and for at most this fraction of the time."""
+"""Least time between checks, in seconds and as a multiple of a check's duration."""
 
 
 class Verification:

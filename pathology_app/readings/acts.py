@@ -21,7 +21,7 @@ def start_reading(person: Person, readings: Readings, link: ReadingLink) -> None
 
 
 def keep_answers(person: Person, readings: Readings, link: ReadingLink, answers: Mapping[str, Answer]) -> None:
-    """Keep answers of a reading that is started. Raises: as `check_reading` and `Readings.give_all`."""
+    """Save answers of a reading that is started. Raises: as `check_reading` and `Readings.give_all`."""
     check_reading(person, readings, link, Act.ANSWER)
     actor = reader_actor(person, link.reader)
     readings.give_all(link.reader, link.session, link.position, answers, actor=actor)

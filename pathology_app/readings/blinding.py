@@ -55,7 +55,7 @@ class Visibility:
     hidden: Mapping[str, Blinded] = field(default_factory=dict)
 
     def models_of(self, cache: SlideCache, slide_id: str) -> tuple[list[str], Blinded | None]:
-        """Models whose predictions for a slide may be shown, and why none may be, where that is so.
+        """Models whose predictions for a slide may be shown, and the reason if none may be.
 
         Raises:
             GemslideError, OSError: as `SlideCache.model_ids`.

@@ -24,7 +24,7 @@ SERVED = re.compile(
 PROVIDER = ("/auth/login", CALLBACK)
 """Streamlit's own, served where people sign in elsewhere."""
 _BEFORE = re.compile(r"/static/.*|/_stcore/(health|host-config)", re.ASCII)
-"""Paths that Streamlit needs to send somebody, not yet signed in, to the provider."""
+"""Paths that Streamlit needs to send somebody who is not signed in to the provider."""
 
 
 @dataclass(frozen=True)

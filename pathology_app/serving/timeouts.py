@@ -35,7 +35,7 @@ class Timeouts:
     headers_s: float = 10.0
     """From the connection, or from a further request's first byte, to the end of the request's headers."""
     answer_s: float = 120.0
-    """From there until the answer is read; long enough for Streamlit's own scripts over a slow line."""
+    """From there until the answer is read; long enough for Streamlit's own scripts over a slow connection."""
     idle_s: int = 15
     """Between two requests on one connection."""
 
