@@ -163,7 +163,7 @@ def listen(host: str, ports: list[int]) -> socket.socket:
         raise CannotListenError(f"host {host!r}: {error}. Use 127.0.0.1 or an address of this computer.") from error
     refusals = []
     for port in ports:
-        # With the protocol named, asyncio sets TCP_NODELAY; otherwise every tile on a kept-alive connection waits 40 ms.
+        # With the protocol named, asyncio sets TCP_NODELAY; otherwise every tile on a kept connection waits 40 ms.
         listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
