@@ -1,1 +1,1 @@
-"""The web viewer and the napari plug-in, which people look at. No image arithmetic, no torch."""
+"""The user interfaces: the web viewer and the napari plug-in. No image arithmetic, no torch."""

@@ -1,4 +1,4 @@
-"""`gemslide account …`: who may sign in to the web app. Light to import: the command line always does."""
+"""`gemslide account …`: who may sign in to the web app. Light to import, since the command line always imports it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-account_cli = typer.Typer(no_args_is_help=True, help="Who may sign in to the web app, and what they may do there.")
+account_cli = typer.Typer(no_args_is_help=True, help="Manage who may sign in to the web app, and their roles.")
 ProjectOption = Annotated[Path, typer.Option(help="Project folder.", file_okay=False, exists=True)]
 NameArgument = Annotated[str, typer.Argument(help="Name to sign in under.")]
 HERE = Path()
@@ -29,7 +29,7 @@ def account_add(
     subject: Annotated[str, typer.Option(help="They sign in at the provider, which calls them this (sub).")] = "",
     project: ProjectOption = HERE,
 ) -> None:
-    """Add a person. Without --email and --subject a password is asked for, or read from standard input."""
+    """Add a person. Without --email and --subject, prompt for a password or read it from standard input."""
     from pathology_app.account_verbs import run_add
 
     run_add(project, name, roles, reader=reader, slides=slides, email=email, subject=subject)
@@ -37,7 +37,7 @@ def account_add(
 
 @account_cli.command("remove")
 def account_remove(name: NameArgument, project: ProjectOption = HERE) -> None:
-    """Remove a person: whoever is signed in as they are is out at once."""
+    """Remove a person; their sessions end at once."""
     from pathology_app.account_verbs import run_remove
 
     run_remove(project, name)

@@ -1,8 +1,9 @@
 """The web app: Streamlit's pages and the tile routes behind one guard, one process, one port.
 
 Behind a server of your own: `GEMSLIDE_PROJECT=DIR uvicorn --factory pathology_app.asgi:create_app`, and behind a
-reverse proxy with `GEMSLIDE_NAMES=slides.example.org`: names that callers may use, separated by commas. Who may sign in
-stands in the project's accounts.toml, or where GEMSLIDE_ACCOUNTS says; GEMSLIDE_OIDC names the file of a provider.
+reverse proxy with `GEMSLIDE_NAMES=slides.example.org`: names that callers may use, separated by commas. The people who
+may sign in are listed in the project's accounts.toml, or in the file that GEMSLIDE_ACCOUNTS names; GEMSLIDE_OIDC names
+the file of a provider.
 """
 
 from __future__ import annotations
@@ -44,29 +45,29 @@ OPTIONS = {
     "client.toolbarMode": "viewer",
     "client.showErrorDetails": "none",
     "logger.level": "warning",
-    "logger.enableRich": False,  # it would print to stdout, where a log does not look
+    "logger.enableRich": False,  # it would print to stdout, which a log does not capture
     "client.showErrorLinks": False,
-    # Light or dark as the browser is, since no base is chosen.
+    # Light or dark as in the browser, since no base is chosen.
     "theme.light.primaryColor": "#b0175b",
     "theme.dark.primaryColor": "#ff7fb2",
     "theme.dark.backgroundColor": "#12151c",
     "theme.dark.secondaryBackgroundColor": "#1d212b",
     "theme.dark.textColor": "#eceef4",
 }
-"""Options of Streamlit here. Its variables in the environment count only under `streamlit run`."""
+"""Streamlit's options. Its environment variables count only under `streamlit run`."""
 
 
 def create_app(access: Access | None = None) -> ASGIApp:
     """The ASGI app over the project that the environment names.
 
     Args:
-        access: who may come in. None is for a server of your own: callers from this computer's loopback, under a
+        access: who is let in. None is for a server of your own: callers from this computer's loopback, under a
             loopback name; others under the names in `GEMSLIDE_NAMES`, after logging in. Where there are accounts,
             everybody signs in.
 
     Raises:
-        BadRecipeError: `GEMSLIDE_NAMES` holds what is no name, `GEMSLIDE_SLIDES` what is no folder; the settings, or a
-            provider's file, cannot be used.
+        BadRecipeError: `GEMSLIDE_NAMES` holds an invalid name, `GEMSLIDE_SLIDES` something other than a folder; the
+            settings, or a provider's file, cannot be used.
     """
     if access is None:
         check_installation(served_project())
@@ -76,9 +77,9 @@ def create_app(access: Access | None = None) -> ASGIApp:
     for name, value in OPTIONS.items():
         config.set_option(name, value)
     if provider is not None:
-        # Read before Streamlit takes the provider's secrets: it signs what all processes must be able to read.
+        # Set before Streamlit takes the provider's secrets: it signs what all processes must be able to read.
         config.set_option("server.cookieSecret", provider.cookie_secret)
-    # Never the secrets of the folder that the app happens to be started in.
+    # Never the secrets in the folder where the app happens to be started.
     secrets = {"auth": {}} if provider is None else provider.secrets()
     pages = st.App(SCRIPT, lifespan=_lifespan_of(access), secrets=secrets)
     routes = only_declared(app_routes())
@@ -86,14 +87,14 @@ def create_app(access: Access | None = None) -> ASGIApp:
 
 
 def app_routes() -> list[BaseRoute]:
-    """All routes beside Streamlit's own, each with what it shows (`routes/declared.py`)."""
+    """All routes besides Streamlit's own, each with what it shows (`routes/declared.py`)."""
     cache = current_cache()
     routes = [*viewer_routes(cache), *annotation_routes(cache, current_study_ledger()), *review_routes(cache)]
     return [*routes, *export_routes(cache), *sign_in_routes(), *log_routes(), *streamlit_file_routes()]
 
 
 def _before(pages: st.App, routes: Sequence[BaseRoute]) -> ASGIApp:
-    """Routes that are answered before Streamlit sees them: it would compress every JPEG once more."""
+    """App that serves our routes before Streamlit sees them: it would compress every JPEG once more."""
     router = Router(routes, redirect_slashes=False, default=pages)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -105,8 +106,8 @@ def _before(pages: st.App, routes: Sequence[BaseRoute]) -> ASGIApp:
 def _lifespan_of(access: Access) -> Callable[[st.App], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def lifespan(_: st.App) -> AsyncIterator[None]:
-        """Pages and tiles share a process from here on. The index begins to fill. What waits to be logged is, and
-        databases are told when it ends."""
+        """Let pages and tiles share the process, and begin to fill the index; at the end, log what is waiting
+        and close databases."""
         share_with_tiles()
         current_index()
         yield

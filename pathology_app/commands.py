@@ -29,7 +29,7 @@ def app(
     name: Annotated[
         list[str] | None,
         typer.Option(
-            help="Name, or name:port, under which browsers may call the app, beside the address it listens on; "
+            help="Name, or name:port, under which browsers may call the app, besides the address it listens on; "
             "behind a reverse proxy or a tunnel. Repeatable."
         ),
     ] = None,
@@ -37,16 +37,16 @@ def app(
         bool,
         typer.Option(
             "--login",
-            help="Everybody logs in with a link that is printed and good once, browsers of this computer, too. Who "
-            "has one may do all. With accounts there are no links.",
+            help="Everybody logs in with a printed one-time link, browsers on this computer, too. Anybody who has one "
+            "may do everything. With accounts there are no links.",
         ),
     ] = False,
     tiles_only: Annotated[
         bool,
         typer.Option(
             "--tiles-only",
-            help="Serve tiles and overlays without the pages: one of several such processes beside the app, for many "
-            "readers.",
+            help="Serve tiles and overlays without the pages: one of several such processes alongside the app, for "
+            "many readers.",
         ),
     ] = False,
 ) -> None:

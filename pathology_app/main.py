@@ -1,4 +1,4 @@
-"""The script Streamlit runs for every session: the frame of each page, and which page it is."""
+"""The script Streamlit runs for every session: the frame of each page, and the choice of page."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from pathology_app.serving.interpreter import first_page_is_drawn
 from pathology_app.viewer.component import follow_links
 from training.foundation.errors import GemslideError
 
-# The slide gets the height Streamlit would leave empty. Captions can be read (4.5 : 1). What is still on its way says
-# so, in place of a grey bar.
+# The slide gets the height Streamlit would leave empty. Captions are readable (4.5 : 1). Parts that are still loading
+# say so, in place of a grey bar.
 _STYLE = """
 <style>
 .stMainBlockContainer { padding: 1rem 1.5rem 1rem; }
@@ -41,7 +41,7 @@ _STYLE = """
 
 
 def go(query: str) -> None:
-    """Leave for what a link's query names. The path stays, so that the browser's Back comes back here."""
+    """Go to the page that a link's query names. The path stays, so that the browser's Back returns here."""
     st.query_params.from_dict(dict(parse_qsl(query.removeprefix("?"), keep_blank_values=True)))
 
 
@@ -50,7 +50,7 @@ TITLES = {"compare": "Side by side", LOG: "Log", "study": "Studies", "check": CH
 
 
 def _nothing() -> None:
-    """Pages are drawn by `_draw`, which asks first what may be shown."""
+    """Draw nothing: pages are drawn by `_draw`, which first checks what may be shown."""
 
 
 WORKLIST = st.Page(_nothing, title="Worklist", url_path="worklist", default=True)
@@ -58,7 +58,7 @@ SLIDE = st.Page(lambda: _nothing(), title="Slide", url_path=SLIDE_PATH)
 
 
 def _title() -> str:
-    """Of the browser's tab: several are open at a time, and a screen reader says it first."""
+    """Title of the browser's tab: several are open at a time, and a screen reader reads it first."""
     query = st.query_params
     name = query.get("slide") or query.get("study_slide") or (query.get("study") and f"Study {query['study']}")
     if not name and query.get("page") == RUNS:
@@ -78,7 +78,7 @@ def main() -> None:
         signing_in.page()
         return
     except GemslideError:
-        st.error("Who may see this cannot be known now. Ask who runs this app, and reload the page.")
+        st.error("Access cannot be checked right now. Ask the app's operator, and reload the page.")
         return
     _draw(page is SLIDE)
     follow_links(go)
@@ -86,7 +86,7 @@ def main() -> None:
 
 
 def _draw(is_slide: bool) -> None:
-    """Draw the page that the link names; nothing, where it cannot be known what may be shown.
+    """Draw the page that the link names; nothing if it cannot be checked what may be shown.
 
     Args:
         is_slide: the link's path names the page of a slide.

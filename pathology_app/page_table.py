@@ -1,4 +1,4 @@
-"""All pages of the app, by what a link names, and what each shows of models (docs/reference/studies.md, Blinded)."""
+"""All pages of the app, how links name them, and what each shows of models (docs/reference/studies.md, Blinded)."""
 
 from __future__ import annotations
 
@@ -33,5 +33,5 @@ PAGES = (
     DeclaredPage("runs", lambda query: query.get("page") == RUNS, Shows.MODEL, runs.page),
     DeclaredPage("worklist", lambda query: True, Shows.RESULT, worklist.page, redacts=True),
 )
-"""The views of a study have a table of their own, `studies.VIEWS`. Before sign-in, only `signing_in` is drawn, which
+"""The views of a study have their own table, `studies.VIEWS`. Before sign-in, only `signing_in` is drawn, which
 shows nothing of the project."""

@@ -1,4 +1,4 @@
-"""Start the web app and say where it is."""
+"""Start the web app and print its address."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from training.foundation.errors import GemslideError
 
 
 class NobodySignsInError(GemslideError):
-    """The app would be open to other computers, and nobody has said how people there get in."""
+    """The app would be open to other computers, and nobody has set how people sign in there."""
 
     code = "nobody_signs_in"
 
 
 class CannotListenError(GemslideError):
-    """The web app cannot listen where it should."""
+    """The web app cannot listen on its address or port."""
 
     code = "cannot_listen"
 
@@ -40,7 +40,7 @@ class CannotListenError(GemslideError):
 MAX_CONNECTIONS = 400
 """More get 503: many systems allow 1024 open files, and the open slides need some of them."""
 MAX_MESSAGE_BYTES = 2**20
-"""Of what a browser tells Streamlit: which widgets stand how."""
+"""Of a browser's message to Streamlit about the state of its widgets."""
 
 
 def serve(
@@ -56,18 +56,17 @@ def serve(
     """Serve one project until interrupted.
 
     Args:
-        host: None takes what `gemslide.toml` says (a loopback address; 127.0.0.1). Any other address needs accounts, a
+        host: None: as in `gemslide.toml` (a loopback address; 127.0.0.1). Any other address needs accounts, a
             provider, or `login`.
-        port: None takes what `gemslide.toml` says (8501), and another port when that one is taken; 0 takes any free
-            one.
-        names: under which the app may be called, beside the address it listens on.
-        login: whether everybody logs in with links that stand on the terminal, callers from this computer, too. With
+        port: None: as in `gemslide.toml` (8501), and another port if that one is taken; 0 takes any free one.
+        names: under which the app may be called, besides the address it listens on.
+        login: whether everybody logs in with links printed on the terminal, callers from this computer, too. With
             accounts or a provider everybody signs in anyway, and there are no links.
-        tiles_only: the tile routes without the pages. Whoever has to log in does so at the app with the pages.
+        tiles_only: the tile routes without the pages. People log in at the app with the pages.
 
     Raises:
         NobodySignsInError: an address that other computers reach, and neither accounts nor a provider nor `login`.
-        BadRecipeError: `gemslide.toml`, a name or `GEMSLIDE_SLIDES` does not hold together.
+        BadRecipeError: `gemslide.toml`, a name or `GEMSLIDE_SLIDES` is invalid.
         CannotListenError: the address is not this computer's, or the port is taken.
     """
     create = _factory(tiles_only)
@@ -87,7 +86,7 @@ def serve(
         timeout_keep_alive=timeouts.idle_s,
         timeout_graceful_shutdown=2,
         server_header=False,
-        proxy_headers=False,  # else uvicorn believes any process of this computer
+        proxy_headers=False,  # otherwise uvicorn trusts any process on this computer
         log_level="warning",
         access_log=False,
     )
@@ -106,17 +105,16 @@ def _factory(tiles_only: bool) -> Callable[[Access], ASGIApp]:
 
 
 def _access(project: Path, listening: socket.socket, given: Names, *, login: bool, tiles_only: bool) -> Access:
-    """Set who may come in through a socket, and print on the terminal where the app is."""
+    """Set who is let in through a socket, and print the app's address on the terminal."""
     address, number = listening.getsockname()[:2]
     everybody_logs_in = login or given.are_public or not is_loopback(address)
     sign_in = sign_in_here(None if tiles_only else lambda token: announce(token))
     if not (sign_in.is_by_account or login or is_loopback(address)):
         listening.close()
         raise NobodySignsInError(
-            f"host {address}: other computers reach it, and nobody has to sign in. Say who may (`gemslide account add "
-            "NAME --role reader`, or a provider in GEMSLIDE_OIDC; docs/reference/web_app.md), or add --login: then "
-            "everybody who "
-            "was handed a link from this terminal comes in and may do all."
+            f"host {address}: other computers can reach it, and nobody has to sign in. Set who may (`gemslide account "
+            "add NAME --role reader`, or a provider in GEMSLIDE_OIDC; docs/reference/web_app.md), or add --login: then "
+            "everybody who is given a link from this terminal is let in and may do everything."
         )
     names = given
     if ipaddress.ip_address(address).is_unspecified and not given.given:
@@ -133,14 +131,12 @@ def _access(project: Path, listening: socket.socket, given: Names, *, login: boo
     elif everybody_logs_in:
         sign_in.links.offer()
     if not is_loopback(address):
-        typer.echo(
-            "What goes over the network is not encrypted; docs/reference/web_app.md shows how a proxy does that."
-        )
+        typer.echo("Network traffic is not encrypted; docs/reference/web_app.md shows how a proxy can do that.")
     return Access(sign_in, names, everybody_logs_in, trusted_proxies())
 
 
 def _who_may_sign_in(sign_in: SignIn) -> str:
-    """For the operator: whom the project's file lets in. Raises: as `read_accounts`."""
+    """Line for the operator about the people who may sign in. Raises: as `read_accounts`."""
     accounts = sign_in.accounts.all()
     shown = ", ".join(sorted(accounts)[:10]) + (" …" if len(accounts) > 10 else "")
     way = f", by {sign_in.provider.server_metadata_url.split('/')[2]}" if sign_in.provider else ""
@@ -148,7 +144,7 @@ def _who_may_sign_in(sign_in: SignIn) -> str:
 
 
 def shown_name(address: str, port: int, names: Names) -> str:
-    """Host and port to type into a browser; a name rather than an address that means all of them."""
+    """Host and port to type into a browser; a name rather than an address that stands for all interfaces."""
     is_unspecified = ipaddress.ip_address(address).is_unspecified
     name = names.given[0] if names.given and (is_unspecified or names.are_public) else bracketed(address)
     has_port = ":" in name.rpartition("]")[2]
@@ -167,7 +163,7 @@ def listen(host: str, ports: list[int]) -> socket.socket:
         raise CannotListenError(f"host {host!r}: {error}. Use 127.0.0.1 or an address of this computer.") from error
     refusals = []
     for port in ports:
-        # With the protocol named, asyncio sets TCP_NODELAY; else every tile on a kept connection waits 40 ms.
+        # With the protocol named, asyncio sets TCP_NODELAY; otherwise every tile on a kept connection waits 40 ms.
         listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

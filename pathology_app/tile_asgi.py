@@ -1,8 +1,8 @@
-"""The tile routes alone, behind the same guard: as many such processes as wanted, beside one with the pages.
+"""The tile routes alone, behind the same guard: as many such processes as needed, alongside one with the pages.
 
-Each reads the project's folder and keeps nothing that another one lacks, so any of them may answer any request.
+Each reads the project's folder and keeps nothing that another lacks, so any of them may answer any request.
 Behind a server of your own: `GEMSLIDE_PROJECT=DIR GEMSLIDE_NAMES=… uvicorn --factory
-pathology_app.tile_asgi:create_tile_app`. docs/examples/nginx.conf makes one origin of pages and tiles.
+pathology_app.tile_asgi:create_tile_app`. docs/examples/nginx.conf serves pages and tiles from one origin.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ def create_tile_app(access: Access | None = None) -> ASGIApp:
     """The ASGI app over the project that the environment names, without its pages.
 
     Args:
-        access: as of `pathology_app.asgi.create_app`.
+        access: as in `pathology_app.asgi.create_app`.
 
     Raises:
-        BadRecipeError: `GEMSLIDE_NAMES` or the project's `gemslide.toml` does not hold together.
+        BadRecipeError: `GEMSLIDE_NAMES` or the project's `gemslide.toml` is invalid.
     """
     access = access or access_by_environment()
 
@@ -45,5 +45,5 @@ def create_tile_app(access: Access | None = None) -> ASGIApp:
 
 
 async def _tiles_only(request: Request) -> Response:
-    message = "This process serves tiles and overlays. The pages are those of `gemslide app`."
+    message = "This process serves tiles and overlays. `gemslide app` serves the pages."
     return JSONResponse({"code": "not_found", "message": message}, status_code=404)

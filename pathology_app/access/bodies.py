@@ -1,4 +1,4 @@
-"""Bodies of requests, no longer than what is sent there may be."""
+"""Request bodies, no longer than their route accepts."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from pathology_app.routes.paths import READING, WritableRoute
 
 
 def check_body(scope: Scope, opening: WritableRoute | None) -> None:
-    """Questions have no body; what is sent says how long it is, and is not too long.
+    """Check that a request that only reads has no body, and that any other states a length within its route's limit.
 
     Raises:
-        RefusedError: anything else.
+        RefusedError: it does not.
     """
     headers = Headers(scope=scope)
     lengths = headers.getlist("content-length")
     if scope["method"] in READING or opening is None:
         if lengths not in ([], ["0"]) or "transfer-encoding" in headers:
-            raise RefusedError(413, "body", "A question to this app has no body.")
+            raise RefusedError(413, "body", "This request must not have a body.")
         return
     if "transfer-encoding" in headers or len(lengths) != 1 or not (lengths[0].isascii() and lengths[0].isdecimal()):
-        raise RefusedError(411, "length", "Say once, by Content-Length, how long the body is.")
+        raise RefusedError(411, "length", "Give the length of the body in one Content-Length header.")
     if len(lengths[0]) > 12 or int(lengths[0]) > opening.takes.max_bytes:
-        raise RefusedError(413, "body", f"A body of at most {opening.takes.max_bytes:,} bytes is taken here.")
+        raise RefusedError(413, "body", f"A body of at most {opening.takes.max_bytes:,} bytes is accepted here.")
 
 
 def bounded(receive: Receive, max_bytes: int) -> Receive:
-    """`receive`, which ends the request where more comes than was said."""
+    """`receive` that ends the request if more than `max_bytes` arrive."""
     taken = 0
 
     async def guarded() -> Message:

@@ -1,4 +1,4 @@
-"""A request that is not served: the reason, and the short answer that says so."""
+"""Refused requests: the error, and the response that reports it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from training.foundation.errors import GemslideError
 
 
 class RefusedError(GemslideError):
-    """A request that the guard does not let through.
+    """A request that the guard refuses.
 
     Args:
-        status: of the HTTP answer.
-        code: what a program goes by.
-        allowed: methods, where another one was asked for.
+        status: of the HTTP response.
+        code: the error code for programs.
+        allowed: permitted methods, where the request used another one.
     """
 
     def __init__(self, status: int, code: str, message: str, *, allowed: Sequence[str] = ()) -> None:
@@ -26,7 +26,7 @@ class RefusedError(GemslideError):
 
 
 async def send_error(refused: RefusedError, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer a request, or a WebSocket's handshake, with the refusal."""
+    """Respond to a request, or a WebSocket's handshake, with the refusal."""
     if scope["type"] == "websocket" and "websocket.http.response" not in (scope.get("extensions") or {}):
         await send({"type": "websocket.close", "code": 1008})
         return
@@ -34,7 +34,7 @@ async def send_error(refused: RefusedError, scope: Scope, receive: Receive, send
 
 
 def _response(refused: RefusedError, scope: Scope) -> Response:
-    # Closed, because a body that nobody reads may still be on its way.
+    # Closed, because an unread body may still be arriving.
     headers = {"Cache-Control": "no-store", "Connection": "close"}
     if refused.status == 405:
         headers["Allow"] = ", ".join(refused.allowed)

@@ -1,5 +1,5 @@
-"""Messages between pages and Streamlit: the script's path on this computer is removed, and messages that a person
-causes are distinguished from those that a page sends by itself."""
+"""Messages between pages and Streamlit: the script's path on this computer is removed, and messages caused by a person
+are distinguished from those that a page sends by itself."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def _renamed(data: bytes, script: Path) -> bytes:
 
 
 def is_by_hand(message: Message) -> bool:
-    """Whether a message of a browser comes from somebody who does something, and not from a page that asks again."""
+    """Whether a browser's message comes from a person's action, not from a page that refreshes itself."""
     if message["type"] != "websocket.receive" or not (data := message.get("bytes")):
         return False
     try:
-        said = BackMsg.FromString(data)
+        back = BackMsg.FromString(data)
     except DecodeError:
         return False
-    return said.WhichOneof("type") == "rerun_script" and not said.rerun_script.is_auto_rerun
+    return back.WhichOneof("type") == "rerun_script" and not back.rerun_script.is_auto_rerun

@@ -1,11 +1,11 @@
 """The guard: one ASGI middleware in front of Streamlit's routes and ours, HTTP and WebSocket alike.
 
-It asks in this order: is the app called by one of its own names, by a page of its own, for something that is
-served, by somebody who is signed in and may do it? Streamlit's own check of a WebSocket's Origin comes later and is
-content with what passes here; for other origins it would ask the internet for this computer's address.
+It checks in this order: is the app called by one of its own names, from one of its own pages, for something that is
+served, by somebody who is signed in and allowed to do it? Streamlit's own check of a WebSocket's Origin comes later and
+accepts whatever passes here; for other origins it would ask the internet for this computer's address.
 
-Behind it a request's scope says who asks (`people.person_of`), and a page's WebSocket has a header for that, which no
-browser can send.
+After it, a request's scope names the sender (`people.person_of`), and a page's WebSocket has a header for that, which
+no browser can forge.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ from pipeline.settings.site import Network
 from training.foundation.errors import GemslideError
 
 WATCH_S = 5.0
-"""Interval between checks that the session of an open page still holds."""
+"""Interval between checks that the session of an open page is still valid."""
 
 
 @dataclass(frozen=True)
 class Access:
-    """Rules for who may come in.
+    """Rules on who is let in.
 
     Attributes:
         names: the app's own.
-        sign_in: knows sessions, and the people behind them.
-        everybody_logs_in: also callers from this computer; else only those from others. With accounts, everybody does.
-        proxies: those whose X-Forwarded-For is believed.
+        sign_in: sessions, and the people they belong to.
+        everybody_logs_in: callers from this computer, too, not only those from others. With accounts, everybody does.
+        proxies: those whose X-Forwarded-For is trusted.
     """
 
     sign_in: SignIn
@@ -68,7 +68,7 @@ class Caller:
 
     Attributes:
         key: of the session; None where there is none.
-        left_s: seconds until the session ends; None: it does not.
+        left_s: seconds until the session ends; None: it does not end.
     """
 
     person: Person
@@ -77,14 +77,14 @@ class Caller:
 
 
 class Guard:
-    """Lets through what is meant for this app, and puts the security headers on every answer."""
+    """Admits requests that are meant for this app, and sets the security headers on every response."""
 
     def __init__(self, app: ASGIApp, access: Access, script: Path, openings: WritableRoutes) -> None:
         """Guard an app.
 
         Args:
-            script: Streamlit's, whose folder no answer discloses.
-            openings: of the app's routes.
+            script: Streamlit's, whose folder no response discloses.
+            openings: routes of the app that accept a body.
         """
         self._app, self._access, self._script, self._openings = app, access, script, openings
         self._sign_in = access.sign_in
@@ -124,29 +124,29 @@ class Guard:
             return
 
     def _check_request(self, scope: Scope) -> None:
-        """Raises RefusedError: a foreign name, a foreign page, or nothing that is served."""
+        """Raises RefusedError: an unknown host name, another site's page, or a path that is not served."""
         with_provider = self._sign_in.provider is not None
         check_names(scope, self._access.names)
         if scope["type"] == "websocket":
             check_sender(scope, with_provider=with_provider)
             if scope["path"] != WEBSOCKET:
-                raise RefusedError(404, "not_found", "Nothing is served under this link.")
+                raise RefusedError(404, "not_found", "Nothing is served at this address.")
             return
         opening = self._openings.of(scope["path"])
         allowed = (*READING, *(opening.methods if opening else ()))
         if scope["method"] not in allowed:
             check_sender({**scope, "method": "GET"}, with_provider=with_provider)
-            raise RefusedError(405, "method", f"Here only {', '.join(allowed)} are answered.", allowed=allowed)
+            raise RefusedError(405, "method", f"Only {', '.join(allowed)} are allowed here.", allowed=allowed)
         check_sender(scope, with_provider=with_provider)
         check_body(scope, opening)
         if not is_served(scope["path"], with_provider=with_provider):
-            raise RefusedError(404, "not_found", "Nothing is served under this link.")
+            raise RefusedError(404, "not_found", "Nothing is served at this address.")
 
     async def _caller(self, scope: Scope) -> Caller | None:
-        """Find who sends a request; None for a person at a browser who can be shown the way to sign in.
+        """Find the sender of a request; None for a browser that can be redirected to the sign-in page.
 
         Raises:
-            RefusedError: not signed in; 503: it cannot be known now.
+            RefusedError: not signed in; 503: the session cannot be checked now.
         """
         sign_in, access = self._sign_in, self._access
         is_by_account = sign_in.is_by_account
@@ -166,23 +166,23 @@ class Guard:
         raise log_in(had_one=bool(token))
 
     async def _behind(self, token: str) -> Caller | None:
-        """Find the person behind a session. Raises RefusedError: it cannot be known now."""
+        """Find the person that a session belongs to. Raises RefusedError: it cannot be checked now."""
         key = key_of(token)
         try:
             known = self._sign_in.session_cache.remembered(key, active=True)
-            if known is not None:  # without a thread: of tiles there are many
+            if known is not None:  # without a thread, since tile requests are frequent
                 visitor = self._sign_in.visitor_of(known.session)
             else:
                 visitor = await anyio.to_thread.run_sync(lambda: self._sign_in.visitor(key, active=True))
         except (GemslideError, OSError) as error:
-            raise RefusedError(503, "cannot_know", "Who may see this cannot be known now. Try again soon.") from error
+            raise RefusedError(503, "cannot_know", "Access cannot be checked right now. Try again soon.") from error
         return Caller(visitor.person, key, visitor.left_s) if visitor else None
 
     async def _offer(self) -> None:
         try:
             await anyio.to_thread.run_sync(self._sign_in.links.offer)
         except (GemslideError, OSError) as error:
-            raise RefusedError(503, "cannot_know", "Nobody can log in now. Ask who runs this app.") from error
+            raise RefusedError(503, "cannot_know", "Nobody can log in right now. Ask the app's operator.") from error
 
     def _check_action(self, scope: Scope, caller: Caller) -> None:
         """Raises RefusedError: the caller may not send anything there."""
@@ -194,7 +194,7 @@ class Guard:
             raise RefusedError(403, "forbidden", f"You may not {action}.")
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send, caller: Caller) -> None:
-        """Raises RefusedError: the caller has too many requests on the way."""
+        """Raises RefusedError: the caller has too many requests pending."""
         opening = self._openings.of(scope["path"])
         if opening is not None:
             receive = bounded(receive, opening.takes.max_bytes)
@@ -226,14 +226,14 @@ class Guard:
                 await serving
         finally:
             self._pages.remove(page)
-            for each in (serving, watching):
-                each.cancel()
+            for task in (serving, watching):
+                task.cancel()
             await asyncio.gather(serving, watching, return_exceptions=True)
         if serving not in done:
             await send({"type": "websocket.close", "code": 1008})
 
     async def _watch(self, caller: Caller, gives_way: asyncio.Event) -> None:
-        """Return when the page has to give way, or the session ends, in whatever process; or a stranger's time."""
+        """Return when the page has to give way, the session ends in any process, or a stranger's time is up."""
         if caller.key is None:
             await _within(gives_way, STRANGER_S if caller.person is NOBODY else None)
             return
@@ -248,7 +248,7 @@ class Guard:
             left_s = visitor.left_s if visitor else 0.0
 
     def _noting(self, receive: Receive, key: str) -> Receive:
-        """`receive` of a WebSocket, which notes that somebody does something."""
+        """`receive` of a WebSocket that notes a person's activity."""
 
         async def guarded() -> Message:
             message = await receive()
@@ -262,54 +262,54 @@ class Guard:
         try:
             self._sign_in.visitor(key, active=True)
         except (GemslideError, OSError):
-            return  # the page says so itself
+            return  # the page reports that itself
 
     async def _spend(self, token: str, scope: Scope, receive: Receive, send: Send) -> None:
-        """Spend a token for a cookie, and go on to the link without the token.
+        """Exchange a token for a cookie, and redirect to the link without the token.
 
         Raises:
-            RefusedError: the token was spent or never given.
+            RefusedError: the token was used already or never issued.
         """
         try:
-            # What the provider's answer is exchanged by was given to a page of this app, and comes from none other.
+            # The token for a provider's answer was given to a page of this app, and can come from no other.
             is_own = not (self._sign_in.is_by_account and comes_by_link(scope))
             session = await anyio.to_thread.run_sync(self._sign_in.spend, token) if is_own else None
         except (GemslideError, OSError) as error:
-            raise RefusedError(503, "cannot_know", "Nobody can log in now. Ask who runs this app.") from error
+            raise RefusedError(503, "cannot_know", "Nobody can log in right now. Ask the app's operator.") from error
         if session is None:
             raise RefusedError(
                 401,
                 "link_is_spent",
-                "This link was used, or is not of this app: each is good once. Ask for the link that "
-                "stands on the terminal now. If you have just used it in this browser, go on to the worklist.",
+                "This link has been used or is not from this app: each works once. Ask for the link that is "
+                "now on the terminal. If you have just used it in this browser, continue to the worklist.",
             )
         cookies = Cookies(scope)
         query = scope["query_string"].decode("ascii")
-        wanted = own_path(dict(parse_qsl(f"to={cookies.read(cookies.next) or ''}")).get("to"))
-        response = RedirectResponse(f"/?{query}" if query else wanted, status_code=303)
+        target = own_path(dict(parse_qsl(f"to={cookies.read(cookies.next) or ''}")).get("to"))
+        response = RedirectResponse(f"/?{query}" if query else target, status_code=303)
         response.headers["Cache-Control"] = "no-store"
         cookies.give(response, session, self._sign_in.life_s)
         for name in HTTPConnection(scope).cookies:
-            if name.startswith("_streamlit_user"):  # what the provider said is used up
+            if name.startswith("_streamlit_user"):  # the provider's answer has been used
                 response.delete_cookie(name)
         await response(scope, receive, send)
 
     def _note(self, refused: RefusedError, scope: Scope, caller: Caller | None) -> None:
         if refused.code in ("log_in", "too_many", "cannot_know"):
-            return  # nothing that anybody should not have tried
+            return  # nobody tried anything forbidden
         actor = caller.person.actor if caller and caller.key else "nobody (web app)"
         self._sign_in.refusals.note(actor, refused.code, about=scope["path"], address=Cookies(scope).address)
 
 
 def _holder(scope: Scope, caller: Caller) -> str:
-    """Holder that quotas count a request for."""
+    """Holder whose quotas a request counts towards."""
     if caller.person.name is not None:
         return f"person {caller.person.name}"
     return f"session {caller.key}" if caller.key else f"from {neighbourhood(address_of(scope))}"
 
 
 async def _within(event: asyncio.Event, seconds: float | None) -> bool:
-    """Whether something has happened within so many seconds."""
+    """Whether an event happens within so many seconds; None: waits for ever."""
     try:
         async with asyncio.timeout(seconds):
             await event.wait()
@@ -319,7 +319,7 @@ async def _within(event: asyncio.Event, seconds: float | None) -> bool:
 
 
 def _take_token(scope: Scope) -> str | None:
-    """The token in the link of a page. It is taken out of the scope, so that no log of the server shows it."""
+    """The token in a page's link. It is removed from the scope, so that no server log shows it."""
     pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
     tokens = [value for key, value in pairs if key == "token"]
     if not tokens:

@@ -1,4 +1,4 @@
-"""Security headers of every answer: whom this page may talk to, and who may embed it."""
+"""Security headers of every response: which servers a page may talk to, and who may embed it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def content_security_policy(page: str) -> str:
     """The policy of a page that loads everything from its own server.
 
     Args:
-        page: Streamlit's index.html, whose own inline scripts are let run, by their hashes.
+        page: Streamlit's index.html, whose own inline scripts are allowed by their hashes.
     """
     digests = (hashlib.sha256(script.encode()).digest() for script in _INLINE_SCRIPT.findall(page))
     hashes = (f"'sha256-{base64.b64encode(digest).decode('ascii')}'" for digest in digests)
     return "; ".join(
         (
             "default-src 'self'",
-            # Streamlit loads a component's module from a blob that it makes of the server's message.
+            # Streamlit loads a component's module from a blob that it makes from the server's message.
             " ".join(("script-src 'self' blob:", *hashes)),
             # Streamlit, its table and OpenSeadragon write styles into the page.
             "style-src 'self' 'unsafe-inline'",
@@ -43,8 +43,8 @@ def content_security_policy(page: str) -> str:
 
 @cache
 def security_headers() -> dict[str, str]:
-    """Headers of every answer."""
-    # Found without being imported: a process that serves tiles alone has no other use for it.
+    """Headers of every response."""
+    # Located without importing it: a process that serves only tiles has no other use for it.
     streamlit = find_spec("streamlit")
     assert streamlit is not None
     assert streamlit.origin is not None
@@ -54,16 +54,16 @@ def security_headers() -> dict[str, str]:
         "X-Content-Type-Options": "nosniff",
         "Cross-Origin-Resource-Policy": "same-origin",
         "Cross-Origin-Opener-Policy": "same-origin",
-        # With no-referrer browsers would say no Origin when a form is sent.
+        # With no-referrer, browsers would send no Origin when a form is submitted.
         "Referrer-Policy": "same-origin",
     }
 
 
 def with_security_headers(send: Send, *, by_session: Callable[[], bool] = lambda: False) -> Send:
-    """`send`, with the headers set on what it sends first.
+    """`send`, with the headers set on its first message.
 
     Args:
-        by_session: whether the answer is for one session alone: a browser must not keep it for the next person.
+        by_session: whether the response is for one session only: a browser must not keep it for the next person.
     """
 
     async def guarded(message: Message) -> None:

@@ -1,4 +1,4 @@
-"""Callers that leave before they are answered: nothing went wrong, and nobody is there to hear of it."""
+"""Callers that disconnect before they are answered: nothing went wrong, and nobody is left to tell."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LEFT = (ClientDisconnect, ClientDisconnected, WebSocketDisconnect, ConnectionEr
 
 @asynccontextmanager
 async def callers_may_leave() -> AsyncIterator[None]:
-    """End quietly where the caller has left."""
+    """End quietly if the caller has disconnected."""
     try:
         yield
     except Exception as error:
@@ -24,5 +24,5 @@ async def callers_may_leave() -> AsyncIterator[None]:
 
 def _only_left(error: BaseException) -> bool:
     if isinstance(error, BaseExceptionGroup):
-        return all(_only_left(each) for each in error.exceptions)
+        return all(_only_left(part) for part in error.exceptions)
     return isinstance(error, _LEFT)

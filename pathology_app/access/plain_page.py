@@ -1,4 +1,4 @@
-"""Pages that the app serves without Streamlit: signing in and out, and what is refused. They run no script."""
+"""Pages that the app serves without Streamlit: sign-in, sign-out and refusals. They run no script."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ hr {{ border: 0; border-top: 1px solid var(--line); margin: 1.5rem 0; }}
 
 
 def plain_page(title: str, body: str, status: int = 200, *, goes_to: str | None = None) -> HTMLResponse:
-    """A page; browsers and proxies keep none.
+    """A page that browsers and proxies do not cache.
 
     Args:
         body: HTML.
-        goes_to: own path where the browser goes on to by itself.
+        goes_to: path of this app to which the browser is redirected.
     """
     head = f'<meta http-equiv="refresh" content="0; url={html.escape(goes_to)}">' if goes_to else ""
     page = _PAGE.format(title=html.escape(title), body=body, notice=html.escape(RESEARCH_USE), head=head)
@@ -61,11 +61,11 @@ def plain_page(title: str, body: str, status: int = 200, *, goes_to: str | None 
 
 
 def paragraph(text: object, *, kind: str = "") -> str:
-    """A paragraph of text; of kind "error" it is one that a screen reader says at once."""
+    """A paragraph of text; a screen reader announces one of kind "error" at once."""
     attributes = ' class="error" role="alert"' if kind == "error" else ""
     return f"<p{attributes}>{html.escape(str(text))}</p>\n"
 
 
 def link(path: str, text: str) -> str:
-    """A way to an own path."""
+    """A link to a path of this app."""
     return f'<p class="way"><a href="{html.escape(path)}">{html.escape(text)}</a></p>\n'

@@ -1,6 +1,6 @@
-"""Quotas of one person, or one address of strangers, on what is open at once, so that nobody shuts out another.
+"""Quotas on what one person, or one address of strangers, has open at once, so that nobody locks out others.
 
-A holder is a person who has signed in, a browser that was let in by a link, or, of strangers, an address.
+A holder is a person who has signed in, a browser that was let in by a link or, for strangers, an address.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pathology_app.access.error_response import RefusedError
 MAX_PAGES = 200
 """Open pages (WebSockets) in the whole process."""
 MAX_PAGES_EACH = 20
-"""Of one holder."""
+"""Per holder."""
 MAX_STRANGERS, MAX_STRANGERS_EACH = 20, 4
-"""Pages of people on their way to the provider."""
+"""Pages of people who are about to sign in at the provider."""
 STRANGER_S = 120.0
 """Seconds that such a page may stay open."""
 MAX_REQUESTS_EACH = 32
-"""Of one holder at once; further ones wait."""
+"""Per holder at once; further ones wait."""
 MAX_WAITING_EACH = 400
 WAIT_S = 20.0
 
@@ -49,16 +49,16 @@ class Pages:
         return len(self._open)
 
     def add(self, page: Page, *, has_own_limit: bool = True) -> None:
-        """Let a page in. Where there are too many, the oldest of whoever has most is closed in its place.
+        """Admit a page. If there are too many, close the oldest page of the holder who has most.
 
         Args:
-            has_own_limit: whether its holder may have no more than some; the one person of an app without sign-in may.
+            has_own_limit: whether its holder's limit applies; it does not to the one person of an app without sign-in.
 
         Raises:
-            RefusedError: its holder has as many as anybody may.
+            RefusedError: its holder has as many as anybody may have.
         """
         own = self._pages_held_by(page.holder, is_stranger=page.is_stranger)
-        alike = [each for each in self._open if each.is_stranger == page.is_stranger]
+        alike = [other for other in self._open if other.is_stranger == page.is_stranger]
         if page.is_stranger and len(own) >= MAX_STRANGERS_EACH:
             self._close(own[0])
         elif page.is_stranger and len(alike) >= MAX_STRANGERS:
@@ -80,10 +80,10 @@ class Pages:
         page.end()
 
     def _pages_held_by(self, holder: str, *, is_stranger: bool) -> list[Page]:
-        return [each for each in self._open if each.holder == holder and each.is_stranger == is_stranger]
+        return [page for page in self._open if page.holder == holder and page.is_stranger == is_stranger]
 
     def _pages_of_largest_holder(self, pages: list[Page]) -> list[Page]:
-        """Those of the holder who has most of them, oldest first."""
+        """Pages of the holder who has most of them, oldest first."""
         by_holder: dict[str, list[Page]] = {}
         for page in pages:
             by_holder.setdefault(page.holder, []).append(page)
@@ -102,7 +102,7 @@ class Requests:
         """Wait until few enough of a holder's requests are being answered.
 
         Raises:
-            RefusedError: too many wait, or this one has waited for too long.
+            RefusedError: too many are waiting, or this one has waited too long.
         """
         if self._asked.get(holder, 0) >= MAX_REQUESTS_EACH + MAX_WAITING_EACH:
             raise _too_many()
@@ -125,4 +125,4 @@ class Requests:
 
 
 def _too_many() -> RefusedError:
-    return RefusedError(503, "too_many", "You ask for more at once than is answered. Try again in a moment.")
+    return RefusedError(503, "too_many", "You have sent too many requests at once. Try again in a moment.")

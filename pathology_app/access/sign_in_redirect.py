@@ -1,4 +1,4 @@
-"""Answers to requests without a sign-in: people are led to it, others refused."""
+"""Responses to requests without a sign-in: people are redirected to it, others refused."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from pathology_app.routes.paths import PAGES
 
 
 def is_page(scope: Scope) -> bool:
-    """Whether a person wants to see a page."""
+    """Whether a browser requests a page."""
     accepts = dict(scope["headers"]).get(b"accept", b"")
     return scope["type"] == "http" and scope["method"] == "GET" and scope["path"] in PAGES and b"text/html" in accepts
 
 
 def redirect_to_sign_in(scope: Scope) -> ASGIApp:
-    """Lead a person who is not signed in to the sign-in, and back from it."""
+    """Redirect a person who is not signed in to the sign-in page, and back afterwards."""
     query = scope["query_string"].decode("latin-1")
     wanted = own_path(scope["path"] + (f"?{query}" if query else ""))
     if not comes_by_link(scope):
         return RedirectResponse(sign_in_link(wanted), 303, headers={"Cache-Control": "no-store"})
-    # The browser has kept the cookie back, since the link stands elsewhere: asked by our own page, it does not.
-    body = paragraph("One moment …") + link(wanted, "Go on")
+    # The browser withheld the cookie, since the link is on another site; for our own page it sends it.
+    body = paragraph("One moment …") + link(wanted, "Continue")
     return plain_page("Opening", body, goes_to=wanted)
 
 
 def signed_out(*, had_one: bool) -> RefusedError:
     code = "session_is_over" if had_one else "log_in"
-    return RefusedError(401, code, "Sign in: your session is over, or there was none.")
+    return RefusedError(401, code, "Sign in: your session has ended, or there was none.")
 
 
 def log_in(*, had_one: bool) -> RefusedError:
     return RefusedError(
         401,
         "session_is_over" if had_one else "log_in",
-        "Open the link that gemslide printed on the terminal where it runs. It is good once, and lets this browser "
-        "in for 12 hours. If you have logged in before and came by a link from elsewhere, go on to the worklist.",
+        "Open the link that gemslide printed on the terminal where it runs. It works once and lets this browser in "
+        "for 12 hours. If you have logged in before and followed a link from elsewhere, continue to the worklist.",
     )
 
 
 def back_to_our_page(send: Send) -> Send:
-    """From the provider, Streamlit would lead to the first page, as if somebody were signed in."""
+    """`send` that redirects to our page: Streamlit would lead from the provider to the first page, as if signed in."""
 
     async def guarded(message: Message) -> None:
         if message["type"] == "http.response.start" and message["status"] == 302:

@@ -1,4 +1,4 @@
-"""The page to sign in on, and the one to sign out: plain HTML, for browsers without scripts, too.
+"""The sign-in and sign-out pages: plain HTML, which also works in browsers without scripts.
 
 GET, POST /sign-in?next=/…      POST: form, token, name, password
 GET, POST /sign-out             POST: form token
@@ -29,7 +29,7 @@ from training.foundation.errors import GemslideError
 SIGN_IN_KEY = "gemslide.sign_in"
 """In a request's scope: the app's SignIn."""
 SESSION_KEY = "gemslide.session"
-"""The same: key of the session that asks, or None."""
+"""In a request's scope: key of its session, or None."""
 FORM_S = 3600
 _OWN_PATH = re.compile(r"/(?:[?#].*|[A-Za-z0-9._~-][^\\\x00-\x20]*)?", re.ASCII)
 _AT_ONCE = anyio.CapacityLimiter(2)
@@ -47,14 +47,14 @@ def sign_in_routes() -> list[BaseRoute]:
 
 
 def own_path(wanted: str | None) -> str:
-    """A path of this app with its query, as somebody asked for it; the start page for anything else."""
+    """The requested path, with its query, if it is one of this app; the start page for anything else."""
     if wanted and len(wanted) <= 2000 and _OWN_PATH.fullmatch(wanted) and not wanted.startswith((SIGN_IN, SIGN_OUT)):
         return wanted
     return "/"
 
 
 def sign_in_link(wanted: str) -> str:
-    """The page to sign in on, which leads on to an own path."""
+    """Link to the sign-in page, which leads on to a path of this app."""
     return f"{SIGN_IN}?next={quote(wanted, safe='/')}" if own_path(wanted) != "/" else SIGN_IN
 
 
@@ -68,12 +68,12 @@ async def _sign_in_page(request: Request) -> Response:
 
 async def _sign_in(request: Request) -> Response:
     sign_in: SignIn = request.scope[SIGN_IN_KEY]
-    said = await _said(request)
-    wanted = own_path(said.get("next"))
-    if not _is_own_form(request, said):
-        return _form(request, wanted, error="The form was too old. Try again.", status=403)
+    fields = await _form_fields(request)
+    wanted = own_path(fields.get("next"))
+    if not _is_own_form(request, fields):
+        return _form(request, wanted, error="The form has expired. Try again.", status=403)
     address = Cookies(request.scope).address
-    name, password = said.get("name", "").strip(), said.get("password", "")
+    name, password = fields.get("name", "").strip(), fields.get("password", "")
     try:
         token = await anyio.to_thread.run_sync(sign_in.sign_in, name, password, address, limiter=_AT_ONCE)
     except TooManyAttemptsError as error:
@@ -81,7 +81,7 @@ async def _sign_in(request: Request) -> Response:
     except BadSignInError as error:
         return _form(request, wanted, error=str(error), name=name, status=401)
     except GemslideError:
-        return _form(request, wanted, error="Nobody can sign in now. Ask who runs this app.", status=503)
+        return _form(request, wanted, error="Nobody can sign in right now. Ask the app's operator.", status=503)
     response = RedirectResponse(wanted, 303, headers={"Cache-Control": "no-store"})
     cookies = Cookies(request.scope)
     cookies.give(response, token, sign_in.life_s)
@@ -92,7 +92,7 @@ async def _sign_in(request: Request) -> Response:
 def _form(request: Request, wanted: str, *, error: str = "", name: str = "", status: int = 200) -> Response:
     sign_in: SignIn = request.scope[SIGN_IN_KEY]
     token = secrets.token_urlsafe(32)
-    said = paragraph(error, kind="error") if error else ""
+    notice = paragraph(error, kind="error") if error else ""
     form = f"""<form method="post" action="{SIGN_IN}">
 <input type="hidden" name="form" value="{token}"><input type="hidden" name="next" value="{html.escape(wanted)}">
 <label><span>Name</span><input name="name" autocomplete="username" required maxlength="64" autocapitalize="none"
@@ -102,7 +102,7 @@ def _form(request: Request, wanted: str, *, error: str = "", name: str = "", sta
 <button type="submit">Sign in</button>
 </form>
 """
-    parts = [said]
+    parts = [notice]
     if sign_in.provider is not None:
         parts.append('<p><a class="button" href="/?sign-in=start">Sign in with your institution</a></p>\n')
     if sign_in.accounts.exist and (sign_in.provider is None or _have_passwords(sign_in)):
@@ -118,9 +118,9 @@ def _form(request: Request, wanted: str, *, error: str = "", name: str = "", sta
 
 def _have_passwords(sign_in: SignIn) -> bool:
     try:
-        return any(each.password for each in sign_in.accounts.all().values())
+        return any(account.password for account in sign_in.accounts.all().values())
     except GemslideError:
-        return True  # the form then says that nobody can sign in
+        return True  # the form then reports that nobody can sign in
 
 
 async def _sign_out_page(request: Request) -> Response:
@@ -132,7 +132,7 @@ async def _sign_out_page(request: Request) -> Response:
         f'<form method="post" action="{SIGN_OUT}"><input type="hidden" name="form" value="{token}">'
         '<button type="submit">Sign out</button></form>\n'
     )
-    response = plain_page("Sign out", body + link("/", "Go on working"))
+    response = plain_page("Sign out", body + link("/", "Keep working"))
     cookies = Cookies(request.scope)
     cookies.set(response, cookies.form, token, FORM_S)
     return response
@@ -141,30 +141,30 @@ async def _sign_out_page(request: Request) -> Response:
 async def _sign_out(request: Request) -> Response:
     sign_in: SignIn = request.scope[SIGN_IN_KEY]
     key: str | None = request.scope.get(SESSION_KEY)
-    if not _is_own_form(request, await _said(request)):
+    if not _is_own_form(request, await _form_fields(request)):
         return RedirectResponse(SIGN_OUT, 303)
     try:
         if key is not None:
             await anyio.to_thread.run_sync(sign_in.sign_out, key)
     except GemslideError:
-        said = paragraph("You could not be signed out now. Try again.", kind="error")
-        return plain_page("Sign out", said + link(SIGN_OUT, "Try again"), 503)
+        notice = paragraph("You could not be signed out. Try again.", kind="error")
+        return plain_page("Sign out", notice + link(SIGN_OUT, "Try again"), 503)
     response = plain_page("Signed out", paragraph("You are signed out.") + link(SIGN_IN, "Sign in again"))
-    # Tiles may be kept by browsers for ever; not for who comes next.
+    # Browsers may cache tiles for ever, but not for the next person.
     response.headers["Clear-Site-Data"] = '"cache"'
     cookies = Cookies(request.scope)
-    for each in (cookies.session, cookies.form, cookies.next):
-        cookies.drop(response, each)
+    for name in (cookies.session, cookies.form, cookies.next):
+        cookies.drop(response, name)
     return response
 
 
-async def _said(request: Request) -> dict[str, str]:
-    """The fields of a form, each once; its length was bounded by the guard."""
+async def _form_fields(request: Request) -> dict[str, str]:
+    """The fields of a form, each once; the guard has limited its length."""
     form = await request.form(max_files=0, max_fields=8)
     return {key: value for key, value in form.items() if isinstance(value, str)}
 
 
-def _is_own_form(request: Request, said: dict[str, str]) -> bool:
-    """Whether the form is one that this browser was given: its token stands in a cookie, too."""
-    given = request.cookies.get(Cookies(request.scope).form, "")
-    return bool(given) and hmac.compare_digest(key_of(given), key_of(said.get("form", "")))
+def _is_own_form(request: Request, fields: dict[str, str]) -> bool:
+    """Whether the form was given to this browser: its token is in a cookie, too."""
+    token = request.cookies.get(Cookies(request.scope).form, "")
+    return bool(token) and hmac.compare_digest(key_of(token), key_of(fields.get("form", "")))

@@ -1,7 +1,7 @@
-"""Every view of a slide, in the project's log: once for each opening, before anything of it is shown.
+"""Log of every view of a slide: once each time it is opened, before any of it is shown.
 
-Where people sign in, a slide that cannot be logged is not shown. Elsewhere views are logged where the project has a
-ledger already.
+Where people sign in, a slide whose view cannot be logged is not shown. Elsewhere views are logged if the project
+already has a ledger.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ _MAX_REMEMBERED = 20_000
 _LOOKS_BACK = 50
 _LOCK = threading.Lock()
 _SEEN: OrderedDict[tuple[str, str], None] = OrderedDict()
-"""Session and slide of views that are known to be in the log."""
+"""Session and slide of views that are known to be logged."""
 
 
 def check_view(sign_in: SignIn | None, key: str | None, person: Person, slide_id: str) -> None:
-    """For a route, after `check_slide`: whoever asks for tiles without a page is logged, unless this session's view is.
+    """Log a request for tiles without a page, unless this session's view is logged. Routes call it after `check_slide`.
 
     Args:
-        key: of the session that asks; None where nobody signs in, and nothing is logged here.
+        key: of the request's session; None where nobody signs in, and nothing is logged here.
 
     Raises:
         GemslideError: it cannot be logged.
     """
     if sign_in is None or key is None or is_viewed(key, slide_id):
         return
-    if not _is_there(slide_id):
-        return  # the route says so
+    if not _store_exists(slide_id):
+        return  # the route reports that
     ledger = ledger_of(sign_in)
     if ledger and not _is_logged(ledger, sign_in, key, person, slide_id):
         log(ledger, person, slide_id, {"page": "tiles"})
@@ -48,10 +48,10 @@ def check_view(sign_in: SignIn | None, key: str | None, person: Person, slide_id
 
 
 def check_slide(sign_in: SignIn | None, person: Person, slide_id: str) -> None:
-    """Refuse a slide that is not a person's to see, and log that.
+    """Refuse a slide that a person may not see, and log the refusal.
 
     Raises:
-        HiddenSlideError: not theirs. GemslideError: it cannot be known.
+        HiddenSlideError: they may not see it. GemslideError: this cannot be checked.
     """
     try:
         check_may_see(person, slide_id)
@@ -62,38 +62,38 @@ def check_slide(sign_in: SignIn | None, person: Person, slide_id: str) -> None:
 
 
 def ledger_of(sign_in: SignIn | None) -> Ledger | None:
-    """Ledger that views are logged in; None: nowhere. Raises: as `open_ledger`."""
+    """Ledger for logging views; None: they are not logged. Raises: as `open_ledger`."""
     return sign_in.ledger_for_log() if sign_in is not None else current_study_ledger().ledger()
 
 
 def log(ledger: Ledger | None, person: Person, slide_id: str, details: Mapping[str, str]) -> None:
-    """Put one view into the log. Raises: as `log_in_project`."""
+    """Log one view. Raises: as `log_in_project`."""
     if ledger is not None:
         log_in_project(ledger, [Change(person.actor, OPENED, slide_subject(slide_id), details=details)])
 
 
 def _is_logged(ledger: Ledger, sign_in: SignIn, key: str, person: Person, slide_id: str) -> bool:
-    """Whether the person's view is in the log since the session began, as a page in another process has written it."""
+    """Whether the person's view was logged since the session began, perhaps by a page in another process."""
     session = sign_in.session_cache.find(key, active=False)
     begun = datetime.fromtimestamp(session.made if session else 0, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-    wanted = LogFilter(subject=slide_subject(slide_id), actor=person.actor)
-    entries = project_history(ledger, wanted, newest=_LOOKS_BACK)
+    own_views = LogFilter(subject=slide_subject(slide_id), actor=person.actor)
+    entries = project_history(ledger, own_views, newest=_LOOKS_BACK)
     return any(entry.action == OPENED and entry.utc >= begun for entry in entries)
 
 
 def is_viewed(key: str, slide_id: str) -> bool:
-    """Whether this process knows that a session's view of a slide is in the log."""
+    """Whether this process knows that a session's view of a slide is logged."""
     with _LOCK:
         return (key, slide_id) in _SEEN
 
 
 def remember(key: str, slide_id: str) -> None:
-    """A session's view is in the log."""
+    """Remember that a session's view is logged."""
     with _LOCK:
         _SEEN[key, slide_id] = None
         while len(_SEEN) > _MAX_REMEMBERED:
             _SEEN.popitem(last=False)
 
 
-def _is_there(slide_id: str) -> bool:
+def _store_exists(slide_id: str) -> bool:
     return os.path.lexists(served_project().store_path(slide_id) / "zarr.json")

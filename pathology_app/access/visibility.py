@@ -1,4 +1,4 @@
-"""Slides that a person may see: checked wherever a slide, or something made of it, is shown, listed or exported."""
+"""Slides that a person may see: checked wherever a slide, or anything made from it, is shown, listed or exported."""
 
 from __future__ import annotations
 
@@ -17,73 +17,73 @@ from pipeline.errors import BadManifestError
 from pipeline.study import study_slide_ids
 
 SLIDE_SUBJECT = "slide "
-"""Before a slide's name, in the log."""
+"""Prefix of a slide's name in the log."""
 _MAX_STUDIES = 32
 _LOCK = threading.Lock()
 _STUDIES: OrderedDict[tuple[str, str], Remembered[frozenset[str]]] = OrderedDict()
 
 
 def may_see(person: Person, slide_id: str) -> bool:
-    """Whether a person may see a slide, and what was made of it.
+    """Whether a person may see a slide, and anything made from it.
 
     Raises:
-        GemslideError: that hangs on a study, and the ledger is away.
+        GemslideError: it depends on a study, and the ledger is unavailable.
     """
     if person.slides is None:
         return True
-    return any(_holds(pattern, slide_id) for pattern in person.slides)
+    return any(_matches(pattern, slide_id) for pattern in person.slides)
 
 
 def may_see_study(person: Person, study_id: str) -> bool:
-    """Whether a person may see how far a study is, with the names of all of its slides."""
+    """Whether a person may see a study's progress, with the names of all its slides."""
     return person.slides is None or f"{STUDY_PREFIX}{study_id}" in person.slides
 
 
 def visible(person: Person, slide_ids: Iterable[str]) -> list[str]:
-    """Those that a person may see, in their order. Raises: as `may_see`."""
+    """Slides that a person may see, in the given order. Raises: as `may_see`."""
     return [slide_id for slide_id in slide_ids if may_see(person, slide_id)]
 
 
 def entries_for(person: Person, entries: Iterable[Any]) -> list[Any]:
-    """Entries of the project's log for a person: of who may see some slides only, those about these, and their own.
+    """Entries of the project's log for a person; one who may see only some slides gets their own and those about these.
 
     Raises: as `may_see`.
     """
     if person.slides is None:
         return list(entries)
-    return [entry for entry in entries if entry.actor == person.actor or _is_about_theirs(person, entry.subject)]
+    return [entry for entry in entries if entry.actor == person.actor or _is_about_visible_slide(person, entry.subject)]
 
 
-def _is_about_theirs(person: Person, subject: str | None) -> bool:
+def _is_about_visible_slide(person: Person, subject: str | None) -> bool:
     slide_id = (subject or "").removeprefix(SLIDE_SUBJECT)
     return slide_id != subject and bool(slide_id) and may_see(person, slide_id)
 
 
 def check_may_see(person: Person, slide_id: str) -> None:
-    """Refuse a slide that a person may not see, in the words for one that is not there.
+    """Refuse a slide that a person may not see, with the message for one that does not exist.
 
     Raises:
-        HiddenSlideError: not theirs. GemslideError: as `may_see`.
+        HiddenSlideError: they may not see it. GemslideError: as `may_see`.
     """
     if not may_see(person, slide_id):
         raise HiddenSlideError(f"slide {slide_id!r}: not in this project. The worklist shows what there is.")
 
 
 class HiddenSlideError(UnknownNameError):
-    """It may be there; whoever asks is not told."""
+    """A slide hidden from the person; the message does not reveal whether it exists."""
 
 
-def _holds(pattern: str, slide_id: str) -> bool:
+def _matches(pattern: str, slide_id: str) -> bool:
     study_id = pattern.removeprefix(STUDY_PREFIX)
-    return fnmatchcase(slide_id, pattern) if study_id == pattern else slide_id in _slides_of(study_id)
+    return fnmatchcase(slide_id, pattern) if study_id == pattern else slide_id in _study_slides(study_id)
 
 
-def _slides_of(study_id: str) -> frozenset[str]:
-    """Slides of a study; none where there is no such study."""
+def _study_slides(study_id: str) -> frozenset[str]:
+    """Slides of a study; none if the study does not exist."""
     key = (str(served_project().root), study_id)
     with _LOCK:
         if key not in _STUDIES:
-            _STUDIES[key] = Remembered(lambda: _ask(study_id))
+            _STUDIES[key] = Remembered(lambda: _load_slides(study_id))
         _STUDIES.move_to_end(key)
         while len(_STUDIES) > _MAX_STUDIES:
             _STUDIES.popitem(last=False)
@@ -91,7 +91,7 @@ def _slides_of(study_id: str) -> frozenset[str]:
     return remembered.get()
 
 
-def _ask(study_id: str) -> frozenset[str]:
+def _load_slides(study_id: str) -> frozenset[str]:
     ledger = current_study_ledger().ledger()
     try:
         return study_slide_ids(ledger, study_id) if ledger else frozenset()

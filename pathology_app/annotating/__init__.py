@@ -1,1 +1,1 @@
-"""Annotations in the browser: their routes, and the picture that many of them make."""
+"""Annotations in the browser: their routes, and the tiles that they are drawn from."""

@@ -1,4 +1,4 @@
-"""Drafts from what browsers send of annotations: every field checked, nothing taken for granted."""
+"""Drafts of annotations from requests of browsers: every field is checked, nothing taken for granted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KEYS = {"id", "revision", "deleted", "kind", "object_type", "geometry", "class"
 
 
 class TooLargeError(GemslideError):
-    """A request's body is larger than is read."""
+    """A request's body is over the limit."""
 
     code = "too_large"
 
@@ -41,11 +41,11 @@ def drafts_of(body: bytes) -> list[Draft]:
     """The drafts of {"changes": [...]}.
 
     Raises:
-        BadAnnotationError: not such JSON, too many, or a field that cannot be.
+        BadAnnotationError: not such JSON, too many, or an invalid field.
     """
     changes = _listed(_object(body), "changes")
     if len(changes) > MAX_DRAFTS:
-        raise BadAnnotationError(f"{len(changes)} annotations at once; {MAX_DRAFTS} are the most.")
+        raise BadAnnotationError(f"{len(changes)} annotations at once; at most {MAX_DRAFTS} are allowed.")
     return [_draft(change, f"change {index}") for index, change in enumerate(changes)]
 
 
@@ -54,7 +54,7 @@ def areas_and_line(body: bytes) -> tuple[list[BaseGeometry], BaseGeometry | None
     content = _object(body)
     areas = _listed(content, "areas")[: MAX_DRAFTS + 1]
     line = content.get("line")
-    shapes = [shape_of(each, where=f"area {index}") for index, each in enumerate(areas)]
+    shapes = [shape_of(area, where=f"area {index}") for index, area in enumerate(areas)]
     return shapes, None if line is None else shape_of(line, where="the line")
 
 
@@ -62,17 +62,17 @@ def _object(body: bytes) -> Mapping[str, Any]:
     try:
         content = parse_json(body)
     except (ValueError, RecursionError) as error:
-        raise BadAnnotationError(f"What was sent is not JSON: {error}.") from error
+        raise BadAnnotationError(f"The request body is not JSON: {error}.") from error
     if not isinstance(content, dict):
-        raise BadAnnotationError(f"What was sent is {type(content).__name__}, not an object.")
+        raise BadAnnotationError(f"The request body is {type(content).__name__}, not an object.")
     return content
 
 
 def _listed(content: Mapping[str, Any], key: str) -> list[Any]:
-    found = content.get(key)
-    if not isinstance(found, list):
-        raise BadAnnotationError(f"{key!r} is {type(found).__name__}, not a list.")
-    return found
+    items = content.get(key)
+    if not isinstance(items, list):
+        raise BadAnnotationError(f"{key!r} is {type(items).__name__}, not a list.")
+    return items
 
 
 def _draft(change: Any, where: str) -> Draft:

@@ -1,4 +1,4 @@
-"""Work on shapes for people who wait for it: in processes of its own, a few at a time, and one for each person."""
+"""Operations on shapes that people wait for: in separate processes, a few at a time, and one for each person."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from training.foundation.errors import GemslideError
 
 MAX_AT_ONCE = 2
 MAX_WAITING = 8
-"""Requests of one person; a browser sends them one after the other."""
+"""Requests of one person; a browser sends them one after another."""
 LIMITS = Limits(seconds=10.0, mib=768)
-"""Of one request. The largest that people send take a tenth of both."""
+"""Per request. The largest that people send take a tenth of each."""
 
 _WORK = "pathology_app.annotating.work"
 
 
 class BusyError(GemslideError):
-    """One person asks for more at once than is taken."""
+    """One person has sent too many requests at once."""
 
     code = "busy"
 
 
 class GeometryWork:
-    """Pieces of work of all people: one person's many do not keep the others waiting for more than one of them."""
+    """Everybody's operations: however many one person sends, the others wait for at most one of them."""
 
     def __init__(self, processes: BoundedProcesses | None = None) -> None:
         self._processes = processes or BoundedProcesses(LIMITS, most=MAX_AT_ONCE)
@@ -40,10 +40,10 @@ class GeometryWork:
         """Run a function of `pathology_app.annotating.work` and return its result.
 
         Raises:
-            BusyError: the person waits for `MAX_WAITING` others. Else: as `BoundedProcesses.run`.
+            BusyError: the person is waiting for `MAX_WAITING` others. Otherwise: as `BoundedProcesses.run`.
         """
         if self._asked[by] >= MAX_WAITING:
-            raise BusyError(f"{by}: {MAX_WAITING} requests are being worked on. Wait until they are done.")
+            raise BusyError(f"{by}: {MAX_WAITING} requests are in progress already. Wait until they are done.")
         self._asked[by] += 1
         try:
             async with self._turns.setdefault(by, anyio.Lock()):
@@ -56,6 +56,6 @@ class GeometryWork:
                 del self._asked[by], self._turns[by]
 
     def close(self) -> None:
-        """End the processes that wait for work."""
+        """End the processes."""
         atexit.unregister(self._processes.close)
         self._processes.close()

@@ -1,15 +1,15 @@
-"""HTTP routes of annotations, beside those of the tiles.
+"""HTTP routes of annotations, besides those of the tiles.
 
-    GET  /annotations/{slide_id}/changes?since=N     what has changed; without `since`, the counts alone
+    GET  /annotations/{slide_id}/changes?since=N     changes since N; without `since`, only the counts
     GET  /annotations/{slide_id}/tiles/{level}/{col}_{row}?v=N     see vector_tile.py
-    GET  /annotations/{slide_id}/at/{x}_{y}?within=PX0     under a point, the smallest first
-    GET  /annotations/{slide_id}/found?words=…      whose class, note or author hold the words
+    GET  /annotations/{slide_id}/at/{x}_{y}?within=PX0     those under a point, smallest first
+    GET  /annotations/{slide_id}/found?words=…      those whose class, note or author contain the words
     GET  /annotations/{slide_id}/qupath.geojson
-    POST /annotations/{slide_id}     {"changes": [...]}: saved, with what was in conflict
+    POST /annotations/{slide_id}     {"changes": [...]}: those saved, and those in conflict
     POST /annotations/{slide_id}/join, /split     {"areas": [...], "line": ...}: the new areas; nothing is saved
-    POST /annotations/{slide_id}/import     a file of QuPath, ASAP or ImageScope
+    POST /annotations/{slide_id}/import     a QuPath, ASAP or ImageScope file
 
-Everybody who may look sees annotations; who may annotate changes them. Points are level-0 pixels.
+Everybody who may look at slides sees annotations; those who may annotate change them. Points are in level-0 pixels.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ from pipeline.store.reading.reader import StoreReader
 from training.foundation.errors import LockedError, UnreadableError
 
 MAX_AT_ONCE = 6
-"""Requests that read or write; Streamlit's own threads are not touched."""
+"""Requests that read or write at once; Streamlit's own threads are left alone."""
 MOST_CHANGES = 1000
-"""Listed one by one; of more the browser asks for the tiles alone."""
+"""Listed one by one; if there are more, the browser only requests tiles."""
 MAX_WORDS = 200
 _NEVER_KEPT = {"Cache-Control": "no-store"}
 _COORDINATE = r"(-?\d{1,9}(?:\.\d{1,6})?)"
@@ -79,7 +79,7 @@ Handler = Callable[[Request, StoreReader, Person], Awaitable[Response]]
 
 
 class AnnotationServer:
-    """Handlers over one project's annotations. What reads or writes runs in threads."""
+    """Handlers for one project's annotations. Reads and writes run in threads."""
 
     def __init__(self, cache: SlideCache, ledger: StudyLedger) -> None:
         self._cache, self._ledger = cache, ledger
@@ -89,7 +89,7 @@ class AnnotationServer:
         self._project = hashlib.sha256(str(cache.project.root).encode()).hexdigest()[:16]
 
     def routes(self) -> list[BaseRoute]:
-        """Each answers errors as JSON."""
+        """The routes; each reports errors as JSON."""
         look, annotate, export = Action.LOOK, RIGHTS[Act.ANNOTATE], RIGHTS[Act.EXPORT_ANNOTATIONS]
         changes, file = AcceptedBody(MAX_CHANGES_BYTES, annotate), AcceptedBody(MAX_IMPORT_BYTES, RIGHTS[Act.IMPORT])
         table: tuple[tuple[AcceptedBody | None, str, Action, Handler], ...] = (
@@ -105,12 +105,12 @@ class AnnotationServer:
         )
         project = self._cache.project
         routes: list[BaseRoute] = [
-            # Others' annotations would be help for who reads a slide without.
+            # Others' annotations would help somebody who has to read a slide without them.
             declared(project, f"/annotations/{{slide_id}}{path}", self._guarded(action, handler), Shows.RESULT,
                      methods=["POST" if takes else "GET"], takes=takes)
             for takes, path, action, handler in table
         ]  # fmt: skip
-        # Else Streamlit would answer with its page.
+        # Otherwise Streamlit would answer with its page.
         no_link = declared(project, "/annotations/{rest:path}", _no_link, Shows.NEITHER)
         return [*routes, no_link]
 
@@ -131,20 +131,20 @@ class AnnotationServer:
         return await anyio.to_thread.run_sync(work, limiter=self._limiter)
 
     async def _changes(self, request: Request, reader: StoreReader, person: Person) -> Response:
-        asked = request.query_params.get("since")
-        if asked is not None and not re.fullmatch(r"\d{1,15}", asked, re.ASCII):
-            raise BadLinkError(f"since={asked!r:.40}: expected a number")
+        since = request.query_params.get("since")
+        if since is not None and not re.fullmatch(r"\d{1,15}", since, re.ASCII):
+            raise BadLinkError(f"since={since!r:.40}: expected a number")
 
         def read() -> dict[str, Any]:
             ledger = self._ledger.ledger()
             outlines = self._outlines.outlines(ledger, reader.slide_id)
             listed = None
-            if asked is not None and ledger is not None:
-                found = changes_since(ledger, reader.slide_id, int(asked), most=MOST_CHANGES)
-                # More may have come in since the outlines were read; it is told next time.
-                if found.annotations is not None:
-                    listed = [each.as_dict() for each in found.annotations if each.change <= outlines.change]
-            elif asked is not None:
+            if since is not None and ledger is not None:
+                changes = changes_since(ledger, reader.slide_id, int(since), most=MOST_CHANGES)
+                # More may have come in since the outlines were read; the next request lists them.
+                if changes.annotations is not None:
+                    listed = [changed.as_dict() for changed in changes.annotations if changed.change <= outlines.change]
+            elif since is not None:
                 listed = []
             return {**self._summary(ledger, outlines, person), "annotations": listed}
 
@@ -165,7 +165,7 @@ class AnnotationServer:
         }
 
     async def _tile(self, request: Request, reader: StoreReader, _: Person) -> Response:
-        level, col, row = (int(each) for each in _matched(request, r"(\d{1,2})/(\d{1,9})_(\d{1,9})"))
+        level, col, row = (int(digits) for digits in _matched(request, r"(\d{1,2})/(\d{1,9})_(\d{1,9})"))
         side_px0 = 512 << level
         levels, (width, height) = num_levels(reader.size_wh_px0), reader.size_wh_px0
         if level >= levels or col * side_px0 >= width or row * side_px0 >= height:
@@ -185,14 +185,14 @@ class AnnotationServer:
         return Response(content, media_type=MEDIA_TYPE, headers=headers)
 
     async def _at(self, request: Request, reader: StoreReader, _: Person) -> Response:
-        x_px0, y_px0 = (float(each) for each in _matched(request, f"{_COORDINATE}_{_COORDINATE}"))
-        asked = request.query_params.get("within", "0")
-        if not re.fullmatch(r"\d{1,6}(\.\d{1,6})?", asked, re.ASCII):
-            raise BadLinkError(f"within={asked!r:.40}: expected a number")
+        x_px0, y_px0 = (float(digits) for digits in _matched(request, f"{_COORDINATE}_{_COORDINATE}"))
+        within = request.query_params.get("within", "0")
+        if not re.fullmatch(r"\d{1,6}(\.\d{1,6})?", within, re.ASCII):
+            raise BadLinkError(f"within={within!r:.40}: expected a number")
 
         def read() -> list[Annotation]:
             ledger = self._ledger.ledger()
-            ids = self._outlines.outlines(ledger, reader.slide_id).at(x_px0, y_px0, float(asked))
+            ids = self._outlines.outlines(ledger, reader.slide_id).at(x_px0, y_px0, float(within))
             return some_annotations(ledger, reader.slide_id, ids) if ledger else []
 
         return _listed(await self._in_thread(read))
@@ -216,14 +216,14 @@ class AnnotationServer:
         features = await self._in_thread(read)
         name = f'attachment; filename="{reader.slide_id}.geojson"'
         headers = {**_NEVER_KEPT, "Content-Disposition": name}
-        # Of a slide with millions of corners the text is never in memory as a whole.
+        # The text of a slide with millions of corners is never in memory as a whole.
         return StreamingResponse(_collection(features), media_type="application/geo+json", headers=headers)
 
     async def _save(self, request: Request, reader: StoreReader, person: Person) -> Response:
         body = await body_of(request, MAX_CHANGES_BYTES)
 
         parts = await self._geometry.run(
-            person.actor, "rows_of_changes", body, "what was sent",
+            person.actor, "rows_of_changes", body, "the request body",
             slide_id=reader.slide_id, actor=person.actor, size_wh_px0=reader.size_wh_px0,
         )  # fmt: skip
 
@@ -233,8 +233,8 @@ class AnnotationServer:
             )
             return {
                 "change": saved.change,
-                "saved": [each.as_dict() for each in saved.saved],
-                "conflicts": [each.as_dict() for each in saved.conflicts],
+                "saved": [annotation.as_dict() for annotation in saved.saved],
+                "conflicts": [annotation.as_dict() for annotation in saved.conflicts],
                 "me": person.actor,
             }
 
@@ -248,11 +248,11 @@ class AnnotationServer:
 
     async def _combined(self, request: Request, person: Person, work: str) -> Response:
         body = await body_of(request, MAX_CHANGES_BYTES)
-        areas = await self._geometry.run(person.actor, work, body, "what was sent")
+        areas = await self._geometry.run(person.actor, work, body, "the request body")
         return JSONResponse({"areas": areas}, headers=_NEVER_KEPT)
 
     def _frame(self, reader: StoreReader) -> SlideFrame:
-        """Frame of a file's outlines on a slide, as `gemslide tile` lays them. Raises BadRecipeError: the settings."""
+        """Frame of a file's outlines on a slide, as in `gemslide tile`. Raises BadRecipeError: the settings."""
         tile = load_settings(self._cache.project.settings_path).tile
         frame = frame_of_store(reader.attributes)
         return frame.as_set(tile.qupath_counts_from, allow_other_mpp=tile.allow_other_mpp)
@@ -278,32 +278,32 @@ class AnnotationServer:
 
 
 def annotation_routes(cache: SlideCache, ledger: StudyLedger) -> list[BaseRoute]:
-    """All routes of annotations over one project."""
+    """All routes for the annotations of one project."""
     return AnnotationServer(cache, ledger).routes()
 
 
 def _collection(features: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """A FeatureCollection, one feature a line."""
+    """A FeatureCollection, one feature per line."""
     yield '{"type":"FeatureCollection","features":[\n'
-    for index, each in enumerate(features):
-        yield (",\n" if index else "") + json.dumps(each, allow_nan=False)
+    for index, feature in enumerate(features):
+        yield (",\n" if index else "") + json.dumps(feature, allow_nan=False)
     yield "\n]}\n"
 
 
 async def _no_link(request: Request) -> Response:
-    content = {"code": BadLinkError.code, "message": f"{request.url.path!r:.200}: not a link of annotations"}
+    content = {"code": BadLinkError.code, "message": f"{request.url.path!r:.200}: not a link to annotations"}
     return JSONResponse(content, status_code=400, headers=_NEVER_KEPT)
 
 
 def _listed(annotations: list[Annotation]) -> Response:
-    return JSONResponse({"annotations": [each.as_dict() for each in annotations]}, headers=_NEVER_KEPT)
+    return JSONResponse({"annotations": [annotation.as_dict() for annotation in annotations]}, headers=_NEVER_KEPT)
 
 
 def _matched(request: Request, pattern: str) -> tuple[str, ...]:
     rest: str = request.path_params["rest"]
     match = re.fullmatch(pattern, rest, re.ASCII)
     if not match:
-        raise BadLinkError(f"{rest!r:.200}: not a link of annotations")
+        raise BadLinkError(f"{rest!r:.200}: not a link to annotations")
     return match.groups()
 
 

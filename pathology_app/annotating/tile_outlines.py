@@ -1,6 +1,6 @@
-"""Rings cut to a tile and thinned to its pixels, in time proportional to their corners.
+"""Rings clipped to a tile and thinned to its pixels, in time proportional to their corners.
 
-GEOS's own clipping and simplification take seconds for one comb of 50,000 corners; a page asks for dozens of tiles.
+GEOS's own clipping and simplification take seconds for one comb of 50,000 corners; a page requests dozens of tiles.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ Box = tuple[float, float, float, float]
 
 
 MAX_RING_CORNERS = 65_000
-"""A tile counts the corners of a ring in 16 bits."""
+"""A tile stores the number of a ring's corners in 16 bits."""
 
 
 class Rings(NamedTuple):
-    """Closed rings, one after the other, without the corner that closes them.
+    """Closed rings, one after another, without the corner that closes them.
 
     Attributes:
         corners: float64 (n, 2).
@@ -31,7 +31,7 @@ class Rings(NamedTuple):
 
 
 def opened(corners: NDArray[np.float64], ring_of: NDArray[np.intp]) -> Rings:
-    """Rings whose last corner is their first, without that."""
+    """Rings without their last corner, which repeats the first."""
     is_last = np.append(ring_of[1:] != ring_of[:-1], True)
     return Rings(corners[~is_last], ring_of[~is_last])
 
@@ -49,8 +49,8 @@ def closed(rings: Rings) -> Rings:
 
 
 def clipped(rings: Rings, box: Box) -> Rings:
-    """Rings within a box, after Sutherland and Hodgman: what lies in several pieces stays one ring, whose edges between
-    them run along the box."""
+    """Rings clipped to a box, after Sutherland and Hodgman: one cut into several pieces stays one ring, whose edges
+    between them run along the box."""
     left, top, right, bottom = box
     for axis, sign, edge in ((0, 1, left), (0, -1, right), (1, 1, top), (1, -1, bottom)):
         rings = _beyond(rings, axis, sign, edge)
@@ -74,7 +74,7 @@ def _beyond(rings: Rings, axis: int, sign: int, edge: float) -> Rings:
 
 
 def _next(ring_of: NDArray[np.intp]) -> NDArray[np.intp]:
-    """The index of the corner after each, around its ring."""
+    """The index of the next corner of each, around its ring."""
     after = np.arange(1, len(ring_of) + 1)
     starts = np.flatnonzero(np.append(True, ring_of[1:] != ring_of[:-1]))
     after[np.append(starts[1:], len(ring_of)) - 1] = starts
@@ -82,9 +82,9 @@ def _next(ring_of: NDArray[np.intp]) -> NDArray[np.intp]:
 
 
 def thinned(rings: Rings, cell: float) -> Rings:
-    """Of corners in a row that lie in one square cell the first; rings of fewer than three are left out.
+    """Rings with only the first of consecutive corners in one square cell; those with fewer than three are left out.
 
-    A ring is cut off after `MAX_RING_CORNERS`: only one that runs to and fro across the tile has as many.
+    A ring is cut off after `MAX_RING_CORNERS`: only one that zigzags across the tile has that many.
     """
     corners, ring_of = rings
     if not len(corners):

@@ -1,4 +1,4 @@
-"""Work on the shapes that browsers send, for `pipeline.bounded.child`: bodies of requests in, parts for JSON out."""
+"""Operations on shapes that browsers send, for `pipeline.bounded.child`: request bodies in, parts for JSON out."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from pipeline.errors import BadAnnotationError
 from pipeline.review import merge_annotations, rows_of, rows_of_file, split_annotation
 
 _PART_LETTERS = 1 << 18
-"""Of geometry, as text, in one part: parsed in a few milliseconds."""
+"""Characters of geometry in one part, which is parsed in a few milliseconds."""
 
 Rows = Sequence[Mapping[str, Any]]
 
 
 def join(body: bytes) -> list[Any]:
-    """The one area of several. Raises BadAnnotationError: as `merge_annotations`."""
+    """The area that several are merged into. Raises BadAnnotationError: as `merge_annotations`."""
     return [mapping(merge_annotations(areas_and_line(body)[0]))]
 
 
@@ -30,7 +30,7 @@ def split(body: bytes) -> list[Any]:
     areas, line = areas_and_line(body)
     if len(areas) != 1 or line is None:
         raise BadAnnotationError("One area and one line are needed to split.")
-    return [mapping(each) for each in split_annotation(areas[0], line)]
+    return [mapping(side) for side in split_annotation(areas[0], line)]
 
 
 def rows_of_changes(body: bytes, *, slide_id: str, actor: str, size_wh_px0: tuple[int, int]) -> list[Rows]:
@@ -51,8 +51,8 @@ def rows_of_upload(
     """
     file = parse_annotations(body, Path("the file"))
     on_slide = TypeAdapter(SlideFrame).validate_python(frame)
-    found = rows_of_file(slide_id, file, actor, size_wh_px0=size_wh_px0, frame=on_slide)
-    return [{"format": found.format, "dropped": found.dropped}, *_in_parts(found.rows)]
+    upload = rows_of_file(slide_id, file, actor, size_wh_px0=size_wh_px0, frame=on_slide)
+    return [{"format": upload.format, "dropped": upload.dropped}, *_in_parts(upload.rows)]
 
 
 def _in_parts(rows: Rows) -> Iterator[Rows]:

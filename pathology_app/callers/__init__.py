@@ -1,1 +1,1 @@
-"""Callers of the app: a request's address, the host name it asks for, its cookies."""
+"""Callers of the app: a request's address, its host name, its cookies."""

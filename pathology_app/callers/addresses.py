@@ -1,4 +1,4 @@
-"""Address that a request comes from: the connection's other end, or the one that the installation's proxies give."""
+"""Address that a request comes from: the connection's other end, or the one that the installation's proxies report."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def client_address(scope: Scope, proxies: Sequence[Network]) -> str:
-    """The address of whoever asks.
+    """The address of the caller.
 
-    X-Forwarded-For is believed from a proxy of the installation only, and read from its end: each proxy adds whom it
-    was asked by, so that the first address which is no proxy's is the caller's. What stands before it, the caller may
-    have written.
+    X-Forwarded-For is trusted only from a proxy of the installation, and read from its end: each proxy appends the
+    address that called it, so the first one that is not a proxy's is the caller's. The caller may have written anything
+    before it.
     """
     peer = _parsed(str((scope.get("client") or (UNKNOWN,))[0]))
     if peer is None or not _is_proxy(peer, proxies):
@@ -33,7 +33,7 @@ def client_address(scope: Scope, proxies: Sequence[Network]) -> str:
     caller = peer
     for hop in reversed(hops):
         address = _parsed(hop)
-        if address is None:  # nobody knows who wrote that
+        if address is None:  # of unknown origin
             break
         caller = address
         if not _is_proxy(address, proxies):
@@ -42,9 +42,9 @@ def client_address(scope: Scope, proxies: Sequence[Network]) -> str:
 
 
 def address_of(scope: Scope) -> str:
-    """The address that the guard found."""
-    found = scope.get(ADDRESS_KEY)
-    return found if isinstance(found, str) else client_address(scope, ())
+    """The address that the guard determined."""
+    address = scope.get(ADDRESS_KEY)
+    return address if isinstance(address, str) else client_address(scope, ())
 
 
 def neighbourhood(address: str) -> str:
@@ -56,17 +56,17 @@ def neighbourhood(address: str) -> str:
 
 
 def _parsed(text: str) -> Address | None:
-    """An address as it stands in a header: in brackets, with a port or a zone, or bare."""
+    """An address as headers write it: in brackets, with a port or a zone, or bare."""
     text = text.strip().strip('"')
     if text.startswith("["):
         text = text[1:].partition("]")[0]
     elif text.count(":") == 1:
         text = text.partition(":")[0]
     try:
-        found = ipaddress.ip_address(text.partition("%")[0])
+        address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
         return None
-    return getattr(found, "ipv4_mapped", None) or found
+    return getattr(address, "ipv4_mapped", None) or address
 
 
 def _is_proxy(address: Address, proxies: Sequence[Network]) -> bool:

@@ -14,8 +14,8 @@ from pathology_app.callers.addresses import address_of
 
 @dataclass(frozen=True)
 class Cookies:
-    """Cookies of the app that a request is for. Browsers do not tell ports apart, so names do; processes behind one
-    proxy share them."""
+    """Cookies of the app that a request is for. Browsers share cookies between ports, so their names include the port;
+    processes behind one proxy share them."""
 
     scope: Scope
 
@@ -40,7 +40,7 @@ class Cookies:
         return HTTPConnection(self.scope).cookies.get(name)
 
     def give(self, response: Response, token: str, life_s: float) -> None:
-        """Let the browser in."""
+        """Set the session cookie, which lets the browser in."""
         self.set(response, self.session, token, life_s)
 
     def set(self, response: Response, name: str, value: str, life_s: float) -> None:
@@ -53,10 +53,10 @@ class Cookies:
 
     def _name(self, what: str) -> str:
         port = Headers(scope=self.scope).get("host", "").rpartition("]")[2].rpartition(":")[2]
-        # The prefix makes browsers refuse it from any other name's page.
+        # The prefix makes browsers refuse it from a page of any other name.
         return f"{'__Host-' if is_https(self.scope) else ''}gemslide_{what}_{port if port.isdecimal() else 0}"
 
 
 def is_https(scope: Scope) -> bool:
-    """Whether the page is one of https. A proxy that says so is believed: that can only narrow what is let in."""
+    """Whether the page is served over https. A proxy that says so is trusted: that can only narrow what is let in."""
     return scope.get("scheme") in ("https", "wss") or Headers(scope=scope).get("x-forwarded-proto") == "https"

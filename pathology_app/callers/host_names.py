@@ -1,6 +1,6 @@
-"""The names by which the app may be called, exactly: what may stand in Host, and so in Origin.
+"""The names by which the app may be called: exactly the values allowed in Host, and so in Origin.
 
-A page of a stranger can reach this server through a name of its own that leads here (DNS rebinding);
+A stranger's page can reach this server through its own host name that resolves here (DNS rebinding);
 its Host is that name, so an exact list keeps it out.
 """
 
@@ -19,7 +19,7 @@ _NAME = re.compile(r"(?P<name>[a-z0-9_-]+(\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\])(:(?P<
 
 
 def is_loopback(address: str | None) -> bool:
-    """Whether an IP address is this computer's own loopback. None and what is no IP address are not."""
+    """Whether an IP address is this computer's own loopback; False for None and for anything but an IP address."""
     try:
         parsed = ipaddress.ip_address(address or "")
     except ValueError:
@@ -29,12 +29,12 @@ def is_loopback(address: str | None) -> bool:
 
 
 def bracketed(address: str) -> str:
-    """An IP address as it stands in a link."""
+    """An IP address as links write it."""
     return f"[{address}]" if ":" in address else address
 
 
 def parse_names(given: Iterable[str]) -> tuple[str, ...]:
-    """Names as they will stand in Host: lower case, with or without a port.
+    """Names as they will appear in Host: lower case, with or without a port.
 
     Raises:
         BadRecipeError: not a host name, or an address with a path or a scheme.
@@ -43,7 +43,7 @@ def parse_names(given: Iterable[str]) -> tuple[str, ...]:
     for name in names:
         if not _NAME.fullmatch(name):
             raise BadRecipeError(
-                f"name {name!r}: expected what stands in the browser's address line between // and the next /, "
+                f"name {name!r}: expected the part of the browser's address between // and the next /, "
                 "as in slides.example.org or localhost:9000."
             )
     return names
@@ -54,7 +54,7 @@ class Names:
     """The app's own names.
 
     Attributes:
-        given: by the operator, as from `parse_names`. One without a port is good with the port that the app listens
+        given: by the operator, as from `parse_names`. One without a port is valid with the port that the app listens
             on, and with none (behind a reverse proxy).
     """
 
@@ -62,7 +62,7 @@ class Names:
 
     @property
     def are_public(self) -> bool:
-        """Whether any of them is for other computers than this one."""
+        """Whether any of them is for computers other than this one."""
         return any(name.rsplit(":", 1)[0] not in LOOPBACK_NAMES and name not in LOOPBACK_NAMES for name in self.given)
 
     def include(self, host: str, server: tuple[str, int | None] | None) -> bool:

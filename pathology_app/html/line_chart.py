@@ -1,4 +1,4 @@
-"""Curves as an SVG image with a text alternative. It holds no script, so the page's policy needs no exception.
+"""Curves as an SVG image with a text alternative. It contains no script, so the page's policy needs no exception.
 
 The image has its own background: its content cannot tell whether the page is light or dark.
 """
@@ -24,7 +24,7 @@ _POINTS = 72
 """Per inch."""
 _TEXT_PT, _TICKS = 15, 5
 _LOCK = Lock()
-"""matplotlib's settings are those of the whole process; sessions draw in threads."""
+"""matplotlib's settings apply to the whole process; sessions draw in threads."""
 
 _INK, _FAINT, _PAPER = "#31333f", "#dfe1e6", "#ffffff"
 
@@ -44,7 +44,7 @@ class Curve:
 
     Attributes:
         points: (x, y), x rising.
-        style: "thin" for what is measured often, "dots" for what is measured now and then.
+        style: "thin" for frequent measurements, "dots" for occasional ones.
     """
 
     name: str
@@ -54,10 +54,10 @@ class Curve:
 
 
 def line_chart(curves: Sequence[Curve], *, label: str, x_name: str, y_to: float | None = None) -> str:
-    """A chart as HTML, with a legend that gives each curve's last value.
+    """A chart as HTML, with a legend that shows each curve's last value.
 
     Args:
-        curves: x axes begin at 0, or at the lowest value below it.
+        curves: the x axis begins at 0, or at the lowest value below it.
         label: the chart's text alternative.
         y_to: upper end of the y axis; None: the highest value. The axis begins at 0, or at the lowest value below it.
     """
@@ -67,9 +67,9 @@ def line_chart(curves: Sequence[Curve], *, label: str, x_name: str, y_to: float 
     last = "; ".join(f"{curve.name} {_number(curve.points[-1][1])}" for curve in curves)
     svg = _draw(curves, x_name, y_to)
     data = base64.b64encode(svg.encode()).decode()
-    said = _escaped(f"{label}. Last: {last}")
+    text = _escaped(f"{label}. Last: {last}")
     return (
-        f'<figure class="gs-chart"><img src="data:image/svg+xml;base64,{data}" alt="{said}"></figure>{_legend(curves)}'
+        f'<figure class="gs-chart"><img src="data:image/svg+xml;base64,{data}" alt="{text}"></figure>{_legend(curves)}'
     )
 
 

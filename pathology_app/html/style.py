@@ -1,4 +1,4 @@
-"""Styles of what `tables.py` and the worklist draw, in light and dark: put on every page once."""
+"""Styles for `tables.py` and the worklist, in light and dark: put on every page once."""
 
 from __future__ import annotations
 

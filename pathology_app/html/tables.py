@@ -15,7 +15,7 @@ from pathology_app.html.text import as_text
 from pipeline.html_templates import templates_in
 
 SHORT_HASH = 12
-"""Characters of a hash that are shown; the whole is its tooltip."""
+"""Characters of a hash that are shown; the tooltip has all of it."""
 
 Kind = Literal["text", "long", "number", "fixed", "hash"]
 
@@ -25,7 +25,7 @@ Breakpoint = Literal[0, 900, 1200, 1500]
 
 @dataclass(frozen=True)
 class Sort:
-    """Target of a heading: the same table, sorted by its column; and how that is sorted now."""
+    """Target of a heading, the same table sorted by its column; and how that column is sorted now."""
 
     query: Mapping[str, str]
     now: Literal["none", "ascending", "descending"] = "none"
@@ -36,9 +36,9 @@ class Column:
     """A column.
 
     Attributes:
-        kind: text wraps, long text not into a narrow column; numbers stand on the right; fixed text is never broken;
-            of a hash the beginning is shown.
-        hide_below_px: width of the window below which the column leaves; 0: never.
+        kind: text wraps, long text not into a narrow column; numbers are right-aligned; fixed text never wraps;
+            only the beginning of a hash is shown.
+        hide_below_px: window width below which the column is hidden; 0: never.
         sort: how its heading sorts the table; None: it does not.
     """
 
@@ -54,7 +54,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Swatch:
-    """A cell's text behind a spot of colour."""
+    """A cell's text after a spot of colour."""
 
     text: str
     colour: str
@@ -70,10 +70,10 @@ class Link:
 
 @dataclass(frozen=True)
 class Picture:
-    """A small picture; it says nothing that does not stand beside it, too.
+    """A small image; the text beside it says the same.
 
     Attributes:
-        over: a second one that lies over it.
+        over: a second image, drawn over it.
     """
 
     url: str
@@ -102,10 +102,10 @@ _MARKUP = _TEMPLATES.get_template("tables.html.j2").module
 def table(
     columns: Sequence[Column], rows: Iterable[Sequence[object]], *, foot: Sequence[object] | None = None, label: str
 ) -> str:
-    """A table. None and "" are empty cells; a column without any other is left out.
+    """A table. None and "" are empty cells; a column with only empty cells is left out.
 
     Args:
-        foot: a last row that sums the others up.
+        foot: a last row that sums up the others.
         label: name of the table for a screen reader.
     """
     rows = [list(row) for row in rows]
@@ -115,19 +115,19 @@ def table(
 
 
 def bar(parts: Mapping[str, int], colours: Mapping[str, str]) -> str:
-    """One horizontal bar of parts that add up to the whole, each as long as its share."""
+    """A horizontal bar of parts that add up to the whole, each as long as its share."""
     whole = sum(parts.values())
     shown = [(name, number, number / whole, colours[name]) for name, number in parts.items() if number]
     return _markup("bar", shown, ", ".join(f"{number} {name}" for name, number, *_ in shown))
 
 
 def facts(values: Mapping[str, object]) -> str:
-    """Short facts beside each other, each under its name."""
+    """Short facts side by side, each under its name."""
     return _markup("facts", values)
 
 
 def beside(blocks: Mapping[str, str]) -> str:
-    """Blocks of HTML under headings, beside each other where there is room.
+    """Blocks of HTML under headings, side by side where there is room.
 
     Args:
         blocks: HTML from `table` or `bar`, by heading.
@@ -141,7 +141,7 @@ def external_link(text: str, path: str, label: str) -> str:
 
 
 def picture_html(picture: Picture) -> str:
-    """A picture, with another of the same shape over it if it has one."""
+    """An image, with another of the same shape over it if it has one."""
     return _markup("picture", picture.urls)
 
 

@@ -1,7 +1,7 @@
 """Text that others wrote (names, classes, messages), shown as text: in Markdown, in cells, and without paths.
 
-Streamlit draws Markdown in messages, captions and labels, where a name could be an image that asks a stranger's
-server, a link, a colour or an icon.
+Streamlit draws Markdown in messages, captions and labels, where a name could become an image from a stranger's server,
+a link, a colour or an icon.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from pathlib import Path
 from training.foundation.errors import GemslideError
 
 READ_ERRORS = (GemslideError, OSError)
-"""Errors that reading a project's files may raise, whatever they hold."""
+"""Errors that reading a project's files may raise, whatever they contain."""
 
 MAX_SHOWN = 600
-"""Characters of one text; a damaged file can hold a name of megabytes."""
+"""Characters of one text; a damaged file can contain a name of several megabytes."""
 
 _JOINER = "\u2060"
-"""Has no width. It parts what Streamlit, after all escapes, would still turn into icons, links and arrows."""
+"""Has no width. It breaks up what Streamlit, despite all escapes, would still turn into icons, links and arrows."""
 
 _PUNCTUATION = re.compile(f"([{re.escape(string.punctuation)}])")
 _ICON_OR_LINK = re.compile(r"(:(?=\S)|@(?=\S)|www(?=\.))", re.IGNORECASE)
@@ -30,7 +30,7 @@ _ABSOLUTE_PATH = re.compile(r"(?<![\w.:/])/(?:[^\s/'\"`:,;]+/)+")
 
 
 def as_text(text: object) -> str:
-    """One line that can be drawn: no control characters, nothing that reverses or breaks the line."""
+    """A single line that can be drawn: no control characters, nothing that reverses or breaks the line."""
     shown = str(text)[: MAX_SHOWN + 1]
     if len(shown) > MAX_SHOWN:
         shown = shown[: MAX_SHOWN - 1] + "…"
@@ -38,19 +38,19 @@ def as_text(text: object) -> str:
 
 
 def as_markdown(text: object) -> str:
-    """Markdown that Streamlit draws as `as_text(text)`, character for character but for blanks around it."""
+    """Markdown that Streamlit draws as `as_text(text)`, character for character except for blanks around it."""
     parted = _ARROW.sub(lambda arrow: arrow[0][0] + _JOINER + arrow[0][1:], as_text(text).strip())
     parted = _ICON_OR_LINK.sub(rf"\1{_JOINER}", parted)
     return _PUNCTUATION.sub(r"\\\1", parted)
 
 
 def message_of(error: BaseException, root: Path) -> str:
-    """Message of an error, without folders of this computer."""
+    """Message of an error, without this computer's folders."""
     return without_folders(str(error), root)
 
 
 def without_folders(message: str, root: Path) -> str:
-    """A message, with paths as from the project's folder; others keep their last part only."""
+    """A message, with paths relative to the project's folder; others keep only their last part."""
     message = message.replace(f"{root}/", "").replace(str(root), "the project")
     return as_text(_ABSOLUTE_PATH.sub("…/", message))
 
@@ -62,5 +62,5 @@ def _drawable(character: str) -> str:
 
 
 def time_text(utc: str | None) -> str:
-    """A time of the ledger without its fraction: "2026-11-20 14:03:12"."""
+    """A time from the ledger without fractions of a second: "2026-11-20 14:03:12"."""
     return as_text((utc or "")[:19].replace("T", " "))

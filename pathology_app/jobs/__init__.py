@@ -1,4 +1,4 @@
-"""Runs that the web app starts: processes of their own, which outlive it, and what they leave to be looked at."""
+"""Runs that the web app starts: separate processes, which outlive it, and the files that they leave."""
 
 import lazy_loader
 

@@ -1,6 +1,6 @@
-"""Command lines of the runs that the app starts, from what was chosen in a form. No text becomes part of one unchecked:
-every option is one word `--name=value`, and all that has a name of its own stands behind `--`, so no value can become
-an option; names are those of things that are there.
+"""Command lines of the runs that the app starts, from the choices in a form. No text becomes part of one unchecked:
+every option is one word `--name=value`, and all positional arguments follow `--`, so no value can become an option;
+names are those of things that exist.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from training.foundation.words.counts import counted
 
 MAX_WORKERS = 64
 MAX_NAMED = 500
-"""Slides named one by one; a manifest can name more."""
+"""Slides listed one by one; a manifest can list more."""
 MIN_MPP, MAX_MPP = 0.05, 50.0
 _DEVICE = r"(cpu|cuda|cuda:\d{1,2})"
 _DEVICES = re.compile(rf"auto|{_DEVICE}([,+]{_DEVICE})*")
@@ -38,9 +38,9 @@ class Command:
 
     Attributes:
         argv: after `gemslide`.
-        shown_argv: the same for a record: without names of slide files, which can name patients.
+        shown_argv: the same for a record: without names of slide files, which can identify patients.
         about: the model, recipe or study.
-        slides: number that it works on; None where that is not known.
+        slides: number of slides to process; None where unknown.
         hidden: slide files and manifests whose names are to stay out of the log.
         kept: ids of slides, which may be parts of those names.
     """
@@ -55,11 +55,13 @@ class Command:
 
     def __post_init__(self) -> None:
         if len(self.argv) > MAX_ARGUMENTS or any("\0" in word or "\n" in word for word in self.argv):
-            raise BadRunError(f"{self.verb}: a command line of {len(self.argv)} words, or one with a line break in it.")
+            raise BadRunError(
+                f"{self.verb}: the command line is too long ({len(self.argv)} words) or has a line break."
+            )
 
     @property
     def text(self) -> str:
-        """As somebody would type it in the project's folder."""
+        """The command as typed in the project's folder."""
         return shlex.join(["gemslide", *self.argv])
 
 
@@ -70,10 +72,10 @@ def ingest_command(
 
     Args:
         chosen: as `SlideFolders.offered` names them.
-        mpp: microns per level-0 pixel of them all; None: what each file says.
+        mpp: microns per level-0 pixel for all of them; None: as in each file.
 
     Raises:
-        BadRunError: none or too many, not offered, or numbers out of range. BadManifestError: the manifest.
+        BadRunError: none or too many, not offered, or numbers out of range. BadManifestError: an invalid manifest.
     """
     paths = [folders.checked(name) for name in chosen]
     manifests = [path for path in paths if path.suffix.lower() in MANIFEST_SUFFIXES]
@@ -100,7 +102,7 @@ def ingest_command(
 
 
 def train_command(project: Project, recipe: str, *, nproc: int | None = None, threads: int | None = None) -> Command:
-    """Train a recipe of the project's, or a shipped one.
+    """Train with one of the project's recipes, or a shipped one.
 
     Args:
         nproc: ranks; None: as many as the recipe asks for.
@@ -131,13 +133,13 @@ def asked_ranks(project: Project, recipe: str) -> int:
 
 
 def infer_command(project: Project, model: str, slides: Sequence[str], *, devices: str = "auto") -> Command:
-    """Predict slides of the project.
+    """Run a model on slides of the project.
 
     Args:
         slides: ids; none: all.
 
     Raises:
-        BadRunError: no such model or slide, too many named ones, or devices that cannot be.
+        BadRunError: no such model or slide, too many named slides, or invalid devices.
     """
     if model not in model_ids(project):
         raise BadRunError(f"model {model!r:.200}: not in this project.")
@@ -158,18 +160,18 @@ def infer_command(project: Project, model: str, slides: Sequence[str], *, device
 def study_command(
     project: Project, study_id: str, *, begin_only: bool = False, workers: int | None = None, devices: str = "cpu"
 ) -> Command:
-    """Freeze a study's protocol; or that, where it is to be done, and work until every slide has ended.
+    """Freeze a study's protocol; or freeze it if that is not done yet, and work until every slide has ended.
 
-    Workers are started on this computer: whoever sends jobs to a cluster does that as themselves.
+    Workers are started on this computer: people who send jobs to a cluster do so under their own names.
 
     Raises:
-        BadRunError: no such study, or numbers and devices that cannot be. BadRecipeError: its protocol cannot be read.
+        BadRunError: no such study, or invalid numbers or devices. BadRecipeError: its protocol cannot be read.
     """
     if study_id not in study_ids(project):
         raise BadRunError(f"study {study_id!r:.200}: this project has no protocol of that name in studies/.")
     folder = study_dir(project, study_id)
     cohort = load_protocol(folder / PROTOCOL_FILE).study.cohort
-    hidden = (Path(os.path.normpath(folder / cohort)),)  # as the study itself finds it
+    hidden = (Path(os.path.normpath(folder / cohort)),)  # as the study itself resolves it
     if begin_only:
         argv: tuple[str, ...] = ("study", "begin", _COMMON[0], "--", study_id)
         return Command("study begin", argv, argv, about=study_id, hidden=hidden)
@@ -183,7 +185,7 @@ def study_command(
 
 
 def _unmistakable(slide_id: str) -> str:
-    """A slide whose name looks like a manifest's is named by its store."""
+    """A slide's id; its store if the id looks like a manifest's name."""
     is_like_manifest = slide_id.lower().endswith(MANIFEST_SUFFIXES)
     return f"slides/{slide_id}{STORE_SUFFIX}" if is_like_manifest else slide_id
 

@@ -1,4 +1,4 @@
-"""A training's curves while it goes on: scalars of its TensorBoard file, read on from where the last look ended."""
+"""Curves of a training run in progress: scalars of its TensorBoard file; each read continues from the last one."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from training.foundation.reading import open_regular
 from training.foundation.run_record import is_run_id
 
 READ_BYTES = 4 * 2**20
-"""Read at one look at most."""
+"""Read at most at once."""
 MAX_SCALAR_BYTES = 4096
-"""Of a record; longer ones hold images."""
+"""Of a record; longer ones contain images."""
 MAX_TAGS = 64
 MAX_POINTS = 20_000
-"""Of one curve; a longer one loses every second point, again and again."""
+"""Per curve; a longer one loses every second point, as often as needed."""
 MAX_RUNS = 32
 _HEADER = struct.Struct("<QI")
 _CRC_BYTES = 4
@@ -51,9 +51,9 @@ class Curves:
 
     @property
     def num_steps(self) -> int | None:
-        """Number of steps that the run will have; None where it does not say (runs of earlier versions)."""
-        said = self.points.get(NUM_STEPS)
-        return int(said[-1][1]) if said and 0 < said[-1][1] < 1e9 else None
+        """Total number of steps of the run; None where not recorded (runs of earlier versions)."""
+        totals = self.points.get(NUM_STEPS)
+        return int(totals[-1][1]) if totals and 0 < totals[-1][1] < 1e9 else None
 
     @property
     def steps_done(self) -> int:
@@ -62,7 +62,7 @@ class Curves:
 
     @property
     def left_s(self) -> float | None:
-        """About how long the rest takes, at the pace so far."""
+        """Estimated time to the end, at the pace so far."""
         total, done = self.num_steps, self.steps_done
         if not total or done < 2 or self.first_s is None or self.last_s is None:
             return None
@@ -79,10 +79,10 @@ class CurvesFile:
         self._curves = Curves()
 
     def read(self) -> Curves:
-        """Read the curves as they are by now, as far as one call goes.
+        """Read the curves as they are now, at most `READ_BYTES` further per call.
 
         Raises:
-            OSError: the file may not be read.
+            OSError: the file cannot be read.
         """
         with self._lock, open(open_regular(self._path), "rb") as stream:
             size = os.fstat(stream.fileno()).st_size
@@ -96,7 +96,7 @@ class CurvesFile:
             return Curves(points, self._curves.first_s, self._curves.last_s, is_whole=self._at < end)
 
     def _next_length(self, descriptor: int, size: int) -> int | None:
-        """Of the next record that is whole; None where there is none yet."""
+        """Length of the next complete record; None where there is none yet."""
         header = os.pread(descriptor, _HEADER.size, self._at)
         if len(header) < _HEADER.size:
             return None
@@ -135,7 +135,7 @@ def read_curves(project: Project, run_id: str) -> Curves | None:
     """Curves of a training run; None where it has none.
 
     Raises:
-        OSError: they may not be read.
+        OSError: they cannot be read.
     """
     if not is_run_id(run_id):
         return None
@@ -148,16 +148,16 @@ def read_curves(project: Project, run_id: str) -> Curves | None:
 
 
 def thinned(points: Points, most: int) -> Points:
-    """A curve of at most `most` points: means of equal stretches, where there are more."""
+    """A curve of at most `most` points: means of equal stretches if there are more."""
     if len(points) <= most:
         return points
     edges = [len(points) * index // most for index in range(most + 1)]
     stretches = [points[start:end] for start, end in itertools.pairwise(edges)]
-    return [(each[len(each) // 2][0], sum(value for _, value in each) / len(each)) for each in stretches]
+    return [(part[len(part) // 2][0], sum(value for _, value in part) / len(part)) for part in stretches]
 
 
 def epochs(curves: Curves) -> list[Mapping[str, float]]:
-    """A row per validation: its step, the epoch's training loss, and every validated figure."""
+    """A row per validation: its step, the epoch's training loss, and every validation metric."""
     rows: dict[int, dict[str, float]] = {}
     for tag, points in curves.points.items():
         if tag.startswith("val/") or tag == "train/epoch_loss":

@@ -1,4 +1,4 @@
-"""Every run of the project, newest first: those that the app has started, and what any run has recorded."""
+"""Every run of the project, newest first: those that the app has started, and the records of all runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from training.foundation.run_record import is_run_id
 from training.foundation.words.counts import counted
 
 MAX_RECORDS = 2000
-"""Of which the summaries are kept in memory."""
+"""Records whose summaries are kept in memory."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,10 @@ class RunRecordSummary:
     """Summary of a run record.
 
     Attributes:
-        slides: number of slides by how they ended.
-        seconds: from its start to its end; None where it does not say.
+        slides: number of slides by outcome.
+        seconds: from its start to its end; None where not recorded.
         settings, epochs, models: as recorded; empty where it has none.
-        good: the first slides that ended well.
+        good: the first slides that have a result.
     """
 
     verb: str
@@ -49,9 +49,9 @@ class RunSummary:
     """One run.
 
     Attributes:
-        job: how the app's job of that name is; None where the app did not start it.
-        record: what it recorded; None where it has not, or not yet.
-        damage: what is wrong with its files; empty where nothing is.
+        job: status of the app's job with this id; None where the app did not start it.
+        record: its own record; None where there is none, or not yet.
+        damage: problems with its files; empty where there are none.
     """
 
     run_id: str
@@ -89,7 +89,7 @@ class RunSummary:
 
     @property
     def seconds(self) -> float | None:
-        """From its start to its end, or until now; None where nobody knows."""
+        """From its start to its end, or until now; None where unknown."""
         if self.job and self.job.ending:
             return max(0.0, (time_of(self.job.ending.utc) - time_of(self.job.job.utc)).total_seconds())
         if self.job:
@@ -101,7 +101,7 @@ def run_ids(project: Project) -> list[str]:
     """All runs, newest first.
 
     Raises:
-        OSError: the folder may not be read.
+        OSError: the folder cannot be read.
     """
     names: set[str] = set()
     for folder in (project.runs_dir, project.jobs_dir):
@@ -109,12 +109,12 @@ def run_ids(project: Project) -> list[str]:
             names.update(os.listdir(folder))
         except (FileNotFoundError, NotADirectoryError):
             continue
-    found = (name.removesuffix(".json") for name in names if name.endswith(".json"))
-    return sorted((name for name in found if is_run_id(name) and _is_time(name)), reverse=True)
+    stems = (name.removesuffix(".json") for name in names if name.endswith(".json"))
+    return sorted((name for name in stems if is_run_id(name) and _is_time(name)), reverse=True)
 
 
 def list_runs(project: Project, run_ids: Sequence[str]) -> list[RunSummary]:
-    """Summaries of runs; one that cannot be read is a row that says so."""
+    """Summaries of runs; that of a run which cannot be read says so."""
     return [read_run(project, run_id) for run_id in run_ids]
 
 
@@ -122,10 +122,10 @@ def read_run(project: Project, run_id: str) -> RunSummary:
     """The summary of one run.
 
     Raises:
-        UnreadableError: the id can be no run's.
+        UnreadableError: not a valid run id, or no such run.
     """
     if not is_run_id(run_id) or not _is_time(run_id):
-        raise UnreadableError(f"run {run_id!r:.100}: no run is called that. The runs page lists those there are.")
+        raise UnreadableError(f"run {run_id!r:.100}: not a valid run id. The runs page lists all runs.")
     damage: list[str] = []
     job, record = None, None
     try:
@@ -137,29 +137,29 @@ def read_run(project: Project, run_id: str) -> RunSummary:
     except (OSError, ValueError) as error:
         damage.append(f"runs/{run_id}.json: cannot be read: {error!s:.300}.")
     if job is None and record is None and not damage:
-        raise UnreadableError(f"run {run_id}: is not in this project. The runs page lists those there are.")
+        raise UnreadableError(f"run {run_id}: is not in this project. The runs page lists all runs.")
     return RunSummary(run_id, job, record, " ".join(damage))
 
 
 def _recorded(path: Path) -> RunRecordSummary | None:
     try:
-        found = path.stat()
+        stat = path.stat()
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return _summary(path, (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns))
+    return _summary(path, (stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns))
 
 
 @lru_cache(maxsize=MAX_RECORDS)
 def _summary(path: Path, version: tuple[int, ...]) -> RunRecordSummary:
-    """Read once: the record of a run over a whole cohort is long."""
+    """Summary of a record, read once: that of a run over a whole cohort is long."""
     record = read_json_file(path)
     if not isinstance(record, dict):
-        raise ValueError("not a table")
+        raise ValueError("not a JSON object")
     verb, outcome = _text(record.get("verb")), _text(record.get("outcome"))
     settings, models = _table(record.get("settings")), _table(record.get("models"))
-    slides = [each for each in _list(record.get("slides")) if isinstance(each, dict)]
-    states = Counter(_text(each.get("status"))[:20] for each in slides)
-    good = [_text(each.get("slide_id")) for each in slides if each.get("status") in ("done", "skipped")]
+    slides = [slide for slide in _list(record.get("slides")) if isinstance(slide, dict)]
+    states = Counter(_text(slide.get("status"))[:20] for slide in slides)
+    good = [_text(slide.get("slide_id")) for slide in slides if slide.get("status") in ("done", "skipped")]
     seconds = _table(record.get("seconds"))
     took = seconds.get("total", seconds.get(verb))
     return RunRecordSummary(

@@ -1,4 +1,4 @@
-"""Output of a job: its last lines, and the number of slides it has named, read on from where the last look ended."""
+"""Output of a job: its last lines, and the number of slides it has named; each read continues from the last one."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from training.foundation.reading import open_regular, parse_json
 TAIL_BYTES = 32 * 2**10
 MAX_LINES = 200
 READ_BYTES = 4 * 2**20
-"""Read at one look at most: a look must not hold up those who look at slides."""
+"""Read at most at once, so as not to hold up people who are viewing slides."""
 MAX_KEPT = 50
 MAX_JOBS = 64
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _PROGRESS = re.compile(r"^(.{1,120}?): +(\d{1,9}) of (\d{1,9}) \(\d+%\) after ")
 _RUN = "run"
-"""Name, in a line, of the whole run (`pipeline.verbs.cli_output.report_errors`)."""
+"""Name of the whole run in a line (`pipeline.verbs.cli_output.report_errors`)."""
 GOOD_STATES = ("done", "skipped")
-"""Of a slide that has its result."""
+"""States of a slide that has its result."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ class Counted:
     """Slides that a log has named so far.
 
     Attributes:
-        states: slides by how they ended.
-        bad: the first that ended otherwise than well: slide, state, code and message.
-        good: the last that ended well.
+        states: number of slides by outcome.
+        bad: the first that ended without a result: slide, state, code and message.
+        good: the last that ended with one.
         is_whole: whether the log was read to its end.
     """
 
@@ -56,7 +56,7 @@ class Counted:
 
 
 class JobLog:
-    """The log of one job, for everybody who looks at it."""
+    """The log of one job, shared by everybody who views it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -69,7 +69,7 @@ class JobLog:
         """The last lines, without control characters; the first one may lack its beginning.
 
         Raises:
-            OSError: there is no log, or it may not be read.
+            OSError: there is no log, or it cannot be read.
         """
         with open(open_regular(self._path), "rb") as stream:
             size = os.fstat(stream.fileno()).st_size
@@ -78,14 +78,14 @@ class JobLog:
         return [_ESCAPES.sub("", line) for line in text.splitlines()][-MAX_LINES:]
 
     def step(self, lines: list[str]) -> Step | None:
-        """Progress by the last of the tail's lines that report it."""
+        """Progress from the last of the tail's lines that report it."""
         for line in reversed(lines):
-            if found := _PROGRESS.match(line):
-                return Step(found[1].strip(), int(found[2]), int(found[3]))
+            if match := _PROGRESS.match(line):
+                return Step(match[1].strip(), int(match[2]), int(match[3]))
         return None
 
     def count(self) -> Counted:
-        """Slides named so far, as far as it has been read: a long log takes several looks.
+        """Slides named in the part read so far: a long log takes several reads.
 
         Raises:
             OSError: as `tail`.
@@ -107,12 +107,12 @@ class JobLog:
 
     def _add(self, line: bytes) -> None:
         try:
-            said: Any = parse_json(line)
+            record: Any = parse_json(line)
         except ValueError:
             return
-        if said.get("slide_id") == _RUN and said.get("status") == "refused" and not said.get("seconds"):
-            return  # the run itself was refused: no slide was looked at
-        slide_id, status = str(said.get("slide_id"))[:100], str(said.get("status"))[:20]
+        if record.get("slide_id") == _RUN and record.get("status") == "refused" and not record.get("seconds"):
+            return  # the run itself was refused: no slide was processed
+        slide_id, status = str(record.get("slide_id"))[:100], str(record.get("status"))[:20]
         counted = self._counted
         if len(counted.states) > MAX_KEPT and status not in counted.states:
             return
@@ -120,8 +120,8 @@ class JobLog:
         if status in GOOD_STATES:
             counted.good = [*counted.good[1 - MAX_KEPT :], slide_id]
         elif len(counted.bad) < MAX_KEPT:
-            words = {name: str(said.get(name) or "")[:1000] for name in ("code", "message")}
-            counted.bad.append({"slide_id": slide_id, "status": status, **words})
+            reason = {name: str(record.get(name) or "")[:1000] for name in ("code", "message")}
+            counted.bad.append({"slide_id": slide_id, "status": status, **reason})
 
 
 @lru_cache(maxsize=MAX_JOBS)
@@ -130,5 +130,5 @@ def _log_at(path: Path) -> JobLog:
 
 
 def log_of(project: Project, job_id: str) -> JobLog:
-    """The one reader of a job's log in this process. Raises UnreadableError: the id can be no job's."""
+    """The one reader of a job's log in this process. Raises UnreadableError: not a valid job id."""
     return _log_at(job_path(project, job_id, "log"))

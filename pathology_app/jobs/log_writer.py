@@ -1,4 +1,4 @@
-"""A job's output into its log: bounded, without names of slide files, and never a reason for the job to fail."""
+"""Writer of a job's output to its log: bounded, without names of slide files; it never makes the job fail."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _LONGEST_NAME_BYTES = 2**13
 
 
 class LogWriter(threading.Thread):
-    """Takes what a job says until nobody says anything any more. What does not fit on the disk is counted.
+    """Writes a job's output until it ends. Bytes that do not fit on the disk are counted.
 
     Args:
         log: descriptor of the log, opened for appending.
-        hidden: slide files and manifests; their names are taken out, as from `--json` lines.
+        hidden: slide files and manifests; their names are removed, as from `--json` lines.
         kept: ids of slides, which may be parts of those names.
     """
 
@@ -41,7 +41,7 @@ class LogWriter(threading.Thread):
         begun = b""
         while line := self._output.readline(_MAX_LINE_BYTES):
             line = begun + line
-            # A name must not be parted where a line is too long for one piece.
+            # A name must not be split where a line is too long for one read.
             begun = b"" if line.endswith(b"\n") else line[-_LONGEST_NAME_BYTES:]
             self.write(without_names(line.removesuffix(begun)))
         self.write(without_names(begun))
@@ -53,19 +53,19 @@ class LogWriter(threading.Thread):
             return
         try:
             os.write(self._log, line)
-        except OSError:  # a full disk: the job finds that out by itself where it matters
+        except OSError:  # a full disk: the job notices by itself where it matters
             self.left_out += len(line)
             return
         self._room -= len(line)
 
     def close(self) -> None:
-        """Say what is missing."""
+        """Log how much is missing."""
         if self.left_out:
             self._room = _MAX_LINE_BYTES
-            self.write(f"({self.left_out} bytes of output are left out: no room for them)\n".encode())
+            self.write(f"({self.left_out} bytes of output were left out: no room for them)\n".encode())
 
     def _ids_in_manifests(self) -> Iterator[str]:
-        """They may be parts of names, too. What is wrong with a manifest the run says itself."""
+        """Slide ids, which may be parts of names, too. Errors in a manifest are reported by the run itself."""
         from pipeline.cohort.manifest import load_cohort
         from pipeline.spreadsheets import TABLE_SUFFIXES
 
@@ -74,7 +74,7 @@ class LogWriter(threading.Thread):
                 yield from (entry.slide_id for entry in load_cohort(path).entries)
 
     def _filter(self) -> Callable[[bytes], bytes]:
-        from pipeline.naming.sources import SourceNames  # takes as long to import as all else here
+        from pipeline.naming.sources import SourceNames  # takes as long to import as everything else here
 
         names = SourceNames(*self._hidden, project=self._project)
         for slide_id in (*self._kept, *self._ids_in_manifests()):
@@ -82,25 +82,25 @@ class LogWriter(threading.Thread):
 
         def without_names(line: bytes) -> bytes:
             text = line.decode(errors="replace")
-            if (said := _json_of(text)) is None:
+            if (content := _parse_json_line(text)) is None:
                 return names.cleaned(text).encode()
-            cleaned = _each_text(said, names.cleaned)
-            return line if cleaned == said else f"{json.dumps(cleaned)}\n".encode()
+            cleaned = _map_texts(content, names.cleaned)
+            return line if cleaned == content else f"{json.dumps(cleaned)}\n".encode()
 
         return without_names
 
 
-def _each_text(value: Any, clean: Callable[[str], str]) -> Any:
-    """A JSON value with every text but keys changed."""
+def _map_texts(value: Any, clean: Callable[[str], str]) -> Any:
+    """A JSON value with every text except keys changed."""
     if isinstance(value, dict):
-        return {key: _each_text(each, clean) for key, each in value.items()}
+        return {key: _map_texts(item, clean) for key, item in value.items()}
     if isinstance(value, list):
-        return [_each_text(each, clean) for each in value]
+        return [_map_texts(item, clean) for item in value]
     return clean(value) if isinstance(value, str) else value
 
 
-def _json_of(line: str) -> Any:
-    """Content of a line of JSON; None where it is none."""
+def _parse_json_line(line: str) -> Any:
+    """Content of a line of JSON; None for any other line."""
     if not line.startswith("{"):
         return None
     try:

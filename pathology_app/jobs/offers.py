@@ -1,6 +1,6 @@
-"""Choices in the forms that start runs: slides in folders that are allowed, recipes, models, studies.
+"""Choices in the forms that start runs: slides in allowed folders, recipes, models, studies.
 
-All that a form sends back is looked up again: a choice is never taken for allowed because it was offered once.
+Everything that a form sends back is looked up again: having been offered once does not make a choice allowed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SHIPPED = " (shipped)"
 
 
 class BadRunError(GemslideError):
-    """A run cannot be started, or stopped, as it was asked for."""
+    """A run cannot be started or stopped as requested."""
 
     code = "bad_run"
 
@@ -42,9 +42,9 @@ class SlideFolders:
 
     Attributes:
         root: the project's folder.
-        folders: where slides are looked for, by the name they are shown under.
-        allowed: where they must lie, with all links followed: in the project itself, or in a folder that the
-            installation allows. Nothing that the project says adds to these.
+        folders: where slides are searched for, by displayed name.
+        allowed: where they must be, with all links followed: in the project itself, or in a folder that the
+            installation allows. The project cannot add to these.
     """
 
     root: Path
@@ -53,7 +53,7 @@ class SlideFolders:
 
     @classmethod
     def of(cls, project: Project, own: Sequence[str]) -> SlideFolders:
-        """Those of the project (`[app] slide_folders`), and the installation's.
+        """The folders of the project (`[app] slide_folders`) and of the installation.
 
         Raises:
             BadRecipeError: as `pipeline.slide_folders`.
@@ -71,16 +71,16 @@ class SlideFolders:
 
     def offered(self) -> list[str]:
         """Manifests and slides, in name order; the first thousand."""
-        found = (
+        names = (
             f"{name}/{path.relative_to(folder)}" for name, folder in self.folders.items() for path in _slides_in(folder)
         )
-        return sorted(shown for shown, _ in zip(found, range(MAX_OFFERED), strict=False) if shown.isprintable())
+        return sorted(shown for shown, _ in zip(names, range(MAX_OFFERED), strict=False) if shown.isprintable())
 
     def checked(self, name: str) -> Path:
-        """The path of what `offered` calls so.
+        """The path of a name from `offered`.
 
         Raises:
-            BadRunError: not a slide or a manifest in one of the folders; links that lead out of them are not either.
+            BadRunError: not a slide or a manifest in one of the folders, or a link that leads out of them.
         """
         for shown, folder in self.folders.items():
             inside = name.removeprefix(f"{shown}/")
@@ -89,31 +89,31 @@ class SlideFolders:
             if is_below and "\0" not in name and _is_offered(path) and self._is_inside(path):
                 return path
         raise BadRunError(
-            f"{name!r:.200}: is no slide and no manifest in the folders that may be ingested from "
+            f"{name!r:.200}: not a slide or manifest in the folders that may be ingested from "
             f"({', '.join(self.folders) or 'there are none'})."
         )
 
     def checked_manifest(self, path: Path) -> Cohort:
-        """A manifest that lies in the folders with all of its slides and annotation files.
+        """A manifest in the folders, if all of its slides and annotation files are there, too.
 
         Raises:
-            BadManifestError: it does not hold together. BadRunError: it names files elsewhere.
+            BadManifestError: it is invalid. BadRunError: it names files elsewhere.
         """
         cohort = load_cohort(path)
         entries = included_in(cohort)
         outside = sum(not self._holds(cohort, entry) for entry in entries)
         if outside:
             slides = counted(len(entries), "slide")
-            lie = counted(outside, f"of its {slides} lies", f"of its {slides} lie")
+            are = counted(outside, f"of its {slides} is", f"of its {slides} are")
             raise BadRunError(
-                f"{path.name}: {lie} outside of the folders that may be ingested "
-                f"from ({', '.join(self.folders)}), or their annotation files do. Ingest it on the command line, or "
-                f"have whoever runs this app name the folder in {SLIDES_VARIABLE} or the site file."
+                f"{path.name}: {are} outside the folders that may be ingested "
+                f"from ({', '.join(self.folders)}), or their annotation files are. Ingest it on the command line, or "
+                f"ask the app's operator to name the folder in {SLIDES_VARIABLE} or the site file."
             )
         return cohort
 
     def typed(self, path: Path) -> str:
-        """A path as a command line in the project's folder has it."""
+        """A path as written on a command line in the project's folder."""
         return os.path.relpath(path, self.root) if path.is_relative_to(self.root) else str(path)
 
     def _holds(self, cohort: Cohort, entry: SlideEntry) -> bool:
@@ -129,7 +129,7 @@ class SlideFolders:
 
 
 def allowed_folders(project: Project) -> tuple[str, ...]:
-    """Folders, with all links followed, that hold everything a run started by the app may read.
+    """Folders, with all links followed, that contain everything a run started by the app may read.
 
     Raises:
         BadRecipeError: as `pipeline.slide_folders`.
@@ -139,9 +139,9 @@ def allowed_folders(project: Project) -> tuple[str, ...]:
 
 
 def recipes(project: Project) -> dict[str, str]:
-    """Recipes by the name they are shown under, each as a command line has it: the project's, and the shipped ones.
+    """Recipes by displayed name, each as written on a command line: the project's, and the shipped ones.
 
-    Other TOML files of a project (settings, accounts, protocols) are no recipes, whatever they are called.
+    Other TOML files of a project (settings, accounts, protocols) are not recipes, whatever they are called.
     """
     own = {
         str(path.relative_to(project.root)): f"./{path.relative_to(project.root)}"
@@ -154,7 +154,7 @@ def recipes(project: Project) -> dict[str, str]:
 
 
 def recipe_path(project: Project, recipe: str) -> Path:
-    """The file of what `recipes` calls so."""
+    """The file of a name from `recipes`."""
     if recipe.endswith(_SHIPPED):
         return RECIPES_DIR / recipe.removesuffix(_SHIPPED)
     return project.root / recipe
@@ -184,7 +184,7 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _slides_in(folder: Path) -> Iterator[Path]:
-    """Slides and manifests below a folder. Links to folders are not followed, and a slide's own folder not entered."""
+    """Slides and manifests below a folder. Links to folders are not followed, nor is a slide's own folder entered."""
     waiting, looked_at = [(folder, 0)], 0
     while waiting and looked_at < MAX_LOOKED_AT:
         here, depth = waiting.pop()

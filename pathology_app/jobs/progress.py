@@ -1,4 +1,4 @@
-"""Progress of a run, by its log and its curves; looked up cheaply, so that a page can do it every few seconds."""
+"""Progress of a run, from its log and its curves; cheap enough for a page to look up every few seconds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathology_app.jobs.job_log import GOOD_STATES, Counted, Step, log_of
 from pipeline.project import Project
 
 _OF_SLIDES = ("ingest", "infer")
-"""Verbs whose lines are about slides, one each."""
+"""Verbs that print one line per slide."""
 
 
 @dataclass(frozen=True)
@@ -19,9 +19,9 @@ class Progress:
     """Progress of a run.
 
     Attributes:
-        done, total: slides with a result, or steps of a training; total None where it is not known.
+        done, total: slides with a result, or training steps; total None where it is not known.
         failed: slides that ended without a result.
-        left_s: about how long the rest takes; None where that cannot be said.
+        left_s: estimated time to the end; None where unknown.
         step: the progress that it reports.
         lines: the end of its log.
     """
@@ -38,12 +38,12 @@ class Progress:
 
     @property
     def ended(self) -> int:
-        """Slides that are not worked on any more, with or without a result; or steps done."""
+        """Slides that are finished, with or without a result; or steps done."""
         return self.done + self.failed
 
     @property
     def is_whole(self) -> bool:
-        """Whether its files were read to their ends; long ones take several looks."""
+        """Whether its files were read to the end; long ones take several reads."""
         return self.counted.is_whole and (self.curves is None or self.curves.is_whole)
 
 
@@ -51,7 +51,7 @@ def progress_of(project: Project, run: RunSummary) -> Progress:
     """Progress of a run now.
 
     Raises:
-        OSError: its files may not be read.
+        OSError: its files cannot be read.
     """
     counted, lines = Counted(), list[str]()
     if run.job:
@@ -60,7 +60,7 @@ def progress_of(project: Project, run: RunSummary) -> Progress:
             lines = log.tail()
             counted = log.count() if run.verb in _OF_SLIDES else counted
         except FileNotFoundError:
-            lines = ["(its log is not there any more)"]
+            lines = ["(its log no longer exists)"]
     step = log_of(project, run.run_id).step(lines)
     if run.verb == "train":
         curves = read_curves(project, run.run_id) or Curves()

@@ -1,5 +1,5 @@
 """Records of a job: `runs/jobs/<job_id>.json` when it starts, `.stop.json` when somebody stops it, `.end.json` when it
-has ended, and its log. One writer each; all of it may be damaged or forged, and is checked when it is read.
+has ended, and its log. Each has one writer; any of them may be damaged or forged, and is checked when it is read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 
 def time_of(utc: str) -> datetime:
-    """A time as records have it. Raises ValueError: it is none."""
+    """A time from a record. Raises ValueError: it is not one."""
     return datetime.strptime(utc, _TIME).replace(tzinfo=UTC)
 
 
@@ -38,7 +38,7 @@ Verb = Literal["ingest", "train", "infer", "study begin", "study run"]
 
 
 class _Record(BaseModel):
-    """Later versions may add keys; what is here keeps its meaning."""
+    """Base of all records. Later versions may add keys; those here keep their meaning."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
@@ -46,7 +46,7 @@ class _Record(BaseModel):
 
 
 class ProcessName(BaseModel):
-    """A process: its number, the boot and the namespace in which that means something, and when it began."""
+    """A process: its id, the boot and the namespace in which that is valid, and its start time."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -59,10 +59,10 @@ class Job(_Record):
     """A run that was started.
 
     Attributes:
-        argv: what was run, after `gemslide`; slide files are left out, since their names can name patients.
+        argv: the command line after `gemslide`; slide files are left out, since their names can identify patients.
         about: the model, recipe or study.
         by: who started it.
-        slides: how many it is to work on; None where that is not known.
+        slides: number of slides to process; None where unknown.
         process: the supervisor, which lives as long as the run.
     """
 
@@ -77,7 +77,7 @@ class Job(_Record):
 
 
 class Stop(_Record):
-    """Somebody wants a job to end."""
+    """A request to stop a job."""
 
     by: _Text
     utc: _Time
@@ -88,8 +88,8 @@ class Ending(_Record):
 
     Attributes:
         exit_code: below zero: the signal that ended it.
-        is_stopped: it was asked to end, by somebody or by the system.
-        is_killed: it did not end in time when asked to.
+        is_stopped: whether somebody, or the system, asked it to end.
+        is_killed: whether it was asked to end, did not in time, and was killed.
     """
 
     utc: _Time
@@ -102,7 +102,7 @@ R = TypeVar("R", bound=_Record)
 
 
 def utc_now() -> str:
-    """The time as records have it."""
+    """The current time, as written in records."""
     return datetime.now(UTC).strftime(_TIME)
 
 
@@ -110,10 +110,10 @@ def job_path(project: Project, job_id: str, kind: str = "json") -> Path:
     """A file of a job: "json", "stop.json", "end.json" or "log".
 
     Raises:
-        UnreadableError: the id can be no job's.
+        UnreadableError: not a valid job id.
     """
     if not is_run_id(job_id):
-        raise UnreadableError(f"run {job_id!r:.100}: no run is called that. The runs page lists those there are.")
+        raise UnreadableError(f"run {job_id!r:.100}: not a valid run id. The runs page lists all runs.")
     return project.jobs_dir / f"{job_id}.{kind}"
 
 
@@ -125,12 +125,12 @@ def read_job(project: Project, job_id: str) -> Job | None:
     """
     job = _read(Job, job_path(project, job_id))
     if job is not None and job.job_id != job_id:
-        raise UnreadableError(f"runs/jobs/{job_id}.json: is the record of {job.job_id!r:.100}. Somebody has moved it.")
+        raise UnreadableError(f"runs/jobs/{job_id}.json: is the record of {job.job_id!r:.100}. It has been moved.")
     return job
 
 
 def read_stop(project: Project, job_id: str) -> Stop | None:
-    """Request that the job end, and who made it. Raises: as `read_job`."""
+    """Request to stop the job; None where nobody has made one. Raises: as `read_job`."""
     return _read(Stop, job_path(project, job_id, "stop.json"))
 
 
@@ -152,8 +152,8 @@ def _read(kind: type[R], path: Path) -> R | None:
         return None
     except (OSError, ValidationError, ValueError) as error:
         reason = (
-            f"{counted(error.error_count(), 'value does', 'values do')} not fit"
+            f"{counted(error.error_count(), 'value is', 'values are')} invalid"
             if isinstance(error, ValidationError)
             else str(error)
         )
-        raise UnreadableError(f"{where}: cannot be read: {reason:.300}. Nothing is done with that run.") from error
+        raise UnreadableError(f"{where}: cannot be read: {reason:.300}. That run is left alone.") from error

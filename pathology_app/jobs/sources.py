@@ -1,4 +1,4 @@
-"""Whether all that a run would read lies where it may: asked of every run at the moment it is started."""
+"""Check that everything a run would read is in an allowed folder, made for every run at the moment it is started."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from training.foundation.words.counts import counted
 
 
 def check_sources(project: Project, command: Command) -> tuple[str, ...]:
-    """The folders in which the run may read, for its environment.
+    """Check a run's sources. Returns the folders in which it may read, for its environment.
 
     Raises:
-        OutsideFoldersError: slides, manifests or annotation files of the run lie elsewhere.
+        OutsideFoldersError: slides, manifests or annotation files of the run are elsewhere.
         GemslideError: a manifest cannot be read, or as `allowed_folders`.
     """
     allowed = allowed_folders(project)
@@ -34,18 +34,18 @@ def check_sources(project: Project, command: Command) -> tuple[str, ...]:
             for named in (cohort.slide_path(entry), cohort.annotations_path(entry))
             if named is not None and not entry.exclude
         )
-        outside = sum(not _lies_in(each, allowed) for each in named)
+        outside = sum(not _is_within(source, allowed) for source in named)
         if outside:
             files = "of its slides and annotation files"
             raise OutsideFoldersError(
-                f"{path.name}: {counted(outside, f'{files} lies', f'{files} lie')} outside of the folders that may be "
-                "ingested from in the web app. Start this on the command line, or have whoever runs the app name "
+                f"{path.name}: {counted(outside, f'{files} is', f'{files} are')} outside the folders that may be "
+                "ingested from in the web app. Start this on the command line, or ask the app's operator to name "
                 "their folder in GEMSLIDE_SLIDES or in the site file (docs/how_to/runs.md)."
             )
     return allowed
 
 
-def _lies_in(path: Path, allowed: tuple[str, ...]) -> bool:
+def _is_within(path: Path, allowed: tuple[str, ...]) -> bool:
     try:
         check_source(path, allowed)
     except OutsideFoldersError:

@@ -1,4 +1,4 @@
-"""Starting and stopping jobs: only so many at once, and each written down before anything runs."""
+"""Starting and stopping jobs: only so many at once, and each is recorded before anything runs."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ _POLL_S = 0.05
 def start_job(
     project: Project, command: Command, *, by: str, max_jobs: int, job_id: str | None = None, grace_s: float = GRACE_S
 ) -> str:
-    """Start a run that lives on when the app ends. Returns its id.
+    """Start a run that outlives the app. Returns its id.
 
     Args:
         by: who starts it.
-        max_jobs: how many may run beside each other. Further ones are refused, not queued: a run that begins hours
-            later, when nobody looks any more, helps nobody.
-        job_id: its name; None: a new one.
-        grace_s: from the wish to stop it until it is killed.
+        max_jobs: how many may run at once. Further ones are refused, not queued: a run that begins hours later, when
+            nobody is watching any more, helps nobody.
+        job_id: its id; None: a new one.
+        grace_s: from the request to stop it until it is killed.
 
     Raises:
-        OutsideFoldersError: what it would read lies elsewhere than in the project or the installation's folders.
-        BadRunError: as many run already. LockedError: somebody else is starting one. DiskFullError: no room.
+        OutsideFoldersError: it would read files outside the project and the installation's folders.
+        BadRunError: that many run already. LockedError: somebody else is starting one. DiskFullError: no room.
         ProcessFailedError: it could not be started.
     """
     job_id = job_id or new_run_id()
@@ -72,26 +72,28 @@ def start_job(
 
 
 def stop_job(project: Project, job_id: str, *, by: str) -> None:
-    """Ask for a run's end, as Ctrl+C would: its supervisor sees that within a moment.
+    """Ask a run to end, as Ctrl+C would: its supervisor notices within a moment.
 
     Raises:
-        BadRunError: it does not run. UnreadableError: its record is damaged. DiskFullError: no room to ask.
+        BadRunError: it is not running. UnreadableError: its record is damaged. DiskFullError: no room for the request.
     """
     status = status_of(project, job_id)
     if status is None or not status.runs:
-        raise BadRunError(f"run {job_id}: does not run{'' if status is None else f', it is {status.state}'}.")
+        raise BadRunError(f"run {job_id}: is not running{'' if status is None else f', it is {status.state}'}.")
     if status.stop is None:
         write_record(job_path(project, job_id, "stop.json"), Stop(by=by, utc=utc_now()))
 
 
 def running_ids(project: Project) -> list[str]:
-    """Jobs that have not ended, the oldest first. One whose record is damaged is none."""
+    """Jobs that have not ended, oldest first. Those whose records are damaged are left out."""
     try:
         names = set(os.listdir(project.jobs_dir))
     except OSError:
         return []
     ids = sorted(name.removesuffix(".json") for name in names if name.endswith(".json"))
-    return [each for each in ids if is_run_id(each) and f"{each}.end.json" not in names and _runs(project, each)]
+    return [
+        job_id for job_id in ids if is_run_id(job_id) and f"{job_id}.end.json" not in names and _runs(project, job_id)
+    ]
 
 
 def _runs(project: Project, job_id: str) -> bool:
@@ -104,18 +106,18 @@ def _runs(project: Project, job_id: str) -> bool:
 
 def _check_room(project: Project, max_jobs: int) -> None:
     if max_jobs == 0:
-        raise BadRunError("the app of this project starts no runs: `[app] max_jobs` in gemslide.toml is 0.")
+        raise BadRunError("this project's app starts no runs: `[app] max_jobs` in gemslide.toml is 0.")
     running = running_ids(project)
     if len(running) >= max_jobs:
         raise BadRunError(
-            f"{counted(len(running), 'run is', 'runs are')} going on ({', '.join(running)}), and "
-            f"`[app] max_jobs` = {max_jobs} allows no more. Wait for it to end, or stop it."
+            f"{counted(len(running), 'run is', 'runs are')} in progress ({', '.join(running)}), and "
+            f"`[app] max_jobs` = {max_jobs} allows no more. Wait for one to end, or stop one."
         )
 
 
 @contextmanager
 def _alone(project: Project) -> Iterator[None]:
-    """Two who start at the same moment, in two processes of the app as well, do not both find room."""
+    """Lock against other starts, in all processes of the app: two at the same moment must not both find room."""
     with explain_unwritable(project.jobs_dir):
         project.jobs_dir.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(project.jobs_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -141,19 +143,19 @@ def _run_supervisor(order: JobRequest) -> None:
     threading.Thread(target=process.wait, name=f"job {order.job_id}", daemon=True).start()
     assert process.stdin
     assert process.stdout
-    with process.stdin as said, process.stdout as heard:
+    with process.stdin as request, process.stdout as reply:
         try:
-            said.write(order.model_dump_json().encode())
-            said.close()
-            is_heard = bool(select.select([heard], [], [], ANSWER_S)[0])
-            line = heard.readline() if is_heard else b""
+            request.write(order.model_dump_json().encode())
+            request.close()
+            has_replied = bool(select.select([reply], [], [], ANSWER_S)[0])
+            line = reply.readline() if has_replied else b""
         except BrokenPipeError:
             line = b""
     if not line:
         process.kill()
         raise ProcessFailedError(
-            f"the run could not be started: `python -m {SUPERVISOR}` did not answer. What it said stands where the "
-            "app was started."
+            f"the run could not be started: `python -m {SUPERVISOR}` did not answer. Its output is where the app was "
+            "started."
         )
     answer = json.loads(line)
     if answer["code"]:

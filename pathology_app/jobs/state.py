@@ -1,4 +1,4 @@
-"""State of a job, by its records and by whether its process lives. Nothing here sends a signal."""
+"""State of a job, from its records and from whether its process is alive. Nothing here sends a signal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pipeline.study.work.owner import Owner, this_process
 SUPERVISOR = "pathology_app.jobs.supervisor"
 HEARTBEAT_S = 10.0
 SILENT_S = 90.0
-"""A job of another computer, or of another container, that has not touched its record for so long is lost."""
+"""A job on another computer or in another container that has not touched its record for this long is lost."""
 
 
 class JobState(StrEnum):
@@ -32,7 +32,7 @@ class JobState(StrEnum):
 
 @dataclass(frozen=True)
 class JobStatus:
-    """A job and how it is."""
+    """A job and its state."""
 
     job: Job
     state: JobState
@@ -54,7 +54,7 @@ def status_of(project: Project, job_id: str) -> JobStatus | None:
     job = read_job(project, job_id)
     if job is None:
         return None
-    lives = _lives(project, job)  # before the ending is looked for: it may end in between
+    lives = _lives(project, job)  # before the ending is read: the job may end in between
     ending, stop = read_ending(project, job_id), read_stop(project, job_id)
     return JobStatus(job, _state(lives, ending, stop), ending, stop)
 
@@ -70,7 +70,7 @@ def _state(lives: bool, ending: Ending | None, stop: Stop | None) -> JobState:
 
 
 def name_of_this_process() -> ProcessName:
-    """As a job's record has it."""
+    """This process, as in a job's record."""
     own = this_process()
     return ProcessName(space=own.space, pid=own.pid, began=own.began)
 
@@ -85,11 +85,11 @@ def _lives(project: Project, job: Job) -> bool:
 
 
 def _is_supervisor(pid: int, job_id: str) -> bool:
-    """Whether a process of this computer is ours and says that it watches over this job."""
+    """Whether a process of this computer is ours and is the supervisor of this job."""
     try:
         process = psutil.Process(pid)
-        words = process.cmdline()
-        return process.uids().real == os.getuid() and SUPERVISOR in words and words[-1] == job_id
+        argv = process.cmdline()
+        return process.uids().real == os.getuid() and SUPERVISOR in argv and argv[-1] == job_id
     except psutil.Error:
         return False
 

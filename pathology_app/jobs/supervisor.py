@@ -1,8 +1,8 @@
-"""`python -m pathology_app.jobs.supervisor JOB_ID`: one run, from its start to its end, whatever becomes of the app.
+"""`python -m pathology_app.jobs.supervisor JOB_ID`: one run, from its start to its end, whatever happens to the app.
 
-The app says on standard input what to run, and hears on standard output whether it runs. The supervisor keeps the
-run's log, ends the run when its stop file appears (nobody signals a process by a number that a file says), and writes
-how it ended. When the supervisor is killed, the run ends as well.
+The app writes to standard input what to run, and reads from standard output whether it runs. The supervisor keeps the
+run's log, ends the run when its stop file appears (no process is signalled by a number from a file), and records how it
+ended. When the supervisor is killed, the run ends as well.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ from training.foundation.publish import explain_unwritable
 from training.foundation.run_record import RUN_ID_VARIABLE, RecordFile
 
 GRACE_S = 60.0
-"""From Ctrl+C until the run is killed; a training waits up to 40 s for its ranks."""
+"""From Ctrl+C until the run is killed; training waits up to 40 s for its ranks."""
 _POLL_S = 0.1
 _LAST_WORDS_S = 5.0
 _NICENESS = 10
-"""Whoever looks at slides goes first."""
+"""People who are viewing slides come first."""
 _ENVIRONMENT = {
-    "PYTHONSAFEPATH": "1",  # no module is taken from the project's folder: the project may be anybody's
+    "PYTHONSAFEPATH": "1",  # no module is imported from the project's folder: the project may be anybody's
     "PYTHONUNBUFFERED": "1",
     "NO_COLOR": "1",
-    "COLUMNS": "1000",  # a name that is broken into two lines could not be taken out of the log
+    "COLUMNS": "1000",  # a name broken over two lines could not be removed from the log
     "TERMINAL_WIDTH": "1000",
 }
 _RECORDED = ("ingest", "train", "infer")
-"""Verbs that record one run: it gets the job's name."""
+"""Verbs that record one run, under the job's id."""
 
 
 class JobRequest(BaseModel):
-    """Request of the app to start a run.
+    """The app's request to start a run.
 
     Attributes:
-        argv: what to run, after `gemslide`.
-        shown_argv: the same as the record may have it.
-        hidden, kept: as `LogWriter` has them.
+        argv: the command line after `gemslide`.
+        shown_argv: the same, as the record may show it.
+        hidden, kept: as in `LogWriter`.
         within: folders in which the run may read slides.
     """
 
@@ -83,7 +83,7 @@ class Supervisor:
         """Write the record and start the run.
 
         Raises:
-            DiskFullError: no room for what is written about it. OSError: it cannot be started.
+            DiskFullError: no room for its record or log. OSError: it cannot be started.
         """
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._told)
@@ -93,13 +93,13 @@ class Supervisor:
         log_path = job_path(self._project, order.job_id, "log")
         with explain_unwritable(log_path):
             jobs_dir.mkdir(parents=True, exist_ok=True)
-            # Only its owner reads it: messages of a run may say more than its record.
+            # Only its owner may read it: a run's messages may reveal more than its record.
             self._log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
             self._end_file = RecordFile(jobs_dir, f"{order.job_id}.end")
             write_record(self._record_path, self._job())
             self._process = self._start()
-        except (OSError, GemslideError):  # there is no such run, then
+        except (OSError, GemslideError):  # then the run does not exist
             self._record_path.unlink(missing_ok=True)
             log_path.unlink()
             raise
@@ -135,29 +135,29 @@ class Supervisor:
         )
 
     def leave_the_app(self) -> None:
-        """Hold none of the app's pipes and files open; what goes wrong here is said in the log."""
+        """Keep none of the app's pipes and files open; errors from here on go to the log."""
         nothing = os.open(os.devnull, os.O_RDWR)
         for number, target in ((0, nothing), (1, nothing), (2, self._log)):
             os.dup2(target, number)
         os.close(nothing)
 
     def watch(self) -> None:
-        """Wait for the run to end, or end it; then write how it ended."""
-        told_at: float | None = None
+        """Wait for the run to end, or end it; then record how it ended."""
+        asked_at: float | None = None
         beat_at = time.monotonic()
         while not self._has_ended():
             now = time.monotonic()
-            if told_at is None and (self._is_told or self._stop_path.exists()):
-                told_at, self._is_told = now, True
+            if asked_at is None and (self._is_told or self._stop_path.exists()):
+                asked_at, self._is_told = now, True
                 self._signal(signal.SIGINT)
-            if told_at is not None and not self._is_killed and now - told_at >= self._order.grace_s:
+            if asked_at is not None and not self._is_killed and now - asked_at >= self._order.grace_s:
                 self._kill()
             if now - beat_at >= HEARTBEAT_S:
                 beat_at = now
                 self._beat()
             time.sleep(_POLL_S)
         if self._process.returncode is None:
-            self._signal(signal.SIGKILL)  # what the run has left in its own session; it is not reaped yet
+            self._signal(signal.SIGKILL)  # anything left in the run's session, while the run is not reaped yet
         exit_code = self._process.wait()
         self._writer.join(_LAST_WORDS_S)
         self._writer.close()
@@ -168,7 +168,7 @@ class Supervisor:
         self._is_told = True
 
     def _has_ended(self) -> bool:
-        """Without reaping, where the system can: as long as it is a zombie, its number is nobody else's."""
+        """Whether the run has ended. It is not reaped where possible: a zombie's id goes to no other process."""
         if not hasattr(os, "waitid"):
             return self._process.poll() is not None
         return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
@@ -176,25 +176,25 @@ class Supervisor:
     def _signal(self, number: int) -> None:
         try:
             os.killpg(self._process.pid, number)
-        except (ProcessLookupError, PermissionError):  # nobody left but a zombie
+        except (ProcessLookupError, PermissionError):  # only a zombie is left
             return
 
     def _kill(self) -> None:
-        """All of the run: also those of its processes that have a session of their own, such as ranks."""
+        """Kill the whole run, including processes in separate sessions, such as ranks."""
         self._is_killed = True
         try:
-            below = psutil.Process(self._process.pid).children(recursive=True)
+            children = psutil.Process(self._process.pid).children(recursive=True)
         except psutil.Error:
-            below = []
+            children = []
         self._signal(signal.SIGKILL)
-        for process in below:
+        for process in children:
             try:
                 process.kill()
             except psutil.Error:
                 continue
 
     def _beat(self) -> None:
-        """For those who cannot see this process: another computer, another container."""
+        """Show that the run is alive to other computers and containers, which cannot see this process."""
         try:
             os.utime(self._record_path)
         except OSError:
@@ -202,8 +202,8 @@ class Supervisor:
 
 
 def _begin_run() -> None:
-    """In the new process, before it becomes the run: it ends with the supervisor, and listens to Ctrl+C whatever the
-    app's own parent has made of that."""
+    """Prepare the new process before it becomes the run: it ends with the supervisor, and reacts to Ctrl+C whatever the
+    app's own parent has set."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     die_with_parent()
@@ -211,7 +211,7 @@ def _begin_run() -> None:
 
 
 def main() -> int:
-    """Begin, say so, and watch."""
+    """Start the run, report that, and watch it."""
     supervisor = Supervisor(JobRequest.model_validate_json(sys.stdin.buffer.read()))
     try:
         supervisor.begin()
@@ -226,7 +226,7 @@ def main() -> int:
 
 
 def _answer(*, code: str, message: str) -> int:
-    """Tell the app, which waits for one line and nothing more. Returns the exit code."""
+    """Answer the app, which waits for one line and nothing more. Returns the exit code."""
     sys.stdout.write(json.dumps({"code": code, "message": message}) + "\n")
     sys.stdout.flush()
     return 1 if code else 0

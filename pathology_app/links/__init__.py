@@ -1,1 +1,1 @@
-"""Every link of the app as one class for each page."""
+"""Every link of the app, one class per page."""

@@ -22,7 +22,7 @@ class CompareView:
 
     slide_id: str
     model_id: str | None = None
-    """None: the first that there is; "": none is shown."""
+    """None: the first one available; "": none is shown."""
 
     @property
     def text(self) -> str:
@@ -37,7 +37,7 @@ class CompareLink(Link):
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> CompareLink:
-        """Parse a link; parts that cannot be a view are left out."""
+        """Parse a link; parts that are not a valid view are left out."""
         views = (_view(part) for part in Query(query).text(COMPARE, _MAX_TEXT).split(","))
         return cls(tuple(view for view in views if view)[:MAX_VIEWS])
 
@@ -52,7 +52,7 @@ class CompareLink(Link):
         return CompareLink(tuple(view for at, view in enumerate(self.views) if at != index))
 
     def without_models(self, slides: Collection[str], models: Collection[str]) -> CompareLink:
-        """With no word of these models over these slides; a link that somebody was sent may name them."""
+        """The link without these models over these slides, which a link from somebody else may name."""
         return CompareLink(
             tuple(
                 replace(view, model_id="") if view.slide_id in slides and view.model_id in models else view

@@ -1,4 +1,4 @@
-"""Common base of all links. Anybody can write one: a value without a meaning is taken for the nearest that has one."""
+"""Common base of all links. Anybody can write one: an invalid value is replaced by the nearest valid one."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Self, TypeVar
 MAX_TEXT = 250
 """Characters of a value."""
 MAX_FIND = 100
-"""Characters of what is looked for."""
+"""Characters of a search text."""
 _MAX_DIGITS = 9
-"""Of a number: any database holds it as an integer."""
+"""Of a number, so that any database can store it as an integer."""
 
 Word = TypeVar("Word", bound=str)
 
@@ -24,32 +24,32 @@ class Query:
         self._query = query
 
     def find(self, name: str, at_most: int = MAX_TEXT) -> str | None:
-        """The text of a value that any database and any page takes; None where the link does not have it."""
-        said = self._query.get(name)
-        if said is None:
+        """A value as text that any database and any page accepts; None where the link does not have it."""
+        value = self._query.get(name)
+        if value is None:
             return None
-        return said[:at_most].replace("\0", "\ufffd").encode(errors="replace").decode()
+        return value[:at_most].replace("\0", "\ufffd").encode(errors="replace").decode()
 
     def text(self, name: str, at_most: int = MAX_TEXT) -> str:
         """As `find`; "" where the link does not have it."""
         return self.find(name, at_most) or ""
 
     def one_of(self, name: str, words: Iterable[Word]) -> Word | None:
-        """The word that a value is; None for any other."""
-        said = self._query.get(name)
-        return next((word for word in words if word == said), None)
+        """A value, if it is one of the words; None for any other."""
+        value = self._query.get(name)
+        return next((word for word in words if word == value), None)
 
     def number(self, name: str) -> int | None:
         """An integer above zero; None for any other text."""
-        said = self._query.get(name, "")
-        is_number = said.isascii() and said.isdecimal() and len(said) <= _MAX_DIGITS
-        return int(said) or None if is_number else None
+        value = self._query.get(name, "")
+        is_number = value.isascii() and value.isdecimal() and len(value) <= _MAX_DIGITS
+        return int(value) or None if is_number else None
 
     def share(self, name: str) -> float | None:
         """A number from 0 to 1; None for any other text."""
-        said = self._query.get(name, "")
+        value = self._query.get(name, "")
         try:
-            number = float(said) if len(said) <= _MAX_DIGITS else math.nan
+            number = float(value) if len(value) <= _MAX_DIGITS else math.nan
         except ValueError:
             return None
         return number if 0 <= number <= 1 else None
@@ -60,5 +60,5 @@ class Link:
     """One page's link."""
 
     def to(self, **changes: object) -> Self:
-        """The same with other values."""
+        """The same link with other values."""
         return replace(self, **changes)

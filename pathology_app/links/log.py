@@ -20,7 +20,7 @@ class LogLink(Link):
     Attributes:
         slide: the slide they are about; "": all.
         person: the beginning of the name.
-        before: number of an entry; only those before it.
+        before: number of an entry; only entries before it are shown.
     """
 
     slide: str = ""
@@ -29,16 +29,16 @@ class LogLink(Link):
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> Self:
-        """Parse a link's query; values without a meaning are left out."""
-        said = Query(query)
-        return cls(said.text("slide_of", MAX_LENGTH), said.text("person", MAX_LENGTH), said.number("before"))
+        """Parse a link's query; invalid values are left out."""
+        values = Query(query)
+        return cls(values.text("slide_of", MAX_LENGTH), values.text("person", MAX_LENGTH), values.number("before"))
 
     def query(self) -> dict[str, str]:
         """The query that names it."""
-        said = {"slide_of": self.slide, "person": self.person, "before": str(self.before or "")}
-        return {LOG: "", **{name: value for name, value in said.items() if value}}
+        values = {"slide_of": self.slide, "person": self.person, "before": str(self.before or "")}
+        return {LOG: "", **{name: value for name, value in values.items() if value}}
 
     @property
     def filter(self) -> LogFilter:
-        """As the ledger takes it."""
+        """The filter as the ledger takes it."""
         return LogFilter(slide_subject(self.slide) if self.slide else None, self.person or None, self.before)

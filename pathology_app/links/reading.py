@@ -1,4 +1,4 @@
-"""A link to what belongs to one reading of a study: ?study=S&reader=r1&session=1&position=3."""
+"""A link to the data of one reading of a study: ?study=S&reader=r1&session=1&position=3."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class ReadingLink(Link):
         """The reading that a query names; None where it names none.
 
         Raises:
-            BadManifestError: it names a part of one.
+            BadManifestError: it names one only in part.
         """
         if not any(query.get(name) for name in _NAMES):
             return None
-        said = Query(query)
-        study_id, reader = said.text("study"), said.text("reader")
-        session, position = said.number("session"), said.number("position")
+        values = Query(query)
+        study_id, reader = values.text("study"), values.text("reader")
+        session, position = values.number("session"), values.number("position")
         if not study_id or not reader or session is None or position is None:
             raise BadManifestError(f"a reading is named by {', '.join(_NAMES)}.")
         return cls(study_id, reader, session, position)

@@ -1,4 +1,4 @@
-"""Link of the runs pages; anybody can write one, so a value without a meaning is taken as left out."""
+"""Link to the runs pages. Anybody can write one, so an invalid value counts as left out."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class RunLink(Link):
     @classmethod
     def of(cls, query: Mapping[str, str]) -> Self:
         """Parse a link's query."""
-        said = Query(query)
-        run = said.text("run")
-        return cls(run if is_run_id(run) else None, said.one_of("new", NEW_RUNS), said.number("p") or 1)
+        values = Query(query)
+        run = values.text("run")
+        return cls(run if is_run_id(run) else None, values.one_of("new", NEW_RUNS), values.number("p") or 1)
 
     def query(self) -> dict[str, str]:
         """The query that names it."""
-        said = {"run": self.run, "new": self.new, "p": None if self.number == 1 else str(self.number)}
-        return {"page": PAGE, **{name: value for name, value in said.items() if value is not None}}
+        values = {"run": self.run, "new": self.new, "p": None if self.number == 1 else str(self.number)}
+        return {"page": PAGE, **{name: value for name, value in values.items() if value is not None}}

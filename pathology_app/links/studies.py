@@ -2,8 +2,8 @@
 
 ?study=S                                    progress of the study, with its slides: &state=failed &find=part &page=2
 ?study=S&view=failures                      slides that ended without a result: &state=failed &code=locked &page=2
-?study=S&view=readings                      progress of the readers; what they disagree on
-?study=S&view=read&reader=R                 the reading that is due: reader R's, where nobody signs in
+?study=S&view=readings                      progress of the readers; their disagreements
+?study=S&view=read&reader=R                 the next reading: reader R's, where nobody signs in
 ?study=S&study_slide=S-1                    one slide and its history: &before=421
 ?study=                                     all studies of the project
 """
@@ -29,11 +29,11 @@ class StudyLink(Link):
 
     Attributes:
         slide: the one whose history is shown.
-        state, code: which slides are listed; None: all; code "": those without one.
-        find: words that are parts of the listed slides' names.
+        state, code: of the listed slides; None: all; code "": those without one.
+        find: words that the listed slides' names contain.
         page: of the list, from 1.
         reader: pseudonym under which somebody who has not signed in reads.
-        before: number of a log entry; the history shown is what comes before it.
+        before: number of a log entry; only the history before it is shown.
     """
 
     study: str
@@ -49,22 +49,22 @@ class StudyLink(Link):
     @classmethod
     def of(cls, query: Mapping[str, str]) -> Self:
         """Parse a link's query."""
-        said = Query(query)
+        values = Query(query)
         return cls(
-            study=said.text("study"),
-            view=said.one_of("view", VIEWS) or "overview",
-            slide=said.text("study_slide") or None,
-            state=said.one_of("state", SLIDE_STATES),
-            code=said.find("code"),
-            find=said.text("find", MAX_FIND),
-            page=said.number("page") or 1,
-            before=said.number("before"),
-            reader=said.text("reader") or None,
+            study=values.text("study"),
+            view=values.one_of("view", VIEWS) or "overview",
+            slide=values.text("study_slide") or None,
+            state=values.one_of("state", SLIDE_STATES),
+            code=values.find("code"),
+            find=values.text("find", MAX_FIND),
+            page=values.number("page") or 1,
+            before=values.number("before"),
+            reader=values.text("reader") or None,
         )
 
     def query(self) -> dict[str, str]:
-        """The query that names it; what is as it is anyway is left out."""
-        said = {
+        """The query that names it; defaults are left out."""
+        values = {
             "study": self.study,
             "view": None if self.view == "overview" else self.view,
             "study_slide": self.slide,
@@ -75,4 +75,4 @@ class StudyLink(Link):
             "before": None if self.before is None else str(self.before),
             "reader": self.reader,
         }
-        return {name: value for name, value in said.items() if value is not None}
+        return {name: value for name, value in values.items() if value is not None}

@@ -10,7 +10,7 @@ from pathology_app.links.link import MAX_FIND, Link, Query
 from pathology_app.slides.index.wanted import SORTS, Wanted
 
 _FALLS = "-"
-"""Before what is sorted by, where it is sorted the other way round."""
+"""Prefix of the sort key for reverse order."""
 GALLERY, TABLE = "gallery", "table"
 NO_VERDICT = "-"
 
@@ -20,14 +20,14 @@ class WorklistLink(Link):
     """Choice and order of the slides listed.
 
     Attributes:
-        find: words that are parts of their names.
+        find: words that their names contain.
         only_predicted: only slides with predictions.
         score_of: (model, class) whose scores count, either may be ""; None: of any.
         min_score: of a hotspot, 0 to 1.
-        state: a reader's word for a slide, or a study's.
+        state: of a slide for a reader, or in a study.
         quality: the verdict; `NO_VERDICT`: not checked.
-        sort: a key of `slide_index.table.SORTS`.
-        is_reversed: the other way round.
+        sort: a key of `slides.index.wanted.SORTS`.
+        is_reversed: in reverse order.
         by_case: slides of one case together.
         view: `TABLE` or `GALLERY`.
         page: of the list, from 1.
@@ -51,31 +51,31 @@ class WorklistLink(Link):
     @classmethod
     def of(cls, query: Mapping[str, str]) -> Self:
         """Parse a link's query."""
-        said = Query(query)
-        sort, of = said.text("sort"), said.text("of")
+        values = Query(query)
+        sort, of = values.text("sort"), values.text("of")
         name = sort.removeprefix(_FALLS)
         model_id, _, class_name = of.partition("/")
         return cls(
-            find=said.text("find", MAX_FIND),
-            only_predicted=said.text("predicted") == "1",
+            find=values.text("find", MAX_FIND),
+            only_predicted=values.text("predicted") == "1",
             score_of=(model_id, class_name) if of else None,
-            min_score=said.share("score"),
-            state=said.text("state"),
-            quality=said.text("quality"),
-            site=said.text("site"),
-            scanner=said.text("scanner"),
-            case=said.text("case"),
+            min_score=values.share("score"),
+            state=values.text("state"),
+            quality=values.text("quality"),
+            site=values.text("site"),
+            scanner=values.text("scanner"),
+            case=values.text("case"),
             sort=name if name in SORTS else "slide",
             is_reversed=name in SORTS and sort.startswith(_FALLS),
-            by_case=said.text("group") == "case",
-            view=said.one_of("view", [GALLERY]) or TABLE,
-            page=said.number("page") or 1,
+            by_case=values.text("group") == "case",
+            view=values.one_of("view", [GALLERY]) or TABLE,
+            page=values.number("page") or 1,
         )
 
     def query(self) -> dict[str, str]:
-        """The query that names it; what is as it is anyway is left out."""
+        """The query that names it; defaults are left out."""
         sort = f"{_FALLS if self.is_reversed else ''}{self.sort}"
-        said = {
+        values = {
             "find": self.find,
             "predicted": "1" if self.only_predicted else "",
             "of": "/".join(self.score_of) if self.score_of else "",
@@ -90,15 +90,15 @@ class WorklistLink(Link):
             "view": self.view if self.view != TABLE else "",
             "page": str(self.page) if self.page > 1 else "",
         }
-        return {name: value for name, value in said.items() if value}
+        return {name: value for name, value in values.items() if value}
 
     def sorted_by(self, sort: str) -> Self:
-        """From its first page, sorted by something; the other way round where it is sorted by that already."""
+        """The list from its first page, sorted by a key; in reverse order if it is sorted by that already."""
         return self.to(sort=sort, is_reversed=self.sort == sort and not self.is_reversed, page=1)
 
     @property
     def filters(self) -> int:
-        """Number of filters that leave slides out, besides the words."""
+        """Number of filters that leave slides out, besides the search words."""
         return sum(
             bool(value) for value in (self.only_predicted, self.state, self.quality, self.site, self.scanner, self.case)
         ) + (self.min_score is not None)
@@ -106,7 +106,7 @@ class WorklistLink(Link):
     def wanted(
         self, readings: Mapping[str, str], reading_words: tuple[str, ...], hidden: Collection[str] = ()
     ) -> Wanted:
-        """As the index is asked. Arguments: as in `Wanted`."""
+        """The same choice as a query to the index. Arguments: as in `Wanted`."""
         model_id, class_name = self.score_of or ("", "")
         return Wanted(
             words=self.find.casefold().split(),

@@ -1,4 +1,4 @@
-"""The file of people who may sign in: `accounts.toml` of the project, or what GEMSLIDE_ACCOUNTS names.
+"""The file of people who may sign in: `accounts.toml` of the project, or the file that GEMSLIDE_ACCOUNTS names.
 
 version = 1
 
@@ -37,14 +37,14 @@ _PATTERN = re.compile(r"[A-Za-z0-9._*?\[\]!-]{1,80}", re.ASCII)
 
 
 class AccountError(GemslideError):
-    """Something about accounts cannot be done."""
+    """A request about accounts cannot be carried out."""
 
     code = "account"
 
 
 def _checked_name(name: str) -> str:
     if not is_name(name):
-        raise ValueError(f"allowed are {ALLOWED}")
+        raise ValueError(f"expected {ALLOWED}")
     return name
 
 
@@ -56,7 +56,7 @@ def _checked_hash(password: str) -> str:
 
 def _checked_line(text: str) -> str:
     if len(text) > 200 or not text.isprintable() or text != text.strip():
-        raise ValueError("at most 200 characters that can be printed, without blanks around them")
+        raise ValueError("expected at most 200 printable characters, without blanks around them")
     return comparable(text)
 
 
@@ -76,9 +76,9 @@ class Account(Section):
     name: Annotated[str, AfterValidator(_checked_name)]
     roles: tuple[Role, ...] = Field(min_length=1, max_length=4)
     password: Annotated[str, AfterValidator(_checked_hash)] = Field("", repr=False)
-    """Its hash; empty: this person signs in elsewhere only."""
+    """Its hash; empty: this person only signs in elsewhere."""
     email: Line = ""
-    """As the provider says it, if it has verified it."""
+    """As the provider reports it, if it has verified it."""
     subject: Line = ""
     """The provider's own name for the person (`sub`), which never changes."""
     reader: Line = ""
@@ -88,12 +88,12 @@ class Account(Section):
 
     @property
     def person(self) -> Person:
-        """Person who acts when this account has signed in."""
+        """The person who acts when this account is signed in."""
         return Person(self.name, frozenset(self.roles), self.reader or None, self.slides)
 
     @property
     def stamp(self) -> str:
-        """Changes when the person signs in by something else: their sessions then are over."""
+        """Changes with the person's credentials, which ends their sessions."""
         return hashlib.sha256(json.dumps([self.name, self.password, self.email, self.subject]).encode()).hexdigest()
 
 
@@ -105,31 +105,31 @@ class AccountFile(Section):
 
     @model_validator(mode="after")
     def _each_is_one_person(self) -> AccountFile:
-        for what in ("name", "email", "subject", "reader"):
-            said = [getattr(each, what).casefold() for each in self.person if getattr(each, what)]
-            if twice := {each for each in said if said.count(each) > 1} if len(set(said)) < len(said) else set():
-                raise ValueError(f"two people have the {what} {min(twice)}")
+        for key in ("name", "email", "subject", "reader"):
+            texts = [getattr(person, key).casefold() for person in self.person if getattr(person, key)]
+            if twice := {text for text in texts if texts.count(text) > 1} if len(set(texts)) < len(texts) else set():
+                raise ValueError(f"two people have the {key} {min(twice)}")
         return self
 
 
 def account_path(project_root: Path) -> Path:
     """Path of a project's accounts, whether or not the file exists."""
-    said = os.environ.get(ACCOUNTS_VARIABLE)
-    return Path(said).absolute() if said else project_root / ACCOUNTS_FILE
+    name = os.environ.get(ACCOUNTS_VARIABLE)
+    return Path(name).absolute() if name else project_root / ACCOUNTS_FILE
 
 
 def check_account_path(project_root: Path) -> None:
-    """Raises AccountError: the project's file is a link. Who may sign in elsewhere is no project's to say."""
+    """Raises AccountError: the project's file is a link. A project must not choose accounts elsewhere."""
     path = account_path(project_root)
     if path.is_symlink() and not os.environ.get(ACCOUNTS_VARIABLE):
-        raise AccountError(f"{path}: is a link. Put the file there itself, or name it in {ACCOUNTS_VARIABLE}.")
+        raise AccountError(f"{path}: is a link. Put the file itself there, or name it in {ACCOUNTS_VARIABLE}.")
 
 
 def read_accounts(path: Path) -> AccountFile:
     """The accounts; none where there is no file.
 
     Raises:
-        BadRecipeError: it cannot be read or does not hold together. AccountError: others may read or write it.
+        BadRecipeError: it cannot be read or is invalid. AccountError: others may read or write it.
     """
     try:
         mode = path.stat().st_mode
@@ -139,18 +139,18 @@ def read_accounts(path: Path) -> AccountFile:
         raise BadRecipeError(f"{path}: cannot be read: {error.strerror}.") from error
     if mode & _OTHERS:
         raise AccountError(
-            f"{path}: has mode {mode & 0o777:o}, so that others can read or write who may sign in. "
-            f"Look through it, then: chmod 600 {path}"
+            f"{path}: has mode {mode & 0o777:o}, so others can see or change who may sign in. "
+            f"Check its contents, then run: chmod 600 {path}"
         )
     return load_section(AccountFile, path)
 
 
 @contextmanager
 def changing_accounts(path: Path) -> Iterator[list[Account]]:
-    """The accounts as a list; what it holds at the end of the block is written. Other writers wait.
+    """The accounts as a list, which is written at the end of the block. Other writers wait.
 
     Raises:
-        BadRecipeError, AccountError: as `read_accounts`, or what it holds does not fit. DiskFullError: not writable.
+        BadRecipeError, AccountError: as `read_accounts`, or the list is invalid. DiskFullError: not writable.
     """
     with explain_unwritable(path):
         descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -158,7 +158,7 @@ def changing_accounts(path: Path) -> Iterator[list[Account]]:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         accounts = list(read_accounts(path).person)
         yield accounts
-        parse_section(AccountFile, {"person": [each.model_dump() for each in accounts]}, where=str(path))
+        parse_section(AccountFile, {"person": [account.model_dump() for account in accounts]}, where=str(path))
         with explain_unwritable(path):
             replace_file(path, _as_toml(accounts).encode(), mode=0o600)
     finally:
@@ -169,7 +169,7 @@ def _as_toml(accounts: Sequence[Account]) -> str:
     lines = ["# Who may sign in to the web app. Written by `gemslide account`; mode 600.", "version = 1"]
     for account in accounts:
         lines += ["", "[[person]]"]
-        said = account.model_dump(mode="json", exclude_none=True)
-        # A JSON text or list of printable characters is a TOML one, too.
-        lines += [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in said.items() if value != ""]
+        fields = account.model_dump(mode="json", exclude_none=True)
+        # A JSON text or list of printable characters is valid TOML, too.
+        lines += [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in fields.items() if value != ""]
     return "\n".join(lines) + "\n"

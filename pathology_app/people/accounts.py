@@ -1,4 +1,4 @@
-"""Accounts of people who may sign in, as the file has them now: every request checks whether it has changed."""
+"""Accounts of people who may sign in, as they are in the file now: every request checks whether it has changed."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ class Accounts:
 
     @property
     def exist(self) -> bool:
-        """Whether people sign in here. Once they did, a file that is gone lets nobody in in place of everybody."""
+        """Whether people sign in here. Once they did, a missing file lets nobody in, instead of everybody."""
         self._were_there = self._were_there or self.path.exists()
         return self._were_there
 
     def all(self) -> Mapping[str, Account]:
-        """By name. Raises: as `read_accounts`."""
+        """All accounts by name. Raises: as `read_accounts`."""
         with self._lock:
             stamp = _stamp(self.path)
             if stamp != self._stamp:
                 self._stamp = stamp
                 try:
-                    self._known = {each.name: each for each in read_accounts(self.path).person}
+                    self._known = {account.name: account for account in read_accounts(self.path).person}
                 except GemslideError as error:
                     self._known = error
             known = self._known
@@ -45,25 +45,29 @@ class Accounts:
         return known
 
     def find(self, name: str) -> Account | None:
-        """Raises: as `read_accounts`."""
+        """The account of a name; None where there is none. Raises: as `read_accounts`."""
         return self.all().get(name)
 
     def find_by_provider(self, subject: str, email: str | None) -> Account | None:
-        """Find the account a provider means: its own name for somebody counts, then an address that it has verified."""
+        """Find the account that a provider means: by its name for the person, else by an address it has verified."""
         known = self.all().values()
         subject, email = comparable(subject), comparable(email or "")
-        by_subject = next((each for each in known if each.subject and each.subject == subject), None)
+        by_subject = next((account for account in known if account.subject and account.subject == subject), None)
         if by_subject or not email:
             return by_subject
         return next(
-            (each for each in known if not each.subject and each.email and each.email.casefold() == email.casefold()),
+            (
+                account
+                for account in known
+                if not account.subject and account.email and account.email.casefold() == email.casefold()
+            ),
             None,
         )
 
 
 def _stamp(path: Path) -> Stamp:
     try:
-        found = path.stat()
+        stat = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns

@@ -1,4 +1,4 @@
-"""Actions of pages: asked when something is drawn, and again when it is done; what is refused is logged."""
+"""Rights at pages: checked when something is drawn, and again when it is done; refusals are logged."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pathology_app.people.visitor import current_person
 
 
 def is_allowed(act: Act) -> bool:
-    """Whether who looks at the page may do something, and so is offered it. Raises: as `current_person`."""
+    """Whether the person at the page may do something, and so is offered it. Raises: as `current_person`."""
     return current_person().may(RIGHTS[act])
 
 
 @contextmanager
 def logging_refusal(act: Act) -> Iterator[Person]:
-    """The person at the page, looked up again, for an act; a refusal of the act is logged.
+    """The person at the page, looked up again for an act; a refusal of the act is logged.
 
     Raises:
         ForbiddenError: as the act. GemslideError: as `current_person`.
@@ -33,7 +33,7 @@ def logging_refusal(act: Act) -> Iterator[Person]:
 
 
 def log_refusal(kind: str, about: str) -> None:
-    """Have the project's log say that who looks at the page was refused something."""
+    """Log in the project that the person at the page was refused something."""
     sign_in, _ = current_sign_in(st.context.headers.get(VISITOR_HEADER))
     if sign_in is not None:
         sign_in.refusals.note(current_person().actor, kind, about=about)

@@ -1,7 +1,7 @@
-"""Actors in the web app, and their reasons, as the log of a study has them.
+"""Actors in the web app, and their reasons, as a study's log records them.
 
 The app lets in anyone who has its link and knows no names. So people type theirs, and the log says that the web app
-took it, and which user of the system it runs as: nobody has checked the name.
+took it, and as which system user the app runs: nobody has checked the name.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MAX_NAME, MAX_REASON = 80, 1000
 
 
 class IncompleteError(GemslideError):
-    """A form was sent without what it asks for."""
+    """A form was sent without a required entry."""
 
     code = "incomplete"
 
@@ -26,11 +26,11 @@ def actor_text(name: str) -> str:
     Raises:
         IncompleteError: no name, or one that cannot be printed.
     """
-    return f"{_checked(name, MAX_NAME, 'Type your name: the log says who did it.')} (web app, {actor_here():.60})"
+    return f"{_checked(name, MAX_NAME, 'Type your name: the log records who did it.')} (web app, {actor_here():.60})"
 
 
 def reader_actor(person: Person, reader: str) -> str:
-    """Actor in a study's log for what a reader does: the pseudonym, and whether anybody has checked who it is."""
+    """Actor in a study's log for a reader's acts: the pseudonym, and whether anybody has checked who it is."""
     if person.name is not None:
         return f"{reader} (web app)"
     return f"{reader} (web app, {actor_here():.60}, reader chosen without sign-in)"
@@ -42,7 +42,7 @@ def reason_text(why: str) -> str:
     Raises:
         IncompleteError: none, or one that cannot be printed.
     """
-    return _checked(why, MAX_REASON, "Give the reason: the log says why it was done.")
+    return _checked(why, MAX_REASON, "Give the reason: the log records why it was done.")
 
 
 def _checked(text: str, longest: int, missing: str) -> str:
@@ -50,5 +50,5 @@ def _checked(text: str, longest: int, missing: str) -> str:
     if not text:
         raise IncompleteError(missing)
     if len(text) > longest or not text.isprintable():
-        raise IncompleteError(f"At most {longest} characters, and only such that can be printed: {text:.80}")
+        raise IncompleteError(f"At most {longest} characters, all of them printable: {text:.80}")
     return comparable(text)

@@ -14,7 +14,7 @@ from pathology_app.people.person import Action, Person, require
 
 
 class Act(StrEnum):
-    """Each is performed by one function, in the module named in the comments of `RIGHTS`."""
+    """Act of a person. Each is performed by one function, in the module named in the comments of `RIGHTS`."""
 
     START_READING = "start reading"
     ANSWER = "answer"
@@ -74,5 +74,5 @@ RIGHTS: Mapping[Act, Action] = {
 
 
 def check_act(person: Person, act: Act) -> None:
-    """Raises ForbiddenError where a person may not do something."""
+    """Raises ForbiddenError if a person may not perform an act."""
     require(person, RIGHTS[act])

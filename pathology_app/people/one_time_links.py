@@ -1,4 +1,4 @@
-"""Logging in with a link that is good once, where there are no accounts: for whoever the operator hands it to."""
+"""Logging in with a one-time link, where there are no accounts: for people whom the operator gives it to."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Callable
 from pipeline.ledger import Sessions, key_of
 
 LINK_S = 7 * 24 * 3600.0
-"""Seconds for which a link that nobody uses is good."""
+"""Seconds for which an unused link is valid."""
 
 
 class Links:
-    """The link that stands on this process's terminal; any process takes it.
+    """The link shown on this process's terminal; any process accepts it.
 
     Args:
         sessions: where links are kept.
-        announce: shows the operator a token, and nobody else; None: this process hands out none.
+        announce: shows a token to the operator, and nobody else; None: this process issues none.
     """
 
     def __init__(self, sessions: Callable[[], Sessions], announce: Callable[[str], None] | None) -> None:
@@ -25,10 +25,10 @@ class Links:
         self._key: str | None = None
 
     def offer(self) -> None:
-        """Show the operator a token, unless one that is still good was shown.
+        """Show the operator a token, unless one that is still valid was shown.
 
         Raises:
-            GemslideError: the ledger is away, or cannot be made.
+            GemslideError: the ledger is unavailable, or cannot be created.
         """
         if self._announce is None:
             return

@@ -18,14 +18,14 @@ MIN_LENGTH, MAX_LENGTH = 12, 1024
 # RFC 9106's second recommendation: 64 MiB, three passes, four lanes.
 _MEMORY_KIB, _PASSES, _LANES = 65_536, 3, 4
 _MOST_MEMORY_KIB, _MOST_PASSES = 262_144, 16
-"""Of hashes in a file: more would let the file stop the app."""
+"""Limits for hashes in a file: higher values would let the file stall the app."""
 _HASH = re.compile(
     r"\$argon2id\$v=19\$m=(\d{1,7}),t=(\d{1,3}),p=(\d{1,3})\$[A-Za-z0-9+/]{11,86}\$[A-Za-z0-9+/]{22,172}", re.ASCII
 )
 
 
 class WeakPasswordError(GemslideError):
-    """A password that is not taken."""
+    """A password that is not accepted."""
 
     code = "weak_password"
 
@@ -38,14 +38,14 @@ def hash_password(password: str) -> str:
     """
     if not MIN_LENGTH <= len(password) <= MAX_LENGTH:
         raise WeakPasswordError(
-            f"a password of {counted(len(password), 'character')}: {MIN_LENGTH} to {MAX_LENGTH} are taken. Several "
-            "words are good."
+            f"a password of {counted(len(password), 'character')}: use {MIN_LENGTH} to {MAX_LENGTH}. Several words "
+            "make a good one."
         )
     return _hash(password)
 
 
 def is_hash(text: str) -> bool:
-    """Whether a text is a hash that can be checked without stopping the app."""
+    """Whether a text is a hash that can be checked without stalling the app."""
     match = _HASH.fullmatch(text)
     if not match:
         return False
@@ -54,7 +54,7 @@ def is_hash(text: str) -> bool:
 
 
 def is_password(password: str, hashed: str | None) -> bool:
-    """Whether it is the password. Without a hash it takes the same time and is not."""
+    """Whether a password matches a hash. Without a hash, the check takes the same time and fails."""
     try:
         Argon2id.verify_phc_encoded(comparable(password[:MAX_LENGTH]).encode(errors="replace"), hashed or _nobodys())
     except InvalidKey:

@@ -1,7 +1,7 @@
-"""People who act, and what they may do. Every page's action and every route asks here.
+"""People who act, and what they may do. Every page's action and every route checks here.
 
-Where nobody signs in, anyone who may come in is one person without a name who may do everything: the app then belongs
-to whoever runs it.
+Where nobody signs in, everybody who is let in counts as one person without a name who may do everything: the app then
+belongs to the person who runs it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Role(StrEnum):
 
 
 class Action(StrEnum):
-    """Action that needs a right; the words end the sentence "You may not …"."""
+    """Action that needs a right; the values end the sentence "You may not …"."""
 
     LOOK = "look at slides"
     ANNOTATE = "annotate slides or judge hotspots"
@@ -79,29 +79,29 @@ class Person:
 
 
 def require(person: Person, action: Action) -> None:
-    """Raises ForbiddenError where a person may not do something."""
+    """Raises ForbiddenError if a person may not do something."""
     if not person.may(action):
         roles = ", ".join(sorted(person.roles)) or "none"
         raise ForbiddenError(
-            f"You may not {action}: {person.actor} has the roles {roles}. Ask who runs this app for the right one."
+            f"You may not {action}: {person.actor} has the roles {roles}. Ask the app's operator for the right one."
         )
 
 
 NOBODY = Person(roles=frozenset())
-"""Person who has not signed in where people do."""
+"""Person who has not signed in, where people do."""
 PERSON_KEY = "gemslide.person"
 """In a request's scope."""
 VISITOR_HEADER = "x-gemslide-visitor"
-"""In a page's WebSocket: put there by the guard, which takes out what a browser sends under this name."""
+"""In a page's WebSocket: set by the guard, which removes any header of this name that a browser sends."""
 
 
 class SignedOutError(ForbiddenError):
-    """Nobody is signed in, or not any more."""
+    """Nobody is signed in, or no longer."""
 
     code = "signed_out"
 
 
 def person_of(scope: Mapping[str, object]) -> Person:
-    """Sender of a request, by its ASGI scope, or by Starlette's request."""
-    found = scope.get(PERSON_KEY)
-    return found if isinstance(found, Person) else Person()
+    """Sender of a request, from its ASGI scope or Starlette's request."""
+    person = scope.get(PERSON_KEY)
+    return person if isinstance(person, Person) else Person()

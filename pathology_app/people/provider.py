@@ -1,7 +1,7 @@
-"""People who sign in elsewhere: an OpenID Connect provider, by Streamlit's `st.login`, as the operator's file has it.
+"""Sign-in elsewhere: at an OpenID Connect provider, through Streamlit's `st.login`, as set in the operator's file.
 
 The file has the form of Streamlit's secrets, with one provider, and is named by GEMSLIDE_OIDC; it is never the
-project's, since who says who people are is not for a project to choose.
+project's, since a project must not choose who vouches for people.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from training.foundation.settings import Section, load_section
 PROVIDER_VARIABLE = "GEMSLIDE_OIDC"
 CALLBACK = "/oauth2callback"
 FRESH_S = 600.0
-"""Greatest age of a provider's answer, in seconds."""
+"""Maximum age of a provider's answer, in seconds."""
 _SKEW_S = 120.0
 _TRUE = (True, "true", "True")
 
 
 class ProviderError(GemslideError):
-    """Somebody came back from the provider, and is not let in."""
+    """Somebody came back from the provider but is not let in."""
 
     code = "provider"
 
@@ -43,7 +43,7 @@ def _checked_url(url: str) -> str:
 
 def _checked_callback(url: str) -> str:
     if urlsplit(_checked_url(url)).path != CALLBACK:
-        raise ValueError(f"expected the app's own address with {CALLBACK} behind it")
+        raise ValueError(f"expected the app's own address followed by {CALLBACK}")
     return url
 
 
@@ -62,12 +62,12 @@ class Provider(Section):
 
     @property
     def origin(self) -> str:
-        """Scheme, host and port under which people call the app."""
+        """Scheme, host and port at which people reach the app."""
         parts = urlsplit(self.redirect_uri)
         return f"{parts.scheme}://{parts.netloc}"
 
     def secrets(self) -> dict[str, Any]:
-        """As `st.App` takes them."""
+        """The secrets as `st.App` takes them."""
         return {"auth": {key: value for key, value in self.model_dump().items() if value != {}}}
 
 
@@ -79,15 +79,15 @@ def provider_by_environment() -> Provider | None:
     """The provider that the operator has named.
 
     Raises:
-        BadRecipeError: its file cannot be read, does not hold together, or can be read by others.
+        BadRecipeError: its file cannot be read, is invalid, or can be read by others.
     """
-    said = os.environ.get(PROVIDER_VARIABLE)
-    if not said:
+    name = os.environ.get(PROVIDER_VARIABLE)
+    if not name:
         return None
-    path = Path(said)
+    path = Path(name)
     provider = load_section(_File, path).auth
     if path.stat().st_mode & 0o077:
-        raise BadRecipeError(f"{path}: others can read the secrets in it. chmod 600 {path}")
+        raise BadRecipeError(f"{path}: others can read the secrets in it. Run: chmod 600 {path}")
     return provider
 
 
@@ -96,7 +96,7 @@ class Identity:
     """Identity that a provider has confirmed.
 
     Attributes:
-        email: only where the provider says that it has verified it.
+        email: only if the provider has verified it.
         key: one for each sign-in at the provider.
         left_s: seconds for which the provider's answer could be used again.
     """
@@ -109,10 +109,10 @@ class Identity:
 
 
 def identity_of(claims: Mapping[str, Any], *, now: float) -> Identity:
-    """Identity by the provider's claims, as in `st.user`: signature, issuer, audience and nonce are checked there.
+    """Identity from the provider's claims, as in `st.user`: signature, issuer, audience and nonce are checked there.
 
     Raises:
-        ProviderError: not signed in there, too old, or without what it takes.
+        ProviderError: not signed in there, too old, or incomplete.
     """
     subject, made, ends = claims.get("sub"), claims.get("iat"), claims.get("exp")
     if not claims.get("is_logged_in") or not isinstance(subject, str) or not subject:
@@ -123,5 +123,5 @@ def identity_of(claims: Mapping[str, Any], *, now: float) -> Identity:
         raise ProviderError("Your sign-in at the provider is too old. Sign in again.")
     email = claims.get("email") if claims.get("email_verified") in _TRUE else None
     shown = claims.get("email") or claims.get("preferred_username") or subject
-    said = repr(sorted((key, value) for key, value in claims.items() if key != "tokens"))
-    return Identity(subject, email if isinstance(email, str) else None, str(shown)[:120], key_of(said), FRESH_S * 2)
+    answer = repr(sorted((key, value) for key, value in claims.items() if key != "tokens"))
+    return Identity(subject, email if isinstance(email, str) else None, str(shown)[:120], key_of(answer), FRESH_S * 2)

@@ -1,4 +1,4 @@
-"""Refusals in the project's log: the first of a kind at once, and the number that followed once a minute, so that a
+"""Refusals in the project's log: the first of a kind at once, and the number of later ones once a minute, so that a
 flood cannot fill the disk."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from training.foundation.errors import GemslideError
 
 EVERY_S = 60.0
 MAX_KINDS = 100
-"""Of entries a minute: more are counted together."""
+"""Of entries per minute: further ones are counted together."""
 MAX_SHOWN = 5
 ACTION = "refused"
 _LOG = logging.getLogger(__name__)
@@ -31,16 +31,16 @@ class _Counted:
 
     def add(self, about: str, address: str) -> None:
         self.number += 1
-        for said, seen in ((about, self.about), (address, self.addresses)):
-            if said and len(seen) < MAX_SHOWN:
-                seen.add(said)
+        for text, seen in ((about, self.about), (address, self.addresses)):
+            if text and len(seen) < MAX_SHOWN:
+                seen.add(text)
 
 
 class RefusalLog:
-    """Logs refusals, from any thread, and waits for nothing.
+    """Logs refusals, from any thread, without waiting.
 
     Args:
-        ledger: where to; None: nowhere, since the project has no ledger and nobody signs in.
+        ledger: where they are logged; None: nowhere, since the project has no ledger and nobody signs in.
     """
 
     def __init__(
@@ -58,14 +58,14 @@ class RefusalLog:
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="refusals")
 
     def note(self, actor: str, kind: str, *, about: str = "", address: str = "") -> None:
-        """Count one.
+        """Count one refusal.
 
         Args:
-            actor: as the log has it.
-            kind: a word of ours.
-            about: what was asked for; strangers wrote it.
+            actor: as named in the log.
+            kind: one of our own terms.
+            about: the requested item, a text that strangers may have written.
         """
-        about = "".join(each if each.isprintable() else "\ufffd" for each in about[:120])
+        about = "".join(letter if letter.isprintable() else "\ufffd" for letter in about[:120])
         with self._lock:
             now = self._clock()
             self._logged = {key: at for key, at in self._logged.items() if now - at < self._every_s}
@@ -82,7 +82,7 @@ class RefusalLog:
                 self._timer.start()
 
     def close(self) -> None:
-        """Log what waits."""
+        """Log the waiting refusals."""
         with self._lock:
             timer, self._timer = self._timer, None
             self._submit()
@@ -91,7 +91,7 @@ class RefusalLog:
         self._writer.shutdown(wait=True)
 
     def written(self) -> None:
-        """Wait until all that was submitted is written."""
+        """Wait until everything submitted is written."""
         self._writer.submit(lambda: None).result()
 
     def _tick(self) -> None:

@@ -1,4 +1,4 @@
-"""Sessions as this process knows them: a tile costs no question to the database, and what ended elsewhere ends here
+"""Sessions as this process knows them: a tile needs no database query, and a session that ended elsewhere ends here
 within seconds."""
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pipeline.ledger import SEEN_AGAIN_S, Session, Sessions
 
 REMEMBERED_S = 5.0
-"""Seconds for which an answer of the database is good."""
+"""Seconds for which an answer of the database is valid."""
 MAX_REMEMBERED = 10_000
-"""Of a hundred bytes each; whoever sends forged sessions gets no more."""
+"""Of a hundred bytes each; somebody who sends forged sessions fills no more."""
 
 
 @dataclass
@@ -27,7 +27,7 @@ class SessionCache:
     """Looks sessions up.
 
     Args:
-        sessions: the project's, asked for when they are needed: looking makes no database.
+        sessions: the project's, fetched when they are needed: a lookup creates no database.
         clock: seconds since 1970.
     """
 
@@ -37,10 +37,10 @@ class SessionCache:
         self._known: OrderedDict[str, _Known] = OrderedDict()
 
     def remembered(self, key: str, *, active: bool) -> _Known | None:
-        """Session found lately; None where the database must be asked.
+        """Session found recently; None where the database must be queried.
 
         Args:
-            active: whether somebody does something now, which must be noted once in a minute.
+            active: whether the person is doing something now, which must be noted once a minute.
         """
         now = self._clock()
         with self._lock:
@@ -51,18 +51,18 @@ class SessionCache:
         return None if is_stale else known
 
     def find(self, key: str, *, active: bool) -> Session | None:
-        """A session, also one that has ended; None where there was none.
+        """A session, even one that has ended; None where there was none.
 
         Raises:
-            GemslideError: the ledger is away, or may not be written.
+            GemslideError: the ledger is unavailable, or cannot be written.
         """
         known = self.remembered(key, active=active)
         if known is None:
             sessions = self._sessions()
-            found = sessions.find(key) if sessions else None
-            if sessions and found and active and found.left_s(self._clock()):
-                found = sessions.see(found)
-            known = _Known(found, self._clock() + REMEMBERED_S)
+            session = sessions.find(key) if sessions else None
+            if sessions and session and active and session.left_s(self._clock()):
+                session = sessions.see(session)
+            known = _Known(session, self._clock() + REMEMBERED_S)
             with self._lock:
                 self._known[key] = known
                 self._known.move_to_end(key)
@@ -71,6 +71,6 @@ class SessionCache:
         return known.session
 
     def forget(self, key: str) -> None:
-        """After a change of this process's own."""
+        """Forget a session that this process has changed."""
         with self._lock:
             self._known.pop(key, None)

@@ -1,4 +1,4 @@
-"""Signing in and out, and who is behind a session: one object for each app, asked by the guard, the routes and the
+"""Signing in and out, and the people behind sessions: one object per app, used by the guard, the routes and the
 pages."""
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ from training.foundation.words.counts import counted
 BY_NAME, BY_ADDRESS = 10, 50
 """Attempts to sign in within a quarter of an hour (`pipeline.ledger.attempts`)."""
 EXCHANGE_S = 60.0
-"""Seconds that a browser back from the provider has, to be given its session."""
+"""Seconds in which a browser back from the provider must fetch its session."""
 OPEN = "open"
-"""In place of a session where nobody signs in."""
+"""Used in place of a session where nobody signs in."""
 NONE = "none"
-"""The same where people do, and this one has not."""
+"""The same where people do, but this one has not."""
 
 
 class BadSignInError(GemslideError):
-    """Name and password do not belong together; which of them is wrong is not said."""
+    """Name and password do not match; the message does not reveal which of them is wrong."""
 
     code = "bad_sign_in"
 
 
 class TooManyAttemptsError(GemslideError):
-    """It was tried too often."""
+    """Too many attempts to sign in."""
 
     code = "too_many_attempts"
 
 
 @dataclass(frozen=True)
 class Visitor:
-    """Person behind a session that holds.
+    """Person behind a valid session.
 
     Attributes:
         left_s: seconds until it ends, if nothing happens.
@@ -63,8 +63,8 @@ class SignIn:
     """Sign-in of people to one app.
 
     Args:
-        ledger: of the project; made when the first one signs in, not before.
-        announce: shows the operator the token of a link, and nobody else; None: this process hands out none.
+        ledger: of the project; created when the first person signs in, not before.
+        announce: shows the token of a link to the operator, and nobody else; None: this process issues none.
         clock: seconds since 1970.
     """
 
@@ -89,15 +89,15 @@ class SignIn:
 
     @property
     def is_by_account(self) -> bool:
-        """Whether people sign in under their names. Else they may be asked for a link."""
+        """Whether people sign in under their names. Otherwise they may be asked for a link."""
         return self.provider is not None or self.accounts.exist
 
     def ledger_for_log(self) -> Ledger | None:
-        """The ledger, made where people sign in; else only where there is one. Raises: as `open_ledger`."""
+        """The ledger, created where people sign in; elsewhere only if there is one. Raises: as `open_ledger`."""
         return self._study_ledger.made() if self.is_by_account else self._study_ledger.ledger()
 
     def sign_in(self, name: str, password: str, address: str) -> str:
-        """A session's token, for a name and its password.
+        """Sign in with a name and its password. Returns the session's token.
 
         Raises:
             BadSignInError, TooManyAttemptsError: refused. GemslideError: the ledger or the accounts cannot be read.
@@ -110,7 +110,7 @@ class SignIn:
             raise TooManyAttemptsError(f"Too many attempts. Try again in {counted(math.ceil(wait_s / 60), 'minute')}.")
         if not is_password(password, account.password or None if account else None) or account is None:
             self._note_refused("wrong name or password", account, address)
-            raise BadSignInError("Name and password do not belong together.")
+            raise BadSignInError("Name and password do not match.")
         attempts.forgive(forgotten=by_name, one_less=by_address)
         return self._begin(account, "password")
 
@@ -118,14 +118,14 @@ class SignIn:
         """Exchange a provider's claims for an account and a token that gives the browser its session, once.
 
         Raises:
-            ProviderError: too old, used, or nobody that this app knows.
+            ProviderError: too old, already used, or unknown to this app.
         """
         identity = identity_of(claims, now=self._clock())
         account = self.accounts.find_by_provider(identity.subject, identity.email)
         if account is None:
             self.refusals.note(f"{identity.shown:.120} (provider)", "unknown person")
             raise ProviderError(
-                f"{identity.shown} is not known here. Ask who runs this app to add you (`gemslide account add`)."
+                f"{identity.shown} is not known here. Ask the app's operator to add you (`gemslide account add`)."
             )
         sessions = self._sessions()
         if not sessions.take(identity.key, "provider", identity.left_s):
@@ -134,9 +134,9 @@ class SignIn:
         return account, sessions.make("exchange", EXCHANGE_S, name=account.name, stamp=account.stamp)
 
     def spend(self, token: str) -> str | None:
-        """A session's token for the token of a link or an exchange, which is worthless from then on."""
+        """Exchange the token of a link or an exchange, which is void from then on, for a session's token."""
         sessions = self._sessions_there()
-        if sessions is None:  # nobody was given one
+        if sessions is None:  # none was ever issued
             return None
         if self.is_by_account:
             spent = sessions.spend(token, "exchange")
@@ -158,15 +158,15 @@ class SignIn:
         visitor, sessions = self.visitor(key, active=False), self._sessions_there()
         if sessions and visitor:
             name = visitor.person.name
-            said = [Change(visitor.person.actor, "signed out", person_subject(name))] if name else []
-            sessions.revoke(key, said)
+            changes = [Change(visitor.person.actor, "signed out", person_subject(name))] if name else []
+            sessions.revoke(key, changes)
         self.session_cache.forget(key)
 
     def visitor(self, key: str, *, active: bool) -> Visitor | None:
-        """Find the person behind a session; None where it does not hold any more, or never did.
+        """Find the person behind a session; None if it is no longer valid, or never was.
 
         Args:
-            active: whether somebody does something now.
+            active: whether the person is doing something now.
 
         Raises:
             GemslideError: the ledger is unavailable, or the accounts cannot be read.
@@ -174,7 +174,7 @@ class SignIn:
         return self.visitor_of(self.session_cache.find(key, active=active))
 
     def visitor_of(self, session: Session | None) -> Visitor | None:
-        """The same for a session that was found."""
+        """The same for a session that was already looked up."""
         if session is None or session.kind != "session":
             return None
         idle_s = self.settings.idle_minutes * 60 if session.name else None
@@ -186,7 +186,7 @@ class SignIn:
         return Visitor(account.person, left_s) if account and account.stamp == session.stamp else None
 
     def close(self) -> None:
-        """Log what waits to be."""
+        """Log the waiting refusals."""
         self.refusals.close()
 
     def _begin(self, account: Account, by: str) -> str:
@@ -196,7 +196,7 @@ class SignIn:
         return token
 
     def _note_refused(self, kind: str, account: Account | None, address: str) -> None:
-        # What was typed for a name can be somebody's password: only names that there are get into the log.
+        # A password may have been typed as the name: only names that exist get into the log.
         who = f"{account.name}, not signed in" if account else "nobody (web app)"
         self.refusals.note(who, kind, address=address)
 
@@ -218,12 +218,12 @@ def person_subject(name: str) -> str:
 
 
 def visitor_header(sign_in: SignIn, key: str) -> str:
-    """Header from the guard to the pages behind it: the app's sign-in, and the session that asks."""
+    """Header from the guard to the pages: the app's sign-in, and the request's session."""
     return f"{sign_in.id} {key}"
 
 
 def current_sign_in(header: str | None) -> tuple[SignIn | None, str]:
-    """The app and the session that the guard named; no app where no guard stands before the page, as in tests."""
+    """The app and the session that the guard named; no app where a page has no guard, as in tests."""
     if header is None:
         return None, OPEN
     name, _, key = header.partition(" ")
@@ -231,7 +231,7 @@ def current_sign_in(header: str | None) -> tuple[SignIn | None, str]:
 
 
 def person_of_session(header: str | None) -> Person:
-    """Raises: as `current_person`."""
+    """The person behind the session in a header from the guard. Raises: as `current_person`."""
     sign_in, key = current_sign_in(header)
     if sign_in is None or (key == OPEN and not sign_in.is_by_account):
         return Person()

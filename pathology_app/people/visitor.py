@@ -1,4 +1,4 @@
-"""Person who looks at the page that runs. Import only from pages and what they call."""
+"""The person at the current page. Import only from pages and what they call."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathology_app.people.sign_in import person_of_session
 
 
 def current_person() -> Person:
-    """The person at the page that runs, looked up at each call, since accounts and sessions end.
+    """The person at the current page, looked up at each call, since accounts and sessions end.
 
     Raises:
-        SignedOutError: nobody has signed in, and people do here. GemslideError: it cannot be known now.
+        SignedOutError: nobody has signed in, and people do here. GemslideError: this cannot be checked now.
     """
     return person_of_session(st.context.headers.get(VISITOR_HEADER))

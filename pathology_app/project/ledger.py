@@ -1,7 +1,7 @@
-"""The ledger of the project's studies, opened once for everybody who looks, and never made by looking.
+"""The ledger of the project's studies, opened once for all who view it, and never created by viewing.
 
-What takes long is remembered for twenty times as long as it took: however many look, a study of a hundred thousand
-slides costs them a twentieth of one core.
+A slow answer is remembered for twenty times as long as it took: however many people view it, a study of a hundred
+thousand slides takes a twentieth of one core.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pipeline.study.outcomes.progress import Progress, progress_of
 from training.foundation.errors import GemslideError, UnreadableError
 
 ANSWER_S = 10.0
-"""A database that takes longer for one answer is away."""
+"""A database that takes longer for one answer counts as unavailable."""
 _REST = 20
 _LONGEST_REST_S = 30.0
 
@@ -31,7 +31,7 @@ Answer = TypeVar("Answer")
 
 
 class Remembered(Generic[Answer]):
-    """An answer, or the error that came in its place, and since when."""
+    """An answer, or the error raised in its place, and how long it is valid."""
 
     def __init__(self, ask: Callable[[], Answer], *, clock: Callable[[], float] = time.monotonic) -> None:
         self._ask, self._clock = ask, clock
@@ -40,7 +40,7 @@ class Remembered(Generic[Answer]):
         self._until = float("-inf")
 
     def get(self) -> Answer:
-        """Raises: what the question raises."""
+        """The answer. Raises: as `ask`."""
         with self._lock:
             start = self._clock()
             if start >= self._until:
@@ -77,7 +77,8 @@ class StudyLedger:
         """The ledger; None where the project has none.
 
         Raises:
-            GemslideError: it is away, damaged, or the project's settings cannot be read. OSError: its folder cannot.
+            GemslideError: it is unavailable, damaged, or the project's settings cannot be read. OSError: its folder
+                cannot.
         """
         with self._lock:
             if self._opened is None or not self._opened.database.is_in_place():
@@ -86,17 +87,17 @@ class StudyLedger:
             return self._opened
 
     def made(self) -> Ledger:
-        """The ledger, for who is about to write; made where there is none. Raises: as `ledger`."""
-        found = self.ledger()
-        if found is not None:
-            return found
+        """The ledger for writing; created where there is none. Raises: as `ledger`."""
+        existing = self.ledger()
+        if existing is not None:
+            return existing
         with self._lock:
             if self._opened is None:
                 open_ledger(self.project).database.close()
                 self._close()
                 self._opened = find_ledger(self.project, answer_s=ANSWER_S)
             if self._opened is None:
-                raise UnreadableError("The ledger was made and is gone again. Try again.")
+                raise UnreadableError("The ledger was created and has disappeared. Try again.")
             return self._opened
 
     def names(self) -> list[str]:
@@ -112,7 +113,7 @@ class StudyLedger:
         return remembered.get()
 
     def findings(self, ledger: Ledger, study_id: str) -> int | None:
-        """Number of findings in the last check of a study's log; None where it has not ended yet."""
+        """Number of findings in the last check of a study's log; None if none has ended yet."""
         with self._lock:
             if study_id not in self._verified:
                 count = partial(_count_findings, ledger, study_id)
@@ -121,7 +122,7 @@ class StudyLedger:
         return verification.findings()
 
     def forget(self) -> None:
-        """After a change: whoever asks next gets a new answer."""
+        """Forget answers after a change: the next request gets a new one."""
         with self._lock:
             self._names.forget()
             self._progress.clear()
@@ -163,6 +164,6 @@ def study_ledger_of(project: Project) -> StudyLedger:
 
 
 def close_study_ledgers() -> None:
-    """Close what is open, when the process ends."""
+    """Close all open ledgers when the process ends."""
     while _SHARED:
         _SHARED.popitem()[1].close()

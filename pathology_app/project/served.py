@@ -12,5 +12,5 @@ PROJECT_VARIABLE = "GEMSLIDE_PROJECT"
 
 
 def served_project() -> Project:
-    """Equal at each call, as long as nobody changes the environment."""
+    """The project that the environment names: equal at each call, unless somebody changes the environment."""
     return Project(Path(os.environ.get(PROJECT_VARIABLE, ".")).resolve())

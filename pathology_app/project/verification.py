@@ -1,5 +1,5 @@
-"""Whether a study's log verifies, for its pages: looked at in a thread of its own, since a large study takes half a
-minute, and again now and then as long as somebody looks."""
+"""Verification of a study's log for its pages: in a separate thread, since a large study takes half a minute, and again
+now and then as long as somebody is viewing."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from training.foundation.errors import GemslideError
 AT_ONCE_S = 1.0
 """A page waits this long for a first answer."""
 AGAIN_S, _REST = 60.0, 20
-"""At most this often, and for at most this fraction of the time."""
+"""Least time between checks, in seconds and as a multiple of a check's duration."""
 
 
 class Verification:
-    """The number of findings of one study's last look.
+    """The number of findings in the last check of one study.
 
     Args:
-        count: looks at the whole log and says how many findings there are.
+        count: checks the whole log and returns the number of findings.
     """
 
     def __init__(self, count: Callable[[], int], *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -43,10 +43,10 @@ class Verification:
     def _look(self) -> None:
         start = self._clock()
         try:
-            found: int | None = self._count()
-        except GemslideError:  # the pages say what is wrong with the ledger
-            found = None
+            findings: int | None = self._count()
+        except GemslideError:  # the pages report what is wrong with the ledger
+            findings = None
         took = self._clock() - start
         with self._lock:
-            self._findings, self._looking = found, None
+            self._findings, self._looking = findings, None
             self._due = self._clock() + max(AGAIN_S, _REST * took)

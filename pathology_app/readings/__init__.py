@@ -1,1 +1,1 @@
-"""Readings: what a reader may see and has to read."""
+"""Readings: the slides that a reader has to read, and what they may see."""

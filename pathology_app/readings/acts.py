@@ -15,13 +15,13 @@ from pipeline.study import Answer, Readings, lay_out
 
 
 def start_reading(person: Person, readings: Readings, link: ReadingLink) -> None:
-    """Raises: as `check_reading` and `Readings.start`."""
+    """Start a reading. Raises: as `check_reading` and `Readings.start`."""
     check_reading(person, readings, link, Act.START_READING)
     readings.start(link.reader, link.session, link.position, actor=reader_actor(person, link.reader))
 
 
 def keep_answers(person: Person, readings: Readings, link: ReadingLink, answers: Mapping[str, Answer]) -> None:
-    """Keep answers of a reading that is started. Raises: as `check_reading` and `Readings.give_all`."""
+    """Save answers of a reading that is started. Raises: as `check_reading` and `Readings.give_all`."""
     check_reading(person, readings, link, Act.ANSWER)
     actor = reader_actor(person, link.reader)
     readings.give_all(link.reader, link.session, link.position, answers, actor=actor)
@@ -43,7 +43,7 @@ def sign_reading(
 
 
 def lay_out_readings(person: Person, ledger: Ledger, readings: Readings, *, actor: str, why: str) -> None:
-    """Write down who reads what, of the slides that are done. Raises: ForbiddenError; as `Readings.begin`."""
+    """Assign the slides that are done to readers. Raises: ForbiddenError; as `Readings.begin`."""
     check_act(person, Act.LAY_OUT)
     slide_ids = slides_to_read(ledger, readings.study_id)
     seed = int(ledger.study(readings.study_id).frozen()["study"].get("seed", 0))

@@ -1,5 +1,5 @@
-"""Blinding in the web app: what a model or another reader said of a slide is hidden from people who still have to read
-it (docs/reference/studies.md).
+"""Blinding in the web app: results of models and other readers for a slide are hidden from people who still have to
+read it (docs/reference/studies.md).
 
 Every page (`page_table.py`) and every route (`routes/declared.py`) declares what it shows, and is checked here before
 it runs.
@@ -34,7 +34,7 @@ class Shows(StrEnum):
     NEITHER = "neither"
     """The slide itself, a person's own work: nothing from a model or another reader."""
     RESULT = "result"
-    """Predictions for a slide, and what other people said of it."""
+    """Predictions for a slide, and other people's assessments of it."""
     MODEL = "model"
     """Models as such (names, cards, metrics, runs, logs), and results of any slide."""
 
@@ -55,7 +55,7 @@ class Visibility:
     hidden: Mapping[str, Blinded] = field(default_factory=dict)
 
     def models_of(self, cache: SlideCache, slide_id: str) -> tuple[list[str], Blinded | None]:
-        """Models whose predictions for a slide may be shown, and why none may be, where that is so.
+        """Models whose predictions for a slide may be shown, and the reason if none may be.
 
         Raises:
             GemslideError, OSError: as `SlideCache.model_ids`.
@@ -74,7 +74,7 @@ def visibility_of(project: Project, person: Person) -> Visibility:
     """Find what a person may see.
 
     Raises:
-        GemslideError: the ledger does not answer. Then nobody knows, and nothing may be shown.
+        GemslideError: the ledger does not answer. Then this is unknown, and nothing may be shown.
     """
     ledger = _ledger_for(project, person)
     if ledger is None:
@@ -107,15 +107,15 @@ def check_shown(project: Project, person: Person, shows: Shows, slide_id: str | 
 def _ledger_for(project: Project, person: Person) -> Ledger | None:
     """The ledger that decides what is hidden from a person; None where nothing can be."""
     if person.name is not None and person.reader is None:
-        return None  # signed in, and no reader
+        return None  # signed in, but not a reader
     return study_ledger_of(project).ledger()
 
 
 def study_models(row: StudyRow) -> list[str]:
     """Ids of the models that a frozen protocol names. Raises: as `StudyRow.frozen`."""
-    return [str(each.get("id")) for each in row.frozen().get("models", [])]
+    return [str(model.get("id")) for model in row.frozen().get("models", [])]
 
 
 def why_hidden(blinded: Blinded) -> str:
-    """The reason, for people."""
+    """The reason as a message."""
     return f"predictions, models and other readers' answers are hidden: {blinded.why}."

@@ -18,7 +18,7 @@ from pipeline.study.outcomes.search import slides_seen
 from pipeline.study.reading.progress import readers_of_slides, readings_of_reader, studies_of_reader
 
 STATUS_TEXT: Mapping[str, str] = {"open": "to read", "started": "started", "signed": "signed"}
-"""For the states of a reading."""
+"""Displayed text for the states of a reading."""
 UNREAD, OPENED = "unread", "opened"
 
 
@@ -27,7 +27,7 @@ class ReadingState:
     """State of one slide for a reader.
 
     Attributes:
-        state: "to read", "started" or "signed": the reading that comes first of those that are not signed.
+        state: "to read", "started" or "signed": of the first reading that is not signed.
         study_id: of the study that the reading belongs to.
     """
 
@@ -36,26 +36,26 @@ class ReadingState:
 
     @property
     def text(self) -> str:
-        """For a cell: "to read (S)"."""
+        """Text for a cell: "to read (S)"."""
         return f"{self.state} ({self.study_id})"
 
 
 class ReadingStatuses(Protocol):
-    """One person's words for the slides of a project."""
+    """Statuses of a project's slides for one person."""
 
     @property
     def statuses(self) -> tuple[str, ...]:
-        """All that there are, in the order of work; the first is that of a slide of which `states` says nothing. "Next
-        unread" leads to slides with the first."""
+        """All statuses, in the order of work; the first is that of slides missing from `states`. "Next unread" leads to
+        slides with the first."""
         ...
 
     @property
     def states(self) -> Mapping[str, str]:
-        """By slide, the others."""
+        """The other statuses, by slide."""
         ...
 
     def text(self, slide_id: str, word: str) -> str:
-        """A slide's word as its row says it."""
+        """A slide's status as its row shows it."""
         ...
 
     def readers(self, slide_ids: Sequence[str]) -> Mapping[str, str]:
@@ -64,7 +64,7 @@ class ReadingStatuses(Protocol):
 
 
 class LedgerStatuses:
-    """States from a reader's studies; of other slides, whether the project's log connects them with the person."""
+    """States from a reader's studies; for other slides, whether the project's log links them to the person."""
 
     statuses = (UNREAD, STATUS_TEXT["open"], STATUS_TEXT["started"], OPENED, STATUS_TEXT["signed"])
 
@@ -73,22 +73,22 @@ class LedgerStatuses:
     ):
         self._ledger, self._studies, self._is_reader = ledger, studies, is_reader
         self.states: Mapping[str, str] = dict.fromkeys(opened, OPENED) | {
-            slide_id: found.state for slide_id, found in studies.items()
+            slide_id: reading.state for slide_id, reading in studies.items()
         }
 
     def text(self, slide_id: str, word: str) -> str:
-        """With the study, where one asks for the reading."""
-        found = self._studies.get(slide_id)
-        return found.text if found else word
+        """A slide's status, with the study if there is a reading."""
+        reading = self._studies.get(slide_id)
+        return reading.text if reading else word
 
     def readers(self, slide_ids: Sequence[str]) -> Mapping[str, str]:
-        """A reader is not told of others."""
+        """Readers by slide; none for a reader, who must not know of the others."""
         if self._ledger is None or self._is_reader:
             return {}
-        said: dict[str, list[str]] = {}
+        texts: dict[str, list[str]] = {}
         for slide_id, reader, state in readers_of_slides(self._ledger, slide_ids):
-            said.setdefault(slide_id, []).append(f"{reader}: {STATUS_TEXT.get(state, state)}")
-        return {slide_id: ", ".join(of_slide) for slide_id, of_slide in said.items()}
+            texts.setdefault(slide_id, []).append(f"{reader}: {STATUS_TEXT.get(state, state)}")
+        return {slide_id: ", ".join(of_slide) for slide_id, of_slide in texts.items()}
 
 
 def reading_state(project: Project, person: Person) -> Mapping[str, ReadingState]:
@@ -100,19 +100,19 @@ def reading_state(project: Project, person: Person) -> Mapping[str, ReadingState
     ledger = study_ledger_of(project).ledger() if person.reader is not None else None
     if ledger is None or person.reader is None:
         return {}
-    found: dict[str, ReadingState] = {}
+    states: dict[str, ReadingState] = {}
     for row in readings_of_reader(ledger, person.reader):
-        before = found.get(row.slide_id)
+        before = states.get(row.slide_id)
         if row.state in STATUS_TEXT and (before is None or before.state == STATUS_TEXT["signed"]):
-            found[row.slide_id] = ReadingState(STATUS_TEXT[row.state], row.study_id)
-    return found
+            states[row.slide_id] = ReadingState(STATUS_TEXT[row.state], row.study_id)
+    return states
 
 
 def reading_states(project: Project, person: Person) -> ReadingStatuses | None:
-    """A person's states; None where nobody signs in: then all are one.
+    """A person's statuses; None where nobody signs in: then everybody counts as one person.
 
     Raises:
-        GemslideError, OSError: the ledger is away.
+        GemslideError, OSError: the ledger is unavailable.
     """
     if person.name is None and person.reader is None:
         return None
@@ -122,7 +122,7 @@ def reading_states(project: Project, person: Person) -> ReadingStatuses | None:
 
 
 def next_unread(project: Project, person: Person) -> Mapping[str, str] | None:
-    """The query of the page where a reader goes on; None where there is nothing to read. Raises: as `reading_state`."""
+    """The query of the page where a reader continues; None if there is nothing to read. Raises: as `reading_state`."""
     ledger = study_ledger_of(project).ledger() if person.reader is not None else None
     studies = studies_of_reader(ledger, person.reader) if ledger and person.reader else []
     return StudyLink(studies[0], "read").query() if studies else None

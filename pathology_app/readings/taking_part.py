@@ -1,4 +1,4 @@
-"""Whether whoever asks may take part in the reading that a link names."""
+"""Check that a person may take part in the reading that a link names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pipeline.study import ADJUDICATION, Readings, readings_of
 
 
 class LockedReadingError(BadManifestError):
-    """The reading is signed: nothing is added to it any more."""
+    """The reading is signed: nothing more may be added to it."""
 
 
 _OF_DECISIONS = {Act.START_READING: Act.START_DECIDING, Act.ANSWER: Act.DECIDE, Act.SIGN: Act.SIGN_DECISION}
@@ -27,16 +27,16 @@ def check_reading(person: Person, readings: Readings, link: ReadingLink, act: Ac
     """The reading that a person is about to do something in.
 
     Args:
-        act: of a reader; where the reading is an adjudicator's, the same of an adjudicator is asked.
+        act: of a reader; for an adjudicator's reading, the adjudicator's equivalent is checked.
 
     Raises:
-        ForbiddenError: not theirs, or they may not. BadManifestError: no such reading, or the protocol does not name
-            them for it.
+        ForbiddenError: not their reading, or they lack the right. BadManifestError: no such reading, or the protocol
+            does not name them for it.
     """
     if person.name is not None and person.reader != link.reader:
         raise ForbiddenError(f"You may not take part in a reading of {link.reader}: you read as {person.reader}.")
     if link.study_id != readings.study_id:
-        raise BadManifestError(f"reading {link.key}: is of study {link.study_id}, not {readings.study_id}.")
+        raise BadManifestError(f"reading {link.key}: belongs to study {link.study_id}, not {readings.study_id}.")
     row: Row[Any] = readings.row(link.reader, link.session, link.position)
     check_act(person, _OF_DECISIONS[act] if row.arm == ADJUDICATION else act)
     readings.check_named(link.reader, row.arm)
@@ -54,10 +54,10 @@ def row_of(ledger: Ledger | None, person: Person, link: ReadingLink) -> Row[Any]
 def view_context(
     ledger: Ledger | None, person: Person, slide_id: str, link: ReadingLink | None, *, to_write: bool
 ) -> ViewContext:
-    """Find who looks at a slide, for what reading.
+    """Find who is viewing a slide, and for what reading.
 
     Args:
-        to_write: only a reading that is started takes more.
+        to_write: whether something is to be added, which only a started reading allows.
 
     Raises:
         ForbiddenError: not a reading of theirs. BadManifestError: no such reading of this slide, or it is not started.
@@ -67,9 +67,9 @@ def view_context(
         return ViewContext(slide_id, person.actor, person.actor)
     row = row_of(ledger, person, link)
     if row.slide_id != slide_id:
-        raise BadManifestError(f"reading {link.key}: is not of slide {slide_id}.")
+        raise BadManifestError(f"reading {link.key}: does not belong to slide {slide_id}.")
     if to_write and row.state == "signed":
-        raise LockedReadingError(f"reading {link.key}: is signed, so nothing is added to it.")
+        raise LockedReadingError(f"reading {link.key}: is signed, so nothing can be added to it.")
     if to_write and row.state != "started":
-        raise BadManifestError(f"reading {link.key}: is {row.state}; only one that is started takes more.")
+        raise BadManifestError(f"reading {link.key}: is {row.state}; only a started one can be added to.")
     return ViewContext(slide_id, link.reader, reader_actor(person, link.reader), link.study_id, link.key)

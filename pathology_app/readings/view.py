@@ -1,4 +1,4 @@
-"""Data of the viewer in a reading: the slide alone, or with the predictions of the study's models."""
+"""Data for the viewer in a reading: the slide alone, or with the predictions of the study's models."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ LINK_PARAMETER = "reading"
 
 def study_models_of(cache: SlideCache, row: StudyRow, slide_id: str) -> list[str]:
     """Models of the study that have predictions for a slide. Raises: as `SlideCache.model_ids`."""
-    there = cache.model_ids(slide_id)
-    return [model_id for model_id in study_models(row) if model_id in there]
+    available = cache.model_ids(slide_id)
+    return [model_id for model_id in study_models(row) if model_id in available]
 
 
 def reading_view(cache: SlideCache, link: ReadingLink, slide_id: str, model_ids: list[str]) -> dict[str, Any]:
@@ -56,9 +56,9 @@ def _first_model(cache: SlideCache, slide_id: str, model_id: str) -> dict[str, A
     opened = cache.predictions(slide_id, model_id)
     names = opened.predictions.class_names
     listed = cache.hotspots(slide_id, model_id)
-    found = listed.spots if listed else []
-    index = presenters.default_class(names, found)
-    of_class = [each for each in found if each["class"] == names[index]]
+    spots = listed.spots if listed else []
+    index = presenters.default_class(names, spots)
+    of_class = [spot for spot in spots if spot["class"] == names[index]]
     slide = cache.slide(slide_id)
     data = presenters.hotspot_data(
         of_class,

@@ -1,1 +1,1 @@
-"""Declarations of routes, and their answers to errors."""
+"""Declarations of routes, and their error responses."""

@@ -1,5 +1,5 @@
-"""Routes that declare what they show and what they take: no other route can be registered, none serves what is hidden
-from the person who requests it, and none is sent more than it takes."""
+"""Routes that declare what they show and what they accept: no other route can be registered, none serves what is hidden
+from the person who requests it, and none receives more than it accepts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class DeclaredRoute(Route):
 
     Attributes:
         shows: of the slide that its path names (`slide_id`); of any, where it names none.
-        takes: what may be sent to it; None: it only answers questions.
+        takes: the body that it accepts; None: its requests have none.
     """
 
     def __init__(self, path: str, handler: Handler, shows: Shows, takes: AcceptedBody | None, **options: Any) -> None:
@@ -38,7 +38,7 @@ class DeclaredRoute(Route):
 
     @property
     def sending(self) -> tuple[str, ...]:
-        """Its methods that come with a body."""
+        """Its methods that have a body."""
         return tuple(sorted((self.methods or set()) - set(READING)))
 
 
@@ -52,7 +52,7 @@ def declared(
     takes: AcceptedBody | None = None,
     middleware: Sequence[Middleware] = (),
 ) -> DeclaredRoute:
-    """A route that reports errors as JSON, and refuses hidden content before its handler runs."""
+    """A route that reports errors as JSON, and refuses to show hidden content before its handler runs."""
 
     async def guarded(request: Request) -> Response:
         ask = partial(check_shown, project, person_of(request.scope), shows, request.path_params.get("slide_id"))
@@ -76,18 +76,20 @@ def only_declared(routes: Sequence[BaseRoute]) -> list[DeclaredRoute]:
     """The routes, ready to be registered.
 
     Raises:
-        TypeError: one of them does not declare what it shows, or what it takes.
+        TypeError: one of them does not declare what it shows, or what it accepts.
     """
-    found = []
+    checked = []
     for route in routes:
         if not isinstance(route, DeclaredRoute):
             raise TypeError(f"{getattr(route, 'path', route)!r}: does not declare what it shows (routes/declared.py)")
         if bool(route.sending) != (route.takes is not None):
             raise TypeError(f"{route.path!r}: answers {', '.join(route.sending)} and takes {route.takes}")
-        found.append(route)
-    return found
+        checked.append(route)
+    return checked
 
 
 def openings_of(routes: Sequence[DeclaredRoute]) -> WritableRoutes:
-    """Openings of the routes that take a body."""
-    return WritableRoutes([WritableRoute(each.path_regex, each.sending, each.takes) for each in routes if each.takes])
+    """Those of the routes that accept a body."""
+    return WritableRoutes(
+        [WritableRoute(route.path_regex, route.sending, route.takes) for route in routes if route.takes]
+    )

@@ -1,4 +1,4 @@
-"""Errors as answers of routes."""
+"""Error responses of routes."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 def json_error(error: GemslideError | OSError, root: Path, status: int) -> Response:
-    """Answer with an error, for a program and for a person; the browser keeps nothing of it."""
+    """Response with an error, for programs and people; browsers do not cache it."""
     code = error.code if isinstance(error, GemslideError) else UnreadableError.code
     content = {"code": code, "message": message_of(error, root)}
     return JSONResponse(content, status_code=status, headers={"Cache-Control": "no-store"})
 
 
 def with_json_errors(handler: Handler, root: Path) -> Handler:
-    """The handler, answering what reading may raise as JSON."""
+    """The handler, with errors raised by reading reported as JSON."""
 
     async def guarded(request: Request) -> Response:
         try:

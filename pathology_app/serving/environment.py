@@ -1,4 +1,4 @@
-"""Access to the app, by the environment of the operator's own server that runs it."""
+"""Access to the app, from the environment of the operator's own server that runs it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pipeline.settings.config import load_settings
 from pipeline.settings.site import trusted_proxies
 
 SCRIPT = Path(__file__).resolve().parents[1] / "main.py"
-"""Of Streamlit's app."""
+"""Script of Streamlit's app."""
 NAMES_VARIABLE = "GEMSLIDE_NAMES"
 
 
@@ -25,7 +25,7 @@ def access_by_environment() -> Access:
     Where there are accounts, everybody signs in.
 
     Raises:
-        BadRecipeError: `GEMSLIDE_NAMES` holds what is no name; the settings, or a provider's file, cannot be used.
+        BadRecipeError: `GEMSLIDE_NAMES` holds an invalid name; the settings, or a provider's file, cannot be used.
     """
     names = parse_names(name for name in os.environ.get(NAMES_VARIABLE, "").split(",") if name.strip())
 
@@ -40,7 +40,7 @@ def sign_in_here(announce: Callable[[str], None] | None) -> SignIn:
     """Sign-in to the project that the environment names.
 
     Args:
-        announce: shows the operator the token of a link; None: this process hands out none.
+        announce: shows the operator the token of a link; None: this process issues none.
 
     Raises:
         BadRecipeError: the settings, or a provider's file, cannot be used.

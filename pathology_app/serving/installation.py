@@ -1,4 +1,4 @@
-"""Whether what the installation says of a project can be used: asked when the app starts, not when it is needed."""
+"""Check that the installation's settings for a project can be used, when the app starts rather than when needed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def check_installation(project: Project) -> None:
 
 
 def confine(project: Project) -> None:
-    """From here on this process and its runs read slides in the project and the installation's folders only.
+    """Restrict this process and its runs to slides in the project and the installation's folders.
 
     Raises:
         GemslideError: as `check_installation`.
@@ -51,7 +51,7 @@ def _links(project: Project) -> Iterator[Path]:
 
 
 def _is_for_slides(entry: os.DirEntry[str], root: Path) -> bool:
-    """Whether it is a folder of slides beside the project's own: what it leads to is asked about when it is read."""
+    """Whether it is a folder of slides besides the project's own: its target is checked when it is read."""
     return os.path.dirname(entry.path) == str(root) and entry.name not in _OWN
 
 

@@ -1,7 +1,7 @@
 """Streamlit's own scripts, styles and fonts, from memory.
 
-A browser that does not know the app yet asks for ninety of them before it shows anything, and Streamlit looks each up
-on the disk, in a thread.
+A browser that is new to the app requests ninety of them before it shows anything, and Streamlit looks each up on disk,
+in a thread.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from starlette.routing import BaseRoute
 
 from pathology_app.routes.declared import plain
 
-# By ourselves: what the computer says of a suffix may be wrong, and browsers run no script that is called otherwise.
+# Our own table: the system's type for a suffix may be wrong, and browsers run no script of another type.
 _MEDIA_TYPES = {
     ".js": "text/javascript",
     ".css": "text/css",
@@ -43,7 +43,7 @@ async def _answer(request: Request) -> Response:
 
 @cache
 def _files() -> dict[str, Path]:
-    """All that may be asked for, by its link: nothing that a link says becomes a path."""
+    """All files that may be requested, by link: no text from a link becomes a path."""
     folder = Path(st.__file__).parent / "static" / "static"
     return {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
 

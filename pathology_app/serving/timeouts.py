@@ -17,14 +17,15 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from pathology_app.callers.addresses import neighbourhood
 
 MAX_WAITING = 100
-"""Connections whose headers are not there yet. With more, the oldest are ended: a flood of them keeps nobody out."""
+"""Connections whose headers have not arrived yet. Beyond this, the oldest are ended: a flood of them keeps nobody out.
+"""
 MAX_OPEN = 160
-"""Connections without a WebSocket. With more, one of the address that has most is ended: one that waits for a request
-before one that is being answered, the oldest first."""
+"""Connections without a WebSocket. Beyond this, one of the address that has most is ended: one that waits for a request
+before one that is being answered, oldest first."""
 FAIR_SHARE = 24
-"""Of one address, whose connections that are being answered are then left alone; a browser opens 6."""
+"""Connections of one address up to which those being answered are left alone; a browser opens 6."""
 GRACE_S = 1.0
-"""Before that, a connection may just not have been read."""
+"""Before that, a connection may simply not have been read yet."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Timeouts:
     headers_s: float = 10.0
     """From the connection, or from a further request's first byte, to the end of the request's headers."""
     answer_s: float = 120.0
-    """From there until the answer is read; long enough for Streamlit's own scripts over a slow line."""
+    """From there until the answer is read; long enough for Streamlit's own scripts over a slow connection."""
     idle_s: int = 15
     """Between two requests on one connection."""
 
@@ -71,7 +72,7 @@ class TimedProtocol(H11Protocol):
     def on_response_complete(self) -> None:
         cycle = self.cycle
         super().on_response_complete()
-        if self.cycle is not cycle:  # a request that was waiting behind the last one
+        if self.cycle is not cycle:  # a request that was waiting after the last one
             self._end_in(self.timeouts.answer_s)
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
@@ -93,8 +94,8 @@ class TimedProtocol(H11Protocol):
         if len(self.open) <= MAX_OPEN:
             return
         most, number = Counter(self.open.values()).most_common(1)[0]
-        alike = [each for each, address in self.open.items() if address == most and each is not self]
-        idle = [each for each in alike if not each._is_answering]
+        alike = [other for other, address in self.open.items() if address == most and other is not self]
+        idle = [other for other in alike if not other._is_answering]
         if idle or number > FAIR_SHARE:
             oldest = (idle or alike)[0]
             self.open.pop(oldest)
@@ -111,7 +112,7 @@ class TimedProtocol(H11Protocol):
 
     def _end_in(self, seconds: float) -> None:
         self._cancel()
-        # Not closed in good order: that would wait for the client to read what it does not read.
+        # Not closed gracefully: that would wait for a client that does not read.
         self._deadline = self.loop.call_later(seconds, self.transport.abort)
 
     def _cancel(self) -> None:

@@ -155,6 +155,6 @@ def test_a_printed_link_lets_one_browser_in(context: BrowserContext, page: Page,
 
         context.clear_cookies()
         page.goto(link)
-        page.get_by_text("This link was used").wait_for()
+        page.get_by_text("This link has been used").wait_for()
         page.goto(app.next_link())
         page.get_by_text("1 of 1 slide").wait_for()

@@ -62,7 +62,7 @@ def test_people_are_added_listed_given_passwords_and_removed(tmp_path: Path) -> 
         (("add", "../eve", "--role", "reader"), "", "letters, digits"),
         (("add", "eve", "--role", "reader", "--slides", "../x"), "", "name slides as in"),
         (("add", "bob", "--role", "reader"), f"{PASSWORD}\n", "is in"),
-        (("add", "eve", "--role", "reader", "--email", "a\nb"), "", "can be printed"),
+        (("add", "eve", "--role", "reader", "--email", "a\nb"), "", "printable"),
         (("remove", "eve"), "", "is not in"),
         (("passwd", "eve"), f"{PASSWORD}\n", "is not in"),
     ],

@@ -84,7 +84,7 @@ def test_a_wrong_name_is_one_message(tmp_path: Path) -> None:
     result = run("app", "--project", str(tmp_path), "--name", "http://slides.example.org/")
 
     assert result.exit_code == 1
-    assert "expected what stands in the browser's address line" in result.stderr
+    assert "expected the part of the browser's address" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ def test_a_training_that_was_stopped_says_that_it_goes_on_at_its_checkpoint(serv
 @pytest.mark.parametrize("run", ["20990101T000000Z-abcdef", "../../etc", "99999999T999999Z-abcdef"])
 def test_a_link_to_no_run_is_a_message_or_the_list(served: Project, run: str) -> None:
     shown = texts(open_page(page="runs", run=run))
-    assert "is not in this project" in shown or "no run is called that" in shown or "Nothing has been run" in shown
+    assert "is not in this project" in shown or "not a valid run id" in shown or "Nothing has been run" in shown
 
 
 def test_damaged_files_are_rows_that_say_so(served: Project) -> None:
@@ -210,7 +210,7 @@ def test_a_run_is_started_followed_and_stopped_by_a_person_and_the_log_says_so(
     assert "started by ada (web app)" in texts(page)
     again = open_page(page="runs", new="train")
     next(button for button in again.button if button.label == "Start now").click().run(timeout=60)
-    assert "1 run is going on" in texts(again)
+    assert "1 run is in progress" in texts(again)
     page.button(key="stop").click().run(timeout=60)
     while running_ids(served):
         time.sleep(0.05)

@@ -88,7 +88,7 @@ def test_what_was_wrong_is_not_said(client: httpx.Client) -> None:
     answers = [sign_in(client, name, "wrong wrong wrong") for name in ("rita", "nobody-here", "x" * 64)]
     assert {answer.status_code for answer in answers} == {401}
     texts = {answer.text.split('role="alert">')[1].split("</p>")[0] for answer in answers}
-    assert texts == {"Name and password do not belong together."}
+    assert texts == {"Name and password do not match."}
 
 
 def test_a_session_that_was_signed_out_is_worth_nothing_to_who_copied_it(client: httpx.Client, app: StartedApp) -> None:

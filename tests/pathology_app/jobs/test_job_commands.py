@@ -116,7 +116,7 @@ def test_links_that_lead_elsewhere_are_refused(project: Project, folders: SlideF
     (project.root / "incoming" / "folder").symlink_to(tmp_path / "elsewhere")
 
     for name in ("incoming/link.svs", "incoming/folder/secret.svs"):
-        with pytest.raises(BadRunError, match="no slide"):
+        with pytest.raises(BadRunError, match="not a slide"):
             ingest_command(folders, [name])
 
 
@@ -243,14 +243,14 @@ def test_a_run_is_refused_where_it_is_started_whatever_the_form_said(
     (incoming / "plain.svs").symlink_to(elsewhere / "secret.svs")
     commands = [chosen, study_command(project, "sites"), study_command(project, "sites", begin_only=True)]
     for command in commands:
-        with pytest.raises(OutsideFoldersError, match="outside of the folders"):
+        with pytest.raises(OutsideFoldersError, match=r"outside (of )?the folders"):
             start_job(project, command, by="cora", max_jobs=1)
 
     (incoming / "plain.svs").unlink()
     incoming.rename(tmp_path / "moved")
     incoming.symlink_to(tmp_path / "moved")
     assert SlideFolders.of(project, ("incoming",)).folders
-    with pytest.raises(BadRunError, match="is no slide and no manifest"):
+    with pytest.raises(BadRunError, match="not a slide or manifest"):
         ingest_command(SlideFolders.of(project, ("incoming",)), ["incoming/-x.svs"])
     with pytest.raises(OutsideFoldersError):
         start_job(project, commands[1], by="cora", max_jobs=1)

@@ -111,7 +111,7 @@ def test_names_of_slide_files_stay_out_of_the_log(tmp_path: Path) -> None:
 def test_a_log_without_end_is_cut_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_writer, "MAX_LOG_BYTES", 100)
     text, writer = written(tmp_path, b"x" * 50 + b"\n" + b"y" * 80 + b"\n")
-    assert text == "x" * 50 + "\n(81 bytes of output are left out: no room for them)\n"
+    assert text == "x" * 50 + "\n(81 bytes of output were left out: no room for them)\n"
     assert writer.left_out == 81
 
 

@@ -91,7 +91,7 @@ def is_gone(process: psutil.Process) -> bool:
 def test_a_run_that_is_stopped_leaves_nothing_half_written_and_goes_on_when_started_again(project: Project) -> None:
     job_id = start_job(project, command(project), by="Ada (web app)", max_jobs=1)
     assert known(project, job_id).state is JobState.RUNNING
-    with pytest.raises(BadRunError, match="1 run is going on"):
+    with pytest.raises(BadRunError, match="1 run is in progress"):
         start_job(project, command(project), by="Bob", max_jobs=1)
     process = run_process(project, job_id)
     until(lambda: log_of(project, job_id).count().states.total())

@@ -68,7 +68,7 @@ def test_a_strangers_process_is_never_taken_for_a_run(project: Project, stranger
         assert status
         assert status.state is JobState.LOST
         assert running_ids(project) == []
-        with pytest.raises(BadRunError, match="does not run"):
+        with pytest.raises(BadRunError, match="is not running"):
             stop_job(project, JOB, by="Ada")
 
 
