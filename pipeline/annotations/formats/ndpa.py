@@ -68,8 +68,8 @@ def _read_state(state: ET.Element, where: str) -> tuple[AnnotationObject | None,
     unit = state.findtext("coordformat", "").strip().lower()
     if unit != "nanometers":
         raise BadAnnotationError(
-            f"{where}: the unit of its coordinates (<coordformat>) is {unit!r:.40}; {PROGRAM} writes nanometers. "
-            "Export it again."
+            f"{where}: the unit of its coordinates (<coordformat>) is {unit or 'not stated'!r:.40}; {PROGRAM} writes "
+            "nanometers. Export it again."
         )
     check_children(annotation, _ANNOTATION, where, PROGRAM)
     kind = annotation.get("type", "")
