@@ -53,7 +53,7 @@ class Source:
     pixels: Pixels
     guide: Maps
     is_fibrous: bool = False
-    """Whether its fibres run from top to bottom: then only the four rotations and mirrorings that keep this are used."""
+    """Whether its fibres run from top to bottom: only the four rotations and mirrorings that keep this are used."""
 
 
 @dataclass(frozen=True)

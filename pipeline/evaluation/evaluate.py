@@ -46,7 +46,7 @@ FOLLOWS = {
     UNTRAINED: "A network with random weights computes random features of a tile; they follow its colour and contrast.",
     MEAN_COLOUR: "It sees three numbers of a tile, its mean red, green and blue.",
 }
-"""Explanation of what each baseline that learnt nothing of tissue goes by."""
+"""Explanation of what each baseline, which learnt nothing about tissue, relies on."""
 
 
 def evaluate_model(
@@ -64,12 +64,12 @@ def evaluate_model(
     Args:
         cohort: the manifest that the tile set was made from; it has the labels of slides and the outlines of lesions.
         against: id of a second model, compared with the first on the same tiles and slides.
-        baselines: told how far the untrained network is; None: there is nothing to compare with.
+        baselines: progress of the untrained network; None: without baselines.
 
     Raises:
         EmptyTableError: no labelled tiles in that split. UnreadableError: a slide without predictions of this model.
-        BadRecipeError: the model looks at other tiles or has other classes than the tile set.
-        BadManifestError, BadAnnotationError: a manifest that is not the tile set's; candidates that cannot be used.
+        BadRecipeError: the model takes other tiles or has other classes than the tile set.
+        BadManifestError, BadAnnotationError: a manifest that is not the tile set's; unusable candidates.
     """
     package = project.model_path(model_id)
     predictor = Predictor.load(package)
@@ -151,7 +151,7 @@ def _evaluation(
 def _check_same_tiles(predictor: Predictor, dataset: TileDataset, tile_set: str) -> None:
     if (predictor.tile_px, predictor.mpp) != (dataset.tile_px, dataset.mpp):
         raise BadRecipeError(
-            f"model {predictor.model_id} looks at {predictor.tile_px} px at {predictor.mpp} µm/px, tile set "
+            f"model {predictor.model_id} takes tiles of {predictor.tile_px} px at {predictor.mpp} µm/px, but tile set "
             f"{tile_set!r} has {dataset.tile_px} px at {dataset.mpp} µm/px. Make a tile set with the model's values."
         )
 
@@ -160,7 +160,7 @@ def _check_labelled(dataset: TileDataset, tile_set: str, split: str) -> None:
     if not ((dataset.splits == split) & (dataset.labels >= 0)).any():
         raise EmptyTableError(
             f"tile set {tile_set!r} has no labelled tiles in split {split!r}. "
-            "Give slides of that split annotations, or choose another --split."
+            "Annotate slides of that split, or choose another --split."
         )
 
 
@@ -169,7 +169,7 @@ def _check_same_classes(project: Project, against: str, predictor: Predictor) ->
     if other != predictor.class_names:
         raise BadRecipeError(
             f"model {against} has the classes {list(other)}, model {predictor.model_id} {list(predictor.class_names)}. "
-            "Two models are compared where they have the same classes in the same order."
+            "Two models can be compared only if they have the same classes in the same order."
         )
 
 
@@ -213,9 +213,9 @@ def _cutoffs(config: EvaluateConfig) -> Cutoffs:
 
 
 def cases_at(level: str, cases: tuple[SlideCase, ...]) -> tuple[list[str], NDArray[np.bool_], NDArray[np.float64]]:
-    """Patients, truths and scores (cases, classes) of the slides of which something is said, or of their patients.
+    """Patients, truths and scores (cases, classes) of the slides with a known truth, or of their patients.
 
-    A patient has the classes of all slides, and the highest score of each class.
+    A patient has the classes of all the patient's slides, and the highest score of each class.
     """
     known = [(case, case.truth.has) for case in cases if case.truth.has is not None]
     if not known:
@@ -235,16 +235,16 @@ def cases_at(level: str, cases: tuple[SlideCase, ...]) -> tuple[list[str], NDArr
 def _frocs(found: Material, config: EvaluateConfig) -> tuple[Froc, ...]:
     computed = [
         froc(
-            each.class_name,
-            each.slides,
-            isolated=each.isolated,
-            candidates=sum(len(c) for c in each.candidates.values()),
+            hits.class_name,
+            hits.slides,
+            isolated=hits.isolated,
+            candidates=sum(len(c) for c in hits.candidates.values()),
             resamples=config.bootstrap,
             seed=config.seed,
         )
-        for each in found.lesions
+        for hits in found.lesions
     ]
-    return tuple(each for each in computed if each is not None)
+    return tuple(curve for curve in computed if curve is not None)
 
 
 def _staging(cases: tuple[SlideCase, ...], config: EvaluateConfig) -> Staging | None:
@@ -260,22 +260,22 @@ def _differences(
 ) -> list[Difference]:
     truth_nk = one_hot(first.labels, len(classes))
     resamples = _evaluate_tiles(first, config)
-    found = auroc_differences("tile", truth_nk, first.probabilities_nk, second.probabilities_nk, resamples, classes)
+    rows = auroc_differences("tile", truth_nk, first.probabilities_nk, second.probabilities_nk, resamples, classes)
     both = {case.slide_id for case in first.cases} & {case.slide_id for case in second.cases}
-    shared = [tuple(case for case in each.cases if case.slide_id in both) for each in (first, second)]
+    shared = [tuple(case for case in side.cases if case.slide_id in both) for side in (first, second)]
     for level in ("slide", "patient"):
         patients, truth_nk, scores_nk = cases_at(level, shared[0])
         if patients:
             other_nk = cases_at(level, shared[1])[2]
-            found += auroc_differences(level, truth_nk, scores_nk, other_nk, _draw(patients, config), classes)
-    return found
+            rows += auroc_differences(level, truth_nk, scores_nk, other_nk, _draw(patients, config), classes)
+    return rows
 
 
 def _detections(found: Material, classes: tuple[str, ...]) -> dict[str, Detections]:
     return {
-        each.class_name: Detections(
-            candidates=each.candidates,
-            slide_scores={c.slide_id: float(c.scores[classes.index(each.class_name)]) for c in found.cases},
+        hits.class_name: Detections(
+            candidates=hits.candidates,
+            slide_scores={c.slide_id: float(c.scores[classes.index(hits.class_name)]) for c in found.cases},
         )
-        for each in found.lesions
+        for hits in found.lesions
     }
