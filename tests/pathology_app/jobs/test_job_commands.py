@@ -185,7 +185,7 @@ def test_a_training_starts_as_many_ranks_as_its_recipe_asks_for(project: Project
 def test_a_recipe_that_asks_for_a_thousand_ranks_starts_none_unasked(project: Project) -> None:
     (project.root / "own.toml").write_text(f"{RECIPE}\n[parallel]\nnum_stages = 1000\n")
 
-    with pytest.raises(BadRecipeError, match="asks for 1000 ranks"):
+    with pytest.raises(BadRecipeError, match="requests 1000 ranks"):
         train_command(project, "own.toml")
 
 
