@@ -76,8 +76,8 @@ def test_other_threads_explain_other_weights(small_project, project, run_id):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda r: r.update(isa="NEON"), r"That is explained by isa \(.* and NEON\)"),
-        (lambda r: r["versions"].update(torch="1.0"), r"That is explained by torch \(2.* and 1\.0\)"),
+        (lambda r: r.update(isa="NEON"), r"This is explained by isa \(.* and NEON\)"),
+        (lambda r: r["versions"].update(torch="1.0"), r"This is explained by torch \(2.* and 1\.0\)"),
         (lambda r: r["settings"]["optim"].update(lr=0.1), r"because the runs do: optim\.lr \(0\.05 and 0\.1\)"),
         (lambda r: r["inputs"][0].update(sha256="0" * 64), r"because the runs do: sha256 \("),
         (lambda r: r["inputs"][0].update(id="renamed"), "no recorded fact explains it"),
@@ -136,7 +136,7 @@ def test_the_verb_says_it_in_a_table_and_in_json(small_project, project, run_id,
 
     assert words.code == line.code == 0
     assert "arithmetic\n  threads" in words.out
-    assert "That is explained by threads (1 and 2)." in " ".join(words.out.split())
+    assert "This is explained by threads (1 and 2)." in " ".join(words.out.split())
     result = json.loads(line.out)
     assert result.keys() == {"a", "b", "differences", "weights_equal", "conclusion"}
     assert {"part": "arithmetic", "key": "threads", "a": 1, "b": 2} in result["differences"]
