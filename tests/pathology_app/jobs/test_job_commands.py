@@ -157,7 +157,7 @@ def test_whoever_starts_the_app_is_told_that_a_folder_cannot_be_used(
     named: str, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(SLIDES_VARIABLE, os.pathsep.join([str(project.root), named]))
-    with pytest.raises(BadRecipeError, match=f"{SLIDES_VARIABLE}: '{named}': not the absolute path of an existing folder"):
+    with pytest.raises(BadRecipeError, match=f"{SLIDES_VARIABLE}: '{named}': not the absolute path of an existing"):
         check_installation(project)
 
 
@@ -243,7 +243,7 @@ def test_a_run_is_refused_where_it_is_started_whatever_the_form_said(
     (incoming / "plain.svs").symlink_to(elsewhere / "secret.svs")
     commands = [chosen, study_command(project, "sites"), study_command(project, "sites", begin_only=True)]
     for command in commands:
-        with pytest.raises(OutsideFoldersError, match="outside (of )?the folders"):
+        with pytest.raises(OutsideFoldersError, match=r"outside (of )?the folders"):
             start_job(project, command, by="cora", max_jobs=1)
 
     (incoming / "plain.svs").unlink()
