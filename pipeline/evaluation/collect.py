@@ -61,7 +61,7 @@ class Flow:
     slides: int
     patients: int
     tiles: int
-    """In the split."""
+    """All tiles in the split."""
     labelled_tiles: int
     labelled_by_class: dict[str, int]
     evaluated_slides: int

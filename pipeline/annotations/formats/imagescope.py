@@ -127,6 +127,6 @@ def _losses(file: AnnotationFile) -> list[str]:
         notes.append(f"{have} no class; readers use the colour of the nameless layer as the class")
     nested = sum(group.parent is not None for group in file.groups)
     if nested:
-        lie = counted(nested, "group is inside another group", "groups are inside other groups")
-        notes.append(f"{lie}; ImageScope's layers cannot be nested")
+        inside = counted(nested, "group is inside another group", "groups are inside other groups")
+        notes.append(f"{inside}; ImageScope's layers cannot be nested")
     return notes + lost_values(file, "ImageScope", keeps_metadata=True)

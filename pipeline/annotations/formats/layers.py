@@ -46,7 +46,7 @@ ATTRIBUTES = frozenset(
     {"Id", "Type", "Zoom", "Selected", "ImageLocation", "ImageFocus", "Length", "Area", "LengthMicrons", "AreaMicrons"}
     | {"Text", "NegativeROA", "InputRegionId", "Analyze", "DisplayId", "HasEndcaps"}
 )
-"""Of a region."""
+"""Attributes of a region."""
 _NEGATIVE = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False, "": False}
 
 
