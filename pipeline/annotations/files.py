@@ -1,4 +1,4 @@
-"""Reading and writing annotation files: the format is told by a file's content, not by its name."""
+"""Reading and writing annotation files: the format is recognised by a file's content, not by its name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from training.foundation.words.class_names import check_class_name
 MAX_SHOWN = 5
 """Sentences in a message."""
 MAX_BYTES = 1 << 30
-"""A file is read whole, and takes about ten times its size in memory."""
+"""A file is read whole and takes about ten times its size in memory."""
 
 XML_READERS = {asap.ROOT: read_asap, layers.ROOT: read_layers, ndpa.ROOT: read_ndpa}
 READ = "QuPath (GeoJSON), ASAP, ImageScope or HALO (XML), the Digital Slide Archive (JSON) or NDP.view (NDPA)"
@@ -38,11 +38,11 @@ _BYTE_ORDER_MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
 
 
 def read_annotations(path: Path) -> AnnotationFile:
-    """Read an annotation file of any program that is read.
+    """Read an annotation file of any supported program.
 
     Raises:
-        BadAnnotationError: not there, too large, of another kind, damaged, without a single object, with a class that
-            cannot be called so, or with outlines that take minutes and gigabytes.
+        BadAnnotationError: missing, too large, of another kind, damaged, without a single object, with an invalid
+            class name, or with outlines that take minutes and gigabytes.
     """
     data = _read(path)
     with within(Limits.for_file(len(data)), str(path)):
@@ -55,9 +55,9 @@ def parse_annotations(data: bytes, path: Path) -> AnnotationFile:
     if not file.objects:
         left_out = [*file.dropped, *file.notes]
         more = f" and {len(left_out) - MAX_SHOWN} more" if len(left_out) > MAX_SHOWN else ""
-        why = f" What it holds is left out: {'; '.join(left_out[:MAX_SHOWN])}{more}." if left_out else ""
+        why = f" Its content is left out: {'; '.join(left_out[:MAX_SHOWN])}{more}." if left_out else ""
         raise BadAnnotationError(
-            f"{path}: holds no annotation ({file.format}).{why} Export it again with the objects; where nothing was "
+            f"{path}: holds no annotation ({file.format}).{why} Export it again with the objects; if nothing was "
             "drawn on a slide, name no annotation file for it."
         )
     return _with_checked_class_names(file)
@@ -66,22 +66,22 @@ def parse_annotations(data: bytes, path: Path) -> AnnotationFile:
 def _parsed(path: Path, data: bytes) -> AnnotationFile:
     binary = binary_of(data)
     if binary is not None:
-        raise BadAnnotationError(f"{path}: {binary}. Annotations are read of {READ}.")
+        raise BadAnnotationError(f"{path}: {binary}. Supported annotations: {READ}.")
     is_xml = data[:4096].lstrip(b"".join(_BYTE_ORDER_MARKS) + b" \t\r\n\0").startswith(b"<")
     if is_xml:
         return _parsed_xml(path, data)
     try:
-        # JSON tells UTF-8, UTF-16 and UTF-32 apart, with a byte order mark or without.
+        # JSON tells UTF-8, UTF-16 and UTF-32 apart, with or without a byte order mark.
         content = parse_json(data)
         if is_dsa(content):
             return read_dsa(content, path.name)
         program = program_of_json(content)
         if program is not None:
-            raise BadAnnotationError(f"{path}: is JSON of {program}. Annotations are read of {READ}.")
+            raise BadAnnotationError(f"{path}: is JSON of {program}. Supported annotations: {READ}.")
         return read_qupath(content, path.name)
     except (ValueError, RecursionError) as error:
         raise BadAnnotationError(
-            f"{path}: is neither GeoJSON nor XML: {error}. Annotations are read of {READ}: export it again from there."
+            f"{path}: is neither GeoJSON nor XML: {error}. Supported annotations: {READ}. Export it again from there."
         ) from error
 
 
@@ -93,31 +93,28 @@ def _parsed_xml(path: Path, data: bytes) -> AnnotationFile:
     of = f" ({program})" if program else ""
     known = ", ".join(f"<{tag}>" for tag in XML_READERS)
     raise BadAnnotationError(
-        f"{path}: is XML that starts with <{root.tag:.80}>{of}; annotations that are read start with {known}. They are "
-        f"read of {READ}."
+        f"{path}: is XML that starts with <{root.tag:.80}>{of}; supported XML starts with {known}. Supported "
+        f"annotations: {READ}."
     )
 
 
 def _with_checked_class_names(file: AnnotationFile) -> AnnotationFile:
-    """Class names go into tables, models and pages: what cannot stand there is refused where it comes in.
-
-    They are compared there, too, so all have one form from here on.
-    """
+    """Check and normalise class names, which go into tables, models and pages, and are compared there."""
     first = {obj.class_name: obj.where for obj in reversed(file.objects)}
     groups = {name: "a group" for group in file.groups for name in (group.name, group.parent)}
-    form: dict[str | None, str | None] = {None: None}
+    normal: dict[str | None, str | None] = {None: None}
     for name, where in (dict.fromkeys(file.class_colors, "a colour") | groups | first).items():
         try:
-            form[name] = check_class_name(name) if name else name  # an object may have no class
+            normal[name] = check_class_name(name) if name else name  # an object may have no class
         except ValueError as error:
             raise BadAnnotationError(f"{where}: {error}. Rename the class in the program that made it.") from error
-    if all(name == as_compared for name, as_compared in form.items()):
+    if all(name == normal_name for name, normal_name in normal.items()):
         return file
     return replace(
         file,
-        objects=tuple(replace(obj, class_name=form[obj.class_name]) for obj in file.objects),
-        groups=tuple(replace(g, name=form[g.name] or g.name, parent=form[g.parent]) for g in file.groups),
-        class_colors={form[name] or name: color for name, color in reversed(list(file.class_colors.items()))},
+        objects=tuple(replace(obj, class_name=normal[obj.class_name]) for obj in file.objects),
+        groups=tuple(replace(g, name=normal[g.name] or g.name, parent=normal[g.parent]) for g in file.groups),
+        class_colors={normal[name] or name: color for name, color in reversed(list(file.class_colors.items()))},
     )
 
 
@@ -125,8 +122,8 @@ def _read(path: Path) -> bytes:
     try:
         if path.is_file() and path.stat().st_size > MAX_BYTES:
             raise BadAnnotationError(
-                f"{path}: {path.stat().st_size / 2**20:.0f} MiB; annotation files of up to {MAX_BYTES / 2**20:.0f} MiB "
-                "are read. Export fewer objects: cells and detections label nothing."
+                f"{path}: is {path.stat().st_size / 2**20:.0f} MiB; the limit is {MAX_BYTES / 2**20:.0f} MiB. Export "
+                "fewer objects: cells and detections label nothing."
             )
         return read_regular(path, max_bytes=MAX_BYTES)
     except FileNotFoundError as error:
@@ -139,15 +136,15 @@ def write_annotations(path: Path, file: AnnotationFile, to: WritableFormat) -> l
     """Write a file of the named format, whole or not at all.
 
     Returns:
-        What the format cannot hold, one sentence each.
+        Losses: one sentence for each thing that the format cannot hold.
 
     Raises:
-        BadAnnotationError: the coordinates are no pixels, or outlines cross too often.
+        BadAnnotationError: the coordinates are not pixels, or outlines cross too often.
     """
     if file.unit != "px0":
         raise BadAnnotationError(
-            "the annotation file (NDPA) counts nanometres from the centre of the glass slide, and other programs' "
-            "files count pixels. Name its slide: --slide."
+            "the annotation file (NDPA) is in nanometres from the centre of the glass slide, and other programs' "
+            "files are in pixels. Name its slide with --slide."
         )
     with within(Limits.for_corners(file.num_corners), str(path)):
         return WRITERS[to](path, file)

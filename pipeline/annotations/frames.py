@@ -1,4 +1,4 @@
-"""From a file's own coordinates to level-0 pixels of a slide, and whether the file can be of that slide at all."""
+"""Conversion of a file's own coordinates to level-0 pixels of a slide, and a check that it belongs to that slide."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pipeline.store.format.metadata import SlideAttributes
 
 MPP_TOLERANCE = 0.02
-"""Programs round; scans of one slide at two resolutions lie further apart."""
+"""Programs round; scans of one slide at two resolutions differ by more."""
 
 
 @dataclass(frozen=True)
@@ -26,26 +26,26 @@ class NanometreFrame:
     """Frame of Hamamatsu's coordinates on a slide, from its file."""
 
     origin_xy0: tuple[float, float]
-    """The centre of the glass slide in level-0 pixels; it may lie outside what was scanned."""
+    """The centre of the glass slide in level-0 pixels; it may be outside the scanned area."""
     nm_per_px0_xy: tuple[float, float]
 
 
 @dataclass(frozen=True)
 class SlideFrame:
-    """Properties of a slide that decide where annotations lie on it."""
+    """Properties of a slide that determine the position of annotations on it."""
 
     mpp0: float | None
     bounds_px0: Box | None = None
-    """The scanned area, where the level-0 frame is larger."""
+    """The scanned area, if the level-0 frame is larger."""
     nanometres: NanometreFrame | None = None
-    """Of Hamamatsu's slides only."""
+    """Hamamatsu's slides only."""
     crops_qupath: bool = True
     """Whether QuPath's coordinates begin at the scanned area, or (opened with --no-crop) at the slide."""
     allows_other_mpp: bool = False
-    """Whether a file may state another pixel size than the slide has; its pixels are then taken as they are."""
+    """Whether a file may state a pixel size other than the slide's; its pixels are then used unchanged."""
 
     def as_set(self, qupath_counts_from: str, *, allow_other_mpp: bool) -> SlideFrame:
-        """The frame for files read by the settings of these names in `[tile]`."""
+        """The frame for files read with the settings of these names in `[tile]`."""
         return replace(self, crops_qupath=qupath_counts_from == "scanned", allows_other_mpp=allow_other_mpp)
 
     def origin_xy0(self, file: AnnotationFile) -> tuple[int, int]:
@@ -54,7 +54,7 @@ class SlideFrame:
 
 
 def nanometre_frame(info: SlideInfo) -> NanometreFrame | None:
-    """Of a slide file; None where it is not Hamamatsu's, or does not say."""
+    """Frame of a slide file; None if it is not Hamamatsu's, or does not state one."""
     if info.nm_centre_xy is None or info.mpp_xy is None:
         return None
     nm_x, nm_y = (1000 * mpp for mpp in info.mpp_xy)
@@ -63,17 +63,17 @@ def nanometre_frame(info: SlideInfo) -> NanometreFrame | None:
 
 
 def frame_of_store(about: SlideAttributes) -> SlideFrame:
-    """Of a slide in a store."""
-    kept = about.nanometres
-    nanometres = NanometreFrame(kept.origin_xy0, kept.nm_per_px0_xy) if kept else None
+    """Frame of a slide in a store."""
+    stored = about.nanometres
+    nanometres = NanometreFrame(stored.origin_xy0, stored.nm_per_px0_xy) if stored else None
     return SlideFrame(about.mpp0, about.bounds_px0, nanometres)
 
 
 def frame_of_file(info: SlideInfo, mpp0: float | None = None) -> SlideFrame:
-    """Of a slide file.
+    """Frame of a slide file.
 
     Args:
-        mpp0: microns per level-0 pixel where they are known better than from the file.
+        mpp0: microns per level-0 pixel, if known better than from the file.
     """
     in_file = sum(info.mpp_xy) / 2 if info.mpp_xy else None
     return SlideFrame(mpp0 or in_file, info.bounds_px0, nanometre_frame(info))
@@ -83,8 +83,8 @@ def on_slide(file: AnnotationFile, frame: SlideFrame) -> AnnotationFile:
     """The file in level-0 pixels of the slide, from its top left.
 
     Raises:
-        BadAnnotationError: the file states another pixel size than the slide has, or counts nanometres from the centre
-            of a glass slide whose place in the scan is not known.
+        BadAnnotationError: the file states a pixel size other than the slide's, or is in nanometres from the centre of
+            a glass slide whose position in the scan is unknown.
     """
     _check_mpp(file, frame)
     if file.unit == "nm":
@@ -99,17 +99,17 @@ def _check_mpp(file: AnnotationFile, frame: SlideFrame) -> None:
     if abs(file.mpp - frame.mpp0) > MPP_TOLERANCE * frame.mpp0:
         raise BadAnnotationError(
             f"the annotation file says {file.mpp:g} µm/px, the slide has {frame.mpp0:g}: it was drawn on another scan, "
-            "or on another level, and would lie elsewhere. If its pixels are this slide's all the same, say so: "
-            "`allow_other_mpp = true` in [tile], or --allow-other-mpp."
+            "or on another level, and would be misplaced. If its pixels are this slide's nevertheless, set "
+            "`allow_other_mpp = true` in [tile], or use --allow-other-mpp."
         )
 
 
 def _from_nanometres(file: AnnotationFile, frame: NanometreFrame | None) -> AnnotationFile:
     if frame is None:
         raise BadAnnotationError(
-            "the annotation file (NDPA) counts nanometres from the centre of the glass slide, and where that lies in "
-            "this slide is not known. It stands in the .ndpi file that the annotations were drawn on "
-            "(hamamatsu.XOffsetFromSlideCentre): give that file, or ingest it again if its store is older."
+            "the annotation file (NDPA) is in nanometres from the centre of the glass slide, whose position in this "
+            "slide is unknown. It is recorded in the .ndpi file that the annotations were drawn on "
+            "(hamamatsu.XOffsetFromSlideCentre): use that file, or ingest it again if its store is older."
         )
     nm_x, nm_y = frame.nm_per_px0_xy
     return replace(_transformed(file, (1 / nm_x, 1 / nm_y), frame.origin_xy0), unit="px0")

@@ -1,4 +1,4 @@
-"""Work on what others sent, bounded in time and memory: within a command, or in a process that can be killed."""
+"""Work on untrusted input, bounded in time and memory: within a command, or in a process that can be killed."""
 
 import lazy_loader
 

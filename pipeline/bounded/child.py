@@ -1,4 +1,4 @@
-"""`python -m pipeline.bounded.child`: one of `BoundedProcesses`. Reads work from standard input until that ends."""
+"""`python -m pipeline.bounded.child`: one of `BoundedProcesses`. Reads work from standard input until end of file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LAST_S = 5.0
 
 
 def serve(questions: IO[bytes], answers: IO[bytes]) -> None:
-    """Answer until the other end has gone."""
+    """Answer until the other end is closed."""
     while True:
         try:
             question, body = json.loads(receive(questions)), receive(questions)
@@ -33,42 +33,42 @@ def serve(questions: IO[bytes], answers: IO[bytes]) -> None:
 
 
 def _answer(question: dict[str, Any], body: bytes) -> list[bytes]:
-    """The number of parts and the parts; or an error alone."""
+    """The number of parts and the parts, or just an error."""
     limits = Limits(question["seconds"], question["mib"])
     _end_after(limits.seconds + _LAST_S)
     try:
-        function = _function(question["work"])  # what it imports counts for nothing
+        function = _function(question["work"])  # its imports are not limited
         with within(limits, question["what"]):
             parts = function(body, **question["options"])
-            found = [json.dumps(part, allow_nan=False).encode() for part in parts]
-            return [json.dumps({"parts": len(found)}).encode(), *found]
+            encoded = [json.dumps(part, allow_nan=False).encode() for part in parts]
+            return [json.dumps({"parts": len(encoded)}).encode(), *encoded]
     except GemslideError as error:
-        said = {"code": error.code, "message": str(error)}
+        failure = {"code": error.code, "message": str(error)}
     except RecursionError:
-        said = {"code": BadAnnotationError.code, "message": f"{question['what']}: is nested too deeply to be read."}
-    return [json.dumps(said).encode()]
+        failure = {"code": BadAnnotationError.code, "message": f"{question['what']}: is nested too deeply to be read."}
+    return [json.dumps(failure).encode()]
 
 
 def _end_after(seconds: float) -> None:
-    """Have the system end this process should it work on, and the one that started it be gone and not kill it."""
+    """Have the system end this process if it runs on after its parent, which would kill it, has died."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)
-    wanted = int(used.ru_utime + used.ru_stime + seconds) + 1
-    resource.setrlimit(resource.RLIMIT_CPU, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))
+    limit = int(used.ru_utime + used.ru_stime + seconds) + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
 
 
 def _function(name: str) -> Any:
     module, _, function = name.partition(":")
     if not module.startswith(ALLOWED):
-        raise BadAnnotationError(f"{name!r:.100} is no work of this program.")
+        raise BadAnnotationError(f"{name!r:.100} is not a function that this program may run.")
     return getattr(importlib.import_module(module), function)
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     os.nice(_NICENESS)
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # nothing that is printed becomes an answer
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # printed text must not become an answer
     serve(sys.stdin.buffer, answers)
 
 

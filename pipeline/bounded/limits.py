@@ -1,7 +1,7 @@
-"""Time and memory that one piece of work may take, kept by the operating system.
+"""Limits on the time and memory of one piece of work, enforced by the operating system.
 
-A limit on address space makes an allocation fail where it is made: GEOS, NumPy and Python all report that, and what
-was there before stays. Linux counts what a process has mapped, so the limit stands above what is mapped at the start.
+A limit on address space makes an allocation fail on the spot: GEOS, NumPy and Python all report that, and existing
+data stay intact. Linux counts everything a process has mapped, so the limit is added to what is mapped at the start.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Limits:
     """Time and memory that one piece of work may take.
 
     Attributes:
-        seconds: by the clock.
-        mib: memory beyond what the process has at its start.
+        seconds: wall-clock time.
+        mib: memory beyond what the process has at the start.
     """
 
     seconds: float
@@ -37,13 +37,13 @@ class Limits:
 
     @classmethod
     def for_file(cls, num_bytes: int) -> Limits:
-        """For a command that reads an annotation file: it takes about ten times its size in memory."""
+        """For a command that reads an annotation file, which takes about ten times its size in memory."""
         mib = num_bytes >> 20
         return cls(seconds=60.0 + 2.0 * mib, mib=1024 + 16 * mib)
 
     @classmethod
     def for_corners(cls, number: int) -> Limits:
-        """For a command that repairs, joins or writes outlines of so many corners together."""
+        """For a command that repairs, joins or writes outlines with this many corners in total."""
         return cls(seconds=60.0 + number / 10_000, mib=1024 + (number >> 10))
 
 
@@ -53,13 +53,13 @@ class _TimeIsUpError(Exception):
 
 @contextmanager
 def within(limits: Limits, what: str) -> Iterator[None]:
-    """Keep the limits during a block, on Linux; in threads beside the main one only that on memory.
+    """Enforce the limits during a block, on Linux; outside the main thread, only the memory limit.
 
     Args:
-        what: for the message: "the file", "what was sent".
+        what: subject of the message, such as "the file".
 
     Raises:
-        BadAnnotationError: the block took more.
+        BadAnnotationError: the block exceeded a limit.
     """
     try:
         with _memory(limits.mib), _alarm(limits.seconds):
@@ -76,15 +76,15 @@ def within(limits: Limits, what: str) -> Iterator[None]:
 
 def too_long(what: str, limits: Limits) -> BadAnnotationError:
     return BadAnnotationError(
-        f"{what}: its outlines take more than {limits.seconds:.0f} s to work through; that was stopped, and nothing "
-        "was changed. Simplify the outlines, or take fewer of them at once."
+        f"{what}: its outlines take more than {limits.seconds:.0f} s to process; the work was stopped, and nothing was "
+        "changed. Simplify the outlines, or use fewer at once."
     )
 
 
 def too_large(what: str, limits: Limits) -> BadAnnotationError:
     return BadAnnotationError(
-        f"{what}: its outlines take more than {limits.mib:,} MiB of memory to work through; that was stopped, and "
-        "nothing was changed. Simplify the outlines, or take fewer of them at once."
+        f"{what}: its outlines take more than {limits.mib:,} MiB of memory to process; the work was stopped, and "
+        "nothing was changed. Simplify the outlines, or use fewer at once."
     )
 
 
@@ -94,9 +94,9 @@ def _memory(mib: int) -> Iterator[None]:
         yield
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    wanted = int(Path("/proc/self/statm").read_text("ascii").split()[0]) * _PAGE + (mib << 20)
-    known = [limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY]
-    resource.setrlimit(resource.RLIMIT_AS, (min([wanted, *known]), hard))
+    new_limit = int(Path("/proc/self/statm").read_text("ascii").split()[0]) * _PAGE + (mib << 20)
+    finite = [limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_AS, (min([new_limit, *finite]), hard))
     try:
         yield
     finally:
@@ -105,7 +105,7 @@ def _memory(mib: int) -> Iterator[None]:
 
 @contextmanager
 def _alarm(seconds: float) -> Iterator[None]:
-    """An alarm in the main thread; one that is set already is kept in its place."""
+    """An alarm in the main thread; if one is already set, it is kept instead."""
     if threading.current_thread() is not threading.main_thread() or signal.getitimer(signal.ITIMER_REAL)[0]:
         yield
         return

@@ -1,7 +1,7 @@
-"""Processes that work on what others sent, so that the process that serves pages and tiles does not.
+"""Processes that work on untrusted input, so that the process that serves pages and tiles does not.
 
-Each takes one piece of work after the other, under `Limits`. One that takes longer is killed; the next piece of work
-starts another. They are started when they are first needed and end with the process that started them.
+Each does one piece of work after another, under `Limits`. One that takes longer is killed; the next piece of work
+starts another. They are started on demand and end with the process that started them.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from training.foundation.errors import GemslideError
 
 CHILD = "pipeline.bounded.child"
 KILL_S = 1.0
-"""After its time, for work that does not end when it should."""
+"""Grace period for work that does not end at its limit."""
 START_S = 30.0
-"""For a process to begin, beside the time of its first work."""
+"""Extra time for a process to start, with its first piece of work."""
 MAX_WORKS = 200
-"""Of one process; what it may have leaked ends with it."""
+"""Pieces of work per process, which bounds memory leaks."""
 
 
 class BoundedProcesses:
-    """Up to `most` processes; further callers are to wait outside (`anyio.CapacityLimiter`)."""
+    """Up to `most` idle processes; callers limit concurrency themselves (`anyio.CapacityLimiter`)."""
 
     def __init__(self, limits: Limits, *, most: int) -> None:
         self._limits, self._most = limits, most
@@ -38,16 +38,16 @@ class BoundedProcesses:
         self._idle: list[_Process] = []
 
     def run(self, work: str, body: bytes, what: str, /, **options: Any) -> list[Any]:
-        """The parts of what a piece of work gives.
+        """Do a piece of work. Returns the parts of its result.
 
         Args:
-            work: "package.module:function"; it is called with the body and the options, and gives parts that JSON can
-                hold. They are parsed one by one, so that other threads go on in between.
-            what: for the message: "the file", "what was sent".
+            work: "package.module:function"; it is called with the body and the options, and returns parts that JSON
+                can hold. They are parsed one by one, so that other threads can run in between.
+            what: subject of the message, such as "the file".
 
         Raises:
-            BadAnnotationError: it took more than the limits. GemslideError: what the work raised.
-            ProcessFailedError: it failed.
+            BadAnnotationError: it exceeded the limits. GemslideError: raised by the work.
+            ProcessFailedError: the process failed.
         """
         process = self._take()
         try:
@@ -62,7 +62,7 @@ class BoundedProcesses:
         return parts
 
     def close(self) -> None:
-        """End those that wait for work."""
+        """End the idle processes."""
         with self._lock:
             idle, self._idle = self._idle, []
         for process in idle:
@@ -86,11 +86,11 @@ class BoundedProcesses:
 
 
 class _Process:
-    """One of them."""
+    """One child process."""
 
     def __init__(self) -> None:
         self.works = 0
-        # Libraries would else take memory for every core of the machine.
+        # Otherwise, libraries would reserve memory for every core of the machine.
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
@@ -104,7 +104,7 @@ class _Process:
         return self._process.poll() is None
 
     def ask(self, question: Mapping[str, Any], body: bytes, limits: Limits, what: str) -> list[Any]:
-        """Raises BadAnnotationError: it was killed for what it took. ProcessFailedError: it failed."""
+        """Raises BadAnnotationError: it was killed for exceeding its limits. ProcessFailedError: it failed."""
         self.works += 1
         is_late = threading.Event()
 
@@ -121,15 +121,15 @@ class _Process:
             head = json.loads(receive(self._heard))
             return [head, *(json.loads(receive(self._heard)) for _ in range(head.get("parts", 0)))]
         except (OSError, EOFError) as error:
-            raise self._why_gone(what, limits, is_late=is_late.is_set()) from error
+            raise self._explain_exit(what, limits, is_late=is_late.is_set()) from error
         finally:
             timer.cancel()
 
-    def _why_gone(self, what: str, limits: Limits, *, is_late: bool) -> GemslideError:
+    def _explain_exit(self, what: str, limits: Limits, *, is_late: bool) -> GemslideError:
         code = self._process.wait()
         if is_late or -code == signal.SIGXCPU:
             return too_long(what, limits)
-        if code < 0:  # out of memory where nobody could say so, or ended by the system for it
+        if code < 0:  # crashed out of memory, or killed by the system for it
             return too_large(what, limits)
         return ProcessFailedError(f"{what}: `python -m {CHILD}` failed with exit code {code}; see its output above.")
 
@@ -137,12 +137,12 @@ class _Process:
         self._process.kill()
         self._process.wait()
         self._heard.close()
-        with contextlib.suppress(BrokenPipeError):  # what it was not sent is not needed
+        with contextlib.suppress(BrokenPipeError):  # unsent data are not needed
             self._said.close()
 
 
 def send(stream: IO[bytes], content: bytes | Mapping[str, Any]) -> None:
-    """Write bytes, or an object as JSON, behind their length."""
+    """Write bytes, or an object as JSON, preceded by their length."""
     data = content if isinstance(content, bytes) else json.dumps(content, allow_nan=False).encode()
     stream.write(len(data).to_bytes(8, "little"))
     stream.write(data)
@@ -150,12 +150,12 @@ def send(stream: IO[bytes], content: bytes | Mapping[str, Any]) -> None:
 
 
 def receive(stream: IO[bytes]) -> bytes:
-    """Read the bytes that `send` wrote. Raises EOFError: the other end has gone."""
-    length = _exactly(stream, 8)
-    return _exactly(stream, int.from_bytes(length, "little"))
+    """Read the bytes that `send` wrote. Raises EOFError: the other end is closed."""
+    length = _read_exactly(stream, 8)
+    return _read_exactly(stream, int.from_bytes(length, "little"))
 
 
-def _exactly(stream: IO[bytes], length: int) -> bytes:
+def _read_exactly(stream: IO[bytes], length: int) -> bytes:
     data = stream.read(length)
     if len(data) != length:
         raise EOFError

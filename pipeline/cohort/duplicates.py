@@ -1,4 +1,4 @@
-"""Slides of a cohort that are the same by content, whatever they are called, and files that are not what they were."""
+"""Duplicate slides of a cohort, compared by content whatever their names, and files that have changed."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ MAX_SHOWN = 5
 
 
 def find_changes(cohort: Cohort, project: Project | None = None) -> dict[str, GemslideError]:
-    """By slide id: another file than the manifest's `sha256` says, or the same as an earlier slide of the cohort.
+    """Errors by slide id: a file that does not match the manifest's `sha256`, or equals an earlier slide of the cohort.
 
-    Only files of equal size are read, and those whose hash the manifest has. A slide whose file is not there any more
-    is known by its store in the project. What cannot be read is left out: opening the slide says so.
+    Only files of equal size are read, and those whose hash the manifest has. For a slide whose file is gone, the hash
+    in its store in the project is used. Unreadable files are left out: opening the slide reports them.
     """
-    found: dict[str, GemslideError] = {}
+    changes: dict[str, GemslideError] = {}
     earlier: dict[str, list[SlideEntry]] = defaultdict(list)
     entries = {entry.slide_id: entry for entry in cohort.included}
     for slide_id, sha256, expected in _hashes(cohort, project):
         entry = entries[slide_id]
         twin = next((other for other in earlier[sha256] if _may_be_same_series(entry.series, other.series)), None)
         if expected not in (None, sha256):
-            found[slide_id] = ChangedSourceError(
-                f"slide {slide_id}: its file has the SHA-256 {sha256[:12]}…, and the manifest says {expected:.12}…. It "
+            changes[slide_id] = ChangedSourceError(
+                f"slide {slide_id}: its file has the SHA-256 {sha256[:12]}…, but the manifest says {expected:.12}…. It "
                 "is another file, or was damaged; copy it again, or correct the manifest."
             )
         elif twin:
-            found[slide_id] = BadManifestError(
+            changes[slide_id] = BadManifestError(
                 f"slide {slide_id}: is the same file as slide {twin.slide_id}, byte for byte. Give one of them a "
-                "reason in the column `exclude`; or, if the file holds several slides, each its `series`."
+                "reason in the column `exclude`; or, if the file holds several slides, give each its `series`."
             )
         earlier[sha256].append(entry)
-    return found
+    return changes
 
 
 def _may_be_same_series(one: str | None, other: str | None) -> bool:
-    """Whether two rows of one file can mean the same image: of a DICOM UID the end is enough."""
+    """Whether two rows of one file can mean the same image; the end of a DICOM UID suffices."""
     if one is None or other is None or one == other:
         return True
     is_uid = "." in one + other
@@ -54,20 +54,20 @@ def _may_be_same_series(one: str | None, other: str | None) -> bool:
 
 
 def refuse_changes(cohort: Cohort, project: Project) -> None:
-    """For a study: a slide that is there twice would count twice, and one that was exchanged is another slide.
+    """Refuse duplicate or replaced slides in a study, where a duplicate would count twice.
 
     Raises:
-        BadManifestError, ChangedSourceError: what `find_changes` finds.
+        BadManifestError, ChangedSourceError: as found by `find_changes`.
     """
-    found = list(find_changes(cohort, project).values())
-    if found:
-        more = f" And {counted(len(found) - MAX_SHOWN, 'slide')} more." if len(found) > MAX_SHOWN else ""
-        raise type(found[0])(" ".join(str(error) for error in found[:MAX_SHOWN]) + more)
+    errors = list(find_changes(cohort, project).values())
+    if errors:
+        more = f" And {counted(len(errors) - MAX_SHOWN, 'slide')} more." if len(errors) > MAX_SHOWN else ""
+        raise type(errors[0])(" ".join(str(error) for error in errors[:MAX_SHOWN]) + more)
 
 
 @dataclass(frozen=True)
 class _Source:
-    """A slide's bytes: the files, or what its store kept of them."""
+    """A slide's bytes: its files, or the hash kept in its store."""
 
     size: int
     files: list[Path]
@@ -78,7 +78,7 @@ class _Source:
 
 
 def _hashes(cohort: Cohort, project: Project | None) -> Iterator[tuple[str, str, str | None]]:
-    """Slide, SHA-256, and what the manifest has for it, in the manifest's order."""
+    """Slide id, SHA-256 and the manifest's SHA-256, in the manifest's order."""
     sources = {entry.slide_id: _source_of(cohort, entry, project) for entry in cohort.included}
     same_size = Counter(source.size for source in sources.values() if source)
     for entry in cohort.included:
@@ -98,16 +98,16 @@ def _source_of(cohort: Cohort, entry: SlideEntry, project: Project | None) -> _S
     if store is None or not store.exists():
         return None
     try:
-        kept = StoreReader(store).attributes.source
+        source = StoreReader(store).attributes.source
     except GemslideError:
         return None
-    return _Source(kept.bytes, [], kept.sha256)
+    return _Source(source.bytes, [], source.sha256)
 
 
 def _files_of(path: Path) -> list[Path]:
     """A slide's file, or all files of a folder that is a slide."""
     if path.is_dir():
-        return sorted(each for each in path.rglob("*") if each.is_file())
+        return sorted(file for file in path.rglob("*") if file.is_file())
     return [path] if path.is_file() else []
 
 

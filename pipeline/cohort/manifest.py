@@ -1,4 +1,4 @@
-"""Cohort manifests: a CSV that says which slides belong together and what is known about them."""
+"""Cohort manifests: a CSV that lists slides that belong together and the known facts about them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from training.foundation.words.names import NAME_PATTERN, comparable
 Split = Literal["train", "val", "test"]
 
 ANNOTATION_SUFFIXES = (".geojson", ".json", ".xml", ".annotations", ".ndpa")
-"""Looked for beside each slide, in this order, in place of its suffix or after it."""
+"""Suffixes looked for beside each slide, in this order, in place of its suffix or after it."""
 MAX_MANIFEST_BYTES = 64 * 2**20
 """About half a million slides."""
 MAX_SHOWN = 10
@@ -36,7 +36,7 @@ MAX_SHOWN = 10
 
 def _without_nul(path: str) -> str:
     if "\0" in path:
-        raise ValueError("holds the character U+0000, which no path has")
+        raise ValueError("holds the character U+0000, which paths cannot contain")
     return path
 
 
@@ -51,12 +51,12 @@ def _lower(value: object) -> object:
 
 
 _NOTHING = ("0", "false", "no", "n", "none", "nein", "falsch", "non", "faux", "falso", "onwaar", "-")
-"""Entries of a spreadsheet or a person that mean there is no reason."""
+"""Entries by a spreadsheet or a person that mean no reason."""
 
 
 def _reason(text: str) -> str:
     if text.casefold() in _NOTHING:
-        raise ValueError("is no reason to leave the slide out: empty the cell to keep the slide")
+        raise ValueError("is not a reason to leave the slide out: empty the cell to keep the slide")
     return text
 
 
@@ -65,7 +65,7 @@ FilePath = Annotated[str, AfterValidator(_without_nul)]
 
 
 class SlideEntry(BaseModel):
-    """One row of a manifest. Only `path` is required to ingest; `patient_id` to split."""
+    """One row of a manifest. Ingest requires only `path`; a split also requires `patient_id`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -88,14 +88,14 @@ class SlideEntry(BaseModel):
     exclude: Annotated[str, AfterValidator(_reason)] | None = None
     """Reason to leave the slide out."""
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$"), BeforeValidator(_lower)] | None = None
-    """Of the slide's file; `gemslide cohort check` compares."""
+    """Hash of the slide's file; `gemslide cohort check` compares it."""
 
 
 COLUMNS = tuple(SlideEntry.model_fields)
 
 
 class Cohort(BaseModel):
-    """A manifest that was read and holds together."""
+    """A manifest that was read and checked."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -125,8 +125,8 @@ def load_cohort(path: Path) -> Cohort:
     """Read and check a manifest; a slide list of another program is read as one (`other_lists.py`).
 
     Raises:
-        BadManifestError: not there, too large, not a table of text (`spreadsheets.py`), an unknown column, a bad value,
-            or a slide_id twice.
+        BadManifestError: missing, too large, not a text table (`spreadsheets.py`), an unknown column, a bad value, or
+            a duplicate slide_id.
         OutsideFoldersError: as `check_source`.
     """
     check_source(path)
@@ -136,12 +136,12 @@ def load_cohort(path: Path) -> Cohort:
         _check_columns(path, header)
     entries = tuple(_entry(path, number, row, other) for number, row in rows)
     if not entries:
-        raise BadManifestError(f"{path}: has no slides. Make one with `gemslide cohort init FOLDER`.")
+        raise BadManifestError(f"{path}: has no slides. Make a manifest with `gemslide cohort init FOLDER`.")
     twice = [slide_id for slide_id, count in Counter(e.slide_id for e in entries).items() if count > 1]
     if twice:
         more = f" and {len(twice) - MAX_SHOWN} more" if len(twice) > MAX_SHOWN else ""
         named = ", ".join(twice[:MAX_SHOWN])
-        raise BadManifestError(f"{path}: slide_id {named}{more} stands on more than one row. Make them differ.")
+        raise BadManifestError(f"{path}: slide_id {named}{more} is on more than one row. Make each one unique.")
     return Cohort(path=path, entries=entries)
 
 
@@ -173,10 +173,10 @@ def _entry(path: Path, number: int, row: Mapping[str, str], other: OtherList | N
 
 
 def init_cohort(folder: Path, target: Path) -> Cohort:
-    """Write a manifest of every slide file below a folder; annotation files beside slides join them.
+    """Write a manifest of every slide file below a folder, with annotation files found beside the slides.
 
     Raises:
-        BadManifestError: no slide files there, or the manifest exists.
+        BadManifestError: no slide files found, or the manifest exists.
     """
     if os.path.lexists(target):
         raise BadManifestError(f"{target}: exists already; it may hold your edits. Delete it or choose another name.")
@@ -189,7 +189,7 @@ def init_cohort(folder: Path, target: Path) -> Cohort:
             f"{error.filename}: cannot be read ({error.strerror}). Check its permissions."
         ) from error
     if not slides:
-        raise BadManifestError(f"{folder}: no slide files in it (looked for {', '.join(sorted(slide_suffixes()))}).")
+        raise BadManifestError(f"{folder}: contains no slide files (looked for {', '.join(sorted(slide_suffixes()))}).")
     rows = [",".join(COLUMNS)]
     taken: set[str] = set()
     for slide in slides:
@@ -202,13 +202,13 @@ def init_cohort(folder: Path, target: Path) -> Cohort:
         cells["slide_id"] = _free_id(name, taken)
         cells["annotations"] = _relative(annotations, target) if annotations else ""
         rows.append(",".join(_quoted(cells[column]) for column in COLUMNS))
-    # Names of files can name people: the manifest is its owner's to show, as a map of pseudonyms is.
+    # File names can identify people: like a map of pseudonyms, only its owner may read the manifest.
     replace_file(target, ("\n".join(rows) + "\n").encode(), mode=0o600)
     return load_cohort(target)
 
 
 def _free_id(stem: str, taken: set[str]) -> str:
-    """A legal slide_id near a file's stem that no other slide has; it joins `taken`."""
+    """A legal, unique slide_id close to a file's stem; it is added to `taken`."""
     base = re.sub(r"[^A-Za-z0-9._-]+", "-", comparable(stem)).strip(".-")[:56] or "slide"
     numbers = (f"{base}-{number}" for number in itertools.count(2))
     slide_id = next(name for name in itertools.chain([base], numbers) if name not in taken)
@@ -217,11 +217,11 @@ def _free_id(stem: str, taken: set[str]) -> str:
 
 
 def _relative(path: Path, manifest: Path) -> str:
-    """From the manifest's folder, by the names it was found under: what a link leads to may name a person."""
+    """Path from the manifest's folder, without resolving links, since a link's target may name a person."""
     typed = os.path.relpath(path.absolute(), manifest.parent.absolute())
     if os.path.exists(manifest.parent / typed) and os.path.samefile(manifest.parent / typed, path):
         return typed
-    # `..` behind a linked folder leads elsewhere: there only the file's own name is kept.
+    # `..` after a linked folder leads elsewhere: in this case only the file's own name is kept.
     return os.path.relpath(os.path.join(os.path.realpath(path.parent), path.name), os.path.realpath(manifest.parent))
 
 

@@ -1,7 +1,7 @@
-"""Slide lists of other programs, read as manifests: their columns by the names that ours have.
+"""Slide lists of other programs, read as manifests, with their columns mapped to ours.
 
-Their further columns say nothing that a manifest holds, and are passed over. A name without a slide's suffix stands for
-the one slide file of that name in the list's folder.
+Their other columns have no equivalent in a manifest and are ignored. A name without a slide suffix stands for the one
+slide file of that name in the list's folder.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ class OtherList:
     of: str
     """Program whose lists look like this."""
     required: Mapping[str, str]
-    """Our column for each of theirs that tells the list from others."""
+    """Our column for each of theirs that identifies this kind of list."""
     optional: Mapping[str, str]
 
     def fits(self, header: Sequence[str]) -> bool:
         return self.required.keys() <= set(header)
 
     def column(self, name: str) -> str | None:
-        """Ours for one of theirs; None where a manifest has no such thing."""
+        """Our column for one of theirs; None if a manifest has no such column."""
         return self.required.get(name) or self.optional.get(name)
 
 
@@ -40,14 +40,14 @@ LISTS = (
 
 
 def list_of(header: Sequence[str]) -> OtherList | None:
-    """Kind of list with this header; None where it is our own manifest, or unknown."""
-    return None if "path" in header else next((each for each in LISTS if each.fits(header)), None)
+    """Kind of list with this header; None if it is our own manifest, or unknown."""
+    return None if "path" in header else next((kind for kind in LISTS if kind.fits(header)), None)
 
 
 def find_slide_file(name: str, folder: Path) -> str:
-    """The slide file that a name without suffix stands for; the name itself where there is none, or several."""
+    """The slide file that a name without suffix stands for; the name itself if there is none, or several."""
     if has_slide_suffix(name):
         return name
-    # Not Path.with_suffix: "TCGA-3L-AA1B.0123" has no suffix to be replaced.
-    found = sorted(suffix for suffix in slide_suffixes() if (folder / f"{name}{suffix}").is_file())
-    return f"{name}{found[0]}" if len(found) == 1 else name
+    # Not Path.with_suffix: "TCGA-3L-AA1B.0123" has no suffix to replace.
+    suffixes = sorted(suffix for suffix in slide_suffixes() if (folder / f"{name}{suffix}").is_file())
+    return f"{name}{suffixes[0]}" if len(suffixes) == 1 else name

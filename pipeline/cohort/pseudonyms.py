@@ -1,7 +1,7 @@
-"""Pseudonyms of a cohort: random names for slides, patients and sites, and the map that leads back to the real ones.
+"""Pseudonyms of a cohort: random names for slides, patients and sites, and the map back to the real ones.
 
-A pseudonym is drawn at random and not computed from a name: a hash of a name can be found again by hashing all
-names. The map is the only way back, so it is kept apart from what is shared: never inside a project folder.
+A pseudonym is drawn at random, not computed from a name, since a hash can be reversed by hashing all possible names.
+The map is the only way back, so it is kept apart from shared files: never inside a project folder.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ KINDS = ("slide", "patient", "site")
 
 @dataclass(frozen=True)
 class MapRow:
-    """One line of a map: who or what, its pseudonym, and (of slides) where the file lies."""
+    """One line of a map: an original name, its pseudonym, and (for slides) the file's path."""
 
     kind: str
     original: str
@@ -43,16 +43,16 @@ MAP_COLUMNS = tuple(field.name for field in fields(MapRow))
 
 @dataclass(frozen=True)
 class Pseudonymized:
-    """Outcome of a run of `pseudonymize_cohort`."""
+    """Outcome of `pseudonymize_cohort`."""
 
     num_slides: int
     num_patients: int
     num_new: int
-    """Pseudonyms that the map did not hold before."""
+    """Pseudonyms added to the map."""
 
 
 class PseudonymMap:
-    """Originals and their pseudonyms, in the order in which they were first met."""
+    """Originals and their pseudonyms, in order of first occurrence."""
 
     def __init__(self, path: Path, rows: list[MapRow]) -> None:
         self.path = path
@@ -61,27 +61,27 @@ class PseudonymMap:
         self._pseudonyms = {row.pseudonym for row in rows}
         if not len(rows) == len(self._by_original) == len(self._pseudonyms):
             raise BadManifestError(
-                f"{path}: an original or a pseudonym stands on more than one line. Repair the map by hand from a copy; "
-                "pseudonyms that were given out cannot be made again."
+                f"{path}: an original or a pseudonym is on more than one line. Repair the map by hand from a backup; "
+                "pseudonyms that were given out cannot be recreated."
             )
 
     def pseudonym(self, kind: str, original: str, *, path: str = "") -> str:
         """The pseudonym of `original`, drawn now if it has none yet.
 
         Raises:
-            BadManifestError: the name is a pseudonym already, or the slide's file is another one than before.
+            BadManifestError: the name is already a pseudonym, or the slide's file is not the same as before.
         """
         original = comparable(original)
         if original in self._pseudonyms:
             raise BadManifestError(
-                f"{kind} {original} is a pseudonym of the map {self.path} already. Give the manifest with real names."
+                f"{kind} {original} is already a pseudonym of the map {self.path}. Use the manifest with real names."
             )
         known = self._by_original.get((kind, original))
         if known is None:
             return self._draw(kind, original, path).pseudonym
         if comparable(known.path) != comparable(path):
             raise BadManifestError(
-                f"slide {original}: the map {self.path} knows it as the file {known.path}, the manifest as {path}. "
+                f"slide {original}: its file is {known.path} in the map {self.path}, but {path} in the manifest. "
                 "If the file was moved, correct its path in the map; if it is another slide, give it another slide_id."
             )
         return known.pseudonym
@@ -101,22 +101,22 @@ class PseudonymMap:
 def pseudonymize_cohort(
     manifest: Path, map_path: Path, out: Path, *, project: Path | None = None, keep_site: bool = False
 ) -> Pseudonymized:
-    """Write a copy of a manifest with pseudonyms in place of names; the map is made, or extended.
+    """Write a copy of a manifest with pseudonyms in place of names; the map is created or extended.
 
-    Splits, labels, annotations, mpp and exclusions stay. Paths stay too, relative to `out`: the new manifest is for
-    `gemslide ingest` and `gemslide tile`, and lies outside the project like the map.
+    Splits, labels, annotations, mpp and exclusions are kept. Paths are too, relative to `out`: the new manifest is for
+    `gemslide ingest` and `gemslide tile`, and must be outside the project like the map.
 
     Args:
         manifest: the cohort with real names.
-        map_path: CSV of kind, original, pseudonym, path; readable by its owner alone. The same map again gives the
-            same pseudonyms.
-        out: the manifest to write; one that this map made before is replaced.
-        project: a folder that must not hold the map or `out`, whether or not anything is in it yet.
-        keep_site: leave the column `site` as it is.
+        map_path: CSV of kind, original, pseudonym, path; readable only by its owner. The same map gives the same
+            pseudonyms again.
+        out: the manifest to write; one made earlier with this map is replaced.
+        project: a folder that must not hold the map or `out`, even if it is still empty.
+        keep_site: leave the column `site` unchanged.
 
     Raises:
-        BadManifestError: the manifest or the map does not hold together, or a file would lie in a project.
-        LockedError: another process extends the same map.
+        BadManifestError: the manifest or the map is inconsistent, or a file would be in a project.
+        LockedError: another process is extending the same map.
         DiskFullError: not writable.
     """
     cohort = load_cohort(manifest)
@@ -133,7 +133,7 @@ def pseudonymize_cohort(
 
 
 def read_map(path: Path) -> PseudonymMap:
-    """Read a map; one that is not there yet is empty.
+    """Read a map; a missing one is empty.
 
     Raises:
         BadManifestError: not a map, or damaged.
@@ -142,17 +142,19 @@ def read_map(path: Path) -> PseudonymMap:
         return PseudonymMap(path, [])
     header, rows = with_header(path, read_rows(path, max_bytes=MAX_MANIFEST_BYTES))
     if not header:
-        raise BadManifestError(f"{path}: cannot be read as a map of pseudonyms: it is empty. Restore it from a copy.")
+        raise BadManifestError(f"{path}: cannot be read as a map of pseudonyms: it is empty. Restore it from a backup.")
     if tuple(header) != MAP_COLUMNS:
         raise BadManifestError(
-            f"{path}: is no map of pseudonyms: its columns are {', '.join(header)}, not {', '.join(MAP_COLUMNS)}."
+            f"{path}: is not a map of pseudonyms: its columns are {', '.join(header)}, not {', '.join(MAP_COLUMNS)}."
         )
-    found = []
+    entries = []
     for number, row in rows:
         if row["kind"] not in KINDS or not row["original"] or not row["pseudonym"]:
-            raise BadManifestError(f"{path}, line {number}: not a line of a map of pseudonyms. Restore it from a copy.")
-        found.append(MapRow(**row))
-    return PseudonymMap(path, found)
+            raise BadManifestError(
+                f"{path}, line {number}: not a line of a map of pseudonyms. Restore it from a backup."
+            )
+        entries.append(MapRow(**row))
+    return PseudonymMap(path, entries)
 
 
 def _renamed(entry: SlideEntry, cohort: Cohort, out: Path, names: PseudonymMap, keep_site: bool) -> SlideEntry:
@@ -173,7 +175,7 @@ def _renamed(entry: SlideEntry, cohort: Cohort, out: Path, names: PseudonymMap, 
 
 
 def project_around(path: Path) -> Path | None:
-    """The project folder in which a file lies or would lie, by what stands in the folders above it."""
+    """The project folder that contains or would contain a file, recognised by the contents of its parent folders."""
     return next((folder for folder in path.resolve().parents if Project(folder).is_project), None)
 
 
@@ -188,13 +190,13 @@ def _check_places(manifest: Path, map_path: Path, out: Path, project: Path | Non
             around = project
         if around:
             raise BadManifestError(
-                f"{path}: the {what} must not lie inside the project folder {around}: it names files and people, and "
-                "a project is made to be shared. Choose a folder beside it that only you can read."
+                f"{path}: the {what} must not be inside the project folder {around}: it names files and people, and "
+                "a project is meant to be shared. Choose a folder beside it that only you can read."
             )
 
 
 def _check_replaceable(out: Path, names: PseudonymMap) -> None:
-    """Only a manifest made with this map is replaced; anything else may be somebody's work."""
+    """Allow only a manifest made with this map to be replaced; anything else may be somebody's work."""
     if not out.exists():
         return
     if not all(names.is_pseudonym(entry.slide_id) for entry in load_cohort(out).entries):
@@ -205,14 +207,14 @@ def _check_replaceable(out: Path, names: PseudonymMap) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Only one process at a time extends a map; the lock dies with the process."""
+    """Let only one process at a time extend a map; the lock ends with the process."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise LockedError(f"{path}: another process extends it now. Wait for it to end, or stop it.") from error
+            raise LockedError(f"{path}: another process is extending it. Wait for it to end, or stop it.") from error
         yield
     finally:
         os.close(descriptor)
@@ -227,5 +229,5 @@ def _csv(columns: tuple[str, ...], rows: Iterator[tuple[object, ...]]) -> str:
 
 
 def _write_private(path: Path, text: str) -> None:
-    """Whole or not at all, and readable by its owner alone from its first byte on."""
+    """Write a file whole or not at all, readable only by its owner from the first byte."""
     replace_file(path, text.encode(), mode=0o600)

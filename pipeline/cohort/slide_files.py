@@ -15,35 +15,35 @@ from training.foundation.errors import GemslideError
 
 @dataclass(frozen=True)
 class SlideFile:
-    """A file or folder, and the series in it where it holds several slides."""
+    """A file or folder, and the series in it if it holds several slides."""
 
     path: Path
     series: str | None = None
 
 
 def find_slide_files(folder: Path) -> list[SlideFile]:
-    """Slides below a folder, sorted; gemslide's own stores are none.
+    """Slides below a folder, sorted, without gemslide's own stores.
 
     The files of one DICOM series are one slide: its levels, label and overview.
 
     Raises:
         OSError: a folder cannot be read.
     """
-    found = [path for path in slides_below(folder) if not is_store(path)]
+    paths = [path for path in slides_below(folder) if not is_store(path)]
     instances: dict[Path, list[Path]] = defaultdict(list)
-    for path in found:
+    for path in paths:
         if path.suffix.lower() in DICOM_SUFFIXES:
             instances[path.parent].append(path)
-    slides = [SlideFile(path) for path in found if path.parent not in instances]
-    slides += [SlideFile(path) for path in found if path.parent in instances and path not in instances[path.parent]]
+    slides = [SlideFile(path) for path in paths if path.parent not in instances]
+    slides += [SlideFile(path) for path in paths if path.parent in instances and path not in instances[path.parent]]
     for parent, files in instances.items():
         slides += _dicom_slides(parent, files)
     return sorted(slides, key=lambda slide: (slide.path, slide.series or ""))
 
 
 def _dicom_slides(parent: Path, files: list[Path]) -> Iterator[SlideFile]:
-    """A series of several files is its folder; a file alone in its series, or that cannot be read, stays a file."""
-    from pipeline.slides.dicom.series import slide_series  # its libraries take long to import
+    """The folder for a series of several files; the file itself if it is alone in its series or unreadable."""
+    from pipeline.slides.dicom.series import slide_series  # its libraries are slow to import
 
     series: dict[str, list[Path]] = defaultdict(list)
     for path in files:
@@ -60,5 +60,5 @@ def _series_of(path: Path) -> str:
 
     try:
         return read_brief(path).series_uid
-    except GemslideError:  # checking the manifest says what is wrong with it
+    except GemslideError:  # checking the manifest reports the fault
         return ""

@@ -1,4 +1,4 @@
-"""Train, validation and test by patient: no patient on two sides."""
+"""Train, validation and test split by patient: no patient is in two splits."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from training.foundation.errors import BadRecipeError
 
 
 def assign_splits(entries: Sequence[SlideEntry], config: SplitConfig) -> dict[str, Split | None]:
-    """Split of each slide_id. A patient named in the manifest with a split takes all slides along.
+    """Split of each slide_id. A patient's split in the manifest applies to all slides of the patient.
 
-    Patients without one are assigned by `config`, the same way for the same seed. A manifest that names neither
-    patients nor splits gives None everywhere: its tiles can be inferred, not trained on.
+    Patients without one are assigned by `config`, reproducibly for the same seed. A manifest that names neither
+    patients nor splits gives None throughout: its tiles are for inference, not training.
 
     Raises:
-        LeakageError: a patient's slides stand in two splits.
-        BadManifestError: a split is wanted but a slide has no patient_id.
+        LeakageError: a patient's slides are in two splits.
+        BadManifestError: a split is needed but a slide has no patient_id.
     """
     if not any(entry.split or entry.patient_id for entry in entries):
         return {entry.slide_id: None for entry in entries}
@@ -29,7 +29,7 @@ def assign_splits(entries: Sequence[SlideEntry], config: SplitConfig) -> dict[st
     if without:
         raise BadManifestError(
             f"slides {', '.join(without[:5])}{' …' if len(without) > 5 else ''} have no patient_id: "
-            "a split needs it, else one patient could stand on both sides. Fill the column `patient_id`."
+            "a split needs it, or one patient could be in two splits. Fill in the column `patient_id`."
         )
     given = _given(entries)
     assigned = _assign(sorted({str(e.patient_id) for e in entries} - set(given)), config)
@@ -38,18 +38,18 @@ def assign_splits(entries: Sequence[SlideEntry], config: SplitConfig) -> dict[st
 
 
 def _given(entries: Sequence[SlideEntry]) -> dict[str, Split]:
-    found: dict[str, dict[Split, list[str]]] = defaultdict(lambda: defaultdict(list))
+    slides_of: dict[str, dict[Split, list[str]]] = defaultdict(lambda: defaultdict(list))
     for entry in entries:
         if entry.split:
-            found[str(entry.patient_id)][entry.split].append(entry.slide_id)
-    for patient, splits in found.items():
+            slides_of[str(entry.patient_id)][entry.split].append(entry.slide_id)
+    for patient, splits in slides_of.items():
         if len(splits) > 1:
             where = "; ".join(f"{split}: {', '.join(slides)}" for split, slides in sorted(splits.items()))
             raise LeakageError(
-                f"patient {patient} stands in {len(splits)} splits ({where}). "
+                f"patient {patient} is in {len(splits)} splits ({where}). "
                 "Put all slides of a patient into one split of the cohort manifest."
             )
-    return {patient: next(iter(splits)) for patient, splits in found.items()}
+    return {patient: next(iter(splits)) for patient, splits in slides_of.items()}
 
 
 def _assign(patients: list[str], config: SplitConfig) -> dict[str, Split]:

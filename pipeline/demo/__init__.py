@@ -1,1 +1,1 @@
-"""The demonstration: real tissue in, the whole workflow, a report."""
+"""The demonstration: the whole workflow on real tissue, from slides to a report."""

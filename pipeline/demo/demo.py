@@ -28,9 +28,9 @@ RECIPE = "demo.toml"
 NUM_RANKS = 2
 TILE_SET = "demo"
 NOTE = (
-    "What is positive here was decided by colour: the labels come from colour deconvolution of the stain, so a method "
-    "that only measures brown can be as good as a network. This demonstration proves that the plumbing works, from "
-    "slide file to report. It says nothing about diagnosis."
+    "The labels here are based on colour: they come from colour deconvolution of the stain, so a method that only "
+    "measures brown can be as good as a network. This demonstration proves that the workflow works, from slide file "
+    "to report. It says nothing about diagnosis."
 )
 TILES = TileConfig(tile_px=128, mpp=0.5, classes=("negative", "positive"), note=NOTE)
 
@@ -46,10 +46,10 @@ class DemoResult:
 
 
 def run_demo(project: Project, say: Callable[[str], None]) -> DemoResult:
-    """Run everything; slides and stores that are finished are kept, training runs again.
+    """Run everything; finished slides and stores are kept, training runs again.
 
     Raises:
-        GemslideError: any stage's.
+        GemslideError: from any stage.
     """
     with bar("making four slides", len(SLIDES)) as advance:
         manifest = make_demo_cohort(project.root / "sources", advance=advance)
@@ -74,7 +74,7 @@ def run_demo(project: Project, say: Callable[[str], None]) -> DemoResult:
 
 
 def _shipped(recipe: str) -> Path:
-    """A recipe that training ships, whatever lies in the current folder. Finds the package without importing it."""
+    """A recipe shipped with training, whatever is in the current folder. Finds the package without importing it."""
     spec = find_spec("training")
     assert spec is not None
     assert spec.submodule_search_locations is not None
@@ -82,7 +82,7 @@ def _shipped(recipe: str) -> Path:
 
 
 def summary(result: DemoResult) -> str:
-    """Summary for a newcomer at the end."""
+    """Closing summary for a newcomer."""
     project, evaluation = result.project, result.evaluation
     lines = ["", f"{'on the two test slides':<36}{'accuracy':>9}{'AUC':>8}"]
     for name, metrics in evaluation.by_method.items():
@@ -100,6 +100,6 @@ def summary(result: DemoResult) -> str:
         NOTE,
         RESEARCH_USE,
         "",
-        f"look at it:  gemslide app --project {project.root}    (or: make app)",
+        f"open it:  gemslide app --project {project.root}    (or: make app)",
     ]
     return "\n".join(lines)

@@ -1,11 +1,11 @@
-"""The demonstration's slides: real stained tissue, continued by image quilting, of known truth.
+"""The demonstration's slides: real stained tissue, extended by image quilting, with known truth.
 
 scikit-image bundles one real photograph of immunohistochemically stained tissue (512×512 px; brown DAB on blue
-haematoxylin). Each slide is made from its own pieces of it, so no pixel of a test slide was ever seen in training.
-What is positive is measured on the finished tissue by colour deconvolution: labels follow from colour, and a network
-that learns them proves that the plumbing works, not that it can diagnose.
+haematoxylin). Each slide is made from its own pieces of it, so no pixel of a test slide is ever seen in training.
+Positive areas are measured on the finished tissue by colour deconvolution: labels follow from colour, and a network
+that learns them proves that the workflow works, not that it can diagnose.
 
-The tissue is made in the photograph's pixels (`_px`), and enlarged `ENLARGED` times to those of the slide (`_px0`).
+The tissue is made in the photograph's pixels (`_px`), then enlarged `ENLARGED` times to those of the slide (`_px0`).
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ GLASS_RGB = (243, 243, 240)
 GRAIN = 1.2
 """Standard deviation of the camera's noise, in grey levels."""
 FRAY = 0.06
-"""How much further the edge of the tissue reaches along the darkest pixels than along the lightest, in its field."""
+"""Extra reach of the tissue's edge along the darkest pixels compared with the lightest, in units of its field."""
 LUMEN_FROM = 215
-"""A pixel whose darkest channel is at least as light is empty space, not tissue."""
+"""A pixel whose darkest channel is at least this light is empty space, not tissue."""
 CELLULARITY_WEIGHT = 0.3
-"""Weight of how rich in nuclei tissue is, beside whether it is positive."""
+"""Weight of nuclear density, relative to that of positivity."""
 POSITIVE_DENSITY = 0.045
-"""Mean DAB density (skimage's rgb2hed) from which tissue is positive."""
+"""Mean DAB density (skimage's rgb2hed) at or above which tissue is positive."""
 DENSITY_SIGMA_PX = 5.0
 """Densities are Gaussian means of this width, about that of a nucleus."""
 MIN_AREA_PX = 400
-"""Smaller areas and holes are not annotated."""
+"""Areas and holes smaller than this are not annotated."""
 
 COLOURS = {"negative": [76, 114, 176], "positive": [200, 60, 60]}
 
@@ -65,9 +65,9 @@ class DemoSlide:
     split: str
     has_positive: bool
     scales: tuple[float, ...] = (1,)
-    """Sizes at which the pieces are used; several where there is little to choose from."""
+    """Scales at which the pieces are used; several if there is little material."""
     is_fibrous: bool = False
-    """Fibres and cells of its pieces run from top to bottom."""
+    """Whether fibres and cells of its pieces run from top to bottom."""
 
 
 SLIDES = (
@@ -75,13 +75,13 @@ SLIDES = (
     # The left quarter is nearly all positive; the upper right corner adds negative tissue.
     DemoSlide("demo-val", 0, (Box(0, 0, 128, 512), Box(384, 0, 128, 224)), "val", True, is_fibrous=True),
     DemoSlide("demo-test-positive", 2, (Box(256, 0, 128, 512),), "test", True),
-    # A brown spot and torn threads, which would catch the eye when they come again, lie outside its piece.
+    # Its piece excludes a brown spot and torn threads, whose repetition would catch the eye.
     DemoSlide("demo-test-negative", 3, (Box(390, 224, 122, 158),), "test", False, (0.85, 1, 1.2), is_fibrous=True),
 )
 
 
 def make_demo_cohort(folder: Path, *, advance: Advance = no_bar) -> Path:
-    """Write four slides, their annotations and the manifest; files that exist are kept. Returns the manifest."""
+    """Write four slides, their annotations and the manifest; existing files are kept. Returns the manifest."""
     folder.mkdir(parents=True, exist_ok=True)
     rows = ["path,slide_id,patient_id,site,annotations,split"]
     for number, slide in enumerate(SLIDES):
@@ -107,7 +107,7 @@ def make_slide(path: Path, slide: DemoSlide) -> None:
 
 
 def tissue_field(random: np.random.Generator) -> Field:
-    """Outline of the tissue, as a field that is positive inside it."""
+    """Outline of the tissue as a field that is positive inside it."""
     y, x = _offsets(0.5, 0.5)
     edge = 1 - np.hypot(y / (0.41 * SIZE_HW_PX[0]), x / (0.42 * SIZE_HW_PX[1])) ** 3
     waves = smooth_noise(SIZE_HW_PX, random, (400, 0.30), (130, 0.11), (45, 0.035), (12, 0.012))
@@ -115,7 +115,7 @@ def tissue_field(random: np.random.Generator) -> Field:
 
 
 def island_field(random: np.random.Generator) -> Field:
-    """Outlines of positive islands, several hotspots, as a field that is positive inside them."""
+    """Outlines of positive islands (several hotspots) as a field that is positive inside them."""
     islands = np.full(SIZE_HW_PX, -np.inf, np.float32)
     for near_y, near_x in ((0.32, 0.35), (0.36, 0.65), (0.68, 0.33), (0.66, 0.64), (0.5, 0.5)):
         y, x = _offsets(near_y + random.uniform(-0.03, 0.03), near_x)
@@ -124,9 +124,9 @@ def island_field(random: np.random.Generator) -> Field:
 
 
 def make_tissue(slide: DemoSlide, inside: Field, islands: Field, random: np.random.Generator) -> Pixels:
-    """Tissue in the photograph's pixels wherever it is inside, positive about where islands are wanted."""
+    """Tissue in the photograph's pixels inside the outline, positive roughly where the islands are."""
     patches = collect_patches([Source(piece, guide_of(piece), slide.is_fibrous) for piece in pieces_of(slide)])
-    # Tissue is quilted on a turned canvas and then bent: fibres and the raster of patches run in no one direction.
+    # Tissue is quilted on a rotated canvas and then bent, so fibres and patches follow no single direction.
     turn, side_px = _turned_canvas(random)
     wanted = _wanted_guide(cv2.warpAffine(islands, turn, (side_px, side_px), borderValue=-1) > 0, random)
     turned_xy = cv2.transform(np.dstack(_offsets(0, 0)[::-1]), turn)
@@ -141,7 +141,7 @@ def make_tissue(slide: DemoSlide, inside: Field, islands: Field, random: np.rand
 
 
 def pieces_of(slide: DemoSlide) -> list[Pixels]:
-    """A slide's pieces of the photograph, in all its scales."""
+    """A slide's pieces of the photograph, at all its scales."""
     photograph = np.asarray(data.immunohistochemistry(), np.uint8)
     pieces = [photograph[box.y_px : box.bottom_px, box.x_px : box.right_px] for box in slide.pieces_px]
     return [
@@ -152,7 +152,7 @@ def pieces_of(slide: DemoSlide) -> list[Pixels]:
 
 
 def _turned_canvas(random: np.random.Generator) -> tuple[NDArray[np.float32], int]:
-    """Affine matrix from the slide to a square canvas on which it lies at any angle, and the canvas's side."""
+    """Affine matrix from the slide to a square canvas on which it lies at a random angle, and the canvas's side."""
     height, width = SIZE_HW_PX
     side_px = int(np.hypot(height, width))
     to_middle = np.array([[0, 0, side_px - width], [0, 0, side_px - height]]) / 2
@@ -161,7 +161,7 @@ def _turned_canvas(random: np.random.Generator) -> tuple[NDArray[np.float32], in
 
 
 def guide_of(pixels: Pixels) -> Maps:
-    """Guide for the quilting: how positive, how empty and how rich in nuclei the tissue around each pixel is."""
+    """Guide for the quilting: positivity, emptiness and nuclear density of the tissue around each pixel."""
     positive = np.clip(dab_density(pixels) / POSITIVE_DENSITY, 0, 1)
     empty = cv2.blur((pixels.min(-1) >= LUMEN_FROM).astype(np.float32), (5, 5)) > 0.8
     nuclei = cv2.GaussianBlur(color.rgb2hed(pixels)[..., 0], (0, 0), 8)
@@ -171,7 +171,7 @@ def guide_of(pixels: Pixels) -> Maps:
 
 
 def _wanted_guide(positive: Mask, random: np.random.Generator) -> Maps:
-    """The same maps as wanted of a canvas: nothing empty, negative tissue in places rich in nuclei, in others poor."""
+    """Target maps for a canvas: nothing empty, and negative tissue of varying nuclear density."""
     cellular = np.clip(0.5 + smooth_noise(positive.shape, random, (220, 0.3), (90, 0.15)), 0, 1)
     cellular = np.where(positive, 0, CELLULARITY_WEIGHT * cellular)
     return np.stack([positive, np.zeros(positive.shape), cellular]).astype(np.float32)
@@ -184,7 +184,7 @@ def dab_density(pixels: Pixels) -> Field:
 
 
 def lay_on_glass(tissue: Pixels, inside: Field, random: np.random.Generator) -> Pixels:
-    """The slide: tissue cut out along its edge, frayed between nuclei, on glass, enlarged, with the camera's noise."""
+    """The slide: tissue cut out along its edge, frayed between nuclei, on glass, enlarged, with camera noise."""
     darkness = cv2.GaussianBlur(255 - tissue.min(-1).astype(np.float32), (0, 0), 1.5) / 255
     cover = np.clip((inside + FRAY * (darkness - 0.2)) / 0.02, 0, 1)[..., None]
     glass = np.asarray(GLASS_RGB, np.float32)
@@ -197,7 +197,7 @@ def lay_on_glass(tissue: Pixels, inside: Field, random: np.random.Generator) -> 
 
 
 def _offsets(at_y: float, at_x: float) -> tuple[Field, Field]:
-    """Per pixel its y and x, counted from a point given in shares of height and width."""
+    """Y and x of each pixel, relative to a point given as fractions of height and width."""
     y, x = np.mgrid[: SIZE_HW_PX[0], : SIZE_HW_PX[1]].astype(np.float32)
     return y - np.float32(at_y * SIZE_HW_PX[0]), x - np.float32(at_x * SIZE_HW_PX[1])
 
@@ -214,7 +214,7 @@ def smooth_noise(shape: tuple[int, ...], random: np.random.Generator, *octaves: 
 
 
 def _write_annotations(path: Path, tissue: Pixels, inside: Field) -> None:
-    """Outline positive and negative tissue as they came out, whatever was wanted."""
+    """Outline positive and negative tissue as they turned out, whatever the target."""
     positive = outline(np.minimum(inside, (dab_density(tissue) - POSITIVE_DENSITY) / POSITIVE_DENSITY))
     negative = _without_specks(shapely.difference(outline(inside), positive))
     features: list[dict[str, object]] = []
@@ -226,15 +226,15 @@ def _write_annotations(path: Path, tissue: Pixels, inside: Field) -> None:
 
 
 def outline(field: Field) -> shapely.Geometry:
-    """Area where a field is positive, in pixels whose corner is the origin; without specks and small holes."""
+    """Area where a field is positive, in pixels with the origin at a corner, without specks and small holes."""
     rings = measure.find_contours(np.pad(field, 1, constant_values=-1), 0)
-    # Padding adds one pixel, and a pixel's centre lies half a one behind its corner.
+    # Padding adds one pixel, and a pixel's centre is half a pixel from its corner.
     lines = [shapely.linestrings(ring[:, ::-1] - 0.5) for ring in rings if len(ring) > 8]
     return _without_specks(shapely.simplify(shapely.build_area(shapely.MultiLineString(lines)), 0.5))
 
 
 def _without_specks(area: shapely.Geometry) -> shapely.Geometry:
-    """Polygons of some size, without their small holes."""
+    """The area without small polygons and small holes."""
     kept = []
     for part in shapely.get_parts(area):
         holes = [ring for ring in part.interiors if shapely.Polygon(ring).area >= MIN_AREA_PX]

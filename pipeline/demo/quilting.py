@@ -1,9 +1,9 @@
 """Image quilting: a large texture from overlapping patches of a photograph, joined along their cheapest seams.
 
-Written from Efros and Freeman, "Image quilting for texture synthesis and transfer" (SIGGRAPH 2001). Patches are laid in
+Based on Efros and Freeman, "Image quilting for texture synthesis and transfer" (SIGGRAPH 2001). Patches are laid in
 raster order. Each is drawn from those that agree best with the pixels it will overlap, and is cut in along the path
-through the overlap on which old and new pixels differ least. As in the paper's section on transfer, a guide says what
-belongs where: a few smooth maps, measured on the photograph and wanted of the canvas.
+through the overlap on which old and new pixels differ least. As in the paper's section on transfer, a guide determines
+what goes where: a few smooth maps, measured on the photograph and prescribed for the canvas.
 
 All lengths are in pixels of the photograph.
 """
@@ -27,18 +27,18 @@ CANDIDATE_STEP_PX = 4
 GUIDE_CELL_PX = 16
 """Guides are compared by their means over squares of this side."""
 SHORTLIST = 160
-"""Patches whose guide fits best; among them the overlap decides."""
+"""Number of patches whose guide fits best; the overlap decides between them."""
 GUIDE_JITTER = 0.002
 """Random error added to the guide's, so that equal patches take turns on the shortlist."""
 GUIDE_WEIGHT = 0.1
-"""Weight of the guide's error beside the overlap's; both are mean squares of values from 0 to 1."""
+"""Weight of the guide's error relative to the overlap's; both are mean squares of values from 0 to 1."""
 TOLERANCE = 1.2
-"""A patch is drawn from those whose error is at most so many times the smallest."""
+"""A patch is drawn from those whose error is at most this many times the smallest."""
 MEMORY_STEPS = 5
 REPEAT_PX = 24.0
 REPEAT_WEIGHT = 0.05
-"""Cost of a patch for each patch within `MEMORY_STEPS` whose centre in the photograph is the same; at a distance of
-`REPEAT_PX` it has fallen to a third."""
+"""Cost of a patch for each patch within `MEMORY_STEPS` with the same centre in the photograph; at a distance of
+`REPEAT_PX` the cost has fallen to a third."""
 
 Maps = NDArray[np.float32]
 """float32 of shape (maps, height, width), values from 0 to 1."""
@@ -53,19 +53,19 @@ class Source:
     pixels: Pixels
     guide: Maps
     is_fibrous: bool = False
-    """Its fibres run from top to bottom: only those four turns and mirrorings are used that keep them so."""
+    """Whether its fibres run from top to bottom: only the four rotations and mirrorings that keep this are used."""
 
 
 @dataclass(frozen=True)
 class Patches:
-    """All patches of some sources, turned and mirrored."""
+    """All patches of some sources, rotated and mirrored."""
 
     views: list[Pixels]
-    """The sources, turned and mirrored."""
+    """The sources, rotated and mirrored."""
     corners: NDArray[np.int64]
     """Per patch: index of its view, y and x of its corner there."""
     centres: NDArray[np.float32]
-    """Per patch: y and x of its centre in the source as it was, far apart for different sources."""
+    """Per patch: y and x of its centre in the original source, far apart for different sources."""
     guides: NDArray[np.float32]
     """Per patch: means of the maps over its squares."""
     guide_squares: NDArray[np.float32]
@@ -80,7 +80,7 @@ class Patches:
 
 
 def collect_patches(sources: Sequence[Source]) -> Patches:
-    """Cut sources into overlapping patches, turned and mirrored."""
+    """Cut sources into overlapping patches, rotated and mirrored."""
     views: list[Pixels] = []
     parts: list[tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.float32], Pixels]] = []
     for number, source in enumerate(sources):
@@ -123,7 +123,7 @@ def quilt(patches: Patches, guide: Maps, needed: Mask, random: np.random.Generat
 
 
 def join(old: NDArray[np.float32], filled: Mask, new: Pixels) -> NDArray[np.float32]:
-    """Cut a patch in along the cheapest seams through its left and upper overlap; pixels not filled are the patch's."""
+    """Cut a patch in along the cheapest seams through its left and upper overlap; unfilled pixels are the patch's."""
     cost = np.where(filled, np.square(old - new).sum(-1), 0)
     share = np.zeros(filled.shape, np.float32)
     is_left = filled[OVERLAP_PX:, 0].any()
@@ -135,13 +135,13 @@ def join(old: NDArray[np.float32], filled: Mask, new: Pixels) -> NDArray[np.floa
 
 
 def share_before_seam(cost: NDArray[np.floating]) -> NDArray[np.float32]:
-    """Share of old pixels in joined ones: 1 left of the cheapest seam from top to bottom, half on it, 0 behind it."""
+    """Share of old pixels in joined ones: 1 left of the cheapest seam from top to bottom, half on it, 0 right of it."""
     from_seam = np.arange(cost.shape[1]) - cheapest_seam(cost)[:, None]
     return np.asarray((1 - np.sign(from_seam)) / 2, np.float32)
 
 
 def cheapest_seam(cost: NDArray[np.floating]) -> NDArray[np.int64]:
-    """Column per row of the path from top to bottom of least summed cost; it moves at most one column a row."""
+    """Column per row of the path from top to bottom with the least total cost; it moves at most one column per row."""
     height, width = cost.shape
     total = np.full((height, width + 2), np.inf)
     total[:, 1:-1] = cost
@@ -157,7 +157,7 @@ def cheapest_seam(cost: NDArray[np.floating]) -> NDArray[np.int64]:
 
 
 def _turned(array: NDArray[np.generic], turn: int) -> NDArray[np.generic]:
-    """One of the eight turns and mirrorings of an array of shape (planes, height, width)."""
+    """One of the eight rotations and mirrorings of an array of shape (planes, height, width)."""
     mirrored = array[:, :, ::-1] if turn >= 4 else array
     return np.rot90(mirrored, turn % 4, axes=(1, 2))
 
@@ -184,10 +184,10 @@ def _halves(pixels: Pixels) -> NDArray[np.uint8]:
 
 
 def _guide_errors(patches: Patches, wanted: Maps) -> NDArray[np.float32]:
-    """Mean square difference between every patch's guide and the wanted one."""
+    """Mean square difference between every patch's guide and the target."""
     side = PATCH_PX // GUIDE_CELL_PX
     cells = wanted.reshape(len(wanted), side, GUIDE_CELL_PX, side, GUIDE_CELL_PX).mean((2, 4)).ravel()
-    # Not by BLAS, whose sums depend on the number of threads.
+    # Not with BLAS, whose sums depend on the number of threads.
     products = np.einsum("pc,c->p", patches.guides, cells) / len(cells)
     return np.asarray(patches.guide_squares - 2 * products + np.square(cells).mean(), np.float32)
 
@@ -203,7 +203,7 @@ def _overlap_errors(halves: NDArray[np.uint8], old: NDArray[np.float32], filled:
 def _repeat_costs(
     patches: Patches, shortlist: NDArray[np.int64], laid: NDArray[np.int64], at: tuple[int, int]
 ) -> NDArray[np.float32]:
-    """Cost of showing again what lies near: a sum over the patches laid around `at`, by distance in the photograph."""
+    """Cost of repeating nearby content: a sum over the patches laid around `at`, by distance in the photograph."""
     row, column = at
     near = laid[max(0, row - MEMORY_STEPS) : row + 1, max(0, column - MEMORY_STEPS) : column + MEMORY_STEPS + 1]
     near = near[near >= 0]

@@ -23,9 +23,9 @@ class Difference:
     first: float
     second: float
     bootstrap: Estimate
-    """The difference, with the interval by patient: both models are looked at in the same resamples."""
+    """The difference, with its interval by patient: both models are compared in the same resamples."""
     delong: DeLongTest | None
-    """Over slides and patients; tiles are no independent cases."""
+    """For slides and patients; tiles are not independent cases."""
 
 
 def auroc_differences(
@@ -36,12 +36,12 @@ def auroc_differences(
     resamples: Resamples,
     class_names: Sequence[str],
 ) -> list[Difference]:
-    """Differences for every class of which both sides occur.
+    """Differences for every class that has both positives and negatives.
 
     Args:
         truth_nk: bool (items, classes). first_nk, second_nk: scores of the two models, (items, classes).
     """
-    found = []
+    differences = []
     for k in reported_classes(class_names):
         truth, first, second = truth_nk[:, k], first_nk[:, k], second_nk[:, k]
         values = auroc(truth, first), auroc(truth, second)
@@ -50,8 +50,8 @@ def auroc_differences(
         resampled = auroc_resampled(truth, first, resamples) - auroc_resampled(truth, second, resamples)
         tested = None if level == "tile" else delong_test(truth, first, second)
         difference = estimate(values[0] - values[1], resampled)
-        found.append(Difference(level, class_names[k], values[0], values[1], difference, tested))
-    return found
+        differences.append(Difference(level, class_names[k], values[0], values[1], difference, tested))
+    return differences
 
 
 def one_hot(labels: NDArray[np.int64], num_classes: int) -> NDArray[np.bool_]:

@@ -1,4 +1,4 @@
-"""Note on the meaning of a good result of a method that learnt nothing."""
+"""Note on the meaning of a good result from a baseline that learnt nothing."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ REMARKABLE = 0.9
 
 
 def baseline_note(methods: Mapping[str, Mapping[str, Estimate]], baselines: Mapping[str, str], patients: int) -> str:
-    """A paragraph where a baseline reaches `REMARKABLE`, or is not below the model's lower limit; else nothing.
+    """A paragraph if a baseline reaches `REMARKABLE` or is not below the model's lower limit; else empty.
 
     Args:
         methods: overall measures, the model's first.
-        baselines: names of methods that learnt nothing of tissue, and what each follows instead.
+        baselines: names of methods that learnt nothing about tissue, and what each relies on instead.
     """
     model = next(iter(methods.values()))[AUROC]
-    found = []
+    findings = []
     for name, follows in baselines.items():
         auc = methods[name][AUROC].value if name in methods else None
         if auc is None or model.value is None:
@@ -30,17 +30,17 @@ def baseline_note(methods: Mapping[str, Mapping[str, Estimate]], baselines: Mapp
             auc >= limit
         )
         if reasons:
-            found.append(f"The AUROC of the {name}, {auc:.3f}, {' and '.join(reasons)}. {follows}")
-    if not found:
+            findings.append(f"The AUROC of the {name}, {auc:.3f}, {' and '.join(reasons)}. {follows}")
+    if not findings:
         return ""
     meaning = (
         "So these labels can be told apart by colour alone, and a high AUROC of the model is no evidence that it has "
-        "learnt what tissue looks like. Its lead over such a baseline, with an interval that does not hold zero, is."
+        "learnt tissue morphology. A lead over such a baseline, with an interval that excludes zero, would be."
     )
     few = (
         f" With {counted(patients, 'patient')}, an AUROC near 1 says little in any case: "
-        "staining and scanner are theirs, too."
+        "staining and scanner vary with the patients, too."
         if patients < FEW_PATIENTS
         else ""
     )
-    return f"{' '.join(found)} {meaning}{few}"
+    return f"{' '.join(findings)} {meaning}{few}"

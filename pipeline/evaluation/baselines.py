@@ -22,7 +22,7 @@ BATCH = 32
 def untrained_network(
     package: Path, dataset: TileDataset, tiles: NDArray[np.int64], advance: Advance = no_bar
 ) -> Probabilities:
-    """Probabilities by the package's network with random weights."""
+    """Probabilities from the package's network with random weights."""
     predictor = Predictor.untrained(package)
     parts = []
     advance.expect(len(tiles))
@@ -33,7 +33,7 @@ def untrained_network(
 
 
 def mean_colour(dataset: TileDataset, tiles: NDArray[np.int64]) -> Probabilities:
-    """Probabilities by logistic regression on the mean red, green and blue of each tile, fitted on the train split.
+    """Probabilities from logistic regression on the mean red, green and blue of each tile, fitted on the train split.
 
     Raises:
         EmptyTableError: fewer than two classes among the train tiles.

@@ -1,4 +1,4 @@
-"""CAMELYON17: the pN stage of a patient from the labels of the lymph nodes, and the kappa that the challenge ranks by.
+"""CAMELYON17: a patient's pN stage from the labels of the lymph nodes, and the kappa used for the challenge's ranking.
 
 Bándi et al. 2019 (IEEE Trans Med Imaging 38:550). A node (slide) is negative, itc (isolated tumour cells), micro (above
 0.2 mm) or macro (above 2 mm). Kappa is Cohen's with quadratic weights over the five stages.
@@ -21,22 +21,22 @@ NODE_LABELS = ("negative", "itc", "micro", "macro")
 STAGES = ("pN0", "pN0(i+)", "pN1mi", "pN1", "pN2")
 MICRO_UM, MACRO_UM = 200.0, 2000.0
 MANY_NODES = 4
-"""From this number of nodes with metastases on, among them a macrometastasis, the stage is pN2."""
+"""With at least this many nodes with metastases, one of them a macrometastasis, the stage is pN2."""
 
 
 @dataclass(frozen=True)
 class Staging:
-    """Stages of the patients: reference against prediction."""
+    """Patients' stages: reference against prediction."""
 
     kappa: Estimate
     patients: tuple[tuple[str, str, str], ...]
-    """Patient, stage by the reference, stage as predicted."""
+    """Patient, reference stage, predicted stage."""
     confusion: NDArray[np.int64]
     """Patients, rows = reference, columns = prediction, in the order of `STAGES`."""
 
 
 def node_label(extent_um: float) -> str:
-    """The label of a node whose largest area of tumour is this long."""
+    """The label of a node whose largest tumour area is this long."""
     if extent_um > MACRO_UM:
         return "macro"
     if extent_um > MICRO_UM:
@@ -45,7 +45,7 @@ def node_label(extent_um: float) -> str:
 
 
 def patient_stage(nodes: Sequence[str]) -> str:
-    """The stage from the labels of a patient's nodes. Isolated tumour cells are no metastasis."""
+    """The stage from the labels of a patient's nodes. Isolated tumour cells do not count as a metastasis."""
     counts = Counter(nodes)
     if counts["macro"]:
         return "pN2" if counts["macro"] + counts["micro"] >= MANY_NODES else "pN1"
@@ -60,10 +60,10 @@ def staging(
     """Stages and kappa with its interval.
 
     Args:
-        patients, reference, predicted: per slide; labels of nodes.
+        patients, reference, predicted: per slide; node labels for the last two.
 
     Returns:
-        None without two patients.
+        None with fewer than two patients.
     """
     names = sorted(set(patients))
     if len(names) < 2:

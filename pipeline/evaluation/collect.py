@@ -1,4 +1,4 @@
-"""Data of an evaluation, slide by slide: probabilities and labels of tiles, scores and truths of slides."""
+"""Data for an evaluation, slide by slide: probabilities and labels of tiles, scores and truths of slides."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class SlideCase:
     """(classes,), by `[evaluate] slide_score`."""
     truth: SlideTruth
     node: tuple[str, str] | None
-    """CAMELYON17's label of the node by the manifest, and as predicted; None for other labels."""
+    """CAMELYON17's node label from the manifest, and as predicted; None for other labels."""
 
 
 @dataclass
@@ -51,7 +51,7 @@ class LesionHits:
     """By slide."""
     isolated: int = 0
     left_out: dict[str, str] = field(default_factory=dict)
-    """Slides whose lesions nobody outlined, and why."""
+    """Slides whose lesions are not outlined, and why."""
 
 
 @dataclass(frozen=True)
@@ -61,21 +61,21 @@ class Flow:
     slides: int
     patients: int
     tiles: int
-    """In the split."""
+    """All tiles in the split."""
     labelled_tiles: int
     labelled_by_class: dict[str, int]
     evaluated_slides: int
     evaluated_patients: int
     slides_with_truth: int
     own_patients: int
-    """Evaluated slides without a patient, each taken for a patient of its own."""
+    """Evaluated slides without a patient, each treated as a separate patient."""
     left_out: tuple[tuple[str, str], ...]
     """Slides that are missing at a step, and why."""
 
 
 @dataclass(frozen=True)
 class Material:
-    """All that measures are computed from."""
+    """All data from which measures are computed."""
 
     rows: pd.DataFrame
     """Labelled tiles of evaluated slides, in the order of `probabilities_nk`; with `patient`, never empty."""
@@ -100,12 +100,13 @@ def collect(
     """Read a split's stored predictions.
 
     Args:
-        labels: class index of each row of the table in the order of `class_names`, −1 for none; the split has some.
+        labels: class index of each row of the table in the order of `class_names`, −1 for none; the split must have
+            some.
 
     Raises:
-        EmptyTableError: the model did not look at a labelled tile.
+        EmptyTableError: the model did not predict a labelled tile.
         UnreadableError: a slide with labelled tiles has no predictions.
-        BadRecipeError: predictions of other classes or squares. BadManifestError, BadAnnotationError: truths.
+        BadRecipeError: predictions of other classes or squares. BadManifestError, BadAnnotationError: from the truths.
     """
     in_split = np.flatnonzero((table.frame["split"] == config.split).to_numpy(bool))
     rows = table.frame.iloc[in_split].assign(label_index=labels[in_split], position=in_split)
@@ -140,7 +141,7 @@ def collect(
 
 
 def _left_out_of_tile_set(table: TileTable) -> list[tuple[str, str]]:
-    """Slides of any split that could not be tiled, and the code of the reason."""
+    """Slides of any split that could not be tiled, and the reason's code."""
     left_out: dict[str, str] = table.metadata.get("left_out", {})
     return [(slide_id, f"not in the tile set: {code}") for slide_id, code in left_out.items()]
 
@@ -166,7 +167,7 @@ class _Gathered:
         self.lesions = {name: LesionHits(name) for name in _lesion_classes(class_names, config)}
 
     def add(self, slide_id: str, group: pd.DataFrame) -> None:
-        """One slide's tiles, truth and lesions."""
+        """Add one slide's tiles, truth and lesions."""
         labelled = group[group["label_index"] >= 0]
         try:
             reader = StoreReader(self._project.store_path(slide_id))
@@ -222,15 +223,15 @@ class _Gathered:
             predictions, (class_name,), mpp0=reader.mpp0, threshold=self._config.candidate_threshold,
             most=MAX_CANDIDATES, min_distance_um=self._config.candidate_min_distance_um,
         )  # fmt: skip
-        found = [(s["score"], min(s["x_px0"], width - 1), min(s["y_px0"], height - 1)) for s in spots]
-        return np.asarray(found, np.float64).reshape(-1, 3)
+        candidates = [(s["score"], min(s["x_px0"], width - 1), min(s["y_px0"], height - 1)) for s in spots]
+        return np.asarray(candidates, np.float64).reshape(-1, 3)
 
 
 def check_classes(predictions: Predictions, class_names: Sequence[str], slide_id: str) -> None:
-    """Predictions must have the model's classes, in its order.
+    """Check that predictions have the model's classes, in its order.
 
     Raises:
-        BadRecipeError: they have others.
+        BadRecipeError: they do not.
     """
     if tuple(predictions.class_names) != tuple(class_names):
         raise BadRecipeError(
@@ -240,23 +241,23 @@ def check_classes(predictions: Predictions, class_names: Sequence[str], slide_id
 
 
 def _lesion_classes(class_names: Sequence[str], config: EvaluateConfig) -> Sequence[str]:
-    """Classes whose lesions are looked for: those named, else all but the first and those that are healthy by name.
+    """Classes whose lesions are evaluated: those configured, else all but the first and those named as healthy.
 
     Raises:
-        BadRecipeError: one that the model does not have; or candidates of one file for several classes.
+        BadRecipeError: a class that the model does not have; or candidates of one file for several classes.
     """
     unknown = [name for name in config.lesion_classes if name not in class_names]
     if unknown:
         raise BadRecipeError(
-            f"[evaluate] lesion_classes: {unknown} are none of the model's classes {list(class_names)}."
+            f"[evaluate] lesion_classes: {unknown} are not among the model's classes {list(class_names)}."
         )
-    wanted = config.lesion_classes or lesion_classes(class_names)
-    if config.candidates and len(wanted) > 1:
+    selected = config.lesion_classes or lesion_classes(class_names)
+    if config.candidates and len(selected) > 1:
         raise BadRecipeError(
-            f"[evaluate] candidates: the files do not say which of the classes {list(wanted)} a candidate is of. "
-            "Name one in lesion_classes."
+            f"[evaluate] candidates: the files do not say to which of the classes {list(selected)} a candidate "
+            "belongs. Name one in lesion_classes."
         )
-    return wanted
+    return selected
 
 
 def _first(rows: pd.DataFrame, column: str) -> pd.Series:

@@ -46,7 +46,7 @@ FOLLOWS = {
     UNTRAINED: "A network with random weights computes random features of a tile; they follow its colour and contrast.",
     MEAN_COLOUR: "It sees three numbers of a tile, its mean red, green and blue.",
 }
-"""Explanation of what each baseline that learnt nothing of tissue goes by."""
+"""Explanation of what each baseline, which learnt nothing about tissue, relies on."""
 
 
 def evaluate_model(
@@ -64,12 +64,12 @@ def evaluate_model(
     Args:
         cohort: the manifest that the tile set was made from; it has the labels of slides and the outlines of lesions.
         against: id of a second model, compared with the first on the same tiles and slides.
-        baselines: told how far the untrained network is; None: there is nothing to compare with.
+        baselines: progress of the untrained network; None: without baselines.
 
     Raises:
         EmptyTableError: no labelled tiles in that split. UnreadableError: a slide without predictions of this model.
-        BadRecipeError: the model looks at other tiles or has other classes than the tile set.
-        BadManifestError, BadAnnotationError: a manifest that is not the tile set's; candidates that cannot be used.
+        BadRecipeError: the model takes other tiles or has other classes than the tile set.
+        BadManifestError, BadAnnotationError: a manifest that is not the tile set's; unusable candidates.
     """
     package = project.model_path(model_id)
     predictor = Predictor.load(package)
@@ -79,17 +79,17 @@ def evaluate_model(
     _check_labelled(dataset, tile_set, config.split)
     truths = Truths(table, cohort, predictor.class_names)
 
-    def material(of: str) -> Material:
+    def collect_model(of: str) -> Material:
         return collect(project, of, table, dataset.labels, predictor.class_names, config, truths)
 
     if against is not None:
         _check_same_classes(project, against, predictor)
-    found, second = material(model_id), material(against) if against is not None else None
-    probabilities = {THE_MODEL: found.probabilities_nk}
+    material, second = collect_model(model_id), collect_model(against) if against is not None else None
+    probabilities = {THE_MODEL: material.probabilities_nk}
     if baselines is not None:
-        probabilities[UNTRAINED] = untrained_network(package, dataset, found.chosen, baselines)
-        probabilities[MEAN_COLOUR] = mean_colour(dataset, found.chosen)
-    evaluation = _evaluation(model_id, tile_set, predictor.class_names, config, table, found, probabilities)
+        probabilities[UNTRAINED] = untrained_network(package, dataset, material.chosen, baselines)
+        probabilities[MEAN_COLOUR] = mean_colour(dataset, material.chosen)
+    evaluation = _evaluation(model_id, tile_set, predictor.class_names, config, table, material, probabilities)
     notes = [evaluation.note, *outdated_notes(project, table, model_id)]
     return replace(
         evaluation,
@@ -97,7 +97,7 @@ def evaluate_model(
         outdated=tuple(notes[1:]),
         trained_on_this_split=predictor.split_sha256 == dataset.fingerprint,
         against=against,
-        differences=tuple(_differences(found, second, config, predictor.class_names)) if second else (),
+        differences=tuple(_differences(material, second, config, predictor.class_names)) if second else (),
     )
 
 
@@ -107,19 +107,19 @@ def _evaluation(
     classes: tuple[str, ...],
     config: EvaluateConfig,
     table: TileTable,
-    found: Material,
+    material: Material,
     probabilities: Mapping[str, Probabilities],
 ) -> Evaluation:
     """All measures of one model and its baselines."""
-    resamples = _evaluate_tiles(found, config)
+    resamples = _evaluate_tiles(material, config)
     positive = positive_class(classes)
-    methods = _methods(found, probabilities, resamples, config.threshold, positive)
+    methods = _methods(material, probabilities, resamples, config.threshold, positive)
     of_tiles = tile_level(
-        found.labels, found.probabilities_nk, methods[THE_MODEL], resamples, _cutoffs(config), classes
+        material.labels, material.probabilities_nk, methods[THE_MODEL], resamples, _cutoffs(config), classes
     )
-    levels = (of_tiles, *_case_levels(found, config, classes))
+    levels = (of_tiles, *_case_levels(material, config, classes))
     assert of_tiles.confusion is not None
-    common = (found.rows, found.labels, found.probabilities_nk, config.threshold)
+    common = (material.rows, material.labels, material.probabilities_nk, config.threshold)
     scanners = table.metadata.get("scanners", {})
     return Evaluation(
         model_id=model_id,
@@ -128,30 +128,30 @@ def _evaluation(
         threshold=config.threshold,
         classes=classes,
         config=config,
-        flow=found.flow,
+        flow=material.flow,
         by_method={
-            name: tile_metrics(found.labels, values, config.threshold, positive)
+            name: tile_metrics(material.labels, values, config.threshold, positive)
             for name, values in probabilities.items()
         },
         methods=methods,
         levels=levels,
-        froc=_frocs(found, config),
-        without_lesions={each.class_name: each.left_out for each in found.lesions if each.left_out},
-        staging=_staging(found.cases, config),
-        by_slide=by_slide(*common, classes, found.cases),
-        by_patient=by_patient(*common, found.cases, positive),
+        froc=_frocs(material, config),
+        without_lesions={hits.class_name: hits.left_out for hits in material.lesions if hits.left_out},
+        staging=_staging(material.cases, config),
+        by_slide=by_slide(*common, classes, material.cases),
+        by_patient=by_patient(*common, material.cases, positive),
         by_scanner=by_scanner(*common, scanners, positive=positive, draws=Draws(config.bootstrap, config.seed)),
         confusion=of_tiles.confusion,
         note=str(table.metadata["settings"].get("note", "")),
-        baseline_note=baseline_note(methods, FOLLOWS, found.flow.evaluated_patients),
-        detections=_detections(found, classes),
+        baseline_note=baseline_note(methods, FOLLOWS, material.flow.evaluated_patients),
+        detections=_detections(material, classes),
     )
 
 
 def _check_same_tiles(predictor: Predictor, dataset: TileDataset, tile_set: str) -> None:
     if (predictor.tile_px, predictor.mpp) != (dataset.tile_px, dataset.mpp):
         raise BadRecipeError(
-            f"model {predictor.model_id} looks at {predictor.tile_px} px at {predictor.mpp} µm/px, tile set "
+            f"model {predictor.model_id} takes tiles of {predictor.tile_px} px at {predictor.mpp} µm/px, but tile set "
             f"{tile_set!r} has {dataset.tile_px} px at {dataset.mpp} µm/px. Make a tile set with the model's values."
         )
 
@@ -160,7 +160,7 @@ def _check_labelled(dataset: TileDataset, tile_set: str, split: str) -> None:
     if not ((dataset.splits == split) & (dataset.labels >= 0)).any():
         raise EmptyTableError(
             f"tile set {tile_set!r} has no labelled tiles in split {split!r}. "
-            "Give slides of that split annotations, or choose another --split."
+            "Annotate slides of that split, or choose another --split."
         )
 
 
@@ -169,7 +169,7 @@ def _check_same_classes(project: Project, against: str, predictor: Predictor) ->
     if other != predictor.class_names:
         raise BadRecipeError(
             f"model {against} has the classes {list(other)}, model {predictor.model_id} {list(predictor.class_names)}. "
-            "Two models are compared where they have the same classes in the same order."
+            "Two models can be compared only if they have the same classes in the same order."
         )
 
 
@@ -177,31 +177,35 @@ def _draw(patients: NDArray[np.str_] | list[str], config: EvaluateConfig) -> Res
     return Resamples.draw(patients, resamples=config.bootstrap, seed=config.seed)
 
 
-def _evaluate_tiles(found: Material, config: EvaluateConfig) -> Resamples:
-    return _draw(found.rows["patient"].to_numpy(dtype=str), config)
+def _evaluate_tiles(material: Material, config: EvaluateConfig) -> Resamples:
+    return _draw(material.rows["patient"].to_numpy(dtype=str), config)
 
 
 def _methods(
-    found: Material, probabilities: Mapping[str, Probabilities], resamples: Resamples, threshold: float, positive: int
+    material: Material,
+    probabilities: Mapping[str, Probabilities],
+    resamples: Resamples,
+    threshold: float,
+    positive: int,
 ) -> dict[str, dict[str, Estimate]]:
     """Overall measures of each method, and the model's lead over it in the same resamples."""
     methods = {
-        name: overall_measures(found.labels, values, resamples, threshold, positive)
+        name: overall_measures(material.labels, values, resamples, threshold, positive)
         for name, values in probabilities.items()
     }
     own = methods[THE_MODEL][AUROC].value
     for name, values in probabilities.items():
         other = methods[name][AUROC].value
         if name != THE_MODEL and own is not None and other is not None:
-            of_both = [mean_auroc_resampled(found.labels, v, resamples) for v in (found.probabilities_nk, values)]
+            of_both = [mean_auroc_resampled(material.labels, v, resamples) for v in (material.probabilities_nk, values)]
             methods[name][LEAD] = estimate(own - other, of_both[0] - of_both[1])
     return methods
 
 
-def _case_levels(found: Material, config: EvaluateConfig, classes: tuple[str, ...]) -> list[Level]:
+def _case_levels(material: Material, config: EvaluateConfig, classes: tuple[str, ...]) -> list[Level]:
     levels = []
     for name in ("slide", "patient"):
-        patients, truth_nk, scores_nk = cases_at(name, found.cases)
+        patients, truth_nk, scores_nk = cases_at(name, material.cases)
         if len(patients):
             resamples = _draw(patients, config)
             levels.append(case_level(name, truth_nk, scores_nk, resamples, _cutoffs(config), classes))
@@ -213,9 +217,9 @@ def _cutoffs(config: EvaluateConfig) -> Cutoffs:
 
 
 def cases_at(level: str, cases: tuple[SlideCase, ...]) -> tuple[list[str], NDArray[np.bool_], NDArray[np.float64]]:
-    """Patients, truths and scores (cases, classes) of the slides of which something is said, or of their patients.
+    """Patients, truths and scores (cases, classes) of the slides with a known truth, or of their patients.
 
-    A patient has the classes of all slides, and the highest score of each class.
+    A patient has the classes of all the patient's slides, and the highest score of each class.
     """
     known = [(case, case.truth.has) for case in cases if case.truth.has is not None]
     if not known:
@@ -232,19 +236,19 @@ def cases_at(level: str, cases: tuple[SlideCase, ...]) -> tuple[list[str], NDArr
     return list(number_of), has, highest
 
 
-def _frocs(found: Material, config: EvaluateConfig) -> tuple[Froc, ...]:
+def _frocs(material: Material, config: EvaluateConfig) -> tuple[Froc, ...]:
     computed = [
         froc(
-            each.class_name,
-            each.slides,
-            isolated=each.isolated,
-            candidates=sum(len(c) for c in each.candidates.values()),
+            hits.class_name,
+            hits.slides,
+            isolated=hits.isolated,
+            candidates=sum(len(c) for c in hits.candidates.values()),
             resamples=config.bootstrap,
             seed=config.seed,
         )
-        for each in found.lesions
+        for hits in material.lesions
     ]
-    return tuple(each for each in computed if each is not None)
+    return tuple(curve for curve in computed if curve is not None)
 
 
 def _staging(cases: tuple[SlideCase, ...], config: EvaluateConfig) -> Staging | None:
@@ -260,22 +264,22 @@ def _differences(
 ) -> list[Difference]:
     truth_nk = one_hot(first.labels, len(classes))
     resamples = _evaluate_tiles(first, config)
-    found = auroc_differences("tile", truth_nk, first.probabilities_nk, second.probabilities_nk, resamples, classes)
+    rows = auroc_differences("tile", truth_nk, first.probabilities_nk, second.probabilities_nk, resamples, classes)
     both = {case.slide_id for case in first.cases} & {case.slide_id for case in second.cases}
-    shared = [tuple(case for case in each.cases if case.slide_id in both) for each in (first, second)]
+    shared = [tuple(case for case in side.cases if case.slide_id in both) for side in (first, second)]
     for level in ("slide", "patient"):
         patients, truth_nk, scores_nk = cases_at(level, shared[0])
         if patients:
             other_nk = cases_at(level, shared[1])[2]
-            found += auroc_differences(level, truth_nk, scores_nk, other_nk, _draw(patients, config), classes)
-    return found
+            rows += auroc_differences(level, truth_nk, scores_nk, other_nk, _draw(patients, config), classes)
+    return rows
 
 
-def _detections(found: Material, classes: tuple[str, ...]) -> dict[str, Detections]:
+def _detections(material: Material, classes: tuple[str, ...]) -> dict[str, Detections]:
     return {
-        each.class_name: Detections(
-            candidates=each.candidates,
-            slide_scores={c.slide_id: float(c.scores[classes.index(each.class_name)]) for c in found.cases},
+        hits.class_name: Detections(
+            candidates=hits.candidates,
+            slide_scores={c.slide_id: float(c.scores[classes.index(hits.class_name)]) for c in material.cases},
         )
-        for each in found.lesions
+        for hits in material.lesions
     }

@@ -1,4 +1,4 @@
-"""The report's figures: vector graphics that print, in colours that colour-blind readers tell apart."""
+"""The report's figures: printable vector graphics, in colours that colour-blind readers can tell apart."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ def roc_figure(curves: Sequence[NamedCurve]) -> str:
 
     def draw(axes: Axes) -> None:
         axes.plot((0, 1), (0, 1), color="0.6", linewidth=0.8, linestyle=(0, (2, 2)))
-        for index, each in enumerate(curves):
-            _curve(axes, index, each.curve, f"{each.class_name} ({_number(each.area)})")
+        for index, named in enumerate(curves):
+            _curve(axes, index, named.curve, f"{named.class_name} ({_number(named.area)})")
         axes.set(xlabel="1 − specificity", ylabel="sensitivity")
 
     return _square(draw, legend=f"class ({AUROC})", entries=len(curves))
 
 
 def precision_recall_figure(results: Sequence[ClassResult]) -> str:
-    """Precision against recall in the steps that average precision sums; thin lines are the classes' prevalence."""
+    """Precision against recall, with the steps that average precision sums; thin lines are the classes' prevalence."""
 
     def draw(axes: Axes) -> None:
         for index, result in enumerate(results):
@@ -66,11 +66,11 @@ def reliability_figure(calibration: Calibration) -> str:
             2, 1, figsize=(SIDE_INCHES, SIDE_INCHES * 1.25), height_ratios=(4, 1), sharex=True, layout="constrained"
         )
         axes.plot((0, 1), (0, 1), color="0.6", linewidth=0.8, linestyle=(0, (2, 2)))
-        x = [each.mean_probability for each in calibration.bins]
-        y = [each.observed.value or 0.0 for each in calibration.bins]
-        for each, at in zip(calibration.bins, x, strict=True):
-            if each.observed.low is not None and each.observed.high is not None:
-                axes.plot((at, at), (each.observed.low, each.observed.high), color=COLOURS[0], linewidth=1, alpha=0.6)
+        x = [group.mean_probability for group in calibration.bins]
+        y = [group.observed.value or 0.0 for group in calibration.bins]
+        for group, at in zip(calibration.bins, x, strict=True):
+            if group.observed.low is not None and group.observed.high is not None:
+                axes.plot((at, at), (group.observed.low, group.observed.high), color=COLOURS[0], linewidth=1, alpha=0.6)
         axes.plot(x, y, color=COLOURS[0], marker="o", markersize=4, linewidth=1)
         axes.set(ylabel="observed share", xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
         edges = np.linspace(0, 1, HISTOGRAM_BINS + 1)
@@ -80,7 +80,7 @@ def reliability_figure(calibration: Calibration) -> str:
 
 
 def decision_figure(result: ClassResult) -> str:
-    """Net benefit of acting on the model, on everybody and on nobody."""
+    """Net benefit of acting on the model, on all and on none."""
     curve = result.decision
     assert curve is not None
 
@@ -100,18 +100,18 @@ def froc_figure(frocs: Sequence[Froc]) -> str:
 
     def draw(axes: Axes) -> None:
         rates = np.asarray(FALSE_POSITIVES_PER_SLIDE)
-        for index, each in enumerate(frocs):
+        for index, froc in enumerate(frocs):
             colour = COLOURS[index % len(COLOURS)]
-            label = f"{each.class_name} ({_number(each.score.value)})"
+            label = f"{froc.class_name} ({_number(froc.score.value)})"
             fine = np.geomspace(rates[0] / 2, rates[-1] * 1.2, 400)
             axes.plot(
-                fine, np.interp(fine, each.curve_fp, each.curve_sensitivity), color=colour, linewidth=1.4,
+                fine, np.interp(fine, froc.curve_fp, froc.curve_sensitivity), color=colour, linewidth=1.4,
                 linestyle=LINES[index % len(LINES)], label=label,
             )  # fmt: skip
-            values = np.array([s.value for s in each.sensitivities], np.float64)
+            values = np.array([s.value for s in froc.sensitivities], np.float64)
             axes.plot(rates, values, color=colour, marker="o", markersize=4, linestyle="none")
-            shift = 1.04 ** (index - (len(frocs) - 1) / 2)  # side by side, where several classes share a rate
-            for rate, at in zip(rates, each.sensitivities, strict=True):
+            shift = 1.04 ** (index - (len(frocs) - 1) / 2)  # side by side, since the classes share rates
+            for rate, at in zip(rates, froc.sensitivities, strict=True):
                 if at.low is not None and at.high is not None:
                     axes.plot((rate * shift, rate * shift), (at.low, at.high), color=colour, linewidth=1, alpha=0.6)
         axes.set_xscale("log", base=2)
@@ -131,7 +131,7 @@ def _curve(axes: Axes, index: int, curve: Curve | None, label: str, *, drawstyle
 
 
 def _square(draw: Callable[[Axes], None], *, legend: str | None, entries: int, limits: bool = True) -> str:
-    """A square plot with its legend below it, where it hides nothing."""
+    """A square plot with the legend below it, where it covers nothing."""
     rows = -(-entries // LEGEND_COLUMNS) + (legend is not None)
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(

@@ -1,4 +1,4 @@
-"""Whether what is evaluated belongs together: tiles and predictions of the tissue masks that slides have now."""
+"""Notes on outdated data: tiles and predictions made before a slide's tissue mask was replaced."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from training.foundation.words.counts import counted
 
 
 def outdated_notes(project: Project, table: TileTable, model_id: str) -> list[str]:
-    """Sentences about what was made before a tissue mask was replaced; none where all is as it should be."""
+    """Sentences about data made before a tissue mask was replaced; none if all are current."""
     tiles = outdated_warning(table, project)
-    found = [f"The tile set: {tiles}."] if tiles else []
+    notes = [f"The tile set: {tiles}."] if tiles else []
     slides = [slide_id for slide_id in table.metadata["sources"] if _is_outdated(project, slide_id, model_id)]
     if slides:
         named = ", ".join(slides[:MOST_NAMED]) + (" …" if len(slides) > MOST_NAMED else "")
-        found.append(
-            f"Predictions of {counted(len(slides), 'slide')} are outdated: their tissue mask was replaced since "
+        notes.append(
+            f"Predictions of {counted(len(slides), 'slide')} are outdated: the tissue mask has since been replaced "
             f"({named}). Run `gemslide infer` again."
         )
-    return found
+    return notes
 
 
 def _is_outdated(project: Project, slide_id: str, model_id: str) -> bool:
     try:
         return model_id in outdated_models(project.store_path(slide_id))
-    except GemslideError:  # its readers say what is wrong
+    except GemslideError:  # its readers report the fault
         return False

@@ -30,7 +30,7 @@ from training.foundation.words.counts import counted
 
 MAX_IMAGE_BYTES = 64 * 2**20
 MAX_IMAGES = 24
-"""Heatmaps in one page: more make it too large to send."""
+"""Heatmaps in one page: with more it is too large to send."""
 SLIDE_SCORES = {
     "max": "the highest probability of its cells",
     "mean": "the mean probability of its cells",
@@ -39,10 +39,10 @@ SLIDE_SCORES = {
 
 
 def write_report(project: Project, evaluation: Evaluation) -> Path:
-    """Write the report with its figures and the slides' heatmaps inside it, and the data beside it.
+    """Write the report with its figures and the slides' heatmaps embedded, and the data beside it.
 
     Returns:
-        The HTML file. The JSON and CSV files have its name; CAMELYON16's files lie in a folder of its name.
+        The HTML file. The JSON and CSV files have the same name; CAMELYON16's files are in a folder of that name.
 
     Raises:
         DiskFullError: no space, or not writable.
@@ -59,14 +59,14 @@ def write_report(project: Project, evaluation: Evaluation) -> Path:
 
 
 def _write_detections(target: Path, evaluation: Evaluation) -> None:
-    """For each class a folder of candidates, one file per slide, and beside it the slides' scores."""
+    """Write a folder of candidates for each class, one file per slide, and beside it the slides' scores."""
     with new_folder(target) as folder:
-        for class_name, found in evaluation.detections.items():
-            of_class = folder / heatmap_name(class_name).removeprefix("heatmap_").removesuffix(".png")
-            (of_class / "candidates").mkdir(parents=True)
-            for slide_id, candidates in found.candidates.items():
-                write_candidates(of_class / "candidates" / f"{slide_id}.csv", candidates)
-            write_slide_scores(of_class / "slides.csv", found.slide_scores)
+        for class_name, detections in evaluation.detections.items():
+            class_folder = folder / heatmap_name(class_name).removeprefix("heatmap_").removesuffix(".png")
+            (class_folder / "candidates").mkdir(parents=True)
+            for slide_id, candidates in detections.candidates.items():
+                write_candidates(class_folder / "candidates" / f"{slide_id}.csv", candidates)
+            write_slide_scores(class_folder / "slides.csv", detections.slide_scores)
 
 
 def _page(project: Project, evaluation: Evaluation) -> str:
@@ -122,7 +122,7 @@ def _shown(level: Level) -> dict[str, Any]:
 
 
 def _fewest_resamples(level: Level) -> int:
-    """Of how many resamples the intervals of a level's table are at least; 0 where there are no intervals."""
+    """The least number of resamples behind an interval of a level's table; 0 if there are no intervals."""
     measures = [measured for result in level.classes for measured in result.measures.values()]
     return min((m.resamples for m in measures if m.low is not None and not m.is_exact), default=0)
 
@@ -132,7 +132,7 @@ def _number(value: float | None) -> str:
 
 
 def _interval(measured: Estimate) -> str:
-    """The value, and its interval where there is one."""
+    """The value, and its interval if there is one."""
     if measured.low is None or measured.high is None:
         return _number(measured.value)
     exact = ", exact" if measured.is_exact else ""
@@ -151,21 +151,21 @@ def _p_value(value: float | None) -> str:
 
 
 def _images(project: Project, evaluation: Evaluation) -> tuple[list[tuple[str, str]], int]:
-    """(caption, PNG in base64) of the slides' heatmaps, and how many are left out."""
+    """(caption, PNG in base64) of the slides' heatmaps, and the number left out."""
     paths = [
         (f"{slide['slide_id']}: probability of {class_name}",
          project.result_dir(slide["slide_id"], evaluation.model_id) / heatmap_name(class_name))
         for slide in evaluation.by_slide
         for class_name in evaluation.classes
     ]  # fmt: skip
-    found = [(caption, path) for caption, path in paths if path.is_file()]
-    read = [(caption, _png(path)) for caption, path in found[:MAX_IMAGES]]
+    existing = [(caption, path) for caption, path in paths if path.is_file()]
+    read = [(caption, _png(path)) for caption, path in existing[:MAX_IMAGES]]
     shown = [(caption, base64.b64encode(png).decode()) for caption, png in read if png is not None]
-    return shown, max(0, len(found) - MAX_IMAGES)
+    return shown, max(0, len(existing) - MAX_IMAGES)
 
 
 def _png(path: Path) -> bytes | None:
-    """A heatmap's file; None where there is none that can be shown."""
+    """Content of a heatmap's file; None if it cannot be shown."""
     try:
         data = read_regular(path, max_bytes=MAX_IMAGE_BYTES)
     except OSError:

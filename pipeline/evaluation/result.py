@@ -29,7 +29,7 @@ class Detections:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Everything a report says."""
+    """Everything in a report."""
 
     model_id: str
     tile_set: str
@@ -43,28 +43,28 @@ class Evaluation:
     methods: dict[str, dict[str, Estimate]]
     """The same with intervals, and the model's lead in AUROC over each."""
     levels: tuple[Level, ...]
-    """Tiles; slides and patients, where something is said of whole slides."""
+    """Tiles; also slides and patients, if whole slides have a known truth."""
     froc: tuple[Froc, ...]
     """For each class with outlined lesions."""
     without_lesions: dict[str, dict[str, str]]
-    """By class: slides whose lesions nobody outlined, and why."""
+    """By class: slides whose lesions are not outlined, and why."""
     staging: Staging | None
-    """CAMELYON17's, where the manifest's labels are those of lymph nodes."""
+    """CAMELYON17's staging, if the manifest's labels are those of lymph nodes."""
     by_slide: list[Row]
     by_patient: list[Row]
     by_scanner: list[Row]
-    """Empty where all slides are from one scanner, or none is known."""
+    """Empty if all slides are from one scanner, or none is known."""
     confusion: NDArray[np.int64]
     note: str
     """Note on the tile set's labels and its outdated parts; may be empty."""
     baseline_note: str
-    """Note on the meaning of a good baseline without training; empty where none is good."""
+    """Note on the meaning of a good result from an untrained baseline; empty if none is good."""
     detections: Mapping[str, Detections]
-    """By class; written as files of their own."""
+    """By class; written to separate files."""
     outdated: tuple[str, ...] = ()
     """Data made before a tissue mask was replaced, one sentence each."""
     trained_on_this_split: bool = False
-    """The model's training saw the same tiles and split, so its test tiles are new to it."""
+    """Whether the model was trained on the same tiles and split, so that its test tiles are new to it."""
     against: str | None = None
     differences: tuple[Difference, ...] = ()
-    """Of this model and the one named by `against`."""
+    """Differences between this model and the one named by `against`."""

@@ -1,4 +1,4 @@
-"""Truth of a whole slide: by its label in the manifest, else by its annotations, else by its labelled tiles."""
+"""Truth of a whole slide: from its label in the manifest, else its annotations, else its labelled tiles."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class SlideTruth:
     """The classes that occur on a slide."""
 
     has: NDArray[np.bool_] | None
-    """bool (classes,); None where nobody says."""
+    """bool (classes,); None if unknown."""
     areas: Mapping[str, tuple[BaseGeometry, ...]] | None
-    """Annotated areas by class, level-0 pixels; None where the slide has no annotation file."""
+    """Annotated areas by class, level-0 pixels; None if the slide has no annotation file."""
     says: str
-    """label, annotations or tiles; where nothing does, why not."""
+    """Source of the truth: label, annotations or tiles; if unknown, the reason."""
 
     def lesions_known(self, class_index: int, class_name: str) -> bool:
-        """Whether a class's lesions are outlined, or known not to be there."""
+        """Whether a class's lesions are outlined, or known to be absent."""
         if self.has is None:
             return False
         outlined = bool(self.areas and self.areas.get(class_name))
@@ -43,9 +43,9 @@ class SlideTruth:
 
 
 def truth_of_label(label: str, class_names: Sequence[str]) -> NDArray[np.bool_] | None:
-    """Classes that occur on a slide with this label, bool (classes,); None where the label is none of the classes.
+    """Classes that occur on a slide with this label, bool (classes,); None if the label is not one of the classes.
 
-    With two classes, CAMELYON17's labels of lymph nodes say whether the positive one occurs.
+    With two classes, CAMELYON17's labels of lymph nodes tell whether the positive one occurs.
     """
     if label in class_names:
         return np.array([name == label for name in class_names])
@@ -58,14 +58,14 @@ def truth_of_label(label: str, class_names: Sequence[str]) -> NDArray[np.bool_] 
 
 
 class Truths:
-    """Answers for the slides of one tile table, with the manifest it was made from or without."""
+    """Truths of the slides of one tile table, with or without the manifest it was made from."""
 
     def __init__(self, table: TileTable, cohort: Cohort | None, class_names: Sequence[str]) -> None:
         self._table, self._cohort, self._class_names = table, cohort, tuple(class_names)
         self._entries = {entry.slide_id: entry for entry in cohort.entries} if cohort else {}
 
     def check(self, patients: Mapping[str, str | None]) -> None:
-        """Hold the manifest against the table's patients, by slide.
+        """Compare the manifest with the table's patients, by slide.
 
         Raises:
             BadManifestError: it lacks a slide of the table, or gives it another patient.
@@ -92,14 +92,14 @@ class Truths:
             tile_classes: classes of the slide's labelled tiles.
 
         Raises:
-            BadAnnotationError: the annotation file cannot be used, or is another than the tile set was made from.
+            BadAnnotationError: the annotation file cannot be used, or is not the one the tile set was made from.
         """
         entry = self._entries.get(reader.slide_id)
         areas = self._areas(entry, reader) if entry else None
         if entry and entry.label:
             has = truth_of_label(entry.label, self._class_names)
             if has is None:
-                return SlideTruth(None, areas, f"its label {entry.label!r} is none of the model's classes")
+                return SlideTruth(None, areas, f"its label {entry.label!r} is not one of the model's classes")
             return SlideTruth(has, areas, "label")
         if areas is not None:
             return SlideTruth(np.array([bool(areas.get(name)) for name in self._class_names]), areas, "annotations")
@@ -108,7 +108,7 @@ class Truths:
         return SlideTruth(None, None, "neither a label nor annotations")
 
     def label(self, slide_id: str) -> str | None:
-        """The slide's label as the manifest has it."""
+        """The slide's label in the manifest."""
         entry = self._entries.get(slide_id)
         return entry.label if entry else None
 
@@ -118,8 +118,8 @@ class Truths:
         if path is None:
             return None
         file = read_annotations(path)
-        about: dict[str, Any] = self._table.metadata.get("annotations", {}).get(entry.slide_id, {})
-        if about and about.get("sha256") != sha256_of(path):
+        recorded: dict[str, Any] = self._table.metadata.get("annotations", {}).get(entry.slide_id, {})
+        if recorded and recorded.get("sha256") != sha256_of(path):
             raise BadAnnotationError(
                 f"{path}: is not the file that the tile set was made from (another SHA-256). Make the tile set again "
                 "with `gemslide tile`."

@@ -1,4 +1,4 @@
-"""Probabilities of labelled tiles, and of whole slides, out of stored predictions."""
+"""Probabilities of labelled tiles and whole slides, from stored predictions."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _TOUCHING = np.ones((3, 3), int)
 def tile_probabilities(slide_id: str, model_id: str, rows: pd.DataFrame, predictions: Predictions) -> Probabilities:
     """Probabilities of a slide's tiles, float32 (tiles, classes).
 
-    Tiles are those that the model looked at; of predictions that were merged from overlapping squares, a tile has the
-    mean of the cells whose centre it covers.
+    The tiles must be those that the model predicted; if predictions were merged from overlapping squares, a tile has
+    the mean of the cells whose centre it covers.
 
     Raises:
-        BadRecipeError: the model looked at other squares. EmptyTableError: it did not look at a tile.
+        BadRecipeError: the model predicted other squares. EmptyTableError: it did not predict a tile.
     """
     if _are_merged(predictions, rows):
         values = _means(predictions, rows)
@@ -38,20 +38,20 @@ def tile_probabilities(slide_id: str, model_id: str, rows: pd.DataFrame, predict
     missing = np.isnan(values).any(1)
     if missing.any():
         raise EmptyTableError(
-            f"slide {slide_id}: model {model_id} did not look at {int(missing.sum()):,} of "
+            f"slide {slide_id}: model {model_id} has no prediction for {int(missing.sum()):,} of "
             f"{counted(len(values), 'labelled tile')}. Infer with the same min_tissue as the tile set."
         )
     return values
 
 
 def _are_merged(predictions: Predictions, rows: pd.DataFrame) -> bool:
-    """Whether cells are what overlapping squares were merged into: smaller than the tiles, and side by side."""
+    """Whether cells were merged from overlapping squares: they are smaller than the tiles, and adjacent."""
     own_side_px0, tile_side_px0 = predictions.side_px0, float(rows["side_px0"].iloc[0])
     return own_side_px0 == predictions.stride_px0 and own_side_px0 < tile_side_px0 - 0.5
 
 
 def _cells(slide_id: str, rows: pd.DataFrame, predictions: Predictions) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Columns and rows of the prediction cells that are exactly these tiles."""
+    """Columns and rows of the prediction cells that match these tiles exactly."""
     x_px0, y_px0 = rows["x_px0"].to_numpy(np.int64), rows["y_px0"].to_numpy(np.int64)
     columns, lines = (np.round(v / predictions.stride_px0).astype(np.int64) for v in (x_px0, y_px0))
     same = (columns * predictions.stride_px0 == x_px0) & (lines * predictions.stride_px0 == y_px0)
@@ -62,14 +62,14 @@ def _cells(slide_id: str, rows: pd.DataFrame, predictions: Predictions) -> tuple
         of_all = f"of {counted(len(same), 'tile')} of the tile set"
         raise BadRecipeError(
             f"slide {slide_id}: {counted(int((~same).sum()), f'{of_all} is', f'{of_all} are')} not "
-            f"among the squares that the model looked at (every {predictions.stride_px0:g} level-0 pixels). "
+            f"among the squares that the model predicted (every {predictions.stride_px0:g} level-0 pixels). "
             "Evaluate on a tile set made without overlap."
         )
     return columns, lines
 
 
 def _means(predictions: Predictions, rows: pd.DataFrame) -> Probabilities:
-    """Mean over the predicted cells whose centre lies in each tile; NaN where there is none."""
+    """Mean over the predicted cells whose centre is in each tile; NaN if there is none."""
     values = predictions.probabilities_cyx.astype(np.float64)
     known = np.isfinite(values[0])
     sums = _summed(np.where(known, values, 0.0))
@@ -102,11 +102,11 @@ def slide_scores(predictions: Predictions, rule: SlideScore) -> NDArray[np.float
     """One score per class of a slide: the highest probability, the mean, or the mean of the highest tenth.
 
     Raises:
-        EmptyTableError: nothing of the slide was predicted.
+        EmptyTableError: no cell of the slide was predicted.
     """
     values = predictions.probabilities_cyx[:, np.isfinite(predictions.probabilities_cyx[0])].astype(np.float64)
     if not values.shape[1]:
-        raise EmptyTableError(f"model {predictions.model_id}: predicted no cell of the slide. Infer it again.")
+        raise EmptyTableError(f"model {predictions.model_id}: no cell of the slide was predicted. Infer it again.")
     if rule == "max":
         return np.asarray(values.max(1), np.float64)
     if rule == "mean":
@@ -116,7 +116,7 @@ def slide_scores(predictions: Predictions, rule: SlideScore) -> NDArray[np.float
 
 
 def longest_extent_um(predictions: Predictions, class_index: int, *, threshold: float, mpp0: float) -> float:
-    """Longer axis of the largest connected area of cells from the threshold on, microns; 0 where there is none.
+    """Longer axis of the largest connected area of cells at or above the threshold, in microns; 0 if there is none.
 
     The axis is that of the ellipse with the same second moments, as in CAMELYON16's rule, and at least a cell's side.
     """
@@ -124,5 +124,5 @@ def longest_extent_um(predictions: Predictions, class_index: int, *, threshold: 
     number_yx, count = ndimage.label(reached, structure=_TOUCHING)
     if not count:
         return 0.0
-    cells = max(1.0, *(float(each.axis_major_length) for each in regionprops(number_yx)))
+    cells = max(1.0, *(float(region.axis_major_length) for region in regionprops(number_yx)))
     return cells * predictions.stride_px0 * mpp0

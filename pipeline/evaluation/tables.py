@@ -27,13 +27,13 @@ def by_slide(
     classes: Sequence[str],
     cases: Sequence[SlideCase],
 ) -> list[Row]:
-    """A row per slide: its tiles' measures, and what is said and predicted of the whole slide."""
+    """One row per slide: its tiles' measures, and the truth and prediction of the whole slide."""
     tiles_of, positive = rows.groupby("slide_id").indices, positive_class(classes)
-    found = []
+    table = []
     for case in cases:
         here = tiles_of.get(case.slide_id, _NO_TILES)
         measured = tile_metrics(labels[here], values[here], threshold, positive) if len(here) else _UNLABELLED
-        found.append(
+        table.append(
             {
                 "slide_id": case.slide_id,
                 "patient": case.patient,
@@ -43,7 +43,7 @@ def by_slide(
                 "scores": {name: float(case.scores[k]) for k, name in enumerate(classes)},
             }
         )
-    return found
+    return table
 
 
 _WITH_INTERVALS = {"accuracy": "accuracy", "balanced_accuracy": "balanced accuracy", "auc": AUROC}
@@ -53,7 +53,7 @@ _UNLABELLED: Row = {"tiles": 0, "accuracy": None, "balanced_accuracy": None, "au
 
 
 def occurring(has: NDArray[np.bool_] | None, classes: Sequence[str]) -> list[str] | None:
-    """Names of the classes that occur; None where nobody says."""
+    """Names of the classes that occur; None if unknown."""
     return None if has is None else [name for name, here in zip(classes, has, strict=True) if here]
 
 
@@ -65,18 +65,18 @@ def by_patient(
     cases: Sequence[SlideCase],
     positive: int = 1,
 ) -> list[Row]:
-    """A row per patient.
+    """One row per patient.
 
     Args:
-        positive: as `pipeline.evaluation.statistics.metrics.decide` takes it.
+        positive: as for `pipeline.evaluation.statistics.metrics.decide`.
     """
     tiles_of = rows.groupby("patient").indices
-    found = []
+    table = []
     for patient, slides in Counter(case.patient for case in cases).items():
         here = tiles_of.get(patient, _NO_TILES)
         measured = tile_metrics(labels[here], values[here], threshold, positive) if len(here) else _UNLABELLED
-        found.append({"patient": patient, "slides": slides, **measured})
-    return found
+        table.append({"patient": patient, "slides": slides, **measured})
+    return table
 
 
 def by_scanner(
@@ -89,19 +89,19 @@ def by_scanner(
     positive: int = 1,
     draws: Draws | None = None,
 ) -> list[Row]:
-    """A model that is good on one scanner need not be on another. Empty where all slides are from one.
+    """One row per scanner, since a model that is good on one need not be on another. Empty for a single scanner.
 
     Args:
         rows: with `slide_id` and, for intervals, `patient`.
-        draws: of the intervals; None: there are none.
+        draws: resamples for the intervals; None: without intervals.
     """
     names = np.array([scanners.get(slide_id) or "not known" for slide_id in rows["slide_id"]])
-    found = sorted(set(names))
-    if len(found) < 2:
+    distinct = sorted(set(names))
+    if len(distinct) < 2:
         return []
     patients = rows["patient"].to_numpy(dtype=str) if "patient" in rows else rows["slide_id"].to_numpy(dtype=str)
     table = []
-    for name in found:
+    for name in distinct:
         here = names == name
         drawn = (draws or Draws(0, 0)).of(patients[here])
         measures = overall_measures(labels[here], values[here], drawn, threshold, positive)

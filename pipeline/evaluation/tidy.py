@@ -22,11 +22,11 @@ from pipeline.units import RESEARCH_USE
 COLUMNS = ("level", "class", "method", "measure", "value", "low", "high", "interval", "resamples", "n", "patients")
 BY_PATIENT, EXACT, DELONG = "bootstrap by patient", "exact by patient", "DeLong"
 _NOT_IN_JSON = {"detections"}
-"""Candidates are files of their own, and may be a million."""
+"""Candidates have their own files, and there may be a million."""
 
 
 def as_csv(evaluation: Evaluation) -> str:
-    """One row per measure; limits and values are empty where there are none."""
+    """One row per measure; missing limits and values are empty."""
     buffer = io.StringIO(newline="")
     writer = csv.DictWriter(buffer, COLUMNS, lineterminator="\n", restval="")
     writer.writeheader()
@@ -55,15 +55,15 @@ def _rows(evaluation: Evaluation) -> Iterator[dict[str, object]]:
         number = len(evaluation.staging.patients)
         common = {"level": "patient", "class": "pN stage", "method": "this model", "n": number, "patients": number}
         yield _row(common, "quadratic weighted kappa (CAMELYON17)", evaluation.staging.kappa)
-    for each in evaluation.differences:
-        level = next(level for level in evaluation.levels if level.name == each.level)
+    for difference in evaluation.differences:
+        level = next(level for level in evaluation.levels if level.name == difference.level)
         common = {
-            "level": each.level, "class": each.class_name, "method": f"this model minus {evaluation.against}",
-            "n": level.items, "patients": level.patients,
+            "level": difference.level, "class": difference.class_name,
+            "method": f"this model minus {evaluation.against}", "n": level.items, "patients": level.patients,
         }  # fmt: skip
-        yield _row(common, "AUROC difference", each.bootstrap)
-        if each.delong:
-            test = each.delong
+        yield _row(common, "AUROC difference", difference.bootstrap)
+        if difference.delong:
+            test = difference.delong
             yield {**common, "measure": "AUROC difference", "value": test.difference, "low": test.low,
                    "high": test.high, "interval": DELONG}  # fmt: skip
             yield {**common, "measure": "p-value of AUROC difference", "value": test.p_value, "interval": DELONG}
@@ -99,7 +99,7 @@ def _delong_row(common: Mapping[str, object], auc: DeLongAuc) -> dict[str, objec
 
 
 def as_json(evaluation: Evaluation) -> dict[str, Any]:
-    """Everything but the candidates, as JSON values; what is not a number is null."""
+    """Everything except the candidates, as JSON values; NaN and infinity become null."""
     content = {
         field.name: _plain(getattr(evaluation, field.name))
         for field in fields(evaluation)

@@ -1,4 +1,4 @@
-"""Copies and results in formats of other programs."""
+"""Copies of slides and results in formats of other programs."""
 
 import lazy_loader
 

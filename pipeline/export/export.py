@@ -1,4 +1,4 @@
-"""The export workflow: one store into one copy that programs without gemslide read."""
+"""The export workflow: from one store to one copy that other programs can read without gemslide."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ExportRequest:
     quality: int | None = None
     """TIFF only: JPEG quality of levels that are not stored as JPEG; None keeps them lossless."""
     with_associated: bool = False
-    """Take the label, macro and thumbnail along, where the store has them."""
+    """Include the label, macro and thumbnail, if the store has them."""
 
 
 @dataclass(frozen=True)
@@ -49,31 +49,31 @@ class ExportReport:
 
 
 def kind_of(to: str | None, out: Path) -> ExportKind:
-    """The format that was asked for, else the one that the target's name means.
+    """The requested format, else the one implied by the target's name.
 
     Raises:
-        BadRecipeError: neither names one.
+        BadRecipeError: an unknown format, or neither names one.
     """
     known: tuple[ExportKind, ...] = get_args(ExportKind)
     if to:
         for kind in known:
             if kind == to:
                 return kind
-        raise BadRecipeError(f"--to {to}: unknown format. Known are {', '.join(known)}.")
+        raise BadRecipeError(f"--to {to}: unknown format. Use one of {', '.join(known)}.")
     for suffixes, kind in _SUFFIXES:
         if out.name.lower().endswith(suffixes):
             return kind
-    raise BadRecipeError(f"{out}: its name says no format. Add --to with one of {', '.join(known)}.")
+    raise BadRecipeError(f"{out}: its name implies no format. Add --to with one of {', '.join(known)}.")
 
 
 def export_slide(request: ExportRequest, *, advance: Advance = no_bar) -> ExportReport:
-    """Write one copy; it appears under its name when it is whole, and replaces nothing.
+    """Write one copy; it gets its name only when complete, and replaces nothing.
 
-    Memory stays bounded whatever the slide's size: a shard, or a few tiles, per thread.
+    Memory use is bounded for any slide size: a shard, or a few tiles, per thread.
 
     Raises:
-        BadRecipeError: the target exists, or options that do not fit. UnreadableError: no such store.
-        CorruptTileError: a chunk of the store is damaged. LockedError, DiskFullError: the target.
+        BadRecipeError: the target exists, or options do not match. UnreadableError: no such store.
+        CorruptTileError: a chunk of the store is damaged. LockedError, DiskFullError: from the target.
     """
     start = time.perf_counter()
     reader = StoreReader(request.store)
@@ -81,7 +81,7 @@ def export_slide(request: ExportRequest, *, advance: Advance = no_bar) -> Export
     is_tiff = request.kind in ("ome-tiff", "tiff")
     if request.quality is not None and not is_tiff:
         raise BadRecipeError(
-            f"--quality {request.quality} with {request.kind}: NGFF copies are lossless. Leave it out."
+            f"--quality {request.quality} with {request.kind}: NGFF copies are lossless. Omit the option."
         )
     associated = reader.associated() if request.with_associated else {}
     if is_tiff:

@@ -1,4 +1,4 @@
-"""Work on many slides: what a stage is, the runner over a cohort, the pool of processes."""
+"""Work on many slides: stages, their runner over a cohort, and a pool of processes."""
 
 import lazy_loader
 

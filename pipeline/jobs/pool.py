@@ -1,4 +1,4 @@
-"""Processes that work for this one: a decoder that crashes costs the piece of work it was at, not the run."""
+"""Worker processes: a decoder that crashes costs the task that it was working on, not the run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 
 
 class WorkerCrashedError(Exception):
-    """The process that was at a piece of work is gone; without words for people, who must know what it was at."""
+    """The process working on a task is gone; callers add which task that was before they report it."""
 
     def __init__(self, exit_code: int | None) -> None:
         super().__init__(exit_code)
@@ -32,13 +32,13 @@ class WorkerCrashedError(Exception):
 
 
 class Pool(Generic[Task, Result]):
-    """Does pieces of work in processes of their own, which are started when they are needed.
+    """Does tasks in separate processes, which are started on demand.
 
     When this process is interrupted or dies, they end at once. Use as a context manager.
 
     Args:
-        work: a function of a module; it is called with each task.
-        workers: processes.
+        work: a module-level function; it is called with each task.
+        workers: number of processes.
     """
 
     def __init__(self, work: Callable[[Task], Result], workers: int) -> None:
@@ -49,27 +49,27 @@ class Pool(Generic[Task, Result]):
         self._threads = ThreadPoolExecutor(workers)
 
     def as_completed(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, Result | Exception]]:
-        """Every task as it ends, with its result; or with the GemslideError or WorkerCrashedError that ended it.
+        """Every task as it ends, with its result, or with the GemslideError or WorkerCrashedError that ended it.
 
-        Any other error is a bug of ours, and is raised here.
+        Any other error is our own bug and is raised here.
         """
-        pending = {self._threads.submit(self._one, task): task for task in tasks}
+        pending = {self._threads.submit(self._do, task): task for task in tasks}
         for future in as_completed(pending):
-            yield pending[future], self._ended(future.result)
+            yield pending[future], self._result_or_error(future.result)
 
     def in_order(self, tasks: Sequence[Task]) -> Iterator[Result | Exception]:
         """As `as_completed`, in the order of the tasks."""
-        for future in [self._threads.submit(self._one, task) for task in tasks]:
-            yield self._ended(future.result)
+        for future in [self._threads.submit(self._do, task) for task in tasks]:
+            yield self._result_or_error(future.result)
 
     @staticmethod
-    def _ended(result: Callable[[], Result]) -> Result | Exception:
+    def _result_or_error(result: Callable[[], Result]) -> Result | Exception:
         try:
             return result()
         except (GemslideError, WorkerCrashedError) as error:
             return error
 
-    def _one(self, task: Task) -> Result:
+    def _do(self, task: Task) -> Result:
         process = self._idle.get()
         try:
             result: Result = process.do(task)
@@ -97,22 +97,22 @@ class _Process:
         self._connection: Connection | None = None
 
     def do(self, task: Any) -> Any:
-        """The result of one task; what it raised is raised here.
+        """Do one task. Returns its result, or raises its error.
 
         Raises:
             WorkerCrashedError: the process is gone. The next task starts another.
         """
         try:
-            result, error = self._given(task).recv()
+            result, error = self._hand_over(task).recv()
         except (EOFError, OSError) as gone:
             raise WorkerCrashedError(self._forget()) from gone
         if error is not None:
             raise error
         return result
 
-    def _given(self, task: Any) -> Connection:
-        """The connection to a process that has taken the task. One that was ended while it had nothing to do, by
-        whoever was short of memory, is no fault of the task's: another takes it."""
+    def _hand_over(self, task: Any) -> Connection:
+        """The connection to a process that has taken the task. If an idle one was killed, such as for lack of memory,
+        that is not the task's fault: another takes it."""
         is_new = self._process is None
         try:
             return _give(self._connected(), task)
@@ -123,7 +123,7 @@ class _Process:
             return _give(self._connected(), task)
 
     def _forget(self) -> int | None:
-        """Let the next task have a new process. Returns the exit code of this one."""
+        """Discard this process; the next task starts another. Returns its exit code."""
         with self._lock:
             gone, self._process = self._process, None
         if gone is None:
@@ -132,7 +132,7 @@ class _Process:
         return gone.exitcode
 
     def end(self) -> None:
-        """End the process now, whatever it does; what it wrote serves the next run."""
+        """End the process now, whatever it is doing; its output serves the next run."""
         with self._lock:
             self._has_ended = True
             if self._process:
@@ -156,12 +156,12 @@ class _Process:
 
 def _give(connection: Connection, task: Any) -> Connection:
     connection.send(task)
-    connection.recv()  # that it was taken
+    connection.recv()  # confirms that it was taken
     return connection
 
 
 def _serve(connection: Connection, work: Callable[[Any], Any]) -> None:
-    """Do what is asked for until nobody asks any more."""
+    """Do tasks until the parent closes the connection."""
     begin_worker()
     while True:
         try:
@@ -173,12 +173,12 @@ def _serve(connection: Connection, work: Callable[[Any], Any]) -> None:
 
 
 def _outcome(work: Callable[[Any], Any], task: Any) -> tuple[Any, Exception | None]:
-    """Result or error of the work. A bug of ours goes to the parent as well, with the traceback as its note."""
+    """Result or error of the work. Our own bugs go to the parent as well, with the traceback as a note."""
     try:
         return work(task), None
     except GemslideError as error:
         return None, error
-    except MemoryError:  # of this piece of work, as a crash is: the process ends, and its memory with it
+    except MemoryError:  # treated as a crash of this task: the process ends, which frees its memory
         os._exit(errno.ENOMEM)
     except Exception as error:  # noqa: BLE001 - raised again by the parent
         error.add_note("".join(traceback.format_exception(error)))

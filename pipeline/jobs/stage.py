@@ -1,7 +1,6 @@
-"""One kind of work on one slide: what it depends on, whether it is finished, doing it, and what it leaves.
+"""One kind of work on one slide: its dependencies, whether it is finished, the work itself, and its outputs.
 
-Verbs run stages over slides here and now (`pipeline.jobs.runner`); whoever keeps a ledger of a study asks the same four
-questions of them.
+Verbs run stages over slides directly (`pipeline.jobs.runner`); a study's ledger uses the same four methods.
 """
 
 from __future__ import annotations
@@ -22,55 +21,55 @@ class StageReport:
 
     outcome: SlideOutcome
     inputs: tuple[dict[str, str], ...] = ()
-    """`id` and `sha256` of what it read."""
+    """`id` and `sha256` of each input."""
     outputs: tuple[Path, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
-    """By phase, where there are several."""
+    """Duration by phase, if there are several."""
     facts: dict[str, Any] = field(default_factory=dict)
     """Further facts on the slide for the run record: under each key, by slide."""
     warning: str | None = None
-    """Clause that a person should know before relying on the outputs; it goes on after "slide S-1: "."""
+    """Clause that a person should know before relying on the outputs; it follows "slide S-1: "."""
 
 
 class Stage(ABC):
-    """A stage's work on one slide. It can be pickled, and be done in another process."""
+    """A stage's work on one slide. It can be pickled and run in another process."""
 
     name: ClassVar[str]
-    """As the verb is called."""
+    """The verb's name."""
     slide_id: str
     replaces: ClassVar[bool] = True
     """Whether finished outputs that were made from another key are replaced."""
 
     @property
     def task(self) -> str:
-        """As a study's tasks are called."""
+        """The name of its tasks in a study."""
         return self.name
 
     @abstractmethod
     def key(self) -> Key:
-        """Everything that the outputs depend on, as JSON. Raises GemslideError where an input is missing or damaged."""
+        """Everything that the outputs depend on, as JSON. Raises GemslideError if an input is missing or damaged."""
 
     @abstractmethod
     def made_from(self) -> Key | None:
-        """The key that the published outputs state; None where there are none, or damaged ones."""
+        """The key that the published outputs state; None if they are missing or damaged."""
 
     def is_finished(self) -> bool:
-        """Whether the outputs are there, made from what would be asked for now: `run` would keep them."""
+        """Whether the outputs exist and were made from the current key, so that `run` would keep them."""
         made_from = self.made_from()
         is_same = made_from is not None and is_finished(made_from, self.key())
         return is_same and all(path.exists() for path in self.outputs())
 
     @abstractmethod
     def run(self, advance: Advance) -> StageReport:
-        """Do it, or keep what is finished. Outputs appear when they are whole.
+        """Do the work, or keep finished outputs. Outputs appear only when complete.
 
         Raises:
-            GemslideError: what is wrong with this slide.
+            GemslideError: a fault in this slide.
         """
 
     @abstractmethod
     def outputs(self) -> tuple[Path, ...]:
-        """Paths at which the outputs are, or will be."""
+        """Paths of the outputs, existing or not."""
 
     def out_of_memory(self, why: str) -> str:
         """Message for people when this process had too little memory for the slide.
@@ -79,17 +78,17 @@ class Stage(ABC):
             why: message of the error when memory ran out; may be empty.
         """
         return (
-            f"slide {self.slide_id}: memory ran out{f' ({why:.200})' if why else ''}. What was finished is kept. Free "
-            "memory, do fewer slides at a time, or use a computer with more, and run again."
+            f"slide {self.slide_id}: memory ran out{f' ({why:.200})' if why else ''}. Finished outputs are kept. Free "
+            "memory, process fewer slides at a time, or use a computer with more memory, and run again."
         )
 
     def crashed(self, how: str) -> str:
         """Message for people when the process working on this slide is gone.
 
         Args:
-            how: "crashed or was stopped (exit code -11)".
+            how: such as "crashed or was stopped (exit code -11)".
         """
         return (
             f"slide {self.slide_id}: the process working on it {how}. "
-            "If memory ran out, use fewer --workers; else the slide is damaged: try it alone."
+            "If memory ran out, use fewer --workers; otherwise the slide may be damaged: try it alone."
         )

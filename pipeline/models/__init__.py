@@ -1,4 +1,4 @@
-"""Model packages in and out, compared, and trained in processes of their own."""
+"""Model packages: import, export, comparison, and training in separate processes."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Two models or two runs side by side: what differs, and whether that explains other weights."""
+"""Comparison of two models or runs: their differences, and whether these explain different weights."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ ABSENT = "not known"
 _SPREAD = {f"parallel.{key}" for key in ("strategy", "num_stages", "recompute", "balance", "timeout_s")}
 """Settings that spread work over ranks. Weights do not depend on them (docs/explanation/engine.md)."""
 _SHARES = {"parallel.num_microbatches", "parallel.data_parallel"}
-"""Nor on these two, as long as their product is the same: the batch then is."""
+"""Weights do not depend on these two either, as long as their product, and thus the batch, is the same."""
 _NAMES = {"data.tile_set"}
-"""Settings that only name an input, which is compared by its hash."""
+"""Settings that only name an input; inputs are compared by hash."""
 
 Facts = dict[str, dict[str, Any]]
 """By part, then by key."""
@@ -33,7 +33,7 @@ Facts = dict[str, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Difference:
-    """A key whose values differ; `ABSENT` where one side does not say."""
+    """A key whose values differ; `ABSENT` if one side does not state it."""
 
     part: str
     key: str
@@ -60,7 +60,7 @@ def compare(a: str, b: str, project: Project) -> Comparison:
         a, b: a model id, a package's folder, a run id, or a run record's file.
 
     Raises:
-        UnreadableError: there is no such thing, or it is damaged.
+        UnreadableError: no such model or run, or it is damaged.
     """
     one, other = facts_of(a, project), facts_of(b, project)
     differences = list(_differences(one, other))
@@ -72,10 +72,10 @@ def compare(a: str, b: str, project: Project) -> Comparison:
 
 
 def facts_of(name: str, project: Project) -> Facts:
-    """Everything that is known of a model or a run.
+    """All known facts about a model or a run.
 
     Raises:
-        UnreadableError: there is no such thing, or it is damaged.
+        UnreadableError: no such model or run, or it is damaged.
     """
     path = Path(name)
     if path.is_file():
@@ -89,12 +89,12 @@ def facts_of(name: str, project: Project) -> Facts:
     known = [p.name for p in project.models_dir.glob("[!.]*")] + [p.stem for p in project.runs_dir.glob("[!.]*.json")]
     raise UnreadableError(
         f"{name}: no such model in {project.models_dir} and no such run in {project.runs_dir}. "
-        f"{did_you_mean(name, sorted(known))} A package's folder or a run record's file will do, too."
+        f"{did_you_mean(name, sorted(known))} You can also name a package's folder or a run record's file."
     )
 
 
 def _run_facts(record: dict[str, Any], root: Path) -> Facts:
-    """A training run has its best model's weights and metrics; other runs have none."""
+    """Facts of a run: a training run has its best model's weights and metrics; other runs have none."""
     best = _table(record, "models").get("best")
     package = root / "models" / best if isinstance(best, str) and is_name(best) else None
     if package is None or not package.is_dir():
@@ -105,7 +105,7 @@ def _run_facts(record: dict[str, Any], root: Path) -> Facts:
 
 
 def _package_facts(package: Path) -> Facts:
-    """Facts of a package, and of the record of its run where that lies beside it."""
+    """Facts of a package, and of its run's record if the project has it."""
     ours = _table(_read(package / "config.json"), "gemslide")
     weights, metrics = _results(package)
     run_id = ours.get("run_id")
@@ -124,7 +124,7 @@ def _package_facts(package: Path) -> Facts:
 def _facts(
     record: Mapping[str, Any], *, weights: dict[str, Any], metrics: dict[str, Any], ours: Mapping[str, Any]
 ) -> Facts:
-    """By part; `run` is none of the parts that are compared.
+    """Facts by part; the part `run` is not compared.
 
     Args:
         ours: the package's own part of its `config.json`.
@@ -133,12 +133,12 @@ def _facts(
     in_settings = settings.pop("train.threads", None)
     threads = record.get("threads") or in_settings
     arithmetic = {"threads": threads, "isa": record.get("isa"), "machine": _table(record, "host").get("machine")}
-    inputs = [each for each in record.get("inputs") or [] if isinstance(each, dict)]
+    inputs = [entry for entry in record.get("inputs") or [] if isinstance(entry, dict)]
     return {
         "settings": settings,
-        # By hash: what a tile set or a slide is called changes nothing.
-        "inputs": {"sha256": sorted(str(each.get("sha256")) for each in inputs)} if inputs else {},
-        # Of one run as many packages come as it has epochs worth keeping.
+        # By hash: the names of tile sets and slides do not matter.
+        "inputs": {"sha256": sorted(str(entry.get("sha256")) for entry in inputs)} if inputs else {},
+        # One run makes a package for each epoch worth keeping.
         "training": {"epoch": ours["epoch"]} if isinstance(ours.get("epoch"), int) else {},
         "run": {"id": ours["run_id"]} if isinstance(ours.get("run_id"), str) else {},
         "arithmetic": {key: value for key, value in arithmetic.items() if value is not None},
@@ -149,7 +149,7 @@ def _facts(
 
 
 def _results(package: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Weights by their hash, and metrics."""
+    """Hash of the weights, and metrics."""
     try:
         sha256 = sha256_of(weights := weights_file(package))
     except OSError as error:
@@ -163,7 +163,7 @@ def _read(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise UnreadableError(f"{path}: cannot be read ({error}). Copy it again.") from error
     if not isinstance(content, dict):
-        raise UnreadableError(f"{path}: is no run record and no part of a model package.")
+        raise UnreadableError(f"{path}: is neither a run record nor part of a model package.")
     return content
 
 
@@ -194,51 +194,51 @@ def _conclusion(weights_equal: bool | None, differences: list[Difference], *, of
         return "There are no two sets of weights to compare."
     if weights_equal:
         return "The weights are the same, byte for byte."
-    epochs = next((each for each in differences if each.part == "training"), None)
+    epochs = next((item for item in differences if item.part == "training"), None)
     if of_one_run and epochs is not None:
-        return f"The weights differ because they are of two epochs of one run: {epochs.a} and {epochs.b}."
+        return f"The weights differ because they are from two epochs of one run: {epochs.a} and {epochs.b}."
     decisive = list(_decisive(differences))
-    said = [each for each in decisive if ABSENT not in (each.a, each.b)]
-    work = [each for each in said if each.part in ("settings", "inputs", "training")]
+    stated = [item for item in decisive if ABSENT not in (item.a, item.b)]
+    work = [item for item in stated if item.part in ("settings", "inputs", "training")]
     if work:
         return f"The weights differ because the runs do: {_named(work)}."
-    unsaid = [each for each in decisive if each not in said]
-    unknown = f" Not known of one of them: {_keys(unsaid)}." if unsaid else ""
-    if any(each.part in ("settings", "inputs") for each in unsaid):
-        return f"The weights differ, and whether settings and inputs do cannot be told.{unknown}"
-    if said:
-        return f"The weights differ at the same settings and inputs. That is explained by {_named(said)}.{unknown}"
+    unstated = [item for item in decisive if item not in stated]
+    unknown = f" Unknown for one of them: {_keys(unstated)}." if unstated else ""
+    if any(item.part in ("settings", "inputs") for item in unstated):
+        return f"The weights differ, and it is unknown whether settings and inputs do.{unknown}"
+    if stated:
+        return f"The weights differ with the same settings and inputs. This is explained by {_named(stated)}.{unknown}"
     return (
-        f"The weights differ at the same settings and inputs, and nothing that is recorded explains it.{unknown} "
-        "Kernels of a GPU that add in no fixed order would."
+        f"The weights differ with the same settings and inputs, and no recorded fact explains it.{unknown} "
+        "GPU kernels that add in no fixed order would."
     )
 
 
 def _decisive(differences: list[Difference]) -> Iterator[Difference]:
     """Differences that can change weights."""
-    shares = [each for each in differences if each.key in _SHARES]
+    shares = [item for item in differences if item.key in _SHARES]
     batch_is_same = len(shares) == len(_SHARES) and prod(_whole(shares, "a")) == prod(_whole(shares, "b"))
-    for each in differences:
-        if each.key in _NAMES:
+    for item in differences:
+        if item.key in _NAMES:
             continue
-        is_spread = each.key.startswith(tuple(_SPREAD)) or (each.key in _SHARES and batch_is_same)
-        if each.part in ("settings", "inputs", "training", "arithmetic", "versions") and not is_spread:
-            yield each
+        is_spread = item.key.startswith(tuple(_SPREAD)) or (item.key in _SHARES and batch_is_same)
+        if item.part in ("settings", "inputs", "training", "arithmetic", "versions") and not is_spread:
+            yield item
 
 
 def _whole(differences: list[Difference], side: str) -> Iterator[int]:
-    for each in differences:
-        value = getattr(each, side)
+    for item in differences:
+        value = getattr(item, side)
         yield value if isinstance(value, int) else 0
 
 
 def _named(differences: list[Difference]) -> str:
-    first = (f"{each.key} ({shown(each.a)} and {shown(each.b)})" for each in differences[:5])
+    first = (f"{item.key} ({shown(item.a)} and {shown(item.b)})" for item in differences[:5])
     return ", ".join(first) + _more(differences)
 
 
 def _keys(differences: list[Difference]) -> str:
-    return ", ".join(each.key for each in differences[:5]) + _more(differences)
+    return ", ".join(item.key for item in differences[:5]) + _more(differences)
 
 
 def _more(differences: list[Difference]) -> str:
@@ -246,7 +246,7 @@ def _more(differences: list[Difference]) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value in a line of a table: hashes by their first digits."""
+    """A value as shown in a table, with hashes shortened."""
     if isinstance(value, list):
         return ", ".join(map(shown, value)) or "none"
     if isinstance(value, float):

@@ -1,4 +1,4 @@
-"""Starting modules of training as processes of their own: of a run one process per rank."""
+"""Starting modules of training as separate processes; a run has one process per rank."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from training.foundation.words.counts import counted
 
 MAX_RANKS_UNASKED = 64
 GRACE_S = 40.0
-"""`training.local_ranks` itself waits 30 s for its ranks before it kills them."""
+"""Grace period; `training.local_ranks` itself waits 30 s for its ranks before it kills them."""
 
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """Model ids of a finished run; best and last are the same when the last epoch was the best."""
+    """Model ids of a finished run; best and last are the same if the last epoch was the best."""
 
     best: str
     last: str
@@ -37,13 +37,13 @@ def train(
     """Train a recipe and wait for it; its progress goes to this process's standard error.
 
     Args:
-        num_ranks: ranks to start here; None: as many as the recipe asks for.
-        threads: of each rank, within an operation; None: what the recipe says.
-        fresh: begin anew where there are checkpoints of the run.
+        num_ranks: ranks to start here; None: as many as the recipe requests.
+        threads: threads of each rank, within an operation; None: as in the recipe.
+        fresh: start from scratch, ignoring checkpoints of this run.
 
     Raises:
-        GemslideError: with the code of whatever the ranks found wrong before they started.
-        ProcessFailedError: the run itself failed; what it said stands above.
+        GemslideError: with the code of the fault that the ranks found before they started.
+        ProcessFailedError: the run itself failed; its output is above.
     """
     num_ranks = num_ranks or ranks_here(recipe)
     with tempfile.TemporaryDirectory(prefix="gemslide-") as folder:
@@ -54,36 +54,36 @@ def train(
         launcher = ["-m", "training.local_ranks", f"--nproc-per-node={num_ranks}"]
         command = [sys.executable, *launcher, "-m", "training.train", *arguments]
         before = _records(project)
-        # Until a rank has read its recipe: libraries that look then would else take every core of the machine.
+        # Until a rank has read its recipe, libraries that check this would otherwise take every core of the machine.
         code = _run(command, {**os.environ, "OMP_NUM_THREADS": "1"})
         outcome: dict[str, Any] = json.loads(outcome_json.read_text("utf-8")) if outcome_json.exists() else {}
     if refused := outcome.get("refused"):
         raise BY_CODE.get(refused["code"], BadRecipeError)(refused["message"])
     if code or not outcome:
-        record = ", ".join(sorted(_records(project) - before)) or "none, it ended before it could write one"
+        record = ", ".join(sorted(_records(project) - before)) or "none, the run ended before it could write one"
         raise ProcessFailedError(
             f"training {recipe.name} on {counted(num_ranks, 'rank')} "
-            f"{_ending(code)}. Its output is above; run record: {record}. No model package was written."
+            f"{_describe_exit(code)}. Its output is above; run record: {record}. No model package was written."
         )
     return TrainingResult(**outcome)
 
 
 def ranks_here(recipe: Path) -> int:
-    """Ranks that a recipe asks for, where they may be started on this machine unasked.
+    """Number of ranks that a recipe requests, if they may be started on this machine without confirmation.
 
     Args:
         recipe: a file, or the name of a shipped recipe.
 
     Raises:
-        BadRecipeError: no such recipe, or it asks for more than 64: a typing error must not start a thousand processes.
+        BadRecipeError: no such recipe, or it requests more than 64: a typo must not start a thousand processes.
     """
-    asked = ranks_of_recipe(find_recipe(recipe))
-    if asked > MAX_RANKS_UNASKED:
+    requested = ranks_of_recipe(find_recipe(recipe))
+    if requested > MAX_RANKS_UNASKED:
         raise BadRecipeError(
-            f"{recipe.name}: asks for {asked} ranks, and at most {MAX_RANKS_UNASKED} are started on one machine unless "
-            f"told. Give `--nproc {asked}`, or start it on several machines by torchrun."
+            f"{recipe.name}: requests {requested} ranks; by default at most {MAX_RANKS_UNASKED} are started on one "
+            f"machine. Use `--nproc {requested}`, or start it on several machines with torchrun."
         )
-    return asked
+    return requested
 
 
 def _records(project: Path) -> set[str]:
@@ -91,7 +91,7 @@ def _records(project: Path) -> set[str]:
 
 
 def _run(command: list[str], environment: dict[str, str]) -> int:
-    """Run the ranks and wait. Whatever ends this process (Ctrl+C, SIGTERM, a crash) ends them too."""
+    """Run the ranks and wait. They end if this process does (Ctrl+C, SIGTERM, a crash)."""
     previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
     process = subprocess.Popen(command, env=environment, start_new_session=True, preexec_fn=die_with_parent)
     try:
@@ -113,10 +113,10 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def show_plan(recipe: Path, project: Path, *, tile_px: int | None, svg: bool) -> dict[str, Any]:
-    """Show a recipe's plan, without training: see training/tools/show_plan.py.
+    """Show a recipe's plan without training: see training/tools/show_plan.py.
 
     Args:
-        tile_px: side of a tile; None takes that of the recipe's tile set in the project.
+        tile_px: side of a tile; None: that of the recipe's tile set in the project.
         svg: also return the drawing for a page, in "svg".
 
     Raises:
@@ -130,10 +130,10 @@ def ask(module: str, arguments: list[str], what: str) -> dict[str, Any]:
     """Run a module of training that answers in one JSON line.
 
     Args:
-        what: for the message where it ends without an answer.
+        what: subject of the message if it ends without an answer.
 
     Raises:
-        GemslideError: with the code and the message that it answers.
+        GemslideError: with the code and the message of its answer.
         ProcessFailedError: it ended without an answer.
     """
     done = subprocess.run([sys.executable, "-m", module, *arguments], check=False, capture_output=True, text=True)
@@ -141,17 +141,17 @@ def ask(module: str, arguments: list[str], what: str) -> dict[str, Any]:
         report: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     except (IndexError, ValueError) as error:
         sys.stderr.write(done.stderr)
-        last = next((line.strip() for line in reversed(done.stderr.splitlines()) if line.strip()), "it said nothing")
+        last = next((line.strip() for line in reversed(done.stderr.splitlines()) if line.strip()), "no output")
         raise ProcessFailedError(
-            f"{what} failed: `python -m {module}` {_ending(done.returncode)}; its last line: {last:.300}. "
-            "All it said stands above, on standard error."
+            f"{what} failed: `python -m {module}` {_describe_exit(done.returncode)}; its last line: {last:.300}. "
+            "Its full output is above, on standard error."
         ) from error
     if not report["ok"]:
         raise BY_CODE.get(report["code"], BadRecipeError)(report["message"])
     return report
 
 
-def _ending(code: int) -> str:
+def _describe_exit(code: int) -> str:
     if code >= 0:
         return f"ended with exit code {code}"
-    return f"was ended by signal {-code} ({signal.strsignal(-code)})"
+    return f"was stopped by signal {-code} ({signal.strsignal(-code)})"

@@ -1,6 +1,6 @@
-"""Model packages from and for other programs: the work is done by modules of training, in processes of their own.
+"""Model packages from and for other programs: the work is done by modules of training, in separate processes.
 
-A file of somebody else's is opened in a process that ends with it.
+A third-party file is opened in a process that ends afterwards.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from training.foundation.reading import read_json_file, read_regular
 from training.foundation.tile_read import UNSTATED, TileRead
 
 NUM_TILES = 3
-"""Real tiles on which an export must agree with its model; as many as training.tools.export_model's largest batch."""
+"""Real tiles on which an export must agree with its model; equals training.tools.export_model's largest batch."""
 MOST_WSINFER_TILES, WSINFER_AREA_PX = 32, 32 * 224**2
-"""Tiles that are also read as WSInfer reads them, and their area together: large ones take long."""
+"""Limits on tiles that are also read as WSInfer reads them, and on their total area: large ones take long."""
 MAX_CARD_BYTES = 2**20
 MAX_TILE_PX, MPP_RANGE = 2**14, (0.05, 50)
-"""Of a package's tiles: as `training.packages.config` has it."""
+"""Limits of a package's tiles, as in `training.packages.config`."""
 
 
 def export_model(
@@ -39,20 +39,20 @@ def export_model(
     slide_ids: list[str],
     allow_reading_difference: bool = False,
 ) -> dict[str, Any]:
-    """Write a package's network for other programs, once it agrees with the package on tiles of the project's slides.
+    """Write a package's network for other programs, if it agrees with the package on tiles of the project's slides.
 
     Args:
         to: "onnx", "torchscript" or "wsinfer".
-        out: folder to write; must not be there yet.
-        slide_ids: whose tiles to compare on.
-        allow_reading_difference: for "wsinfer": also where WSInfer, which reads tiles in its own way, gives clearly
-            other probabilities.
+        out: folder to write; must not exist yet.
+        slide_ids: slides whose tiles are compared.
+        allow_reading_difference: for "wsinfer": write it even if WSInfer, which reads tiles in its own way, gives
+            clearly different probabilities.
 
     Returns:
-        as `training.tools.export_model.export_package`.
+        As `training.tools.export_model.export_package`.
 
     Raises:
-        GemslideError: what is wrong with the package, the slides or the place; or the outputs differ.
+        GemslideError: a fault in the package, the slides or the target; or the outputs differ.
     """
     tile_px, mpp, read = _tiles_of(package)
     most = max(NUM_TILES, min(MOST_WSINFER_TILES, WSINFER_AREA_PX // tile_px**2)) if to == "wsinfer" else NUM_TILES
@@ -68,10 +68,10 @@ def export_model(
 
 
 def _tiles_of(package: Path) -> tuple[int, float, TileRead]:
-    """Side, microns per pixel and level of a package's tiles; everything else of it is for training to judge.
+    """Side, microns per pixel and level of a package's tiles; the rest of it is checked by training.
 
     Raises:
-        UnreadableError: it does not say.
+        UnreadableError: the package does not state them.
     """
     path = package / "config.json"
     try:
@@ -84,26 +84,26 @@ def _tiles_of(package: Path) -> tuple[int, float, TileRead]:
     if 8 <= tile_px <= MAX_TILE_PX and tile_px == int(tile_px) and MPP_RANGE[0] <= mpp <= MPP_RANGE[1]:
         return int(tile_px), mpp, read
     raise UnreadableError(
-        f"{path}: patch_size_pixels = {tile_px:g}, spacing_um_px = {mpp:g}: no size of a tile. Copy the package again."
+        f"{path}: patch_size_pixels = {tile_px:g}, spacing_um_px = {mpp:g}: invalid tile size. Copy the package again."
     )
 
 
 def _number(config: Any, key: str) -> float:
-    """NaN where it is none."""
+    """A number from the configuration; NaN for anything else."""
     value = config.get(key) if isinstance(config, dict) else None
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
 
 
 @dataclass(frozen=True)
 class ImportRequest:
-    """A model of somebody else's: a folder of WSInfer's or ours, or one file with its config.json.
+    """A third-party model: a folder in WSInfer's or our format, or one file with its config.json.
 
     Attributes:
-        config: WSInfer's config.json, where it does not lie beside the file.
-        name: of the model, without the hash.
-        trust: SHA-256 of a file that runs code, as those name it who passed it on.
-        entry_point: which installed code builds the network.
-        outputs: "logits" or "probabilities"; None: found out by running it.
+        config: WSInfer's config.json, if it is not beside the file.
+        name: name of the model, without the hash.
+        trust: SHA-256 of a file that runs code, as stated by its provider.
+        entry_point: installed code that builds the network.
+        outputs: "logits" or "probabilities"; None: determined by running it.
     """
 
     source: Path
@@ -115,13 +115,13 @@ class ImportRequest:
 
 
 def import_model(request: ImportRequest, project: Project) -> dict[str, Any]:
-    """Make a package of somebody else's model.
+    """Make a package from a third-party model.
 
     Returns:
-        as `training.tools.import_model.import_model`.
+        As `training.tools.import_model.import_model`.
 
     Raises:
-        GemslideError: what is wrong with it.
+        GemslideError: a fault in the model.
     """
     source = request.source
     if not source.exists():
@@ -138,19 +138,19 @@ def check_model(package: Path) -> dict[str, Any]:
     """Open a package and run its network once.
 
     Returns:
-        as `training.tools.check_model.check_package`.
+        As `training.tools.check_model.check_package`.
 
     Raises:
-        GemslideError: what is wrong with it.
+        GemslideError: a fault in the package.
     """
     return ask("training.tools.check_model", [str(package.absolute())], "the check")
 
 
 def read_card(package: Path) -> str:
-    """A package's card, as it may be shown on a terminal.
+    """A package's card, made safe to show on a terminal.
 
     Raises:
-        UnreadableError: it has none.
+        UnreadableError: the package has none.
     """
     path = package / "card.md"
     try:

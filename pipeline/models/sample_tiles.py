@@ -1,4 +1,4 @@
-"""A few tiles of real tissue, to try a model on."""
+"""A few tiles of real tissue on which to try a model."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ MIN_TISSUE = 0.05
 
 @dataclass(frozen=True)
 class SampledTiles:
-    """Tiles with tissue of one slide, all from different places, which can be read in several ways.
+    """Tiles with tissue from different positions of one slide, which can be read in several ways.
 
-    Each way gives uint8 (tiles, tile_px, tile_px, 3), RGB.
+    Each way returns uint8 (tiles, tile_px, tile_px, 3), RGB.
     """
 
     reader: StoreReader
@@ -33,14 +33,14 @@ class SampledTiles:
     """Indices into the grid."""
 
     def read(self, read: TileRead) -> NDArray[np.uint8]:
-        """As gemslide reads tiles for training and inference."""
+        """Read the tiles as gemslide does for training and inference."""
         grid = self.grid
         level = self.reader.tile_level(read, mpp=grid.mpp, side_px0=grid.side_px0)
         corners = grid.corners_xy0[self.chosen].tolist()
         return np.stack([self.reader.read_square(level, x, y, grid.side_px0, grid.tile_px) for x, y in corners])
 
     def read_as_wsinfer(self) -> NDArray[np.uint8]:
-        """As WSInfer reads a patch: a region of level 0, resized by Pillow with bilinear interpolation."""
+        """Read the tiles as WSInfer does: regions of level 0, resized by Pillow with bilinear interpolation."""
         side_px0, size_wh = self.grid.side_px0, (self.grid.tile_px, self.grid.tile_px)
         regions = (
             Image.fromarray(self.reader.read_region(0, Box(x, y, side_px0, side_px0)))
@@ -69,14 +69,14 @@ def sample_tiles(
 def find_tiles(
     project: Project, slide_ids: Sequence[str], *, tile_px: int, mpp: float, at_least: int, at_most: int
 ) -> SampledTiles:
-    """Tiles with tissue, of the first slide that has enough: evenly spread over those with most of it.
+    """Tiles with tissue from the first slide that has enough, evenly spread over the tiles with the most tissue.
 
     Raises:
-        NoSlidesError: the project has none. NoTissueError: none of them has so many such tiles.
+        NoSlidesError: no slides. NoTissueError: no slide has enough such tiles.
     """
     if not slide_ids:
         raise NoSlidesError(
-            f"{project.slides_dir}: no slides, and an export is compared with its model on real tiles. Ingest one "
+            f"{project.slides_dir}: no slides; an export must be compared with its model on real tiles. Ingest a slide "
             "(`gemslide ingest`), or name a project that has some with `--project`."
         )
     reasons = []
@@ -92,7 +92,7 @@ def find_tiles(
             return SampledTiles(reader, grid, chosen)
         reasons.append(f"{slide_id} has {len(chosen)}")
     raise NoTissueError(
-        f"{at_least} tiles of {tile_px} px at {mpp:g} µm/px with tissue are needed to compare on; "
+        f"{at_least} tiles of {tile_px} px at {mpp:g} µm/px with tissue are needed for the comparison; "
         f"{'; '.join(reasons[:5])}. "
         "Ingest a slide with more tissue."
     )

@@ -1,4 +1,4 @@
-"""Settings of a project (gemslide.toml), and of the installation."""
+"""Settings of a project (gemslide.toml) and of the installation."""
 
 import lazy_loader
 

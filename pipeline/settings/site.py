@@ -1,14 +1,14 @@
 """Settings of an installation, made by the person who runs gemslide on a computer, never by a project.
 
-A project may come from someone else, so settings that lead out of it are kept elsewhere: in the environment, or in the
-TOML file that GEMSLIDE_SITE names, such as /etc/gemslide/site.toml. The environment takes precedence.
+A project may come from someone else, so settings that point outside it are kept elsewhere: in the environment, or in
+the TOML file that GEMSLIDE_SITE names, such as /etc/gemslide/site.toml. The environment takes precedence.
 
 slides = ["/mnt/scans"]             # GEMSLIDE_SLIDES: folders whose slides may be ingested from the web app
 proxies = ["10.0.0.5", "fd00::/8"]  # GEMSLIDE_PROXIES: proxies whose X-Forwarded-For is trusted
 
 [project."/srv/projects/trial"]
-ledger = "postgresql://db.example.org/gemslide"  # GEMSLIDE_LEDGER: of this project's studies
-links = ["/mnt/large/trial"]                     # GEMSLIDE_LINKS: where links in the project may lead
+ledger = "postgresql://db.example.org/gemslide"  # GEMSLIDE_LEDGER: ledger of this project's studies
+links = ["/mnt/large/trial"]                     # GEMSLIDE_LINKS: folders to which links in the project may lead
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SLIDES_VARIABLE = "GEMSLIDE_SLIDES"
 LINKS_VARIABLE = "GEMSLIDE_LINKS"
 PROXIES_VARIABLE = "GEMSLIDE_PROXIES"
 WITHIN_VARIABLE = "GEMSLIDE_SOURCES_WITHIN"
-"""A JSON list of folders: put by the web app into its own environment and that of its runs."""
+"""A JSON list of folders, set by the web app in its own environment and that of its runs."""
 _OTHERS_WRITE = 0o022
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -39,7 +39,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 def _checked_folder(name: str) -> str:
     if not os.path.isabs(name) or "\0" in name or not os.path.isdir(name):
-        raise ValueError("not the whole path of a folder")
+        raise ValueError("not the absolute path of an existing folder")
     return name
 
 
@@ -47,7 +47,7 @@ def _checked_proxy(text: str) -> str:
     try:
         ipaddress.ip_network(text)
     except ValueError as error:
-        raise ValueError("no IP address and no network such as 10.0.0.0/8") from error
+        raise ValueError("neither an IP address nor a network such as 10.0.0.0/8") from error
     return text
 
 
@@ -61,7 +61,7 @@ class ProjectSite(Section):
     ledger: str = ""
     """Database of its studies: "postgresql://host/database", or "sqlite:////local/path/gemslide.db"."""
     links: tuple[Folder, ...] = ()
-    """Folders outside of it to which its links may lead."""
+    """Folders outside the project to which its links may lead."""
 
 
 class Site(Section):
@@ -72,17 +72,17 @@ class Site(Section):
     project: dict[str, ProjectSite] = Field({})
 
     def for_project(self, root: Path) -> ProjectSite:
-        """Settings for a project, by whatever path it is opened."""
+        """Settings for a project, whichever path it is opened by."""
         real = os.path.realpath(root)
-        found = (site for folder, site in self.project.items() if os.path.realpath(folder) == real)
-        return next(found, ProjectSite())
+        matches = (site for folder, site in self.project.items() if os.path.realpath(folder) == real)
+        return next(matches, ProjectSite())
 
 
 def load_site() -> Site:
-    """The installation's file; nothing where the environment names none.
+    """The installation's file; empty settings if the environment names none.
 
     Raises:
-        BadRecipeError: it cannot be read, does not hold together, or others may write it.
+        BadRecipeError: the file cannot be read, is invalid, or is writable by others.
     """
     named = os.environ.get(SITE_VARIABLE)
     if not named:
@@ -94,23 +94,23 @@ def load_site() -> Site:
         raise BadRecipeError(f"{SITE_VARIABLE}: {path}: cannot be read: {error.strerror}.") from error
     if mode & _OTHERS_WRITE:
         raise BadRecipeError(
-            f"{SITE_VARIABLE}: {path}: has mode {mode & 0o777:o}, so that others can write what this installation "
-            f"allows. Look through it, then: chmod go-w {path}"
+            f"{SITE_VARIABLE}: {path}: has mode {mode & 0o777:o}, so others can change what this installation allows. "
+            f"Review its content, then run: chmod go-w {path}"
         )
     return load_section(Site, path)
 
 
 def slide_folders() -> tuple[str, ...]:
-    """Folders outside of projects whose slides may be ingested from the web app.
+    """Folders outside projects whose slides may be ingested from the web app.
 
     Raises:
-        BadRecipeError: one is no folder, or not named by its whole path; or as `load_site`.
+        BadRecipeError: one is not a folder, or not an absolute path; or as `load_site`.
     """
     return _from_environment(SLIDES_VARIABLE, os.pathsep, _checked_folder) or load_site().slides
 
 
 def link_folders(root: Path) -> tuple[str, ...]:
-    """Folders outside of a project to which its links may lead. Raises BadRecipeError: as `slide_folders`."""
+    """Folders outside a project to which its links may lead. Raises BadRecipeError: as `slide_folders`."""
     return _from_environment(LINKS_VARIABLE, os.pathsep, _checked_folder) or load_site().for_project(root).links
 
 
@@ -121,21 +121,21 @@ def trusted_proxies() -> tuple[Network, ...]:
         BadRecipeError: one is neither an address nor a network; or as `load_site`.
     """
     named = _from_environment(PROXIES_VARIABLE, ",", _checked_proxy) or load_site().proxies
-    return tuple(ipaddress.ip_network(each) for each in named)
+    return tuple(ipaddress.ip_network(proxy) for proxy in named)
 
 
 def ledger_elsewhere(root: Path) -> str:
-    """URL of the ledger of a project's studies; empty where that is in the project. Raises: as `load_site`."""
+    """URL of the ledger of a project's studies; empty if it is in the project. Raises: as `load_site`."""
     return os.environ.get(LEDGER_VARIABLE) or load_site().for_project(root).ledger
 
 
 def is_confined() -> bool:
-    """Whether this process is the web app, or one that it has started: others than the operator act in it."""
+    """Whether this process is the web app, or was started by it, and thus acts for people other than the operator."""
     return WITHIN_VARIABLE in os.environ
 
 
 def is_within(path: str | os.PathLike[str], folders: Sequence[str | os.PathLike[str]]) -> bool:
-    """Whether a path, all links followed, lies in one of the folders or is one."""
+    """Whether a path, with all links resolved, is in one of the folders or is one."""
     real = Path(os.path.realpath(path))
     return any(real.is_relative_to(os.path.realpath(folder)) for folder in folders)
 
@@ -146,7 +146,5 @@ def _from_environment(variable: str, separator: str, check: Callable[[str], str]
         try:
             check(name)
         except ValueError as error:
-            raise BadRecipeError(
-                f"{variable}: {name!r:.200}: {error}. Several are separated by {separator!r}."
-            ) from error
+            raise BadRecipeError(f"{variable}: {name!r:.200}: {error}. Separate several with {separator!r}.") from error
     return tuple(names)

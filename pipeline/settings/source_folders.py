@@ -1,6 +1,6 @@
-"""Folders in which the sources of a run started by the web app may lie; the run itself checks when it opens them.
+"""Folders to which the sources of a run started by the web app are restricted; the run itself checks on opening.
 
-The app names the folders in the run's environment. From a terminal, sources may lie anywhere.
+The app names the folders in the run's environment. From a terminal, sources may be anywhere.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from pipeline.errors import OutsideFoldersError
 from pipeline.settings.site import WITHIN_VARIABLE, is_within
 
 _INDEX = b"Virtual Microscope Specimen]"
-"""In a slide that is a text which names its files (Hamamatsu's VMS and VMU, whatever its name ends in)."""
+"""Marker of a slide that is a text file naming its parts (Hamamatsu's VMS and VMU, whatever the suffix)."""
 _MAX_INDEX_BYTES = 1 << 20
-"""OpenSlide reads no longer ones."""
+"""OpenSlide does not read longer ones."""
 _ESCAPED = {"s": " ", "n": "\n", "t": "\t", "r": "\r"}
 _MAX_PARTS = 1_000_000
 
 
 class HasFiles(Protocol):
-    """Opened slide, or another source, with its files."""
+    """Opened slide or other source, with its files."""
 
     files: tuple[Path, ...]
 
@@ -33,13 +33,13 @@ Opened = TypeVar("Opened", bound=HasFiles)
 
 
 def check_source(path: Path, folders: Sequence[str] | None = None) -> tuple[str, ...]:
-    """Check where a slide, a manifest or an annotation file and its parts really lie, and return their real paths.
+    """Check the real locations of a slide, a manifest or an annotation file and its parts. Returns their real paths.
 
     Args:
-        folders: in which all of it must lie; None: those of this process's environment, or anywhere if it names none.
+        folders: folders that must contain all parts; None: those of this process's environment; if none, any.
 
     Raises:
-        OutsideFoldersError: part of it lies elsewhere, or leads there by a link.
+        OutsideFoldersError: a part is elsewhere, or is a link to elsewhere.
     """
     if folders is None:
         named = os.environ.get(WITHIN_VARIABLE)
@@ -52,16 +52,16 @@ def check_source(path: Path, folders: Sequence[str] | None = None) -> tuple[str,
         real.append(os.path.realpath(part))
         if not is_within(real[-1], roots):
             raise OutsideFoldersError(
-                f"{path.name}: lies, or has parts, outside of the folders that may be ingested from in the web app. "
-                "Ingest it on the command line, or have whoever runs the app name its folder in GEMSLIDE_SLIDES or in "
-                "the site file (docs/how_to/runs.md)."
+                f"{path.name}: is, or has parts, outside the folders that the web app may ingest from. Ingest it on "
+                "the command line, or ask the operator of the app to add its folder to GEMSLIDE_SLIDES or to the site "
+                "file (docs/how_to/runs.md)."
             )
     return tuple(real)
 
 
 def open_checked(path: Path, open_it: Callable[[], Opened], close: Callable[[Opened], None]) -> Opened:
-    """Open a slide that lies where it may; a link that is changed meanwhile is noticed, and files that only its reader
-    knows to be parts of it, such as those of a DICOM concatenation.
+    """Open a slide in an allowed folder; check for links changed meanwhile, and check parts that only its reader knows,
+    such as the files of a DICOM concatenation.
 
     Raises:
         OutsideFoldersError: as `check_source`.
@@ -70,7 +70,7 @@ def open_checked(path: Path, open_it: Callable[[], Opened], close: Callable[[Ope
     opened = open_it()
     try:
         if check_source(path) != before:
-            raise OutsideFoldersError(f"{path.name}: a link on the way to it was changed while it was opened.")
+            raise OutsideFoldersError(f"{path.name}: a link in its path was changed while it was being opened.")
         for part in opened.files:
             if not part.is_relative_to(path):
                 check_source(part)
@@ -81,7 +81,7 @@ def open_checked(path: Path, open_it: Callable[[], Opened], close: Callable[[Ope
 
 
 def _parts(path: Path) -> Iterator[Path]:
-    """A file or folder; what links below the folder name; and the files beside it that belong to it."""
+    """A file or folder, links below the folder, and the files beside it that belong to it."""
     yield path
     folder = path.with_suffix("") if path.suffix.lower() == ".mrxs" else path
     if folder != path:
@@ -100,11 +100,13 @@ def _links_below(folder: Path) -> Iterator[Path]:
     while waiting:
         try:
             entries = list(os.scandir(waiting.pop()))
-        except OSError:  # who opens it says so
+        except OSError:  # opening it reports the error
             continue
         seen += len(entries)
         if seen > _MAX_PARTS:
-            raise OutsideFoldersError(f"{folder.name}: more than {_MAX_PARTS:,} files; where they lie is not checked.")
+            raise OutsideFoldersError(
+                f"{folder.name}: has more than {_MAX_PARTS:,} files, too many to check for links."
+            )
         for entry in entries:
             if entry.is_symlink():
                 yield Path(entry.path)
@@ -113,7 +115,7 @@ def _links_below(folder: Path) -> Iterator[Path]:
 
 
 def _named_in(index: Path, folder: Path) -> Iterator[Path]:
-    """Files that lines such as `ImageFile=a.jpg` name below a folder, in every way that a reader may take them."""
+    """Files that lines such as `ImageFile=a.jpg` name below a folder, in every way that a reader may interpret them."""
     text = index.read_bytes().decode("utf-8", "surrogateescape")
     for line in re.split(r"[\r\n]+", text):
         value = line.partition("=")[2].lstrip()

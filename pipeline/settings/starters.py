@@ -1,8 +1,8 @@
-"""Settings of what starts a study's workers elsewhere: sections of `gemslide.toml`.
+"""Settings for starting a study's workers elsewhere: sections of `gemslide.toml`.
 
-A project may have been sent by somebody, and these settings end up in job scripts that run as the person who starts
-them: no value here can name a program, a file or another person's address. What a site needs beyond that belongs to
-the person: Dask's own settings (`~/.config/dask/`), or a line added to the printed script by hand.
+A project may come from someone else, and these settings end up in job scripts that run as the person who starts them:
+no value here can name a program, a file or another person's address. A site's further needs are set by that person, in
+Dask's own settings (`~/.config/dask/`) or by hand in the printed script.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ EXTRA = (
 
 
 class SlurmConfig(Section):
-    """`[study.slurm]`: what each job asks of SLURM; left out, SLURM's own defaults."""
+    """`[study.slurm]`: resources that each job requests from SLURM; if left out, SLURM's own defaults."""
 
     partition: str = Field("", pattern=rf"{_WORDS}|^$")
     account: str = Field("", pattern=rf"^({_WORD})?$")
     walltime: str = Field("", pattern=r"^(\d{1,3}-)?\d{1,4}(:\d{2}){0,2}$|^$")
-    """Of one job, as SLURM writes it: minutes, hours:minutes:seconds or days-hours. Workers end before it, in good
-    order."""
+    """Time limit of one job in SLURM's format: minutes, hours:minutes:seconds or days-hours. Workers shut down cleanly
+    before it."""
     cores: int = Field(4, ge=1, le=4096)
-    """Of one worker."""
+    """Cores of one worker."""
     memory_gb: int = Field(8, ge=1, le=65_536)
-    """Of one worker, in GiB."""
+    """Memory of one worker, in GiB."""
     gpus: int = Field(0, ge=0, le=64)
-    """Of one worker; name them in `--devices`."""
+    """GPUs of one worker; name them in `--devices`."""
     extra: tuple[Annotated[str, Field(pattern=rf"^--({'|'.join(EXTRA)})(={_VALUE})?$", max_length=200)], ...] = ()
-    """Further options of sbatch, such as `--qos=long`; those that name no file and no program."""
+    """Further options of sbatch, such as `--qos=long`; only those that name neither a file nor a program."""
 
 
 class DaskConfig(Section):
     """`[study.dask]`"""
 
     resources: dict[Annotated[str, Field(pattern=rf"^{_WORD}$")], Annotated[float, Field(gt=0)]] = Field({})
-    """Resources that one study worker takes of a Dask worker that was started with `--resources`."""
+    """Resources that one study worker takes from a Dask worker started with `--resources`."""

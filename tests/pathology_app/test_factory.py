@@ -63,7 +63,7 @@ def _token(process: subprocess.Popen[str]) -> str:
 @pytest.mark.usefixtures("serve_project")
 def test_folders_of_slides_that_are_none_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SLIDES_VARIABLE, "/no/such/folder")
-    with pytest.raises(BadRecipeError, match=r"/no/such/folder.*not the whole path of a folder"):
+    with pytest.raises(BadRecipeError, match=r"/no/such/folder.*not the absolute path of an existing folder"):
         create_app()
 
 

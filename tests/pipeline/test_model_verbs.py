@@ -185,7 +185,7 @@ def test_tiles_to_compare_on_differ_and_a_project_without_any_says_what_to_do(sm
 
     assert tiles.shape == (5, 32, 32, 3)
     assert len({tile.tobytes() for tile in tiles}) == 5
-    with pytest.raises(NoSlidesError, match="Ingest one"):
+    with pytest.raises(NoSlidesError, match="Ingest a slide"):
         sample_tiles(Project(tmp_path), [], tile_px=32, mpp=1.0, count=3)
     with pytest.raises(NoTissueError, match="small-test has 0"):
         sample_tiles(small_project.project, [small_project.test_slide], tile_px=2000, mpp=1.0, count=3)

@@ -54,7 +54,7 @@ def test_a_manifest_holds_one_form(tmp_path):
 
 def test_a_patient_in_two_forms_is_not_in_two_splits(tmp_path):
     rows = [f"a.svs,a,{NFC},train,,,", f"b.svs,b,{NFD},test,,,"]
-    with pytest.raises(LeakageError, match=r"stands in 2 splits"):
+    with pytest.raises(LeakageError, match=r"is in 2 splits"):
         assign_splits(load_cohort(manifest(tmp_path, *rows)).entries, SplitConfig())
     cohort = load_cohort(manifest(tmp_path, *(f"{i}.svs,S-{i},{name},,,," for i, name in enumerate(FORMS * 5))))
     for seed in range(20):

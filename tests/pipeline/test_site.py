@@ -56,8 +56,8 @@ def test_the_environment_comes_before_the_site_file(
     ("text", "said"),
     [
         ("slide = []", "unknown key slide"),
-        ('slides = ["scans"]', "not the whole path of a folder"),
-        ('proxies = ["proxy.example.org"]', "no IP address"),
+        ('slides = ["scans"]', "not the absolute path of an existing folder"),
+        ('proxies = ["proxy.example.org"]', "neither an IP address"),
         ("slides = [", "not valid TOML"),
     ],
 )
@@ -139,7 +139,7 @@ def test_a_run_reads_slides_and_manifests_in_its_folders_only(
     with open_slide(inside):
         pass
     for path in (outside, link, dicom, mrxs, index, project.root / "incoming" / ".." / ".." / "elsewhere" / "a.tiff"):
-        with pytest.raises(OutsideFoldersError, match=r"outside of the folders.*GEMSLIDE_SLIDES"):
+        with pytest.raises(OutsideFoldersError, match=r"outside the folders.*GEMSLIDE_SLIDES"):
             open_slide(path)
     one, two = load_cohort(manifest).entries
     with pytest.raises(OutsideFoldersError):

@@ -160,7 +160,7 @@ def test_missing_mpp_names_the_remedy_and_an_absurd_one_is_refused(gemslide, tmp
 @pytest.mark.parametrize(
     ("change", "code", "says"),
     [
-        (("patient-1", "patient-0"), "leakage", "patient patient-0 stands in 2 splits"),
+        (("patient-1", "patient-0"), "leakage", "patient patient-0 is in 2 splits"),
         (("file-val.geojson", "none.geojson"), "bad_annotation", "no such file"),
         (("annotations", "anotations"), "bad_manifest", "did you mean `annotations`"),
     ],

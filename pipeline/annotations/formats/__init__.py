@@ -1,1 +1,1 @@
-"""Annotations as other programs write them, one file for each."""
+"""Annotation formats of other programs, one file for each."""

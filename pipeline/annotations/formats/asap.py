@@ -1,8 +1,8 @@
-"""ASAP XML: one ring or a few points per annotation, classes as groups.
+"""ASAP XML: one ring or a few points per annotation; classes are groups.
 
 Format: ASAP's `XmlRepository` (Type None, Dot, Polygon, Spline, PointSet, Measurement, Rectangle; each PartOfGroup must
-be a Group or "None", else ASAP drops the whole file; some computers write decimal commas). It has no holes, no objects
-of several parts, no lines but measurements, and no values beside a name and a colour.
+be a Group or "None", or ASAP drops the whole file; some computers write decimal commas). It has no holes, no objects
+of several parts, no lines except measurements, and no values except a name and a colour.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _CHILDREN = {
 
 
 def read_asap(root: ET.Element, file_name: str) -> AnnotationFile:
-    """Every annotation, in file order. A spline is taken as the polygon of its points.
+    """Every annotation, in file order. A spline becomes the polygon of its points.
 
     Raises:
         BadAnnotationError: an unknown element or type, or a coordinate that is not a number.
@@ -76,8 +76,8 @@ def read_asap(root: ET.Element, file_name: str) -> AnnotationFile:
         if obj is not None:
             objects.append(obj)
     groups = tuple(
-        Group(each.get("Name", ""), _group(each), rgb_of_hex(each.get("Color")))
-        for each in root.iterfind("AnnotationGroups/Group")
+        Group(element.get("Name", ""), _parent_group(element), rgb_of_hex(element.get("Color")))
+        for element in root.iterfind("AnnotationGroups/Group")
     )
     colors = {group.name: group.color_rgb for group in groups if group.color_rgb}
     return AnnotationFile("asap", tuple(objects), colors, groups, dropped=tuple(dropped))
@@ -90,7 +90,7 @@ def _check_elements(root: ET.Element, file_name: str) -> None:
             check_children(element, known, file_name, "ASAP")
 
 
-def _group(element: ET.Element) -> str | None:
+def _parent_group(element: ET.Element) -> str | None:
     name = element.get("PartOfGroup", NO_GROUP)
     return None if name in ("", NO_GROUP) else name
 
@@ -101,8 +101,8 @@ def _read_annotation(element: ET.Element, where: str) -> tuple[AnnotationObject 
         raise BadAnnotationError(f"{where}: Type={kind!r}; ASAP knows {', '.join(_TOOLS)}. Export it again.")
     tool = _TOOLS[kind.lower()]
     coordinates = element.findall("Coordinates/Coordinate")
-    coordinates.sort(key=lambda each: number(each, "Order", where) if each.get("Order") else 0)
-    corners = corners_of([(number(each, "X", where), number(each, "Y", where)) for each in coordinates], where)
+    coordinates.sort(key=lambda point: number(point, "Order", where) if point.get("Order") else 0)
+    corners = corners_of([(number(point, "X", where), number(point, "Y", where)) for point in coordinates], where)
     dropped: list[str] = []
     if not len(corners):
         return None, [f"{where}: has no points"]
@@ -117,14 +117,14 @@ def _read_annotation(element: ET.Element, where: str) -> tuple[AnnotationObject 
             return None, dropped
         geometry = area
     color, name = rgb_of_hex(element.get("Color")), element.get("Name") or None
-    return AnnotationObject(geometry, where, _group(element), name, color, tool=tool), dropped
+    return AnnotationObject(geometry, where, _parent_group(element), name, color, tool=tool), dropped
 
 
 def write_asap(path: Path, file: AnnotationFile) -> list[str]:
     """Write a file that ASAP opens.
 
     Returns:
-        What ASAP cannot hold, one sentence each.
+        Losses: one sentence for each thing that ASAP cannot hold.
 
     Raises:
         BadAnnotationError: outlines of areas with holes cross too often.
@@ -132,9 +132,9 @@ def write_asap(path: Path, file: AnnotationFile) -> list[str]:
     check_crossings([obj for obj in file.objects if any(part.interiors for part in polygons_of(obj.geometry))])
     root = ET.Element(ROOT)
     annotations = ET.SubElement(root, "Annotations")
-    found: Counter[str] = Counter()
+    changes: Counter[str] = Counter()
     for obj in file.objects:
-        shapes = _shapes(obj, found)
+        shapes = _shapes(obj, changes)
         for kind, points in shapes:
             number_so_far = len(annotations)
             _write_annotation(annotations, obj, obj.name or f"Annotation {number_so_far}", kind, points, file)
@@ -143,7 +143,7 @@ def write_asap(path: Path, file: AnnotationFile) -> list[str]:
         more = {"Name": legal(group.name), "PartOfGroup": legal(group.parent or NO_GROUP)}
         ET.SubElement(ET.SubElement(groups, "Group", more, Color=hex_of_rgb(group.color_rgb or YELLOW)), "Attributes")
     write_text_atomic(path, xml_text(root))
-    return _losses(file, found)
+    return _losses(file, changes)
 
 
 def _write_annotation(
@@ -168,13 +168,13 @@ def _write_annotation(
         ET.SubElement(coordinates, "Coordinate", Order=str(order), X=plain_number(x), Y=plain_number(y))
 
 
-def _shapes(obj: AnnotationObject, found: Counter[str]) -> list[tuple[str, list[tuple[float, float]]]]:
-    """(Type, points) of each annotation the object becomes; `found` counts what had to be changed."""
+def _shapes(obj: AnnotationObject, changes: Counter[str]) -> list[tuple[str, list[tuple[float, float]]]]:
+    """(Type, points) of each annotation that the object becomes; `changes` counts those that are lossy."""
     points = [(float(x), float(y)) for x, y in shapely.get_coordinates(obj.geometry)]
     if obj.is_area:
         parts = polygons_of(obj.geometry)
-        found["in parts"] += len(parts) > 1
-        found["with holes"] += any(part.interiors for part in parts)
+        changes["in parts"] += len(parts) > 1
+        changes["with holes"] += any(part.interiors for part in parts)
         rings = [open_ring(piece.exterior) for part in parts for piece in _without_holes(part)]
         return [(_type_of(obj, len(ring)), ring) for ring in rings]
     if obj.tool == "nothing" or obj.geometry.geom_type in POINTS:
@@ -182,7 +182,7 @@ def _shapes(obj: AnnotationObject, found: Counter[str]) -> list[tuple[str, list[
         return [(kind, points)]
     if len(points) <= 2 or obj.tool == "measurement":
         return [("Measurement", points)]
-    found["lines"] += 1
+    changes["lines"] += 1
     return []
 
 
@@ -199,7 +199,7 @@ def _without_holes(part: Polygon) -> list[Polygon]:
 
 
 def _groups_needed(file: AnnotationFile) -> list[Group]:
-    """The file's own groups, and one for every name that is used but is none yet."""
+    """The file's own groups, and one for every name that is used but not yet a group."""
     groups = {group.name: group for group in file.groups}
     used = [obj.class_name for obj in file.objects] + [group.parent for group in file.groups]
     for name in used:
@@ -208,19 +208,19 @@ def _groups_needed(file: AnnotationFile) -> list[Group]:
     return list(groups.values())
 
 
-def _losses(file: AnnotationFile, found: Counter[str]) -> list[str]:
+def _losses(file: AnnotationFile, changes: Counter[str]) -> list[str]:
     notes = []
-    if found["with holes"]:
-        cut = counted(found["with holes"], "area with holes was", "areas with holes were")
-        notes.append(f"{cut} cut into pieces without; ASAP has no holes")
-    if found["in parts"]:
-        notes.append(f"{counted(found['in parts'], 'area')} of several parts became one annotation for each part")
-    if found["lines"]:
-        lines = counted(found["lines"], "line of more than two points is", "lines of more than two points are")
+    if changes["with holes"]:
+        cut = counted(changes["with holes"], "area with holes was", "areas with holes were")
+        notes.append(f"{cut} cut into pieces without holes; ASAP has none")
+    if changes["in parts"]:
+        notes.append(f"{counted(changes['in parts'], 'area')} of several parts became one annotation per part")
+    if changes["lines"]:
+        lines = counted(changes["lines"], "line of more than two points is", "lines of more than two points are")
         notes.append(f"{lines} left out; ASAP has none")
     nameless = sum(obj.class_name == NO_GROUP for obj in file.objects)
     if nameless:
-        named = f"of a class named {NO_GROUP!r}"
+        named = f"of the class {NO_GROUP!r}"
         lose = counted(nameless, f"object {named} loses", f"objects {named} lose")
-        notes.append(f"{lose} it; in ASAP that means no group")
+        notes.append(f"{lose} it; in ASAP that name means no group")
     return notes + lost_values(file, "ASAP", keeps_metadata=False)

@@ -1,4 +1,4 @@
-"""Sentences, shared by the XML formats, that explain what those cannot hold."""
+"""Sentences, shared by the XML formats, that say what is lost in conversion."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from training.foundation.words.counts import counted
 
 
 def lost_values(file: AnnotationFile, program: str, *, keeps_metadata: bool) -> list[str]:
-    """One sentence for each kind of value that some object has and the program's files do not hold."""
+    """One sentence for each kind of value that some object has and the program's files cannot hold."""
     objects = file.objects
     counts = {
         (
-            "object is no annotation but a cell, detection or tile, and became an annotation",
-            "objects are no annotations but cells, detections or tiles, and became annotations",
+            "object was a cell, detection or tile and became an annotation",
+            "objects were cells, detections or tiles and became annotations",
         ): sum(obj.object_type != "annotation" for obj in objects),
         ("object loses its nucleus", "objects lose their nucleus"): sum(obj.nucleus is not None for obj in objects),
         ("object loses its measurements", "objects lose their measurements"): sum(

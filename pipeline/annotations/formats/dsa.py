@@ -1,8 +1,8 @@
 """Annotations of the Digital Slide Archive (HistomicsUI, HistomicsTK), as JSON: documents that hold elements.
 
 Format: the annotation schema of girder's large_image_annotation. A file holds one document or a list; each is the
-annotation itself, or wraps it as `annotation`, the way the server lists it. An element's class is its `group`; where it
-has none, its label; where it has none either, the document's name. `rotation` is in radians, from x to y (downwards).
+annotation itself, or wraps it as `annotation`, as the server lists it. An element's class is its `group`; if it has
+none, its label; failing that, the document's name. `rotation` is in radians, from x to y (downwards).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pipeline.errors import BadAnnotationError
 
 PROGRAM = "the Digital Slide Archive (HistomicsTK)"
 NOT_DRAWN = ("heatmap", "griddata", "image", "pixelmap", "rectanglegrid")
-"""Elements that are shown over a slide and outline nothing."""
+"""Elements that are overlaid on a slide and outline nothing."""
 _HEX = re.compile(r"#([0-9a-f]{3}|[0-9a-f]{4}|[0-9a-f]{6}|[0-9a-f]{8})", re.IGNORECASE)
 _RGB = re.compile(r"rgba?\(\s*(\d{1,3})\s*,\s*(\d{1,3})\s*,\s*(\d{1,3})\s*(?:,\s*[0-9.]+%?\s*)?\)", re.IGNORECASE)
 
@@ -42,40 +42,40 @@ class _Reading:
 def is_dsa(content: Any) -> bool:
     """Whether a parsed JSON is such a document, or a list of them."""
     documents = content if isinstance(content, list) else [content]
-    return bool(documents) and any(_document(each) is not None for each in documents)
+    return bool(documents) and any(_unwrap(document) is not None for document in documents)
 
 
-def _document(found: Any) -> Mapping[str, Any] | None:
-    """The annotation in what the server lists or exports; None of anything else."""
-    if not isinstance(found, dict) or "type" in found:
+def _unwrap(item: Any) -> Mapping[str, Any] | None:
+    """The annotation in an item that the server lists or exports; None for anything else."""
+    if not isinstance(item, dict) or "type" in item:
         return None
-    inner = found.get("annotation", found)
-    return inner if isinstance(inner, dict) and ("annotation" in found or "elements" in inner) else None
+    inner = item.get("annotation", item)
+    return inner if isinstance(inner, dict) and ("annotation" in item or "elements" in inner) else None
 
 
 def read_dsa(content: Any, file_name: str) -> AnnotationFile:
     """Every element that outlines something, in file order.
 
     Raises:
-        BadAnnotationError: an element that the schema does not have, or whose values are not what it says.
+        BadAnnotationError: an element that the schema does not have, or whose values do not follow it.
     """
     reading = _Reading()
     documents = content if isinstance(content, list) else [content]
-    for number, found in enumerate(documents):
+    for number, item in enumerate(documents):
         where = f"{file_name}, annotation {number}" if isinstance(content, list) else file_name
-        document = _document(found)
+        document = _unwrap(item)
         if document is None:
-            raise BadAnnotationError(f"{where}: is no annotation of {PROGRAM}, as the others of its list are.")
+            raise BadAnnotationError(f"{where}: is not an annotation of {PROGRAM}, unlike others in its list.")
         elements = document.get("elements")
         if not isinstance(elements, list):
             raise _wrong(
                 where,
-                "has no list of `elements` (the server's list of annotations leaves them out: download each by itself)",
+                "has no list of `elements` (the server's annotation list omits them: download each annotation)",
             )
         for index, element in enumerate(elements):
             _read_element(element, document, f"{where}, element {index}", reading)
     notes = tuple(
-        f"{count} elements of type {kind!r} are shown over the slide and outline nothing: they are left out"
+        f"{count} elements of type {kind!r} are overlays that outline nothing: they are left out"
         for kind, count in reading.not_drawn.items()
     )
     return AnnotationFile(
@@ -83,8 +83,8 @@ def read_dsa(content: Any, file_name: str) -> AnnotationFile:
     )
 
 
-def _wrong(where: str, what: str) -> BadAnnotationError:
-    return BadAnnotationError(f"{where}: {what}; this is not what {PROGRAM} writes. Export it again.")
+def _wrong(where: str, problem: str) -> BadAnnotationError:
+    return BadAnnotationError(f"{where}: {problem}; {PROGRAM} does not write this. Export it again.")
 
 
 def _read_element(element: Any, document: Mapping[str, Any], where: str, reading: _Reading) -> None:
@@ -98,7 +98,7 @@ def _read_element(element: Any, document: Mapping[str, Any], where: str, reading
         return
     if kind not in _SHAPES:
         raise BadAnnotationError(
-            f"{where}: an element of type {kind!r:.80}; {PROGRAM} has {', '.join((*_SHAPES, *NOT_DRAWN))}."
+            f"{where}: unknown element type {kind!r:.80}; {PROGRAM} has {', '.join((*_SHAPES, *NOT_DRAWN))}."
         )
     geometry, tool, dropped = _SHAPES[kind](element, where)
     reading.dropped += dropped
@@ -122,8 +122,8 @@ def _read_element(element: Any, document: Mapping[str, Any], where: str, reading
     )
 
 
-def _text(found: Mapping[str, Any], key: str, where: str) -> str | None:
-    value = found.get(key)
+def _text(fields: Mapping[str, Any], key: str, where: str) -> str | None:
+    value = fields.get(key)
     if not isinstance(value, str | None):
         raise _wrong(where, f"its `{key}` is {value!r:.80}, not text")
     return value or None
@@ -173,9 +173,9 @@ def _box(element: Mapping[str, Any], width: float, height: float, where: str) ->
 
 
 def _turned(element: Mapping[str, Any], shape: Polygon, box: Polygon, where: str) -> tuple[Polygon, bool]:
-    """The shape turned about the centre of its box; whether it stands upright."""
+    """The shape rotated about the centre of its box; whether it is upright."""
     if element.get("normal", [0, 0, 1]) not in ([0, 0, 1], [0.0, 0.0, 1.0]):
-        raise _wrong(where, f"its `normal` is {element['normal']!r:.80}: it does not lie in the picture")
+        raise _wrong(where, f"its `normal` is {element['normal']!r:.80}: it is not in the image plane")
     angle = _number(element, "rotation", where, default=0.0)
     return (rotate(shape, angle, origin=box.centroid, use_radians=True) if angle else shape), not angle
 
@@ -183,7 +183,7 @@ def _turned(element: Mapping[str, Any], shape: Polygon, box: Polygon, where: str
 def _rectangle(element: Mapping[str, Any], where: str) -> _Shape:
     box = _box(element, _size(element, "width", where), _size(element, "height", where), where)
     if not box.area:
-        return None, "rectangle", [f"{where}: a rectangle without area"]
+        return None, "rectangle", [f"{where}: rectangle has no area"]
     corners = rectangle_around(shapely.get_coordinates(box))
     turned, _ = _turned(element, Polygon(corners), box, where)
     return turned, "rectangle", []
@@ -192,7 +192,7 @@ def _rectangle(element: Mapping[str, Any], where: str) -> _Shape:
 def _ellipse(element: Mapping[str, Any], where: str) -> _Shape:
     box = _box(element, _size(element, "width", where), _size(element, "height", where), where)
     if not box.area:
-        return None, "ellipse", [f"{where}: an ellipse without area"]
+        return None, "ellipse", [f"{where}: ellipse has no area"]
     turned, upright = _turned(element, Polygon(ellipse_within(shapely.get_coordinates(box))), box, where)
     return turned, "ellipse" if upright else "freehand", []
 

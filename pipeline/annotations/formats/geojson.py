@@ -1,6 +1,6 @@
-"""GeoJSON features as QuPath reads them; predictions and annotations are both written here.
+"""GeoJSON features as QuPath reads them, for both predictions and annotations.
 
-Facts of the format: QuPath's `QuPathTypeAdapters` (a classification without a colour makes its reader throw; ids must
+Format: QuPath's `QuPathTypeAdapters` (a classification without a colour makes its reader throw; ids must
 be UUIDs; `names` holds the parts of a class such as "Tumor: Positive").
 """
 
@@ -20,7 +20,7 @@ COLOURS = ([76, 114, 176], [200, 60, 60], [85, 168, 104], [204, 160, 60], [129, 
 
 
 def qupath_origin_xy0(bounds_px0: Box | None) -> tuple[int, int]:
-    """Origin of QuPath's coordinates, in level-0 pixels: the scanned area's corner, where the frame is larger.
+    """Origin of QuPath's coordinates, in level-0 pixels: the scanned area's corner, if the frame is larger.
 
     QuPath's OpenSlide reader cuts slides to OpenSlide's `bounds` unless it is opened with `--no-crop`.
 
@@ -31,7 +31,7 @@ def qupath_origin_xy0(bounds_px0: Box | None) -> tuple[int, int]:
 
 
 def classification(name: str, color_rgb: Sequence[int] | None = None) -> dict[str, Any]:
-    """A class with its colour; without one, a colour that depends on the name alone."""
+    """A class with its colour, or with one that depends on the name alone."""
     color = list(color_rgb) if color_rgb else COLOURS[zlib.crc32(name.encode()) % len(COLOURS)]
     names = name.split(": ")
     return {"names": names, "color": color} if len(names) > 1 else {"name": name, "color": color}
@@ -59,6 +59,6 @@ def feature(
 
 
 def write_features(path: Path, features: Iterable[Mapping[str, Any]]) -> None:
-    """Write a FeatureCollection, one feature a line."""
-    lines = ",\n".join(json.dumps(each, allow_nan=False) for each in features)
+    """Write a FeatureCollection, one feature per line."""
+    lines = ",\n".join(json.dumps(item, allow_nan=False) for item in features)
     write_text_atomic(path, f'{{"type":"FeatureCollection","features":[\n{lines}\n]}}\n')

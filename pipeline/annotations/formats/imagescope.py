@@ -1,4 +1,4 @@
-"""Aperio ImageScope XML, written; layers.py reads it."""
+"""Writer of Aperio ImageScope XML; layers.py reads it."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class _Part:
 
 
 def write_imagescope(path: Path, file: AnnotationFile) -> list[str]:
-    """Write a file that ImageScope opens, one layer per class, and further ones where a hole would cut a neighbour.
+    """Write a file that ImageScope opens: one layer per class, and more where a hole would cut a neighbour.
 
     Returns:
-        What ImageScope cannot hold, one sentence each.
+        Losses: one sentence for each thing that ImageScope cannot hold.
     """
     root = ET.Element(ROOT)
     if file.mpp:
@@ -55,7 +55,7 @@ def write_imagescope(path: Path, file: AnnotationFile) -> list[str]:
 
 
 def _layers(parts: Sequence[_Part]) -> Iterable[list[_Part]]:
-    """All parts in one layer, but for those whose holes reach into another: each of these has a layer of its own."""
+    """All parts in one layer, except those whose holes reach into another part: each of these gets its own layer."""
     solid = [repair(part.shape) if isinstance(part.shape, Polygon) else part.shape for part in parts]
     tree = shapely.STRtree(solid)
     shared: list[_Part] = []
@@ -89,7 +89,7 @@ def _write_layer(root: ET.Element, class_name: str | None, color: Rgb, parts: Se
 
 
 def _ring(obj: AnnotationObject, polygon: Polygon) -> list[tuple[float, float]]:
-    """Corners of the outline; of an ellipse those of its box."""
+    """Corners of the outline; for an ellipse, those of its box."""
     if obj.tool == "ellipse":
         box = rectangle_around(shapely.get_coordinates(polygon.exterior))
         return [(float(x), float(y)) for x, y in box]
@@ -117,16 +117,16 @@ def _losses(file: AnnotationFile) -> list[str]:
     points = sum(obj.tool in ("points", "nothing") for obj in file.objects)
     if points:
         made = counted(points, "object made of points is", "objects made of points are")
-        notes.append(f"{made} left out; ImageScope's layers hold outlines and lines")
+        notes.append(f"{made} left out; ImageScope's layers hold only outlines and lines")
     in_parts = sum(obj.geometry.geom_type in ("MultiPolygon", "MultiLineString") for obj in file.objects)
     if in_parts:
-        notes.append(f"{counted(in_parts, 'object')} of several parts became one region for each part")
+        notes.append(f"{counted(in_parts, 'object')} of several parts became one region per part")
     nameless = sum(obj.class_name is None and obj.tool not in ("points", "nothing") for obj in file.objects)
     if nameless:
         have = counted(nameless, "object has", "objects have")
-        notes.append(f"{have} no class; readers take the colour of their nameless layer for it")
+        notes.append(f"{have} no class; readers use the colour of the nameless layer as the class")
     nested = sum(group.parent is not None for group in file.groups)
     if nested:
-        lie = counted(nested, "group lies in another group", "groups lie in other groups")
-        notes.append(f"{lie}; ImageScope's layers do not")
+        inside = counted(nested, "group is inside another group", "groups are inside other groups")
+        notes.append(f"{inside}; ImageScope's layers cannot be nested")
     return notes + lost_values(file, "ImageScope", keeps_metadata=True)

@@ -1,12 +1,12 @@
-"""Annotation layers in XML, `<Annotations>` of ImageScope and of HALO: regions with types, some of them negative.
+"""XML annotation layers, `<Annotations>` of ImageScope and HALO: regions with types, some of them negative.
 
 ImageScope, from files of the program: Region Type 0 is freehand, 1 a rectangle, 2 an ellipse (both given by the corners
-of their box; traced outlines also come as type 1, told by their many points), 3 and 4 are open lines. Polygons are not
-closed. LineColor holds blue above green above red: MoNuSAC's layers are red 255, yellow 65535, blue 16711680.
+of their box; traced outlines may also be type 1, recognised by their many points), 3 and 4 are open lines. Polygons are
+not closed. LineColor packs blue above green above red: MoNuSAC's layers are red 255, yellow 65535, blue 16711680.
 
 HALO, from files of the program and from pyhaloxml: the same layers, but corners are `<V>`, types are words, and a
 rectangle, an ellipse or a ruler is given by two points. Other programs write ImageScope's elements with HALO's words,
-so either spelling is read of both; a word or element that neither has is an error.
+so either spelling is accepted for both; a word or element that neither has is an error.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from training.foundation.words.counts import counted
 
 ROOT = "Annotations"
 DEFAULT_HEADER = "Description"
-"""The attribute ImageScope gives every layer; its name says nothing, its value may."""
+"""The attribute that ImageScope gives every layer; only its value can be informative."""
 PROGRAMS = "ImageScope or HALO"
 MAX_NOTES = 8
 _TOOLS: dict[str, Tool] = {
@@ -46,7 +46,7 @@ ATTRIBUTES = frozenset(
     {"Id", "Type", "Zoom", "Selected", "ImageLocation", "ImageFocus", "Length", "Area", "LengthMicrons", "AreaMicrons"}
     | {"Text", "NegativeROA", "InputRegionId", "Analyze", "DisplayId", "HasEndcaps"}
 )
-"""Of a region."""
+"""Attributes of a region."""
 _NEGATIVE = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False, "": False}
 
 
@@ -55,7 +55,7 @@ def read_layers(root: ET.Element, file_name: str) -> AnnotationFile:
 
     Raises:
         BadAnnotationError: an element, type or value that neither program writes, a coordinate or colour that is not a
-            number, a negative region that is cut from nothing of its layer but lies in another, or outlines that cross
+            number, a negative region that overlaps nothing in its layer but lies in another, or outlines that cross
             too often.
     """
     check_children(root, ("Annotation",), file_name, PROGRAMS)
@@ -76,8 +76,8 @@ def read_layers(root: ET.Element, file_name: str) -> AnnotationFile:
 def _notes(root: ET.Element) -> tuple[str, ...]:
     unknown = Counter(name for region in root.iter("Region") for name in region.attrib if name not in ATTRIBUTES)
     return tuple(
-        f"{counted(count, 'region has', 'regions have')} an attribute {name!r:.60}, which {PROGRAMS} do not write: it "
-        "is left out"
+        f"{counted(count, 'region has', 'regions have')} an attribute {name!r:.60}, which {PROGRAMS} does not write: "
+        "it is left out"
         for name, count in sorted(unknown.items())[:MAX_NOTES]
     )
 
@@ -89,7 +89,7 @@ def _program(root: ET.Element) -> Format:
 def _mpp(root: ET.Element, file_name: str) -> float | None:
     mpp = number(root, "MicronsPerPixel", file_name) if root.get("MicronsPerPixel") else 0.0
     if not 0 <= mpp < 1e6:
-        raise BadAnnotationError(f"{file_name}: MicronsPerPixel={mpp:g} is no size of a pixel. Export it again.")
+        raise BadAnnotationError(f"{file_name}: MicronsPerPixel={mpp:g} is not a pixel size. Export it again.")
     return mpp or None
 
 
@@ -123,7 +123,7 @@ def _rgb(layer: ET.Element, where: str) -> Rgb | None:
 
 
 def _class_name(layer: ET.Element, color: Rgb | None) -> str | None:
-    """The layer's name; else that of its first attribute of its own; else its colour."""
+    """The layer's name; else that of its first custom attribute; else its colour."""
     if layer.get("Name"):
         return layer.get("Name")
     for attribute in layer.iterfind("Attributes/Attribute"):
@@ -137,11 +137,11 @@ def _is_negative(region: ET.Element, obj: AnnotationObject) -> bool:
     text = region.get("NegativeROA", "")
     negative = _NEGATIVE.get(text.strip().lower())
     if negative is None:
-        raise BadAnnotationError(f"{obj.where}: NegativeROA={text!r:.80}; {PROGRAMS} write 0 or 1. Export it again.")
+        raise BadAnnotationError(f"{obj.where}: NegativeROA={text!r:.80}; {PROGRAMS} writes 0 or 1. Export it again.")
     if negative and not obj.is_area:
         raise BadAnnotationError(
-            f"{obj.where}: is negative but encloses no area (Type={region.get('Type')!r:.80}), so that nothing can be "
-            "cut out. Delete it in the program that drew it."
+            f"{obj.where}: is negative but encloses no area (Type={region.get('Type')!r:.80}), so nothing can be cut "
+            "out. Delete it in the program that drew it."
         )
     return negative
 
@@ -153,8 +153,8 @@ def _read_region(region: ET.Element, class_name: str | None, where: str) -> tupl
     tool = _TOOLS.get(kind.strip().lower())
     if tool is None:
         raise BadAnnotationError(
-            f"{where}: Type={kind!r:.80} is none that {PROGRAMS} write (known are {', '.join(_TOOLS)}). Export it "
-            "again, or as QuPath GeoJSON."
+            f"{where}: Type={kind!r:.80} is unknown; {PROGRAMS} writes {', '.join(_TOOLS)}. Export it again, or as "
+            "QuPath GeoJSON."
         )
     corners = _corners(region, where)
     if not len(corners):
@@ -176,13 +176,13 @@ def _read_region(region: ET.Element, class_name: str | None, where: str) -> tupl
 
 
 def _check_attributes(region: ET.Element, where: str) -> None:
-    """Refuse other spellings of what decides what a region is: passed over, a hole would become an area."""
+    """Refuse other spellings of the type and sign of a region: if ignored, a hole would become an area."""
     for name in region.attrib:
         folded = name.casefold()
         if name not in ATTRIBUTES and (folded == "type" or "negative" in folded):
             raise BadAnnotationError(
-                f"{where}: an attribute {name!r:.80}, which {PROGRAMS} do not write; they have Type and NegativeROA. "
-                "Export it again, or as QuPath GeoJSON."
+                f"{where}: unknown attribute {name!r:.80}; {PROGRAMS} writes Type and NegativeROA. Export it again, or "
+                "as QuPath GeoJSON."
             )
 
 
@@ -195,11 +195,11 @@ def _text(region: ET.Element) -> str | None:
 def _corners(region: ET.Element, where: str) -> Corners:
     lists = region.findall("Vertices")
     if len(lists) > 1:
-        raise BadAnnotationError(f"{where}: has {len(lists)} lists of corners; {PROGRAMS} write one. Export it again.")
+        raise BadAnnotationError(f"{where}: has {len(lists)} lists of corners; {PROGRAMS} writes one. Export it again.")
     points = []
     for vertices in lists:
         check_children(vertices, ("Vertex", "V"), where, PROGRAMS)
-        points += [(number(each, "X", where), number(each, "Y", where)) for each in vertices]
+        points += [(number(vertex, "X", where), number(vertex, "Y", where)) for vertex in vertices]
     return corners_of(points, where)
 
 

@@ -5,8 +5,8 @@ Format, from files of the program: `<annotations>` of `<ndpviewstate>`, each wit
 `<specialtype>` rectangle), circle (`<x>`, `<y>`, `<radius>`), linearmeasure and pointer (`<x1>` … `<y2>`), pin (`<x>`,
 `<y>`).
 
-Coordinates count from the centre of the glass slide: frames.py places them on a slide. The title is the class, else the
-colour.
+Coordinates are measured from the centre of the glass slide; frames.py places them on a slide. The title is the class;
+without a title, the colour is.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def read_ndpa(root: ET.Element, file_name: str) -> AnnotationFile:
     """Every annotation, in file order, in nanometres from the centre of the glass slide.
 
     Raises:
-        BadAnnotationError: an element or type that NDP.view does not write, another unit, or a coordinate that is not a
-            number.
+        BadAnnotationError: an element or type that NDP.view does not write, another unit, or a coordinate that is not
+            a number.
     """
     check_children(root, ("ndpviewstate",), file_name, PROGRAM)
     objects: list[AnnotationObject] = []
@@ -59,24 +59,24 @@ def read_ndpa(root: ET.Element, file_name: str) -> AnnotationFile:
 
 def _read_state(state: ET.Element, where: str) -> tuple[AnnotationObject | None, list[str]]:
     check_children(state, _STATE, where, PROGRAM)
-    found = state.findall("annotation")
-    if not found:
-        return None, [f"{where}: a view without an annotation"]
-    if len(found) > 1:
-        raise BadAnnotationError(f"{where}: has {len(found)} annotations; {PROGRAM} writes one. Export it again.")
-    (annotation,) = found
+    annotations = state.findall("annotation")
+    if not annotations:
+        return None, [f"{where}: has no annotation"]
+    if len(annotations) > 1:
+        raise BadAnnotationError(f"{where}: has {len(annotations)} annotations; {PROGRAM} writes one. Export it again.")
+    (annotation,) = annotations
     unit = state.findtext("coordformat", "").strip().lower()
     if unit != "nanometers":
         raise BadAnnotationError(
-            f"{where}: its coordinates are in {unit or 'no named unit'!r:.40} (<coordformat>); {PROGRAM} writes "
+            f"{where}: the unit of its coordinates (<coordformat>) is {unit or 'not stated'!r:.40}; {PROGRAM} writes "
             "nanometers. Export it again."
         )
     check_children(annotation, _ANNOTATION, where, PROGRAM)
     kind = annotation.get("type", "")
     if kind.lower() not in _SHAPES:
         raise BadAnnotationError(
-            f"{where}: an annotation of type {kind!r:.80}; of {PROGRAM}, {', '.join(_SHAPES)} are read. Export it as "
-            "another type."
+            f"{where}: annotation type {kind!r:.80} is not supported; types of {PROGRAM} that are: "
+            f"{', '.join(_SHAPES)}. Export it as one of them."
         )
     geometry, tool, dropped = _SHAPES[kind.lower()](annotation, where)
     if geometry is None:
@@ -97,14 +97,14 @@ def _freehand(annotation: ET.Element, where: str) -> _Shape:
     corners = corners_of(points, where)
     if not len(corners):
         return None, "freehand", [f"{where}: has no points"]
-    said = annotation.findtext("closed", "").strip().lower()
+    closed = annotation.findtext("closed", "").strip().lower()
     special = annotation.findtext("specialtype", "").strip().lower()
-    if said not in _CLOSED or special not in ("", "none", "rectangle"):
+    if closed not in _CLOSED or special not in ("", "none", "rectangle"):
         raise BadAnnotationError(
-            f"{where}: <closed> is {said!r:.40} and <specialtype> {special!r:.40}; {PROGRAM} writes 1 or 0, and "
+            f"{where}: <closed> is {closed!r:.40} and <specialtype> {special!r:.40}; {PROGRAM} writes 1 or 0, and "
             "rectangle or nothing. Export it again."
         )
-    if not _CLOSED[said] and special != "rectangle":
+    if not _CLOSED[closed] and special != "rectangle":
         return line_of(corners), "line", []
     area, dropped = area_of([[corners]], where)
     return area, "rectangle" if special == "rectangle" else "freehand", dropped

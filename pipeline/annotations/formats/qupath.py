@@ -1,8 +1,8 @@
-"""QuPath GeoJSON: feature collections (nested, too), lists of features, single features and bare geometries.
+"""QuPath GeoJSON: feature collections (also nested), lists of features, single features and bare geometries.
 
 Format: QuPath's `QuPathTypeAdapters` (classification with `name` or `names`, or a bare string; colours as `color`,
-before 0.4 as `colorRGB`; cells with `nucleusGeometry`). It holds all that the other formats can, but for ASAP's groups
-of groups and the tool an outline was drawn with.
+before 0.4 as `colorRGB`; cells with `nucleusGeometry`). It holds everything that the other formats can, except ASAP's
+nested groups and the tool an outline was drawn with.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PROPERTIES = frozenset(
     {"objectType", "object_type", "type", "classification", "name", "color", "colorRGB", "isLocked", "measurements"}
     | {"metadata", "nucleusGeometry", "childObjects", "plane", "isEllipse"}
 )
-"""Of a feature, that QuPath writes or has written."""
+"""Properties of a feature that QuPath writes or has written."""
 MAX_NOTES = 8
 _CLASSIFICATION = frozenset({"name", "names", "color", "colorRGB"})
 _OLD_TYPES: dict[str, ObjectType] = {
@@ -38,7 +38,7 @@ _OLD_TYPES: dict[str, ObjectType] = {
     "tmacoreobject": "tmaCore",
     "pathrootobject": "root",
 }
-"""Before 0.3, QuPath wrote an object's type where the id stands."""
+"""Before 0.3, QuPath wrote an object's type in place of its id."""
 
 
 @dataclass
@@ -61,8 +61,8 @@ def read_qupath(content: Any, file_name: str) -> AnnotationFile:
         BadAnnotationError: not GeoJSON, or a geometry that cannot be built.
     """
     reading = _Reading()
-    for each, where in _features(content, file_name):
-        _read_feature(each, where, reading)
+    for item, where in _features(content, file_name):
+        _read_feature(item, where, reading)
     return AnnotationFile(
         "qupath",
         tuple(reading.objects),
@@ -76,70 +76,70 @@ def read_qupath(content: Any, file_name: str) -> AnnotationFile:
 
 
 def _features(content: Any, where: str) -> Iterator[tuple[Any, str]]:
-    """Every feature and its place, out of collections in collections, too. Raises BadAnnotationError."""
+    """Every feature and its position, also from nested collections. Raises BadAnnotationError."""
     waiting = [(content, False)]
     count = itertools.count()
     while waiting:
-        found, is_member = waiting.pop()
-        kind = found.get("type") if isinstance(found, dict) else None
-        if isinstance(found, list):
-            waiting += [(each, True) for each in reversed(found)]
+        item, is_member = waiting.pop()
+        kind = item.get("type") if isinstance(item, dict) else None
+        if isinstance(item, list):
+            waiting += [(member, True) for member in reversed(item)]
         elif kind == "FeatureCollection":
-            features = found.get("features")
+            features = item.get("features")
             if not isinstance(features, list):
                 raise BadAnnotationError(f"{where}: its `features` are {type(features).__name__}, not a list.")
-            _check_crs(found, where)
-            _check_members(found, ("features",), where)
-            waiting += [(each, True) for each in reversed(features)]
-        elif kind in GEOMETRIES and "geometry" not in found:
-            yield {"type": "Feature", "geometry": found, "properties": {}}, f"{where}, feature {next(count)}"
-        elif isinstance(found, dict) and (kind == "Feature" or (kind is None and "geometry" in found)):
-            yield found, f"{where}, feature {next(count)}"
+            _check_crs(item, where)
+            _check_members(item, ("features",), where)
+            waiting += [(member, True) for member in reversed(features)]
+        elif kind in GEOMETRIES and "geometry" not in item:
+            yield {"type": "Feature", "geometry": item, "properties": {}}, f"{where}, feature {next(count)}"
+        elif isinstance(item, dict) and (kind == "Feature" or (kind is None and "geometry" in item)):
+            yield item, f"{where}, feature {next(count)}"
         else:
-            raise _no_geojson(found, f"{where}, feature {next(count)}" if is_member else where)
+            raise _not_geojson(item, f"{where}, feature {next(count)}" if is_member else where)
 
 
 def _check_crs(collection: Mapping[str, Any], where: str) -> None:
     crs = collection.get("crs")
     if crs is not None:
         raise BadAnnotationError(
-            f"{where}: states a coordinate system of the earth (crs {crs!r:.120}); annotations count level-0 pixels "
+            f"{where}: states a geographic coordinate system (crs {crs!r:.120}); annotations must be in level-0 pixels "
             "from the top left. Export it from QuPath as GeoJSON, or delete `crs` if these are pixels."
         )
 
 
-def _check_members(found: Mapping[str, Any], read: Sequence[str], where: str) -> None:
+def _check_members(item: Mapping[str, Any], read: Sequence[str], where: str) -> None:
     """Refuse shapes in members that QuPath does not write: they would be lost.
 
     Raises:
-        BadAnnotationError: a member besides those that are `read` holds GeoJSON, or a list of it.
+        BadAnnotationError: a member other than those in `read` holds GeoJSON, or a list of it.
     """
-    for key, value in found.items():
+    for key, value in item.items():
         first = value[0] if isinstance(value, list) and value else value
         if key not in read and isinstance(first, dict) and first.get("type") in _TYPES:
             raise BadAnnotationError(
-                f"{where}: its member {key!r:.60} holds GeoJSON ({first['type']}), where QuPath writes none: what it "
-                "means is not known. Export the objects from QuPath as GeoJSON."
+                f"{where}: its member {key!r:.60} holds GeoJSON ({first['type']}), where QuPath writes none; its "
+                "meaning is unknown. Export the objects from QuPath as GeoJSON."
             )
 
 
-def _no_geojson(found: Any, where: str) -> BadAnnotationError:
-    kind = found.get("type") if isinstance(found, dict) else None
-    holds = f"type {kind!r:.80}" if kind else type(found).__name__
-    if isinstance(found, dict) and not kind:
-        holds = f"an object with the keys {', '.join(f'{key!s:.40}' for key in list(found)[:6]) or '(none)'}"
+def _not_geojson(item: Any, where: str) -> BadAnnotationError:
+    kind = item.get("type") if isinstance(item, dict) else None
+    holds = f"type {kind!r:.80}" if kind else type(item).__name__
+    if isinstance(item, dict) and not kind:
+        holds = f"an object with the keys {', '.join(f'{key!s:.40}' for key in list(item)[:6]) or '(none)'}"
     return BadAnnotationError(
         f"{where}: is JSON but not GeoJSON: it holds {holds}, not a FeatureCollection, Feature, list of features "
         "or geometry. Export it from QuPath as GeoJSON."
     )
 
 
-def _read_feature(each: Any, where: str, reading: _Reading) -> None:
-    if not isinstance(each, dict) or not isinstance(each.get("geometry"), dict | None):
+def _read_feature(item: Any, where: str, reading: _Reading) -> None:
+    if not isinstance(item, dict) or not isinstance(item.get("geometry"), dict | None):
         raise BadAnnotationError(f"{where}: is not a GeoJSON feature.")
-    _check_crs(each, where)
-    _check_members(each, ("geometry", "nucleusGeometry", "childObjects", "properties"), where)
-    properties = each.get("properties") or {}
+    _check_crs(item, where)
+    _check_members(item, ("geometry", "nucleusGeometry", "childObjects", "properties"), where)
+    properties = item.get("properties") or {}
     if not isinstance(properties, dict):
         raise BadAnnotationError(f"{where}: its `properties` are {type(properties).__name__}, not an object.")
     reading.unknown.update(key for key in properties if key not in PROPERTIES)
@@ -147,11 +147,11 @@ def _read_feature(each: Any, where: str, reading: _Reading) -> None:
     color = _color(properties.get("classification"))
     if class_name and color:
         reading.class_colors.setdefault(class_name, color)
-    geometry_json = each.get("geometry") or {}
-    if not geometry_json and not _children(each, properties, where):
+    geometry_json = item.get("geometry") or {}
+    if not geometry_json and not _children(item, properties, where):
         reading.dropped.append(f"{where}: has no geometry")
     for geometry in _geometries(geometry_json, where, reading) if geometry_json else ():
-        nucleus = each.get("nucleusGeometry") or properties.get("nucleusGeometry")
+        nucleus = item.get("nucleusGeometry") or properties.get("nucleusGeometry")
         plane = geometry_json.get("plane")
         reading.objects.append(
             AnnotationObject(
@@ -160,29 +160,29 @@ def _read_feature(each: Any, where: str, reading: _Reading) -> None:
                 class_name,
                 name=_text(properties.get("name")),
                 color_rgb=_color(properties),
-                object_type=_object_type(each, properties, where),
+                object_type=_object_type(item, properties, where),
                 tool=_tool(geometry, geometry_json),
                 nucleus=next(_geometries(nucleus, where, reading), None) if isinstance(nucleus, dict) else None,
-                object_id=_text(each.get("id")),
+                object_id=_text(item.get("id")),
                 is_locked=properties.get("isLocked") is True,
                 measurements=_measurements(properties.get("measurements")),
                 metadata=_string_map(properties.get("metadata")),
                 plane=plane if isinstance(plane, dict) else None,
             )
         )
-    for index, child in enumerate(_children(each, properties, where)):
+    for index, child in enumerate(_children(item, properties, where)):
         _read_feature(child, f"{where}, child {index}", reading)
 
 
-def _children(each: Mapping[str, Any], properties: Mapping[str, Any], where: str) -> list[Any]:
-    children = each.get("childObjects") or properties.get("childObjects") or []
+def _children(item: Mapping[str, Any], properties: Mapping[str, Any], where: str) -> list[Any]:
+    children = item.get("childObjects") or properties.get("childObjects") or []
     if not isinstance(children, list):
         raise BadAnnotationError(f"{where}: its `childObjects` are {type(children).__name__}, not a list.")
     return children
 
 
 def _geometries(geometry: Mapping[str, Any], where: str, reading: _Reading) -> Iterator[BaseGeometry]:
-    """The shapes of a geometry: one, or those of a collection; none of an empty one, which is reported."""
+    """The shapes of a geometry: one, or those of a collection; an empty one has none, which is reported."""
     kind, coordinates = geometry.get("type"), geometry.get("coordinates") or []
     if kind == "GeometryCollection":
         yield from _members(_listed(geometry.get("geometries"), where), where, reading)
@@ -201,7 +201,7 @@ def _geometries(geometry: Mapping[str, Any], where: str, reading: _Reading) -> I
         else:
             reading.dropped.append(f"{where}: has no points")
     else:
-        raise BadAnnotationError(f"{where}: a geometry of type {kind!r:.80}; known are {', '.join(GEOMETRIES)}.")
+        raise BadAnnotationError(f"{where}: unknown geometry type {kind!r:.80}; known are {', '.join(GEOMETRIES)}.")
 
 
 def _members(members: list[Any], where: str, reading: _Reading) -> Iterator[BaseGeometry]:
@@ -209,7 +209,7 @@ def _members(members: list[Any], where: str, reading: _Reading) -> Iterator[Base
         reading.dropped.append(f"{where}: has no points")
     for member in members:
         if not isinstance(member, dict):
-            raise BadAnnotationError(f"{where}: a member of its collection is no geometry, but {member!r:.80}.")
+            raise BadAnnotationError(f"{where}: a member of its collection is not a geometry, but {member!r:.80}.")
         yield from _geometries(member, where, reading)
 
 
@@ -224,7 +224,7 @@ def _lines(lines: list[Any], where: str, reading: _Reading) -> Iterator[BaseGeom
 
 
 def read_geometry(geometry: Any, where: str) -> tuple[BaseGeometry | None, list[str]]:
-    """The one shape of a parsed GeoJSON geometry; None where nothing is left of it, and why.
+    """The shape of a parsed GeoJSON geometry, or None if nothing is left of it, and why.
 
     Raises:
         BadAnnotationError: not a geometry, several in a collection, or one that cannot be built.
@@ -241,45 +241,47 @@ def _listed(value: Any, where: str) -> list[Any]:
     raise BadAnnotationError(f"{where}: its outline cannot be built: {value!r} is not a list. Export the file again.")
 
 
-def _class_name(found: Any, where: str) -> str | None:
+def _class_name(classification: Any, where: str) -> str | None:
     """A class, from text, `name` or `names`. Raises BadAnnotationError: something else."""
-    if found is None or isinstance(found, str):
-        return found or None
-    if isinstance(found, dict):
-        name, names = found.get("name"), found.get("names")
-        if name is None and isinstance(names, list) and all(isinstance(each, str) for each in names):
+    if classification is None or isinstance(classification, str):
+        return classification or None
+    if isinstance(classification, dict):
+        name, names = classification.get("name"), classification.get("names")
+        if name is None and isinstance(names, list) and all(isinstance(part, str) for part in names):
             name = ": ".join(names)
-        is_nameless = name is None and not names and _CLASSIFICATION.issuperset(found)
+        is_nameless = name is None and not names and _CLASSIFICATION.issuperset(classification)
         if isinstance(name, str | int) or is_nameless:
             return None if name is None else str(name) or None
-    raise BadAnnotationError(f"{where}: its `classification` is {found!r:.80}, which names no class as QuPath does.")
+    raise BadAnnotationError(
+        f"{where}: its `classification` is {classification!r:.80}, which does not name a class as QuPath does."
+    )
 
 
-def _color(found: Any) -> Rgb | None:
-    if not isinstance(found, dict):
+def _color(fields: Any) -> Rgb | None:
+    if not isinstance(fields, dict):
         return None
-    color = found.get("color", found.get("colorRGB"))
-    if isinstance(color, int):  # packed, alpha above, negative when alpha is 255
+    color = fields.get("color", fields.get("colorRGB"))
+    if isinstance(color, int):  # packed ARGB, negative when alpha is 255
         return color >> 16 & 255, color >> 8 & 255, color & 255
     if isinstance(color, list) and len(color) == 3 and all(isinstance(c, int) and 0 <= c < 256 for c in color):
         return color[0], color[1], color[2]
     return None
 
 
-def _object_type(each: Mapping[str, Any], properties: Mapping[str, Any], where: str) -> ObjectType:
-    """Kind of a feature's object; an annotation where it names none. Raises BadAnnotationError: an unknown kind."""
+def _object_type(item: Mapping[str, Any], properties: Mapping[str, Any], where: str) -> ObjectType:
+    """Type of a feature's object; an annotation if it names none. Raises BadAnnotationError: an unknown type."""
     known: tuple[ObjectType, ...] = get_args(ObjectType)
     kinds = {kind.lower(): kind for kind in known} | _OLD_TYPES
     for key in ("objectType", "object_type"):
-        said = properties.get(key)
-        if said is not None:
-            found = kinds.get(str(said).lower())
-            if found is None:
+        stated = properties.get(key)
+        if stated is not None:
+            kind = kinds.get(str(stated).lower())
+            if kind is None:
                 raise BadAnnotationError(
-                    f"{where}: {key} {said!r:.80} is no kind of object; QuPath has {', '.join(get_args(ObjectType))}."
+                    f"{where}: {key} {stated!r:.80} is unknown; QuPath has {', '.join(get_args(ObjectType))}."
                 )
-            return found
-    others = (properties.get("type"), each.get("id"))
+            return kind
+    others = (properties.get("type"), item.get("id"))
     return next((kinds[str(other).lower()] for other in others if str(other).lower() in kinds), "annotation")
 
 
@@ -291,16 +293,16 @@ def _tool(geometry: BaseGeometry, geometry_json: Mapping[str, Any]) -> Tool:
     return "ellipse" if geometry_json.get("isEllipse") is True else "freehand"
 
 
-def _measurements(found: Any) -> dict[str, Any]:
-    """Name to number; before 0.4 they were a list of name and value."""
-    if isinstance(found, list):
-        return {str(m["name"]): m.get("value") for m in found if isinstance(m, dict) and "name" in m}
-    return dict(found) if isinstance(found, dict) else {}
+def _measurements(value: Any) -> dict[str, Any]:
+    """Numbers by name; before 0.4, QuPath wrote a list of names and values."""
+    if isinstance(value, list):
+        return {str(m["name"]): m.get("value") for m in value if isinstance(m, dict) and "name" in m}
+    return dict(value) if isinstance(value, dict) else {}
 
 
-def _string_map(found: Any) -> dict[str, str]:
-    return {str(key): str(value) for key, value in found.items()} if isinstance(found, dict) else {}
+def _string_map(fields: Any) -> dict[str, str]:
+    return {str(key): str(value) for key, value in fields.items()} if isinstance(fields, dict) else {}
 
 
-def _text(found: Any) -> str | None:
-    return found if isinstance(found, str) and found else None
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None

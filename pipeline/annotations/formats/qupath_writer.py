@@ -1,4 +1,4 @@
-"""QuPath GeoJSON, written; qupath.py reads it."""
+"""Writer of QuPath GeoJSON; qupath.py reads it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def write_qupath(path: Path, file: AnnotationFile) -> list[str]:
     """Write a FeatureCollection that QuPath opens.
 
     Returns:
-        What QuPath cannot hold, one sentence each.
+        Losses: one sentence for each thing that QuPath cannot hold.
     """
     ids = _ids(file)
     write_features(path, _features_of(file, ids))
@@ -29,18 +29,18 @@ def write_qupath(path: Path, file: AnnotationFile) -> list[str]:
     new_ids = sum(obj.object_id not in (None, new) for obj, new in zip(file.objects, ids, strict=True))
     if new_ids:
         were = counted(
-            new_ids, "id was no UUID, or stood twice, and was", "ids were no UUIDs, or stood twice, and were"
+            new_ids, "id was not a UUID, or not unique, and was", "ids were not UUIDs, or not unique, and were"
         )
         notes.append(f"{were} replaced")
     nested = sum(group.parent is not None for group in file.groups)
     if nested:
         notes.append(
-            f"{counted(nested, 'group lies in another group', 'groups lie in other groups')}; QuPath's classes do not"
+            f"{counted(nested, 'group is inside another', 'groups are inside others')}; QuPath's classes cannot nest"
         )
     tools = sum(obj.tool in ("spline", "rectangle", "measurement", "nothing") for obj in file.objects)
     if tools:
         keep = counted(tools, "object keeps its points", "objects keep their points")
-        notes.append(f"{keep} but not the tool they were drawn with")
+        notes.append(f"{keep} but not the drawing tool")
     return notes
 
 
@@ -77,7 +77,7 @@ def _geometry_json(obj: AnnotationObject) -> dict[str, Any]:
 
 
 def _ids(file: AnnotationFile) -> list[str]:
-    """Each object's own id where it is a UUID nobody else has; else one that stays the same for the same object."""
+    """Each object's own id if it is a unique UUID; else one that stays the same for the same object."""
     ids: dict[str, None] = {}
     for index, obj in enumerate(file.objects):
         try:
@@ -91,7 +91,7 @@ def _ids(file: AnnotationFile) -> list[str]:
 
 
 def _finite(value: Any) -> Any:
-    """JSON has no number for these; QuPath reads the words."""
+    """Spell out NaN and infinity, for which JSON has no number; QuPath reads the words."""
     if not isinstance(value, float) or math.isfinite(value):
         return value
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"

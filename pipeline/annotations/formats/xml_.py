@@ -1,4 +1,4 @@
-"""Reading and writing XML safely: no document type (so no entities that blow up or fetch files)."""
+"""Safe reading and writing of XML: no document type (so no entities that expand or fetch files)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def number(element: ET.Element, attribute: str, where: str) -> float:
     """A number, with a decimal point or, as some computers write it, a decimal comma.
 
     Raises:
-        BadAnnotationError: not there, or not a number.
+        BadAnnotationError: missing, or not a number.
     """
     text = element.get(attribute, "")
     try:
@@ -66,7 +66,7 @@ def parse_number(text: str) -> float:
 
 
 def check_children(element: ET.Element, known: Collection[str], where: str, program: str) -> None:
-    """Refuse what a program's reader would pass over in silence.
+    """Refuse what a program's reader would silently ignore.
 
     Raises:
         BadAnnotationError: names the element and the program.
@@ -74,9 +74,8 @@ def check_children(element: ET.Element, known: Collection[str], where: str, prog
     for child in element:
         if child.tag not in known:
             raise BadAnnotationError(
-                f"{where}: <{element.tag}> holds <{child.tag!s:.80}>, which files of {program} do not; what it means "
-                f"is not known (known are {', '.join(f'<{tag}>' for tag in known)}). Export it again, or as QuPath "
-                "GeoJSON."
+                f"{where}: <{element.tag}> holds <{child.tag!s:.80}>, which is unknown in files of {program} (known "
+                f"are {', '.join(f'<{tag}>' for tag in known)}). Export it again, or as QuPath GeoJSON."
             )
 
 
@@ -86,7 +85,7 @@ def plain_number(value: float) -> str:
 
 
 def legal(text: str) -> str:
-    """Text without the control characters XML cannot hold."""
+    """Text without the control characters that XML cannot hold."""
     return _NOT_XML.sub("", text)
 
 
@@ -97,7 +96,7 @@ def xml_text(root: ET.Element) -> str:
 
 
 def rgb_of_hex(text: str | None) -> Rgb | None:
-    """#RRGGBB, or None where it is none."""
+    """The colour from #RRGGBB; None for anything else."""
     if not text or not re.fullmatch(r"#[0-9A-Fa-f]{6}", text):
         return None
     value = int(text[1:], 16)

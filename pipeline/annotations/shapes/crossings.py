@@ -1,7 +1,7 @@
-"""Count of the crossings of outlines, made before any of them is repaired, joined or split.
+"""Count of the crossings of outlines, made before any outline is repaired, joined or split.
 
-GEOS takes about 25 µs and 2 kB for each place where two outlines cross, and a star of 3,000 corners has millions of
-them. In our files drawn by people, outlines cross 107 times at most.
+GEOS takes about 25 µs and 2 kB for each point where two outlines cross, and a star of 3,000 corners has millions of
+them. In our hand-drawn files, outlines cross at most 107 times.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from pipeline.annotations.shapes.objects import AnnotationObject
 from pipeline.errors import BadAnnotationError
 
 MAX_CROSSINGS = 40_000
-"""Of all outlines that one operation repairs, joins or splits: of a file, or of a request."""
+"""Limit for all outlines that one operation repairs, joins or splits: those of a file or a request."""
 MAX_PAIRS, MAX_PAIRS_PER_EDGE = 1_000_000, 10
-"""Edges whose bounds overlap, which have to be compared. AnnotationObject outlines have two pairs per edge or fewer."""
+"""Limits on pairs of edges with overlapping bounds, which must be compared. Drawn outlines have up to two per edge."""
 FEW_EDGES = 1_000
-"""Of an outline of so few every pair of edges is compared in a moment: whether it is valid is asked at once."""
+"""Up to this many edges, all pairs are compared instantly, so the outline's validity is checked directly."""
 _PAIRS_AT_ONCE = 200_000
 _BOXES_AT_ONCE = 16
-"""Of a million edges: to ask for each by itself would take long."""
+"""Minimum for a million edges, where one query per edge would be slow."""
 
 _Points = NDArray[np.float64]
 
@@ -39,11 +39,11 @@ class CrossingCount:
     edges: int = 0
 
     def add(self, outlines: Sequence[AnnotationObject]) -> None:
-        """Count how often outlines, areas or lines, cross themselves and each other.
+        """Count how often outlines of areas or lines cross themselves and each other.
 
         Raises:
-            BadAnnotationError: with them the operation would take minutes and gigabytes; names the outline at which
-                the count went beyond what is allowed.
+            BadAnnotationError: the operation would take minutes and gigabytes; names the outline at which the count
+                exceeded the limit.
         """
         start, end, owner = _edges(outlines)
         self.edges += len(start)
@@ -58,7 +58,7 @@ class CrossingCount:
 
 
 def check_crossings(areas: Sequence[AnnotationObject]) -> None:
-    """Refuse areas that would take minutes and gigabytes to repair or to join.
+    """Refuse areas that would take minutes and gigabytes to repair or join.
 
     Raises:
         BadAnnotationError: as `CrossingCount.add`.
@@ -68,22 +68,22 @@ def check_crossings(areas: Sequence[AnnotationObject]) -> None:
 
 
 def is_quickly_valid(area: shapely.Geometry) -> bool:
-    """Whether an area is valid, and has so few corners that asking took no time."""
+    """Whether an area is valid, and has so few corners that checking takes no time."""
     return int(shapely.get_num_coordinates(area)) <= FEW_EDGES and bool(shapely.is_valid(area))
 
 
 def _too_many(obj: AnnotationObject, crossings: int, limit: int) -> BadAnnotationError:
     return BadAnnotationError(
-        f"{_named(obj)}: the outlines cross {crossings:,} times or more; {limit:,} are the most. Nobody draws so: "
-        "simplify the outlines, or take fewer of them at once."
+        f"{_named(obj)}: the outlines cross {crossings:,} times or more; the limit is {limit:,}. Hand-drawn outlines "
+        "never do: simplify the outlines, or use fewer at once."
     )
 
 
 def _too_close(obj: AnnotationObject, pairs: int) -> BadAnnotationError:
     return BadAnnotationError(
-        f"{_named(obj)}: the outlines run so close together that how often they cross cannot be counted: {pairs:,} "
-        f"pairs of edges would have to be compared; {MAX_PAIRS:,} and {MAX_PAIRS_PER_EDGE} for each edge are the most. "
-        "Nobody draws so: simplify the outlines, or take fewer of them at once."
+        f"{_named(obj)}: the outlines run so close together that their crossings cannot be counted: {pairs:,} pairs of "
+        f"edges would have to be compared; the limit is {MAX_PAIRS:,} plus {MAX_PAIRS_PER_EDGE} per edge. Hand-drawn "
+        "outlines never do this: simplify the outlines, or use fewer at once."
     )
 
 
@@ -92,7 +92,7 @@ def _named(obj: AnnotationObject) -> str:
 
 
 def _edges(outlines: Sequence[AnnotationObject]) -> tuple[_Points, _Points, NDArray[np.int64]]:
-    """Start and end of each edge, (n, 2) both, and the number of its outline."""
+    """Start and end of each edge, both (n, 2), and the number of its outline."""
     parts, outline_of_part = shapely.get_parts([obj.geometry for obj in outlines], return_index=True)
     is_polygon = shapely.get_type_id(parts) == shapely.GeometryType.POLYGON
     is_line = np.isin(shapely.get_type_id(parts), (shapely.GeometryType.LINESTRING, shapely.GeometryType.LINEARRING))
@@ -107,7 +107,7 @@ def _edges(outlines: Sequence[AnnotationObject]) -> tuple[_Points, _Points, NDAr
 
 
 def _close_pairs(start: _Points, end: _Points) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Numbers of edges whose bounds overlap, each pair once, some at a time."""
+    """Numbers of edges whose bounds overlap, each pair once, in chunks."""
     count = len(start)
     low, high = np.minimum(start, end), np.maximum(start, end)
     boxes = shapely.box(low[:, 0], low[:, 1], high[:, 0], high[:, 1])
@@ -117,7 +117,7 @@ def _close_pairs(start: _Points, end: _Points) -> Iterator[tuple[NDArray[np.int6
         one += at
         yield one[one < other], other[one < other]
         at += step
-        # More at once where few are close, but never more pairs than a few times the memory of these.
+        # More boxes per chunk where few are close, but at most a few times the memory of these pairs.
         most = max(_BOXES_AT_ONCE, 8 * _PAIRS_AT_ONCE // count)
         step = max(1, min(2 * step, step * _PAIRS_AT_ONCE // max(1, len(one)), most))
 
@@ -140,6 +140,6 @@ def _same(a: _Points, b: _Points) -> NDArray[np.bool_]:
 
 
 def _side(a: _Points, b: _Points, point: _Points) -> NDArray[np.float64]:
-    """Sign of the area of the triangle: on which side of the line ab the point lies."""
+    """Sign of the triangle's area: the side of the line ab on which the point lies."""
     (abx, aby), (apx, apy) = (b - a).T, (point - a).T
     return np.asarray(np.sign(abx * apy - aby * apx))

@@ -1,7 +1,7 @@
-"""Drawn objects that annotation readers give and writers take, mostly in level-0 pixels from the top left.
+"""Drawn objects that annotation readers return and writers take, mostly in level-0 pixels from the top left.
 
-An object is kept as it was drawn, mistakes included, so that a file goes in and comes out unchanged. What may label
-tiles is decided, and repaired, in repair.py.
+An object is kept as it was drawn, mistakes included, so that a file survives a round trip unchanged. repair.py selects
+and repairs the areas that label tiles.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import shapely
 from shapely.geometry.base import BaseGeometry
 
 Format = Literal["qupath", "asap", "imagescope", "halo", "dsa", "ndpa"]
-"""The file's program. Files of HALO, the Digital Slide Archive (HistomicsTK) and Hamamatsu (NDPA) are read only."""
+"""The file's program. Files of HALO, the Digital Slide Archive (HistomicsTK) and Hamamatsu (NDPA) are only read."""
 WritableFormat = Literal["qupath", "asap", "imagescope"]
 Unit = Literal["px0", "nm"]
 ObjectType = Literal["annotation", "detection", "cell", "tile", "tmaCore", "root"]
@@ -37,9 +37,9 @@ class AnnotationObject:
     class_name: str | None = None
     name: str | None = None
     color_rgb: Rgb | None = None
-    """The object's own colour, where it has one beside its class's."""
+    """The object's own colour, if it has one besides its class's."""
     object_type: ObjectType = "annotation"
-    """QuPath's kind of object; other formats know annotations only."""
+    """QuPath's object type; other formats have annotations only."""
     tool: Tool = "freehand"
     """The tool it was drawn with."""
     nucleus: BaseGeometry | None = None
@@ -49,7 +49,7 @@ class AnnotationObject:
     measurements: Mapping[str, Any] = field(default_factory=dict)
     metadata: Mapping[str, str] = field(default_factory=dict)
     plane: Mapping[str, int] | None = None
-    """QuPath's channel, z and time of the object, where it states them."""
+    """QuPath's channel, z and time of the object, if stated."""
 
     @property
     def is_area(self) -> bool:
@@ -57,12 +57,12 @@ class AnnotationObject:
 
     @property
     def labels_tiles(self) -> bool:
-        """Whether it is an area a person drew and named: neither a point, line or measurement, nor a program's cell."""
+        """Whether it is an area drawn and named by a person, not a point, line, measurement or detected cell."""
         return self.is_area and self.class_name is not None and self.object_type == "annotation"
 
     @property
     def num_vertices(self) -> int:
-        """Corners of the outline; the point that closes a ring is not counted twice."""
+        """Corners of the outline, not counting the point that closes a ring twice."""
         num_coordinates = int(shapely.get_num_coordinates(self.geometry))
         if not self.is_area:
             return num_coordinates
@@ -73,7 +73,7 @@ class AnnotationObject:
 
 @dataclass(frozen=True)
 class Group:
-    """A group of ASAP: a class, perhaps inside another."""
+    """A group in ASAP: a class, perhaps inside another."""
 
     name: str
     parent: str | None = None
@@ -82,29 +82,29 @@ class Group:
 
 @dataclass(frozen=True)
 class AnnotationFile:
-    """All that was read of one file."""
+    """Everything read from one file."""
 
     format: Format
     objects: tuple[AnnotationObject, ...]
     class_colors: Mapping[str, Rgb] = field(default_factory=dict)
     groups: tuple[Group, ...] = ()
-    """Of ASAP files only."""
+    """ASAP files only."""
     mpp: float | None = None
-    """Microns per level-0 pixel, where the file says so."""
+    """Microns per level-0 pixel, if the file states it."""
     dropped: tuple[str, ...] = ()
     """Objects that could not be built, and why, one sentence each."""
     notes: tuple[str, ...] = ()
-    """Other content of the file that is not taken over, one sentence each."""
+    """Other content of the file that is left out, one sentence each."""
     unit: Unit = "px0"
-    """Of all coordinates: level-0 pixels from the top left, or (NDPA) nanometres from the centre of the glass slide,
-    which frames.py places on its slide."""
+    """Unit of all coordinates: level-0 pixels from the top left, or (NDPA) nanometres from the centre of the glass
+    slide, which frames.py converts."""
 
     @property
     def num_corners(self) -> int:
-        """Of all objects together."""
+        """Total over all objects."""
         return int(shapely.get_num_coordinates([obj.geometry for obj in self.objects]).sum())
 
     def count_by_class(self) -> dict[str | None, int]:
         """Objects per class, in alphabetical order, those without a class last."""
-        found = Counter(obj.class_name for obj in self.objects)
-        return dict(sorted(found.items(), key=lambda item: (item[0] is None, item[0] or "")))
+        counts = Counter(obj.class_name for obj in self.objects)
+        return dict(sorted(counts.items(), key=lambda item: (item[0] is None, item[0] or "")))

@@ -25,7 +25,7 @@ class Region:
 
 
 def outside(regions: Sequence[Region], size_wh_px0: tuple[int, int]) -> list[Region]:
-    """Regions that lie outside the slide by more than a pixel."""
+    """Regions that extend beyond the slide by more than a pixel."""
     if not regions:
         return []
     left, top, right, bottom = shapely.bounds([region.geometry for region in regions]).T
@@ -36,19 +36,18 @@ def outside(regions: Sequence[Region], size_wh_px0: tuple[int, int]) -> list[Reg
 
 
 def check_regions(regions: Sequence[Region], size_wh_px0: tuple[int, int]) -> None:
-    """Refuse what would give wrong labels.
+    """Refuse regions that would give wrong labels.
 
     Raises:
         BadAnnotationError: regions lie outside the slide.
     """
-    found = outside(regions, size_wh_px0)
-    if not found:
+    stray = outside(regions, size_wh_px0)
+    if not stray:
         return
-    first, (width, height) = found[0], size_wh_px0
+    first, (width, height) = stray[0], size_wh_px0
     left, top, right, bottom = first.geometry.bounds
-    others = f" ({len(found)} of {len(regions)} regions lie outside)" if len(found) > 1 else ""
+    others = f" ({len(stray)} of {len(regions)} regions lie outside)" if len(stray) > 1 else ""
     raise BadAnnotationError(
         f"{first.where} (class {first.class_name!r}): spans x {left:.0f} to {right:.0f}, y {top:.0f} to {bottom:.0f}, "
-        f"the slide only {width}×{height} level-0 pixels{others}. Is it the annotation of another slide, or of another "
-        "level?"
+        f"the slide only {width}×{height} level-0 pixels{others}. Does it belong to another slide or another level?"
     )

@@ -16,7 +16,7 @@ from pipeline.annotations.shapes.rings import polygons_of
 from pipeline.errors import BadAnnotationError
 
 MAX_CUTS = 20_000
-"""Holes that the negative regions of a layer cut; one that lies in many regions cuts one in each."""
+"""Holes cut by the negative regions of a layer; one that lies in several regions cuts one in each."""
 MAX_CUT_SINGLY = 200
 
 
@@ -33,27 +33,27 @@ class Layer:
 
 
 def cut_out(layers: Sequence[Layer]) -> list[str]:
-    """Make holes of the negative regions, in place.
+    """Turn the negative regions into holes, in place.
 
     Returns:
-        One sentence for each negative region that touches no region of the file, and each region that is covered by
-        negative ones and is empty now.
+        One sentence for each negative region that overlaps no region of the file, and each region that is empty
+        because negative ones cover it.
 
     Raises:
-        BadAnnotationError: outlines cross, or holes are cut, more often than can be done in a moment; or a negative
-            region lies in a region of another layer only.
+        BadAnnotationError: outlines cross, or holes are cut, too often to be done in a moment; or a negative region
+            lies only in a region of another layer.
     """
-    check_crossings([o for each in layers if each.negative for o in (*each.positive, *each.negative) if o.is_area])
+    check_crossings([o for layer in layers if layer.negative for o in (*layer.positive, *layer.negative) if o.is_area])
     lone = [hole for layer in layers for hole in _lone_after_cutting(layer)]
     _check_in_no_other_layer(lone, layers)
-    covered = [o for each in layers if each.negative for o in each.positive if o.geometry.is_empty]
+    covered = [o for layer in layers if layer.negative for o in layer.positive if o.geometry.is_empty]
     return [f"{hole.where}: a negative region that lies in no region of its layer" for hole in lone] + [
-        f"{each.where}: negative regions cover all of it" for each in covered
+        f"{obj.where}: negative regions cover all of it" for obj in covered
     ]
 
 
 def _lone_after_cutting(layer: Layer) -> list[AnnotationObject]:
-    """Cut a layer's holes; those that touch no region of it are left."""
+    """Cut a layer's holes. Returns those that overlap none of its regions."""
     lone: list[AnnotationObject] = []
     if not layer.negative:
         return lone
@@ -66,7 +66,7 @@ def _lone_after_cutting(layer: Layer) -> list[AnnotationObject]:
         if num_cuts > MAX_CUTS:
             raise BadAnnotationError(
                 f"{hole.where}: with it, negative regions of its layer cut more than {MAX_CUTS} holes. They cut every "
-                "region that they touch: give regions that lie in each other layers of their own."
+                "region that they overlap: move nested regions to separate layers."
             )
         for index in cut:
             holes_in.setdefault(index, []).append(hole.geometry)
@@ -84,32 +84,32 @@ def _tree(regions: Sequence[AnnotationObject]) -> shapely.STRtree:
 
 
 def _overlapped(tree: shapely.STRtree, hole: AnnotationObject) -> list[int]:
-    """Regions of which a hole takes something; those that share only its edge are whole afterwards."""
+    """Regions that a hole cuts into, not those that only share its edge."""
     area = repair(hole.geometry)
     only_touched = set(tree.query(area, predicate="touches").tolist())
     return sorted(set(tree.query(area, predicate="intersects").tolist()) - only_touched)
 
 
 def _check_in_no_other_layer(lone: Sequence[AnnotationObject], layers: Sequence[Layer]) -> None:
-    """A hole in another layer's region would be lost, and what it leaves out would be labelled."""
+    """Refuse a hole in another layer's region: it would be lost, and the area it excludes would be labelled."""
     if not lone:
         return
     others = [obj for layer in layers for obj in layer.positive]
     check_crossings([obj for obj in (*lone, *others) if obj.is_area])
     tree = _tree(others)
     for hole in lone:
-        found = _overlapped(tree, hole)
-        if found:
-            other = others[found[0]]
+        overlapped = _overlapped(tree, hole)
+        if overlapped:
+            other = others[overlapped[0]]
             raise BadAnnotationError(
                 f"{hole.where}: a negative region that lies in no region of its own layer, but in {other.where} (class "
-                f"{other.class_name!r}). ImageScope and HALO cut holes within a layer only: move it into that layer, "
-                "or delete it."
+                f"{other.class_name!r}). ImageScope and HALO cut holes only within a layer: move it to that layer, or "
+                "delete it."
             )
 
 
 def _minus_all(area: BaseGeometry, holes: Sequence[BaseGeometry]) -> BaseGeometry:
-    """The area less all holes: as if they were cut out one after the other, in their order."""
+    """The area less all holes, as if they were cut out one after another, in order."""
     outlines = [hole.exterior for hole in holes if isinstance(hole, Polygon)]
     if isinstance(area, Polygon) and len(outlines) == len(holes):
         candidate = Polygon(area.exterior, [*area.interiors, *outlines])
@@ -123,9 +123,9 @@ def _minus_all(area: BaseGeometry, holes: Sequence[BaseGeometry]) -> BaseGeometr
 
 
 def _minus(area: BaseGeometry, hole: BaseGeometry) -> BaseGeometry:
-    """The hole as an inner ring where that says the same, so that both keep their corners; else the difference."""
+    """The area with the hole as an inner ring if equivalent, so that both keep their corners; else the difference."""
     if isinstance(area, Polygon) and isinstance(hole, Polygon):
         candidate = Polygon(area.exterior, [*area.interiors, hole.exterior])
         if candidate.is_valid or not (area.is_valid and hole.is_valid):
-            return candidate  # a broken one is repaired later, and counted
+            return candidate  # an invalid one is repaired, and counted, later
     return MultiPolygon(polygons_of(repair(area).difference(repair(hole))))

@@ -1,9 +1,9 @@
-"""From drawn objects to the areas that label tiles: outlines that cross themselves are repaired, and it is said.
+"""From drawn objects to the areas that label tiles: self-intersecting outlines are repaired and reported.
 
-An outline is broken when its polygon, closed and with its holes, is not a valid area in the sense of OGC Simple
+An outline is broken if its polygon, closed and with its holes, is not a valid area in the sense of OGC Simple
 Features (shapely's `is_valid`): it crosses or touches itself, or a hole leaves it. It is repaired by GEOS's "structure"
-rule: each ring is made valid by itself, then outlines are joined and holes cut out. A loop of a freehand line that runs
-twice around so stays inside, and a figure of eight keeps both its halves. Parts without area (lines, points) fall away.
+rule: each ring is made valid by itself, then outlines are joined and holes cut out. A freehand loop drawn twice around
+thus stays inside, and a figure of eight keeps both halves. Parts without area (lines, points) are dropped.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ class RepairReport:
     """Areas that label tiles, the repaired ones included."""
     num_repaired: int
     area_px0: float
-    """Of all regions, after repairing."""
+    """Area of all regions, after repair."""
     added_px0: float
-    """Area after repairing minus area as drawn, of the repaired regions that grew: a loop drawn the other way round
+    """Area after repair minus area as drawn, of the repaired regions that grew: a loop drawn the other way round
     counts as negative in the area of a broken outline."""
     removed_px0: float
-    """The same of those that shrank."""
+    """The same for those that shrank."""
     dropped: tuple[str, ...]
     """Objects and rings that enclose nothing, one sentence each; they name the file."""
     num_unused: int
     """Objects that label nothing: points, lines, cells, and areas without a class."""
 
     def as_dict(self) -> dict[str, object]:
-        """Counts and areas (level-0 px²) for a table's metadata; nothing that names the file."""
+        """Counts and areas (level-0 px²) for a table's metadata, without the file's name."""
         return {
             "regions": self.num_regions,
             "repaired": self.num_repaired,
@@ -62,38 +62,38 @@ class RepairReport:
 
 def describe_repairs(counts: Mapping[str, Any]) -> str:
     """Summarise `RepairReport.as_dict` in one line."""
-    words = [counted(counts["regions"], "region")]
+    parts = [counted(counts["regions"], "region")]
     if counts["repaired"]:
         changed = (counts["added_px0"] + counts["removed_px0"]) / max(counts["area_px0"], 1.0)
         crossed = counted(counts["repaired"], "outline that crossed itself", "outlines that crossed themselves")
-        words.append(f"{crossed} repaired (area changed by {changed:.3%})")
+        parts.append(f"{crossed} repaired (area changed by {changed:.3%})")
     if counts["dropped"]:
-        words.append(f"{counts['dropped']} without area dropped")
+        parts.append(f"{counts['dropped']} without area dropped")
     if any(counts.get("moved_xy0", ())):
-        words.append(f"moved by {tuple(counts['moved_xy0'])} px, where QuPath begins to count")
+        parts.append(f"moved by {tuple(counts['moved_xy0'])} px, to QuPath's origin")
     if counts["unused"]:
-        words.append(counted(counts["unused"], "object labels nothing", "objects label nothing"))
-    return ", ".join(words)
+        parts.append(counted(counts["unused"], "object labels nothing", "objects label nothing"))
+    return ", ".join(parts)
 
 
 def repair(geometry: BaseGeometry) -> BaseGeometry:
-    """A valid area; empty where nothing has area. A valid one comes back as it is."""
+    """Make an area valid; empty if nothing has area. A valid one is returned unchanged."""
     if geometry.is_valid:
         return geometry
     solid = shapely.make_valid(geometry, method="structure", keep_collapsed=False)
-    # Where corners lie a rounding error apart GEOS may leave a crossing of that size; a buffer of nothing closes it.
+    # Where corners are a rounding error apart, GEOS may leave a crossing of that size; a zero buffer closes it.
     parts = polygons_of(solid if solid.is_valid else solid.buffer(0))
     return parts[0] if len(parts) == 1 else MultiPolygon(parts)
 
 
 def repaired_area(area: BaseGeometry, where: str, count: CrossingCount | None = None) -> BaseGeometry:
-    """One area, made valid; empty where nothing has area.
+    """One area, made valid; empty if nothing has area.
 
     Args:
-        count: of the operation that this is part of; None: it is all of it.
+        count: crossings of the operation that this is part of; None if this is the whole operation.
 
     Raises:
-        BadAnnotationError: with it the operation's outlines cross more often than can be repaired in a moment.
+        BadAnnotationError: the operation's outlines cross too often to be repaired in a moment.
     """
     if is_quickly_valid(area):
         return area
@@ -102,10 +102,10 @@ def repaired_area(area: BaseGeometry, where: str, count: CrossingCount | None = 
 
 
 def labelled_regions(file: AnnotationFile) -> tuple[list[Region], RepairReport]:
-    """The named areas of a file, valid, in file order, and what had to be repaired.
+    """The named areas of a file, valid, in file order, and a report of the repairs.
 
     Raises:
-        BadAnnotationError: outlines cross more often than can be repaired in a moment.
+        BadAnnotationError: outlines cross too often to be repaired in a moment.
     """
     with within(Limits.for_corners(file.num_corners), "the annotations"):
         return _labelled_regions(file)

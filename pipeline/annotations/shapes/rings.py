@@ -1,4 +1,4 @@
-"""From lists of corners to shapes, and back; shared by the three formats."""
+"""From lists of corners to shapes, and back; shared by the formats."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Corners = NDArray[np.float64]
 
 ELLIPSE_CORNERS = 64
 MAX_PX0 = 1e9
-"""No slide is as wide; larger numbers, infinity and NaN are damage."""
+"""No slide is this wide; larger numbers, infinity and NaN are damage."""
 
 
 def corners_of(points: Any, where: str) -> Corners:
     """(n, 2) x, y in level-0 pixels from a list of 2-D or 3-D points; a third coordinate is dropped.
 
     Raises:
-        BadAnnotationError: not a list of points, or a coordinate no slide can have.
+        BadAnnotationError: not a list of points, or a coordinate that no slide can have.
     """
     try:
         corners = np.asarray(points if len(points) else np.empty((0, 2)), dtype=np.float64)
@@ -41,10 +41,10 @@ def corners_of(points: Any, where: str) -> Corners:
 
 
 def area_of(polygons: Sequence[Sequence[Corners]], where: str) -> tuple[Polygon | MultiPolygon | None, list[str]]:
-    """A Polygon or MultiPolygon as drawn, from (outline, hole, …) each; rings of fewer than three corners are dropped.
+    """A Polygon or MultiPolygon as drawn, one (outline, hole, …) per part; rings of under three corners are dropped.
 
     Returns:
-        The area, None where nothing is left, and one sentence for each ring that was dropped.
+        The area, or None if nothing is left, and one sentence for each dropped ring.
     """
     built, dropped = [], []
     for rings in polygons:
@@ -59,12 +59,12 @@ def area_of(polygons: Sequence[Sequence[Corners]], where: str) -> tuple[Polygon 
 
 
 def _has_three_corners(ring: Corners) -> bool:
-    few = {(x, y) for x, y in ring[:16].tolist()}
-    return len(few) >= 3 or len(np.unique(ring, axis=0)) >= 3
+    first = {(x, y) for x, y in ring[:16].tolist()}
+    return len(first) >= 3 or len(np.unique(ring, axis=0)) >= 3
 
 
 def points_of(corners: Corners) -> BaseGeometry:
-    """A Point, or a MultiPoint of several."""
+    """A Point, or a MultiPoint for several."""
     return Point(corners[0]) if len(corners) == 1 else MultiPoint(corners)
 
 
@@ -96,7 +96,7 @@ def polygons_of(geometry: BaseGeometry) -> list[Polygon]:
 def open_ring(ring: BaseGeometry) -> list[tuple[float, float]]:
     """Corners without the point that closes the ring, for formats that close it themselves.
 
-    Where the start stands at the end twice over, all is written: a reader takes the last for the closing point.
+    If the ring ends with its start twice, all corners are kept: a reader takes the last for the closing point.
     """
     corners = shapely.get_coordinates(ring)
     kept = corners if (corners[-2] == corners[0]).all() else corners[:-1]
@@ -104,7 +104,7 @@ def open_ring(ring: BaseGeometry) -> list[tuple[float, float]]:
 
 
 def without_holes(polygon: Polygon) -> Iterator[Polygon]:
-    """Polygons without holes that together cover a valid polygon exactly, cut along upright lines through its holes."""
+    """Polygons without holes that together exactly cover a valid one, cut along vertical lines through its holes."""
     waiting = [polygon]
     while waiting:
         part = waiting.pop()

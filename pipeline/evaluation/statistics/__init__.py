@@ -1,1 +1,1 @@
-"""Measures and their intervals, of arrays alone."""
+"""Measures and their intervals, computed from arrays alone."""

@@ -1,7 +1,7 @@
 """Agreement of readers: kappa and concordance, with intervals by patient.
 
-Answers about slides of one patient resemble one another, so patients are drawn with replacement, with all their slides
-(`pipeline.evaluation.statistics.bootstrap`). Where each patient has one, a share's interval is exact.
+Answers about slides of one patient are correlated, so patients are drawn with replacement, with all their slides
+(`pipeline.evaluation.statistics.bootstrap`). If each patient has one slide, a share's interval is exact.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from training.foundation.errors import EmptyTableError
 Answers = NDArray[np.int64]
 Values = NDArray[np.float64]
 Patients = Sequence[str] | NDArray[np.str_] | None
-"""The patient of each case; None: each case is a patient of its own."""
+"""The patient of each case; None: each case is a separate patient."""
 Weights = Literal["linear", "quadratic"]
 """Cost of a disagreement between two grades: their distance, or its square."""
 MISSING = -1
-"""In place of an answer that was not given."""
+"""Value for an answer that was not given."""
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """A measure of agreement; None where it is not defined, as kappa is not where all answers are the same.
+    """A measure of agreement; None if undefined, as kappa is when all answers are the same.
 
-    The limits are None, too, where resamples say nothing: with fewer than five patients, or where all of them agree.
+    The limits are also None if resamples are uninformative: with fewer than five patients, or when all agree.
     """
 
     value: float | None
     low: float | None
     high: float | None
     cases: int
-    """Answers that were compared: slides, as a rule."""
+    """Answers that were compared, usually slides."""
     patients: int = 0
 
 
@@ -52,10 +52,10 @@ def cohens_kappa(
     resamples: int = 2000,
     seed: int = 0,
 ) -> Agreement:
-    """Of two readers, or of two sessions of one, on the cases that both answered.
+    """Cohen's kappa of two readers, or of one reader's two sessions, on the cases that both answered.
 
     Args:
-        one, other: answers (cases,), from 0; -1 where there is none.
+        one, other: answers (cases,), from 0; -1 for none.
         weights: for grades, whose distance is that of their numbers.
 
     Raises:
@@ -74,18 +74,18 @@ def mean_kappa(
     resamples: int = 2000,
     seed: int = 0,
 ) -> Agreement:
-    """Mean of Cohen's kappa of all pairs of readers (Light, Psychological Bulletin 76, 1971), on the cases that all
+    """Mean of Cohen's kappa over all pairs of readers (Light, Psychological Bulletin 76, 1971), on the cases that all
     answered.
 
     Args:
-        answers_cr: (cases, readers), from 0; -1 where there is none.
+        answers_cr: (cases, readers), from 0; -1 for none.
         weights: for grades, whose distance is that of their numbers.
 
     Raises:
         EmptyTableError: fewer than two readers, or no case that all answered.
     """
     complete, own = _complete(answers_cr, patients)
-    size = max(int(complete.max()), 1) + 1  # all grades up to the highest, also those nobody gave
+    size = max(int(complete.max()), 1) + 1  # all grades up to the highest, used or not
 
     def kappa(kinds: Answers, counts_rk: Values) -> Values:
         pairs = []
@@ -99,7 +99,7 @@ def mean_kappa(
 
 
 def kappa_of_tables(tables: Values, weights: Weights | None) -> Values:
-    """Cohen's kappa (Psychological Bulletin 70, 1968) of tables of counts, (resamples, k, k); NaN where not defined."""
+    """Cohen's kappa (Psychological Bulletin 70, 1968) of tables of counts, (resamples, k, k); NaN where undefined."""
     grades = np.arange(tables.shape[-1])
     apart = np.abs(np.subtract.outer(grades, grades)).astype(np.float64)
     cost = {None: (apart > 0).astype(np.float64), "linear": apart, "quadratic": apart**2}[weights]
@@ -111,10 +111,10 @@ def kappa_of_tables(tables: Values, weights: Weights | None) -> Values:
 
 
 def fleiss_kappa(answers_cr: Answers, *, patients: Patients = None, resamples: int = 2000, seed: int = 0) -> Agreement:
-    """Of any number of readers (Fleiss, Psychological Bulletin 76, 1971), on the cases that all answered.
+    """Kappa of any number of readers (Fleiss, Psychological Bulletin 76, 1971), on the cases that all answered.
 
     Args:
-        answers_cr: (cases, readers), from 0; -1 where there is none.
+        answers_cr: (cases, readers), from 0; -1 for none.
 
     Raises:
         EmptyTableError: fewer than two readers, or no case that all answered.
@@ -126,7 +126,7 @@ def fleiss_kappa(answers_cr: Answers, *, patients: Patients = None, resamples: i
 
 
 def _fleiss(kinds: Answers, counts_rk: Values) -> Values:
-    """Args: kinds: (kinds of cases, answers), how many readers gave each."""
+    """Args: kinds: (kinds of cases, answers), the number of readers who gave each."""
     readers, cases = int(kinds[0].sum()), counts_rk.sum(1)
     observed = counts_rk @ ((kinds**2).sum(1) - readers) / (cases * readers * (readers - 1))
     chance = (((counts_rk @ kinds) / (cases * readers)[:, None]) ** 2).sum(1)
@@ -138,8 +138,8 @@ def concordance(
 ) -> Agreement:
     """Share of cases with the same answer.
 
-    Its interval is exact (Clopper and Pearson, Biometrika 26, 1934) where each patient has one case, and by bootstrap
-    over patients where some have several.
+    Its interval is exact (Clopper and Pearson, Biometrika 26, 1934) if each patient has one case, and by bootstrap
+    over patients if some have several.
 
     Raises:
         EmptyTableError: no case was answered in both.
@@ -151,8 +151,8 @@ def concordance(
         low, high = exact_interval(int(same.sum()), number)
         return Agreement(float(same.mean()), low, high, len(same), number)
     drawn = Resamples.draw(own, resamples=resamples, seed=seed)
-    found = share(same, np.ones(len(same), bool), drawn)
-    return Agreement(found.value, found.low, found.high, len(same), number)
+    measured = share(same, np.ones(len(same), bool), drawn)
+    return Agreement(measured.value, measured.low, measured.high, len(same), number)
 
 
 def _complete(answers_cr: Answers, patients: Patients) -> tuple[Answers, NDArray[np.str_]]:
@@ -162,7 +162,7 @@ def _complete(answers_cr: Answers, patients: Patients) -> tuple[Answers, NDArray
     own = np.arange(len(answers_cr)).astype(str) if patients is None else np.asarray(patients, dtype=str)
     answered = (answers_cr != MISSING).all(1)
     if not answered.any():
-        raise EmptyTableError("no case was answered by all who are compared.")
+        raise EmptyTableError("no case was answered by all readers compared.")
     return answers_cr[answered], own[answered]
 
 
@@ -176,7 +176,7 @@ def _with_interval(
     """Percentiles of the measure over patients drawn with replacement.
 
     Args:
-        measure: of the kinds of rows that occur, and how often each does, (resamples, kinds); NaN where not defined.
+        measure: function of the kinds of rows and their counts, (resamples, kinds); NaN where undefined.
     """
     kinds, kind_of = np.unique(rows, axis=0, return_inverse=True)
     drawn = Resamples.draw(patients, resamples=resamples, seed=seed)
@@ -185,5 +185,5 @@ def _with_interval(
     with np.errstate(invalid="ignore", divide="ignore"):
         value = float(measure(kinds, by_patient.sum(0)[None])[0])
         resampled = measure(kinds, drawn.totals(by_patient))
-    found = estimate(value, resampled)
-    return Agreement(found.value, found.low, found.high, len(rows), drawn.num_patients)
+    measured = estimate(value, resampled)
+    return Agreement(measured.value, measured.low, measured.high, len(rows), drawn.num_patients)

@@ -1,7 +1,7 @@
 """Intervals by patient: patients are drawn with replacement, with all their slides and tiles.
 
-Tiles of a slide, and slides of a patient, resemble one another. An interval that counts each as a case of its own is
-far too narrow; the cluster bootstrap (Field & Welsh 2007, J R Stat Soc B 69:369) draws whole patients. Intervals are
+Tiles of a slide, and slides of a patient, are correlated. An interval that counts each as an independent case is far
+too narrow; the cluster bootstrap (Field & Welsh 2007, J R Stat Soc B 69:369) draws whole patients. Intervals are
 percentile intervals (Efron & Tibshirani 1993, chapter 13).
 """
 
@@ -18,15 +18,15 @@ from scipy import sparse
 
 CONFIDENCE = 0.95
 FEWEST_PATIENTS = 5
-"""Of fewer, resamples are so much alike that their spread says nothing: there is no interval."""
+"""With fewer, resamples are so alike that their spread is meaningless: there is no interval."""
 FEW_PATIENTS = 20
 """Below this, percentile intervals are known to be too narrow, and the report says so."""
 MIN_SHARE = 0.8
-"""Of the resamples must have a measure (both classes occur, for an AUC), or there is no interval."""
+"""Share of resamples in which a measure must be defined (for an AUC, both classes occur) to have an interval."""
 MAX_HELD = 1_000_000
-"""Numbers held at a time: resamples are worked through in pieces."""
+"""Numbers held at a time: resamples are processed in pieces."""
 BLOCK = 100
-"""Resamples that one thread works on at a time."""
+"""Resamples that one thread processes at a time."""
 
 _SAME = 1e-12
 
@@ -36,15 +36,15 @@ DrawnCounts = NDArray[np.unsignedinteger]
 
 @dataclass(frozen=True)
 class Estimate:
-    """A measure with its 95 % interval; None where there is none."""
+    """A measure with its 95 % interval; None if there is none."""
 
     value: float | None
     low: float | None = None
     high: float | None = None
     resamples: int = 0
-    """Number of resamples that had the measure; the interval is of these."""
+    """Number of resamples in which the measure is defined, on which the interval is based."""
     is_exact: bool = False
-    """The interval is exact and counts patients (`proportions.py`), not one of resamples."""
+    """Whether the interval is exact and counts patients (`proportions.py`), instead of being based on resamples."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Resamples:
     """Counts of how often each patient was drawn, and the patient of each item (tile, slide)."""
 
     counts_rp: DrawnCounts
-    """(resamples, patients); no rows where there are too few patients for intervals."""
+    """(resamples, patients); no rows if there are too few patients for intervals."""
     patient_of: NDArray[np.int64]
     """Column of each item's patient."""
 
@@ -71,7 +71,7 @@ class Resamples:
         return self.counts_rp.shape[1] if len(self.patient_of) else 0
 
     def pieces(self, width: int) -> Iterator[Values]:
-        """The counts in pieces, so that (resamples × `width`) numbers fit into memory."""
+        """The counts in pieces, so that (resamples × `width`) numbers fit in memory."""
         rows = max(1, MAX_HELD // max(width, 1))
         for start in range(0, len(self.counts_rp), rows):
             yield self.counts_rp[start : start + rows].astype(np.float64)
@@ -90,9 +90,9 @@ class Resamples:
 
 
 class Draws:
-    """Resamples of several sets of items, drawn anew only where the number of patients is another than before.
+    """Resamples of several sets of items, drawn again only when the number of patients changes.
 
-    As many patients are drawn in the same way by the same seed, whoever they are.
+    With the same seed, the draw depends only on the number of patients.
     """
 
     def __init__(self, resamples: int, seed: int) -> None:
@@ -100,7 +100,7 @@ class Draws:
         self._last: tuple[int, DrawnCounts] | None = None
 
     def of(self, patients: NDArray[np.str_] | NDArray[np.integer]) -> Resamples:
-        """As `Resamples.draw` has it; patients can be numbers, too."""
+        """As `Resamples.draw`; patients can also be numbers."""
         distinct, patient_of = np.unique(patients, return_inverse=True)
         if self._last is None or self._last[0] != len(distinct):
             self._last = (len(distinct), _drawn(len(distinct), self._resamples, self._seed))
@@ -108,7 +108,7 @@ class Draws:
 
 
 def _drawn(patients: int, resamples: int, seed: int) -> DrawnCounts:
-    """Count how often each patient is drawn, (resamples, patients); no rows where there are too few patients."""
+    """Count how often each patient is drawn, (resamples, patients); no rows if there are too few patients."""
     drawn = resamples if patients >= FEWEST_PATIENTS else 0
     counts = np.zeros((drawn, max(patients, 1)), np.uint16 if patients < 2**16 else np.uint32)
     seeds = np.random.SeedSequence(seed).spawn(-(-drawn // BLOCK))  # the same whatever the number of threads
@@ -123,17 +123,17 @@ def _drawn(patients: int, resamples: int, seed: int) -> DrawnCounts:
 
 
 def in_blocks(resamples: int, work: Callable[[range], None]) -> None:
-    """Go through resamples on all cores, a block of them at a time; what is made of one must not depend on others."""
+    """Process resamples on all cores, one block at a time; the result of one must not depend on others."""
     blocks = (range(start, min(start + BLOCK, resamples)) for start in range(0, resamples, BLOCK))
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
         list(threads.map(work, blocks))
 
 
 def estimate(value: float | None, resampled: Values) -> Estimate:
-    """A measure with the interval that its resamples give.
+    """A measure with the interval from its resamples.
 
     Args:
-        resampled: the measure in each resample; NaN where a resample does not have it.
+        resampled: the measure in each resample; NaN where it is undefined.
     """
     if value is None or not np.isfinite(value):
         return Estimate(None)
@@ -142,10 +142,10 @@ def estimate(value: float | None, resampled: Values) -> Estimate:
 
 
 def percentile_interval(resampled: Values) -> tuple[float | None, float | None, int]:
-    """Low, high, and how many resamples they are of; None where too few have the measure.
+    """Low, high, and the number of resamples they are based on; None if the measure is defined in too few.
 
-    None, too, where all have the same value: classes that these patients' scores separate completely, say. Another
-    patient need not be so, and "1.000 to 1.000" would say that no doubt is left. Shares have an exact interval there:
+    Also None if all have the same value, for example when these patients' scores separate the classes completely.
+    Another patient's may not, and "1.000 to 1.000" would leave no doubt. Shares have an exact interval instead:
     `pipeline.evaluation.statistics.proportions`.
     """
     known = resampled[np.isfinite(resampled)]
@@ -159,7 +159,7 @@ def band(resampled_rg: Values, width: int) -> tuple[Values, Values]:
     """Pointwise limits of a curve's resamples, (points,) each; NaN where there are none.
 
     Args:
-        resampled_rg: (resamples, points). width: points, where there are no resamples.
+        resampled_rg: (resamples, points). width: number of points if there are no resamples.
     """
     if not len(resampled_rg):
         return np.full(width, np.nan), np.full(width, np.nan)

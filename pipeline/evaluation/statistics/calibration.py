@@ -1,8 +1,8 @@
-"""Whether probabilities are as high as events are frequent: reliability table, expected calibration error, Brier score.
+"""Agreement of probabilities with observed frequencies: reliability table, expected calibration error, Brier score.
 
-Bins hold equally many items (equal mass), so that no bin of an ECE stands on a handful; equal scores are never parted.
+Bins hold equally many items (equal mass), so that no bin of an ECE has only a handful; equal scores are never split.
 ECE = Σ (items in bin ÷ items) · |mean probability − observed share| (Naeini et al. 2015; equal-mass bins: Nixon et al.
-2019). It is biased upwards where bins are small, and its bootstrap interval with it.
+2019). It is biased upwards if bins are small, as is its bootstrap interval.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Bin:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Of one class against the rest."""
+    """Calibration of one class against the rest."""
 
     ece: Estimate
     brier: Estimate
@@ -44,7 +44,7 @@ HISTOGRAM_BINS = 20
 
 
 def equal_mass_bins(probabilities: Values, bins: int) -> NDArray[np.int64]:
-    """Bin of each item, 0 and up: as many items in each as ties allow."""
+    """Bin of each item, from 0, with as equal numbers of items as ties allow."""
     edges = np.unique(np.quantile(probabilities, np.linspace(0, 1, bins + 1)[1:-1], method="higher"))
     number = np.searchsorted(edges, probabilities, side="right")
     return np.asarray(np.unique(number, return_inverse=True)[1], np.int64)
@@ -53,7 +53,7 @@ def equal_mass_bins(probabilities: Values, bins: int) -> NDArray[np.int64]:
 def calibration_of(
     truth: NDArray[np.bool_], probabilities: NDArray[np.floating], resamples: Resamples, *, bins: int
 ) -> Calibration:
-    """Calibration of probabilities, with intervals by patient. The bins stay those of the data.
+    """Calibration of probabilities, with intervals by patient. All resamples use the bins of the data.
 
     Args:
         truth: bool (items,). probabilities: (items,), not empty.
@@ -89,7 +89,7 @@ def calibration_of(
 
 
 def expected_calibration_error(sums_rb3: Values) -> Values:
-    """ECE (resamples,) of sums by bin: (resamples, bins, 3) of items, probabilities, events."""
+    """ECE (resamples,) from sums by bin: (resamples, bins, 3) of items, probabilities, events."""
     items = sums_rb3[..., 0].sum(1)
     return np.asarray(np.abs(sums_rb3[..., 1] - sums_rb3[..., 2]).sum(1) / items, np.float64)
 

@@ -1,4 +1,4 @@
-"""Decision curves: what acting on a model is worth, against acting on everybody and on nobody.
+"""Decision curves: net benefit of acting on a model, compared with acting on all and on none.
 
 Net benefit at threshold probability t = TP ÷ n − FP ÷ n · t ÷ (1 − t) (Vickers & Elkin 2006, Med Decis Making 26:565).
 """
@@ -17,7 +17,7 @@ THRESHOLDS: Values = np.arange(1, 100) / 100
 
 @dataclass(frozen=True)
 class DecisionCurve:
-    """Net benefit per item at each threshold probability; to act on none has 0."""
+    """Net benefit per item at each threshold probability; acting on none has 0."""
 
     thresholds: tuple[float, ...]
     model: tuple[float, ...]
@@ -39,7 +39,7 @@ def decision_curve(ranking: Ranking) -> DecisionCurve:
 
 
 def net_benefit(ranking: Ranking, counts: Counts) -> Values:
-    """(resamples, thresholds). An item at a threshold is acted on."""
+    """Net benefit, (resamples, thresholds). An item exactly at a threshold is acted on."""
     reached = len(ranking.scores) - np.searchsorted(ranking.scores[::-1], THRESHOLDS - 1e-12, side="left")
     tp, fp = (np.concatenate([np.zeros((len(c), 1)), c], axis=1)[:, reached] for c in (counts.tp, counts.fp))
     items = (counts.positives + counts.negatives)[:, None]

@@ -1,7 +1,7 @@
 """DeLong's variance of the area under the ROC curve, and the paired test of two models on the same cases.
 
 DeLong, DeLong & Clarke-Pearson 1988 (Biometrics 44:837), by mid-ranks as in Sun & Xu 2014 (IEEE Signal Process Lett
-21:1389). It takes cases for independent: one slide or patient each, never tiles.
+21:1389). It assumes independent cases: one slide or patient each, never tiles.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ Z = float(norm.ppf((1 + CONFIDENCE) / 2))
 
 @dataclass(frozen=True)
 class DeLongAuc:
-    """An AUC with its normal interval, cut to 0…1."""
+    """An AUC with its normal interval, clipped to 0…1."""
 
     auc: float
     standard_error: float
     low: float | None
-    """None where the variance is zero (the classes are separated completely): the method has no interval then."""
+    """None if the variance is zero (the classes are separated completely): the method then has no interval."""
     high: float | None
 
 
@@ -40,7 +40,7 @@ class DeLongTest:
     low: float | None
     high: float | None
     p_value: float | None
-    """Two-sided; None where the difference has no variance."""
+    """Two-sided; None if the difference has no variance."""
     cases: int
 
 
@@ -50,12 +50,12 @@ def delong_covariance(
     """AUCs (models,) and their covariance (models, models).
 
     Args:
-        truth: bool (cases,), with at least two of each. scores_mn: (models, cases).
+        truth: bool (cases,), with at least two positives and two negatives. scores_mn: (models, cases).
     """
     positive, negative = (np.asarray(scores_mn[:, chosen], np.float64) for chosen in (truth, ~truth))
     m, n = positive.shape[1], negative.shape[1]
     among_all = rankdata(np.concatenate([positive, negative], axis=1), axis=1)
-    beyond_own_positive = among_all[:, :m] - rankdata(positive, axis=1)  # negatives below each positive, ties half
+    beyond_own_positive = among_all[:, :m] - rankdata(positive, axis=1)  # negatives below each positive, ties as half
     beyond_own_negative = among_all[:, m:] - rankdata(negative, axis=1)
     v10, v01 = beyond_own_positive / n, 1 - beyond_own_negative / m
     covariance = np.atleast_2d(np.cov(v10)) / m + np.atleast_2d(np.cov(v01)) / n
@@ -63,7 +63,7 @@ def delong_covariance(
 
 
 def can_compare(truth: NDArray[np.bool_]) -> bool:
-    """Whether there are two cases of each kind: a variance needs them."""
+    """Whether there are two cases of each kind, which a variance needs."""
     return min(int(truth.sum()), int((~truth).sum())) >= 2
 
 

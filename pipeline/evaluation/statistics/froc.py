@@ -1,8 +1,8 @@
 """Lesion-level FROC exactly as CAMELYON16's evaluation defines it (Ehteshami Bejnordi et al. 2017, JAMA 318:2199).
 
-A lesion counts as found with the highest score of the candidates in it; candidates in isolated tumour cells are neither
-right nor wrong; all others are false positives. Over all slides, thresholds are the distinct scores but the lowest (a
-lesion that nothing hit has score 0, and so has every lesion of isolated tumour cells), and sensitivity is interpolated
+A lesion has the highest score of the candidates in it; candidates in isolated tumour cells count neither as right nor
+as wrong; all others are false positives. Over all slides, thresholds are the distinct scores except the lowest (a
+lesion that no candidate hit has score 0, as has every lesion of isolated tumour cells), and sensitivity is interpolated
 linearly at 1/4, 1/2, 1, 2, 4 and 8 false positives per slide. The score is the mean of the six.
 """
 
@@ -30,15 +30,15 @@ class SlideHits:
     slide_id: str
     patient: str
     false_positives: Values
-    """Score of each."""
+    """Score of each false positive."""
     lesion_scores: Values
-    """Best score in each lesion; 0 where none lies in it, and in isolated tumour cells."""
+    """Best score in each lesion; 0 if it has no candidate, and in isolated tumour cells."""
     num_lesions: int
-    """Without isolated tumour cells."""
+    """Number without isolated tumour cells."""
 
     @property
     def num_found(self) -> int:
-        """Lesions with a candidate in them."""
+        """Number of lesions with a candidate in them."""
         return int((self.lesion_scores > 0).sum())
 
 
@@ -49,7 +49,7 @@ class Froc:
     class_name: str
     score: Estimate
     sensitivities: tuple[Estimate, ...]
-    """At `FALSE_POSITIVES_PER_SLIDE`."""
+    """Sensitivity at each of `FALSE_POSITIVES_PER_SLIDE`."""
     curve_fp: tuple[float, ...]
     """False positives per slide, ascending, and the sensitivity at each."""
     curve_sensitivity: tuple[float, ...]
@@ -57,7 +57,7 @@ class Froc:
     patients: int
     lesions: int
     isolated: int
-    """Isolated tumour cells, which count for nothing."""
+    """Isolated tumour cells, which are not counted."""
     candidates: int
 
 
@@ -77,10 +77,10 @@ def hit_slide(slide_id: str, patient: str, candidates: Candidates, lesions: Lesi
 
 
 def froc_curve(slides: Sequence[SlideHits], weights: Values | None = None) -> tuple[Values, Values] | None:
-    """False positives per slide (ascending) and sensitivity; None where no lesion counts.
+    """False positives per slide (ascending) and sensitivity; None if there is no lesion to count.
 
     Args:
-        weights: how often each slide counts; once where not given. A slide of weight 0 is as if it were not there.
+        weights: how often each slide counts; None: once. A slide of weight 0 is ignored.
     """
     weight = np.ones(len(slides)) if weights is None else weights
     lesions = float(sum(w * slide.num_lesions for w, slide in zip(weight, slides, strict=True)))
@@ -95,7 +95,7 @@ def froc_curve(slides: Sequence[SlideHits], weights: Values | None = None) -> tu
 
 
 def sensitivities(curve: tuple[Values, Values] | None) -> Values:
-    """At the six rates, by linear interpolation; beyond the curve's end, its last. NaN without a curve."""
+    """Sensitivity at the six rates, by linear interpolation; beyond the curve's end, its last. NaN without a curve."""
     rates = np.asarray(FALSE_POSITIVES_PER_SLIDE)
     return np.full(len(rates), np.nan) if curve is None else np.interp(rates, *curve)
 
@@ -103,7 +103,7 @@ def sensitivities(curve: tuple[Values, Values] | None) -> Values:
 def froc(
     class_name: str, slides: Sequence[SlideHits], *, isolated: int, candidates: int, resamples: int, seed: int
 ) -> Froc | None:
-    """The FROC of one class with intervals by patient; None where no lesion counts."""
+    """The FROC of one class with intervals by patient; None if there is no lesion to count."""
     curve = froc_curve(slides)
     if curve is None:
         return None
@@ -128,7 +128,7 @@ def froc(
 
 
 def _joined(parts: Sequence[Values], weight: Values) -> tuple[Values, Values]:
-    """The scores of all slides that count, and how often each counts."""
+    """The scores of all slides with a weight above 0, and the weight of each."""
     kept = [(part, w) for part, w in zip(parts, weight, strict=True) if w > 0]
     if not kept:
         return np.zeros(0), np.zeros(0)

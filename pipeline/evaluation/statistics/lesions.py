@@ -1,8 +1,8 @@
-"""Lesions of a slide as CAMELYON16's evaluation makes them from annotated areas.
+"""Lesions of a slide, derived from annotated areas as in CAMELYON16's evaluation.
 
-The annotated areas become a mask near 7.8 µm/px (0.243 µm · 2⁵, the level of the challenge); what lies within 75 µm ÷ 2
-of them joins (75 µm is about five tumour cells), holes are filled, and what touches, also by a corner, is one lesion.
-Lesions whose longer axis is below 275 µm are isolated tumour cells (200 µm, and the 75 µm they have grown by).
+The annotated areas become a mask near 7.8 µm/px (0.243 µm · 2⁵, the level of the challenge); the mask is grown by
+75 µm ÷ 2 (75 µm is about five tumour cells), holes are filled, and areas that touch, even at a corner, are one lesion.
+Lesions whose longer axis is below 275 µm are isolated tumour cells (200 µm, plus the 75 µm they have grown by).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ GROW_UM = 75.0
 ISOLATED_UM = 275.0
 POINTS_AT_ONCE = 2**20
 MAX_MASK_PX = 2**26
-"""Of a mask: a slide of 60 × 60 mm. More takes gigabytes."""
+"""Limit of a mask: a slide of 60 × 60 mm. More takes gigabytes."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class Lesions:
     """Level-0 pixels per pixel of the mask, a power of two."""
     count: int
     isolated: tuple[int, ...]
-    """Numbers of those that are isolated tumour cells."""
+    """Numbers of the lesions that are isolated tumour cells."""
 
     def at(self, x_px0: NDArray[np.float64], y_px0: NDArray[np.float64]) -> NDArray[np.int64]:
-        """The lesion at each position; 0: none. Positions must lie on the slide."""
+        """The lesion at each position; 0: none. Positions must be on the slide."""
         rows, columns = (np.asarray(v // self.downsample, np.int64) for v in (y_px0, x_px0))
         height, width = self.number_yx.shape
         inside = np.minimum(rows, height - 1), np.minimum(columns, width - 1)
@@ -48,15 +48,15 @@ class Lesions:
 
 
 def evaluation_downsample(mpp0: float) -> int:
-    """The power of two that brings a slide nearest to the challenge's 7.8 µm/px; 1 for a slide that is coarser."""
+    """The power of two that brings a slide nearest to the challenge's 7.8 µm/px; 1 for a coarser slide."""
     return int(2 ** max(0, round(float(np.log2(EVALUATION_MPP / mpp0)))))
 
 
 def lesions_of(areas: Sequence[BaseGeometry], size_wh_px0: tuple[int, int], mpp0: float) -> Lesions | None:
-    """The lesions that annotated areas (level-0 pixels) make; None where there are no areas.
+    """The lesions formed by annotated areas (level-0 pixels); None if there are no areas.
 
     Raises:
-        BadAnnotationError: the slide claims to be larger than any.
+        BadAnnotationError: the slide's stated size is impossible.
     """
     if not areas:
         return None
@@ -77,17 +77,17 @@ def number_lesions(
     grow_um: float = GROW_UM,
     isolated_um: float = ISOLATED_UM,
 ) -> Lesions:
-    """Lesions of a mask: grown, filled, connected, the small ones named."""
+    """Lesions of a mask: grown, filled, connected, with isolated tumour cells identified."""
     mask_mpp = mpp0 * downsample
     grown = ndimage.distance_transform_edt(~mask_yx) < grow_um / (mask_mpp * 2)
     number_yx = label(ndimage.binary_fill_holes(grown), connectivity=2)
-    found = regionprops(number_yx)
-    isolated = tuple(int(each.label) for each in found if each.axis_major_length < isolated_um / mask_mpp)
-    return Lesions(number_yx.astype(np.int32), downsample, len(found), isolated)
+    regions = regionprops(number_yx)
+    isolated = tuple(int(region.label) for region in regions if region.axis_major_length < isolated_um / mask_mpp)
+    return Lesions(number_yx.astype(np.int32), downsample, len(regions), isolated)
 
 
 def rasterised(areas: Sequence[BaseGeometry], size_wh_px0: tuple[int, int], downsample: int) -> NDArray[np.bool_]:
-    """Pixels whose centre lies in an area; an area between the centres has the pixel of a point inside it."""
+    """Mask of pixels whose centre is in an area; an area that covers no centre gets the pixel of a point inside it."""
     width, height = (-(-side // downsample) for side in size_wh_px0)
     mask = np.zeros((height, width), bool)
     for area in areas:

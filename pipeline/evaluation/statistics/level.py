@@ -24,11 +24,11 @@ class Level:
     items: int
     patients: int
     overall: dict[str, Estimate]
-    """Over all classes; empty where an item can have several classes or none."""
+    """Measures over all classes; empty if an item can have several classes or none."""
     classes: tuple[ClassResult, ...]
-    """With two classes the positive one alone, else each against the rest."""
+    """With two classes, only the positive one; otherwise each against the rest."""
     confusion: NDArray[np.int64] | None
-    """Counts, rows = label, columns = prediction; None where an item can have several classes or none."""
+    """Counts, rows = label, columns = prediction; None if an item can have several classes or none."""
 
 
 def tile_level(
@@ -42,7 +42,7 @@ def tile_level(
     """Measures over tiles, each of which has one class.
 
     Args:
-        overall: `overall_measures` of them.
+        overall: their `overall_measures`.
     """
     decided = decide(probabilities_nk, cutoffs.threshold, positive_class(class_names))
     results = tuple(
@@ -86,12 +86,12 @@ def case_level(
 
 
 def positive_class(class_names: Sequence[str]) -> int:
-    """Index of the positive class of two; of other numbers of classes there is none, and 1 stands for it."""
+    """Index of the positive class of two; 1 for other numbers of classes, which have none."""
     return positive_of_two(class_names) if len(class_names) == 2 else 1
 
 
 def reported_classes(class_names: Sequence[str]) -> range:
-    """Indices of the classes that stand against the rest: of two the positive one says it all."""
+    """Indices of the classes compared with the rest: of two, only the positive one."""
     positive = positive_class(class_names)
     return range(positive, positive + 1) if len(class_names) == 2 else range(len(class_names))
 
@@ -106,7 +106,7 @@ def overall_measures(
     """Accuracy, balanced accuracy and AUROC of tiles, over all classes, with intervals by patient.
 
     Args:
-        positive: as `decide` takes it.
+        positive: as for `decide`.
     """
     right = decide(probabilities_nk, threshold, positive) == labels
     by_class = np.stack([np.stack([right & (labels == k), labels == k], axis=1) for k in np.unique(labels)], axis=1)
@@ -123,13 +123,13 @@ def overall_measures(
 
 
 def _mean_recall(totals_rk2: Values) -> Values:
-    """NaN in resamples that lack a class which the data have."""
+    """Mean recall of the classes; NaN in resamples that lack a class of the data."""
     right, every = totals_rk2[..., 0], totals_rk2[..., 1]
     return np.asarray(np.divide(right, every, out=np.full(right.shape, np.nan), where=every > 0).mean(1), np.float64)
 
 
 def _mean_auroc(labels: NDArray[np.int64], probabilities_nk: Probabilities, resamples: Resamples) -> Estimate:
-    """Of two classes; of more, the mean of each against the rest. None where a class does not occur."""
+    """AUROC of two classes; of more, the mean of each against the rest. None if a class does not occur."""
     if len(np.unique(labels)) < probabilities_nk.shape[1]:
         return Estimate(None)
     resampled = mean_auroc_resampled(labels, probabilities_nk, resamples)
@@ -138,12 +138,12 @@ def _mean_auroc(labels: NDArray[np.int64], probabilities_nk: Probabilities, resa
 
 
 def _averaged(probabilities_nk: Probabilities) -> range:
-    """Classes whose AUROC is averaged; that of either of two is the same."""
+    """Classes whose AUROC is averaged; of two, both have the same AUROC."""
     return range(1, 2) if probabilities_nk.shape[1] == 2 else range(probabilities_nk.shape[1])
 
 
 def mean_auroc_resampled(labels: NDArray[np.int64], probabilities_nk: Probabilities, resamples: Resamples) -> Values:
-    """The same in each resample, (resamples,)."""
+    """The mean AUROC in each resample, (resamples,)."""
     classes = _averaged(probabilities_nk)
-    each = [auroc_resampled(labels == k, probabilities_nk[:, k], resamples) for k in classes]
-    return np.asarray(np.mean(each, axis=0), np.float64)
+    by_class = [auroc_resampled(labels == k, probabilities_nk[:, k], resamples) for k in classes]
+    return np.asarray(np.mean(by_class, axis=0), np.float64)

@@ -1,4 +1,4 @@
-"""Numbers that say how good tile predictions are."""
+"""Metrics of tile predictions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Probabilities = NDArray[np.float32]
 
 
 def decide(probabilities_nk: Probabilities, threshold: float, positive: int = 1) -> NDArray[np.int64]:
-    """Class index per tile: with two classes the positive one from `threshold` on, else the likeliest.
+    """Class index per tile: with two classes, the positive one at or above `threshold`; otherwise the likeliest.
 
     Args:
         positive: index of the positive class, of two (`training.foundation.words.class_order.positive_of_two`).
@@ -27,18 +27,18 @@ def decide(probabilities_nk: Probabilities, threshold: float, positive: int = 1)
 
 
 def reaches(scores: NDArray[np.floating], threshold: float) -> NDArray[np.bool_]:
-    """Whether scores are at or above a threshold, compared in the precision that they are stored in: a stored 0.7
-    reaches 0.7, also where it was widened since."""
+    """Whether scores are at or above a threshold, compared in the precision they are stored in: a stored 0.7 reaches
+    0.7, even if it has since been widened."""
     return np.asarray(np.asarray(scores, np.float32) >= np.float32(threshold), np.bool_)
 
 
 def tile_metrics(
     labels: NDArray[np.int64], probabilities_nk: Probabilities, threshold: float, positive: int = 1
 ) -> dict[str, float | None]:
-    """Tiles, accuracy, balanced accuracy and AUC.
+    """Number of tiles, accuracy, balanced accuracy and AUC.
 
-    AUC is that of the positive class with two classes, else the mean of each class against the rest; None where a class
-    does not occur. Balanced accuracy is the mean recall of the classes that occur.
+    With two classes, AUC is that of the positive class; otherwise the mean of each class against the rest; None if a
+    class does not occur. Balanced accuracy is the mean recall of the classes that occur.
     """
     predicted = decide(probabilities_nk, threshold, positive)
     return {

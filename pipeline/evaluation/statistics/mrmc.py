@@ -1,10 +1,10 @@
-"""Areas under ROC curves of several readers over several cases, where both are samples (MRMC).
+"""Areas under ROC curves of several readers over several cases, both treated as samples (MRMC).
 
-The variance is the unbiased one of U-statistics: Gallas, Academic Radiology 13, 2006; with an arbitrary design, in
+The variance is the unbiased one of U-statistics: Gallas, Academic Radiology 13, 2006; for an arbitrary design, in
 which not every reader reads every case (split-plot), Gallas and Brown, Neural Networks 21, 2008. An area is the mean of
 [positive scored above negative] over all triples of a reader, a negative and a positive that this reader read; its
 variance is a sum of eight moments, one for each way in which two triples can share reader, negative and positive.
-Degrees of freedom after Satterthwaite, from readers, negatives and positives, as iMRMC 4.0 has them ("BDG").
+Degrees of freedom follow Satterthwaite, from readers, negatives and positives, as in iMRMC 4.0 ("BDG").
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from training.foundation.words.counts import counted
 
 Values = NDArray[np.float64]
 _NO_ERROR = 1e-9
-"""A standard error up to this is one of rounding."""
+"""A standard error up to this is a rounding error."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,10 @@ class MrmcEstimate:
     degrees_of_freedom: float
     low: float | None
     high: float | None
-    """Of the interval by Student's t; it can reach beyond 0 and 1, which shows how little was read. None
-    without a variance: where all readers separate everything, these cases cannot show how others would differ."""
+    """Limit of the Student's t interval, which can reach beyond 0 and 1 if little was read. None without a variance:
+    if all readers separate all cases, these cannot show how others would differ."""
     p_value: float | None
-    """Of the hypothesis that an area is 0.5, or a difference 0; two-sided. None without a variance."""
+    """For the hypothesis that an area is 0.5, or a difference 0; two-sided. None without a variance."""
     by_reader: tuple[float, ...]
     """NaN for a reader without a pair of cases."""
 
@@ -65,10 +65,10 @@ def mrmc_auc(arm: ArmScores) -> MrmcEstimate:
 
 
 def mrmc_difference(one: ArmScores, other: ArmScores) -> MrmcEstimate:
-    """Area of the first condition minus that of the second, where readers and cases are the same in both.
+    """Area of the first condition minus that of the second, with the same readers and cases in both.
 
     Raises:
-        EmptyTableError: as `mrmc_auc`. ValueError: other readers or cases.
+        EmptyTableError: as `mrmc_auc`. ValueError: readers or cases differ.
     """
     if one.negatives_rc.shape != other.negatives_rc.shape or one.positives_rc.shape != other.positives_rc.shape:
         raise ValueError("both conditions need the same readers and cases, in the same order")
@@ -85,7 +85,7 @@ def mrmc_difference(one: ArmScores, other: ArmScores) -> MrmcEstimate:
 
 
 def _outcomes(arm: ArmScores) -> Values:
-    """1 where the positive has the higher score, a half where they are equal, 0 elsewhere; (readers, negatives,
+    """1 where the positive has the higher score, 0.5 where they are equal, 0 elsewhere; (readers, negatives,
     positives)."""
     difference = arm.positives_rc[:, None, :] - arm.negatives_rc[:, :, None]
     return np.where(np.isnan(difference), 0.0, (difference > 0) + 0.5 * (difference == 0))
@@ -108,12 +108,12 @@ def _check(design: Values) -> None:
 
 
 def _covariance(one: Values, other: Values, design: Values, other_design: Values) -> float:
-    """Of two areas over the same readers and cases."""
+    """Covariance of two areas over the same readers and cases."""
     pairs = _sums_by_what_is_shared(design, other_design)
     products = _sums_by_what_is_shared(one, other)
     moments = np.divide(products, pairs, out=np.zeros(8), where=pairs > 0)
     coefficients = pairs / (design.sum() * other_design.sum())
-    coefficients[-1] -= 1  # less the product of the areas, which is estimated by pairs that share nothing
+    coefficients[-1] -= 1  # minus the product of the areas, which is estimated from pairs that share nothing
     return float(moments @ coefficients)
 
 
@@ -133,13 +133,13 @@ def _four(one: Values, other: Values) -> Values:
 
 
 def _estimate(arms: list[tuple[Values, Values]], variance: float, *, expected: float) -> MrmcEstimate:
-    """With one arm, its area; with two, their difference."""
+    """Estimate for the area of one arm, or the difference of two."""
     signs = (1.0, -1.0)
     areas = [float(outcomes.sum() / design.sum()) for outcomes, design in arms]
     value = float(np.dot(signs[: len(areas)], areas))
     freedom = _degrees_of_freedom(arms, areas, variance)
     error = float(np.sqrt(max(variance, 0.0)))
-    # Rounded down, as iMRMC does: the interval is a little wider, never narrower.
+    # Rounded down, as in iMRMC: the interval is slightly wider, never narrower.
     whole = max(1.0, np.floor(freedom))
     low = high = p_value = None
     if error > _NO_ERROR:
@@ -154,7 +154,7 @@ def _estimate(arms: list[tuple[Values, Values]], variance: float, *, expected: f
 
 
 def _degrees_of_freedom(arms: list[tuple[Values, Values]], areas: list[float], variance: float) -> float:
-    """Satterthwaite's, from what each reader, negative and positive adds to the area."""
+    """Satterthwaite's degrees of freedom, from the contribution of each reader, negative and positive to the area."""
     parts = 0.0
     for axes in ((1, 2), (0, 2), (0, 1)):
         adds = np.zeros(())

@@ -21,13 +21,13 @@ from pipeline.evaluation.statistics.resampled_roc import ResampledRoc
 GRID: Values = np.linspace(0, 1, 101)
 """Positions at which the bands of curves are computed: false positive rates, or recalls."""
 MAX_POINTS = 400
-"""Of a curve as it is drawn."""
+"""Limit for a curve as drawn."""
 AUROC, AUPRC = "AUROC", "AUPRC"
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A curve as it is drawn, and its pointwise 95 % band on a grid of its x axis (NaN: none)."""
+    """A curve as drawn, and its pointwise 95 % band on a grid of its x axis (NaN: none)."""
 
     x: tuple[float, ...]
     y: tuple[float, ...]
@@ -38,7 +38,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class NamedCurve:
-    """A class's curve and the area under it; None where there is none."""
+    """A class's curve and the area under it; None if there is none."""
 
     class_name: str
     area: float | None
@@ -55,12 +55,12 @@ class ClassResult:
     patients: int
     measures: dict[str, Estimate]
     roc: Curve | None
-    """None, as the other curves, where one of the two sides does not occur."""
+    """None, like the other curves, if there are no positives or no negatives."""
     precision_recall: Curve | None
     calibration: Calibration | None
     decision: DecisionCurve | None
     delong: DeLongAuc | None
-    """The AUROC by DeLong's method; None over tiles, which are no independent cases."""
+    """The AUROC by DeLong's method; None for tiles, which are not independent cases."""
 
 
 @dataclass(frozen=True)
@@ -82,11 +82,11 @@ def class_result(
     decided: NDArray[np.bool_] | None = None,
     are_independent: bool = False,
 ) -> ClassResult:
-    """All that is said of one class.
+    """All results for one class.
 
     Args:
-        truth: bool (items,). scores: (items,), probabilities. decided: whether each item is called this class; without,
-            from the threshold on. are_independent: whether DeLong's method fits: slides or patients, not tiles.
+        truth: bool (items,). scores: (items,), probabilities. decided: whether each item is called this class; None: at
+            or above the threshold. are_independent: whether DeLong's method applies: to slides or patients, not tiles.
     """
     scores = np.asarray(scores, np.float64)
     called = reaches(scores, cutoffs.threshold) if decided is None else decided
@@ -132,7 +132,7 @@ def sensitivity_name(specificity: float) -> str:
 
 
 def auroc(truth: NDArray[np.bool_], scores: NDArray[np.floating]) -> float | None:
-    """Area under the ROC curve; None where one of the two sides does not occur."""
+    """Area under the ROC curve; None if there are no positives or no negatives."""
     return float(roc_auc_score(truth, scores)) if truth.any() and not truth.all() else None
 
 
@@ -142,25 +142,25 @@ def auroc_resampled(truth: NDArray[np.bool_], scores: NDArray[np.floating], resa
 
 
 def roc_with_band(truth: NDArray[np.bool_], scores: NDArray[np.floating], resamples: Resamples) -> Curve | None:
-    """The ROC curve with its band; None where one of the two sides does not occur."""
+    """The ROC curve with its band; None if there are no positives or no negatives."""
     if truth.all() or not truth.any():
         return None
     return _roc(Ranking(truth, scores, resamples).counts(), ResampledRoc(truth, scores, resamples))
 
 
 def _resampled(ranking: Ranking, specificities: Sequence[float]) -> dict[str, Values]:
-    """Everything else that needs the order of scores, in one pass over the resamples."""
-    wanted: dict[str, Callable[[Counts], Values]] = {
+    """All other measures that need the order of scores, in one pass over the resamples."""
+    measures: dict[str, Callable[[Counts], Values]] = {
         AUPRC: Counts.average_precision,
         "precision": lambda counts: counts.precision_on(GRID),
         **{sensitivity_name(s): lambda counts, s=s: counts.sensitivity_at(s) for s in specificities},  # type: ignore[misc]
     }
-    found: dict[str, list[Values]] = {name: [] for name in wanted}
+    values: dict[str, list[Values]] = {name: [] for name in measures}
     for piece in ranking.pieces():
         counts = ranking.counts(piece)
-        for name, of in wanted.items():
-            found[name].append(of(counts))
-    return {name: np.concatenate(parts) for name, parts in found.items() if parts}
+        for name, measure in measures.items():
+            values[name].append(measure(counts))
+    return {name: np.concatenate(parts) for name, parts in values.items() if parts}
 
 
 def _single(values: Values) -> float | None:
@@ -182,6 +182,6 @@ def _precision_recall(whole: Counts, resampled: dict[str, Values]) -> Curve:
 
 
 def _curve(x: Values, y: Values, low: Values, high: Values) -> Curve:
-    """With at most `MAX_POINTS` points, the ends among them."""
+    """A curve of at most `MAX_POINTS` points, including both ends."""
     chosen = np.unique(np.linspace(0, len(x) - 1, MAX_POINTS).round().astype(int))
     return Curve(*(tuple(line.tolist()) for line in (x[chosen], y[chosen], GRID, low, high)))

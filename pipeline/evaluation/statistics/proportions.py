@@ -1,9 +1,9 @@
-"""Shares and areas that leave the bootstrap nothing to vary: exact intervals (Clopper & Pearson, Biometrika 26, 1934).
+"""Exact intervals (Clopper & Pearson, Biometrika 26, 1934) for shares and areas that do not vary in the bootstrap.
 
-At 0 and at 100 % every resample has the same share, and a percentile interval would be a point: "1.000 to 1.000" says
-that no doubt is left. The exact interval says what so many independent cases can show. Items of one patient resemble
-one another, so it counts patients, not slides or tiles: of 20 patients without an error, the share of patients without
-one is at least 83 %, however many tiles each has.
+At 0 and 100 %, every resample has the same share, and a percentile interval would be a point: "1.000 to 1.000" leaves
+no doubt. The exact interval reflects what this many independent cases can show. Items of one patient are correlated,
+so it counts patients, not slides or tiles: if 20 patients are without an error, the share of patients without one is at
+least 83 %, however many tiles each has.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from pipeline.evaluation.statistics.bootstrap import CONFIDENCE, Estimate, Resam
 
 
 def exact_interval(hits: int, number: int, *, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Limits of a share of `number` independent cases, of which `hits` have it; `number` is at least 1."""
-    found = binomtest(hits, number).proportion_ci(confidence, method="exact")
-    return float(found.low), float(found.high)
+    """Limits of the share `hits` of `number` independent cases; `number` is at least 1."""
+    interval = binomtest(hits, number).proportion_ci(confidence, method="exact")
+    return float(interval.low), float(interval.high)
 
 
 def share(part_n: NDArray[np.bool_], among_n: NDArray[np.bool_], resamples: Resamples) -> Estimate:
-    """Share of `part_n` among the items of `among_n`, both bool (items,): by bootstrap, else exact where that fits."""
+    """Share of `part_n` among the items of `among_n`, both bool (items,): by bootstrap, else exact if applicable."""
     if not among_n.any():
         return Estimate(None)
     by_patient = resamples.sum_by_patient(np.stack([part_n & among_n, among_n], axis=1).astype(np.float64))
@@ -33,13 +33,13 @@ def share(part_n: NDArray[np.bool_], among_n: NDArray[np.bool_], resamples: Resa
 
 
 def exact_where_none(measured: Estimate, hits_p: Values, among_p: Values) -> Estimate:
-    """A share with the exact interval over patients where the bootstrap gave none.
+    """A share with the exact interval over patients if the bootstrap gave none.
 
-    It is given where all items agree, and where every patient has one item. Else a share over few patients with
-    several items each has no interval that would be right.
+    It is given if all items agree or every patient has one item. Otherwise, a share over few patients with several
+    items each has no valid interval.
 
     Args:
-        hits_p, among_p: items that have it, and items that count, of each patient.
+        hits_p, among_p: hits and counted items of each patient.
     """
     if measured.value is None or measured.low is not None:
         return measured
@@ -52,12 +52,12 @@ def exact_where_none(measured: Estimate, hits_p: Values, among_p: Values) -> Est
 
 
 def exact_mean_where_none(measured: Estimate, hits_pk: Values, among_pk: Values) -> Estimate:
-    """A mean of shares, one per class, that are all 0 or all 1, with an interval that holds at least 95 %.
+    """A mean of shares, one per class, that are all 0 or all 1, with an interval of at least 95 % coverage.
 
-    Each share's exact limits are those of its part of the error (Bonferroni), and the limits of the mean their mean.
+    Each share's exact limits use its part of the error (Bonferroni); the limits of the mean are the mean of the limits.
 
     Args:
-        hits_pk, among_pk: items that have it, and items that count, of each patient and class.
+        hits_pk, among_pk: hits and counted items of each patient and class.
     """
     if measured.value not in (0.0, 1.0) or measured.low is not None:
         return measured
@@ -65,24 +65,24 @@ def exact_mean_where_none(measured: Estimate, hits_pk: Values, among_pk: Values)
     occurring = patients_k[patients_k > 0].tolist()
     confidence = 1 - (1 - CONFIDENCE) / len(occurring)
     limits = [exact_interval(n if measured.value == 1 else 0, n, confidence=confidence) for n in occurring]
-    low, high = (float(each) for each in np.mean(limits, axis=0))
+    low, high = (float(limit) for limit in np.mean(limits, axis=0))
     return Estimate(measured.value, low, high, measured.resamples, is_exact=True)
 
 
 def exact_area_where_none(measured: Estimate, truth_n: NDArray[np.bool_], patient_of: NDArray[np.int64]) -> Estimate:
     """An area under the ROC curve of 0 or 1 (classes separated completely) with an exact interval.
 
-    The area is how often a positive scores above a negative. As many pairs of a positive and a negative as can be made
-    without using a patient twice are independent, and all of them have the same outcome.
+    The area is how often a positive scores above a negative. Pairs of a positive and a negative that use no patient
+    twice are independent, and all of them have the same outcome.
 
     Args:
-        truth_n: bool (items,). patient_of: the number of each item's patient, (items,).
+        truth_n: bool (items,). patient_of: index of each item's patient, (items,).
     """
     if measured.value not in (0.0, 1.0) or measured.low is not None:
         return measured
     positive, negative = set(patient_of[truth_n].tolist()), set(patient_of[~truth_n].tolist())
     pairs = min(len(positive), len(negative), len(positive | negative) // 2)
-    if not pairs:  # all items are one patient's
+    if not pairs:  # all items are from one patient
         return measured
     low, high = exact_interval(pairs if measured.value == 1 else 0, pairs)
     return Estimate(measured.value, low, high, measured.resamples, is_exact=True)

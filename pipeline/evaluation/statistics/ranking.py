@@ -1,7 +1,7 @@
-"""Measures by the order of scores, for the data and for all resamples: ROC, precision and recall, net benefit.
+"""Measures based on the order of scores, for the data and for all resamples: ROC, precision and recall, net benefit.
 
-Items are sorted once. A resample weighs patients; how many positives and negatives it has at each score is one product
-of a sparse matrix (scores × patients) with the weights, so that a thousand resamples of 100,000 tiles take seconds.
+Items are sorted once. A resample weights patients; its numbers of positives and negatives at each score are one product
+of a sparse matrix (scores × patients) with the weights, so a thousand resamples of 100,000 tiles take seconds.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Counts:
         return np.where(self.negatives > 0, _divide((gained * precision).sum(1), self.positives), np.nan)
 
     def sensitivity_at(self, specificity: float) -> Values:
-        """Highest sensitivity of a threshold whose specificity is at least this; NaN where a class does not occur."""
+        """Highest sensitivity of any threshold with at least this specificity; NaN where a class does not occur."""
         fpr, tpr = self.roc()
         allowed = fpr <= 1 - specificity + _TOLERANCE
         best = np.where(allowed, tpr, 0.0).max(1)
@@ -68,7 +68,7 @@ class Ranking:
     """Items of one class against the rest, sorted by score.
 
     Args:
-        truth: bool (items,). scores: (items,). resamples: whose each item is.
+        truth: bool (items,). scores: (items,). resamples: draws, and the patient of each item.
     """
 
     def __init__(self, truth: NDArray[np.bool_], scores: NDArray[np.floating], resamples: Resamples) -> None:
@@ -82,13 +82,13 @@ class Ranking:
         self._negative_tp = _tally(at[~truth], resamples.patient_of[~truth], shape)
 
     def counts(self, counts_rp: Values | None = None) -> Counts:
-        """Counts for some resamples; without, of the data as they are (one row)."""
+        """Counts for some resamples; None: for the data themselves (one row)."""
         weights = np.ones((1, self._positive_tp.shape[1])) if counts_rp is None else counts_rp
         tp, fp = ((matrix @ weights.T).T.cumsum(1) for matrix in (self._positive_tp, self._negative_tp))
         return Counts(tp, fp)
 
     def pieces(self) -> Iterator[Values]:
-        """The resamples' weights, in pieces whose counts fit into memory."""
+        """The resamples' weights, in pieces whose counts fit in memory."""
         return self.resamples.pieces(len(self.scores))
 
 
@@ -106,7 +106,7 @@ def _rate(cumulative: Values, total: Values) -> Values:
 
 
 def _divide(part: Values, whole: Values) -> Values:
-    """part ÷ whole, NaN where there is nothing to divide by."""
+    """part ÷ whole; NaN where the whole is 0."""
     part, whole = np.broadcast_arrays(part, whole)
     ratio: Values = np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole > 0)
     return ratio

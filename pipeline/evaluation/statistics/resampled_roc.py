@@ -1,8 +1,8 @@
-"""The ROC curve of every resample, one after another: of each, no more is held than its running sums.
+"""The ROC curve of every resample, one after another, holding only the running sums of each.
 
-Items of one class with the same score and patient are one entry, with their number. A resample weighs entries by how
-often it drew their patients; sums over the entries, from the highest score down, are all that a curve and its area
-need. Two thousand resamples of 100,000 slides take a second or two.
+Items of one class with the same score and patient are one entry, with their number. A resample weights entries by how
+often it drew their patients; a curve and its area need only the sums over the entries, from the highest score down. Two
+thousand resamples of 100,000 slides take a second or two.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pipeline.evaluation.statistics.bootstrap import Resamples, Values, in_block
 
 Indices = NDArray[np.int64]
 _TOLERANCE = 1e-9
-"""Sums of weights are whole numbers; a share of them may have been rounded."""
+"""Sums of weights are whole numbers; fractions of them may be rounded."""
 
 
 @dataclass(frozen=True)
@@ -24,10 +24,10 @@ class _Entries:
     """One class's items, from the highest score down."""
 
     rank: Indices
-    """Of the score, among all distinct scores; 0 is the highest."""
+    """Rank of the score among all distinct scores; 0 is the highest."""
     patient: Indices
     number: Indices | None
-    """Number of items in each; None where it is always one."""
+    """Number of items in each entry; None if it is always one."""
 
     @classmethod
     def of(cls, rank: Indices, patient: Indices, num_patients: int) -> _Entries:
@@ -42,7 +42,7 @@ class _Entries:
 
 
 class ResampledRoc:
-    """One class against the rest.
+    """ROC curves of one class against the rest, in every resample.
 
     Args:
         truth: bool (items,). scores: (items,).
@@ -58,7 +58,7 @@ class ResampledRoc:
         self._num_scores = len(distinct)
 
     def aucs(self) -> Values:
-        """Area under each curve, (resamples,); ties count half. NaN where a class does not occur."""
+        """Area under each curve, (resamples,); ties count as half. NaN where a class does not occur."""
         before = np.searchsorted(self._negatives.rank, self._positives.rank, side="left")
         through = np.searchsorted(self._negatives.rank, self._positives.rank, side="right")
         areas = np.full(len(self._counts_rp), np.nan)
@@ -70,7 +70,7 @@ class ResampledRoc:
                 negatives = _sums(self._negatives.weights(counts_p))
                 pairs = weights.sum() * negatives[-1]
                 if pairs:
-                    # A positive is above the negatives that are not before it, and half of those that share its score.
+                    # A positive is above the negatives that are not before it, and half of those with the same score.
                     areas[index] = 1 - weights @ (negatives[before] + negatives[through]) / (2 * pairs)
 
         in_blocks(len(areas), measure)
@@ -78,17 +78,17 @@ class ResampledRoc:
 
     def tprs(self, fpr_grid: Values) -> Values:
         """Each curve at given false positive rates, (resamples, points); NaN where a class does not occur."""
-        # Entries of each class at a score and above, from none at all on: the corners of a curve.
+        # Entries of each class at or above each score, starting with none: the corners of a curve.
         corners_n, corners_p = (
             np.searchsorted(entries.rank, np.arange(self._num_scores + 1), side="left")
             for entries in (self._negatives, self._positives)
         )
         last_of = np.searchsorted(corners_n, np.arange(len(self._negatives.rank) + 1), side="right") - 1
-        found = np.full((len(self._counts_rp), len(fpr_grid)), np.nan)
+        rates = np.full((len(self._counts_rp), len(fpr_grid)), np.nan)
 
         def measure(block: range) -> None:
             for index in block:
-                fp, tp = (_sums(each.weights(self._counts_rp[index])) for each in (self._negatives, self._positives))
+                fp, tp = (_sums(side.weights(self._counts_rp[index])) for side in (self._negatives, self._positives))
                 if not (fp[-1] and tp[-1]):
                     continue
                 x = fpr_grid * fp[-1]
@@ -101,14 +101,14 @@ class ResampledRoc:
                     tp[corners_p[after]],
                 )
                 share = np.divide(x - x0, x1 - x0, out=np.zeros_like(x), where=x1 > x0)
-                found[index] = (y0 + np.clip(share, 0, 1) * (y1 - y0)) / tp[-1]
+                rates[index] = (y0 + np.clip(share, 0, 1) * (y1 - y0)) / tp[-1]
 
-        in_blocks(len(found), measure)
-        return found
+        in_blocks(len(rates), measure)
+        return rates
 
 
 def _sums(weights: NDArray[np.integer]) -> Indices:
-    """Sums of the first entries: of none, of one … Whole numbers, which are added up three times as fast as others."""
+    """Cumulative sums of the entries, starting with 0, as integers, which add up three times as fast as floats."""
     sums = np.zeros(len(weights) + 1, np.int64)
     np.cumsum(weights, out=sums[1:])
     return sums

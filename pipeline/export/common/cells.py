@@ -1,4 +1,4 @@
-"""The predicted cells of a slide, in blocks, as every format per cell writes them."""
+"""The predicted cells of a slide, in blocks, for all formats that write one entry per cell."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pipeline.store.layers.overlays import Predictions
 
 _VALUES_PER_BLOCK, _MIN_CELLS = 2**12, 512
-"""Probabilities whose texts are in memory at a time: a few megabytes. With very many classes blocks stay this long."""
+"""Probabilities formatted at a time (a few megabytes), and the least cells in a block, even with very many classes."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class CellBlock:
     """float16 (classes, cells)."""
 
     def texts_of_class(self, index: int, text: Callable[[float], str]) -> list[str]:
-        """The probabilities of one class as texts, cell by cell; each different half-precision number is put into
-        words once."""
+        """The probabilities of one class as text, cell by cell; each distinct half-precision number is formatted
+        once."""
         present, inverse = np.unique(self.probabilities_kn[index].view(np.uint16), return_inverse=True)
         table = np.array([text(float(value)) for value in present.view(np.float16)], dtype=object)
         texts: list[str] = table[inverse].tolist()
@@ -50,10 +50,10 @@ def corners_px0(indices: NDArray[np.int64], stride_px0: float) -> NDArray[np.int
 
 
 def fingerprint(predictions: Predictions) -> str:
-    """SHA-256 of the array and of what gives it a meaning: written into files whose values cannot be read back."""
+    """SHA-256 of the array and the metadata that define it; for files whose values cannot be read back exactly."""
     values = np.ascontiguousarray(predictions.probabilities_cyx)
-    said = (predictions.model_id, predictions.class_names, values.shape, predictions.stride_px0, predictions.side_px0)
-    digest = hashlib.sha256(json.dumps(said).encode())
-    # One bit pattern for "not predicted", whoever wrote it.
+    header = (predictions.model_id, predictions.class_names, values.shape, predictions.stride_px0, predictions.side_px0)
+    digest = hashlib.sha256(json.dumps(header).encode())
+    # One bit pattern for "not predicted", whatever wrote it.
     digest.update(np.where(np.isnan(values), np.float16(np.nan), values).astype("<f2").tobytes())
     return digest.hexdigest()

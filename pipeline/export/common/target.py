@@ -1,4 +1,4 @@
-"""Target of a copy: never over anything that exists, and under its final name only when it is complete."""
+"""Target of a copy: it never overwrites anything, and gets its final name only when complete."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from training.foundation.errors import BadRecipeError
 
 
 def check_free(out: Path, store: Path) -> None:
-    """Refuse a target that exists or lies in the store itself.
+    """Refuse a target that exists or is inside the store.
 
     Raises:
         BadRecipeError: either.
     """
     if out.exists() or out.is_symlink():
-        raise BadRecipeError(f"{out}: exists already. An export replaces nothing: delete it or choose another name.")
+        raise BadRecipeError(f"{out}: exists already. An export never overwrites: delete it or choose another name.")
     if store.resolve() in out.resolve().parents:
-        raise BadRecipeError(f"{out}: lies inside the store {store}. Choose a place outside it.")
+        raise BadRecipeError(f"{out}: is inside the store {store}. Choose a path outside it.")
 
 
 @contextmanager
 def new_file(final: Path) -> Iterator[BinaryIO]:
     """A file that takes its final name only when the block ends without an error.
 
-    While it is being written it is `.<name>.partial` beside `final`, locked by the kernel for as long as the writing
-    process lives; what a crashed run left is overwritten.
+    While being written it is `.<name>.partial` beside `final`, locked by the kernel as long as the writing process
+    lives; the remains of a crashed run are overwritten.
 
     Raises:
-        LockedError: another process writes it now. DiskFullError: no space, or not writable.
+        LockedError: another process is writing it. DiskFullError: no space, or not writable.
     """
     temporary = final.with_name(f".{final.name}.partial")
     with explain_unwritable(final):

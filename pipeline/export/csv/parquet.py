@@ -1,4 +1,4 @@
-"""Predictions as Parquet: the columns of the CSV, probabilities as the model's half-precision numbers, exactly."""
+"""Predictions as Parquet: the columns of the CSV, with the model's exact half-precision probabilities."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ METADATA_KEY = b"gemslide"
 
 
 def write_parquet(path: Path, slide_id: str, source_sha256: str, predictions: Predictions) -> None:
-    """slide_id, minx, miny, width, height (int64, level-0 pixels), prob_<class>… (float32); row by row of the grid.
+    """Write slide_id, minx, miny, width, height (int64, level-0 pixels), prob_<class>… (float32), in grid row order.
 
     The schema's metadata key `gemslide` is JSON: `model`, `source_sha256`, `coords_convention` ("level0_xy"),
     `class_names`, `stride_px0`, `side_px0`, `predictions_sha256`, `research_use`.
 
     Raises:
-        DiskFullError: no space, or not writable. LockedError: another process writes the same file.
+        DiskFullError: no space, or not writable. LockedError: another process is writing the same file.
     """
-    about = {
+    metadata = {
         "model": predictions.model_id,
         "source_sha256": source_sha256,
         "coords_convention": "level0_xy",
@@ -41,7 +41,7 @@ def write_parquet(path: Path, slide_id: str, source_sha256: str, predictions: Pr
     fields = [("slide_id", pa.dictionary(pa.int32(), pa.string()))]
     fields += [(name, pa.int64()) for name in CORNER_COLUMNS]
     fields += [(f"prob_{name}", pa.float32()) for name in predictions.class_names]
-    schema = pa.schema(fields, metadata={METADATA_KEY: json.dumps(about).encode()})
+    schema = pa.schema(fields, metadata={METADATA_KEY: json.dumps(metadata).encode()})
     with new_file(path) as stream, pq.ParquetWriter(stream, schema, compression="zstd") as writer:
         for block in cell_blocks(predictions):
             writer.write_batch(pa.record_batch(_columns(block, slide_id, predictions), schema=schema))

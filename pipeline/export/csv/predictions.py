@@ -1,4 +1,4 @@
-"""Predictions as CSV, one row per tile, columns as WSInfer names them."""
+"""Predictions as CSV, one row per tile, with WSInfer's column names."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ CORNER_COLUMNS = ("minx", "miny", "width", "height")
 
 
 def write_csv(path: Path, slide_id: str, predictions: Predictions) -> None:
-    """slide_id, minx, miny, width, height (whole level-0 pixels), prob_<class>… with four decimals; row by row.
+    """Write slide_id, minx, miny, width, height (whole level-0 pixels), prob_<class>… (four decimals), in row order.
 
     Raises:
-        DiskFullError: no space, or not writable. LockedError: another process writes the same file.
+        DiskFullError: no space, or not writable. LockedError: another process is writing the same file.
     """
     side = str(round(predictions.side_px0))
     with new_file(path) as stream:
@@ -34,7 +34,7 @@ def write_csv(path: Path, slide_id: str, predictions: Predictions) -> None:
 
 
 def _line(*cells: str) -> bytes:
-    """Class names may hold commas and quotation marks; slide ids and numbers do not."""
+    """One line with quoting, since class names may hold commas and quotation marks; slide ids and numbers do not."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerow(cells)
     return text.getvalue().encode()

@@ -1,1 +1,1 @@
-"""Predictions as DICOM: a fractional segmentation and a parametric map over a DICOM slide."""
+"""Predictions as DICOM: a fractional segmentation and a parametric map of a DICOM slide."""

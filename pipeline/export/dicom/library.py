@@ -1,4 +1,4 @@
-"""highdicom, and nothing else: objects for a segmentation and a parametric map, and their values read back."""
+"""Use of highdicom alone: objects for a segmentation and a parametric map, and reading back their values."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ _NAMESPACE = uuid.UUID("b2f0f8f6-5f5c-5a3e-8a51-1f7d4c0b9f43")
 _MAKER, _SCHEME = "gemslide", "99GEMSLIDE"
 _FRAME_PX = 256
 _LUT_LABEL = "class {}"
-"""Of a class in a parametric map, counted from 1."""
+"""Label of a class in a parametric map, numbered from 1."""
 _TYPE_2 = (
     "PatientID", "PatientName", "PatientBirthDate", "PatientSex",
     "AccessionNumber", "StudyID", "StudyDate", "StudyTime",
 )  # fmt: skip
-"""Attributes that must be there and may be empty."""
+"""Attributes that must be present and may be empty."""
 _LIBRARY_ERRORS = (
     ValueError,
     LookupError,
@@ -54,7 +54,7 @@ _LIBRARY_ERRORS = (
     struct.error,
 )
 _LONG_TEXT, _SHORT_TEXT = 64, 16
-"""Letters of DICOM's LO and SH."""
+"""Maximum lengths of DICOM's LO and SH."""
 
 
 @dataclass(frozen=True)
@@ -69,20 +69,20 @@ class DicomResult:
 
     @property
     def plane(self) -> SlidePlane:
-        """Of the matrix of cells."""
+        """Plane of the matrix of cells."""
         return self.source_plane.for_cells(self.predictions.stride_px0)
 
     def uid(self, *what: str) -> str:
-        """The same content has the same UID, so that a repeated export replaces instead of doubling it."""
+        """UID that is the same for the same content, so that a repeated export replaces instead of duplicating it."""
         parts = [str(self.source.get("SOPInstanceUID")), fingerprint(self.predictions), version("gemslide"), *what]
         return f"2.25.{uuid.uuid5(_NAMESPACE, '/'.join(parts)).int}"
 
 
 def segmentation(result: DicomResult) -> Dataset:
-    """Segmentation, FRACTIONAL of type PROBABILITY: a segment per class; not predicted is 0.
+    """Segmentation, FRACTIONAL of type PROBABILITY, with a segment per class; cells without prediction are 0.
 
     Raises:
-        UnreadableError: the source lacks what the object must repeat.
+        UnreadableError: the source lacks attributes that the object must repeat.
     """
     probabilities = np.nan_to_num(_hwk(result.predictions), nan=0.0)
     names = result.predictions.class_names
@@ -114,12 +114,12 @@ def segmentation(result: DicomResult) -> Dataset:
 
 
 def parametric_map(result: DicomResult) -> Dataset:
-    """Parametric map of float32: a channel per class, the stored value is the probability; see `kinds.NOT_PREDICTED`.
+    """Parametric map of float32: a channel per class, whose value is the probability; see `kinds.NOT_PREDICTED`.
 
-    TILED_SPARSE with every tile: TILED_FULL is not allowed to hold several quantities (PS3.3, C.7.6.17.3).
+    TILED_SPARSE with every tile: TILED_FULL may not hold several quantities (PS3.3, C.7.6.17.3).
 
     Raises:
-        UnreadableError: the source lacks what the object must repeat.
+        UnreadableError: the source lacks attributes that the object must repeat.
     """
     probabilities = np.nan_to_num(_hwk(result.predictions), nan=NOT_PREDICTED)
     with _library(result.source_name):
@@ -161,7 +161,7 @@ def read_segmentation(path: Path) -> NDArray[np.float64]:
     """Probabilities of a segmentation, (classes, rows, columns).
 
     Raises:
-        DamagedFileError: it is none, or cannot be read.
+        DamagedFileError: not a segmentation, or unreadable.
     """
     with _reading():
         seg = hd.seg.segread(path)
@@ -172,7 +172,7 @@ def read_parametric_map(path: Path) -> NDArray[np.float32]:
     """Stored values of a parametric map, (classes, rows, columns).
 
     Raises:
-        DamagedFileError: it is none, or cannot be read.
+        DamagedFileError: not a parametric map, or unreadable.
     """
     with _reading():
         image = hd.imread(path)
@@ -191,8 +191,8 @@ def read_parametric_map(path: Path) -> NDArray[np.float32]:
 def _position(group: Dataset) -> tuple[int, int, int]:
     """(class, row, column) of a frame's first pixel, from 0."""
     label = group.RealWorldValueMappingSequence[0].LUTLabel
-    place = group.PlanePositionSlideSequence[0]
-    row, column = place.RowPositionInTotalImagePixelMatrix, place.ColumnPositionInTotalImagePixelMatrix
+    position = group.PlanePositionSlideSequence[0]
+    row, column = position.RowPositionInTotalImagePixelMatrix, position.ColumnPositionInTotalImagePixelMatrix
     k = int(str(label).removeprefix(_LUT_LABEL.format("")))
     if min(k, row, column) < 1:
         raise ValueError(f"a frame of class {k} in row {row}, column {column}")
@@ -200,13 +200,13 @@ def _position(group: Dataset) -> tuple[int, int, int]:
 
 
 def _common(result: DicomResult, kind: str) -> dict[str, Any]:
-    """Arguments that both objects take."""
+    """Arguments common to both objects."""
     predictions, plane, source = result.predictions, result.plane, _completed(result)
     _, rows, columns = predictions.probabilities_cyx.shape
     spacing_x_mm, spacing_y_mm = plane.spacing_xy_mm
     return {
         "source_images": [source],
-        # Class names may be in any script; what is repeated of the source is encoded anew.
+        # Class names may be in any script; text repeated from the source is re-encoded.
         "specific_character_set": "ISO_IR 192",
         "series_instance_uid": result.uid(kind, "series"),
         "sop_instance_uid": result.uid(kind, "instance"),
@@ -226,7 +226,7 @@ def _common(result: DicomResult, kind: str) -> dict[str, Any]:
 
 
 def _completed(result: DicomResult) -> Dataset:
-    """The source's attributes, with what highdicom asks for and not every scanner writes."""
+    """The source's attributes, plus those that highdicom requires and not every scanner writes."""
     source = deepcopy(result.source)
     for keyword in _TYPE_2:
         if keyword not in source:
@@ -239,9 +239,9 @@ def _completed(result: DicomResult) -> Dataset:
 
 
 def _thickness_mm(source: Dataset) -> float:
-    """Depth of the imaged volume, as the source says; a micrometre where it does not."""
-    said = source.get("ImagedVolumeDepth")  # in micrometres
-    return float(said) / 1000 if said else 0.001
+    """Depth of the imaged volume as stated by the source, or one micrometre."""
+    depth_um = source.get("ImagedVolumeDepth")
+    return float(depth_um) / 1000 if depth_um else 0.001
 
 
 def _hwk(predictions: Predictions) -> NDArray[np.float32]:
@@ -260,34 +260,34 @@ def _algorithm(predictions: Predictions) -> hd.AlgorithmIdentificationSequence:
 
 
 def _weights(predictions: Predictions) -> str:
-    """SHA-256 of the model's weights, as the predictions say; else the id, which ends in eight digits of it."""
+    """SHA-256 of the model's weights as stated by the predictions; else the id, which ends in eight digits of it."""
     made_from = predictions.attributes.get("made_from")
     model = made_from.get("model") if isinstance(made_from, dict) else None
-    said = model.get("weights_sha256") if isinstance(model, dict) else None
-    return said if isinstance(said, str) else predictions.model_id
+    sha256 = model.get("weights_sha256") if isinstance(model, dict) else None
+    return sha256 if isinstance(sha256, str) else predictions.model_id
 
 
 def _code(class_name: str) -> Code:
-    """A private code: what a model's classes mean stands in no public terminology."""
+    """A private code, since no public terminology defines a model's classes."""
     digest = hashlib.sha256(class_name.encode()).hexdigest()
     return Code(digest[: _SHORT_TEXT - 1], _SCHEME, _text(class_name, _LONG_TEXT))
 
 
 def _text(text: str, most: int) -> str:
-    """A backslash would begin a second value."""
+    """Text without backslashes, which would begin a second value, cut to `most` characters."""
     return text.replace("\\", "/")[:most].strip()
 
 
 @contextmanager
 def _library(source_name: str) -> Iterator[None]:
-    """Around highdicom's calls, and nothing else."""
+    """Report errors of highdicom's calls; use it around nothing else."""
     try:
         with _reading():
             yield
     except DamagedFileError as error:
         raise UnreadableError(
-            f"{source_name}: no DICOM result can be made on this slide ({error}). It lacks what a result must repeat, "
-            "such as its study or frame of reference; write the other formats."
+            f"{source_name}: no DICOM result can be made for this slide ({error}). It lacks attributes that a result "
+            "must repeat, such as its study or frame of reference; use the other formats."
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""Predictions over a DICOM slide as DICOM: which slide, where on its glass, into which file."""
+"""Predictions of a DICOM slide as DICOM: the source slide, the position on its glass, and the target file."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ def write_dicom_results(
 ) -> str | None:
     """Write a segmentation ("dicom-seg": fractional, probability) or a parametric map ("dicom-pm": float32), or both.
 
-    One pixel per cell, in the source's frame of reference, study and patient: the files say of the patient
-    what the source says.
+    One pixel per cell, in the source's frame of reference, study and patient: the files repeat the source's patient
+    data.
 
     Args:
         source: the DICOM file or folder that the predicted store was made from.
         files: the file to write, by kind.
-        source_sha256: what the store says of its source.
-        series: which series of a folder with several.
+        source_sha256: hash of the source, as stated in the store.
+        series: the series, in a folder with several.
 
     Returns:
-        what a person should know about where the results lie; None: nothing.
+        A warning about the position of the results, or None.
 
     Raises:
-        BadRecipeError: the source is not DICOM. ChangedSourceError: it is not what the store was made from.
-        UnreadableError: it does not say where it lies, or lacks what a result must repeat.
-        DiskFullError, LockedError: the target.
+        BadRecipeError: the source is not DICOM. ChangedSourceError: it is not the one the store was made from.
+        UnreadableError: it does not state its position, or lacks attributes that a result must repeat.
+        DiskFullError, LockedError: from the target.
     """
     with open_slide(source, series) as slide:
         if not isinstance(slide, DicomSlide):
             raise BadRecipeError(
-                f"{source.name}: is {slide.info.format}, not DICOM. DICOM results lie on DICOM slides; for others "
-                "there are GeoJSON, CSV, Parquet and OME-TIFF."
+                f"{source.name}: is {slide.info.format}, not DICOM. DICOM results need a DICOM slide; for other slides "
+                "use GeoJSON, CSV, Parquet or OME-TIFF."
             )
         sha256 = sha256_of_files(slide.files)
         if sha256 != source_sha256:
@@ -64,4 +64,4 @@ def write_dicom_results(
             save(dataset, stream)
     if result.source_plane.has_origin:
         return None
-    return "the slide does not say where on the glass it lies: its first pixel was taken for the origin"
+    return "the slide does not state its position on the glass: its first pixel was taken as the origin"

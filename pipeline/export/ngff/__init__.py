@@ -1,1 +1,1 @@
-"""Copies as OME-Zarr of zarr's core codecs."""
+"""Copies as OME-Zarr with zarr's core codecs."""

@@ -1,4 +1,4 @@
-"""NGFF copies that need core codecs only: 0.5 (zarr v3, zstd in shards) and 0.4 (zarr v2, Blosc-zstd chunks)."""
+"""NGFF copies that need only core codecs: 0.5 (zarr v3, zstd in shards) and 0.4 (zarr v2, Blosc-zstd chunks)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ATTRIBUTE = "gemslide_export"
 _BLOSC = Blosc(cname="zstd", clevel=3, shuffle=Blosc.NOSHUFFLE)
 
 ReadPlanes = Callable[[int, int, int, int], NDArray[np.uint8]]
-"""(y, x, height, width) -> values of a v2 array there: c,y,x or y,x."""
+"""(y, x, height, width) -> values of that part of a v2 array: c,y,x or y,x."""
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,11 @@ class NgffExport:
     reader: StoreReader
     associated: dict[str, ArrayReader]
     about: dict[str, Any]
-    """Root attribute `gemslide_export`: what NGFF has no place for."""
+    """Root attribute `gemslide_export`: metadata that NGFF cannot hold."""
     advance: Advance
 
     def write_05(self, folder: Path) -> None:
-        """NGFF 0.5. Chunks and shards are the store's own, JPEG chunks decoded and stored with zstd; all have a CRC."""
+        """Write NGFF 0.5. Chunks and shards are the store's own, with JPEG chunks recoded as zstd; all have a CRC."""
         store = self.reader.path
         for level in self.reader.levels:
             self._write_level_05(folder / IMAGE / str(level.level), level.array)
@@ -79,7 +79,7 @@ class NgffExport:
         write_json(path / "zarr.json", spec.to_zarr_json())
 
     def write_04(self, folder: Path) -> None:
-        """NGFF 0.4. Chunks of three planes of 1024 × 1024 px, in files named by `/`."""
+        """Write NGFF 0.4, in chunks of three planes of 1024 × 1024 px, with `/` in their keys."""
         store = self.reader.path
         for level in self.reader.levels:
             self._write_level_04(folder / IMAGE / str(level.level), level.array)
@@ -136,7 +136,7 @@ class NgffExport:
     def _write_v2(
         self, path: Path, shape: tuple[int, ...], read: ReadPlanes, fill_value: int, dtype: str = "|u1"
     ) -> None:
-        """One array; chunks that hold nothing but the fill value are left out."""
+        """Write one array; chunks that hold only the fill value are left out."""
         side = V2_CHUNK_PX
         rows, columns = (-(-size // side) for size in shape[-2:])
         lead = ("0",) * (len(shape) - 2)
@@ -181,7 +181,7 @@ def _ome(group: Path) -> dict[str, Any]:
     """The `ome` attribute of one of the store's groups.
 
     Raises:
-        UnreadableError: not there, or no table with the parts of an image (`multiscales`) or of labels.
+        UnreadableError: missing, or without the parts of an image (`multiscales`) or of labels.
     """
     try:
         ome = read_json(group / "zarr.json")["attributes"]["ome"]
@@ -196,13 +196,13 @@ def _check_parts(ome: Any) -> None:
     scales = ome.get("multiscales", []) if isinstance(ome, dict) else None
     is_scales = isinstance(scales, list) and all(isinstance(entry, dict) for entry in scales)
     if not is_scales or not isinstance(ome.get("image-label", {}), dict) or not {"multiscales", "labels"} & ome.keys():
-        raise ValueError("its attribute `ome` describes no image")
+        raise ValueError("its attribute `ome` does not describe an image")
 
 
 def _file_name(name: Any) -> str:
-    """A name out of the store's metadata that becomes a path. Raises ValueError where it could lead elsewhere."""
+    """A name from the store's metadata, checked for use in a path. Raises ValueError if it could lead elsewhere."""
     if not isinstance(name, str) or not is_name(name):
-        raise ValueError(f"the name {name!r:.100}: allowed are {ALLOWED}")
+        raise ValueError(f"invalid name {name!r:.100}: allowed are {ALLOWED}")
     return name
 
 
@@ -212,7 +212,7 @@ def _chunks_of_shard(spec: ArraySpec, shard_row: int, shard_column: int) -> Iter
 
 
 def _zstd_chunk(array: ArrayReader, spec: ArraySpec, row: int, column: int) -> tuple[bytes, ...]:
-    """A chunk's buffers under zstd; none where the store has no chunk."""
+    """A chunk's zstd buffers; none if the store has no chunk."""
     if row >= spec.rows or column >= spec.columns:
         return ()
     if array.spec.codec == "zstd":
@@ -223,7 +223,7 @@ def _zstd_chunk(array: ArrayReader, spec: ArraySpec, row: int, column: int) -> t
 
 
 def _as_04(ome: dict[str, Any]) -> dict[str, Any]:
-    """Attributes of NGFF 0.4: without the key `ome`, the version in each part."""
+    """Attributes for NGFF 0.4: without the key `ome`, and with the version in each part."""
     parts = {key: value for key, value in ome.items() if key != "version"}
     parts["multiscales"] = [{"version": "0.4", **entry} for entry in ome.get("multiscales", [])]
     if "image-label" in parts:
@@ -238,7 +238,7 @@ def _write_v2_group(path: Path, attributes: dict[str, Any]) -> None:
 
 
 def _write_file(path: Path, data: bytes) -> None:
-    """A file of a folder that gets its name when it is complete, so it needs no temporary of its own."""
+    """Write a file in a folder that gets its name when complete, so no temporary file is needed."""
     with path.open("wb") as stream:
         stream.write(data)
         stream.flush()
@@ -246,10 +246,10 @@ def _write_file(path: Path, data: bytes) -> None:
 
 
 def about_export(reader: StoreReader) -> dict[str, Any]:
-    """Metadata that NGFF has no place for: slide id, scale and colours. Nothing here names a file or a person."""
-    about = reader.attributes
+    """Metadata that NGFF cannot hold: slide id, scale and colours. Nothing here names a file or a person."""
+    attributes = reader.attributes
     return {
-        **about.model_dump(include={"slide_id", "mpp0", "icc", "objective_power", "scanner_model"}),
-        "source_sha256": about.source.sha256,
-        "routes": [level.route for level in about.levels],
+        **attributes.model_dump(include={"slide_id", "mpp0", "icc", "objective_power", "scanner_model"}),
+        "source_sha256": attributes.source.sha256,
+        "routes": [level.route for level in attributes.levels],
     }

@@ -1,4 +1,4 @@
-"""A FeatureCollection as a stream: one feature a line, so that it is never in memory as a whole."""
+"""A FeatureCollection as a stream: one feature per line, so that it is never in memory as a whole."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from training.foundation.reading import open_regular, parse_json
 
 _HEAD, _TAIL = b'{"type":"FeatureCollection","features":[\n', b"\n]}\n"
 _MAX_LINE_BYTES = 64 * 2**20
-"""A single contour around a whole slide of cells is shorter."""
+"""Even a single contour around a whole slide of cells is shorter."""
 
 
 def write_collection(path: Path, blocks: Iterable[Sequence[str]]) -> None:
     """Write features, each the text of one JSON object, block by block.
 
     Raises:
-        DiskFullError: no space, or not writable. LockedError: another process writes the same file.
+        DiskFullError: no space, or not writable. LockedError: another process is writing the same file.
     """
     with new_file(path) as stream:
         stream.write(_HEAD)
@@ -32,10 +32,10 @@ def write_collection(path: Path, blocks: Iterable[Sequence[str]]) -> None:
 
 
 def read_collection(path: Path) -> Iterator[Any]:
-    """The features of a file as `write_collection` lays it out, one by one.
+    """The features of a file written by `write_collection`, one by one.
 
     Raises:
-        OSError: it cannot be read. ValueError: it is laid out otherwise, cut short, or no JSON.
+        OSError: it cannot be read. ValueError: another layout, cut short, or not JSON.
     """
     with os.fdopen(open_regular(path), "rb") as stream:
         if stream.readline(len(_HEAD) + 1) != _HEAD:

@@ -1,7 +1,7 @@
 """Cells that reach the threshold as QuPath annotations: one polygon, with its holes, per connected area and class.
 
-Edges are those of the cells, so the area of a polygon is that of its cells. Cells that touch only at a corner belong
-to two polygons: one polygon of both would not be valid.
+Polygons follow the cells' edges, so a polygon's area is that of its cells. Cells that touch only at a corner belong to
+different polygons, since a joint polygon would not be valid.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ def write_contours(
 
     Args:
         class_names: classes to outline.
-        threshold: probability from which a cell belongs to an area.
-        origin_xy0: where QuPath's coordinates begin (`qupath_origin_xy0`).
+        threshold: probability at or above which a cell belongs to an area.
+        origin_xy0: origin of QuPath's coordinates (`qupath_origin_xy0`).
 
     Raises:
-        DiskFullError: no space, or not writable. LockedError: another process writes the same file.
+        DiskFullError: no space, or not writable. LockedError: another process is writing the same file.
     """
     cell_um2 = (predictions.stride_px0 * mpp0) ** 2
 
     def blocks() -> Iterator[list[str]]:
         for name in class_names:
             features = _features(predictions, source_sha256, name, threshold, cell_um2, origin_xy0)
-            lines = [json.dumps(each, allow_nan=False) for each in features]
+            lines = [json.dumps(item, allow_nan=False) for item in features]
             yield from (lines[start : start + _BLOCK] for start in range(0, len(lines), _BLOCK))
 
     write_collection(path, blocks())
@@ -62,12 +62,12 @@ def cells_above(predictions: Predictions, class_name: str, threshold: float) -> 
 
 
 def outlines(mask_yx: NDArray[np.bool_]) -> list[shapely.Polygon]:
-    """Valid polygons around the cells of a mask; coordinates are corners of cells, x right and y down."""
+    """Valid polygons around the cells of a mask; coordinates are cell corners, x to the right and y down."""
     rows, columns = np.nonzero(mask_yx)
     if not len(rows):
         return []
     merged = shapely.coverage_union_all(shapely.box(columns, rows, columns + 1, rows + 1))
-    # Corners between cells on a straight edge say nothing.
+    # Corners between cells on a straight edge are redundant.
     return [shapely.simplify(part, 0) for part in shapely.get_parts(merged)]
 
 

@@ -1,6 +1,6 @@
-"""Predictions as QuPath reads them: one locked tile object per cell, classified by its likeliest class.
+"""Predictions for QuPath: one locked tile object per cell, classified by its likeliest class.
 
-Coordinates are level-0 pixels from where QuPath begins to count. Many objects should be tiles, not annotations.
+Coordinates are level-0 pixels from QuPath's origin. QuPath handles many objects better as tiles than as annotations.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ _NAMESPACE = uuid.UUID("6f1a3c52-0d0e-5b7e-9f6d-2a4f6a2f7c11")
 def write_geojson(
     path: Path, predictions: Predictions, source_sha256: str, *, origin_xy0: tuple[int, int] = (0, 0)
 ) -> None:
-    """Write a FeatureCollection, one feature a line; probabilities have four decimals.
+    """Write a FeatureCollection, one feature per line; probabilities have four decimals.
 
     Args:
-        origin_xy0: where QuPath's coordinates begin (`qupath_origin_xy0`).
+        origin_xy0: origin of QuPath's coordinates (`qupath_origin_xy0`).
 
     Raises:
-        DiskFullError: no space, or not writable. LockedError: another process writes the same file.
+        DiskFullError: no space, or not writable. LockedError: another process is writing the same file.
     """
     template = _Template(predictions, source_sha256)
     write_collection(path, (template.lines(block, origin_xy0) for block in cell_blocks(predictions)))
 
 
 def object_id(source_sha256: str, *parts: object) -> str:
-    """UUID of an object: the same prediction keeps its id, so that QuPath replaces instead of doubling it."""
+    """UUID of an object, the same for the same prediction, so that QuPath replaces instead of duplicating it."""
     return str(uuid.uuid5(_NAMESPACE, "/".join((source_sha256, *map(str, parts)))))
 
 
 class _Template:
-    """The JSON of a tile of each class, made once by `json`, with holes for what differs from tile to tile.
+    """The JSON of a tile of each class, made once by `json`, with placeholders for what differs between tiles.
 
-    Filling holes is ten times as fast as to let `json` write each of a hundred thousand features.
+    Filling placeholders is ten times as fast as having `json` write each of a hundred thousand features.
     """
 
     def __init__(self, predictions: Predictions, source_sha256: str) -> None:
@@ -63,14 +63,14 @@ class _Template:
             is_locked=True,
             classification=classification(name, COLOURS[index % len(COLOURS)]),
             measurements={
-                f"prob_{each}": f"{self._hole}prob{number}" for number, each in enumerate(self._predictions.class_names)
+                f"prob_{name}": f"{self._hole}prob{number}" for number, name in enumerate(self._predictions.class_names)
             },
             metadata={"slide_sha256": self._source_sha256, "model": self._predictions.model_id},
         )
         return self._with_holes(whole)
 
     def _with_holes(self, whole: dict[str, Any]) -> str:
-        """Text for the operator %: the id (in its quotation marks), the ten coordinates, the probabilities."""
+        """Format string for %: the id (with quotation marks), the ten coordinates, the probabilities."""
         text = json.dumps(whole, allow_nan=False).replace("%", "%%").replace(f'"{self._hole}id"', '"%s"')
         for number in range(4):
             text = text.replace(f'"{self._hole}{number}"', "%s")
@@ -79,18 +79,18 @@ class _Template:
         return text
 
     def lines(self, block: CellBlock, origin_xy0: tuple[int, int]) -> list[str]:
-        """One feature a line, cell by cell."""
+        """The features, one per line, cell by cell."""
         predictions = self._predictions
         stride, side = predictions.stride_px0, predictions.side_px0
         left, right = _edges(block.columns.tolist(), stride, side, origin_xy0[0])
         top, bottom = _edges(block.rows.tolist(), stride, side, origin_xy0[1])
         best = block.probabilities_kn.argmax(0).tolist()
         texts = [block.texts_of_class(k, _four_decimals) for k in range(len(predictions.class_names))]
-        said = f"{self._source_sha256}/{predictions.model_id}/"
+        prefix = f"{self._source_sha256}/{predictions.model_id}/"
         return [
             self._of_class[k]
             % (
-                uuid.uuid5(_NAMESPACE, f"{said}{row}/{column}"),
+                uuid.uuid5(_NAMESPACE, f"{prefix}{row}/{column}"),
                 *(x0, y0, x1, y0, x1, y1, x0, y1, x0, y0),
                 *probabilities,
             )
@@ -107,7 +107,7 @@ def _four_decimals(value: float) -> str:
 def _edges(
     indices: Sequence[int], stride_px0: float, side_px0: float, origin_px0: int
 ) -> tuple[Iterator[str], Iterator[str]]:
-    """Texts of the near and the far edge of cells along one axis."""
+    """Near and far edges of cells along one axis, as text."""
     near = {index: float(index * stride_px0) - origin_px0 for index in set(indices)}
     texts = {index: (repr(edge), repr(edge + side_px0)) for index, edge in near.items()}
     return (texts[index][0] for index in indices), (texts[index][1] for index in indices)

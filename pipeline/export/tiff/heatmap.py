@@ -24,16 +24,16 @@ _TIFFFILE_ERRORS = (
     tifffile.TiffFileError, OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError,
     MemoryError, struct.error, zlib.error, ElementTree.ParseError,
 )  # fmt: skip
-"""Errors that tifffile raises on files that lie about themselves."""
+"""Errors that tifffile raises on inconsistent files."""
 
 
 def write_ome_heatmap(path: Path, slide_id: str, predictions: Predictions, *, mpp0: float) -> None:
-    """Write the planes; coarser levels, in SubIFDs, average what was predicted.
+    """Write the planes; coarser levels, in SubIFDs, average the predicted cells.
 
-    The size of a pixel is that of a cell, in micrometres. Values are the array's own: half precision fits into float32.
+    The pixel size is that of a cell, in micrometres. Values are unchanged: half precision fits in float32.
 
     Raises:
-        DiskFullError: no space, or not writable. LockedError: another process writes the same file.
+        DiskFullError: no space, or not writable. LockedError: another process is writing the same file.
     """
     with new_file(path) as stream:
         _write(stream, slide_id, predictions, predictions.stride_px0 * mpp0)
@@ -42,8 +42,8 @@ def write_ome_heatmap(path: Path, slide_id: str, predictions: Predictions, *, mp
 def _write(stream: BinaryIO, slide_id: str, predictions: Predictions, cell_um: float) -> None:
     pyramid = nan_pyramid(predictions.probabilities_cyx)
     _, rows, columns = pyramid[0].shape
-    words = f"Probabilities of {predictions.model_id}. {RESEARCH_USE}"
-    xml = heatmap_xml(slide_id, words, predictions.class_names, columns, rows, cell_um)
+    description = f"Probabilities of {predictions.model_id}. {RESEARCH_USE}"
+    xml = heatmap_xml(slide_id, description, predictions.class_names, columns, rows, cell_um)
     with tifffile.TiffWriter(stream, bigtiff=True) as tiff:
         for index in range(len(predictions.class_names)):
             for level, values_cyx in enumerate(pyramid):
@@ -66,7 +66,7 @@ def _write(stream: BinaryIO, slide_id: str, predictions: Predictions, cell_um: f
 
 
 def _tiles(values_yx: NDArray[np.float16]) -> Iterator[NDArray[np.float32]]:
-    """Tiles row by row; beyond the last cell nothing was predicted."""
+    """Tiles row by row, padded with NaN beyond the last cell."""
     rows, columns = values_yx.shape
     for row in range(0, rows, HEATMAP_TILE_PX):
         for column in range(0, columns, HEATMAP_TILE_PX):
@@ -80,7 +80,7 @@ def read_ome_heatmap(path: Path) -> tuple[NDArray[np.float32], float]:
     """The finest planes, (classes, rows, columns), and micrometres per pixel.
 
     Raises:
-        DamagedFileError: no such OME-TIFF, or cut short.
+        DamagedFileError: not such an OME-TIFF, or cut short.
     """
     with library_errors(_TIFFFILE_ERRORS):
         with tifffile.TiffFile(path) as tiff:

@@ -1,4 +1,4 @@
-"""The OME-XML of an OME-TIFF: one image per series, levels below it in SubIFDs; and that of a heatmap's planes."""
+"""OME-XML of an OME-TIFF (one image per series, with its levels in SubIFDs), and of a heatmap's planes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def ome_tiff_xml(images: Sequence[OmeImage], objective_power: float | None) -> s
 def heatmap_xml(
     name: str, description: str, class_names: Sequence[str], width_cells: int, height_cells: int, cell_um: float
 ) -> str:
-    """OME-XML of one float32 plane per class; plane k is the IFD k. Positions are centres of the first cell."""
+    """OME-XML of one float32 plane per class; plane k is the IFD k. Positions are the centre of the first cell."""
     channels = "".join(
         f'<Channel ID="Channel:0:{k}" Name={_attribute(class_name)} SamplesPerPixel="1"/>'
         for k, class_name in enumerate(class_names)
@@ -65,7 +65,7 @@ def _document(body: str) -> str:
 
 
 def _ascii(text: str) -> str:
-    """A TIFF's description is ASCII: other letters as character references."""
+    """Text in ASCII, as a TIFF's description must be, with other characters as references."""
     return text.encode("ascii", "xmlcharrefreplace").decode()
 
 

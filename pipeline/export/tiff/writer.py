@@ -1,4 +1,4 @@
-"""A pyramidal TIFF from a store: stored JPEG tiles are copied byte for byte, everything else is compressed again."""
+"""A pyramidal TIFF from a store: stored JPEG tiles are copied byte for byte, everything else is recompressed."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from pipeline.store.reading.threads import CORES
 from training.foundation.progress import Advance
 
 COMPRESSION_JPEG, COMPRESSION_DEFLATE, COMPRESSION_JPEG_2000 = 7, 8, 33005
-"""33005 is Aperio's number for JPEG 2000 of R, G, B, which tifffile, Bio-Formats and QuPath know."""
+"""33005 is Aperio's number for JPEG 2000 of R, G, B, which tifffile, Bio-Formats and QuPath support."""
 RECODED_TILE_PX = 512
 _BUFFER_BYTES = 32 * 2**20
 
 
 class _MixedTilesError(Exception):
-    """A tile of a level is of another kind than its first: TIFF cannot say that, so the level is compressed again."""
+    """A tile differs in kind from its level's first; TIFF cannot express that, so the level is recompressed."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class _Page:
     array: ArrayReader
     mpp: float | None
     is_level: bool = False
-    """A smaller copy of the page before it."""
+    """Whether it is a smaller copy of the page before it."""
 
 
 @dataclass
@@ -47,7 +47,7 @@ class TiffExport:
     """Writes one TIFF.
 
     Args:
-        is_ome: levels in SubIFDs under OME-XML; else every level is a page of its own, as OpenSlide wants it.
+        is_ome: levels in SubIFDs with OME-XML; otherwise every level is a separate page, as OpenSlide expects.
         quality: JPEG quality of levels that are not stored as JPEG; None: deflate, lossless.
     """
 
@@ -61,7 +61,7 @@ class TiffExport:
     _recoded: set[str] = field(default_factory=set)
 
     def write(self, stream: BinaryIO) -> None:
-        """Write everything; starts again when a level turns out to hold tiles of several kinds."""
+        """Write everything; start again if a level turns out to hold tiles of several kinds."""
         while True:
             try:
                 self._write_once(stream)
@@ -83,8 +83,8 @@ class TiffExport:
 
     def _write_page(self, tiff: tifffile.TiffWriter, name: str, page: _Page, *, subifds: int) -> None:
         spec = page.array.spec
-        options, words = self._coding(name, page.array)
-        self.how[name] = words
+        options, explanation = self._coding(name, page.array)
+        self.how[name] = explanation
         if page.mpp:
             per_cm = 1e4 / page.mpp
             options |= {"resolution": (per_cm, per_cm), "resolutionunit": "CENTIMETER"}
@@ -113,7 +113,7 @@ class TiffExport:
         return ome_tiff_xml(images, self.reader.attributes.objective_power)
 
     def _coding(self, name: str, array: ArrayReader) -> tuple[dict[str, Any], str]:
-        """tifffile's options that carry the tiles of one page, and what that means, explained."""
+        """tifffile's options for the tiles of one page, and an explanation."""
         t = array.spec.chunk_px
         if name not in self._recoded and array.spec.codec == "imagecodecs_jpeg":
             kind = _first_kind(array)
@@ -138,19 +138,19 @@ class TiffExport:
         return {**options, **jpeg}, f"JPEG of quality {self.quality}"
 
     def _stored(self, name: str, array: ArrayReader, white: bytes, kind: JpegKind | None) -> Iterator[bytes]:
-        """The stored streams, row by row; a white one where the store has none, since readers would show black."""
+        """The stored streams, row by row; a white tile where the store has none, which readers would show as black."""
         tiles = array.spec.rows * array.spec.columns
         self.advance.expect(tiles)
         for number, (row, column) in enumerate(itertools.product(range(array.spec.rows), range(array.spec.columns))):
             chunk = array.chunk(row, column)
             if chunk is not None and kind and jpeg_kind(chunk) != kind:
-                self.advance.expect(number - tiles)  # what is left of this page is not written in this way
+                self.advance.expect(number - tiles)  # the rest of this page is not written this way
                 raise _MixedTilesError(name)
-            self.advance(1)  # before the tile is given: after the last one tifffile does not come back
+            self.advance(1)  # before the tile is yielded: after the last one tifffile does not resume
             yield white if chunk is None else chunk
 
     def _decoded(self, array: ArrayReader) -> Iterator[Pixels]:
-        """Tiles row by row; the last ones of a row or column are filled up with white."""
+        """Tiles row by row; the last ones of a row or column are padded with white."""
         t = RECODED_TILE_PX
         self.advance.expect(-(-array.spec.height_px // t) * -(-array.spec.width_px // t))
         for y_px in range(0, array.spec.height_px, t):
@@ -160,7 +160,7 @@ class TiffExport:
 
 
 def _first_kind(array: ArrayReader) -> JpegKind | None:
-    """Kind of the first tile that is there."""
+    """Kind of the first existing tile."""
     for row in range(array.spec.rows):
         for column in range(array.spec.columns):
             chunk = array.chunk(row, column)
@@ -178,7 +178,7 @@ def _jpeg_options(kind: JpegKind) -> dict[str, Any]:
 
 
 def _white_jpeg(kind: JpegKind, tile_px: int) -> bytes:
-    """A white tile of the same kind; at quality 100 white comes back as 255."""
+    """A white tile of the same kind; at quality 100, white decodes to 255."""
     stream = BytesIO()
     options = _jpeg_options(kind)
     options["compressionargs"]["level"] = 100

@@ -98,7 +98,7 @@ def test_numbers_json_does_not_know_and_ids_that_stand_twice_are_written_so_that
 
     assert back.objects[0].measurements == {"a": "NaN", "b": "Infinity", "c": "-Infinity"}
     assert len({annotation.object_id for annotation in back.objects}) == 3
-    assert lost == ["2 ids were no UUIDs, or stood twice, and were replaced"]
+    assert lost == ["2 ids were not UUIDs, or not unique, and were replaced"]
 
 
 def test_every_group_that_asap_needs_is_written(tmp_path):
@@ -165,7 +165,7 @@ def test_what_asap_and_imagescope_cannot_hold_is_said(tmp_path):
     _, of_imagescope = through(tmp_path / "b.xml", EVERYTHING, "imagescope")
 
     both = [
-        "2 objects are no annotations but cells, detections or tiles, and became annotations",
+        "2 objects were cells, detections or tiles and became annotations",
         "1 object loses its nucleus",
         "1 object loses its measurements",
         "1 object is no longer locked",
@@ -173,15 +173,15 @@ def test_what_asap_and_imagescope_cannot_hold_is_said(tmp_path):
         "1 object loses its plane",
     ]
     assert [line.split(";")[0] for line in of_asap] == [
-        "2 areas with holes were cut into pieces without",
-        "1 area of several parts became one annotation for each part",
+        "2 areas with holes were cut into pieces without holes",
+        "1 area of several parts became one annotation per part",
         "2 lines of more than two points are left out",
         *both[:3], "1 object loses its metadata", *both[3:],
     ]  # fmt: skip
     assert [line.split(";")[0] for line in of_imagescope][2:] == [
         "1 object has no class", *both,
     ]  # fmt: skip
-    assert "3 objects of several parts became one region for each part" in of_imagescope
+    assert "3 objects of several parts became one region per part" in of_imagescope
 
 
 def test_groups_in_groups_are_lost_outside_asap_and_that_is_said(tmp_path):
@@ -189,7 +189,7 @@ def test_groups_in_groups_are_lost_outside_asap_and_that_is_said(tmp_path):
 
     for to in ("qupath", "imagescope"):
         _, lost = through(tmp_path / to, file, to)
-        assert any("group lies in another group" in line for line in lost)
+        assert any("group is inside another" in line for line in lost)
 
 
 @pytest.mark.parametrize("to", FORMATS)

@@ -71,7 +71,7 @@ def test_every_type_is_placed_in_pixels(tmp_path):
     ("text", "says"),
     [
         (view(freehand(SQUARE_NM), unit="pixels"), "'pixels'.*NDPA"),
-        (view(freehand(SQUARE_NM), unit=""), "no named unit"),
+        (view(freehand(SQUARE_NM), unit=""), "is 'not stated'"),
         (view(freehand(SQUARE_NM, kind="lasso")), "type 'lasso'.*NDPA"),
         (view(freehand(SQUARE_NM, closed="")), "<closed> is ''"),
         (view(freehand(SQUARE_NM, special="star")), "'star'"),

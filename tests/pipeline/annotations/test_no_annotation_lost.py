@@ -95,14 +95,14 @@ def test_lines_of_one_point_among_others_are_reported(tmp_path):
         (collection(feature(), crs={"type": "name", "properties": {"name": "EPSG:4326"}}), "coordinate system"),
         (feature(crs={"type": "name"}), "coordinate system"),
         ({**feature(), "properties": [1]}, "`properties` are list"),
-        ({**feature(), "properties": {"classification": {"names": 5}}}, "names no class"),
-        ({**feature(), "properties": {"classification": 5}}, "names no class"),
-        ({**feature(), "properties": {"classification": {"label": "Tumor"}}}, "names no class"),
+        ({**feature(), "properties": {"classification": {"names": 5}}}, "does not name a class"),
+        ({**feature(), "properties": {"classification": 5}}, "does not name a class"),
+        ({**feature(), "properties": {"classification": {"label": "Tumor"}}}, "does not name a class"),
         (collection(feature(), annotations=collection(feature())), "member 'annotations' holds GeoJSON .FeatureColl"),
         (collection(feature(children=[feature()])), "feature 0: its member 'children' holds GeoJSON .Feature"),
         ({**feature(), "properties": {"objectType": "banana"}}, "objectType 'banana'"),
         ({**feature(), "properties": {"childObjects": 5}}, "`childObjects` are int"),
-        (feature(geometry={"type": "GeometryCollection", "geometries": [5]}), "is no geometry"),
+        (feature(geometry={"type": "GeometryCollection", "geometries": [5]}), "is not a geometry"),
         (feature(geometry={"coordinates": [[1, 2]]}), "type None"),
         (
             feature(geometry={"type": "Polygon", "coordinates": [[["1,5", "2"], ["3", "4"], ["5", "6"]]]}),
@@ -338,7 +338,7 @@ def test_overlays_of_dsa_are_reported(tmp_path, kind):
 @pytest.mark.parametrize(
     ("element", "says"),
     [
-        ({"type": "lasso"}, "element 0: an element of type 'lasso'; the Digital Slide Archive"),
+        ({"type": "lasso"}, "element 0: unknown element type 'lasso'; the Digital Slide Archive"),
         ({"points": []}, "`type` is None"),
         (5, "is int"),
         (polyline(SQUARE, closed="true"), "`closed` is 'true'"),
@@ -359,9 +359,9 @@ def test_what_dsa_does_not_write_is_refused_and_named(tmp_path, element, says):
 
 
 def test_the_server_s_list_without_elements_is_refused(tmp_path):
-    with pytest.raises(BadAnnotationError, match="download each by itself"):
+    with pytest.raises(BadAnnotationError, match="download each annotation"):
         read(tmp_path, [{"_id": "x", "annotation": {"name": "a"}}])
-    with pytest.raises(BadAnnotationError, match="annotation 1: is no annotation of the Digital Slide Archive"):
+    with pytest.raises(BadAnnotationError, match="annotation 1: is not an annotation of the Digital Slide Archive"):
         read(tmp_path, [*dsa(polyline(SQUARE)), {"a": 1}])
 
 

@@ -223,5 +223,5 @@ def test_the_format_is_told_by_what_is_in_the_file_not_by_its_name(tmp_path):
 def test_a_file_too_large_to_read_whole_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "MAX_BYTES", 100)
 
-    with pytest.raises(BadAnnotationError, match="MiB are read"):
+    with pytest.raises(BadAnnotationError, match="the limit is 0 MiB"):
         read(tmp_path, asap(("Polygon", "tumor", SQUARE)))

@@ -37,7 +37,7 @@ def test_one_process_does_one_piece_of_work_after_the_other(processes: BoundedPr
     assert len(processes._idle) == 1
     with pytest.raises(BadAnnotationError, match="not JSON"):
         joined(processes, b"{")
-    with pytest.raises(BadAnnotationError, match="no work of this program"):
+    with pytest.raises(BadAnnotationError, match="not a function that this program may run"):
         processes.run("os:system", b"true", "what was sent")
     assert joined(processes) == "Polygon"
 

@@ -46,7 +46,7 @@ def test_excluded_slides_are_left_out(tmp_path):
         ("path,pacient_id\na.svs,1\n", "unknown column `pacient_id`: did you mean `patient_id`"),
         ("slide\na.svs\n", "no column `path`"),
         ("path\n", "has no slides"),
-        ("path,slide_id\na.svs,x\nb.svs,x\n", "slide_id x stands on more than one row"),
+        ("path,slide_id\na.svs,x\nb.svs,x\n", "slide_id x is on more than one row"),
         ("path,slide_id\na.svs,a b\n", "line 2"),
         ("path,split\na.svs,training\n", "'train', 'val' or 'test'"),
         ("path,mpp\na.svs,half\n", "`mpp` = 'half'"),

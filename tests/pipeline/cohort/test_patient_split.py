@@ -13,7 +13,7 @@ def entry(slide_id, patient_id=None, split=None):
 def test_a_patient_in_two_splits_is_refused_with_the_slides():
     entries = [entry("a", "p1", "train"), entry("b", "p1", "test"), entry("c", "p2", "val")]
 
-    with pytest.raises(LeakageError, match=r"patient p1 stands in 2 splits \(test: b; train: a\)"):
+    with pytest.raises(LeakageError, match=r"patient p1 is in 2 splits \(test: b; train: a\)"):
         assign_splits(entries, SplitConfig())
 
 

@@ -110,7 +110,7 @@ def test_neither_map_nor_manifest_may_lie_in_a_project(cohort, secret, tmp_path,
     inside = tmp_path / "study/deep/down"
     places = (inside / "m.csv", secret / "o.csv") if which == "map" else (secret / "m.csv", inside / "o.csv")
 
-    with pytest.raises(BadManifestError, match="must not lie inside the project folder"):
+    with pytest.raises(BadManifestError, match="must not be inside the project folder"):
         pseudonymize_cohort(cohort, *places)
 
     assert not inside.exists()
@@ -120,7 +120,7 @@ def test_neither_map_nor_manifest_may_lie_in_a_project(cohort, secret, tmp_path,
 def test_a_project_that_is_named_is_kept_free_although_it_is_empty(cohort, tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "study")
 
-    with pytest.raises(BadManifestError, match="must not lie inside"):
+    with pytest.raises(BadManifestError, match="must not be inside"):
         pseudonymize_cohort(cohort, tmp_path / "link/map.csv", tmp_path / "p.csv", project=tmp_path / "study")
 
 
@@ -163,7 +163,7 @@ def test_the_same_id_for_another_file_is_refused(cohort, secret):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("path\na.svs\n", "is no map of pseudonyms"),
+        ("path\na.svs\n", "is not a map of pseudonyms"),
         ("kind,original,pseudonym,path\npatient,Doe\n", "line 2"),
         ("kind,original,pseudonym,path\npatient,Doe,p-1,\npatient,Roe,p-1,\n", "more than one line"),
         ("", "cannot be read"),
@@ -182,7 +182,7 @@ def test_two_processes_do_not_extend_one_map_at_once(cohort, secret):
     with (secret / ".map.csv.lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
 
-        with pytest.raises(LockedError, match="another process extends it now"):
+        with pytest.raises(LockedError, match="another process is extending it"):
             pseudonymize(cohort, secret)
 
     assert pseudonymize(cohort, secret).num_new == 8

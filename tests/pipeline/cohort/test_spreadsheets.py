@@ -81,7 +81,7 @@ HOW = 'Save it as "CSV UTF-8'
         ("path,slide_id\na.svs;x\n", "line 2: the number of fields.*semicolons"),
         ("path,slide_id\na.svs\n", "line 2: the number of fields"),
         ("path,exclude\na.svs,FALSE\n", "line 2: `exclude` = 'FALSE'.*is no reason.*empty the cell to keep"),
-        ("path;exclude\na.svs;0\n", "line 2: `exclude` = '0'.*is no reason"),
+        ("path;exclude\na.svs;0\n", "line 2: `exclude` = '0'.*is not a reason"),
         ("path,slide_id,,\na.svs,x,,stray\n", r"line 2: the number of fields differs from the header's \(4, not 2\)"),
         ("path,,slide_id\na.svs,stray,x\n", "line 2: column 2 has no name, but holds 'stray'"),
         ('path,site\na.svs,"x\nb.svs,y\nc.svs,z\n', "cannot be read as a UTF-8 CSV"),

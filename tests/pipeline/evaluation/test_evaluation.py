@@ -102,7 +102,7 @@ def test_a_tile_set_of_another_size_is_refused(small_project_copy, own):
     other = TileConfig(tile_px=64, mpp=1.0, classes=("cold", "warm"))
     make_tile_table(own, "other", other, cohort=load_cohort(small_project_copy.cohort))
 
-    with pytest.raises(BadRecipeError, match=r"looks at 32 px at 1\.0 µm/px, tile set 'other' has 64 px"):
+    with pytest.raises(BadRecipeError, match=r"takes tiles of 32 px at 1\.0 µm/px, but tile set 'other' has 64 px"):
         evaluate_model(own, small_project_copy.model_id, "other", EvaluateConfig())
 
 
@@ -115,7 +115,7 @@ def test_tiles_the_model_did_not_look_at_are_not_scored_with_their_neighbours(sm
     overlapping = TileConfig(tile_px=32, mpp=1.0, overlap_px=16, classes=("cold", "warm"), min_tissue=0.9)
     make_tile_table(own, "overlap", overlapping, cohort=load_cohort(small_project_copy.cohort))
 
-    with pytest.raises(BadRecipeError, match="are not among the squares that the model looked at"):
+    with pytest.raises(BadRecipeError, match="are not among the squares that the model predicted"):
         evaluate_model(own, small_project_copy.model_id, "overlap", EvaluateConfig(), baselines=None)
 
 
@@ -166,5 +166,5 @@ def test_predictions_that_end_before_the_tiles_do_are_refused(small_project, tmp
     few = np.full((2, 3, 3), 0.5, np.float16)
     write_predictions(store, Predictions(small_project.model_id, ("cold", "warm"), few, 64.0, 64.0, {}), mpp0=0.5)
 
-    with pytest.raises(BadRecipeError, match="are not among the squares that the model looked at"):
+    with pytest.raises(BadRecipeError, match="are not among the squares that the model predicted"):
         evaluate_model(project, small_project.model_id, "small", EvaluateConfig(), baselines=None)

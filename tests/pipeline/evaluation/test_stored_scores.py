@@ -40,7 +40,7 @@ def test_a_tile_has_the_mean_of_the_cells_whose_centre_it_covers():
 
 
 def test_a_tile_of_which_nothing_was_predicted_is_no_zero():
-    with pytest.raises(EmptyTableError, match="slide s: model m did not look at 1 of 2 labelled tiles"):
+    with pytest.raises(EmptyTableError, match="slide s: model m has no prediction for 1 of 2 labelled tiles"):
         tile_probabilities("s", "m", tiles((0, 0), (96, 0), side_px0=64), predictions(np.where(WARM > 2, 0, WARM)))
 
 
@@ -58,7 +58,7 @@ def test_a_slide_s_score_follows_the_stated_rule():
     assert slide_scores(predictions(values), "max")[1] == pytest.approx(0.99, abs=1e-3)
     assert slide_scores(predictions(values), "mean")[1] == pytest.approx(0.495, abs=1e-3)
     assert slide_scores(predictions(values), "top_decile")[1] == pytest.approx(0.945, abs=1e-3)
-    with pytest.raises(EmptyTableError, match="predicted no cell"):
+    with pytest.raises(EmptyTableError, match="no cell of the slide was predicted"):
         slide_scores(predictions(np.full((3, 3), np.nan)), "max")
 
 

@@ -164,10 +164,10 @@ def test_the_page_shows_every_part_and_asks_nothing_of_the_network(report):
     html = report.read_text()
 
     for words in (
-        "Research use only. Not for diagnosis.", "Who and what was evaluated", "drawn with replacement", "Tiles",
-        "Slides", "Patients", "Label against prediction", "Calibration and decisions", "By scanner", "By patient",
-        "Lesions (FROC as in CAMELYON16)", "By slide", "Against worse-", "below 20, percentile intervals",
-        "another tile set or split",
+        "Research use only. Not for diagnosis.", "Evaluated patients, slides and tiles", "drawn with replacement",
+        "Tiles", "Slides", "Patients", "Label against prediction", "Calibration and decisions", "By scanner",
+        "By patient", "Lesions (FROC as in CAMELYON16)", "By slide", "Against worse-", "below 20, percentile intervals",
+        "was not trained on this tile set and split",
     ):  # fmt: skip
         assert words in html, words
     assert html.count("<svg") == 2 * 3 + 2 * 3 + 1
@@ -239,7 +239,7 @@ def test_slides_without_a_patient_are_patients_of_their_own_and_the_report_says_
 
     assert (result.flow.evaluated_patients, result.flow.own_patients) == (10, 3)
     html = write_report(study.project, result).read_text()
-    assert "3 of the slides name no patient" in html
+    assert "3 of the slides have no patient" in html
     assert "Each patient has one slide" in html
     assert "Not evaluated: no outlined lesions are known" in html
 
@@ -283,12 +283,12 @@ def test_settings_that_do_not_fit_the_model_are_refused(study):
         config = CONFIG.model_copy(update=changes)
         evaluate_model(study.project, study.model_id, "tiles", config, baselines=None)
 
-    with pytest.raises(BadRecipeError, match=r"lesion_classes: \['hot'\] are none of the model's classes"):
+    with pytest.raises(BadRecipeError, match=r"lesion_classes: \['hot'\] are not among the model's classes"):
         evaluate(lesion_classes=("hot",))
     for folder in ("/etc", "../given"):
         with pytest.raises(BadRecipeError, match="name a folder inside the project"):
             parse_section(EvaluateConfig, {"candidates": folder}, where="gemslide.toml")
-    with pytest.raises(BadRecipeError, match="the files do not say which of the classes"):
+    with pytest.raises(BadRecipeError, match="the files do not say to which of the classes"):
         evaluate(lesion_classes=("cold", "warm"), candidates="given")
 
 

@@ -171,7 +171,7 @@ def test_a_source_that_does_not_say_where_it_lies_begins_at_the_origin_and_that_
 
     (origin,) = pydicom.dcmread(files["dicom-seg"]).TotalPixelMatrixOriginSequence
     middle_mm = -(STRIDE - 1) / 2 * 0.0005  # half a cell less half a pixel; x on the glass runs opposite to the rows
-    assert "its first pixel was taken for the origin" in remark
+    assert "its first pixel was taken as the origin" in remark
     assert origin.XOffsetInSlideCoordinateSystem == pytest.approx(middle_mm)
     assert origin.YOffsetInSlideCoordinateSystem == pytest.approx(middle_mm)
 

@@ -111,7 +111,7 @@ def test_a_slide_file_is_no_store(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("to", "name", "says"), [(None, "a.png", "says no format"), ("png", "a.tiff", "unknown format")]
+    ("to", "name", "says"), [(None, "a.png", "implies no format"), ("png", "a.tiff", "unknown format")]
 )
 def test_an_unknown_format_names_those_that_are_known(tmp_path, to, name, says):
     with pytest.raises(BadRecipeError, match=rf"{says}.*ngff-0\.5, ngff-0\.4, ome-tiff, tiff"):

@@ -79,7 +79,7 @@ def test_a_slide_that_is_another_file_than_the_manifest_says_stops_the_study(gem
 
     done = gemslide("study", "begin", "s", "--project", project.root)
 
-    assert (done.code, "and the manifest says" in done.err) == (1, True)
+    assert (done.code, "but the manifest says" in done.err) == (1, True)
 
 
 def test_a_copy_whose_file_is_gone_is_known_by_its_store(gemslide, small_project, project):

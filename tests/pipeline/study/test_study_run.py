@@ -172,7 +172,7 @@ def test_a_ledger_elsewhere_is_the_installations_to_name_and_never_the_projects(
     settings = project.root / "gemslide.toml"
     before = settings.read_text() if settings.exists() else ""
     settings.write_text(f'[study]\nledger = "sqlite:///{tmp_path}/elsewhere.db"\n')
-    with pytest.raises(BadRecipeError, match=r"\[study\] ledger.*Take this line out.*GEMSLIDE_LEDGER.*GEMSLIDE_SITE"):
+    with pytest.raises(BadRecipeError, match=r"\[study\] ledger.*Remove this line.*GEMSLIDE_LEDGER.*GEMSLIDE_SITE"):
         open_ledger(project)
     settings.write_text(before)
     site = tmp_path / "site.toml"
