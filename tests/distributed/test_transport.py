@@ -244,8 +244,8 @@ def test_a_boundary_that_changes_for_the_same_kind_is_refused(changed):
 
     with pytest.raises(
         ValueError,
-        match=r"F gave BoundaryLayout.* but BoundaryLayout.* before for inputs of the same shape; what goes from stage "
-        r"to stage may depend on the shape of the network's input only\. Cut elsewhere",
+        match=r"F gave BoundaryLayout.* but BoundaryLayout.* before for inputs of the same shape; what is passed "
+        r"between stages may depend only on the shape of the network's input\. Cut elsewhere",
     ):
         sender.offer("message", changed, SMALL)
 
