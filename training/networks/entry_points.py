@@ -43,7 +43,8 @@ def build_from_entry_point(
         value: `module:function` that the package was made with; None if unknown.
 
     Raises:
-        UnreadableError: the name now stands for another function, or its function cannot be imported or returns no network.
+        UnreadableError: the name stands for another function now, or its function cannot be imported, or returns
+            no network.
     """
     if value not in (None, entry.value):
         raise UnreadableError(

@@ -157,7 +157,7 @@ def _check_shapes(graph: GraphProto, where: str, *, tile_px: int, num_classes: i
     if len(in_shape) != 4 or not _agree(in_shape[1:], (3, tile_px, tile_px)) or in_shape[0] not in (None, 1):
         raise UnreadableError(
             f"{where}: takes images of the shape {_shape_text(in_shape)}; tiles are (N, 3, {tile_px}, {tile_px}), "
-            "any number of them or one at a time. Correct patch_size_pixels in its config.json, or export the network again."
+            "any number of them or one at a time. Correct patch_size_pixels in its config.json, or export it again."
         )
     if out_shape and (len(out_shape) != 2 or not _agree(out_shape[1:], (num_classes,))):
         raise UnreadableError(
