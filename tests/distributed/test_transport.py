@@ -306,5 +306,5 @@ def test_more_tensors_than_fit_a_header_are_refused():
 def test_a_type_that_cannot_travel_is_refused():
     transport = Transport(alone(), CPU, counter=LiveBytes())
 
-    with pytest.raises(ValueError, match=r"complex64 cannot go from stage to stage; use one of torch.float32"):
+    with pytest.raises(ValueError, match=r"complex64 cannot be sent between stages; use one of torch.float32"):
         transport.offer("message", torch.ones(1, dtype=torch.complex64), SMALL)

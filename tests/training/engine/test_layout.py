@@ -137,7 +137,7 @@ def test_tensors_without_elements_or_dimensions_arrive():
 def test_a_type_that_cannot_be_sent_says_which_can():
     layout, _ = lay_out(torch.ones(2, dtype=torch.complex64))
 
-    with pytest.raises(ValueError, match=r"torch.complex64 cannot go from stage to stage; use one of torch.float32,"):
+    with pytest.raises(ValueError, match=r"torch.complex64 cannot be sent between stages; use one of torch.float32,"):
         layout.header()
 
 
