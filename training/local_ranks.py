@@ -42,12 +42,12 @@ def main() -> int:
         try:
             codes = _wait(ranks)
         except KeyboardInterrupt:
-            _end(ranks)
+            _stop(ranks)
             return INTERRUPTED
-        _end(ranks)
+        _stop(ranks)
     for rank, code in codes.items():
         if code < 0:
-            sys.stderr.write(_killed(rank, -code, log_path(_project() / "runs", run_id, rank)))
+            sys.stderr.write(_kill_message(rank, -code, log_path(_project() / "runs", run_id, rank)))
     return 1 if any(codes.values()) else 0
 
 
@@ -77,7 +77,7 @@ def _wait(ranks: Sequence[subprocess.Popen[bytes]]) -> dict[int, int]:
         time.sleep(POLL_S)
 
 
-def _end(ranks: Sequence[subprocess.Popen[bytes]]) -> None:
+def _stop(ranks: Sequence[subprocess.Popen[bytes]]) -> None:
     end_s = time.monotonic() + GRACE_S
     for process in ranks:
         process.terminate()
@@ -89,7 +89,7 @@ def _end(ranks: Sequence[subprocess.Popen[bytes]]) -> None:
             process.wait()
 
 
-def _killed(rank: int, number: int, log: Path) -> str:
+def _kill_message(rank: int, number: int, log: Path) -> str:
     by_memory = " The system also does that when memory runs out." if number == signal.SIGKILL else ""
     return (
         f"error [lost_peer]: rank {rank} was ended by signal {number} ({signal.strsignal(number)}).{by_memory} It was "

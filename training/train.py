@@ -147,7 +147,7 @@ def _train(checked: Checked, project_dir: Path, world_size: int, *, fresh: bool)
         # NCCL does not allow two ranks on one GPU.
         timeout_s = checked.recipe.parallel.timeout_s
         ranks = connect_ranks(
-            timeout_s=timeout_s, device=device, backend="gloo" if is_shared else None, **_meeting(world_size)
+            timeout_s=timeout_s, device=device, backend="gloo" if is_shared else None, **_rendezvous(world_size)
         )
     run_id = ranks.broadcast_from_first(own_run_id())
     log = RankLog(project_dir / "runs", run_id, ranks.rank)
@@ -164,7 +164,7 @@ def _train(checked: Checked, project_dir: Path, world_size: int, *, fresh: bool)
         ranks.close()
 
 
-def _meeting(world_size: int) -> dict[str, Any]:
+def _rendezvous(world_size: int) -> dict[str, Any]:
     """Rendezvous of the ranks: a file on one machine, torchrun's address otherwise."""
     if MEETING_VARIABLE not in os.environ:
         return {}

@@ -23,7 +23,7 @@ class Feed:
     """The inputs that one rank takes."""
 
     def __init__(self, ahead: int = 0, *, pinned: bool = False) -> None:
-        """Start the threads that read ahead.
+        """Start the threads, if any, that read ahead.
 
         Args:
             ahead: most inputs being read or waiting; 0 reads each on demand.

@@ -137,7 +137,7 @@ class RecomputedNorm:
         norm = self._norm
         x = norm._saved_input
         with torch.no_grad(), torch.autocast(x.device.type, enabled=False):
-            weight, bias = norm._saved_weight, _bias_of(norm)
+            weight, bias = norm._saved_weight, _norm_bias(norm)
             if norm.name() == "NativeGroupNormBackward0":
                 output = functional.group_norm(x, norm._saved_group, weight, bias, norm._saved_eps)
             elif norm.name() == "NativeBatchNormBackward0" and x.device.type == "cpu":
@@ -182,11 +182,11 @@ def _norm_before(tensor: Tensor) -> Any:
     norm: Any = relu.next_functions[0][0]
     if norm is None or norm.name() not in _NORMS or not getattr(norm, "_saved_training", True):
         return None
-    has_both = norm._saved_weight is None or _bias_of(norm) is not None
+    has_both = norm._saved_weight is None or _norm_bias(norm) is not None
     return norm if has_both else None
 
 
-def _bias_of(norm: Any) -> Tensor | None:
+def _norm_bias(norm: Any) -> Tensor | None:
     """Autograd saves no bias; it is the weight that the third edge of the node leads to."""
     node = norm.next_functions[2][0]
     bias: Tensor | None = getattr(node, "variable", None)
@@ -202,7 +202,7 @@ class OffloadedTensor:
         self._origin = StorageWeakRef(storage)  # type: ignore[no-untyped-call]  # torch ships no types for it
         self._device, self._counter = tensor.device, counter
         self._stream = _side_stream(tensor.device)
-        whole = _bytes_of(tensor)
+        whole = _storage_bytes(tensor)
         self._host = torch.empty(len(whole), dtype=torch.uint8, pin_memory=self._stream is not None)
         with _on(self._stream, tensor.device):
             self._host.copy_(whole, non_blocking=True)
@@ -248,7 +248,7 @@ class _View:
         return self._away.take().view(self._dtype).as_strided(self._shape, self._strides, self._offset)
 
 
-def _bytes_of(tensor: Tensor) -> Tensor:
+def _storage_bytes(tensor: Tensor) -> Tensor:
     """The whole storage of a tensor as one row."""
     plain = tensor.detach()
     size = plain.dtype.itemsize

@@ -89,7 +89,7 @@ def simulate(schedule: Schedule, costs: Sequence[StageCost], *, message_s: float
                 if not _is_ready(schedule, action, ends, arrivals):
                     break
                 span = _span(schedule, action, costs, ends, arrivals, live[rank], message_s)
-                live[rank] += _kept(action, costs)
+                live[rank] += _kept_change(action, costs)
                 spans[rank].append(span)
                 ends[action] = span.end_s
                 moved = True
@@ -122,7 +122,7 @@ def _span(
     return Span(action, start, start + seconds, live_bytes + extra)
 
 
-def _kept(action: Action, costs: Sequence[StageCost]) -> int:
+def _kept_change(action: Action, costs: Sequence[StageCost]) -> int:
     sign = {Op.F: 1, Op.B: -1}.get(action.op, 0)
     return sign * costs[action.stage].kept_bytes
 

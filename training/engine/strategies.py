@@ -87,55 +87,55 @@ def bidirectional(held: Sequence[Held], num_stages: int) -> Iterator[Action]:
     return iter(sorted(all_forward_then_all_backward(held, num_stages), key=clock))
 
 
-def _single(num_stages: int) -> str | None:
+def _refuse_several_stages(num_stages: int) -> str | None:
     one = f"single has exactly one stage, got num_stages={num_stages}; for more use mp-basic or master"
     return None if num_stages == 1 else one
 
 
-def _even(num_stages: int) -> str | None:
+def _refuse_odd_stages(num_stages: int) -> str | None:
     even = f"chimera needs an even number of stages, got num_stages={num_stages}; use {num_stages + 1}, or 1f1b"
     return even if num_stages % 2 else None
 
 
-def _one(stage: int, num_stages: int, num_microbatches: int) -> int:
+def _one_live(stage: int, num_stages: int, num_microbatches: int) -> int:
     return 1
 
 
-def _one_after_another(stages: int, microbatches: int, forward: float, backward: float) -> float:
+def _sequential_time(stages: int, microbatches: int, forward: float, backward: float) -> float:
     return microbatches * stages * (forward + backward)
 
 
-def _behind_backwards(stages: int, microbatches: int, forward: float, backward: float) -> float:
+def _master_time(stages: int, microbatches: int, forward: float, backward: float) -> float:
     """`master`: each further micro-batch waits for the backward before it, or for its own forward where that is longer;
     at most (f + b) / b times faster than `mp-basic`."""
     between = (stages - 1) * max(forward, backward) + forward + backward
     return stages * (forward + backward) + (microbatches - 1) * between
 
 
-def _filled_once(stages: int, microbatches: int, forward: float, backward: float) -> float:
+def _pipeline_time(stages: int, microbatches: int, forward: float, backward: float) -> float:
     return (microbatches + stages - 1) * (forward + backward)
 
 
-def _both_ways(stages: int, microbatches: int, forward: float, backward: float) -> float | None:
+def _chimera_time(stages: int, microbatches: int, forward: float, backward: float) -> float | None:
     if forward != backward or microbatches % stages:
         return None
     return (2 * microbatches + stages - 2) * forward
 
 
 _ROWS = (
-    Strategy("single", one_at_a_time, _one, _one_after_another, refusal=_single, instead="mp-basic"),
-    Strategy("mp-basic", one_at_a_time, _one, _one_after_another),
-    Strategy("master", one_at_a_time, _one, _behind_backwards, is_mirrored=True, takes_turns=True),
-    Strategy("gpipe", all_forward_then_all_backward, lambda stage, stages, microbatches: microbatches, _filled_once),
-    Strategy("1f1b", one_forward_one_backward, lambda stage, stages, microbatches: stages - stage, _filled_once),
+    Strategy("single", one_at_a_time, _one_live, _sequential_time, refusal=_refuse_several_stages, instead="mp-basic"),
+    Strategy("mp-basic", one_at_a_time, _one_live, _sequential_time),
+    Strategy("master", one_at_a_time, _one_live, _master_time, is_mirrored=True, takes_turns=True),
+    Strategy("gpipe", all_forward_then_all_backward, lambda stage, stages, microbatches: microbatches, _pipeline_time),
+    Strategy("1f1b", one_forward_one_backward, lambda stage, stages, microbatches: stages - stage, _pipeline_time),
     Strategy(
         "chimera",
         bidirectional,
         # For both its stages together a rank keeps S/2 + 1 to S.
         lambda stage, stages, microbatches: min(stages // 2, stages - stage),
-        _both_ways,
+        _chimera_time,
         is_mirrored=True,
-        refusal=_even,
+        refusal=_refuse_odd_stages,
         instead="1f1b",
     ),
 )

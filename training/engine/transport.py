@@ -167,7 +167,7 @@ class Transport:
         rows = [self._rows_for(layout) for _, layout in pairs]
         sends = [(row, give.route.peer) for give in offered for row in give.rows if len(row)]
         receives = [(row, route.peer) for (route, _), mine in zip(pairs, rows, strict=True) for row in mine if len(row)]
-        with self._naming(_one_of((*takes, *(give.route for give in offered))), "meeting"):
+        with self._naming(_common_route((*takes, *(give.route for give in offered))), "meeting"):
             sent, coming = self.wire.group(sends, receives)
         for give in offered:
             count = sum(len(row) > 0 for row in give.rows)
@@ -301,7 +301,7 @@ class Transport:
             raise lost from error
 
 
-def _one_of(routes: Sequence[Route]) -> Route:
+def _common_route(routes: Sequence[Route]) -> Route:
     """Route to name when a group of messages fails as a whole; without a peer if there are several."""
     during = routes[0].during if routes else ""
     peers = {route.peer for route in routes}

@@ -31,12 +31,12 @@ def recover_folder(folder: Path) -> list[str]:
     """
     # Swaps first: what they need is itself a leftover.
     names = sorted(_hidden(folder), key=lambda name: (not _SWAP.fullmatch(name), name))
-    return _done(_recover(folder / name) for name in names)
+    return _run_attempts(_recover(folder / name) for name in names)
 
 
 def recover_files(folder: Path) -> list[str]:
     """`recover_folder` for a folder that others also use: only files named as no other program would."""
-    return _done(_remove_unheld(folder / name) for name in sorted(_hidden(folder)) if _FILE.fullmatch(name))
+    return _run_attempts(_remove_unheld(folder / name) for name in sorted(_hidden(folder)) if _FILE.fullmatch(name))
 
 
 def _hidden(folder: Path) -> list[str]:
@@ -47,7 +47,7 @@ def _hidden(folder: Path) -> list[str]:
         return []
 
 
-def _done(attempts: Iterable[Iterator[str]]) -> list[str]:
+def _run_attempts(attempts: Iterable[Iterator[str]]) -> list[str]:
     done: list[str] = []
     for attempt in attempts:
         # Another run was faster, or the folder is read-only.
@@ -61,9 +61,9 @@ def _recover(path: Path) -> Iterator[str]:
         return
     is_folder = path.is_dir()
     if not is_folder and (swap := _SWAP.fullmatch(path.name)):
-        yield from _completed(path.with_name(swap[1]))
+        yield from _complete(path.with_name(swap[1]))
     elif is_folder and (old := _OLD.fullmatch(path.name)):
-        yield from _put_back(path, path.with_name(old[1]), old[2])
+        yield from _restore(path, path.with_name(old[1]), old[2])
     elif is_folder and _FOLDER.fullmatch(path.name):
         yield from () if (path / RESUME_KEY).exists() else _remove_unheld(path)
     elif (not is_folder and _FILE.fullmatch(path.name)) or (
@@ -72,16 +72,16 @@ def _recover(path: Path) -> Iterator[str]:
         yield from _remove_unheld(path)
 
 
-def _completed(final: Path) -> Iterator[str]:
+def _complete(final: Path) -> Iterator[str]:
     partial = temporary_folder(final)
     old = final.with_name(f".{final.name}.old")
-    with _held(next((path for path in (partial, final, old) if path.exists()), journal(final))) as is_ours:
+    with _locked(next((path for path in (partial, final, old) if path.exists()), journal(final))) as is_ours:
         if is_ours:
             complete_swap(final)
             yield f"{final}: completed a replacement begun by a run that died"
 
 
-def _put_back(path: Path, final: Path, process: str | None) -> Iterator[str]:
+def _restore(path: Path, final: Path, process: str | None) -> Iterator[str]:
     """Restore a replaced folder if no new one took its place; otherwise remove it."""
     if journal(final).exists() or _is_alive(process):
         return
@@ -94,14 +94,14 @@ def _put_back(path: Path, final: Path, process: str | None) -> Iterator[str]:
 
 
 def _remove_unheld(path: Path) -> Iterator[str]:
-    with _held(path) as is_ours:
+    with _locked(path) as is_ours:
         if is_ours:
             remove(path)
             yield f"{path}: removed"
 
 
 @contextmanager
-def _held(path: Path) -> Iterator[bool]:
+def _locked(path: Path) -> Iterator[bool]:
     """Whether no process is writing a file or folder; none can start to while the block lasts."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:

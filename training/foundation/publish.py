@@ -211,7 +211,7 @@ def new_folder(
         descriptor = _lock(partial, final, wait_s)
     try:
         with explain_unwritable(final):
-            _make_ready(partial, resume_key)
+            _prepare(partial, resume_key)
             yield partial
             _publish(partial, final, before_swap)
     except BaseException as error:
@@ -233,7 +233,7 @@ def _lock(partial: Path, final: Path, wait_s: float) -> int:
     if not journal(final).exists():
         return descriptor
     try:
-        with _old_held(final):
+        with _old_locked(final):
             complete_swap(final)
     finally:
         os.close(descriptor)
@@ -249,7 +249,7 @@ def _make_and_open(partial: Path) -> int:
             continue  # its owner published or removed it between the two calls
 
 
-def _make_ready(partial: Path, resume_key: str | None) -> None:
+def _prepare(partial: Path, resume_key: str | None) -> None:
     """Keep what an earlier run with the same key finished; clear everything else."""
     key_file = partial / RESUME_KEY
     if resume_key is not None and key_file.is_file() and key_file.read_text(encoding="utf-8") == resume_key:
@@ -276,7 +276,7 @@ def _publish(partial: Path, final: Path, before_swap: Callable[[], None]) -> Non
 
 
 def _swap(partial: Path, final: Path, before_swap: Callable[[], None]) -> None:
-    with _old_held(final):
+    with _old_locked(final):
         before_swap()
         if exchange(partial, final):
             fsync_dir(final.parent)  # before any part of the old one is removed
@@ -288,7 +288,7 @@ def _swap(partial: Path, final: Path, before_swap: Callable[[], None]) -> None:
 
 
 @contextmanager
-def _old_held(final: Path) -> Iterator[None]:
+def _old_locked(final: Path) -> Iterator[None]:
     """Lock the old folder, which gets the temporary's name: no other run must write into it before it is removed."""
     if final.is_symlink() or not final.exists():
         yield

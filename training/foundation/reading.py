@@ -51,12 +51,14 @@ def parse_json(text: str | bytes) -> Any:
             that appears twice in one object: parsers differ in which of its values they use.
     """
     try:
-        return json.loads(text, parse_int=_whole, parse_float=_finite, parse_constant=_finite, object_pairs_hook=_once)
+        return json.loads(
+            text, parse_int=_integer, parse_float=_finite, parse_constant=_finite, object_pairs_hook=_unique_keys
+        )
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) != len(pairs):
         counts = Counter(name for name, _ in pairs)
@@ -65,7 +67,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return values
 
 
-def _whole(digits: str) -> int:
+def _integer(digits: str) -> int:
     if len(digits) > MAX_DIGITS:
         raise ValueError(f"a number of {len(digits)} digits")
     return int(digits)

@@ -79,7 +79,7 @@ def did_you_mean(word: str, known: Iterable[str], *, what: str = "keys") -> str:
 
 def _sentence(kind: type[Section], detail: dict[str, Any]) -> str:
     """Explain one of pydantic's findings to people."""
-    name, around = _place(kind, detail["loc"], detail["input"])
+    name, around = _locate(kind, detail["loc"], detail["input"])
     if detail["type"] == "extra_forbidden":
         return f"unknown key {name}: {did_you_mean(str(detail['loc'][-1]), around.model_fields)}"
     if detail["type"] == "missing":
@@ -90,7 +90,7 @@ def _sentence(kind: type[Section], detail: dict[str, Any]) -> str:
     return f"{name} = {detail['input']!r:.200}: {message}"
 
 
-def _place(kind: type[Section], location: Iterable[int | str], value: object) -> tuple[str, type[Section]]:
+def _locate(kind: type[Section], location: Iterable[int | str], value: object) -> tuple[str, type[Section]]:
     """A key as it appears in the file, and the table in which pydantic looked for it."""
     tables: list[str] = []
     keys: list[str] = []

@@ -151,7 +151,7 @@ def _card_content(model_id: str, content: PackageContent) -> CardContent:
             f"this is the {content.which} epoch, number {content.epoch}.",
             f"{optim.name}, learning rate {optim.lr:g} ({optim.schedule}), weight decay {optim.weight_decay:g}"
             f"{'' if optim.decay_all else ' (none of norms and biases)'}, "
-            f"batches of {counted(content.recipe.parallel.batch_size, 'tile')}{_further(content.recipe)}.",
+            f"batches of {counted(content.recipe.parallel.batch_size, 'tile')}{_further_settings(content.recipe)}.",
             *([f"It {content.start}."] if content.start else []),
             f"Augmentation: {augment or 'none'}.",
             f"Strategy {plan['strategy']} (stages: {plan['num_stages']}; micro-batches: {plan['num_microbatches']}, "
@@ -162,7 +162,7 @@ def _card_content(model_id: str, content: PackageContent) -> CardContent:
     )
 
 
-def _further(recipe: Recipe) -> str:
+def _further_settings(recipe: Recipe) -> str:
     """Clauses for further training settings that the recipe sets."""
     optim = recipe.optim
     clauses = {

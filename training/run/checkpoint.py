@@ -77,7 +77,7 @@ class Checkpoint:
         """
         tensors: dict[str, Tensor] = {}
         for part in self.manifest.parts:
-            tensors |= _tensors_in(self.folder, part)
+            tensors |= _part_tensors(self.folder, part)
         return tensors
 
 
@@ -144,7 +144,7 @@ class Checkpoints:
     def _drop_others(self) -> None:
         """Now that another is complete, remove those that the run skipped when it resumed, and the oldest."""
         folders = _newest_first(self._folder)
-        whole = [folder for folder in folders if folder in self._written or _step_of(folder) <= self.went_on_after]
+        whole = [folder for folder in folders if folder in self._written or _step_number(folder) <= self.went_on_after]
         for folder in set(folders) - set(whole[: self._keep]):
             remove(folder)
 
@@ -154,7 +154,7 @@ def latest(folder: Path, decides: Mapping[str, Any]) -> tuple[Checkpoint | None,
     complaints: list[str] = []
     for candidate in _newest_first(folder):
         try:
-            return _checked(candidate, decides), complaints
+            return _read_own(candidate, decides), complaints
         except GemslideError as error:
             complaints.append(f"{error} Resuming from an earlier one, or from the start.")
     return None, complaints
@@ -162,14 +162,14 @@ def latest(folder: Path, decides: Mapping[str, Any]) -> tuple[Checkpoint | None,
 
 def _newest_first(folder: Path) -> list[Path]:
     names = (path for path in folder.iterdir() if _STEP.fullmatch(path.name)) if folder.is_dir() else ()
-    return sorted(names, key=_step_of, reverse=True)
+    return sorted(names, key=_step_number, reverse=True)
 
 
-def _step_of(folder: Path) -> int:
+def _step_number(folder: Path) -> int:
     return int(folder.name.removeprefix("step-"))
 
 
-def _checked(folder: Path, decides: Mapping[str, Any]) -> Checkpoint:
+def _read_own(folder: Path, decides: Mapping[str, Any]) -> Checkpoint:
     checkpoint = read_checkpoint(folder)
     if checkpoint.manifest.decides != dict(decides):
         raise UnreadableError(f"{folder / MANIFEST}: belongs to another run than its folder's name says.")
@@ -189,22 +189,22 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         raise UnreadableError(f"{where}: cannot be read ({error}).") from error
     manifest = parse_section(Manifest, raw if isinstance(raw, dict) else {}, where=str(where))
     for part in manifest.parts:
-        data = _bytes_of(folder, part)
+        data = _part_bytes(folder, part)
         if hashlib.sha256(data).hexdigest() != part.sha256:
             raise UnreadableError(f"{folder / part.file}: damaged; its SHA-256 is not the one in {MANIFEST}.")
     return Checkpoint(folder, manifest)
 
 
-def _bytes_of(folder: Path, part: Part) -> bytes:
+def _part_bytes(folder: Path, part: Part) -> bytes:
     try:
         return read_regular(folder / part.file, max_bytes=part.bytes)
     except OSError as error:
         raise UnreadableError(f"{folder / part.file}: {error.strerror}.") from error
 
 
-def _tensors_in(folder: Path, part: Part) -> dict[str, Tensor]:
+def _part_tensors(folder: Path, part: Part) -> dict[str, Tensor]:
     try:
-        return load(_bytes_of(folder, part))
+        return load(_part_bytes(folder, part))
     except (SafetensorError, ValueError) as error:
         raise UnreadableError(f"{folder / part.file}: damaged ({error}).") from error
 

@@ -48,8 +48,8 @@ def explained(recipe: Recipe, tile_px: int, plan: Plan, engine: Engine | None = 
         where = "" if engine is None or engine.at is None else f" in {engine.at}"
         raise OutOfMemoryError(
             f"memory ran out{where}: {_first_line(error)} This recipe keeps "
-            f"{_gb(_kept(recipe, tile_px))} of activations and weights on its fullest rank; "
-            f"{_what_would_fit(recipe, tile_px, plan)}"
+            f"{_gb(_needed_bytes(recipe, tile_px))} of activations and weights on its fullest rank; "
+            f"{_fitting_settings(recipe, tile_px, plan)}"
         ) from error
 
 
@@ -59,7 +59,7 @@ def _first_line(error: BaseException) -> str:
     return f"{(request[0] if request else text)[:200].strip()}."
 
 
-def _what_would_fit(recipe: Recipe, tile_px: int, plan: Plan) -> str:
+def _fitting_settings(recipe: Recipe, tile_px: int, plan: Plan) -> str:
     """Settings that need less memory, those that change no result first."""
     parallel = recipe.parallel
     choices: dict[str, Recipe] = {}
@@ -75,7 +75,7 @@ def _what_would_fit(recipe: Recipe, tile_px: int, plan: Plan) -> str:
     if parallel.microbatch_size > 1:
         half = parallel.microbatch_size // 2
         choices[f"[parallel] microbatch_size = {half}, which changes the result"] = _with(recipe, microbatch_size=half)
-    priced = [(choice, name, _kept(choice, tile_px)) for name, choice in choices.items()]
+    priced = [(choice, name, _needed_bytes(choice, tile_px)) for name, choice in choices.items()]
     fitting = [
         f"{name} ({_gb(needed)})"
         for choice, name, needed in priced
@@ -100,7 +100,7 @@ def _with(recipe: Recipe, **changes: object) -> Recipe:
     return recipe.model_copy(update={"parallel": parallel})
 
 
-def _kept(recipe: Recipe, tile_px: int) -> int:
+def _needed_bytes(recipe: Recipe, tile_px: int) -> int:
     """Bytes on the fullest rank of the first group: live ones as predicted, and some copies of the weights."""
     with torch.device("meta"):  # no memory is left
         blocks = blocks_of(recipe.model, tile_px)

@@ -86,8 +86,8 @@ def find_start(
     path = _find(config.weights, project_dir)
     given, sha256 = _read(path)
     other_classes = _other_classes(path, classes)
-    state, head = _fitting(given, blocks, config.weights, other_classes)
-    return StartWeights(_name_of(path), sha256, state, head, config.freeze_blocks)
+    state, head = _fitting_tensors(given, blocks, config.weights, other_classes)
+    return StartWeights(_weights_name(path), sha256, state, head, config.freeze_blocks)
 
 
 def _find(named: str, project_dir: Path) -> Path:
@@ -138,7 +138,7 @@ def _other_classes(weights: Path, classes: Sequence[str]) -> bool:
     return isinstance(names, list) and list(names) != list(classes)
 
 
-def _fitting(
+def _fitting_tensors(
     given: Mapping[str, Tensor], blocks: Sequence[nn.Module], named: str, other_classes: bool
 ) -> tuple[dict[str, Tensor], str]:
     """The tensors to be loaded, and the outcome for the head."""
@@ -149,8 +149,8 @@ def _fitting(
     unknown = [name for name in given if name not in wanted and not name.startswith(head)]
     if missing or unknown:
         raise BadRecipeError(
-            f"[finetune] weights = {named!r}: not of this network. It lacks {_some(missing)}, or has them in other "
-            f"shapes, and also has {_some(unknown)}. Use the [model] that it was trained with."
+            f"[finetune] weights = {named!r}: not of this network. It lacks {_listed(missing)}, or has them in other "
+            f"shapes, and also has {_listed(unknown)}. Use the [model] that it was trained with."
         )
     head_names = [name for name in wanted if name.startswith(head)]
     if other_classes or not all(name in fits for name in head_names):
@@ -159,10 +159,10 @@ def _fitting(
     return fits, "kept"
 
 
-def _some(names: Sequence[str]) -> str:
+def _listed(names: Sequence[str]) -> str:
     shown = ", ".join(names[:3]) or "nothing"
     return f"{shown} and {len(names) - 3} more" if len(names) > 3 else shown
 
 
-def _name_of(path: Path) -> str:
+def _weights_name(path: Path) -> str:
     return path.parent.name if path.name == WEIGHTS_FILES["torch"] else path.stem

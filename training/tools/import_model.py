@@ -66,11 +66,11 @@ def import_model(
     draft = _config(source, weights, outputs or "logits")
     network = _network(source, weights, draft)
     where, tile_px, num_classes = str(source.weights), draft.patch_size_pixels, draft.num_classes
-    given = outputs or _found_outputs(network, where, tile_px)
+    given = outputs or _detect_outputs(network, where, tile_px)
     probe(network, where, tile_px=tile_px, num_classes=num_classes, outputs=given)
     model_id = f"{source.name}-{weights.sha256[:8]}"
     raw = _raw_config(source, weights, given)
-    is_there = _is_there(models_dir / model_id, raw)
+    is_there = _is_imported(models_dir / model_id, raw)
     if not is_there:
         _write(models_dir / model_id, source, weights, raw)
     return {
@@ -113,7 +113,7 @@ def _network(source: Source, weights: _Weights, config: PackageConfig) -> torch.
     return network
 
 
-def _found_outputs(network: torch.nn.Module, where: str, tile_px: int) -> Outputs:
+def _detect_outputs(network: torch.nn.Module, where: str, tile_px: int) -> Outputs:
     """Kind of output, from three different images: it is no accident if the numbers of each sum to 1."""
     given = run(network, probe_images(tile_px), where)
     return "probabilities" if given.ndim == 2 and are_probabilities(given) else "logits"
@@ -171,7 +171,7 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _is_there(folder: Path, raw: dict[str, Any]) -> bool:
+def _is_imported(folder: Path, raw: dict[str, Any]) -> bool:
     """Whether the project already has this model.
 
     Raises:

@@ -47,24 +47,24 @@ def find_import_source(
         )
     folder = source if source.is_dir() else source.parent
     described = read_wsinfer_config(config or folder / "config.json")
-    entry = find_entry_point(entry_point, str(source)) if entry_point else _entry_point_of(described)
-    weights, runtime = _in_folder(folder, described, entry) if source.is_dir() else _read_file(source, entry)
+    entry = find_entry_point(entry_point, str(source)) if entry_point else _named_entry_point(described)
+    weights, runtime = _find_in_folder(folder, described, entry) if source.is_dir() else _read_file(source, entry)
     if runtime == "torch":
         _check_ours(weights, described)
     if entry_point and runtime != "entry-point":
         raise BadRecipeError(f"--entry-point {entry_point}: {weights.name} contains its network, and needs none.")
     used = entry if runtime == "entry-point" else None
-    return Source(weights, runtime, used, described, check_model_name(name or _name_of(source, weights)))
+    return Source(weights, runtime, used, described, check_model_name(name or _default_name(source, weights)))
 
 
-def _entry_point_of(described: Described) -> EntryPoint | None:
+def _named_entry_point(described: Described) -> EntryPoint | None:
     """The registered network that a config names: an export of ours does, others may by their `architecture`."""
     ours = described.gemslide.get("entry_point")
     named = ours.get("name") if isinstance(ours, dict) else None
     return next((e for e in entry_points(group=GROUP) if e.name in (named, described.architecture)), None)
 
 
-def _in_folder(folder: Path, described: Described, entry: EntryPoint | None) -> tuple[Path, Runtime]:
+def _find_in_folder(folder: Path, described: Described, entry: EntryPoint | None) -> tuple[Path, Runtime]:
     """The preferred file of a folder: one that runs no code before one that does."""
     safetensors, onnx, script = (folder / WEIGHTS_FILES[kind] for kind in ("torch", "onnx", "torchscript"))
     if safetensors.is_file() and entry:
@@ -122,7 +122,7 @@ def check_model_name(name: str) -> str:
     )
 
 
-def _name_of(source: Path, weights: Path) -> str:
+def _default_name(source: Path, weights: Path) -> str:
     """The folder's or the file's name, with characters that an id cannot contain replaced."""
     stem = source.name if source.is_dir() else weights.stem
     if stem in GENERIC_STEMS:
