@@ -299,7 +299,7 @@ def test_a_network_whose_boundary_changes_is_refused_by_name():
 def test_more_tensors_than_fit_a_header_are_refused():
     transport = Transport(alone(), CPU, counter=LiveBytes())
 
-    with pytest.raises(ValueError, match=r"12 tensors .* header of 134 numbers, at most 128 fit"):
+    with pytest.raises(ValueError, match=r"12 tensors .* header of 134 numbers, but at most 128 fit"):
         transport.offer("message", (torch.ones(1, 1, 1, 1),) * 12, SMALL)
 
 
