@@ -31,7 +31,7 @@ VIEWS = {
     "flips": tuple((turns, mirrored) for mirrored in (False, True) for turns in (0, 2)),
     "all": tuple((turns, mirrored) for mirrored in (False, True) for turns in range(4)),
 }
-"""Views of each tile, as (quarter turns, mirrored): as it is; its four flips; its eight turns and flips."""
+"""Views of each tile, as (quarter turns, mirrored): unchanged; its four flips; its eight turns and flips."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class RunOn:
     """Devices and settings that a network runs with."""
 
     device: str = "cpu"
-    """As torch names it; several joined by "+" hold one part of the network each."""
+    """Device as torch names it; several joined by "+" hold one part of the network each."""
     numerics: Numerics = field(default_factory=Numerics)
     views: str = "none"
     """Key of `VIEWS`: the mean over several views of a tile is its probability."""
@@ -47,7 +47,7 @@ class RunOn:
 
 @dataclass(frozen=True)
 class Classifier:
-    """A trained network with what it expects."""
+    """A trained network with what it needs to know about its input."""
 
     model_id: str
     weights_sha256: str | None
@@ -63,13 +63,13 @@ class Classifier:
     runtime: Runtime
     """Runtime of the network: only those of "torch" and "entry-point" can be cast, folded or compiled."""
     stain: dict[str, Any] | None
-    """Normalisation that tiles need before `predict` sees them; None: none."""
+    """Stain normalisation that tiles need before `predict`; None if none."""
     read: TileRead | None
-    """Slide level that its training tiles were read from; None: not known."""
+    """Slide level that its training tiles were read from; None if unknown."""
     hues: HueStatistics | None
-    """Of the tiles it was trained on; None: its package does not say."""
+    """Hues of its training tiles; None if its package does not say."""
     focus: FocusStatistics | None
-    """Of the tiles it was trained on; None: its package does not say."""
+    """Sharpness of its training tiles; None if its package does not say."""
     run_on: RunOn
     forward_only: ForwardOnly
     runs_as: dict[str, Any] = field(default_factory=dict)
@@ -87,10 +87,10 @@ class Classifier:
         return self.start(tiles_nhwc).result()
 
     def start(self, tiles_nhwc: NDArray[np.uint8]) -> Running:
-        """Begin what `predict` does; on a GPU it runs on while the caller goes on.
+        """Start `predict`; on a GPU it runs while the caller continues.
 
         Raises:
-            BadRecipeError: one tile alone does not fit into the device's memory.
+            BadRecipeError: not even one tile fits into the device's memory.
         """
         return self.forward_only.start(tiles_nhwc)
 
@@ -105,7 +105,7 @@ class Classifier:
         return tile_hues(tiles_nhwc)
 
     def hue_distance(self, hues_n2: Hues) -> float | None:
-        """Distance of tiles from the hues that this was trained on (`colour_statistics`); None: not known."""
+        """Distance of tiles from the hues that this was trained on (`colour_statistics`); None if unknown."""
         return hue_distance(hues_n2, self.hues) if self.hues else None
 
     @staticmethod
@@ -114,7 +114,7 @@ class Classifier:
         return tile_focus(tiles_nhwc)
 
     def focus_distance(self, focus_n: Focus) -> float | None:
-        """Distance of tiles from the sharpness that this was trained on (`focus_statistics`); None: not known."""
+        """Distance of tiles from the sharpness that this was trained on (`focus_statistics`); None if unknown."""
         return focus_distance(focus_n, self.focus) if self.focus else None
 
     @classmethod
@@ -123,7 +123,7 @@ class Classifier:
 
         Raises:
             UnreadableError: files are missing, damaged, of another layout, or not the weights that the id names.
-            BadRecipeError: the network cannot be spread over these devices, or they are not there.
+            BadRecipeError: the network cannot be spread over these devices, or they do not exist.
         """
         keep_for_prediction()
         package = package.resolve()
@@ -133,7 +133,7 @@ class Classifier:
 
     @classmethod
     def untrained(cls, package: Path, run_on: RunOn = RunOn(), *, seed: int = 0) -> Self:
-        """The same network with fresh random weights: the baseline that has seen nothing."""
+        """The same network with fresh random weights: an untrained baseline."""
         keep_for_prediction()
         package = package.resolve()
         config = read_package_config(package)
@@ -187,7 +187,7 @@ def _forward_only(config: PackageConfig, network: torch.nn.Module, run_on: RunOn
         )
     except (ValueError, torch.AcceleratorError, AssertionError, torch.OutOfMemoryError) as error:
         raise BadRecipeError(
-            f"the model cannot run on {run_on.device} as asked: {error!s:.300}. Choose other --devices, or look at "
+            f"the model cannot run on {run_on.device} as configured: {error!s:.300}. Choose other --devices, or check "
             "precision and compile in the [infer] section."
         ) from error
     return ForwardOnly(

@@ -1,9 +1,9 @@
 """`python -m training.local_ranks --nproc-per-node N -m training.train …`: the ranks of a run on this machine.
 
-What torchrun does, for one machine and without restarts, in a tenth of a second instead of more than one: it does not
-import torch. The ranks meet in a file. When one ends badly the others, which would wait for it, are asked to end. Ranks
-say themselves what went wrong, in one message; of those that were killed this start says it: which, in what, and where
-its log is. Runs over several machines use torchrun itself.
+A substitute for torchrun on one machine, without restarts: it starts in a tenth of a second instead of more than one,
+since it does not import torch. The ranks meet in a file. When one fails, the others, which would wait for it, are asked
+to stop. Ranks report their own errors, in one message; for killed ranks this process reports which, during what, and
+where the log is. Runs over several machines use torchrun itself.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from training.foundation.run_record import RUN_ID_VARIABLE, new_run_id
 from training.machine.rank_log import last_words, log_path
 
 MEETING_VARIABLE = "GEMSLIDE_RANKS_MEET_IN"
-"""Names the file in which the ranks find each other; torchrun's ranks have an address instead."""
+"""Environment variable with the file through which the ranks meet; torchrun's ranks have an address instead."""
 INTERRUPTED, REFUSED = 130, 2
-"""Exit codes of a rank that was asked to end, and of one that found, as all others do, that the run cannot start."""
+"""Exit codes of a rank that was asked to stop, and of one that found, as all others do, that the run cannot start."""
 GRACE_S = 30.0
-"""For ranks that were asked to end."""
+"""Time for ranks that were asked to stop."""
 POLL_S = 0.05
 
 
@@ -42,12 +42,12 @@ def main() -> int:
         try:
             codes = _wait(ranks)
         except KeyboardInterrupt:
-            _end(ranks)
+            _stop(ranks)
             return INTERRUPTED
-        _end(ranks)
+        _stop(ranks)
     for rank, code in codes.items():
         if code < 0:
-            sys.stderr.write(_killed(rank, -code, log_path(_project() / "runs", run_id, rank)))
+            sys.stderr.write(_kill_message(rank, -code, log_path(_project() / "runs", run_id, rank)))
     return 1 if any(codes.values()) else 0
 
 
@@ -64,20 +64,20 @@ def _start(num_ranks: int, arguments: Sequence[str], meeting: Path) -> list[subp
 
 
 def _wait(ranks: Sequence[subprocess.Popen[bytes]]) -> dict[int, int]:
-    """Exit codes by rank: of all, or of those that have ended when the first has ended badly."""
+    """Exit codes by rank: of all, or of those that have ended when the first one fails."""
     refused_s = None
     while True:
         codes = {rank: code for rank, process in enumerate(ranks) if (code := process.poll()) is not None}
         if len(codes) == len(ranks) or set(codes.values()) - {0, REFUSED}:
             return codes
-        if REFUSED in codes.values():  # the others are about to find the same, and one of them says it
+        if REFUSED in codes.values():  # the others are about to find the same, and one of them reports it
             refused_s = refused_s or time.monotonic()
             if time.monotonic() - refused_s > GRACE_S:
                 return codes
         time.sleep(POLL_S)
 
 
-def _end(ranks: Sequence[subprocess.Popen[bytes]]) -> None:
+def _stop(ranks: Sequence[subprocess.Popen[bytes]]) -> None:
     end_s = time.monotonic() + GRACE_S
     for process in ranks:
         process.terminate()
@@ -89,11 +89,11 @@ def _end(ranks: Sequence[subprocess.Popen[bytes]]) -> None:
             process.wait()
 
 
-def _killed(rank: int, number: int, log: Path) -> str:
-    by_memory = " The system does that, too, where memory runs out." if number == signal.SIGKILL else ""
+def _kill_message(rank: int, number: int, log: Path) -> str:
+    by_memory = " The system also does that when memory runs out." if number == signal.SIGKILL else ""
     return (
         f"error [lost_peer]: rank {rank} was ended by signal {number} ({signal.strsignal(number)}).{by_memory} It was "
-        f"last in: {last_words(log) or 'nothing yet'} (its log: {log}). Started again, the run goes on at its last "
+        f"last in: {last_words(log) or 'nothing yet'} (its log: {log}). Started again, the run resumes from its last "
         "checkpoint.\n"
     )
 

@@ -1,7 +1,7 @@
 """A rank of a training run: `torchrun --nproc-per-node N -m training.train RECIPE.toml --project DIR`.
 
-Every rank checks the same recipe against the same tiles before any of them talks to another, so that a mistake is
-one message and not a hang.
+Every rank checks the same recipe against the same tiles before any of them communicates, so that a mistake causes one
+message and not a hang.
 """
 
 from __future__ import annotations
@@ -30,11 +30,9 @@ from training.run.preflight import Checked, check_run, dataset_error
 from training.run.state import CHECKPOINTS
 from training.run.trainer import Trainer
 
-CLASS_ORDER = (
-    "the order in the [tile] section of gemslide.toml, and in the recipe's [data] section where it names classes"
-)
+CLASS_ORDER = "the order in the [tile] section of gemslide.toml, and in the recipe's [data] section if it names classes"
 MOST_NAMED = 8
-"""Ranks, in an error."""
+"""Most ranks named in an error."""
 
 
 def main() -> int:
@@ -48,34 +46,34 @@ def main() -> int:
             sys.stderr.write("interrupted; no model package was written\n")
         return INTERRUPTED
     finally:
-        # It ends by itself now. What runs while Python ends would make a traceback of a request to do so.
+        # It is exiting by itself. Code that runs while Python exits would turn a signal into a traceback.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)
 
 
 def _outcome(arguments: argparse.Namespace, rank: int, world_size: int) -> int:
-    """Check and run it, and tell people what came of it: the exit code."""
-    for_people = (GemslideError, dataset_error(arguments.recipe))
+    """Check and run it, report the outcome to people and return the exit code."""
+    user_errors = (GemslideError, dataset_error(arguments.recipe))
     try:
         if arguments.fresh and "TORCHELASTIC_RUN_ID" in os.environ:
             raise BadRecipeError(
-                "--fresh under torchrun: ranks that it starts again would begin anew, too. Remove the run's folder in "
-                f"{arguments.project / CHECKPOINTS} instead."
+                "--fresh under torchrun: ranks that it restarts would start from scratch, too. Remove the run's "
+                f"folder in {arguments.project / CHECKPOINTS} instead."
             )
         checked = check_run(arguments.recipe, arguments.project, world_size, threads=arguments.threads)
-    except for_people as error:
-        if os.environ.get("LOCAL_RANK", "0") == "0":  # the others of this machine found the same
+    except user_errors as error:
+        if os.environ.get("LOCAL_RANK", "0") == "0":  # the others on this machine found the same
             _refuse(error, arguments.outcome_json)
         return REFUSED
     if rank == 0:
         _warn(checked)
     try:
         models = _run(checked, arguments, rank, world_size)
-    except for_people as error:
+    except user_errors as error:
         if rank == 0 or not isinstance(error, ImplausibleOutputError):  # every rank found the same
-            _say(error, rank if world_size > 1 else None)
+            _report(error, rank if world_size > 1 else None)
         return 1
-    except OSError as error:  # a disk that fails or goes away
+    except OSError as error:  # a disk that fails or is disconnected
         where = error.filename or arguments.project
         sys.stderr.write(f"error [unreadable]: {where}: {error.strerror or error}. No model package was written.\n")
         return 1
@@ -88,14 +86,14 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m training.train")
     parser.add_argument("recipe", type=Path, help="recipe file, or the name of a shipped one")
     parser.add_argument("--project", type=Path, default=Path(), help="project folder (default: this one)")
-    parser.add_argument("--threads", type=int, help="of each rank, within an operation (default: the recipe's)")
+    parser.add_argument("--threads", type=int, help="threads of each rank within an operation (default: the recipe's)")
     parser.add_argument(
         "--outcome-json",
         type=Path,
-        help="write what came of it here: {best, last} model ids, or {refused: {code, message}}",
+        help="write the outcome to this file: {best, last} model ids, or {refused: {code, message}}",
     )
     parser.add_argument(
-        "--fresh", action="store_true", help="begin anew, whatever checkpoints there are; not under torchrun"
+        "--fresh", action="store_true", help="start from scratch, removing checkpoints of this run; not under torchrun"
     )
     return parser.parse_args()
 
@@ -109,32 +107,32 @@ def _run(checked: Checked, arguments: argparse.Namespace, rank: int, world_size:
 
 
 def _stop_on_request() -> None:
-    """Take SIGTERM for Ctrl+C, and under torchrun end with it: ranks must not go on alone."""
+    """Treat SIGTERM like Ctrl+C, and under torchrun end together with it: ranks must not continue alone."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if "TORCHELASTIC_RUN_ID" in os.environ:
         die_with_parent()
 
 
 def _warn(checked: Checked) -> None:
-    """Say what may be trained, and is rarely meant."""
+    """Warn about settings that are valid but rarely intended."""
     odd_order = order_warning(checked.source.classes, setting=CLASS_ORDER)
     if odd_order:
         sys.stderr.write(f"warning: {checked.recipe_path.name}: {odd_order}\n")
-    tell = getattr(checked.source, "warnings", None)
-    for complaint in tell() if tell else ():
+    warnings = getattr(checked.source, "warnings", None)
+    for complaint in warnings() if warnings else ():
         sys.stderr.write(f"warning: tile set {checked.recipe.data.tile_set!r}: {complaint}\n")
 
 
 def _refuse(error: Exception, outcome_json: Path | None) -> None:
-    """Say why nothing starts: to whoever started this rank where it asked to be told, else to people."""
+    """Report why nothing starts: to the process that started this rank if it asked for it, otherwise to people."""
     if outcome_json is None:
-        _say(error)
+        _report(error)
     else:
         refused = {"code": getattr(error, "code", "bad_recipe"), "message": str(error)}
         outcome_json.write_text(json.dumps({"refused": refused}), encoding="utf-8")
 
 
-def _say(error: Exception, rank: int | None = None) -> None:
+def _report(error: Exception, rank: int | None = None) -> None:
     where = "" if rank is None or isinstance(error, LostPeerError) else f"rank {rank}: "
     sys.stderr.write(f"error [{getattr(error, 'code', 'bad_recipe')}]: {where}{error}\n")
 
@@ -146,10 +144,10 @@ def _train(checked: Checked, project_dir: Path, world_size: int, *, fresh: bool)
     device, is_shared = _device(local_ranks)
     ranks = alone()
     if world_size > 1:
-        # NCCL takes no two ranks on one GPU.
+        # NCCL does not allow two ranks on one GPU.
         timeout_s = checked.recipe.parallel.timeout_s
         ranks = connect_ranks(
-            timeout_s=timeout_s, device=device, backend="gloo" if is_shared else None, **_meeting(world_size)
+            timeout_s=timeout_s, device=device, backend="gloo" if is_shared else None, **_rendezvous(world_size)
         )
     run_id = ranks.broadcast_from_first(own_run_id())
     log = RankLog(project_dir / "runs", run_id, ranks.rank)
@@ -160,13 +158,13 @@ def _train(checked: Checked, project_dir: Path, world_size: int, *, fresh: bool)
         return models
     except LostPeerError as error:
         others = [error.peer] if error.peer >= 0 else [rank for rank in range(world_size) if rank != ranks.rank]
-        raise type(error)(f"{error} {_said_last(project_dir, run_id, others)}") from error
+        raise type(error)(f"{error} {_last_actions(project_dir, run_id, others)}") from error
     finally:
         log.close(ended_well=ended_well)
         ranks.close()
 
 
-def _meeting(world_size: int) -> dict[str, Any]:
+def _rendezvous(world_size: int) -> dict[str, Any]:
     """Rendezvous of the ranks: a file on one machine, torchrun's address otherwise."""
     if MEETING_VARIABLE not in os.environ:
         return {}
@@ -174,7 +172,7 @@ def _meeting(world_size: int) -> dict[str, Any]:
     return {"init_method": f"file://{where}", "rank": int(os.environ["RANK"]), "num_ranks": world_size}
 
 
-def _said_last(project_dir: Path, run_id: str, ranks: list[int]) -> str:
+def _last_actions(project_dir: Path, run_id: str, ranks: list[int]) -> str:
     """Name the last actions that other ranks began, from their logs, for people."""
     paths = {rank: log_path(project_dir / "runs", run_id, rank) for rank in ranks[:MOST_NAMED]}
     return " ".join(
@@ -184,7 +182,7 @@ def _said_last(project_dir: Path, run_id: str, ranks: list[int]) -> str:
 
 
 def _device(local_ranks: int) -> tuple[torch.device, bool]:
-    """The GPU of this rank, and whether others share it; the CPU where there is no GPU."""
+    """The GPU of this rank, and whether others share it; the CPU if there is no GPU."""
     if not torch.cuda.is_available():
         return torch.device("cpu"), False
     num_gpus, local_rank = torch.cuda.device_count(), int(os.environ.get("LOCAL_RANK", "0"))

@@ -117,7 +117,7 @@ class Chaos:
         if process.returncode != -signal.SIGKILL and "was ended by signal 9" not in output:
             raise Broken(f"it ended with code {process.returncode}, and not by the kill: {output}")
         self.tally.killed += 1
-        self.tally.resumed += had and "going on after step" in output
+        self.tally.resumed += had and "resuming after step" in output
         self.tally.moments[self._moment(project)] += 1
         self._check_whole(project)
         return True

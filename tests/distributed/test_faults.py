@@ -106,7 +106,7 @@ def test_a_killed_rank_ends_the_run_by_name_and_the_same_command_goes_on_to_the_
     output = " ".join(said_by(tmp_path).split())
     assert f"error [lost_peer]: rank {last} was ended by signal 9 (Killed)" in output
     assert "It was last in: 20" in output
-    assert "Started again, the run goes on at its last checkpoint" in output
+    assert "Started again, the run resumes from its last checkpoint" in output
     assert "Traceback" not in output
     (log,) = tmp_path.glob(f"runs/ranks/*/rank-{last:05}.log")
     assert str(log) in output

@@ -335,7 +335,8 @@ def test_fresh_goes_with_the_command_and_not_with_the_restarts_of_torchrun(tmp_p
 
     assert done.returncode == 2
     assert (
-        "error [bad_recipe]: --fresh under torchrun: ranks that it starts again would begin anew, too." in done.stderr
+        "error [bad_recipe]: --fresh under torchrun: ranks that it restarts would start from scratch, too."
+        in done.stderr
     )
 
 

@@ -244,8 +244,8 @@ def test_a_boundary_that_changes_for_the_same_kind_is_refused(changed):
 
     with pytest.raises(
         ValueError,
-        match=r"F gave BoundaryLayout.* but BoundaryLayout.* before for inputs of the same shape; what goes from stage "
-        r"to stage may depend on the shape of the network's input only\. Cut elsewhere",
+        match=r"F gave BoundaryLayout.* but BoundaryLayout.* before for inputs of the same shape; what is passed "
+        r"between stages may depend only on the shape of the network's input\. Cut elsewhere",
     ):
         sender.offer("message", changed, SMALL)
 
@@ -299,12 +299,12 @@ def test_a_network_whose_boundary_changes_is_refused_by_name():
 def test_more_tensors_than_fit_a_header_are_refused():
     transport = Transport(alone(), CPU, counter=LiveBytes())
 
-    with pytest.raises(ValueError, match=r"12 tensors .* header of 134 numbers, at most 128 fit"):
+    with pytest.raises(ValueError, match=r"12 tensors .* header of 134 numbers, but at most 128 fit"):
         transport.offer("message", (torch.ones(1, 1, 1, 1),) * 12, SMALL)
 
 
 def test_a_type_that_cannot_travel_is_refused():
     transport = Transport(alone(), CPU, counter=LiveBytes())
 
-    with pytest.raises(ValueError, match=r"complex64 cannot go from stage to stage; use one of torch.float32"):
+    with pytest.raises(ValueError, match=r"complex64 cannot be sent between stages; use one of torch.float32"):
         transport.offer("message", torch.ones(1, dtype=torch.complex64), SMALL)

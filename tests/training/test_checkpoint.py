@@ -128,7 +128,7 @@ def outside(folder):
         (lambda folder: (folder / MANIFEST).write_text("[]"), "is missing"),
         (lambda folder: (folder / MANIFEST).unlink(), "cannot be read"),
         (lambda folder: os.mkfifo(folder / "x") or (folder / "x").replace(folder / MANIFEST), "not a regular file"),
-        (other_run, "is of another run"),
+        (other_run, "belongs to another run"),
         (outside, "parts"),
     ],
     ids=["flipped", "longer", "part gone", "cut", "no table", "no manifest", "pipe", "other run", "outside"],
@@ -144,7 +144,7 @@ def test_a_damaged_one_is_named_and_the_one_before_it_taken(tmp_path, damage, sa
     assert len(complaints) == 1
     assert "step-00000020" in complaints[0]
     assert says in complaints[0]
-    assert "Going on from an earlier one" in complaints[0]
+    assert "Resuming from an earlier one" in complaints[0]
 
 
 def test_a_run_that_had_to_go_back_keeps_what_it_writes_then_and_nothing_that_is_damaged(tmp_path):

@@ -123,7 +123,7 @@ def test_weights_of_another_network_are_refused_with_what_is_missing(small_proje
     ("weights", "error", "says"),
     [
         ("no-such-model", BadRecipeError, r"looked for .*models/no-such-model/model\.safetensors and .*no-such-model"),
-        ("text.safetensors", UnreadableError, "no safetensors file, or damaged"),
+        ("text.safetensors", UnreadableError, "not a safetensors file, or damaged"),
     ],
 )
 def test_what_cannot_be_read_is_one_message(project, weights, error, says):

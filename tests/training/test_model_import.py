@@ -97,7 +97,7 @@ def test_trusted_torchscript_comes_in_says_so_and_another_user_must_trust_it_ane
     ours = Classifier.load(package).predict(tiles)
     np.testing.assert_allclose(Classifier.load(imported).predict(tiles), ours, atol=TOLERANCE)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "of-another-user"))
-    with pytest.raises(UnreadableError, match="you have not said that you trust this one"):
+    with pytest.raises(UnreadableError, match="you have not marked this one as trusted"):
         Classifier.load(imported)
     again, _ = brought_in(imported, tmp_path / "models", trust=digest)
     assert again["already_there"]
@@ -117,7 +117,7 @@ def test_a_patch_that_wsinfer_resizes_becomes_a_tile_of_the_same_tissue(exports,
 
 REFUSED_CONFIGS = {
     "steps in another order": (
-        {"transform": [{"name": "ToTensor"}, {"name": "Resize", "arguments": {"size": 32}}]}, "does Resize, ToTensor",
+        {"transform": [{"name": "ToTensor"}, {"name": "Resize", "arguments": {"size": 32}}]}, "supports Resize, ",
     ),
     "no ToTensor": ({"transform": []}, "has the steps none"),
     "another step": ({"transform": [{"name": "CenterCrop", "arguments": {"size": 20}}]}, "0.name.*CenterCrop"),
@@ -131,7 +131,7 @@ REFUSED_CONFIGS = {
     ),
     "one class": ({"num_classes": 1, "class_names": ["tumour"]}, "num_classes = 1.*two or more"),
     "too few names": ({"class_names": ["one"]}, "1 class name, but num_classes = 2"),
-    "the same name twice": ({"class_names": ["a", "a"]}, "the same class name twice"),
+    "the same name twice": ({"class_names": ["a", "a"]}, "a class name appears twice"),
     "no spacing": ({"spacing_um_px": 0}, "spacing_um_px"),
     "another version": ({"spec_version": "2.0"}, "spec_version"),
     "huge patch": ({"patch_size_pixels": 10**7}, "patch_size_pixels"),
@@ -166,7 +166,7 @@ def test_what_is_no_model_is_refused_with_what_could_be(package, exports, tmp_pa
         find_import_source(tmp_path / "nothing")
     with pytest.raises(UnreadableError, match=r"A pickled checkpoint \(.pth, .ckpt, .bin, .pkl\) runs code"):
         find_import_source(tmp_path / "weights.pth")
-    with pytest.raises(UnreadableError, match="no TorchScript file, or damaged"):
+    with pytest.raises(UnreadableError, match="not a TorchScript file, or damaged"):
         brought_in(tmp_path / "torchscript_model.pt", tmp_path / "models", trust=digest)
     with pytest.raises(BadRecipeError, match="a model's name is"):
         find_import_source(exports["onnx"][0], name="../up")
@@ -260,8 +260,8 @@ def test_weights_for_installed_code_come_in_and_predict(installed, weights, tile
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("colour", "no package that is installed here registers it. Did you mean colours?"),
-        ("text", "gives a str, no torch.nn.Module"),
+        ("colour", "no package installed here registers it. Did you mean colours?"),
+        ("text", "returns a str, not a torch.nn.Module"),
         ("wrong", "It must take the keywords num_classes and tile_px"),
         ("gone", "cannot be imported"),
     ],

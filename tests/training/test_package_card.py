@@ -36,7 +36,7 @@ def test_a_trained_model_s_card_has_its_data_its_figures_with_intervals_and_its_
     assert "**Research use only. Not for diagnosis.**" in text
     assert "|  | train | val | test |" in text
     assert "| patients | 1 | 1 | 1 |" in text
-    assert "Split: by patient; none stands on two sides." in text
+    assert "Split: by patient; no patient is in several splits." in text
     assert read_config(package)["gemslide"]["split_sha256"] in text
     assert "No intervals: with 1 patient in the validation there is nothing to draw from." in text
     assert "patient-0" not in text  # no patient is named
@@ -61,7 +61,7 @@ def test_figures_stand_with_their_intervals_and_few_patients_with_a_warning():
 
     assert "| accuracy | 0.7500 | 0.5000 to 0.9000 |" in text
     assert "| loss (cross-entropy) | 0.5000 | – |" in text
-    assert "1000 bootstrap draws by patient, from 2 patients. With fewer than 20 they come out too narrow." in text
+    assert "1000 bootstrap draws by patient, from 2 patients. With fewer than 20 they are too narrow." in text
 
 
 def test_what_is_not_known_is_said():
@@ -69,12 +69,12 @@ def test_what_is_not_known_is_said():
 
     text = card(content(data=DataFacts("t", {"train": unknown}, {}), intervals=None))
     assert "| patients | not known |" in text
-    assert "nobody can tell whether one stands on two sides" in text
-    assert "No intervals: whose tissue the tiles are was not known." in text
+    assert "a patient may be in several splits" in text
+    assert "No intervals: the patients and slides of the tiles were not known." in text
     bare = card(content(data=None, metrics={}, intervals=None))
-    assert "What it was trained on is not known." in bare
-    assert "Run `gemslide evaluate` on slides of your own" in bare
-    assert "chose the epoch" not in bare
+    assert "Training data: not known." in bare
+    assert "Run `gemslide evaluate` on your own slides" in bare
+    assert "The epoch was chosen" not in bare
 
 
 def test_names_of_strangers_are_text_on_one_line():

@@ -1,1 +1,1 @@
-"""Tiles as training sees them, and what is counted of them."""
+"""Tiles for training, and statistics of them."""

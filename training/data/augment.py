@@ -19,7 +19,7 @@ def augment(tiles_nhwc: Tiles, samples: Sequence[int], *, epoch: int, seed: int,
 
     Args:
         tiles_nhwc: uint8 (tiles, side, side, 3).
-        samples: their places in the order of the epoch. A tile that is drawn twice is changed in two ways.
+        samples: positions of the tiles in the epoch's order. A tile that is drawn twice is changed in two ways.
     """
     return np.stack(
         [
@@ -49,7 +49,7 @@ def _augment_one(tile: Tiles, random: np.random.Generator, config: AugmentConfig
 
 
 def change_colours(tile: Tiles, stretch: float, turn: float) -> Tiles:
-    """Saturation times `stretch`, and hue turned by a share of the colour circle; grey stays grey.
+    """Multiply saturation by `stretch` and rotate hue by `turn`, a share of the colour circle; grey stays grey.
 
     Args:
         tile: uint8 (side, side, 3).
@@ -61,13 +61,13 @@ def change_colours(tile: Tiles, stretch: float, turn: float) -> Tiles:
 
 
 def change_stains(tile: Tiles, gains: NDArray[np.float64], shifts: NDArray[np.float64]) -> Tiles:
-    """Haematoxylin, eosin and DAB of a tile, each times its gain and plus its shift, in optical density.
+    """Scale and shift the haematoxylin, eosin and DAB of a tile, in optical density.
 
-    A shift counts only where something is stained, so white glass stays white.
+    A shift applies only where there is stain, so white glass stays white.
 
     Args:
         tile: uint8 (side, side, 3).
-        gains, shifts: of the three stains; a shift of 1 is optical density 1 (natural logarithm).
+        gains, shifts: one for each stain; a shift of 1 is optical density 1 (natural logarithm).
     """
     density = _DENSITY[tile]
     mixed = _STAINS_OF_RGB @ np.diag(gains) @ _RGB_OF_STAINS
@@ -77,23 +77,23 @@ def change_stains(tile: Tiles, gains: NDArray[np.float64], shifts: NDArray[np.fl
 
 
 _RGB_OF_STAINS = np.array([[0.65, 0.70, 0.29], [0.07, 0.99, 0.11], [0.27, 0.57, 0.78]])
-"""Optical density of haematoxylin, eosin and DAB in red, green and blue (Ruifrok and Johnston, 2001). They are those of
-`skimage.color`, whose import would take half a second before a first step."""
+"""Optical density of haematoxylin, eosin and DAB in red, green and blue (Ruifrok and Johnston, 2001), as in
+`skimage.color`, whose import would delay the first step by half a second."""
 _STAINS_OF_RGB = np.linalg.inv(_RGB_OF_STAINS)
 _DENSITY = -np.log((np.arange(256) + 1) / 256).astype(np.float32)
 """Optical density of a grey value; 255 is 0."""
 FULLY_STAINED = 0.15
-"""Optical density from which a shift of the stains counts in full."""
+"""Optical density from which a stain shift applies in full."""
 
 
 def to_input(tiles_nhwc: NDArray[np.uint8], mean: list[float], std: list[float]) -> Tensor:
-    """Network input, float32 (tiles, 3, height, width) with channels last in memory: no copy is made for it."""
+    """Network input, float32 (tiles, 3, height, width), channels last in memory, so that no copy is needed."""
     return normalised(torch.from_numpy(np.ascontiguousarray(tiles_nhwc)), mean, std)
 
 
 def normalised(tiles_nhwc: Tensor, mean: list[float], std: list[float]) -> Tensor:
-    """`to_input` where the tiles are: on their device."""
-    # A row's pixels and channels are one axis: over a last axis of three, a CPU takes four times as long.
+    """`to_input` on the device of the tiles."""
+    # A row's pixels and channels form one axis: over a last axis of three, a CPU takes four times as long.
     rows, width, device = tiles_nhwc.flatten(2).float().div_(255), tiles_nhwc.shape[2], tiles_nhwc.device
     rows.sub_(torch.tensor(mean, device=device).repeat(width)).div_(torch.tensor(std, device=device).repeat(width))
     return rows.view(tiles_nhwc.shape).permute(0, 3, 1, 2)

@@ -1,8 +1,8 @@
-"""The hues a model was trained on, in four numbers: enough to notice a slide with another stain.
+"""The hues a model was trained on, in four numbers: enough to notice a slide with a different stain.
 
-A tile's hue is the direction of its tissue's mean optical density: how much more is absorbed of red than of blue, and
-of green than of both, each as a share of all that is absorbed. How dark tissue is drops out; which dyes it holds does
-not. Haematoxylin with eosin absorbs green most (hue near (0, 0.45)), DAB absorbs blue (near (-0.2, 0)).
+A tile's hue is the direction of its tissue's mean optical density: how much more red is absorbed than blue, and green
+than both, each as a share of the total absorption. How dark the tissue is cancels out; which dyes it holds does not.
+Haematoxylin with eosin absorbs green most (hue near (0, 0.45)), DAB absorbs blue (near (-0.2, 0)).
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ Hues = NDArray[np.float64]
 MIN_DENSITY = 0.15
 """Optical density, of the channel that absorbs most, below which a pixel is glass (Macenko et al., ISBI 2009)."""
 _STRIDE_PX = 4
-"""Every fourth pixel of every fourth row: the others hardly change a mean."""
+"""Every fourth pixel of every fourth row: the others hardly change the mean."""
 _DENSITY = -np.log((np.arange(256) + 1) / 240.0)
 
 LEAST_SPREAD = (0.06, 0.09)
-"""Spread taken for a training set that varies less: H&E of different laboratories and organs differs by that much."""
+"""Spread assumed for a training set that varies less: H&E differs that much between laboratories and organs."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class HueStatistics:
 
     median: tuple[float, float]
     spread: tuple[float, float]
-    """As `median_and_spread` has it."""
+    """As `median_and_spread` defines it."""
     tiles: int
     """Number of tiles examined that had tissue."""
 
@@ -52,7 +52,7 @@ def _hue(pixels_nc: NDArray[np.uint8]) -> Hues:
     tissue_nc = density_nc[density_nc.max(axis=1) > MIN_DENSITY]
     if not len(tissue_nc):
         return np.full(2, np.nan)
-    red, green, blue = np.maximum(tissue_nc.mean(axis=0), 0)  # of white it is a little below 0
+    red, green, blue = np.maximum(tissue_nc.mean(axis=0), 0)  # a little below 0 for white
     hue: Hues = np.array([red - blue, 2 * green - red - blue]) / (red + green + blue)
     return hue
 

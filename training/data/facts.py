@@ -1,4 +1,4 @@
-"""Counts of a model's training data: no patient, no slide and no file is named."""
+"""Counts of a model's training data, which name no patient, slide or file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class DataFacts:
     tile_set: str
     by_split: dict[str, SplitFacts]
     scanners: dict[str, int]
-    """Slides by scanner, of those with labelled tiles."""
+    """Number of slides with labelled tiles, by scanner."""
 
 
 def data_facts(source: TileSource, tile_set: str) -> DataFacts:

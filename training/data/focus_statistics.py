@@ -22,15 +22,15 @@ Focus = NDArray[np.float64]
 _GLASS_GREY = 205
 """A pixel whose darkest channel is brighter is glass: optical density 0.15 over a white of 240, as for hues."""
 _MOST_PX = 512
-"""Of a larger tile the middle is looked at: the rest would cost time and tell little more."""
+"""Only the middle of a larger tile is examined: the rest would take time and add little."""
 _LEAST_TISSUE_PX = 16
 _NEIGHBOURS = np.ones((3, 3), np.uint8)
-"""Pixels that a pixel's Laplacian is computed from."""
+"""Pixels from which a pixel's Laplacian is computed."""
 _LEAST_VARIANCE = 0.01
 """In grey levels squared, far below the noise of any camera: keeps the logarithm of a painted area finite."""
 
 LEAST_SPREAD = 0.5
-"""Spread taken for a training set that varies less: slides in focus of several laboratories and organs do."""
+"""Spread assumed for a training set that varies less: in-focus slides of several laboratories and organs do."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class FocusStatistics:
 
     median: float
     spread: float
-    """As `median_and_spread` has it."""
+    """As `median_and_spread` defines it."""
     tiles: int
     """Number of tiles examined that had tissue."""
 
@@ -59,7 +59,7 @@ def _focus(whole_hwc: NDArray[np.uint8]) -> float:
     red, green, blue = cv2.split(tile_hwc)
     darkest = cv2.min(cv2.min(red, green), blue)
     _, tissue = cv2.threshold(darkest, _GLASS_GREY, 255, cv2.THRESH_BINARY_INV)
-    tissue = cv2.erode(tissue, _NEIGHBOURS)  # where tissue ends there is an edge that says nothing of focus
+    tissue = cv2.erode(tissue, _NEIGHBOURS)  # the edge of the tissue says nothing about focus
     if cv2.countNonZero(tissue) < _LEAST_TISSUE_PX:
         return float("nan")
     grey = cv2.cvtColor(tile_hwc, cv2.COLOR_RGB2GRAY)

@@ -1,4 +1,4 @@
-"""Median and spread of tiles' measurements: what a model package keeps of its training set to notice a far slide."""
+"""Median and spread of tile measurements, kept in a model package to notice slides unlike its training set."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ Numbers = NDArray[np.float64]
 def median_and_spread(values_nk: Numbers) -> tuple[Numbers, Numbers]:
     """The median of each column, and the distance from its 10th to its 90th percentile over 2.563, rounded to 4 places.
 
-    The spread is the standard deviation, were the values normal. It is not the median absolute deviation, which is all
-    but zero for a little more than half of one tissue and a little less of another, while the median lies within the
-    first.
+    For normally distributed values the spread is the standard deviation. The median absolute deviation would not do: if
+    a little more than half of the tiles are one tissue, the median lies within it, and the deviation is close to zero.
 
     Args:
         values_nk: (tiles, numbers), at least one tile.

@@ -1,4 +1,4 @@
-"""Tiles of a step, or of a validation, as the engine asks for them: by micro-batch, where they are needed."""
+"""Tiles of a training step or a validation, read when the engine needs them, by micro-batch."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ class TileBatch:
     microbatch_size: int
     pool: ThreadPoolExecutor
     augmentation: AugmentConfig | None = None
-    """None: tiles as they are."""
+    """None: tiles are not augmented."""
     seed: int = 0
     epoch: int = 0
     first_sample: int = 0
-    """Place of the first tile in the order of the epoch."""
+    """Position of the first tile in the epoch's order."""
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
-        """Of the network's input: (tiles, 3, side, side)."""
+        """Shapes of the network's inputs: (tiles, 3, side, side)."""
         side = self.source.tile_px
         return [(len(self.part(k)), 3, side, side) for k in range(-(-len(self.indices) // self.microbatch_size))]
 
     def inputs(self, microbatch: int) -> Tensor:
-        """uint8 (tiles, side, side, 3), which the engine makes ready on its device (`augment.normalised`)."""
+        """uint8 (tiles, side, side, 3), which the engine prepares on its device (`augment.normalised`)."""
         chosen = self.part(microbatch)
         tiles = read_tiles(self.source, chosen, self.pool)
         if self.augmentation is not None:

@@ -1,6 +1,6 @@
-"""Tiles as training sees them: a protocol, and batches drawn from it the same way on every rank.
+"""Tile datasets for training: a protocol, and batches drawn from it the same way on every rank.
 
-Datasets are found by the entry-point group `gemslide.datasets`, so this package imports nothing of ours.
+Datasets are found through the entry-point group `gemslide.datasets`, so this package imports no other of ours.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ GROUP = "gemslide.datasets"
 
 
 class TileSource(Protocol):
-    """Interface of a dataset. `Error` is the base of the errors it raises for people to read, each with a `code`.
+    """Interface of a dataset. `Error` is the base of its user-facing errors, each with a `code`.
 
     A dataset that can normalise stains takes the keyword `stain` and has an attribute `stain`: the JSON that a model
-    package must record for others to do the same.
+    package must record so that others can do the same.
 
     A dataset that reads slides has an attribute `tile_read` (`training.foundation.tile_read.TileRead`), which a
     package records as well.
 
-    A dataset that may find reasons not to train on it as it is has a method `warnings`: clauses for people.
+    A dataset that may be unfit for training as it is has a method `warnings`, which returns clauses for people.
 
-    A dataset that knows the origin of its tiles has further attributes (`training.data.facts` takes those it finds):
+    A dataset that knows the origin of its tiles has further attributes (`training.data.facts` uses those present):
     `groups`, str of shape (tiles,): the patient of each tile, or its slide where that has no patient; `grouped_by`:
     "patient" or "slide", for people; `slides`, str of shape (tiles,): the slide of each tile; `scanners`: {slide:
     scanner, or None}.
@@ -71,12 +71,14 @@ def find_source(name: str) -> SourceFactory:
     """The dataset class registered under `name`.
 
     Raises:
-        BadRecipeError: nobody registered it.
+        BadRecipeError: no dataset has this name.
     """
-    found = {entry.name: entry for entry in entry_points(group=GROUP)}
-    if name not in found:
-        raise BadRecipeError(f"[data] source = {name!r}: registered datasets are {', '.join(sorted(found)) or 'none'}.")
-    factory: SourceFactory = found[name].load()
+    entries = {entry.name: entry for entry in entry_points(group=GROUP)}
+    if name not in entries:
+        raise BadRecipeError(
+            f"[data] source = {name!r}: registered datasets are {', '.join(sorted(entries)) or 'none'}."
+        )
+    factory: SourceFactory = entries[name].load()
     return factory
 
 
@@ -84,7 +86,7 @@ def open_source(config: DataConfig, project_dir: Path) -> TileSource:
     """The dataset that a recipe's `[data]` describes.
 
     Raises:
-        BadRecipeError: nobody registered it, or stain normalisation is asked of one that knows none.
+        BadRecipeError: the dataset is not registered, or it cannot normalise stains and the recipe requires it.
     """
     factory = find_source(config.source)
     if config.stain == "none":
@@ -98,7 +100,7 @@ def open_source(config: DataConfig, project_dir: Path) -> TileSource:
 
 
 def stain_of(source: TileSource) -> dict[str, Any] | None:
-    """Normalisation that the tiles went through, as a package records it; None: none."""
+    """Stain normalisation of the tiles, as a package records it; None if not normalised."""
     stain: dict[str, Any] | None = getattr(source, "stain", None)
     return stain
 
@@ -110,7 +112,7 @@ def tile_read_of(source: TileSource) -> TileRead | None:
 
 
 def labelled(source: TileSource, split: str) -> Indices:
-    """Tiles of a split that carry a label."""
+    """Labelled tiles of a split."""
     return np.flatnonzero((source.splits == split) & (source.labels >= 0))
 
 
@@ -131,16 +133,16 @@ def check_enough(source: TileSource, batch_size: int, num_classes: int, tile_set
     if counts["train"] < batch_size or not counts["val"]:
         raise EmptyTableError(
             f"tile set {tile_set!r}: {counted(counts['train'], 'labelled train tile')} and "
-            f"{counted(counts['val'], 'labelled val tile')}; needed are at least one batch of {batch_size} and one val "
-            "tile. Annotate more slides, give them splits, or make the batch smaller ([parallel] num_microbatches, "
-            "microbatch_size)."
+            f"{counted(counts['val'], 'labelled val tile')}; at least one batch of {batch_size} and one val tile are "
+            "needed. Annotate more slides, assign them to splits, or make the batch smaller ([parallel] "
+            "num_microbatches, microbatch_size)."
         )
 
 
 class BatchPlan:
     """Tiles of each batch, decided by the seed alone, so that ranks agree without communicating.
 
-    The last batch of an epoch has what is left over: every tile is seen once in each epoch.
+    The last batch of an epoch holds the remainder: every tile is seen once in each epoch.
     """
 
     def __init__(self, source: TileSource, *, batch_size: int, seed: int, balance: bool):
@@ -153,12 +155,12 @@ class BatchPlan:
     def batch(self, step: int) -> Indices:
         """Tile indices of an optimizer step, counted from 0 over the whole run; int64, batch_size of them or fewer."""
         epoch, first = self.place(step)
-        if epoch != self._epoch:  # for a million tiles an order takes as long as a step
+        if epoch != self._epoch:  # ordering a million tiles takes as long as a step
             self._epoch, self._tiles = epoch, self._order(epoch)
         return self._tiles[first : first + self._batch_size]
 
     def place(self, step: int) -> tuple[int, int]:
-        """The epoch of a step, and the place of its first tile in that epoch's order; both from 0."""
+        """The epoch of a step, and the position of its first tile in that epoch's order; both from 0."""
         epoch, within = divmod(step, self.steps_per_epoch)
         return epoch, within * self._batch_size
 
@@ -172,7 +174,7 @@ class BatchPlan:
 
 
 def read_tiles(source: TileSource, indices: Indices, pool: ThreadPoolExecutor) -> Tiles:
-    """Read tiles by threads; decoders release the interpreter lock."""
+    """Read tiles in threads; decoders release the interpreter lock."""
     return np.stack(list(pool.map(source.read, (int(i) for i in indices))))
 
 

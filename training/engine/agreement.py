@@ -20,7 +20,7 @@ class NonFiniteError(GemslideError):
 
     code = "non_finite"
     microbatch: int | None = None
-    """Index of the first one at fault; None where only the sum is not finite."""
+    """Index of the first micro-batch at fault; None where only the sum is not finite."""
 
 
 @dataclass(frozen=True)
@@ -35,17 +35,17 @@ class Fault:
 
 
 class Agreement:
-    """The same numbers on every rank, exactly: each is known to one rank, and they come in a fixed order."""
+    """Exactly the same numbers on every rank: each comes from one rank, and their order is fixed."""
 
     def __init__(self, step: Step, losses: Sequence[float], flags: Sequence[float], squares: Sequence[float]) -> None:
         self._step = step
         self.losses = tuple(losses)
         self._flags = flags
         self.norm = math.sqrt(math.fsum(squares)) if all(map(math.isfinite, squares)) else math.nan
-        """Of all gradients together."""
+        """Norm of all gradients together."""
 
     def loss_fault(self) -> Fault | None:
-        """The first loss that is not finite, for people."""
+        """The first loss that is not finite, described for people."""
         for microbatch, loss in enumerate(self.losses):
             if not math.isfinite(loss):
                 place = self._place(microbatch, self._step.schedule.num_stages - 1)
@@ -53,7 +53,7 @@ class Agreement:
         return None
 
     def gradient_fault(self) -> Fault | None:
-        """The first gradients that are not finite, in the order of backward, for people."""
+        """The first gradients that are not finite, in the order of backward, described for people."""
         num_stages = self._step.schedule.num_stages
         for microbatch in range(len(self.losses)):
             for stage in reversed(range(num_stages)):
@@ -68,11 +68,11 @@ class Agreement:
 
 
 def agree(step: Step, syncs: Mapping[int, StageSync], num_weights: Sequence[int], transport: Transport) -> Agreement:
-    """Share what this rank knows; every rank calls it. One synchronisation with the device.
+    """Share this rank's numbers; every rank calls it. Synchronises with the device once.
 
     Args:
-        syncs: of the stages held here.
-        num_weights: of every stage.
+        syncs: one for each stage held here.
+        num_weights: for every stage.
     """
     num_losses, num_stages = len(step.shapes), len(num_weights)
     num_flags = num_losses * num_stages
@@ -83,14 +83,14 @@ def agree(step: Step, syncs: Mapping[int, StageSync], num_weights: Sequence[int]
         start = num_losses + num_flags + sum(num_weights[:stage])
         known |= {start + index: square for index, square in sync.squared_norms().items()}
     numbers = torch.zeros(num_losses + num_flags + sum(num_weights), dtype=torch.float64)
-    found = _together([*known.values(), *flags.values()])
-    numbers[list(known)] = found[: len(known)]
-    numbers[list(flags)] = (~found[len(known) :].isfinite()).double()
+    values = _on_cpu([*known.values(), *flags.values()])
+    numbers[list(known)] = values[: len(known)]
+    numbers[list(flags)] = (~values[len(known) :].isfinite()).double()
     shared = transport.sum_over_ranks(numbers, during="sharing the losses").tolist()
     return Agreement(
         step, shared[:num_losses], shared[num_losses : num_losses + num_flags], shared[num_losses + num_flags :]
     )
 
 
-def _together(scalars: list[Tensor]) -> Tensor:
-    return torch.stack([each.double() for each in scalars]).cpu() if scalars else torch.empty(0, dtype=torch.float64)
+def _on_cpu(values: list[Tensor]) -> Tensor:
+    return torch.stack([value.double() for value in values]).cpu() if values else torch.empty(0, dtype=torch.float64)

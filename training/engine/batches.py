@@ -1,4 +1,4 @@
-"""Batches that lie in memory."""
+"""Batches held in memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class TensorBatch:
-    """A batch that lies in memory, cut into micro-batches along the first dimension."""
+    """A batch held in memory, cut into micro-batches along the first dimension."""
 
     parts: tuple[tuple[Tensor, Any], ...]
 
@@ -30,7 +30,7 @@ def split(inputs: Tensor, targets: Tensor, *, microbatch_size: int) -> TensorBat
     """Copy a batch into micro-batches; the last may be smaller. Any class with the methods of `Batch` will do too.
 
     Raises:
-        ValueError: there are no samples, or not a target for each, or the size is less than 1.
+        ValueError: there are no samples, some have no target, or the size is less than 1.
     """
     if not 0 < len(inputs) == len(targets) or microbatch_size < 1:
         raise ValueError(
@@ -38,4 +38,4 @@ def split(inputs: Tensor, targets: Tensor, *, microbatch_size: int) -> TensorBat
             "more samples, a target for each, and micro-batches of 1 or more"
         )
     parts = zip(torch.split(inputs, microbatch_size), torch.split(targets, microbatch_size), strict=True)
-    return TensorBatch(tuple((some.clone(), wanted.clone()) for some, wanted in parts))
+    return TensorBatch(tuple((x.clone(), y.clone()) for x, y in parts))

@@ -5,7 +5,7 @@ statistics must see all micro-batches of the step, in order. So a forward only *
 and at the update the records of all copies are replayed in the order of the micro-batches. Every strategy thereby gives
 the same running statistics, equal to sequential nn.BatchNorm2d up to rounding (3e-7).
 
-All statistics of a stage lie in one row, of which the layers' buffers are views: one copy, one message, one blend.
+All statistics of a stage are in one row, of which the layers' buffers are views: one copy, one message, one blend.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 
 class RunningStatistics:
-    """Of the BatchNorm layers of a stage that keep running statistics and are in training mode."""
+    """Running statistics of a stage's BatchNorm layers that keep them and are in training mode."""
 
     def __init__(self, module: nn.Module) -> None:
         """Move the layers' buffers into one row.
@@ -47,21 +47,21 @@ class RunningStatistics:
 
     @property
     def rows(self) -> tuple[Tensor, Tensor]:
-        """All memory that this takes."""
+        """All the memory used here."""
         return self.row, self._own
 
     def __len__(self) -> int:
         return len(self.row)
 
     def replays(self, layer: nn.Module) -> bool:
-        """Whether a layer's buffers are looked after here."""
+        """Whether a layer's buffers are managed here."""
         return id(layer) in self._replayed
 
     @contextmanager
     def recording(self) -> Iterator[None]:
         """Run the forwards of a step; none of them touches the running statistics.
 
-        With momentum 1 a layer blends in nothing of its old statistics: its buffers *are* those of the micro-batch.
+        With momentum 1 a layer keeps nothing of its old statistics: its buffers *are* those of the micro-batch.
         """
         tracked = [layer._buffers["num_batches_tracked"] for layer in self._layers]
         for layer in self._layers:
@@ -77,28 +77,28 @@ class RunningStatistics:
             self._put(self._views)
 
     def start(self) -> None:
-        """A micro-batch comes: what an earlier one left must not leak in, be it infinite."""
-        # Autograd has saved these buffers, though backward in training mode reads nothing of them: no new version.
+        """Clear the buffers for a micro-batch: what an earlier one left, even infinite, must not leak in."""
+        # Autograd has saved these buffers, though backward in training mode never reads them: keep their version.
         self._own.data.zero_()
 
     def recorded(self) -> Tensor:
-        """A row like `row`: mean and unbiased variance of the micro-batch that has come since `start`."""
+        """A row like `row`: mean and unbiased variance of the micro-batch seen since `start`."""
         return self._own.clone()
 
     def replay(self, recorded: Sequence[Tensor], columns: slice) -> None:
         """Blend what was recorded into some columns of `row`, micro-batch by micro-batch, as nn.BatchNorm does.
 
         Args:
-            recorded: of each micro-batch in order, these columns of what `record` gave.
+            recorded: for each micro-batch in order, these columns of what `recorded` returned.
         """
         row = self.row[columns]
         for index, values in enumerate(recorded if len(row) else ()):
             blend = self._blend(index)[columns]
-            # Each product on its own: a fused one has other bits at the end of a row than in its middle.
+            # Separate products: a fused one gives different bits at the end of a row than in its middle.
             row.mul_(1 - blend).add_(values * blend)
 
     def count(self, num_microbatches: int) -> None:
-        """Note that all layers have seen so many micro-batches more; `replay` comes before."""
+        """Add to the number of micro-batches that all layers have seen; call it after `replay`."""
         for layer in self._layers:
             if layer.num_batches_tracked is not None:
                 layer.num_batches_tracked.add_(num_microbatches)
@@ -112,8 +112,8 @@ class RunningStatistics:
                 momentum = 1.0 / (tracked + index + 1)
             values += [momentum, momentum]
         # In double precision first, as nn.BatchNorm computes it.
-        each = torch.tensor(values, dtype=torch.float64).repeat_interleave(torch.tensor(self._sizes, dtype=torch.int64))
-        return each.to(self.row)
+        row = torch.tensor(values, dtype=torch.float64).repeat_interleave(torch.tensor(self._sizes, dtype=torch.int64))
+        return row.to(self.row)
 
     def _put(self, views: Sequence[Tensor]) -> None:
         for index, layer in enumerate(self._layers):

@@ -10,13 +10,13 @@ from training.engine.strategies import live_bound, strategy_named
 
 
 def check_schedule(schedule: Schedule, *, forward_only: bool = False) -> None:
-    """Check a schedule, whoever wrote it.
+    """Check a schedule, however it was made.
 
     Raises:
         ScheduleError: a micro-batch misses a stage or passes it twice, an action comes before another whose result
             it needs, a stage keeps the activations of more micro-batches than its strategy allows, or the ranks
             would wait for each other.
-        ValueError: there is no such strategy.
+        ValueError: the strategy is unknown.
     """
     _check_work(schedule, forward_only=forward_only)
     for rank, actions in enumerate(schedule.ranks):
@@ -57,9 +57,9 @@ def _check_order(schedule: Schedule, rank: int, actions: tuple[Action, ...]) -> 
             raise ScheduleError(f"rank {rank}: {after} comes after {before}; all of a step's sums follow its work")
     for action in actions:
         needed = schedule.sources(action) + ([action._replace(op=Op.F)] if action.op is Op.B else [])
-        for one in needed:
-            if place.get(one, -1) > place[action]:
-                raise ScheduleError(f"rank {rank}: {action} comes before {one}, whose result it needs")
+        for source in needed:
+            if place.get(source, -1) > place[action]:
+                raise ScheduleError(f"rank {rank}: {action} comes before {source}, whose result it needs")
 
 
 def _check_live_bound(schedule: Schedule, rank: int, actions: tuple[Action, ...]) -> None:
@@ -86,13 +86,13 @@ def _check_live_bound(schedule: Schedule, rank: int, actions: tuple[Action, ...]
 
 
 class _Rank:
-    """One rank on its way through its groups of messages."""
+    """Progress of one rank through its groups of messages."""
 
     def __init__(self, groups: list[Exchange]):
         self.groups = groups
         self.at = 0
         self.missing = 0
-        """Messages of the group it is in that have not met their other end."""
+        """Messages of its current group that have not met their counterpart."""
 
     @property
     def current(self) -> Exchange | None:
@@ -100,9 +100,9 @@ class _Rank:
 
 
 def _check_exchanges(schedule: Schedule) -> None:
-    """Play all groups of messages under the weakest promise there is, that of NCCL over one communicator.
+    """Play all groups of messages under the weakest guarantee, that of NCCL over one communicator.
 
-    A rank's groups run one after the other. A group is over when each of its messages has met its other end, in the
+    A rank's groups run one after the other. A group ends when each of its messages has met its counterpart, in the
     group that the other rank is in at that moment.
     """
     ranks = [
@@ -132,7 +132,7 @@ def _check_exchanges(schedule: Schedule) -> None:
 
 
 def _meet(group: Exchange, rank: int, waiting: dict[Message, int]) -> Iterator[int]:
-    """Ranks of whose messages one has met its other end; both ends each time."""
+    """Yield the ranks with a message that has met its counterpart; both ranks each time."""
     for message in (*group.gives, *group.takes):
         if message in waiting:
             yield from (waiting.pop(message), rank)

@@ -1,7 +1,7 @@
 """Drawings of a schedule: text for the terminal and SVG for a page.
 
 The text has a row per clock, where every action takes one clock. The SVG has a row per rank with time from left to
-right, as simulate.py prices it, and under each row the activations that the rank keeps.
+right, as simulate.py times it, and under each row the activations that the rank keeps.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,15 +13,15 @@ from training.engine.simulate import Span, Timeline
 
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 960, 104, 140, 74, 46
 BAR, STRIP, GAP = 26, 22, 16
-SHADES = {  # from the colours of Okabe & Ito: apart for colour-blind eyes, and by lightness in print
+SHADES = {  # from the colours of Okabe & Ito: distinct to colour-blind readers, and by lightness in print
     (Op.F, False): ("#0072b2", "#ffffff"),
     (Op.F, True): ("url(#mirrored-forward)", "#000000"),
     (Op.B, False): ("#e69f00", "#000000"),
     (Op.B, True): ("url(#mirrored-backward)", "#000000"),
 }
-"""Fill and letters of a box, by (op, is mirrored)."""
+"""Fill and text colour of a box, by (op, is mirrored)."""
 MARKS = {Op.REDUCE: ("#a0307a", 0.0), Op.STEP: ("#000000", 3.0)}
-"""Colour of a mark and how far it stands behind its moment, so that both can be seen at the end of a step."""
+"""Colour of a mark and its offset from its moment, so that both are visible at the end of a step."""
 HATCHES = "".join(
     f'<pattern id="mirrored-{name}" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
     f'<rect width="6" height="6" fill="{light}"/><rect width="2" height="6" fill="{line}"/></pattern>\n'
@@ -35,7 +35,7 @@ def draw_text(schedule: Schedule, *, ranks: range | None = None) -> str:
     F and B carry their micro-batch, R and S their stage; a mark (') stands for the mirrored replica.
 
     Args:
-        ranks: those to show; all if left out.
+        ranks: those to show; all if omitted.
 
     Raises:
         ScheduleError: the schedule stalls.
@@ -52,7 +52,7 @@ def draw_text(schedule: Schedule, *, ranks: range | None = None) -> str:
 
 
 def format_bytes(num_bytes: int) -> str:
-    """Such as "5.24 GB": decimal units, three digits."""
+    """Format a size as in "5.24 GB": decimal units, three digits."""
     if num_bytes < 1000:
         return f"{num_bytes} bytes"
     power = next(p for p in (1, 2, 3, 4) if num_bytes < 999.5 * 1000**p or p == 4)
@@ -73,12 +73,12 @@ def draw_svg(
 
     Args:
         timeline: of the schedule, from `simulate`.
-        ranks: those to show; all if left out.
-        full_s: time at the right edge, to draw several schedules to one scale; the end of the step if left out.
-        amount: how to write the most that a rank keeps, from `StageCost.kept_bytes`.
+        ranks: those to show; all if omitted.
+        full_s: time at the right edge, to draw several schedules to one scale; the end of the step if omitted.
+        amount: formats the most that a rank keeps, from `StageCost.kept_bytes`.
 
     Returns:
-        an XML document that needs nothing else.
+        a self-contained XML document.
     """
     shown = ranks or range(len(schedule.ranks))
     end_s = full_s or timeline.end_s or 1.0
@@ -148,8 +148,8 @@ def _box(x: float, top: float, width: float, fill: str, letters: str, label: str
 
 
 def _line_at(x: float, top: float, op: Op) -> str:
-    colour, behind = MARKS[op]
-    return f'<rect x="{_n(x + behind)}" y="{_n(top - 5)}" width="2" height="{BAR + 5}" fill="{colour}"/>\n'
+    colour, offset = MARKS[op]
+    return f'<rect x="{_n(x + offset)}" y="{_n(top - 5)}" width="2" height="{BAR + 5}" fill="{colour}"/>\n'
 
 
 def _strip(spans: Sequence[Span], scale: float, top: float, most: int) -> Iterator[str]:
@@ -197,23 +197,23 @@ def _legend(schedule: Schedule) -> Iterator[str]:
     for (op, is_mirrored), shade in SHADES.items():
         if is_mirrored in mirrored:
             yield _box(x, 36, 24, *shade, "0'" if is_mirrored else "0").replace(f'height="{BAR}"', 'height="24"')
-            words = f"{'mirrored ' if is_mirrored else ''}{'forward' if op is Op.F else 'backward'}"
-            yield _text(x + 30, 53, words, "class='small'")
-            x += 46 + 6 * len(words)
-    for op, words in ((Op.REDUCE, "reduce gradients"), (Op.STEP, "update weights")):
+            label = f"{'mirrored ' if is_mirrored else ''}{'forward' if op is Op.F else 'backward'}"
+            yield _text(x + 30, 53, label, "class='small'")
+            x += 46 + 6 * len(label)
+    for op, label in ((Op.REDUCE, "reduce gradients"), (Op.STEP, "update weights")):
         yield f'<rect x="{_n(x)}" y="36" width="2" height="24" fill="{MARKS[op][0]}"/>\n'
-        yield _text(x + 8, 53, words, "class='small'")
-        x += 24 + 6 * len(words)
+        yield _text(x + 8, 53, label, "class='small'")
+        x += 24 + 6 * len(label)
     yield f'<rect x="{_n(x)}" y="44" width="20" height="12" fill="#d0d0d0" stroke="#777777"/>\n'
     yield _text(x + 26, 53, "activations kept", "class='small'")
 
 
-def _text(x: float, y: float, words: str, attributes: str = "") -> str:
-    return f'<text x="{_n(x)}" y="{_n(y)}" {attributes}>{escape(words, quote=False)}</text>\n'
+def _text(x: float, y: float, text: str, attributes: str = "") -> str:
+    return f'<text x="{_n(x)}" y="{_n(y)}" {attributes}>{escape(text, quote=False)}</text>\n'
 
 
 def _n(value: float) -> str:
-    """A coordinate, short and the same everywhere."""
+    """A coordinate as short text, the same on every machine."""
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 

@@ -13,7 +13,7 @@
     state = trained.full_state_dict()                          # weights of the whole network, on every rank
     ranks.close()
 
-Every rank runs the same lines. Same seed and same micro-batches give the same weights, bit for bit, under every
+Every rank runs the same lines. The same seed and micro-batches give the same weights, bit for bit, under every
 strategy, any cuts and any number of ranks: on the CPU with the same number of threads per rank, on GPUs with
 deterministic kernels. docs/explanation/engine.md says how it works and when not to use it.
 """
@@ -57,7 +57,7 @@ class StepResult:
     losses: tuple[float, ...]
     """Its parts, by micro-batch."""
     gradient_norm: float
-    """Of all gradients together, before clipping."""
+    """Norm of all gradients together, before clipping."""
     skipped: bool = False
     """The gradients overflowed in fp16: no weight has changed, and the loss scale is lower from now on."""
 
@@ -81,18 +81,18 @@ class Engine:
             blocks: the full list, equal on every rank. Those of this rank are trained in place; release the others to
                 free their memory.
             ranks: None for a process on its own.
-            prepare: turns what a batch gives (such as uint8 tiles) into the network's input, on the device.
+            prepare: turns what a batch returns (such as uint8 tiles) into the network's input, on the device.
             count_bytes: keep `live_bytes` up to date, from the start.
-            watch: told the number of the step and what this rank does next, before each action.
+            watch: called before each action with the number of the step and what this rank does next.
 
         Raises:
-            ValueError: ranks, cuts and blocks do not fit each other, or two stages share a weight.
+            ValueError: ranks, cuts and blocks do not match, or two stages share a weight.
         """
         self.plan, self._watch = plan, watch
         self._ranks = ranks or alone()
         self._schedules: dict[tuple[int, bool], Schedule] = {}
         self.steps_done = 0
-        """Steps since the start of the training; set it when going on: random numbers depend on it."""
+        """Steps since the start of the training; set it when resuming: random numbers depend on it."""
         self.loss_scale = LossScale(FP16_SCALE, is_on=True) if plan.precision == "fp16" else LossScale()
         self.live_bytes = LiveBytes(enabled=count_bytes)
         stages = named_stages(blocks, plan, self._ranks)
@@ -128,7 +128,7 @@ class Engine:
 
     @property
     def rank(self) -> int:
-        """Of this process."""
+        """Rank of this process."""
         return self._ranks.rank
 
     # --- steps -------------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ class Engine:
     def train_step(self, batch: Batch, loss: Loss, *, upcoming: Batch | None = None) -> StepResult:
         """Run all micro-batches of one step and update the weights. Every rank calls it with an equal batch.
 
-        The batch may have any number of micro-batches, of any shapes. The blocks do the step in the mode (training or
+        The batch may have any number of micro-batches, of any shapes. The blocks run in the mode (training or
         evaluation) in which the engine took them over.
 
         Args:
@@ -174,7 +174,7 @@ class Engine:
         return self._result(agreed, fault)
 
     def forward_only(self, batch: Batch) -> list[Tensor]:
-        """Outputs of the network for each micro-batch, on every rank; in evaluation mode, and nothing is kept.
+        """Outputs of the network for each micro-batch, on every rank; in evaluation mode, keeping no activations.
 
         Returns:
             CPU tensors by micro-batch.
@@ -191,11 +191,11 @@ class Engine:
             self._executor.finish(step)
             mine = {k: output.cpu() for k, output in step.results.items()}
             by_rank = self._transport.share(mine, during="sharing the outputs")
-        outputs = {k: output for some in by_rank for k, output in some.items()}
+        outputs = {k: output for part in by_rank for k, output in part.items()}
         return [outputs[microbatch] for microbatch in range(len(batch.shapes))]
 
     def scale_lr(self, factor: float) -> None:
-        """Set every group's learning rate to this times the one it was made with; every rank calls it."""
+        """Set every group's learning rate to `factor` times its initial one; every rank calls it."""
         for group, lr in self._first_lr:
             group["lr"] = lr * factor
 
@@ -204,21 +204,21 @@ class Engine:
         return self._transport.share(value, during=during)
 
     def peak_bytes(self) -> dict[str, list[int]]:
-        """Of the last step, by rank; every rank calls it.
+        """Peak memory of the last step, by rank; every rank calls it.
 
         Returns:
-            "live": what `live_bytes` counted, 0 where it was switched off. On GPUs also "allocator": the most that the
-            device's allocator had given out since the start, with weights, gradients and workspaces.
+            "live": as counted by `live_bytes`, 0 where it is switched off. On GPUs also "allocator": the most that the
+            device's allocator has handed out since the start, with weights, gradients and workspaces.
         """
         mine = {"live": self.live_bytes.peak}
         if self.plan.device.type == "cuda":
             mine["allocator"] = torch.cuda.max_memory_allocated(self.plan.device)
         by_rank = self._transport.share(mine, during="sharing the memory used")
-        return {name: [each[name] for each in by_rank] for name in mine}
+        return {name: [peaks[name] for peaks in by_rank] for name in mine}
 
     @property
     def at(self) -> str | None:
-        """The last thing this rank began, such as a block of the network, to say where something failed."""
+        """The last thing this rank began, such as a block of the network, to report where something failed."""
         return self._executor.at
 
     def close(self) -> None:
@@ -227,7 +227,7 @@ class Engine:
 
     @contextmanager
     def _whole_step(self) -> Iterator[None]:
-        """A step ends well or is the last: half of one lies in sums, graphs and channels."""
+        """Allow no step after a failed one, which leaves partial results in sums, graphs and channels."""
         if self._failed:
             raise RuntimeError("an earlier step of this engine failed; make a new one from the last saved state")
         self._failed = True
@@ -285,7 +285,7 @@ class Engine:
         return self.share_state(self.own_state())
 
     def own_state(self) -> dict[str, Tensor]:
-        """The live weights and buffers that this rank speaks for: over all ranks, every one of the network once."""
+        """The live weights and buffers that this rank provides: over all ranks, each of the network's once."""
         return states.own_state(self._modules(), self.plan.placement, self._ranks.rank)
 
     def share_state(self, own: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -297,7 +297,7 @@ class Engine:
         return states.gather_state(self._specs, own, self.plan.placement, self._transport)
 
     def load_full_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Take weights and buffers from what `full_state_dict` gave, under whatever strategy; every rank calls it.
+        """Load weights and buffers that `full_state_dict` returned, under any strategy; every rank calls it.
 
         Raises:
             ValueError: names or shapes are not those of this network; nothing is loaded then.
@@ -313,22 +313,22 @@ class Engine:
         Raises:
             TypeError: an optimizer's state holds something other than tensors.
         """
-        by_rank = self.share(self.own_optimizer_state(), during="sharing what the optimizers remember")
-        return {name: kept for one in by_rank for name, kept in sorted(one.items())}
+        by_rank = self.share(self.own_optimizer_state(), during="sharing the state of the optimizers")
+        return {name: slot for state in by_rank for name, slot in sorted(state.items())}
 
     def own_optimizer_state(self) -> dict[str, Tensor]:
-        """The part of `full_optimizer_state` that this rank remembers: over all ranks, each slot once.
+        """The part of `full_optimizer_state` that this rank holds: over all ranks, each slot once.
 
         Raises:
-            TypeError: an optimizer remembers something that is no tensor.
+            TypeError: an optimizer's state holds something other than tensors.
         """
         return states.optimizer_state(self._stages.values())
 
     def load_full_optimizer_state(self, state: Mapping[str, Tensor]) -> None:
-        """Take what `full_optimizer_state` gave, under whatever strategy; every rank calls it, before the next step.
+        """Load what `full_optimizer_state` returned, under any strategy; every rank calls it, before the next step.
 
         Raises:
-            ValueError: it is of another network or another kind of optimizer; nothing is loaded then.
+            ValueError: the state is of another network or another kind of optimizer; nothing is loaded then.
         """
         states.load_optimizer_state(self._specs, list(self._stages.values()), state)
 

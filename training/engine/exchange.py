@@ -1,10 +1,10 @@
-"""Messages of a rank between its actions: one rule, for the executor as for the checker.
+"""Messages of a rank between its actions: one rule for both the executor and the checker.
 
 All messages go over one communicator, in groups; a rank's groups run one after the other, and a group ends when every
-message in it has met its other end. That is all that NCCL promises. After each forward and backward there is one group:
-its results, and the inputs of the rank's next action. There are two only where the next action is the backward of the
-very micro-batch that has just gone forward: its gradient cannot come before the activations have gone, so their memory
-is released first. REDUCE has one group of its own before it, STEP one after it, in which all holders of the stage meet.
+message in it has met its counterpart. NCCL guarantees no more than that. After each forward and backward there is one
+group: its results, and the inputs of the rank's next action. There are two only where a forward is followed by the
+backward of the same micro-batch: its gradient cannot come before the activations have been sent, so their memory is
+released first. A separate group, in which all holders of the stage meet, precedes REDUCE and follows STEP.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Exchange(NamedTuple):
     gives: tuple[Message, ...] = ()
     takes: tuple[Message, ...] = ()
     meets: Action | None = None
-    """The REDUCE or STEP in which the rank gives to all its partners and takes from all of them."""
+    """The REDUCE or STEP in which the rank gives to and takes from all its partners."""
 
 
 def exchanges(schedule: Schedule, rank: int) -> list[list[Exchange]]:

@@ -1,4 +1,4 @@
-"""Walks the action list of one rank: what the schedule says, with tensors."""
+"""Execution of one rank's action list, with tensors."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ class Batch(Protocol):
 
     @property
     def shapes(self) -> Sequence[tuple[int, ...]]:
-        """Of the network's input for each micro-batch, equal on every rank; the first number is its samples."""
+        """Shape of the network's input for each micro-batch, equal on every rank; the first number counts samples."""
 
     def inputs(self, microbatch: int) -> Tensor:
-        """Asked for on the ranks that hold the first stage of the replica that owns the micro-batch.
+        """Input of the network; called on the ranks that hold the first stage of the replica that owns the micro-batch.
 
-        Each time it gives a tensor of its own: one that is filled anew while it waits or is in use is refused, unless
-        two threads fill it at once. Where the plan says so it is asked for ahead, in threads: what draws there has a
-        generator of its own. Else torch's CPU generator is seeded for it, by step and micro-batch.
+        Each call returns its own tensor: one that is refilled while it waits or is in use is refused, unless two
+        threads fill it at once. If the plan prefetches, it is called in advance, in threads: code that draws random
+        numbers there needs its own generator. Otherwise torch's CPU generator is seeded by step and micro-batch.
         """
 
     def targets(self, microbatch: int) -> Any:
-        """Targets that the loss compares with; called on the ranks that hold the last stage."""
+        """Targets of the loss; called on the ranks that hold the last stage."""
 
 
 Loss = Callable[[Tensor, Any], Tensor]
@@ -43,11 +43,11 @@ Loss = Callable[[Tensor, Any], Tensor]
 
 
 Watch = Callable[[int, object], None]
-"""Told the number of the step and what comes next in it."""
+"""Called with the number of the step and what comes next in it."""
 
 
 def unwatched(step: int, what: object) -> None:
-    """Nobody looks on."""
+    """Do nothing."""
 
 
 class Sync(Protocol):
@@ -71,15 +71,15 @@ class Step:
     loss: Loss | None
     """None for forward only."""
     number: int
-    """Of the step, from the start of the training: random numbers depend on it."""
+    """Number of the step since the start of the training: random numbers depend on it."""
     seed: int
     loss_scale: float
     actions: tuple[Action, ...]
     groups: list[list[Exchange]]
     shapes: tuple[tuple[int, ...], ...]
-    """The batch's, asked for once."""
+    """Shapes of the batch, read once."""
     results: dict[int, Tensor] = field(default_factory=dict)
-    """Losses known on this rank by micro-batch; outputs, for forward only."""
+    """Losses known on this rank, by micro-batch; with forward only, outputs."""
 
     @property
     def num_samples(self) -> int:
@@ -87,7 +87,7 @@ class Step:
 
     @property
     def first_update(self) -> int:
-        """Index of the first STEP: whatever can fail has happened by then."""
+        """Index of the first STEP: everything that can fail comes before it."""
         return next((i for i, action in enumerate(self.actions) if action.op is Op.STEP), len(self.actions))
 
     def draws(self, microbatch: int) -> Draws:
@@ -95,7 +95,7 @@ class Step:
 
 
 class Executor:
-    """Runs one rank's actions. `copies` are the stages held here, `syncs` what keeps each equal to its like."""
+    """Runs one rank's actions. `copies` are the stages held here; `syncs` keep each equal to its other copies."""
 
     def __init__(
         self,
@@ -117,11 +117,11 @@ class Executor:
         self._counter = counter
         self._watch = watch
         self._busy: StageCopy | str | None = None
-        """With what: a stage, or what it is in words."""
+        """Current work: a stage, or a description."""
 
     @property
     def at(self) -> str | None:
-        """The last thing begun, for people: a block of the network, its backward, or what follows; None: nothing."""
+        """The last thing begun, for people: a block of the network, its backward, or what follows; None if nothing."""
         return self._busy.at if isinstance(self._busy, StageCopy) else self._busy
 
     def begin(
@@ -135,14 +135,14 @@ class Executor:
         loss_scale: float = 1.0,
         upcoming: tuple[Schedule, Batch] | None = None,
     ) -> Step:
-        """Make ready for a step; inputs of this batch, and then of the upcoming one, are read ahead from now on."""
+        """Prepare a step; inputs of this batch, and then of the upcoming one, are read ahead from now on."""
         self._counter.start()
         self._busy = None
         actions, groups = schedule.ranks[self._rank], exchanges(schedule, self._rank)
         shapes = tuple(map(tuple, batch.shapes))
-        self._feed.follow(batch, _inputs_of(schedule, self._rank))
+        self._feed.follow(batch, _input_microbatches(schedule, self._rank))
         if upcoming is not None:
-            self._feed.follow(upcoming[1], _inputs_of(upcoming[0], self._rank))
+            self._feed.follow(upcoming[1], _input_microbatches(upcoming[0], self._rank))
         return Step(schedule, batch, loss, number, seed, loss_scale, actions, groups, shapes)
 
     def run(self, step: Step, indices: range) -> None:
@@ -173,12 +173,12 @@ class Executor:
                 self._syncs[action.stage].update(len(step.shapes))
 
     def finish(self, step: Step) -> None:
-        """Exchange what follows the last action, then wait until other ranks have taken all they need from this one."""
+        """Exchange the messages after the last action, then wait until other ranks have received all they need."""
         self._exchange(step, len(step.actions))
         self._transport.flush()
 
     def _exchange(self, step: Step, index: int) -> Any:
-        """The groups of messages before an action; returns the boundary that the action takes, if any."""
+        """Exchange the groups of messages before an action; return the boundary that the action takes, if any."""
         received: list[Boundary] = []
         for group in step.groups[index]:
             if group.meets is None:
@@ -195,13 +195,13 @@ class Executor:
         microbatch = _microbatch(action)
         self._busy = copy = self._copies[action.replica, action.stage]
         targets, draws = step.schedule.targets(action), step.draws(microbatch)
-        # The stage alone holds what comes in, and releases it as soon as it can.
+        # Only the stage holds what comes in, and it releases that as soon as it can.
         with self._feed.in_use():
             if step.loss is None:
                 output = copy.infer(self._incoming(step, index), draws)
             else:
                 finish = None if targets else self._loss_of(step, microbatch)
-                # Not where it goes to another rank: with a graph, other outputs may need a gradient than without.
+                # Not where it goes to another rank: with a graph, different outputs may need a gradient than without.
                 at_once = not targets and step.actions[index + 1] == action._replace(op=Op.B)
                 output = copy.forward(microbatch, self._incoming(step, index), finish, draws, at_once=at_once)
         if targets:
@@ -214,10 +214,10 @@ class Executor:
         action = step.actions[index]
         self._busy = copy = self._copies[action.replica, action.stage]
         copy.fetch(_microbatch(action))
-        # The stage alone holds what comes in, as in forward.
-        found = copy.backward(_microbatch(action), _from_boundary(self._exchange(step, index)))
+        # Only the stage holds what comes in, as in forward.
+        gradients = copy.backward(_microbatch(action), _from_boundary(self._exchange(step, index)))
         if step.schedule.targets(action):
-            self._offer(step, action, _as_boundary(found))
+            self._offer(step, action, _as_boundary(gradients))
 
     def _offer(self, step: Step, action: Action, value: Boundary) -> None:
         for target in step.schedule.targets(action):
@@ -226,8 +226,8 @@ class Executor:
 
     def _incoming(self, step: Step, index: int) -> Boundary:
         action = step.actions[index]
-        came: Boundary | None = self._exchange(step, index)
-        return came if step.schedule.sources(action) and came is not None else self._input(step, _microbatch(action))
+        value: Boundary | None = self._exchange(step, index)
+        return value if step.schedule.sources(action) and value is not None else self._input(step, _microbatch(action))
 
     def _input(self, step: Step, microbatch: int) -> Boundary:
         step.draws(microbatch).start_input()
@@ -243,7 +243,7 @@ class Executor:
         assert step.loss is not None
         loss, targets = step.loss, step.batch.targets(microbatch)
         # Divided by the samples of the whole step: the learning rate then means the same for any N, S and D.
-        return lambda output: _in_full(loss(output, targets)) / step.num_samples * step.loss_scale
+        return lambda output: _as_fp32(loss(output, targets)) / step.num_samples * step.loss_scale
 
     def _route(self, step: Step, message: Message, *, peer_of: Action) -> Route:
         giver, taker = message
@@ -255,21 +255,21 @@ class Executor:
         )
 
 
-def _in_full(loss: Tensor) -> Tensor:
-    """A sum of losses times the loss scale is more than sixteen bits hold."""
+def _as_fp32(loss: Tensor) -> Tensor:
+    """A loss that sixteen bits cannot hold once it is summed and scaled."""
     return loss.float() if loss.dtype in (torch.float16, torch.bfloat16) else loss
 
 
 def _as_boundary(gradients: Gradients) -> Boundary:
-    """For the way: an empty tensor of bools, which no gradient is, stands for none."""
+    """Gradients as a message: an empty bool tensor, which no gradient is, stands for None."""
     return tuple(torch.empty(0, dtype=torch.bool) if gradient is None else gradient for gradient in gradients)
 
 
-def _from_boundary(came: tuple[Tensor, ...] | None) -> Gradients | None:
-    return None if came is None else tuple(None if tensor.dtype == torch.bool else tensor for tensor in came)
+def _from_boundary(received: tuple[Tensor, ...] | None) -> Gradients | None:
+    return None if received is None else tuple(None if tensor.dtype == torch.bool else tensor for tensor in received)
 
 
-def _inputs_of(schedule: Schedule, rank: int) -> list[int]:
+def _input_microbatches(schedule: Schedule, rank: int) -> list[int]:
     """Micro-batches whose inputs a rank takes, in order."""
     return [_microbatch(a) for a in schedule.ranks[rank] if a.op is Op.F and a.stage == 0]
 

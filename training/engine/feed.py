@@ -1,4 +1,4 @@
-"""Inputs of the first stage, read ahead in the order that the schedule names while the rank computes."""
+"""Inputs of the first stage, read ahead in the order of the schedule while the rank computes."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Feed:
     """The inputs that one rank takes."""
 
     def __init__(self, ahead: int = 0, *, pinned: bool = False) -> None:
-        """Get ready.
+        """Start the threads, if any, that read ahead.
 
         Args:
-            ahead: how many inputs may be on their way or waiting; 0 reads each when it is asked for.
-            pinned: let them wait in pinned memory, for a GPU that copies while it computes.
+            ahead: most inputs being read or waiting; 0 reads each on demand.
+            pinned: keep them in pinned memory, for a GPU that copies while it computes.
         """
         self._ahead = ahead
         self._pinned = pinned
@@ -37,21 +37,21 @@ class Feed:
         self._coming: deque[tuple[Readable, int, Future[tuple[Tensor, int]]]] = deque()
 
     def follow(self, batch: Readable, microbatches: Sequence[int]) -> None:
-        """These will be taken, after those of the batches before; of a batch that is known already nothing changes."""
-        known = {id(one) for one, _ in self._todo} | {id(one) for one, _, _ in self._coming}
+        """Announce what will be taken after earlier batches; a batch announced already is ignored."""
+        known = {id(source) for source, _ in self._todo} | {id(source) for source, _, _ in self._coming}
         if self._pool is None or id(batch) in known:
             return
         self._todo.extend((batch, microbatch) for microbatch in microbatches)
         self._fill()
 
     def take(self, batch: Readable, microbatch: int) -> Tensor:
-        """The input of a micro-batch; whatever its reading raised.
+        """Return the input of a micro-batch, or raise what its reading raised.
 
         Raises:
-            ValueError: it was read ahead, and changed since.
+            ValueError: it was read ahead, and has changed since.
         """
         while self._coming and not (self._coming[0][0] is batch and self._coming[0][1] == microbatch):
-            self._coming.popleft()[2].cancel()  # of a batch that was announced and never came
+            self._coming.popleft()[2].cancel()  # of a batch that was announced but never taken
             self._fill()
         if not self._coming:
             return batch.inputs(microbatch)

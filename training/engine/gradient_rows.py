@@ -1,4 +1,4 @@
-"""The gradients of some weights, one behind the other: what is added up, looked at and sent is a row, not a list."""
+"""The gradients of some weights, concatenated: they are summed, checked and sent as a row, not as a list."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ class GradientRows:
         self._kinds = list(dict.fromkeys(self._dtypes))
 
     def join(self, gradients: Sequence[Tensor]) -> list[Tensor]:
-        """Copies: autograd may have given the same memory to two gradients, or keep it for itself."""
+        """Concatenate copies: autograd may have given the same memory to two gradients, or keep it for itself."""
         return [torch.cat([gradients[i].reshape(-1) for i in self._rows_of_dtype(kind)]) for kind in self._kinds]
 
     def split(self, rows: Sequence[Tensor], weights: range) -> list[Tensor]:
         """Views of the gradient of each of these weights, contiguous; `rows` hold theirs and no others."""
-        found: dict[int, Tensor] = {}
+        gradients: dict[int, Tensor] = {}
         for kind, row in zip(self._kinds, rows, strict=True):
             indices = [i for i in self._rows_of_dtype(kind) if i in weights]
             parts = torch.split(row, [self._shapes[i].numel() for i in indices])
-            found |= {i: part.view(self._shapes[i]) for i, part in zip(indices, parts, strict=True)}
-        return [found[i] for i in weights]
+            gradients |= {i: part.view(self._shapes[i]) for i, part in zip(indices, parts, strict=True)}
+        return [gradients[i] for i in weights]
 
     def columns(self, weights: range) -> list[slice]:
-        """Columns that the gradients of neighbouring weights take up in each row."""
-        found = []
+        """Columns of the gradients of neighbouring weights in each row."""
+        columns = []
         for kind in self._kinds:
             lengths = [shape.numel() * (own is kind) for shape, own in zip(self._shapes, self._dtypes, strict=True)]
             ends = list(accumulate(lengths, initial=0))
-            found.append(slice(ends[weights.start], ends[weights.stop]))
-        return found
+            columns.append(slice(ends[weights.start], ends[weights.stop]))
+        return columns
 
     def cut(self, rows: Sequence[Tensor], weights: range) -> list[Tensor]:
         """Views of the parts of `rows` that belong to neighbouring weights."""
@@ -53,6 +53,6 @@ class GradientRows:
 
 
 def checksum(rows: Sequence[Tensor]) -> Tensor:
-    """A float64 scalar that is not finite where a number in the rows is not."""
+    """A float64 scalar that is not finite if any number in the rows is not."""
     sums = [row.sum(dtype=torch.promote_types(row.dtype, torch.float32)).abs().double() for row in rows]
     return torch.stack(sums).sum()

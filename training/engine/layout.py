@@ -1,7 +1,7 @@
 """Memory layout of tensors, so that a receiver can lay them out as the sender had them.
 
-With another memory layout the same convolution may add in another order, and the gradients would no longer be equal,
-bit for bit, to those of one process: a receive buffer keeps the *sender's strides*.
+With a different memory layout the same convolution may add in a different order, and the gradients would no longer be
+equal, bit for bit, to those of one process: a receive buffer keeps the *sender's strides*.
 """
 
 import math
@@ -50,7 +50,7 @@ class Layout:
         return _span(self.core_sizes, self.strides) != math.prod(self.core_sizes)
 
     def arrange(self, row: Tensor) -> Tensor:
-        """The tensor whose bytes `as_bytes` gave; it needs a gradient, as a leaf, if the sender's did."""
+        """The tensor whose bytes `lay_out` returned; it needs a gradient, as a leaf, if the sender's did."""
         memory = row.view(self.dtype)
         if self.has_gaps:
             spaced = torch.empty_strided(self.core_sizes, self.strides, dtype=self.dtype, device=row.device)
@@ -66,23 +66,23 @@ class BoundaryLayout:
     is_tuple: bool
 
     def header(self) -> list[int]:
-        """As `HEADER_LENGTH` numbers.
+        """The layout as `HEADER_LENGTH` numbers.
 
         Raises:
-            ValueError: a type that cannot be sent, or more tensors than fit.
+            ValueError: a type that cannot be sent, or too many tensors.
         """
         numbers = [len(self.tensors), int(self.is_tuple)]
         for tensor in self.tensors:
             if tensor.dtype not in _DTYPES:
                 raise ValueError(
-                    f"{tensor.dtype} cannot go from stage to stage; use one of {', '.join(map(str, _DTYPES))}"
+                    f"{tensor.dtype} cannot be sent between stages; use one of {', '.join(map(str, _DTYPES))}"
                 )
             kind = (_DTYPES.index(tensor.dtype), int(tensor.needs_gradient), len(tensor.sizes))
             numbers += [*kind, *tensor.sizes, *tensor.strides]
         if len(numbers) > HEADER_LENGTH:
             raise ValueError(
-                f"{len(self.tensors)} tensors between two stages need a header of {len(numbers)} numbers, at most "
-                f"{HEADER_LENGTH} fit; let the block before the cut hand over fewer tensors"
+                f"{len(self.tensors)} tensors between two stages need a header of {len(numbers)} numbers, but at "
+                f"most {HEADER_LENGTH} fit; let the block before the cut return fewer tensors"
             )
         return numbers + [0] * (HEADER_LENGTH - len(numbers))
 
@@ -99,7 +99,7 @@ class BoundaryLayout:
 
 
 def lay_out(value: Boundary) -> tuple[BoundaryLayout, list[Tensor]]:
-    """Layout and bytes of a message: each tensor's own memory, or a copy by rows if that has gaps or overlaps."""
+    """Layout and bytes of a message: each tensor's own memory, or a copy in row order if that has gaps or overlaps."""
     layouts, rows = [], []
     for tensor in as_tuple(value):
         plain = _without_overlaps(tensor.detach())
@@ -121,7 +121,7 @@ def pack(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def unpack(packed: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
-    """Views of what `pack` made, with the types and shapes of `like`, contiguous."""
+    """Contiguous views of a row from `pack`, with the types and shapes of `like`."""
     views = []
     start = 0
     for tensor in like:
@@ -132,7 +132,7 @@ def unpack(packed: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
 
 
 def packed_bytes(like: Sequence[Tensor]) -> int:
-    """Length of what `pack` makes of such tensors."""
+    """Length of the row that `pack` makes of such tensors."""
     return sum(-(-tensor.numel() * tensor.element_size() // _ALIGN_BYTES) * _ALIGN_BYTES for tensor in like)
 
 

@@ -1,4 +1,4 @@
-"""Live bytes: the memory that activations take on a rank, counted and not estimated.
+"""Live bytes: the memory that activations take on a rank, counted, not estimated.
 
     live = storages that autograd keeps for backward
          + storages that the executor holds: inputs, received boundaries and gradients, sends in flight
@@ -26,7 +26,7 @@ class LiveBytes:
         self.enabled = enabled
         self.now = 0
         self.peak = 0
-        """The most since the last `start`."""
+        """Maximum since the last `start`."""
         self._holders: dict[int, int] = {}
         self._excluded: set[int] = set()
 

@@ -1,4 +1,4 @@
-"""Settings of a GPU's kernels without which the same step would give other bits the next time."""
+"""Settings of a GPU's kernels without which repeating a step would give different bits."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ import torch
 
 @contextmanager
 def deterministic_kernels(device: torch.device, *, wanted: bool) -> Iterator[None]:
-    """On CUDA: deterministic kernels, full fp32 (no TF32); what the program had set comes back afterwards.
+    """On CUDA, use deterministic kernels and full fp32 (no TF32); restore the program's settings afterwards.
 
-    An operation that has no deterministic kernel is an error of torch that names it. On a CPU nothing changes: its
+    For an operation without a deterministic kernel torch raises an error that names it. On a CPU nothing changes: its
     kernels are deterministic for a given number of threads.
     """
     if device.type != "cuda" or not wanted:
         yield
         return
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what cuBLAS asks for
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # required by cuBLAS
     cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
     before = cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32, matmul.allow_tf32
     algorithms = torch.are_deterministic_algorithms_enabled()
     warns = torch.is_deterministic_algorithms_warn_only_enabled()
-    fills = _fills_new_memory(False)  # it would write every new tensor once more
+    fills = _fills_new_memory(False)  # filling would write every new tensor once more
     try:
         cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32, matmul.allow_tf32 = True, False, False, False
         torch.use_deterministic_algorithms(True)
@@ -37,7 +37,7 @@ def deterministic_kernels(device: torch.device, *, wanted: bool) -> Iterator[Non
 
 
 def _fills_new_memory(wanted: bool) -> bool:
-    """Whether it did before."""
+    """Set whether torch fills new memory; return the previous setting."""
     settings: Any = torch.utils.deterministic
     before = bool(settings.fill_uninitialized_memory)
     settings.fill_uninitialized_memory = wanted

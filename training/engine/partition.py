@@ -1,8 +1,8 @@
 """Cutting a chain of blocks into stages.
 
-The cost of each block is read off its shapes, without running it: operations (2 FLOP per multiply-add) of one forward,
-and the bytes that autograd keeps for backward. Either may be balanced. Balanced bytes give the lowest memory per rank;
-balanced operations give the shortest step once two replicas share the ranks (GEMS, SC20).
+The cost of each block is derived from its shapes, without running it: operations (2 FLOP per multiply-add) of one
+forward, and the bytes that autograd keeps for backward. Either may be balanced. Balanced bytes give the lowest memory
+per rank; balanced operations give the shortest step once two replicas share the ranks (GEMS, SC20).
 """
 
 import copy
@@ -33,9 +33,9 @@ class BlockCost:
     saved_bytes: int
     """Activation bytes kept from forward to backward, weights not counted."""
     input_bytes: int
-    """Bytes that the block before hands over."""
+    """Bytes received from the block before it."""
     norm_bytes: int = 0
-    """`saved_bytes` where outputs of normalisations are computed again (saved.py)."""
+    """`saved_bytes` if outputs of normalisations are recomputed (saved.py)."""
 
 
 def block_costs(
@@ -48,19 +48,19 @@ def block_costs(
     """Count operations and bytes of each block, without running or allocating anything.
 
     A tensor that several blocks keep counts once, at the first, so the bytes of a stage are the sum over its blocks.
-    That holds for weights that blocks share, too, which a lower precision keeps cast: once, as a stage does.
+    The same holds for weights that blocks share, of which a lower precision keeps one cast copy, as in a stage.
 
     Args:
         blocks: run one after the other; they are not changed.
         input_shape: of one micro-batch, such as (1, 3, 1024, 1024).
-        device: whose autocast decides which operations a lower precision takes; the CPU if left out.
+        device: its autocast decides which operations run in a lower precision; the CPU if omitted.
     """
     device = device or torch.device("cpu")
     shells = without_memory(blocks)
     with fake_tensors():
         fakes = on_device(shells, device).train()
-        kept, norm = (_forward(fakes, input_shape, how, precision, device) for how in ("keep", "norm"))
-    return [BlockCost(*one, norm_bytes=other[1]) for one, other in zip(kept, norm, strict=True)]
+        kept, norm = (_forward(fakes, input_shape, policy, precision, device) for policy in ("keep", "norm"))
+    return [BlockCost(*cost, norm_bytes=norm_cost[1]) for cost, norm_cost in zip(kept, norm, strict=True)]
 
 
 def _forward(
@@ -71,27 +71,27 @@ def _forward(
     counter.exclude(tensor for block in fakes for tensor in (*block.parameters(), *block.buffers()))
     value: Boundary = torch.empty(input_shape, device=device)
     dtype = AUTOCAST.get(precision, torch.float32)
-    found = []
-    # Around all blocks: it casts a weight once, however many of them use it.
+    costs = []
+    # Around all blocks: autocast casts a weight once, however many of them use it.
     with torch.autocast(device.type, dtype=dtype, enabled=precision in AUTOCAST):
         for block in fakes:
             before, input_bytes = counter.now, sum(row.untyped_storage().nbytes() for row in as_tuple(value))
             with Saver(kept, counter).watch(), FlopCounterMode(display=False) as flops:
                 value = block(value)
-            found.append((flops.get_total_flops(), counter.now - before, input_bytes))
-    return found
+            costs.append((flops.get_total_flops(), counter.now - before, input_bytes))
+    return costs
 
 
 @contextmanager
 def fake_tensors() -> Iterator[None]:
-    """Everything made inside has a shape, strides and a storage with a size, but no memory."""
+    """Give everything made inside a shape, strides and a storage with a size, but no memory."""
     with FakeTensorMode(allow_non_fake_inputs=True), _MixedNorms():  # type: ignore[no-untyped-call]
         yield
 
 
 _NORMS = {
     torch.ops.aten.native_batch_norm.default,
-    torch.ops.aten._native_batch_norm_legit.default,  # what the counter of operations makes of it
+    torch.ops.aten._native_batch_norm_legit.default,  # what FlopCounterMode turns it into
     torch.ops.aten._native_batch_norm_legit.no_stats,
     torch.ops.aten.native_group_norm.default,
     torch.ops.aten.native_layer_norm.default,
@@ -99,7 +99,7 @@ _NORMS = {
 
 
 class _MixedNorms(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch ships no types for it
-    """Corrects torch 2.13: a fake normalisation of bf16 images with fp32 weights keeps its statistics in bf16.
+    """Correction of torch 2.13, where a fake normalisation of bf16 images with fp32 weights keeps bf16 statistics.
 
     The real one keeps them in the type of its weights, or of its running statistics.
     """
@@ -118,12 +118,12 @@ def without_memory(blocks: Sequence[nn.Module], *, channels_last: bool = False) 
     modules = nn.ModuleList(blocks)
     tensors = (*modules.parameters(), *modules.buffers())
     shells = copy.deepcopy(modules, {id(tensor): _empty(tensor, torch.device("meta")) for tensor in tensors})
-    # torch's stubs know no `to` with only a memory format.
+    # torch's stubs lack `to` with only a memory format.
     return shells.to(memory_format=torch.channels_last) if channels_last else shells  # type: ignore[call-overload]
 
 
 def on_device(shells: nn.ModuleList, device: torch.device) -> nn.ModuleList:
-    """Give the copies of `without_memory` a device. As `to_empty`, but weights that modules share stay shared."""
+    """Give the copies of `without_memory` a device. Like `to_empty`, but weights that modules share stay shared."""
     made: dict[int, Tensor] = {}
     for module in shells.modules():
         for tensors in (module._parameters, module._buffers):
@@ -131,7 +131,7 @@ def on_device(shells: nn.ModuleList, device: torch.device) -> nn.ModuleList:
                 if tensor is not None:
                     if id(tensor) not in made:
                         made[id(tensor)] = _empty(tensor, device)
-                    tensors[name] = made[id(tensor)]  # type: ignore[assignment]  # a parameter where one was
+                    tensors[name] = made[id(tensor)]  # type: ignore[assignment]  # a parameter stays one
     return shells
 
 
@@ -145,10 +145,10 @@ def partition(costs: Sequence[float], num_stages: int) -> tuple[int, ...]:
     """Cut a chain into contiguous stages so that the most expensive one is as cheap as possible.
 
     Args:
-        costs: of each block, in any one unit.
+        costs: one for each block, in any unit.
 
     Returns:
-        num_stages - 1 block indices: stage s starts at the s-th cut (stage 0 at block 0). Of equally good answers,
+        num_stages - 1 block indices: stage s starts at the s-th cut (stage 0 at block 0). Of equally good solutions,
         the one with the earliest cuts.
 
     Raises:
@@ -178,7 +178,7 @@ def stage_ranges(cuts: Sequence[int], num_blocks: int) -> list[range]:
     """Block indices of each stage.
 
     Raises:
-        ValueError: a stage would be empty or end behind the last block.
+        ValueError: a stage would be empty or end after the last block.
     """
     bounds = [0, *cuts, num_blocks]
     ranges = [range(start, stop) for start, stop in pairwise(bounds)]

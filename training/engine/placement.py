@@ -1,11 +1,11 @@
-"""Placement of each stage of each replica on a rank, known here alone.
+"""Placement of each stage of each replica on a rank, known only here.
 
     group       num_stages ranks that together hold the network; there are data_parallel of them
     replica     one full copy of the network over the ranks of a group. Where a group holds two, the odd one is
                 mirrored: the group's first rank holds its last stage
 
-A placement is a table from (replica, stage) to ranks. More than one rank would be a stage in parts, all with the same
-list of actions; only `over_groups` fixes that a rank holds a single stage of a replica.
+A placement is a table from (replica, stage) to ranks. Several ranks would be a stage in parts, all with the same list
+of actions; only `over_groups` requires that a rank hold a single stage of a replica.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class Placement:
         return self._held[rank]
 
     def holders(self, stage: int) -> tuple[int, ...]:
-        """Ranks that hold a stage, of whichever replica; each once, in order."""
+        """Ranks that hold a stage of any replica; each once, in order."""
         return self._holders[stage]
 
     def first_held(self, rank: int, stage: int) -> int:
-        """The first of the replicas whose `stage` lies on a rank: it speaks for all of them."""
+        """The first of the replicas whose `stage` is on a rank: it represents all of them."""
         return min(replica for replica, own in self.held_by(rank) if own == stage)
 
     @cached_property
@@ -53,10 +53,10 @@ class Placement:
 
     @cached_property
     def _holders(self) -> tuple[tuple[int, ...], ...]:
-        found: list[set[int]] = [set() for _ in range(self.num_stages)]
+        holders: list[set[int]] = [set() for _ in range(self.num_stages)]
         for (_, stage), ranks in self.ranks_of.items():
-            found[stage].update(ranks)
-        return tuple(tuple(sorted(ranks)) for ranks in found)
+            holders[stage].update(ranks)
+        return tuple(tuple(sorted(ranks)) for ranks in holders)
 
 
 def over_groups(*, num_stages: int, data_parallel: int, mirrored: bool) -> Placement:

@@ -1,4 +1,4 @@
-"""Settings that decide how one step is done: strategy, cuts, recomputation, numbers, optimizer."""
+"""Settings that decide how one step is run: strategy, cuts, recomputation, numbers, optimizer."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ from training.foundation.words.counts import counted
 
 
 def plain_sgd(weights: list[tuple[str, nn.Parameter]]) -> torch.optim.Optimizer:
-    """The optimizer of a plan that names none."""
+    """The default optimizer of a plan."""
     return torch.optim.SGD(weights, lr=0.01)
 
 
@@ -30,7 +30,7 @@ class Plan:
     num_stages: int = 1
     """S"""
     num_microbatches: int = 1
-    """N, of one group's share of a full batch; a smaller or larger batch may come at any time."""
+    """N, of one group's share of a full batch; any batch may be smaller or larger."""
     data_parallel: int = 1
     """D, groups of S ranks."""
     cuts: tuple[int, ...] = ()
@@ -43,15 +43,15 @@ class Plan:
     clip_norm: float | None = None
     """Largest norm of all gradients together."""
     make_optimizer: MakeOptimizer = plain_sgd
-    """Called for each stage that a rank holds, with the names and weights of its share; torch's take such pairs."""
+    """Called for each stage that a rank holds, with the names and weights of its share, as torch's take them."""
     seed: int = 0
-    """Of the random numbers that blocks draw in forward."""
+    """Seed of the random numbers that blocks draw in forward."""
     prefetch: int = 0
     """Inputs that are read ahead, in as many threads."""
     deterministic: bool = True
-    """On GPUs: only kernels that give the same bits again, and full fp32."""
+    """On GPUs: only kernels that give the same bits every time, and full fp32."""
     compiled: bool = False
-    """Each block through torch.compile. All strategies then still agree, but not with blocks that are not compiled;
+    """Run each block through torch.compile. All strategies still agree, but not with blocks that are not compiled;
     nothing can be recomputed."""
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
@@ -69,7 +69,7 @@ class Plan:
         if self.precision not in get_args(Precision):
             raise ValueError(f"precision must be one of {', '.join(get_args(Precision))}, got {self.precision!r}")
         if self.clip_norm is not None and not self.clip_norm > 0:
-            raise ValueError(f"clip_norm must be above 0, got {self.clip_norm}; None clips nothing")
+            raise ValueError(f"clip_norm must be above 0, got {self.clip_norm}; use None for no clipping")
         prefix = self.recompute.prefix
         if prefix is not None and len(prefix) != self.num_stages:
             raise ValueError(
@@ -77,7 +77,7 @@ class Plan:
             )
         if self.compiled and (self.recompute.every or self.recompute.rest == "norm"):
             raise ValueError(
-                "compiled blocks cannot be recomputed: a compiler fuses a forward without a graph otherwise than one "
+                "compiled blocks cannot be recomputed: a compiler fuses a forward without a graph differently from one "
                 'with, so its bits differ, and hides the normalisations. Use recompute "none" or "offload"'
             )
 
@@ -91,20 +91,20 @@ class Plan:
         return place(self.strategy, num_stages=self.num_stages, data_parallel=self.data_parallel)
 
     def place(self, value: Tensor, prepare: Callable[[Tensor], Tensor] | None = None) -> Tensor:
-        """An input of the network, on the device, made ready there, and in the memory format of the plan."""
+        """Bring an input to the device, prepare it there, and give it the memory format of the plan."""
         value = value.to(self.device, non_blocking=True)
         value = value if prepare is None else prepare(value)
         channels_last = self.channels_last and value.ndim == 4
         return value.contiguous(memory_format=torch.channels_last) if channels_last else value
 
     def place_module(self, module: nn.Sequential) -> nn.Sequential:
-        """Bring weights and buffers to the device and the memory format of the plan, where they are not yet."""
+        """Bring weights and buffers to the device and the memory format of the plan, if they are not yet."""
         tensors = [*module.parameters(), *module.buffers()]
         if any(tensor.device != self.device for tensor in tensors):
             module = module.to(self.device)
         formats = [t.is_contiguous(memory_format=torch.channels_last) for t in tensors if t.ndim == 4]
         if self.channels_last and not all(formats):
-            # torch's stubs know no `to` with only a memory format.
+            # torch's stubs lack `to` with only a memory format.
             module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return module
 
@@ -130,8 +130,8 @@ def make_plan(
     """Choose cuts and check that everything fits.
 
     Args:
-        strategy: a name of `strategies.STRATEGIES`, or an alias.
-        costs: of each block, in whatever is to be balanced (`BlockCost.flops` or `.saved_bytes`).
+        strategy: a name in `strategies.STRATEGIES`, or an alias.
+        costs: one for each block, in the unit to balance (`BlockCost.flops` or `.saved_bytes`).
         num_microbatches: N, of one group.
 
     Raises:

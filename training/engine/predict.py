@@ -1,7 +1,7 @@
 """Live bytes of every rank, predicted without running the network.
 
-The very executor, transport and counter of a real run walk the schedule of one group of ranks on fake tensors, which
-have shapes, strides and storages but no memory. So the prediction cannot drift away from what is measured.
+The same executor, transport and counter as in a real run walk the schedule of one group of ranks on fake tensors, which
+have shapes, strides and storages but no memory. So the prediction cannot drift away from the measurement.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class RankMemory:
 def predict_memory(blocks: Sequence[nn.Module], loss: Loss, batch: Batch, plan: Plan) -> list[RankMemory]:
     """Live bytes of each rank of the first group.
 
-    Not counted are inputs that are read ahead: they wait in host memory. Of compiled blocks, which choose what they
-    keep, it says what they would keep if they were not compiled.
+    Inputs read ahead are not counted: they wait in host memory. Compiled blocks, which choose what they keep, are
+    counted as if they were not compiled.
 
     Args:
         blocks: the whole network; it is not changed.
-        batch: the first group's share is looked at. Its inputs are not asked for, only their shapes (taken as
-            float32) and the targets.
+        batch: only the first group's share is used, and of that only the shapes of the inputs (taken as float32) and
+            the targets.
     """
     one_group = replace(plan, data_parallel=1, compiled=False)
     whole = build_schedule(
@@ -60,7 +60,7 @@ def predict_memory(blocks: Sequence[nn.Module], loss: Loss, batch: Batch, plan: 
     )
     last = whole.placement.num_replicas // plan.data_parallel - 1
     share = range(whole.microbatches_of(0).start, whole.microbatches_of(last).stop)
-    # One for each rank, made before: fake tensors cannot be copied.
+    # One for each rank, made in advance: fake tensors cannot be copied.
     shells = [without_memory(blocks, channels_last=plan.channels_last) for _ in range(plan.num_stages)]
     with random_numbers_kept(torch.device("cpu")), fake_tensors():
         fakes = [list(on_device(shell, plan.device)) for shell in shells]
@@ -95,7 +95,7 @@ class _Group:
             self._weight_bytes.append(sum(tensor.numel() * tensor.element_size() for tensor in held))
 
     def step(self, batch: Batch) -> list[RankMemory]:
-        """One step of all ranks, action by action in an order in which no rank waits."""
+        """Run one step of all ranks, action by action, in an order in which no rank waits."""
         schedule = build_schedule(
             self._plan.strategy, num_stages=self._plan.num_stages, num_microbatches=len(batch.shapes)
         )
@@ -108,8 +108,8 @@ class _Group:
                     self._executors[rank].do(step, len(after[rank]))
                     done.add(step.actions[len(after[rank])])
                     after[rank].append(self._counters[rank].now)
-        for executor, one in zip(self._executors, steps, strict=True):
-            executor.finish(one)
+        for executor, step in zip(self._executors, steps, strict=True):
+            executor.finish(step)
         return [
             RankMemory(counter.peak, tuple(bytes_after), weight_bytes)
             for counter, bytes_after, weight_bytes in zip(self._counters, after, self._weight_bytes, strict=True)
@@ -137,7 +137,7 @@ class _FakeBatch:
 
 
 class _NoSync:
-    """Gradients and statistics are dropped where a real run adds them up: the counter leaves them out."""
+    """Drops gradients and statistics where a real run adds them up: the counter leaves them out."""
 
     def __init__(self, copy: StageCopy):
         self._copy = copy
@@ -159,7 +159,7 @@ _Mail = defaultdict[tuple[int, int], deque[list[int]]]
 
 
 class _FakeWire:
-    """Headers arrive, bytes need not."""
+    """A wire that delivers headers only."""
 
     def __init__(self, rank: int, device: torch.device, mail: _Mail):
         self.device = device

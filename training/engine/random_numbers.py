@@ -1,7 +1,7 @@
-"""Random numbers in forward (dropout), the same however a network is spread.
+"""Random numbers in forward (dropout), the same however a network is distributed.
 
 Before each block the generators are seeded from (seed, step, micro-batch, block). So a mask depends on nothing else:
-not on the strategy, the cuts, the number of ranks, or on whether the block runs a second time.
+not on the strategy, the cuts, the number of ranks, or whether the block runs a second time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from struct import pack
 import torch
 
 _GOLDEN = 0x9E3779B97F4A7C15
-"""Odd, so that no two blocks of a micro-batch have one seed."""
+"""Odd, so that no two blocks of a micro-batch share a seed."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Draws:
         self._start(block, device)
 
     def start_input(self) -> None:
-        """Seed the CPU's generator for what makes the network's input, if that draws from it."""
+        """Seed the CPU's generator for the code that makes the network's input, if that draws from it."""
         self._start(-1, torch.device("cpu"))
 
     def _start(self, place: int, device: torch.device) -> None:
@@ -49,7 +49,7 @@ class Draws:
 
 @contextmanager
 def random_numbers_kept(device: torch.device) -> Iterator[None]:
-    """Let code inside draw random numbers; the program around it goes on as if nothing had been drawn."""
+    """Let code inside draw random numbers without affecting the program around it."""
     devices = [_index(device)] if device.type == "cuda" else []
     with torch.random.fork_rng(devices):
         yield

@@ -1,9 +1,9 @@
 """The processes of one training run and the two channels between them.
 
-`data` carries what is large: boundaries, gradients, weights. It is one communicator over all ranks, used only in groups
-of messages whose order check.py has proven, because NCCL promises nothing more. `control` is always gloo in CPU memory:
-how messages are laid out, losses, states. Both are warmed at once with a tiny collective: backends connect lazily, and
-would otherwise do it crosswise.
+`data` carries large messages: boundaries, gradients, weights. It is one communicator over all ranks, used only in
+groups of messages whose order check.py has proven, because NCCL guarantees nothing more. `control` is always gloo in
+CPU memory, for message layouts, losses and states. Both are warmed up at once with a tiny collective: backends connect
+lazily, and might otherwise do so crosswise.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _PATIENCE_S, _PAUSE_S = 2.0, 0.1
 
 
 class LostPeerError(GemslideError):
-    """Another rank did not answer in time, or is gone."""
+    """Another rank did not answer in time, or has died."""
 
     code = "lost_peer"
     peer = -1
-    """The rank that did not answer; -1 where that can be any."""
+    """The rank that did not answer; -1 if it could be any."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Ranks:
         """The first rank's object, on every rank; every rank calls it.
 
         Raises:
-            LostPeerError: the first rank is gone or too slow, or on that one another is.
+            LostPeerError: the first rank is gone or too slow, or lost another one.
         """
         if self.num_ranks == 1:
             return value
@@ -61,11 +61,11 @@ class Ranks:
         try:
             dist.broadcast_object_list(holder, src=0, group=self.control)
         except RuntimeError as error:
-            said = " ".join(str(error).split())
-            who = "another rank" if self.rank == 0 else "rank 0"
+            reason = " ".join(str(error).split())
+            peer = "another rank" if self.rank == 0 else "rank 0"
             lost = LostPeerError(
-                f"rank {self.rank} waits for {who}, which did not answer within {self.timeout_s:g} s, "
-                f"or is gone: {said:.300}."
+                f"rank {self.rank} waits for {peer}, which did not answer within {self.timeout_s:g} s, "
+                f"or is gone: {reason:.300}."
             )
             lost.peer = -1 if self.rank == 0 else 0
             raise lost from error
@@ -75,7 +75,7 @@ class Ranks:
         """Leave the process groups; the other ranks do the same."""
         if self.num_ranks > 1:
             dist.destroy_process_group()
-            # Let go here, their threads end now: while Python itself ends, one that frees a tensor would abort it.
+            # Released here, their threads end now: one that freed a tensor while Python exits would abort it.
             object.__setattr__(self, "data", None)
             object.__setattr__(self, "control", None)
 
@@ -97,21 +97,21 @@ def connect_ranks(
     """Join the other processes of the run. Every rank calls this once, at the same point.
 
     Args:
-        timeout_s: how long any message may take; it must exceed the longest wait of a rank, about one whole step.
-        device: of this process; the CPU if left out.
-        backend: what large messages go over; None takes nccl between GPUs and gloo else. NCCL needs a GPU for each
-            rank: ranks that share one take "gloo", and messages go through pinned host memory.
-        init_method: "env://" under torchrun; a "file://" address needs `rank` and `num_ranks` too.
+        timeout_s: longest time for any message; it must exceed the longest wait of a rank, about one whole step.
+        device: that of this process; the CPU if omitted.
+        backend: transport of large messages; None for nccl between GPUs, otherwise gloo. NCCL needs a GPU for each
+            rank: ranks that share one use "gloo", and messages go through pinned host memory.
+        init_method: "env://" under torchrun; a "file://" address also needs `rank` and `num_ranks`.
 
     Raises:
         ValueError: the timeout is not positive and finite.
-        LostPeerError: the others did not come within the timeout.
+        LostPeerError: the others did not connect within the timeout.
     """
     if not 0 < timeout_s < float("inf"):
         raise ValueError(f"timeout_s must be positive and finite, got {timeout_s}; 600 suits most runs")
     device = device or torch.device("cpu")
     if device.type == "cuda":
-        torch.cuda.set_device(device)  # where torch puts what it makes of its own accord
+        torch.cuda.set_device(device)  # torch's default for tensors that it makes itself
     backend = backend or ("nccl" if device.type == "cuda" else "gloo")
     wire = device if backend == "nccl" else torch.device("cpu")
     timeout = timedelta(seconds=timeout_s)
@@ -130,27 +130,27 @@ def connect_ranks(
 
 
 def _own_store(rank: int, timeout: timedelta) -> TCPStore:
-    """A store for these processes alone, told through torchrun's.
+    """A store for these processes only, announced through torchrun's.
 
     torchrun's own outlives a restart (in torch 2.13, unless TORCH_DISABLE_SHARE_RDZV_TCP_STORE is set): gloo would find
-    the addresses of the dead in it. Where it still tells the address of a store that died, nobody answers there, and
-    it is asked again.
+    the addresses of dead processes in it. If it still holds the address of a dead store, nothing answers there, and the
+    address is read again.
     """
     host, end_s = os.environ["MASTER_ADDR"], time.monotonic() + timeout.total_seconds()
-    told = TCPStore(host, int(os.environ["MASTER_PORT"]), is_master=False, timeout=timeout)
+    shared = TCPStore(host, int(os.environ["MASTER_PORT"]), is_master=False, timeout=timeout)
     if rank == 0:
         own = TCPStore(host, 0, is_master=True, wait_for_workers=False, timeout=timeout)
-        told.set(_ADDRESS, str(own.port))
+        shared.set(_ADDRESS, str(own.port))
         return own
     while True:
-        port = int(told.get(_ADDRESS))
+        port = int(shared.get(_ADDRESS))
         if _answers(host, port) or time.monotonic() > end_s:
             return TCPStore(host, port, is_master=False, timeout=timeout)
         time.sleep(_PAUSE_S)
 
 
 def _answers(host: str, port: int) -> bool:
-    """Whether anybody listens there. A store's own attempt would fill the log of a failed one with stack traces."""
+    """Whether anything listens there. A failed attempt by the store itself would fill the log with stack traces."""
     try:
         with socket.create_connection((host, port), timeout=_PATIENCE_S):
             return True
@@ -164,8 +164,8 @@ def _explained(timeout_s: float) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        said = " ".join(str(error).split())
+        reason = " ".join(str(error).split())
         raise LostPeerError(
-            f"the ranks of this run did not all meet within {timeout_s:g} s: {said:.300}. Look at the logs of the "
-            "others; over several machines, at MASTER_ADDR and GLOO_SOCKET_IFNAME."
+            f"the ranks of this run did not all connect within {timeout_s:g} s: {reason:.300}. Check the logs of the "
+            "others; across several machines, also MASTER_ADDR and GLOO_SOCKET_IFNAME."
         ) from error

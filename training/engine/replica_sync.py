@@ -1,10 +1,10 @@
 """Keeping the copies of a stage equal: gradients to their owners, one update there, weights to all.
 
 Each rank that holds a stage owns a share of its weights, and of its running statistics. In REDUCE it gives every other
-rank that one's share of what it has summed up, and takes its own from all; in STEP it updates its share, and they hand
-their shares round. That moves no more bytes than an all-reduce on a ring, adds the gradients of each weight in one
-place, in one fixed tree over the micro-batch index (tree_sum.py), so with the same bits for any number of ranks, keeps
-one optimizer state of each weight over all ranks, and leaves the copies identical by construction.
+rank that rank's share of its own sums, and takes its share from all; in STEP it updates its share, and all ranks
+exchange their shares. That moves no more bytes than a ring all-reduce; adds the gradients of each weight in one place
+and one fixed tree over the micro-batch index (tree_sum.py), so with the same bits for any number of ranks; keeps one
+optimizer state of each weight over all ranks; and leaves the copies identical by construction.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from training.engine.transport import Transport
 from training.engine.tree_sum import nodes_of
 
 MakeOptimizer = Callable[[list[tuple[str, nn.Parameter]]], torch.optim.Optimizer]
-"""(names in the whole network, weights) -> their optimizer; the rule must treat each weight on its own."""
+"""(names in the whole network, weights) -> their optimizer; the rule must treat each weight separately."""
 
 
 class StageSync:
@@ -39,14 +39,14 @@ class StageSync:
         self._weights_of = dict(zip(holders, shares(sizes, len(holders)), strict=True))
         self._columns_of = dict(zip(holders, shares([1] * len(copy.running), len(holders)), strict=True))
         self.owned = {copy.names[i]: copy.weights[i] for i in self._weights_of[rank]}
-        """By name: the weights that this rank updates."""
+        """Weights that this rank updates, by name."""
         self._make = make
         self.optimizer = make(list(self.owned.items())) if self.owned else None
 
     # --- REDUCE ------------------------------------------------------------------------------------
 
     def bring_together(self, action: Action, schedule: Schedule) -> None:
-        """Give the others their shares of the sums, take this rank's from them."""
+        """Give the others their shares of the sums and take this rank's from them."""
         nodes = self.copy.gradient_sum.take_nodes()
         recorded = [row for _, row in sorted(self.copy.statistics.items())]
         rows = {}
@@ -60,8 +60,10 @@ class StageSync:
         columns = _slice(self._columns_of[self._rank])
         statistics = {k: row[columns] for k, row in self.copy.statistics.items()}
         like = {peer: self._message_like(schedule, peer, action.stage) for peer in self._others()}
-        came = self._transport.swap(rows, {peer: packed_bytes(one) for peer, one in like.items()}, during=action)
-        for peer, row in came.items():
+        incoming = self._transport.swap(
+            rows, {peer: packed_bytes(tensors) for peer, tensors in like.items()}, during=action
+        )
+        for peer, row in incoming.items():
             received = unpack(row, like[peer])
             microbatches = _microbatches_on(schedule, peer, action.stage)
             for node in nodes_of(microbatches):
@@ -74,7 +76,7 @@ class StageSync:
         owned = list(self.owned.values())
         total = self.copy.rows.split(self.copy.gradient_sum.take_total(), self._weights_of[self._rank])
         for weight in owned:
-            # One layout for all strategies: what came from another rank is contiguous.
+            # One layout for all strategies: what comes from another rank is contiguous.
             weight.grad = torch.empty_like(weight)
         if owned:
             torch._foreach_copy_([_grad(weight) for weight in owned], total)
@@ -93,18 +95,18 @@ class StageSync:
         self.forget()
 
     def hand_round(self, action: Action) -> None:
-        """Give the others what this rank has updated, take what they have."""
+        """Give the others what this rank has updated and take what they have."""
         with torch.no_grad():
             mine = pack(self._state_of(self._rank))
             lengths = {peer: packed_bytes(self._state_of(peer)) for peer in self._others()}
-            came = self._transport.swap(dict.fromkeys(self._others(), mine), lengths, during=action)
-            for peer, row in came.items():
+            received = self._transport.swap(dict.fromkeys(self._others(), mine), lengths, during=action)
+            for peer, row in received.items():
                 state = self._state_of(peer)
                 if state:
                     torch._foreach_copy_(state, unpack(row, state))
 
     def slots(self) -> dict[str, dict[str, torch.Size]]:
-        """Shapes of what the optimizer will remember of each owned weight, found by a step on copies of them."""
+        """Shapes of the optimizer's state for each owned weight, found by a step on copies of them."""
         copies = {name: nn.Parameter(weight.detach().clone()) for name, weight in self.owned.items()}
         if not copies:
             return {}
@@ -126,7 +128,7 @@ class StageSync:
     # --- agreement ---------------------------------------------------------------------------------
 
     def squared_norms(self) -> dict[int, Tensor]:
-        """Of the gradients of the owned weights, by their index in the stage: float64 scalars on the device."""
+        """Squared norms of the owned weights' gradients, by index in the stage: float64 scalars on the device."""
         owned = [_grad(weight) for weight in self.owned.values()]
         norms = torch._foreach_norm(owned, 2, dtype=torch.float64) if owned else []
         return {index: norm.square() for index, norm in zip(self._weights_of[self._rank], norms, strict=True)}
@@ -164,7 +166,7 @@ def shares(sizes: list[int], count: int) -> list[range]:
 
 
 def clip_factor(norm: float, max_norm: float) -> float:
-    """Factor that scales gradients of this norm down to `max_norm`; 1.0 where they are not above it."""
+    """Factor that scales gradients of this norm down to `max_norm`; 1.0 if they are not above it."""
     return max_norm / norm if norm > max_norm else 1.0
 
 
@@ -179,5 +181,5 @@ def _slice(indices: range) -> slice:
 
 
 def _grad(weight: Tensor) -> Tensor:
-    assert weight.grad is not None  # finish_sum has given it
+    assert weight.grad is not None  # set by finish_sum
     return weight.grad

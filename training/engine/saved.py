@@ -1,13 +1,13 @@
-"""Treatment of the tensors that autograd saves for backward: kept, computed again from others, or offloaded.
+"""Treatment of the tensors that autograd saves for backward: kept, recomputed from others, or offloaded.
 
 "norm" saves no output of a normalisation that a ReLU follows. A convolution saves its input, so a chain conv - norm -
 ReLU - conv keeps every activation twice: as the input of the normalisation and as that of the next convolution. The
-second follows from the first by two cheap operations, which run again, once, when backward asks for it. Such tensors
-are read off autograd's graph, so any network with such chains halves its activations, whatever its source. The
+second follows from the first by two cheap operations, which run again, once, when backward needs it. Such tensors
+are recognised in autograd's graph, so any network with such chains halves its activations, whatever its source. The
 same operations on the same numbers give the same bits.
 
-"offload" moves what is saved to (pinned) host memory. While a block is in backward, what the block before it has saved
-comes back.
+"offload" moves what is saved to (pinned) host memory. While a block is in backward, what the block before it saved is
+copied back.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from training.engine.memory import LiveBytes
 Kept = Literal["keep", "norm", "offload"]
 """Treatment of activations that are not recomputed as a whole."""
 LEAST_OFFLOADED_BYTES = 1 << 16
-"""Smaller ones stay where they are."""
+"""Smaller tensors stay where they are."""
 
 
 class Saver:
-    """Takes what autograd saves of one segment and micro-batch, and gives it back in backward."""
+    """Stores what autograd saves of one segment and micro-batch, and returns it in backward."""
 
     def __init__(self, kept: Kept, counter: LiveBytes) -> None:
         self._kept = kept
@@ -41,13 +41,13 @@ class Saver:
 
     @contextmanager
     def watch(self) -> Iterator[None]:
-        """Decide about all that runs inside."""
+        """Handle all that autograd saves inside."""
         if self._kept == "keep" and not self._counter.enabled:
             yield
             return
         with torch.autograd.graph.saved_tensors_hooks(self._pack, lambda saved: saved.take()):
             yield
-        self._again.clear()  # autograd holds this saver, and would hold itself through these
+        self._again.clear()  # autograd holds this saver, and through these would hold itself
         self._away.clear()
 
     def start_block(self) -> None:
@@ -56,9 +56,9 @@ class Saver:
             self._groups.append([])
 
     def fetch(self, block: int = -1) -> None:
-        """Let what a block, the last if left out, has moved away begin to come back."""
-        for away in self._groups[block]:
-            away.fetch()
+        """Start copying back what a block, by default the last, has offloaded."""
+        for tensor in self._groups[block]:
+            tensor.fetch()
 
     def _pack(self, tensor: Tensor) -> Any:
         if self._kept == "norm":
@@ -73,7 +73,7 @@ class Saver:
         return tensor.untyped_storage().nbytes() >= LEAST_OFFLOADED_BYTES and not self._counter.is_excluded(tensor)
 
     def _moved(self, tensor: Tensor) -> OffloadedTensor:
-        # Never the address of another one: `Away` keeps it from being given away. Changed in place it is another.
+        # A unique address: `OffloadedTensor` prevents its reuse. A tensor changed in place counts as another.
         key = tensor.untyped_storage()._cdata, tensor._version
         if key not in self._away:
             block = len(self._groups) - 1
@@ -83,16 +83,16 @@ class Saver:
 
 
 def check_unchanged(tensor: Tensor, version: int) -> None:
-    """Autograd looks at this itself only where nobody else decides what it saves.
+    """Check that a tensor is unchanged, which autograd itself does only without hooks on what it saves.
 
     Raises:
-        ValueError: the tensor was changed since it had this version.
+        ValueError: the tensor has changed since it had this version.
     """
     if tensor._version != version:
         raise ValueError(
             f"a tensor of shape {tuple(tensor.shape)} that backward needs was changed in place after its forward: an "
-            "input that the batch filled anew, or an operation in place. Give each micro-batch a tensor of its own, "
-            "and make the operation out of place"
+            "input that the batch refilled, or an in-place operation. Give each micro-batch its own tensor, and make "
+            "the operation out-of-place"
         )
 
 
@@ -100,7 +100,7 @@ class _Held:
     """A tensor that stays, counted until autograd has released it."""
 
     def __init__(self, tensor: Tensor, counter: LiveBytes):
-        # Without its history: an operation that keeps its own output would otherwise keep itself alive for ever.
+        # Without its history: an operation that keeps its own output would otherwise keep itself alive forever.
         self._tensor = tensor if tensor.grad_fn is None else tensor.detach()
         self._version = tensor._version
         self._counter = counter
@@ -115,7 +115,7 @@ class _Held:
 
 
 class RecomputedNorm:
-    """The output of a normalisation and ReLU that is computed again, once for all who saved it."""
+    """The output of a normalisation and ReLU that is recomputed, once for all its uses."""
 
     def __init__(self, norm: Any, counter: LiveBytes):
         self._norm, self._counter = norm, counter
@@ -137,7 +137,7 @@ class RecomputedNorm:
         norm = self._norm
         x = norm._saved_input
         with torch.no_grad(), torch.autocast(x.device.type, enabled=False):
-            weight, bias = norm._saved_weight, _bias_of(norm)
+            weight, bias = norm._saved_weight, _norm_bias(norm)
             if norm.name() == "NativeGroupNormBackward0":
                 output = functional.group_norm(x, norm._saved_group, weight, bias, norm._saved_eps)
             elif norm.name() == "NativeBatchNormBackward0" and x.device.type == "cpu":
@@ -154,21 +154,21 @@ class RecomputedNorm:
 
 
 def _scaled_as_before(x: Tensor, mean: Tensor, invstd: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-    """A batch normalised with the statistics that its forward found; finding them takes three quarters of the time.
+    """Normalise a batch with the statistics of its forward; computing them takes three quarters of the time.
 
     On a CPU, torch scales by `invstd * weight`, rounded, in training as in evaluation. So evaluation gives the bits of
-    training where that product is its weight and its own inverse deviation is 1.
+    training if that product is its weight and its own inverse deviation is 1.
     """
     scale = invstd if weight is None else invstd * weight
     return functional.batch_norm(x, mean, torch.ones_like(mean), scale, bias, training=False, eps=0.0)
 
 
 class _Use:
-    """One of those who saved an output that is computed again."""
+    """One use of an output that is recomputed."""
 
-    def __init__(self, again: RecomputedNorm):
-        again.num_uses += 1
-        self.take: Callable[[], Tensor] = again.take
+    def __init__(self, norm: RecomputedNorm):
+        norm.num_uses += 1
+        self.take: Callable[[], Tensor] = norm.take
 
 
 _NORMS = ("NativeBatchNormBackward0", "CudnnBatchNormBackward0", "MiopenBatchNormBackward0", "NativeGroupNormBackward0")
@@ -182,11 +182,11 @@ def _norm_before(tensor: Tensor) -> Any:
     norm: Any = relu.next_functions[0][0]
     if norm is None or norm.name() not in _NORMS or not getattr(norm, "_saved_training", True):
         return None
-    has_both = norm._saved_weight is None or _bias_of(norm) is not None
+    has_both = norm._saved_weight is None or _norm_bias(norm) is not None
     return norm if has_both else None
 
 
-def _bias_of(norm: Any) -> Tensor | None:
+def _norm_bias(norm: Any) -> Tensor | None:
     """Autograd saves no bias; it is the weight that the third edge of the node leads to."""
     node = norm.next_functions[2][0]
     bias: Tensor | None = getattr(node, "variable", None)
@@ -202,7 +202,7 @@ class OffloadedTensor:
         self._origin = StorageWeakRef(storage)  # type: ignore[no-untyped-call]  # torch ships no types for it
         self._device, self._counter = tensor.device, counter
         self._stream = _side_stream(tensor.device)
-        whole = _bytes_of(tensor)
+        whole = _storage_bytes(tensor)
         self._host = torch.empty(len(whole), dtype=torch.uint8, pin_memory=self._stream is not None)
         with _on(self._stream, tensor.device):
             self._host.copy_(whole, non_blocking=True)
@@ -212,7 +212,7 @@ class OffloadedTensor:
         self.num_views = 0
 
     def fetch(self) -> None:
-        """Begin to come back."""
+        """Start copying the storage back."""
         if self._back is None and self.num_views > 0:
             with _on(self._stream, self._device):
                 self._back = torch.empty(len(self._host), dtype=torch.uint8, device=self._device)
@@ -220,7 +220,7 @@ class OffloadedTensor:
             self._counter.hold([self._back])
 
     def take(self) -> Tensor:
-        """All bytes, on the device again; let go of after the last view."""
+        """All bytes, on the device again; released after the last view."""
         self.fetch()
         self._fetch_before()
         back = self._back
@@ -236,11 +236,11 @@ class OffloadedTensor:
 
 
 class _View:
-    """A tensor in a storage that is away."""
+    """A tensor in an offloaded storage."""
 
-    def __init__(self, away: OffloadedTensor, tensor: Tensor):
-        away.num_views += 1
-        self._away = away
+    def __init__(self, storage: OffloadedTensor, tensor: Tensor):
+        storage.num_views += 1
+        self._away = storage
         self._dtype, self._shape, self._strides = tensor.dtype, tensor.shape, tensor.stride()
         self._offset = tensor.storage_offset()
 
@@ -248,7 +248,7 @@ class _View:
         return self._away.take().view(self._dtype).as_strided(self._shape, self._strides, self._offset)
 
 
-def _bytes_of(tensor: Tensor) -> Tensor:
+def _storage_bytes(tensor: Tensor) -> Tensor:
     """The whole storage of a tensor as one row."""
     plain = tensor.detach()
     size = plain.dtype.itemsize
@@ -259,7 +259,7 @@ _streams: dict[torch.device, torch.cuda.Stream] = {}
 
 
 def _side_stream(device: torch.device) -> torch.cuda.Stream | None:
-    """A stream for copies beside the computation; None on a CPU."""
+    """A stream for copies alongside the computation; None on a CPU."""
     if device.type != "cuda":
         return None
     if device not in _streams:

@@ -1,16 +1,16 @@
 """Order of work of one training step, as plain data.
 
 A schedule lists, for each rank, what it does and in which order. It knows no tensors, no devices and no
-communication, so it can be written (strategies.py), executed (executor.py), checked (check.py), priced (simulate.py)
-and drawn (draw.py) by parts that never disagree. What a rank gives and takes between its actions is written down once,
-in exchange.py.
+communication, so it can be written (strategies.py), executed (executor.py), checked (check.py), timed (simulate.py)
+and drawn (draw.py) by parts that never disagree. The messages of a rank between its actions are defined only in
+exchange.py.
 
     stage       consecutive blocks held by one rank, 0 .. num_stages - 1
     replica     one full copy of the network, laid over ranks by placement.py
     microbatch  index into the micro-batches of the whole step; each replica owns a contiguous range of them
 
 `master` with two stages and two micro-batches; a mark (') stands for the mirrored replica. Its forward F1' runs
-down the ranks behind the backward B0 of the first replica, and each rank holds the activations of one micro-batch:
+down the ranks after the backward B0 of the first replica, and each rank holds the activations of one micro-batch:
 
     clock  rank 0  rank 1
         0  F0      .
@@ -22,7 +22,7 @@ down the ranks behind the backward B0 of the first replica, and each rank holds 
         6  .       B1'
 
 Then, after all forwards and backwards, R adds the gradients of a stage over the ranks that hold it, each its share of
-the weights, and S updates them, each again its share, and hands the new weights round. Source of `mp-basic` and
+the weights, and S updates them, each again its share, and distributes the new weights. Source of `mp-basic` and
 `master`: GEMS (SC20).
 """
 
@@ -69,7 +69,7 @@ class Schedule:
     strategy: str
     placement: Placement
     num_microbatches: int
-    """Of the whole step, over all replicas."""
+    """Number in the whole step, over all replicas."""
     ranks: tuple[tuple[Action, ...], ...]
 
     @property
@@ -103,7 +103,7 @@ class Schedule:
         return self._in_chain(action, +1 if action.op is Op.F else -1)
 
     def partners(self, action: Action) -> list[Action]:
-        """The same REDUCE or STEP on the other ranks that hold its stage: they all meet in it. Else nobody."""
+        """The same REDUCE or STEP on the other ranks that hold its stage: they all meet in it. Else empty."""
         if action.op in (Op.F, Op.B):
             return []
         mine, stage = self.rank_of(action), action.stage
@@ -132,4 +132,4 @@ class Held(NamedTuple):
 
 
 class ScheduleError(ValueError):
-    """A schedule loses work, keeps too much alive, or would stall."""
+    """A schedule omits work, keeps too much alive, or would stall."""

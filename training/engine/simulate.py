@@ -1,9 +1,9 @@
 """Cost of a schedule: time and kept activations per rank, from the costs of the blocks; no tensors.
 
-Each rank does its actions in order and starts one when it is free and what the action takes has arrived. Messages take
+Each rank does its actions in order, and starts one when it is free and the action's inputs have arrived. Messages take
 no time unless `message_s` says so. The difference from real steps is measured in docs/explanation/engine.md.
 
-For stages of equal cost it meets the closed form of each strategy (strategies.py).
+For stages of equal cost the time agrees with the closed form of each strategy (strategies.py).
 """
 
 from collections.abc import Sequence
@@ -15,20 +15,20 @@ from training.engine.recompute import Recompute
 from training.engine.schedule import Action, Op, Schedule, ScheduleError
 
 BACKWARD_PER_FORWARD = 2.0
-"""Operations of a backward by those of its forward: gradients of inputs and of weights."""
+"""Ratio of operations in backward to those in forward: gradients of inputs and of weights."""
 
 
 @dataclass(frozen=True)
 class StageCost:
-    """One micro-batch in one stage. Times in any one unit."""
+    """Cost of one micro-batch in one stage. Times in any unit."""
 
     forward_s: float
     backward_s: float
-    """With recomputation."""
+    """Includes recomputation."""
     kept_bytes: int = 0
-    """From forward to backward."""
+    """Bytes kept from forward to backward."""
     recomputed_bytes: int = 0
-    """On top of that at the worst moment of backward."""
+    """Further bytes at the worst moment of backward."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Span:
     start_s: float
     end_s: float
     live_bytes: int
-    """Activations of the rank while it lasts, the most of them."""
+    """Peak of the rank's activations while it lasts."""
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,13 @@ class Timeline:
 
     @property
     def bubble(self) -> float:
-        """Part of the ranks' time in which they do nothing."""
+        """Fraction of the ranks' time in which they are idle."""
         busy = sum(span.end_s - span.start_s for spans in self.ranks for span in spans)
         return 1.0 - busy / (self.end_s * len(self.ranks)) if self.end_s else 0.0
 
     @property
     def peak_bytes(self) -> tuple[int, ...]:
-        """Of each rank: what autograd and recomputation keep; predict.py also knows what is under way between ranks."""
+        """Kept by autograd and recomputation, by rank; predict.py also counts what is in transit between ranks."""
         return tuple(max((span.live_bytes for span in spans), default=0) for spans in self.ranks)
 
 
@@ -68,7 +68,7 @@ def simulate(schedule: Schedule, costs: Sequence[StageCost], *, message_s: float
     """Play a schedule.
 
     Args:
-        costs: of each stage.
+        costs: one for each stage.
         message_s: time from the end of an action to the start of one on another rank that takes its result.
 
     Raises:
@@ -89,7 +89,7 @@ def simulate(schedule: Schedule, costs: Sequence[StageCost], *, message_s: float
                 if not _is_ready(schedule, action, ends, arrivals):
                     break
                 span = _span(schedule, action, costs, ends, arrivals, live[rank], message_s)
-                live[rank] += _kept(action, costs)
+                live[rank] += _kept_change(action, costs)
                 spans[rank].append(span)
                 ends[action] = span.end_s
                 moved = True
@@ -122,7 +122,7 @@ def _span(
     return Span(action, start, start + seconds, live_bytes + extra)
 
 
-def _kept(action: Action, costs: Sequence[StageCost]) -> int:
+def _kept_change(action: Action, costs: Sequence[StageCost]) -> int:
     sign = {Op.F: 1, Op.B: -1}.get(action.op, 0)
     return sign * costs[action.stage].kept_bytes
 
@@ -130,7 +130,7 @@ def _kept(action: Action, costs: Sequence[StageCost]) -> int:
 def stage_costs(
     blocks: Sequence[BlockCost], cuts: Sequence[int], recompute: Recompute, *, flops_per_s: float = 1.0
 ) -> list[StageCost]:
-    """Price each stage by its operations.
+    """Compute the cost of each stage from its operations.
 
     Args:
         blocks: of the whole network, from `partition.block_costs`.
@@ -146,7 +146,7 @@ def stage_costs(
             if segment.policy == "recompute":
                 again += sum(inside[index].flops for index in segment.blocks)
                 kept += inside[segment.blocks.start].input_bytes
-                worst = max(worst, kept + sum(saved))  # the segments behind it have been released by then
+                worst = max(worst, kept + sum(saved))  # the segments after it have been released by then
             elif segment.policy == "offload":
                 kept += inside[segment.blocks.start].input_bytes
                 worst = max(worst, kept + max(map(sum, pairwise([0, *saved]))))  # one block, and the one before it

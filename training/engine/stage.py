@@ -19,20 +19,20 @@ from training.engine.saved import Kept, Saver, check_unchanged
 from training.engine.tree_sum import TreeSum
 
 Boundary = Tensor | tuple[Tensor, ...]
-"""Value that one block hands to the next."""
+"""Value that one block passes to the next."""
 Precision = Literal["fp32", "bf16", "fp16"]
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 Finish = Callable[[Tensor], Tensor]
 """Output of the network -> loss of the micro-batch."""
 Block = Callable[[Any], Any]
 Gradients = tuple[Tensor | None, ...]
-"""Of the tensors of a boundary that need one; None for a tensor that nothing depends on."""
+"""Gradients of a boundary's tensors that need one; None for a tensor that nothing depends on."""
 
 
 class StageCopy:
     """The blocks of a stage, with the activations between forward and backward and the gradient sum of the step.
 
-    One copy serves every replica whose stage lies on this rank.
+    One copy serves every replica whose stage is on this rank.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class StageCopy:
         self.statistics: dict[int, Tensor] = {}
         self.rows = GradientRows(self.weights)
         self.checksums: dict[int, Tensor] = {}
-        """Of each micro-batch's gradients, a scalar: not finite where one of them is not."""
+        """A scalar for each micro-batch's gradients: not finite where one of them is not."""
         self.counter = counter or LiveBytes()
         self.counter.exclude([*module.parameters(), *module.buffers(), *self.running.rows])
         self.device = device
@@ -96,7 +96,7 @@ class StageCopy:
         """Run the stage; with `finish`, its output is the loss. Activations stay until the micro-batch's `backward`.
 
         Args:
-            at_once: the micro-batch's backward follows: what would be computed again first of all is kept.
+            at_once: the micro-batch's backward follows: what would be recomputed first is kept.
         """
         passed: list[_Passed] = []
         versions = [buffer._version for _, buffer in self._buffers]
@@ -111,9 +111,9 @@ class StageCopy:
         replaced = [n for n, b in self._buffers if self.module.get_buffer(n) is not b]
         if changed or replaced:
             raise ValueError(
-                f"forward changed the buffers {', '.join(changed or replaced)} of stage {self.stage}; of what a "
-                "forward leaves behind, only the running statistics of BatchNorm are kept equal on all copies. "
-                "Take out the change."
+                f"forward changed the buffers {', '.join(changed or replaced)} of stage {self.stage}; of all "
+                "buffers, only the running statistics of BatchNorm are kept equal on all copies. Remove the code that "
+                "changes others."
             )
         self.statistics[microbatch] = self.running.recorded()
         self._live[microbatch] = passed
@@ -123,7 +123,7 @@ class StageCopy:
         """Add the micro-batch's gradients to the sum of the step.
 
         Args:
-            gradients: of the outputs that need one; None if the output is the loss.
+            gradients: those of the outputs that need one; None if the output is the loss.
 
         Returns:
             gradients of the inputs that need one.
@@ -150,11 +150,11 @@ class StageCopy:
         return gradients or ()
 
     def fetch(self, microbatch: int) -> None:
-        """Let what backward of a micro-batch takes first begin to come back from host memory."""
+        """Start copying back from host memory what a micro-batch's backward needs first."""
         self._live[microbatch][-1].saver.fetch()
 
     def infer(self, value: Boundary, draws: Draws) -> Boundary:
-        """Forward alone; nothing is kept."""
+        """Run forward only; nothing is kept."""
         with torch.no_grad(), self.autocast():
             for piece in self._pieces:
                 value = piece.call(value, draws)
@@ -166,18 +166,18 @@ class StageCopy:
         self.statistics, self.checksums = {}, {}
 
     def check_modes(self) -> None:
-        """Raises ValueError where somebody changed what is trained, or a mode, since the engine took the blocks."""
+        """Raise ValueError if a mode or the choice of trained weights changed since the engine took over the blocks."""
         changed = [name for name, layer, mode in self._modes if layer.training != mode]
         changed += [name for name, weight, trained in self._trained if weight.requires_grad != trained]
         if changed:
             raise ValueError(
                 f"train(), eval() or requires_grad of {', '.join(changed[:5])} in stage {self.stage} changed after the "
-                "engine took the blocks over; make a new engine, and load the state of this one into it"
+                "engine took over the blocks; make a new engine and load this one's state into it"
             )
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
-        """All layers in evaluation mode; afterwards in the modes that they had, whoever has set them."""
+        """Put all layers in evaluation mode; restore their previous modes afterwards."""
         before = [layer.training for _, layer, _ in self._modes]
         for _, layer, _ in self._modes:
             layer.training = False
@@ -199,10 +199,10 @@ class _Passed:
     inputs: Boundary
     """Only those tensors that need a gradient, unless the piece is recomputed."""
     versions: list[int]
-    """Of the inputs, if the piece is recomputed."""
+    """Versions of the inputs, if the piece is recomputed."""
     roots: list[Any] | None
     """Outputs that need a gradient, as edges of the graph where possible: an edge releases the output's memory. None
-    where the piece is to be recomputed."""
+    if the piece is to be recomputed."""
     saver: Saver
     draws: Draws
 
@@ -216,7 +216,7 @@ def _describe(blocks: list[int]) -> str:
 
 
 class _Piece:
-    """One segment of a stage. Its graph ends at its inputs, so it can be thrown away and made again."""
+    """One segment of a stage. Its graph ends at its inputs, so it can be discarded and rebuilt."""
 
     def __init__(self, owner: StageCopy, blocks: list[tuple[int, Block]], module: nn.Module, segment: Segment):
         self.recomputed = segment.policy == "recompute"
@@ -241,7 +241,7 @@ class _Piece:
         if again and versions != [tensor._version for tensor in everything]:
             raise ValueError(
                 f"a block of stage {self._owner.stage} changes its input in place, so its forward cannot be repeated; "
-                "make that operation out of place, or leave the block out of recompute"
+                "make that operation out-of-place, or exclude the block from recompute"
             )
         inputs = value if again else needing_gradient(value)
         counter.hold(as_tuple(inputs))
@@ -251,7 +251,7 @@ class _Piece:
         return output
 
     def backward(self, passed: _Passed, gradients: Gradients | None, found: dict[int, Tensor]) -> Gradients:
-        """Note the gradients of the weights in `found`, by identity; return those of the inputs that need one."""
+        """Record the weights' gradients in `found`, by identity; return those of the inputs that need one."""
         counter = self._owner.counter
         given = tuple(gradient for gradient in gradients or () if gradient is not None)
         counter.hold(given)
@@ -273,23 +273,23 @@ class _Piece:
         self, roots: list[Any], inputs: tuple[Tensor, ...], wanted: Gradients | None, found: dict[int, Tensor]
     ) -> Gradients:
         self._owner.at = f"the backward of {_describe([index for index, _ in self.blocks])}"
-        # A weight that a later piece uses too goes on with its sum so far: the order of additions of one graph.
+        # A weight that a later piece also uses continues from its sum so far: the order of additions in one graph.
         shared = [weight for weight in self._weights if id(weight) in found]
         wanted = None if wanted is None else (*wanted, *(found[id(weight)] for weight in shared))
         # autograd.grad, not backward(): the latter may change the memory layout of what it stores in .grad.
         result: Gradients = torch.autograd.grad([*roots, *shared], [*self._weights, *inputs], wanted, allow_unused=True)
         own, of_inputs = result[: len(self._weights)], result[len(self._weights) :]
         found |= {id(weight): grad for weight, grad in zip(self._weights, own, strict=True) if grad is not None}
-        # A tensor of a tuple may be handed on for nothing, but not all that a stage takes.
+        # Some tensors of a tuple may be unused, but not all of a stage's inputs.
         if inputs and all(gradient is None for gradient in of_inputs):
             raise ValueError(
-                f"the output of a block of stage {self._owner.stage} does not depend on what the block before it gave, "
-                "so nothing before it can learn; freeze what stands before it, or take out the detach()"
+                f"the output of a block of stage {self._owner.stage} does not depend on the output of the block before "
+                "it, so nothing before it can learn; freeze the blocks before it, or remove the detach()"
             )
         return of_inputs
 
     def call(self, value: Boundary, draws: Draws, saver: Saver | None = None) -> Boundary:
-        """The blocks, one after the other, each with random numbers of its own."""
+        """Run the blocks one after the other, each with its own random numbers."""
         for index, block in self.blocks:
             self._owner.at = f"block {index} of the network"
             draws.start_block(index, self._owner.device)
@@ -308,14 +308,14 @@ class _Piece:
             output = self.call(value, draws)
         has_gradient = bool(self._weights or needing_gradient(value))
         leaves = [
-            # A block may hand on its input: that one keeps its own flag.
+            # A block may return its input, which keeps its own flag.
             tensor.detach().requires_grad_(has_gradient and _is_differentiable(tensor))
             for tensor in as_tuple(output)
         ]
         return tuple(leaves) if isinstance(output, tuple) else leaves[0]
 
     def _again(self, passed: _Passed, gradients: Gradients) -> tuple[list[Any], Gradients]:
-        """Forward once more, with a graph. BatchNorm has seen the micro-batch already; random numbers repeat."""
+        """Repeat forward with a graph. BatchNorm has seen the micro-batch already; random numbers repeat."""
         for tensor, version in zip(as_tuple(passed.inputs), passed.versions, strict=True):
             check_unchanged(tensor, version)
         outputs = as_tuple(self._run(passed.inputs, None, passed.saver, passed.draws))
@@ -325,11 +325,11 @@ class _Piece:
 
 
 def as_tuple(value: Boundary) -> tuple[Tensor, ...]:
-    """Raises TypeError for anything else than what may go from block to block."""
+    """Return the tensors of a boundary; raise TypeError for anything that blocks cannot pass to each other."""
     if isinstance(value, Tensor):
         return (value,)
     if type(value) is not tuple or not all(isinstance(tensor, Tensor) for tensor in value):
-        raise TypeError(f"from block to block goes a tensor or a plain tuple of tensors, got {type(value).__name__}")
+        raise TypeError(f"a block must return a tensor or a plain tuple of tensors, got {type(value).__name__}")
     return value
 
 
@@ -341,10 +341,10 @@ def only_tensor(output: Boundary) -> Tensor:
     """The output of the network.
 
     Raises:
-        TypeError: it is a tuple.
+        TypeError: the output is a tuple.
     """
     if isinstance(output, tuple):
-        raise TypeError(f"the last block must give one tensor for the loss, got a tuple of {len(output)}")
+        raise TypeError(f"the last block must return one tensor for the loss, got a tuple of {len(output)}")
     return output
 
 
@@ -355,7 +355,7 @@ def _as_leaves(value: Boundary) -> Boundary:
 
 
 def _root(tensor: Tensor) -> Any:
-    """A loss and a tensor that is handed on stay tensors: autograd starts at the one and ends at the other."""
+    """The graph edge of a tensor. A loss and a leaf stay tensors: autograd starts at one and ends at the other."""
     return tensor if tensor.is_leaf or tensor.ndim == 0 else torch.autograd.graph.get_gradient_edge(tensor)
 
 

@@ -1,4 +1,4 @@
-"""From a plan and a list of blocks to the stages that a rank holds."""
+"""Construction of the stages that a rank holds, from a plan and a list of blocks."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from training.foundation.words.counts import counted
 
 
 def named_stages(blocks: Sequence[nn.Module], plan: Plan, ranks: Ranks) -> list[nn.Sequential]:
-    """The blocks of each stage, by their index in the whole network.
+    """The blocks of each stage, named by their index in the whole network.
 
     Raises:
-        ValueError: ranks, cuts and blocks do not fit each other, or two stages share a weight.
+        ValueError: ranks, cuts and blocks do not match, or two stages share a weight.
     """
     if ranks.num_ranks != plan.world_size:
         raise ValueError(
@@ -41,7 +41,7 @@ def named_stages(blocks: Sequence[nn.Module], plan: Plan, ranks: Ranks) -> list[
 
 
 def make_copies(plan: Plan, rank: int, stages: Sequence[nn.Sequential], *, counter: LiveBytes) -> dict[Held, StageCopy]:
-    """The stages that a rank holds; one that it holds for two replicas is the same copy."""
+    """The stages that a rank holds; a stage held for two replicas is a single copy."""
     by_stage: dict[int, StageCopy] = {}
     for stage in sorted({stage for _, stage in plan.placement.held_by(rank)}):
         module = plan.place_module(stages[stage])
@@ -60,5 +60,5 @@ def make_copies(plan: Plan, rank: int, stages: Sequence[nn.Sequential], *, count
 
 
 def _compiled(block: nn.Module) -> Any:
-    """Each block on its own, so that where the network is cut does not change what is fused."""
+    """Compile one block by itself, so that the cuts of the network do not change what is fused."""
     return torch.compile(block, dynamic=False)

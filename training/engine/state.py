@@ -1,4 +1,4 @@
-"""Weights, buffers and what optimizers remember, under the names of the whole network."""
+"""Weights, buffers and optimizer state, under the names of the whole network."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from training.engine.replica_sync import StageSync
 from training.engine.transport import Transport
 
 Specs = Sequence[Mapping[str, Tensor]]
-"""Of each stage: its weights and buffers by name, on the meta device."""
+"""Weights and buffers of each stage by name, on the meta device."""
 
 
 def own_state(modules: Mapping[int, nn.Module], placement: Placement, rank: int) -> dict[str, Tensor]:
-    """The live weights and buffers of the stages whose first holder a rank is: over all ranks, each once."""
+    """The live weights and buffers of the stages of which a rank is the first holder: over all ranks, each once."""
     mine = (stage for stage in sorted(modules) if placement.holders(stage)[0] == rank)
     return {name: tensor for stage in mine for name, tensor in modules[stage].state_dict().items()}
 
@@ -26,7 +26,7 @@ def own_state(modules: Mapping[int, nn.Module], placement: Placement, rank: int)
 def gather_state(
     specs: Specs, own: Mapping[str, Tensor], placement: Placement, transport: Transport
 ) -> dict[str, Tensor]:
-    """All ranks' `own_state`, together; copies in CPU memory on every rank."""
+    """Combine all ranks' `own_state`; copies in CPU memory on every rank."""
     full: dict[str, Tensor] = {}
     for stage, spec in enumerate(specs):
         tensors = list(spec.values())
@@ -70,16 +70,16 @@ def optimizer_state(stages: Iterable[StageSync]) -> dict[str, Tensor]:
                     state[f"{name}/{slot}"] = kept.detach().cpu().contiguous().clone()
                 elif kept is not None:
                     raise TypeError(
-                        f"{type(stage.optimizer).__name__} keeps {slot}={kept!r}, only tensors can be saved"
+                        f"{type(stage.optimizer).__name__} keeps {slot}={kept!r}; only tensors can be saved"
                     )
     return state
 
 
 def load_optimizer_state(specs: Specs, stages: Sequence[StageSync], state: Mapping[str, Tensor]) -> None:
-    """Give the optimizers of this rank what they are to remember.
+    """Restore the state of this rank's optimizers.
 
     Raises:
-        ValueError: it is of another network or another kind of optimizer; nothing is loaded then.
+        ValueError: the state is of another network or another kind of optimizer; nothing is loaded then.
     """
     by_weight: dict[str, dict[str, Tensor]] = {}
     for key, kept in state.items():
@@ -87,7 +87,7 @@ def load_optimizer_state(specs: Specs, stages: Sequence[StageSync], state: Mappi
         by_weight.setdefault(name, {})[slot] = kept
     unknown = sorted(by_weight.keys() - {name for stage in specs for name in stage})
     if unknown:
-        raise ValueError(f"the optimizer state is of another network: it knows the weights {', '.join(unknown)}")
+        raise ValueError(f"the optimizer state is of another network: it has the weights {', '.join(unknown)}")
     for stage in stages:
         _check_slots(stage, by_weight)
     for stage in stages:
@@ -101,13 +101,13 @@ def load_optimizer_state(specs: Specs, stages: Sequence[StageSync], state: Mappi
 
 
 def _check_slots(stage: StageSync, by_weight: Mapping[str, Mapping[str, Tensor]]) -> None:
-    """An optimizer that finds something else than it wrote fails in the middle of a step, or goes on wrongly."""
+    """Refuse state that the optimizer did not write: it would fail in mid-step, or continue incorrectly."""
     for name, wanted in stage.slots().items():
         given = {slot: kept.shape for slot, kept in by_weight.get(name, {}).items()}
         if by_weight and wanted != given:
             raise ValueError(
-                f"the optimizer state does not fit {type(stage.optimizer).__name__}: of {name} it remembers "
-                f"{_slots(given)}, needed are {_slots(wanted)}; go on with the optimizer that wrote it"
+                f"the optimizer state does not fit {type(stage.optimizer).__name__}: for {name} it has "
+                f"{_slots(given)}, not {_slots(wanted)}; continue with the optimizer that wrote it"
             )
 
 

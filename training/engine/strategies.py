@@ -1,7 +1,7 @@
-"""Strategies: one row each, with all that other files need to know of one.
+"""Strategies: one row each, with all that other files need to know about it.
 
-A further strategy is a generator and a row: recipes, `gemslide plan`, the checker and training on another number of
-ranks ask the row.
+Adding a strategy takes a generator and a row: recipes, `gemslide plan`, the checker and training on another number of
+ranks read the row.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from training.engine.schedule import Action, Held, Op, Schedule
 Generator = Callable[[Sequence[Held], int], Iterator[Action]]
 """(stages held by a rank, num_stages) -> that rank's forwards and backwards, in order."""
 LiveBound = Callable[[int, int, int], int]
-"""(stage, num_stages, num_microbatches of a replica) -> micro-batches whose activations the stage keeps at the most."""
+"""(stage, num_stages, num_microbatches of a replica) -> most micro-batches whose activations the stage keeps."""
 ClosedForm = Callable[[int, int, float, float], float | None]
-"""(S, N, forward f, backward b) -> time of a step whose stages cost the same; None where there is no formula for it."""
+"""(S, N, forward f, backward b) -> time of a step whose stages cost the same; None where there is no formula."""
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,13 @@ class Strategy:
     """A way to order the work of one step.
 
     Attributes:
-        generate: writes a rank's forwards and backwards down.
+        generate: yields a rank's forwards and backwards.
         live_bound: how many micro-batches a stage keeps alive, of those that pass through it.
-        closed_form: the time of a step, which the simulator meets.
+        closed_form: the time of a step, with which the simulator agrees.
         is_mirrored: a group holds two replicas, the second in reverse rank order.
         takes_turns: both stages of a rank together keep what `live_bound` allows one.
-        refusal: what is wrong with a number of stages, and what would fit; None where nothing is.
-        instead: the strategy that takes numbers of stages which this one refuses.
+        refusal: error message for a number of stages, with what would fit; None if the number is valid.
+        instead: the strategy for numbers of stages that this one refuses.
     """
 
     name: str
@@ -87,65 +87,65 @@ def bidirectional(held: Sequence[Held], num_stages: int) -> Iterator[Action]:
     return iter(sorted(all_forward_then_all_backward(held, num_stages), key=clock))
 
 
-def _single(num_stages: int) -> str | None:
+def _refuse_several_stages(num_stages: int) -> str | None:
     one = f"single has exactly one stage, got num_stages={num_stages}; for more use mp-basic or master"
     return None if num_stages == 1 else one
 
 
-def _even(num_stages: int) -> str | None:
+def _refuse_odd_stages(num_stages: int) -> str | None:
     even = f"chimera needs an even number of stages, got num_stages={num_stages}; use {num_stages + 1}, or 1f1b"
     return even if num_stages % 2 else None
 
 
-def _one(stage: int, num_stages: int, num_microbatches: int) -> int:
+def _one_live(stage: int, num_stages: int, num_microbatches: int) -> int:
     return 1
 
 
-def _one_after_another(stages: int, microbatches: int, forward: float, backward: float) -> float:
+def _sequential_time(stages: int, microbatches: int, forward: float, backward: float) -> float:
     return microbatches * stages * (forward + backward)
 
 
-def _behind_backwards(stages: int, microbatches: int, forward: float, backward: float) -> float:
+def _master_time(stages: int, microbatches: int, forward: float, backward: float) -> float:
     """`master`: each further micro-batch waits for the backward before it, or for its own forward where that is longer;
     at most (f + b) / b times faster than `mp-basic`."""
     between = (stages - 1) * max(forward, backward) + forward + backward
     return stages * (forward + backward) + (microbatches - 1) * between
 
 
-def _filled_once(stages: int, microbatches: int, forward: float, backward: float) -> float:
+def _pipeline_time(stages: int, microbatches: int, forward: float, backward: float) -> float:
     return (microbatches + stages - 1) * (forward + backward)
 
 
-def _both_ways(stages: int, microbatches: int, forward: float, backward: float) -> float | None:
+def _chimera_time(stages: int, microbatches: int, forward: float, backward: float) -> float | None:
     if forward != backward or microbatches % stages:
         return None
     return (2 * microbatches + stages - 2) * forward
 
 
 _ROWS = (
-    Strategy("single", one_at_a_time, _one, _one_after_another, refusal=_single, instead="mp-basic"),
-    Strategy("mp-basic", one_at_a_time, _one, _one_after_another),
-    Strategy("master", one_at_a_time, _one, _behind_backwards, is_mirrored=True, takes_turns=True),
-    Strategy("gpipe", all_forward_then_all_backward, lambda stage, stages, microbatches: microbatches, _filled_once),
-    Strategy("1f1b", one_forward_one_backward, lambda stage, stages, microbatches: stages - stage, _filled_once),
+    Strategy("single", one_at_a_time, _one_live, _sequential_time, refusal=_refuse_several_stages, instead="mp-basic"),
+    Strategy("mp-basic", one_at_a_time, _one_live, _sequential_time),
+    Strategy("master", one_at_a_time, _one_live, _master_time, is_mirrored=True, takes_turns=True),
+    Strategy("gpipe", all_forward_then_all_backward, lambda stage, stages, microbatches: microbatches, _pipeline_time),
+    Strategy("1f1b", one_forward_one_backward, lambda stage, stages, microbatches: stages - stage, _pipeline_time),
     Strategy(
         "chimera",
         bidirectional,
-        # What a rank keeps of both its stages is S/2 + 1 to S.
+        # For both its stages together a rank keeps S/2 + 1 to S.
         lambda stage, stages, microbatches: min(stages // 2, stages - stage),
-        _both_ways,
+        _chimera_time,
         is_mirrored=True,
-        refusal=_even,
+        refusal=_refuse_odd_stages,
         instead="1f1b",
     ),
 )
 STRATEGIES = {row.name: row for row in _ROWS}
 ALIASES = {"mast": "master", "hybrid": "master", "ddp": "single"}
-"""Names in the literature for a strategy with certain numbers: see `resolve_alias`."""
+"""Names in the literature for a strategy with certain numbers; see `resolve_alias`."""
 
 
 def strategy_named(name: str) -> Strategy:
-    """Raises ValueError where there is none of this name, and says which there are."""
+    """Raise ValueError for an unknown name, and list the known ones."""
     if name not in STRATEGIES:
         raise ValueError(f"unknown strategy {name!r}; choose one of {', '.join(STRATEGIES)}")
     return STRATEGIES[name]
@@ -157,7 +157,7 @@ def resolve_alias(name: str, *, num_microbatches: int, data_parallel: int) -> st
     `mast` is `master` with two micro-batches, `hybrid` is `master` with several groups, `ddp` is `single` with several.
 
     Raises:
-        ValueError: the numbers are not those that the name promises.
+        ValueError: the numbers are not those that the name implies.
     """
     if name == "mast" and num_microbatches != 2:
         raise ValueError(f"mast has exactly 2 micro-batches, got {num_microbatches}; for more use master")
@@ -167,7 +167,7 @@ def resolve_alias(name: str, *, num_microbatches: int, data_parallel: int) -> st
 
 
 def strategy_for(name: str, num_stages: int) -> str:
-    """The strategy that does the same with another number of stages: the same one where it takes so many."""
+    """The equivalent strategy for another number of stages: the same one if it allows that number."""
     row = strategy_named(name)
     if num_stages == 1:
         return "single"
@@ -175,7 +175,7 @@ def strategy_for(name: str, num_stages: int) -> str:
 
 
 def check_request(name: str, *, num_stages: int, num_microbatches: int, data_parallel: int) -> None:
-    """Raises ValueError where the numbers do not fit the strategy, and says which would."""
+    """Raise ValueError if the numbers do not fit the strategy, and say which would."""
     row = strategy_named(name)
     counts = {"num_stages": num_stages, "num_microbatches": num_microbatches, "data_parallel": data_parallel}
     for count_name, count in counts.items():
@@ -195,7 +195,7 @@ def live_bound(strategy: str, *, stage: int, num_stages: int, num_microbatches: 
     """Upper bound on the micro-batches that pass through a stage and whose activations it keeps at once.
 
     Raises:
-        ValueError: there is no such strategy.
+        ValueError: the strategy is unknown.
     """
     return min(strategy_named(strategy).live_bound(stage, num_stages, num_microbatches), num_microbatches)
 
@@ -203,15 +203,15 @@ def live_bound(strategy: str, *, stage: int, num_stages: int, num_microbatches: 
 def build_schedule(
     strategy: str, *, num_stages: int, num_microbatches: int, data_parallel: int = 1, forward_only: bool = False
 ) -> Schedule:
-    """Write down the order of work of one step.
+    """Build the order of work of one step.
 
     Args:
         strategy: one of `STRATEGIES`.
         num_stages: S, ranks in a group.
-        num_microbatches: of the whole step, over all groups and replicas. Where it does not divide evenly, some
+        num_microbatches: of the whole step, over all groups and replicas. If it does not divide evenly, some
             replicas have one more than others; with fewer micro-batches than replicas some have none.
         data_parallel: D, groups.
-        forward_only: no backward, no update: what inference does.
+        forward_only: no backward and no update, as in inference.
 
     Raises:
         ValueError: the numbers do not fit the strategy.
@@ -244,7 +244,7 @@ def _forwards(schedule: Schedule, held: Sequence[Held]) -> tuple[Action, ...]:
 
 
 def _updates(schedule: Schedule, rank: int) -> Iterator[Action]:
-    """After all forwards and backwards, stage by stage in an order that is the same on all ranks."""
+    """Reductions and updates, after all forwards and backwards; stage by stage, in the same order on all ranks."""
     stages = sorted({stage for _, stage in schedule.placement.held_by(rank)})
     for op in (Op.REDUCE, Op.STEP):
         yield from (Action(op, schedule.placement.first_held(rank, stage), stage) for stage in stages)

@@ -1,9 +1,9 @@
-"""Messages between ranks, in the groups that exchange.py writes down.
+"""Messages between ranks, in the groups that exchange.py defines.
 
 Boundaries (activations one way, their gradients the other) may change shape from one micro-batch to the next. The first
-message of a kind goes over the control channel with a header that says how its tensors lie in memory; both sides
+message of a kind goes over the control channel with a header that gives the memory layout of its tensors; both sides
 remember that by the shape of the micro-batch, and from then on messages of that kind go over the data channel, whose
-order is proven. What is sent is held until the next message is ready, and no longer.
+order is proven. What is sent is held only until the next message is ready.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Work(Protocol):
 
 
 Row = tuple[Tensor, int]
-"""Bytes in one dimension, and the rank that they go to or come from."""
+"""Bytes in one dimension, and the rank that they are sent to or received from."""
 
 
 class Wire(Protocol):
@@ -40,10 +40,10 @@ class Wire(Protocol):
     """Device that the rows of a group are on."""
 
     def group(self, sends: Sequence[Row], receives: Sequence[Row]) -> tuple[list[Work], list[Work]]:
-        """One group on the data channel. Between two ranks rows arrive in order."""
+        """Start one group on the data channel. Between two ranks rows arrive in order."""
 
     def send_first(self, header: list[int], rows: Sequence[Tensor], peer: int) -> list[Work]:
-        """A message of a new kind, on the control channel."""
+        """Send a message of a new kind on the control channel."""
 
     def receive_header(self, peer: int) -> list[int]: ...
 
@@ -55,14 +55,14 @@ class GroupWire:
 
     def __init__(self, ranks: Ranks):
         self.device = ranks.wire
-        self._ranks = ranks  # whose groups end when it is closed: none of them is kept here
+        self._ranks = ranks  # its groups end when it is closed: none is kept here
 
     def group(self, sends: Sequence[Row], receives: Sequence[Row]) -> tuple[list[Work], list[Work]]:
         ops = [dist.P2POp(dist.isend, row, peer, self._ranks.data) for row, peer in sends]
         ops += [dist.P2POp(dist.irecv, row, peer, self._ranks.data) for row, peer in receives]
         works: list[Work] = list(dist.batch_isend_irecv(ops)) if ops else []
         if len(works) < len(ops):
-            works *= len(ops)  # nccl: one for the whole group
+            works *= len(ops)  # NCCL: one for the whole group
         return works[: len(sends)], works[len(sends) :]
 
     def send_first(self, header: list[int], rows: Sequence[Tensor], peer: int) -> list[Work]:
@@ -84,7 +84,7 @@ class Route:
 
     peer: int
     kind: Hashable
-    """Key of its layout: messages of one kind between two ranks all lie in memory alike."""
+    """Key of its layout: messages of one kind between two ranks all have the same memory layout."""
     during: object
     """The action it serves, named in errors."""
 
@@ -99,7 +99,7 @@ class _Offered:
 
 @dataclass(frozen=True)
 class _InFlight:
-    """Rows on their way. It keeps them: the backend reads them until the wait returns."""
+    """Rows in transit, kept because the backend reads them until the wait returns."""
 
     works: Sequence[Work]
     rows: Sequence[Tensor]
@@ -120,16 +120,16 @@ class Transport:
 
     @property
     def rank(self) -> int:
-        """The one that it sends and receives for."""
+        """The rank that it sends and receives for."""
         return self._ranks.rank
 
     # --- boundaries --------------------------------------------------------------------------------
 
     def offer(self, message: Hashable, value: Boundary, route: Route) -> None:
-        """Make a boundary ready to go in the group that `exchange` will name; what was sent before must have arrived.
+        """Prepare a boundary for the group that `exchange` will name; earlier messages must have arrived.
 
         Raises:
-            LostPeerError: the message before was not taken in time, or the peer is gone.
+            LostPeerError: the previous message was not received in time, or the peer is gone.
             ValueError: the layout cannot be described, or differs from that of earlier messages of its kind.
         """
         self.flush()
@@ -137,8 +137,8 @@ class Transport:
         known = self._layouts.setdefault(("to", route.peer, route.kind), layout)
         if known != layout:
             raise ValueError(
-                f"{route.during} gave {layout}, but {known} before for inputs of the same shape; what goes from "
-                "stage to stage may depend on the shape of the network's input only. Cut elsewhere."
+                f"{route.during} gave {layout}, but {known} before for inputs of the same shape; what is passed "
+                "between stages may depend only on the shape of the network's input. Cut elsewhere."
             )
         on_wire = [self._to_wire(row) for row in rows]
         self._counter.hold(on_wire)
@@ -151,23 +151,23 @@ class Transport:
         self._in_flight.append(_InFlight(works, on_wire, route))
 
     def exchange(self, gives: Sequence[Hashable], takes: Sequence[Route]) -> list[Boundary]:
-        """Give what was offered under these names and wait for what comes, in one group.
+        """Send what was offered under these names and wait for what is due, in one group.
 
         Returns:
-            boundaries laid out in memory as their senders had them. Tensors that need a gradient are leaves.
+            boundaries in their senders' memory layout. Tensors that need a gradient are leaves.
 
         Raises:
             LostPeerError: nothing came within the timeout, or a peer is gone.
         """
         if not gives:
-            self.flush()  # the group before must have ended; where there are gives, `offer` has seen to that
+            self.flush()  # the previous group must have ended; if there are gives, `offer` has seen to that
         offered = [self._offered.pop(message) for message in gives if message in self._offered]
         layouts = [self._layouts.get(("from", route.peer, route.kind)) for route in takes]
         pairs = [(route, layout) for route, layout in zip(takes, layouts, strict=True) if layout is not None]
         rows = [self._rows_for(layout) for _, layout in pairs]
         sends = [(row, give.route.peer) for give in offered for row in give.rows if len(row)]
         receives = [(row, route.peer) for (route, _), mine in zip(pairs, rows, strict=True) for row in mine if len(row)]
-        with self._naming(_one_of((*takes, *(give.route for give in offered))), "meeting"):
+        with self._naming(_common_route((*takes, *(give.route for give in offered))), "meeting"):
             sent, coming = self.wire.group(sends, receives)
         for give in offered:
             count = sum(len(row) > 0 for row in give.rows)
@@ -209,13 +209,13 @@ class Transport:
 
     def _arrange(self, layout: BoundaryLayout, rows: Sequence[Tensor]) -> Boundary:
         tensors = tuple(
-            each.arrange(row.to(self._device, non_blocking=True))
-            for each, row in zip(layout.tensors, rows, strict=True)
+            tensor.arrange(row.to(self._device, non_blocking=True))
+            for tensor, row in zip(layout.tensors, rows, strict=True)
         )
         return tensors if layout.is_tuple else tensors[0]
 
     def flush(self) -> None:
-        """Wait until everything sent has been taken, and release it."""
+        """Wait until everything sent has been received, and release it."""
         while self._in_flight:
             message = self._in_flight.pop(0)
             with self._naming(message.route, "sending to"):
@@ -226,11 +226,11 @@ class Transport:
     # --- rows of known length, between all ranks that hold a stage -----------------------------------
 
     def swap(self, rows: Mapping[int, Tensor], num_bytes: Mapping[int, int], *, during: object) -> dict[int, Tensor]:
-        """Give each peer its row and take one from each, in one group; every side knows the lengths.
+        """Send each peer its row and receive one from each, in one group; all sides know the lengths.
 
         Args:
             rows: by peer, uint8; the same tensor may go to several.
-            num_bytes: by peer, of what comes.
+            num_bytes: by peer, the length of its row.
         """
         self.flush()
         unique = {id(row): row if row.device == self.wire.device else self._to_wire(row) for row in rows.values()}
@@ -277,14 +277,14 @@ class Transport:
         return torch.empty(num_bytes, dtype=torch.uint8, device=self.wire.device, pin_memory=staged)
 
     def _to_wire(self, row: Tensor) -> Tensor:
-        """Through pinned memory where a GPU's ranks talk over gloo."""
+        """Copy through pinned memory if a GPU's ranks communicate over gloo."""
         return row if row.device == self.wire.device else self._empty_row(len(row)).copy_(row)
 
     @contextmanager
     def _naming(self, route: Route, doing: str) -> Iterator[None]:
-        """Turn an error of the backend, which knows addresses only, into one that knows ranks and work.
+        """Turn an error of the backend, which knows only addresses, into one that names ranks and work.
 
-        What the device itself reports (no memory, an assertion in a kernel) keeps its own name.
+        Errors of the device itself (out of memory, an assertion in a kernel) are left unchanged.
         """
         try:
             yield
@@ -294,15 +294,15 @@ class Transport:
             other = "the other ranks" if route.peer < 0 else f"rank {route.peer}"
             lost = LostPeerError(
                 f"rank {self._ranks.rank} in ({route.during}), {doing} {other}: no answer within "
-                f"{self._ranks.timeout_s:g} s, or the connection broke. Look at the log of {other} first; "
+                f"{self._ranks.timeout_s:g} s, or the connection broke. Check the log of {other} first; "
                 f"if it was only slow, raise the timeout. ({error})"
             )
             lost.peer = route.peer
             raise lost from error
 
 
-def _one_of(routes: Sequence[Route]) -> Route:
-    """Route to name where a group of messages fails as a whole; no peer where it can have been one or another."""
+def _common_route(routes: Sequence[Route]) -> Route:
+    """Route to name when a group of messages fails as a whole; without a peer if there are several."""
     during = routes[0].during if routes else ""
     peers = {route.peer for route in routes}
     return Route(peers.pop() if len(peers) == 1 else -1, None, during)
@@ -310,7 +310,7 @@ def _one_of(routes: Sequence[Route]) -> Route:
 
 @dataclass(frozen=True)
 class _Keeping:
-    """A work that keeps what it sends."""
+    """A transfer that keeps what it sends."""
 
     work: Work
     tensor: Tensor

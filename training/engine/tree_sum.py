@@ -1,9 +1,9 @@
-"""The one order in which gradients are added, whichever rank or replica computed them.
+"""The fixed order in which gradients are added, whichever rank or replica computed them.
 
 The leaves of a binary tree are the micro-batches of the step, by their index. A node stands for 2^k neighbouring
-micro-batches starting at a multiple of 2^k, and its sum is that of its left half plus that of its right half. What is
-left at the end (8 + 4 + 1 micro-batches of 13, say) is added from the right. So the sum does not depend on who holds
-which micro-batches or in which order they come: any number of ranks gives the bits that one process gives.
+micro-batches starting at a multiple of 2^k, and its sum is that of its left half plus that of its right half. The
+nodes left at the end (8 + 4 + 1 for 13 micro-batches, say) are added from the right. So the sum does not depend on
+where the micro-batches are or in which order they arrive: any number of ranks gives the same bits as one process.
 """
 
 import torch
@@ -16,7 +16,7 @@ GradientSet = list[Tensor]
 
 
 class TreeSum:
-    """Sum of gradient sets; of n neighbouring micro-batches it holds at most 2 · log2(n) + 1 sets at a time."""
+    """Sum of gradient sets; for n neighbouring micro-batches it holds at most 2 · log2(n) + 1 sets at a time."""
 
     def __init__(self) -> None:
         self._nodes: dict[Node, GradientSet] = {}
@@ -36,7 +36,7 @@ class TreeSum:
         return nodes
 
     def take_total(self) -> GradientSet:
-        """The sum of everything; empty if there was nothing."""
+        """Return the sum of everything and keep nothing; empty if nothing was added."""
         nodes = self.take_nodes()
         if not nodes:
             return []
@@ -46,7 +46,7 @@ class TreeSum:
         return total
 
     def __len__(self) -> int:
-        """Gradient sets held now."""
+        """Number of gradient sets held now."""
         return len(self._nodes)
 
 

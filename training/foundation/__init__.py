@@ -1,1 +1,1 @@
-"""Files and paths, for every package. No torch and nothing of ours below it: `pipeline` and the app may import it."""
+"""Files and paths, for every package. Imports neither torch nor our other packages, so that all may import it."""

@@ -1,4 +1,4 @@
-"""Errors that are the input's fault, one class per code. Each says what, the values, where it looked, what to do.
+"""Errors that are the input's fault, one class per code. Each states what is wrong, the values, where and what to do.
 
 Plain subclasses with one message argument, so that they cross process pools. `code` is what run records and `--json`
 lines carry (docs/store.md, "Run record").
@@ -36,7 +36,7 @@ class DecompressionBombError(GemslideError):
 
 
 class BadRecipeError(GemslideError):
-    """Settings or a recipe that ask for what does not exist or does not fit."""
+    """Settings or a recipe refer to something that does not exist or does not fit."""
 
     code = "bad_recipe"
 
@@ -66,4 +66,4 @@ class OutOfMemoryError(GemslideError):
 
 
 BY_CODE: dict[str, type[GemslideError]] = {kind.code: kind for kind in GemslideError.__subclasses__()}
-"""Those of training and of every package; `pipeline.errors` has the others."""
+"""Errors of training and of all packages; the others are in `pipeline.errors`."""

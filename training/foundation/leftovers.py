@@ -1,4 +1,4 @@
-"""Leftovers of killed runs: found, completed or removed by the next run; never what a live process writes."""
+"""Leftovers of killed runs: found, completed or removed by the next run; never what a live process is writing."""
 
 from __future__ import annotations
 
@@ -23,34 +23,34 @@ _OLD_FILE = re.compile(r"\..+\.(\d+)\.partial|\.\d{8}T\d{6}Z-[0-9a-f]{6}\.json\.
 def recover_folder(folder: Path) -> list[str]:
     """Complete or remove what dead runs left directly in a folder of a project.
 
-    What a killed ingest can go on with (a folder with its `.resume`) is kept. Where nothing may be written, nothing
-    is done.
+    A folder from which a killed ingest can resume (one with its `.resume`) is kept. In a read-only folder nothing is
+    done.
 
     Returns:
-        what was done.
+        messages about what was done.
     """
-    # Swaps first: what they need is a leftover, too.
+    # Swaps first: what they need is itself a leftover.
     names = sorted(_hidden(folder), key=lambda name: (not _SWAP.fullmatch(name), name))
-    return _done(_recover(folder / name) for name in names)
+    return _run_attempts(_recover(folder / name) for name in names)
 
 
 def recover_files(folder: Path) -> list[str]:
-    """As `recover_folder`, in a folder that others use, too: only files whose names no other program gives."""
-    return _done(_remove_unheld(folder / name) for name in sorted(_hidden(folder)) if _FILE.fullmatch(name))
+    """`recover_folder` for a folder that others also use: only files named as no other program would."""
+    return _run_attempts(_remove_unheld(folder / name) for name in sorted(_hidden(folder)) if _FILE.fullmatch(name))
 
 
 def _hidden(folder: Path) -> list[str]:
-    """Names that begin with a dot. A link is not followed: it may lead to what is no project's."""
+    """Names that begin with a dot. A link is not followed: it may lead out of the project."""
     try:
         return [] if folder.is_symlink() else [entry.name for entry in os.scandir(folder) if entry.name.startswith(".")]
     except OSError:
         return []
 
 
-def _done(attempts: Iterable[Iterator[str]]) -> list[str]:
+def _run_attempts(attempts: Iterable[Iterator[str]]) -> list[str]:
     done: list[str] = []
     for attempt in attempts:
-        # Another run was quicker, or nothing may be written here.
+        # Another run was faster, or the folder is read-only.
         with suppress(OSError):
             done += attempt
     return done
@@ -61,9 +61,9 @@ def _recover(path: Path) -> Iterator[str]:
         return
     is_folder = path.is_dir()
     if not is_folder and (swap := _SWAP.fullmatch(path.name)):
-        yield from _completed(path.with_name(swap[1]))
+        yield from _complete(path.with_name(swap[1]))
     elif is_folder and (old := _OLD.fullmatch(path.name)):
-        yield from _put_back(path, path.with_name(old[1]), old[2])
+        yield from _restore(path, path.with_name(old[1]), old[2])
     elif is_folder and _FOLDER.fullmatch(path.name):
         yield from () if (path / RESUME_KEY).exists() else _remove_unheld(path)
     elif (not is_folder and _FILE.fullmatch(path.name)) or (
@@ -72,17 +72,17 @@ def _recover(path: Path) -> Iterator[str]:
         yield from _remove_unheld(path)
 
 
-def _completed(final: Path) -> Iterator[str]:
+def _complete(final: Path) -> Iterator[str]:
     partial = temporary_folder(final)
     old = final.with_name(f".{final.name}.old")
-    with _held(next((path for path in (partial, final, old) if path.exists()), journal(final))) as is_ours:
+    with _locked(next((path for path in (partial, final, old) if path.exists()), journal(final))) as is_ours:
         if is_ours:
             complete_swap(final)
-            yield f"{final}: completed what a run that died had begun"
+            yield f"{final}: completed a replacement begun by a run that died"
 
 
-def _put_back(path: Path, final: Path, process: str | None) -> Iterator[str]:
-    """A folder that was moved away: the old one, where no new one took its place."""
+def _restore(path: Path, final: Path, process: str | None) -> Iterator[str]:
+    """Restore a replaced folder if no new one took its place; otherwise remove it."""
     if journal(final).exists() or _is_alive(process):
         return
     if os.path.lexists(final):
@@ -90,19 +90,19 @@ def _put_back(path: Path, final: Path, process: str | None) -> Iterator[str]:
         yield f"{path}: removed"
     else:
         path.rename(final)
-        yield f"{final}: put back; a run died while replacing it"
+        yield f"{final}: restored; a run died while replacing it"
 
 
 def _remove_unheld(path: Path) -> Iterator[str]:
-    with _held(path) as is_ours:
+    with _locked(path) as is_ours:
         if is_ours:
             remove(path)
             yield f"{path}: removed"
 
 
 @contextmanager
-def _held(path: Path) -> Iterator[bool]:
-    """Whether nobody writes a file or folder; nobody can begin to as long as the block lasts."""
+def _locked(path: Path) -> Iterator[bool]:
+    """Whether no process is writing a file or folder; none can start to while the block lasts."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         yield try_lock(descriptor) and is_open_as(descriptor, path)

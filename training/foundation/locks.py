@@ -1,4 +1,4 @@
-"""Kernel locks on what is being written: they die with the process that holds them."""
+"""Kernel locks on files being written: they end with the process that holds them."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ def lock_temporary(temporary: Path, final: Path, make_and_open: Callable[[], int
 
     Args:
         final: the name it will have, for the message.
-        make_and_open: makes it where it is not there, and opens it.
-        wait_s: how long another writer of the same output is waited for.
+        make_and_open: creates it if missing, and opens it.
+        wait_s: how long to wait for another writer of the same output.
 
     Raises:
-        LockedError: another process writes the same output now.
+        LockedError: another process is writing the same output.
     """
     give_up = time.monotonic() + wait_s
     while True:
         descriptor = make_and_open()
-        # Locked, but with another name: its owner has renamed or removed it meanwhile.
+        # Locked, but under another name: its owner has renamed or removed it meanwhile.
         if try_lock(descriptor) and is_open_as(descriptor, temporary):
             return descriptor
         os.close(descriptor)
@@ -39,7 +39,7 @@ def lock_temporary(temporary: Path, final: Path, make_and_open: Callable[[], int
 
 
 def try_lock(descriptor: int) -> bool:
-    """Whether the lock was free; it is ours then until the descriptor is closed."""
+    """Whether the lock was free; if so, it is ours until the descriptor is closed."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -48,7 +48,7 @@ def try_lock(descriptor: int) -> bool:
 
 
 def is_open_as(descriptor: int, path: Path) -> bool:
-    """Whether a descriptor is that of the file or folder which has this name now."""
+    """Whether a descriptor belongs to the file or folder that has this name now."""
     try:
         named = os.stat(path, follow_symlinks=False)
     except FileNotFoundError:

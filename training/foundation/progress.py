@@ -27,23 +27,23 @@ class Advance:
         self._progress, self._task = progress, task
 
     def expect(self, steps: int) -> None:
-        """Say that this many more steps will come."""
+        """Announce this many more steps."""
         if self._progress is not None and self._task is not None:
             (task,) = (task for task in self._progress.tasks if task.id == self._task)
             self._progress.update(self._task, total=(task.total or 0) + steps)
 
     def begin_at(self, steps: int) -> None:
-        """So many steps were done before, by another process: they say nothing of this one's speed."""
+        """Start at steps done earlier by another process, which do not count towards this one's speed."""
         if self._progress is not None and self._task is not None:
             self._progress.reset(self._task, completed=steps, begun_at=steps)
 
     def describe(self, description: str) -> None:
-        """Change the words before the bar."""
+        """Change the text before the bar."""
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, description=description)
 
     def say(self, line: str) -> None:
-        """A line that stays, above the bar."""
+        """Print a line that stays, above the bar."""
         if self._progress is not None:
             self._progress.console.print(line, markup=False)
 
@@ -53,14 +53,14 @@ class Advance:
 
 
 no_bar = Advance()
-"""For callers who show no progress."""
+"""For callers that show no progress."""
 
 
 @contextmanager
 def bar(description: str, total: int | None = None) -> Iterator[Advance]:
-    """A bar for one long stretch; without a total it grows by what the work says it expects.
+    """A bar for one long task; without a total it grows with the steps that the task announces.
 
-    Where standard error is no terminal, a line a minute stands for it.
+    If standard error is not a terminal, a line per minute replaces it.
     """
     columns = (
         TextColumn("{task.description:<34}", markup=False),

@@ -1,4 +1,4 @@
-"""Progress where there is no terminal to draw a bar on: a line a minute for a log, also while nothing moves."""
+"""Progress without a terminal to draw a bar on: a line a minute for a log, even while nothing moves."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ EVERY_S = 60.0
 
 
 class ProgressLines:
-    """Says how far a bar's task is: done of total, rate, time left; or for how long nothing was finished.
+    """Reports the progress of a bar's task: done of total, rate, time left; or for how long nothing was finished.
 
     Args:
-        task: counted by others; its field `begun_at` is how much was done before, by another process.
-        write: takes one line.
+        task: counted elsewhere; its field `begun_at` is the amount done earlier by another process.
+        write: accepts one line.
     """
 
     def __init__(self, task: Task, write: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
@@ -49,7 +49,7 @@ def in_minutes(seconds: float) -> str:
 
 @contextmanager
 def report_periodically(lines: ProgressLines, every_s: float = EVERY_S) -> Iterator[None]:
-    """A line every `every_s` from a thread of its own, so that work that hangs is seen to hang."""
+    """Write a line every `every_s` from a separate thread, so that a hang is visible."""
     ended = threading.Event()
 
     def tell() -> None:

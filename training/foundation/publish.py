@@ -1,9 +1,9 @@
-"""Writing that is either whole or not there: a temporary beside the target, fsync, rename.
+"""All-or-nothing writing: a temporary beside the target, fsync, rename.
 
 The temporary is `.<name>.partial` (a folder) or `.<name>.w<random>.partial` (a file), locked by the kernel for as long
-as the writing process lives. A folder that is there already is exchanged for the new one, so that a reader finds the
-old one or the new one at every moment. Where the file system cannot exchange two names, a journal `.<name>.swap` says
-that the swap was begun, and `training.foundation.leftovers` completes it.
+as the writing process lives. An existing folder is exchanged for the new one, so that a reader always finds one or the
+other. Where the file system cannot exchange two names, a journal `.<name>.swap` records that the swap was begun, and
+`training.foundation.leftovers` completes it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from training.foundation.locks import is_open_as, lock_temporary, try_lock
 
 RESUME_KEY = ".resume"
 SHORT_WRITE_S = 60.0
-"""Time that a writer of small outputs waits for another writer of the same ones."""
+"""Time that a writer of small outputs waits for another writer of the same outputs."""
 _LOOKED_AT_S = 0.5
-"""A run that looks for leftovers holds a lock for a moment: that is no other writer."""
+"""Time to wait for a run that looks for leftovers: it holds a lock briefly, but does not write."""
 
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
 _UNWRITABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.EFBIG, errno.ELOOP}
@@ -43,10 +43,10 @@ def fsync_dir(path: Path) -> None:
 
 @contextmanager
 def explain_unwritable(target: Path, *, besides: int | None = None) -> Iterator[None]:
-    """Turn "no space left" and "may not be written" into an error that says where, and what to do.
+    """Turn "no space left" and "not writable" into an error that says where, and what to do.
 
     Args:
-        besides: number of a system error that is the caller's to explain.
+        besides: number of a system error that is left to the caller.
 
     Raises:
         DiskFullError: no space, a read-only disk, no permission, or not a folder.
@@ -70,7 +70,7 @@ def explain_unwritable(target: Path, *, besides: int | None = None) -> Iterator[
 
 
 def write_bytes_atomic(path: Path, data: bytes) -> None:
-    """Put `data` at `path` so that a reader sees the old file or the new one, never half.
+    """Write `data` to `path` so that a reader sees the old file or the new one, never part of it.
 
     Raises:
         DiskFullError: no space, or not writable.
@@ -85,29 +85,29 @@ def write_text_atomic(path: Path, text: str) -> None:
 
 
 def write_new_text(path: Path, text: str) -> None:
-    """Put a UTF-8 text at `path` where nothing is there yet; of several who do so at once, one does.
+    """Write a UTF-8 text to `path`, which must not exist yet; of several concurrent writers, one succeeds.
 
     Raises:
-        FileExistsError: something is there. DiskFullError: no space, or not writable.
+        FileExistsError: `path` exists. DiskFullError: no space, or not writable.
     """
     with explain_unwritable(path, besides=errno.EEXIST), TemporaryFile(path) as file:
         file.publish(text.encode(), is_new=True)
 
 
 def replace_file(path: Path, data: bytes, *, mode: int) -> None:
-    """`write_bytes_atomic` with the system's own errors; the file has its mode from the first byte on."""
+    """`write_bytes_atomic` with the system's own errors; the file has its mode from the start."""
     with TemporaryFile(path, mode=mode) as file:
         file.publish(data)
 
 
 class TemporaryFile:
-    """A locked temporary beside `final`; gone at the end of the block unless it was published.
+    """A locked temporary beside `final`; removed at the end of the block unless it was published.
 
     Args:
-        reserve_bytes: room taken on the disk at once, so that content up to this length fits when all else is full.
+        reserve_bytes: disk space reserved at once, so that content up to this length fits when the disk is full.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: it cannot be created.
     """
 
     def __init__(self, final: Path, *, mode: int = 0o666, reserve_bytes: int = 0) -> None:
@@ -134,17 +134,17 @@ class TemporaryFile:
             try:
                 os.posix_fallocate(self._descriptor, 0, count)
             except OSError as error:
-                if error.errno not in _NO_EXCHANGE:  # file systems that cannot: nothing is promised there
+                if error.errno not in _NO_EXCHANGE:  # not supported by the file system: no guarantee there
                     raise
 
     def publish(self, data: bytes, *, is_new: bool = False) -> None:
-        """Write the content and give the file its name. After an error it can be tried again with less.
+        """Write the content and give the file its name. After an error it can be retried with less content.
 
         Args:
-            is_new: whether the name must not stand for anything yet.
+            is_new: whether the name must not exist yet.
 
         Raises:
-            OSError: it could not be written; the name stands for what it stood for.
+            OSError: it could not be written; the old file, if any, is unchanged.
         """
         view = memoryview(data)
         at = 0
@@ -159,7 +159,7 @@ class TemporaryFile:
         fsync_dir(self._final.parent)
 
     def _link(self) -> None:
-        """Take the name, where nobody has it."""
+        """Take the name if it is free."""
         try:
             os.link(self._path, self._final)
         except OSError as error:
@@ -181,7 +181,7 @@ class TemporaryFile:
 
 
 def temporary_folder(final: Path) -> Path:
-    """Path that a folder is written at before it gets its name."""
+    """Path at which a folder is written before it gets its final name."""
     return final.with_name(f".{final.name.removesuffix('.ome.zarr')}.partial")
 
 
@@ -198,12 +198,12 @@ def new_folder(
     Args:
         resume_key: what the content depends on. What a killed or interrupted run left under the same key is kept, all
             else is cleared. An error clears everything.
-        wait_s: how long another writer of the same folder is waited for.
-        before_swap: called when all is on the disk, last of all before the old folder is replaced; what it raises
-            keeps the old one.
+        wait_s: how long to wait for another writer of the same folder.
+        before_swap: called when everything is on disk, just before the old folder is replaced; if it raises, the old
+            one is kept.
 
     Raises:
-        LockedError: another process writes the same output now. DiskFullError: no space, or not writable.
+        LockedError: another process is writing the same output. DiskFullError: no space, or not writable.
     """
     partial = temporary_folder(final)
     with explain_unwritable(final):
@@ -211,11 +211,11 @@ def new_folder(
         descriptor = _lock(partial, final, wait_s)
     try:
         with explain_unwritable(final):
-            _make_ready(partial, resume_key)
+            _prepare(partial, resume_key)
             yield partial
             _publish(partial, final, before_swap)
     except BaseException as error:
-        # Once the journal says that the new folder is whole, it is completed and not thrown away.
+        # Once the journal marks the new folder as whole, the swap is completed and the folder is not discarded.
         if (resume_key is None or isinstance(error, Exception)) and not journal(final).exists():
             shutil.rmtree(partial, ignore_errors=True)
         raise
@@ -224,7 +224,7 @@ def new_folder(
 
 
 def _lock(partial: Path, final: Path, wait_s: float) -> int:
-    """The temporary, locked, when no swap of a run that died waits to be completed any more."""
+    """Lock the temporary, after completing any swap left by a run that died."""
 
     def take() -> int:
         return lock_temporary(partial, final, lambda: _make_and_open(partial), wait_s=wait_s)
@@ -233,7 +233,7 @@ def _lock(partial: Path, final: Path, wait_s: float) -> int:
     if not journal(final).exists():
         return descriptor
     try:
-        with _old_held(final):
+        with _old_locked(final):
             complete_swap(final)
     finally:
         os.close(descriptor)
@@ -249,8 +249,8 @@ def _make_and_open(partial: Path) -> int:
             continue  # its owner published or removed it between the two calls
 
 
-def _make_ready(partial: Path, resume_key: str | None) -> None:
-    """Keep what an earlier run of the same key finished; clear everything else."""
+def _prepare(partial: Path, resume_key: str | None) -> None:
+    """Keep what an earlier run with the same key finished; clear everything else."""
     key_file = partial / RESUME_KEY
     if resume_key is not None and key_file.is_file() and key_file.read_text(encoding="utf-8") == resume_key:
         for temporary in partial.rglob(".*.partial"):
@@ -265,7 +265,7 @@ def _make_ready(partial: Path, resume_key: str | None) -> None:
 def _publish(partial: Path, final: Path, before_swap: Callable[[], None]) -> None:
     for folder, _, _ in os.walk(partial):
         fsync_dir(Path(folder))
-    # Last of all: a run killed while folders are flushed keeps what it finished.
+    # Last: a run killed while folders are flushed keeps what it finished.
     (partial / RESUME_KEY).unlink(missing_ok=True)
     fsync_dir(partial)
     if os.path.lexists(final):
@@ -276,10 +276,10 @@ def _publish(partial: Path, final: Path, before_swap: Callable[[], None]) -> Non
 
 
 def _swap(partial: Path, final: Path, before_swap: Callable[[], None]) -> None:
-    with _old_held(final):
+    with _old_locked(final):
         before_swap()
         if exchange(partial, final):
-            fsync_dir(final.parent)  # before anything of the old one goes
+            fsync_dir(final.parent)  # before any part of the old one is removed
             remove(partial)
         else:
             journal(final).touch()
@@ -288,8 +288,8 @@ def _swap(partial: Path, final: Path, before_swap: Callable[[], None]) -> None:
 
 
 @contextmanager
-def _old_held(final: Path) -> Iterator[None]:
-    """The old folder gets the temporary's name: locked, nobody takes it for one to write into before it is gone."""
+def _old_locked(final: Path) -> Iterator[None]:
+    """Lock the old folder, which gets the temporary's name: no other run must write into it before it is removed."""
     if final.is_symlink() or not final.exists():
         yield
         return
@@ -303,10 +303,10 @@ def _old_held(final: Path) -> Iterator[None]:
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Let two names change places in one step (Linux's renameat2); False where system or file system cannot.
+    """Exchange two names in one step (Linux's renameat2); False where the system or file system cannot.
 
     Raises:
-        OSError: anything else that went wrong.
+        OSError: any other failure.
     """
     renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if renameat2 is None:
@@ -320,12 +320,12 @@ def exchange(one: Path, other: Path) -> bool:
 
 
 def journal(final: Path) -> Path:
-    """The file that says: the temporary folder is whole and takes the place of `final`."""
+    """The file that marks the temporary folder as whole and due to replace `final`."""
     return final.with_name(f".{final.name}.swap")
 
 
 def complete_swap(final: Path) -> None:
-    """Carry out what the journal says, from wherever a run that died has left it."""
+    """Complete the swap of a journal, from wherever a run that died left it."""
     partial, old = temporary_folder(final), final.with_name(f".{final.name}.old")
     if partial.exists() and any(partial.iterdir()):
         if os.path.lexists(final):
@@ -341,7 +341,7 @@ def complete_swap(final: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """A file, a link or a whole folder. What cannot be removed stays for the next run to find."""
+    """Remove a file, a link or a whole folder. What cannot be removed is left for the next run to find."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:

@@ -1,4 +1,4 @@
-"""Reading files that others may have made: regular files only, of bounded size, and JSON of bounded depth."""
+"""Reading of files that may come from others: regular files only, of bounded size, and JSON of bounded depth."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Any
 
 MAX_JSON_BYTES = 64 * 2**20
-"""Of a zarr.json, a package's or a project's JSON file. An ICC profile in base64 is the largest thing in one."""
+"""Limit for a zarr.json, a package's or a project's JSON file. The largest item in one is an ICC profile in base64."""
 MAX_DIGITS = 20
-"""Of a whole number: what 64 bits hold."""
+"""Limit for a whole number: as many as 64 bits hold."""
 
 
 def open_regular(path: Path | str) -> int:
     """Descriptor of a regular file, opened for reading. A named pipe or a device is refused, not waited for.
 
     Raises:
-        OSError: not there, may not be read, or no regular file.
+        OSError: missing, not readable, or not a regular file.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -34,7 +34,7 @@ def read_regular(path: Path | str, *, max_bytes: int) -> bytes:
     """All bytes of a regular file.
 
     Raises:
-        OSError: not there, may not be read, no regular file, or longer than `max_bytes`.
+        OSError: missing, not readable, not a regular file, or longer than `max_bytes`.
     """
     with open(open_regular(path), "rb") as stream:
         data = stream.read(max_bytes + 1)
@@ -48,31 +48,33 @@ def parse_json(text: str | bytes) -> Any:
 
     Raises:
         ValueError: not JSON, not UTF-8, nested too deeply, a number that is infinite or has too many digits, or a key
-            that stands twice in one object: parsers differ in which of its values they take.
+            that appears twice in one object: parsers differ in which of its values they use.
     """
     try:
-        return json.loads(text, parse_int=_whole, parse_float=_finite, parse_constant=_finite, object_pairs_hook=_once)
+        return json.loads(
+            text, parse_int=_integer, parse_float=_finite, parse_constant=_finite, object_pairs_hook=_unique_keys
+        )
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) != len(pairs):
         counts = Counter(name for name, _ in pairs)
         twice = next(name for name, count in counts.items() if count > 1)
-        raise ValueError(f"the key {twice!r:.80} stands twice in one object")
-    return found
+        raise ValueError(f"the key {twice!r:.80} appears twice in one object")
+    return values
 
 
-def _whole(digits: str) -> int:
+def _integer(digits: str) -> int:
     if len(digits) > MAX_DIGITS:
         raise ValueError(f"a number of {len(digits)} digits")
     return int(digits)
 
 
 def _finite(text: str) -> float:
-    """NaN passes: scores are NaN where there is none."""
+    """Parse a finite number or NaN, which stands for a missing score."""
     number = float(text)
     if math.isinf(number):
         raise ValueError(f"the number {text:.40} is infinite")

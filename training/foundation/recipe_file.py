@@ -1,4 +1,4 @@
-"""Recipe files, before anybody reads one whole: where they lie, which TOML is one, and how many ranks it asks for."""
+"""Recipe files, before one is read in full: where they are, which TOML is a recipe, and how many ranks it needs."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from training.foundation.errors import BadRecipeError
 from training.foundation.toml_file import read_toml
 
 RECIPES_DIR = Path(__file__).parents[1] / "recipes"
-"""The shipped ones."""
+"""Folder of the shipped recipes."""
 SUFFIX = ".toml"
 MAX_RANKS = 1024
-"""Of one dimension of a run."""
+"""Limit for one dimension of a run."""
 _TABLES = ("data", "model")
-"""Tables that every recipe has, and no other TOML file of a project."""
+"""Tables that every recipe has, and no other TOML file in a project."""
 
 
 def find_recipe(name: Path) -> Path:
-    """The recipe file that a person means: a path, or a shipped recipe's name; `.toml` may be left out.
+    """The recipe file that a user names: by its path, or as a shipped recipe; `.toml` may be omitted.
 
     Raises:
         BadRecipeError: neither exists.
     """
-    for each in (name, Path(f"{name}{SUFFIX}")):
-        if each.is_file():
-            return each
-        if each.name == str(each) and (RECIPES_DIR / each).is_file():
-            return RECIPES_DIR / each
+    for path in (name, Path(f"{name}{SUFFIX}")):
+        if path.is_file():
+            return path
+        if path.name == str(path) and (RECIPES_DIR / path).is_file():
+            return RECIPES_DIR / path
     names = ", ".join(sorted(path.name for path in RECIPES_DIR.glob(f"*{SUFFIX}")))
-    raise BadRecipeError(f"{name}: no such recipe. Looked in {name.absolute().parent} and among the shipped: {names}.")
+    raise BadRecipeError(f"{name}: no such recipe. Looked in {name.absolute().parent} and among shipped ones: {names}.")
 
 
 def is_recipe(path: Path) -> bool:
@@ -41,10 +41,10 @@ def is_recipe(path: Path) -> bool:
 
 
 def ranks_of_recipe(path: Path) -> int:
-    """Ranks that a recipe asks for: `num_stages` · `data_parallel`. 1 where those are no counts: training refuses them.
+    """Ranks that a recipe needs: `num_stages` · `data_parallel`. 1 if those are not counts, which training refuses.
 
     Raises:
-        BadRecipeError: the file cannot be read, or is no TOML.
+        BadRecipeError: the file cannot be read, or is not TOML.
     """
     try:
         content = read_toml(path)

@@ -25,10 +25,10 @@ from training.foundation.publish import TemporaryFile, explain_unwritable
 
 _RESERVE_BYTES = 64 * 2**10
 RUN_ID_VARIABLE = "GEMSLIDE_RUN_ID"
-"""In the environment of a process: the name of the first run that it records. Who starts a run names it beforehand."""
+"""Environment variable with the name of the first run that a process records, chosen by the starting process."""
 _RUN_ID = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{6}")
 _LISTS = ("slides", "outputs", "epochs")
-"""Entries left out of a record that does not fit on a full disk."""
+"""Entries omitted from a record that does not fit on a full disk."""
 
 
 def new_run_id() -> str:
@@ -37,12 +37,12 @@ def new_run_id() -> str:
 
 
 def is_run_id(text: str) -> bool:
-    """Whether a text is of the form that `new_run_id` gives."""
+    """Whether a text has the form of a name from `new_run_id`."""
     return text.isascii() and _RUN_ID.fullmatch(text) is not None
 
 
 def own_run_id() -> str:
-    """The name that whoever started this process gave its run, once; else a new one."""
+    """The run name given by the process that started this one, once; otherwise a new one."""
     given = os.environ.pop(RUN_ID_VARIABLE, "")
     return given if is_run_id(given) else new_run_id()
 
@@ -54,7 +54,7 @@ def versions_of(names: Iterable[str]) -> dict[str, str]:
 
 @cache
 def _version(name: str) -> str:
-    """Read once in a process: what it has loaded stays what it was, and every slide states it several times."""
+    """Installed version, read once per process: loaded code does not change, and each slide states it often."""
     try:
         return version(name)
     except PackageNotFoundError:
@@ -68,7 +68,7 @@ def host() -> dict[str, object]:
 
 @dataclass
 class RunRecord:
-    """Collects what a run does while it goes on; `recorded` writes it when the run ends, however it ends."""
+    """Record that a run fills in as it proceeds; `recorded` writes it when the run ends, however it ends."""
 
     verb: str
     settings: dict[str, Any]
@@ -95,7 +95,7 @@ class RunRecord:
         self.seconds[name] = self.seconds.get(name, 0.0) + seconds
 
     def outcome(self) -> str:
-        """Of a run that came to its end: `done`, or `failed` where a part of its work was not done."""
+        """Outcome of a run that reached its end: `done`, or `failed` where part of its work was not done."""
         return "done"
 
     def as_dict(self, outcome: str) -> dict[str, Any]:
@@ -119,12 +119,12 @@ R = TypeVar("R", bound=RunRecord)
 
 @contextmanager
 def recorded(record: R, runs_dir: Path) -> Iterator[R]:
-    """Write `record` to `runs_dir` at the end of the block; an error is its outcome, and goes on.
+    """Write `record` to `runs_dir` at the end of the block; an error becomes its outcome, and is raised again.
 
-    The outcome of an error is its `code`; `interrupted` (Ctrl+C and the like), or `failed`, of one without.
+    The outcome of an error is its `code`; without one it is `interrupted` (Ctrl+C and the like) or `failed`.
 
     Raises:
-        DiskFullError: no room for it when the run begins, or no permission.
+        DiskFullError: no space for it when the run begins, or no permission.
     """
     file, outcome = RecordFile(runs_dir, record.run_id), "interrupted"
     try:
@@ -138,10 +138,10 @@ def recorded(record: R, runs_dir: Path) -> Iterator[R]:
 
 
 class RecordFile:
-    """The file `runs/<run_id>.json` of a run that has begun. Its room on the disk is taken when the run begins.
+    """The file `runs/<run_id>.json` of a run that has begun. Its disk space is reserved when the run begins.
 
     Raises:
-        DiskFullError: there is none, or the folder is not writable.
+        DiskFullError: no space, or the folder is not writable.
     """
 
     def __init__(self, runs_dir: Path, run_id: str) -> None:
@@ -153,7 +153,7 @@ class RecordFile:
         """Publish the record. On a full disk a long one is written without its lists, and says so.
 
         Raises:
-            DiskFullError: not even that.
+            DiskFullError: even that does not fit.
         """
         with explain_unwritable(self.path), self._file as file:
             try:

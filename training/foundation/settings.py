@@ -1,6 +1,6 @@
 """Settings and recipes: tables of a TOML file as checked, frozen objects. A misspelt key is an error with a hint.
 
-Findings are one sentence each, and name a key as it stands in the file: `[ingest.tissue] min_delta_e`.
+Findings are one sentence each, and name a key as it appears in the file: `[ingest.tissue] min_delta_e`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def load_section(kind: type[T], path: Path, *, default: T | None = None) -> T:
     """Read a TOML file as `kind`.
 
     Args:
-        default: what stands for a file that is not there; None: there must be one.
+        default: used if the file does not exist; None: it must exist.
 
     Raises:
         BadRecipeError: cannot be read, not TOML, an unknown key, or values that do not fit.
@@ -49,7 +49,7 @@ def parse_section(kind: type[T], raw: Mapping[str, object], *, where: str) -> T:
     """Check settings, and explain each finding in a sentence.
 
     Args:
-        where: the file or the like that they come from, for the message.
+        where: source of the settings, such as a file, for the message.
 
     Raises:
         BadRecipeError: an unknown key, or values that do not fit.
@@ -72,32 +72,32 @@ def replace(section: T, **changes: object) -> T:
 
 
 def did_you_mean(word: str, known: Iterable[str], *, what: str = "keys") -> str:
-    """The known word that is nearest to a misspelt one; all of them where none is near."""
+    """A hint with the known word nearest to a misspelt one; with all of them if none is near."""
     near = nearest(word, known)
     return f"did you mean `{near[0]}`?" if near else f"known {what}: {', '.join(sorted(known))}"
 
 
 def _sentence(kind: type[Section], detail: dict[str, Any]) -> str:
-    """One of pydantic's findings, for people."""
-    name, around = _place(kind, detail["loc"], detail["input"])
+    """Explain one of pydantic's findings to people."""
+    name, around = _locate(kind, detail["loc"], detail["input"])
     if detail["type"] == "extra_forbidden":
         return f"unknown key {name}: {did_you_mean(str(detail['loc'][-1]), around.model_fields)}"
     if detail["type"] == "missing":
         return f"{name} is missing"
-    said = str(detail["ctx"]["error"]) if detail["type"] == "value_error" else detail["msg"]
-    if isinstance(detail["input"], dict | BaseModel):  # what does not fit together is a whole table
-        return f"{name}: {said}" if name else said
-    return f"{name} = {detail['input']!r:.200}: {said}"
+    message = str(detail["ctx"]["error"]) if detail["type"] == "value_error" else detail["msg"]
+    if isinstance(detail["input"], dict | BaseModel):  # the finding concerns a whole table
+        return f"{name}: {message}" if name else message
+    return f"{name} = {detail['input']!r:.200}: {message}"
 
 
-def _place(kind: type[Section], location: Iterable[int | str], value: object) -> tuple[str, type[Section]]:
-    """A key as it stands in the file, and the table in which pydantic looked for it."""
+def _locate(kind: type[Section], location: Iterable[int | str], value: object) -> tuple[str, type[Section]]:
+    """A key as it appears in the file, and the table in which pydantic looked for it."""
     tables: list[str] = []
     keys: list[str] = []
     annotation: object = kind
     around = kind
     for part in location:
-        if part in set(_tags(annotation)):  # which of several forms a value was taken for stands in no file
+        if part in set(_tags(annotation)):  # the form that pydantic took a value for is not in the file
             continue
         inside = next(_sections(annotation), None)
         field = inside.model_fields.get(str(part)) if inside else None
@@ -111,7 +111,7 @@ def _place(kind: type[Section], location: Iterable[int | str], value: object) ->
 
 
 def _sections(annotation: object) -> Iterator[type[Section]]:
-    """Tables that a value can be, however deep in a choice of several."""
+    """Tables that a value can be, at any depth of a union."""
     if isinstance(annotation, type) and issubclass(annotation, Section):
         yield annotation
     for inner in get_args(annotation):

@@ -10,11 +10,11 @@ that a tile's pixels do not depend on which levels a slide happens to store."""
 
 TILE_READS: tuple[TileRead, ...] = ("level", "finest")
 UNSTATED: TileRead = "level"
-"""Of tile tables and model packages from before there was a choice."""
+"""Value for tile tables and model packages that predate this setting."""
 
 
 def described_read(read: TileRead | None) -> str:
-    """A clause for people."""
+    """Describe the level in a clause for people."""
     if read is None:
-        return "read from a level that is not known"
+        return "read from an unknown level"
     return {"level": "read from the nearest stored level", "finest": "read from the finest level"}[read]

@@ -1,6 +1,6 @@
 """Files that run code and that this user trusts: one small file per SHA-256, outside of every project.
 
-A project or a package may come from anybody, so neither can vouch for itself.
+A project or a package may come from anyone, so neither can vouch for itself.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def is_trusted(sha256: str) -> bool:
 
 
 def trust(sha256: str) -> None:
-    """Remember that a file with this SHA-256 may run its code when this user loads it.
+    """Record that a file with this SHA-256 may run its code when this user loads it.
 
     Raises:
         DiskFullError: the folder cannot be written.
     """
-    said = {"sha256": sha256, "utc": datetime.now(UTC).isoformat(timespec="seconds")}
-    write_text_atomic(trusted_dir() / f"{sha256}.json", json.dumps(said) + "\n")
+    entry = {"sha256": sha256, "utc": datetime.now(UTC).isoformat(timespec="seconds")}
+    write_text_atomic(trusted_dir() / f"{sha256}.json", json.dumps(entry) + "\n")

@@ -1,1 +1,1 @@
-"""The computer under a run: threads, memory, pipes between its processes."""
+"""The machine that a run uses: threads, memory, pipes between its processes."""

@@ -1,16 +1,16 @@
 """Settings of glibc's allocator for a process: one policy for training and one for prediction.
 
-By default glibc gives each large block back to the system, and the kernel clears its pages when it is taken again:
+By default glibc returns each large block to the system, and the kernel clears its pages when it is allocated again:
 a training step takes about a quarter longer, ResNet-18 on two cores of a virtual machine a third. Both policies keep
 what was freed, in large pages. They differ in what comes next:
 
-- a training step takes the same blocks as the one before. All are kept, however many, and go back between steps where
+- a training step takes the same blocks as the one before. All are kept, however many, and returned between steps if
   the machine has little left (`give_back_if_scarce`);
-- prediction goes on to other models and slides, with other blocks. A mapped block would leave a hole that the next
+- prediction moves on to other models and slides, with other blocks. A mapped block would leave a hole that the next
   tensor of the same size does not fit, since torch asks for aligned memory, and the process would grow by a batch
-  now and then: nothing is mapped, and what is kept beyond a bound goes back (`give_back_what_is_free`).
+  now and then: nothing is mapped, and what is kept beyond a bound is returned (`give_back_what_is_free`).
 
-Nothing happens on systems other than Linux with glibc.
+On systems other than Linux with glibc this module does nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from functools import lru_cache
 import psutil
 
 MOST_FREE_BYTES = 512 * 2**20
-"""Of memory that was freed and is kept by prediction."""
+"""Limit of the freed memory that prediction keeps."""
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -2, -3, -4
 """Parameters of mallopt(3)."""
 _KEEP_BYTES = 1 << 30
@@ -31,15 +31,15 @@ _KEEP_BYTES_OLD_GLIBC = 32 << 20
 """Largest mmap threshold that older versions of glibc accept (half of HEAP_MAX_SIZE)."""
 _NEVER = -1
 _SCARCE = 0.2
-"""Of the machine's memory."""
+"""Fraction of the machine's memory."""
 
 
 def keep_for_training() -> bool:
     """Keep what a step frees for the next one. Call it once, before the first tensor: torch then also asks for large
-    pages, without which a step that finds its memory in other places than the one before is a hundredth slower.
+    pages, without which a step that finds its memory in other places than the one before is 1 % slower.
 
     Returns:
-        True where it took effect.
+        True if it took effect.
     """
     libc = _glibc()
     if libc is None:
@@ -51,7 +51,7 @@ def keep_for_training() -> bool:
 
 def keep_for_prediction() -> None:
     """Keep what one batch frees for the next one. Call it before the first tensor is made: in blocks of 2 MiB (torch's
-    THP_MEM_ALLOC_ENABLE) the next tensor fits where one was."""
+    THP_MEM_ALLOC_ENABLE) the next tensor fits where an earlier one was."""
     libc = _glibc()
     if libc is not None:
         libc.mallopt(_MMAP_MAX, 0)
@@ -60,13 +60,13 @@ def keep_for_prediction() -> None:
 
 
 def give_back_if_scarce() -> bool:
-    """Return what was freed to the system where that has little left; between steps.
+    """Return freed memory to the system if that has little left; call it between steps.
 
-    A step that fills the machine would otherwise find the holes of the one before, and need more than that. Each page
-    is then cleared again, which a step without room has to pay for.
+    A step that fills the machine would otherwise find the holes of the one before, and need even more. Each page is
+    then cleared again, a cost that a step short of memory must bear.
 
     Returns:
-        True where there was anything to be done.
+        True if there was anything to do.
     """
     memory = psutil.virtual_memory()
     libc = _glibc()
@@ -77,7 +77,7 @@ def give_back_if_scarce() -> bool:
 
 
 def give_back_what_is_free() -> None:
-    """Give freed memory back to the system if much is kept, such as after another model or slide."""
+    """Return freed memory to the system if much is kept, such as after another model or slide."""
     libc = _glibc()
     if libc is None or not hasattr(libc, "mallinfo2"):
         return
@@ -98,7 +98,7 @@ class _Mallinfo2(ctypes.Structure):
 
 
 def _glibc() -> ctypes.CDLL | None:
-    """The C library where it is glibc; torch is told to ask it for large pages, which it reads at its first tensor."""
+    """The C library if it is glibc; sets torch to ask it for large pages, which torch reads at its first tensor."""
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
     is_glibc = platform.system() == "Linux" and platform.libc_ver()[0] == "glibc"
     return _library() if is_glibc else None

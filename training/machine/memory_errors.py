@@ -1,4 +1,4 @@
-"""Errors that mean that memory ran out, where there is no error class for it."""
+"""Errors that mean that memory ran out, where no error class exists for it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ _WORDS = (
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether it failed because there was too little memory."""
-    said = str(error).lower()
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(words in said for words in _WORDS)
+    """Whether an error means that there was too little memory."""
+    message = str(error).lower()
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(words in message for words in _WORDS)

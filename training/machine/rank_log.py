@@ -1,7 +1,7 @@
-"""Log of a rank's current work, in a file that outlives the rank: it shows which rank died, and doing what.
+"""Log of a rank's current work, in a file that outlives the rank: it shows which rank died, and what it was doing.
 
 `runs/ranks/<run_id>/rank-00003.log` has a line for each action of the step under way: UTC time, number of the step,
-action. A new step empties the file. A rank that ends well removes its file.
+action. A new step empties the file. A rank that succeeds removes its file.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from training.foundation.publish import explain_unwritable
 
 FOLDER = "ranks"
 BEFORE_STEPS = -1
-"""In place of a step's number."""
+"""Used in place of a step's number."""
 _TAIL_BYTES = 4096
 
 
 class RankLog:
-    """The file of one rank. It may be called as the engine's `watch`."""
+    """The file of one rank. It can serve as the engine's `watch`."""
 
     def __init__(self, runs_dir: Path, run_id: str, rank: int) -> None:
-        """Begin it.
+        """Create the file.
 
         Raises:
             DiskFullError: no space, or not writable.
@@ -37,7 +37,7 @@ class RankLog:
         """Last action that this rank began."""
 
     def __call__(self, step: int, what: object) -> None:
-        """Note what comes next.
+        """Log what comes next.
 
         Raises:
             DiskFullError: no space.
@@ -51,10 +51,10 @@ class RankLog:
             os.write(self._file, f"{now} {self.last}\n".encode())
 
     def close(self, *, ended_well: bool) -> None:
-        """Stop writing; the file of a rank that has ended well goes."""
+        """Stop writing; the file of a rank that has ended well is removed."""
         os.close(self._file)
         if ended_well:
-            with suppress(OSError):  # somebody else has tidied up, or other ranks still write beside it
+            with suppress(OSError):  # removed already, or other ranks still write beside it
                 self.path.unlink()
                 self.path.parent.rmdir()
 
@@ -65,7 +65,7 @@ def log_path(runs_dir: Path, run_id: str, rank: int) -> Path:
 
 
 def last_words(path: Path) -> str | None:
-    """The last line of a rank's file; None where there is none."""
+    """The last line of a rank's file; None if there is none."""
     try:
         with path.open("rb") as stream:
             stream.seek(max(0, path.stat().st_size - _TAIL_BYTES))

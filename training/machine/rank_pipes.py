@@ -24,7 +24,7 @@ _CLOSED = b""
 
 @lru_cache(maxsize=1)
 def _shared_store() -> TCPStore:
-    """The store of torchrun's agent where there is one; else the first rank's own."""
+    """The store of torchrun's agent if there is one; otherwise the first rank's own."""
     is_agents = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     return TCPStore(
         os.environ["MASTER_ADDR"],
@@ -38,16 +38,16 @@ def connection_to(name: str, *, is_caller: bool) -> Connection:
     """One end of a pipe between the first rank and another.
 
     Args:
-        name: of the pipe; both ends give the same.
-        is_caller: which of the two ends this is.
+        name: name of the pipe, the same at both ends.
+        is_caller: whether this is the calling end.
 
     Returns:
-        a connection; it gives None when the other end was closed. Close it: the process lives until then.
+        a connection; it returns None once the other end is closed. Close it: the process lives until then.
     """
     store = _shared_store()
     mine, theirs = multiprocessing.Pipe()
     there, back = ("to", "from") if is_caller else ("from", "to")
-    # A connection to the store for each thread. Neither is a daemon: one that is inside the store while Python ends
+    # A connection to the store for each thread. Neither is a daemon: one that is inside the store while Python exits
     # aborts the process. They outlive us until the other end knows that we are gone.
     sending, receiving = (store.clone() for _ in range(2))  # type: ignore[attr-defined]  # torch's stubs lack it
     gone = threading.Event()
@@ -77,7 +77,7 @@ def _receive_all(connection: Connection, store: TCPStore, prefix: str, gone: thr
                 return
         message = store.get(key)
         store.delete_key(key)
-        with suppress(OSError):  # this side was gone first
+        with suppress(OSError):  # this side closed first
             # Closing would not wake the thread that waits on it: None says that the other end is closed.
             connection.send(None if message == _CLOSED else pickle.loads(message))
         number += 1

@@ -1,4 +1,4 @@
-"""Threads within an operation: part of a recipe, because sums that are added in another order have other last bits."""
+"""Threads within an operation: part of a recipe, because sums added in another order differ in their last bits."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ def use_threads(count: int) -> None:
 
 
 def instruction_set() -> str:
-    """The CPU instructions that torch's kernels use, such as `AVX2`: with others, sums have other last bits, too."""
+    """The CPU instructions that torch's kernels use, such as `AVX2`: others also change the last bits of sums."""
     return torch.backends.cpu.get_cpu_capability()

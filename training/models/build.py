@@ -1,4 +1,4 @@
-"""One place that turns the words of a recipe's `[model]` into the blocks of a network."""
+"""Construction of a network's blocks from a recipe's `[model]`."""
 
 from typing import Literal
 
@@ -17,14 +17,14 @@ def build_blocks(*, name: str, depth: int, num_classes: int, variant: str, norm:
         depth: number of weighted layers, 9n + 2.
         variant: "standard", or "gems-public" for comparison with the published network of the GEMS authors.
         norm: "batch", or "group" (standard variant only).
-        side_px: width and height of the tiles; the standard variant takes any size and does not look at it.
+        side_px: width and height of the tiles; the standard variant takes any size and ignores it.
 
     Returns:
         modules that, run one after the other, turn (N, 3, side_px, side_px) into (N, num_classes): logits for
         "standard", probabilities for "gems-public".
 
     Raises:
-        ValueError: there is no such network; the message says which there are.
+        ValueError: the network does not exist; the message lists those that do.
     """
     if name != "resnet_v2":
         raise ValueError(f'model must be "resnet_v2", got {name!r}')
@@ -46,5 +46,5 @@ def outputs_of(variant: str) -> Outputs:
 
 
 def probabilities(outputs_nk: Tensor, outputs: Outputs) -> Tensor:
-    """Class probabilities, rows summing to 1, from what a network gives."""
+    """Class probabilities, rows summing to 1, from the output of a network."""
     return outputs_nk.float() if outputs == "probabilities" else torch.softmax(outputs_nk.float(), dim=1)

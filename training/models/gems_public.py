@@ -15,7 +15,7 @@ What differs from the standard network (`training.models.resnet_v2`), all of it 
 - Every convolution brings two BatchNorm layers, one for its input and one for its output, and uses one or none of
   them. The unused ones count as parameters. Here they are frozen and without running statistics, which changes
   no result.
-- The output is probabilities. A cross-entropy loss takes another softmax of them, as in the published training: a
+- The output is probabilities. A cross-entropy loss applies another softmax to them, as in the published training: a
   double softmax, whose gradients are small and whose loss for 10 classes stays above 1.46.
 
 Depth 110 for 10 classes at 1024 px has 9,803,888 parameters and takes 1769 GFLOP per image forward; depth 1001 has
@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 _STEM_CHANNELS = 16
 _STAGES = ((16, 64), (64, 128), (128, 256))
-"""(channels inside a bottleneck, channels it gives) of each stage."""
+"""(channels inside a bottleneck, channels of its output) of each stage."""
 _STRIDE = 4
 """Pixels of the image per pixel before the pool, along one side."""
 _POOL = 8
@@ -138,7 +138,7 @@ def gems_public_blocks(*, depth: int, num_classes: int, side_px: int, in_channel
     if side_px < multiple_px or side_px % multiple_px:
         below = max(multiple_px, side_px // multiple_px * multiple_px)
         raise ValueError(
-            f"tiles of a gems-public network have a side of a multiple of {multiple_px} px, got {side_px}; "
+            f"tiles of a gems-public network need a side that is a multiple of {multiple_px} px, got {side_px}; "
             f"use {below} or {below + multiple_px}, or the standard network, which takes any size"
         )
     blocks: list[nn.Module] = [Stem(in_channels)]
@@ -156,7 +156,7 @@ def gems_public_blocks(*, depth: int, num_classes: int, side_px: int, in_channel
 
 
 def _unused_norm(channels: int) -> nn.BatchNorm2d:
-    """A layer that is there to be counted. Frozen, so that no optimizer decays it and nobody waits for its gradient."""
+    """A layer that exists only to be counted; frozen, so that no optimizer decays it and no gradient is expected."""
     norm = nn.BatchNorm2d(channels, track_running_stats=False)
     norm.requires_grad_(False)
     return norm

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 _STEM_CHANNELS = 16
 _LEVELS = ((16, 64), (64, 128), (128, 256))
-"""(channels inside a bottleneck, channels it gives) of each level."""
+"""(channels inside a bottleneck, channels of its output) of each level."""
 _GROUP_CHANNELS = 16
 """Channels per group of GroupNorm: Wu & He, "Group Normalization" (ECCV 2018), table 3."""
 
@@ -62,7 +62,7 @@ def resnet_v2_blocks(*, depth: int, num_classes: int, norm: str = "batch", in_ch
         (N, in_channels, H, W) into logits (N, num_classes).
 
     Raises:
-        ValueError: no ResNet-v2 has this depth, or there is no such normalisation.
+        ValueError: no ResNet-v2 has this depth, or the normalisation is unknown.
     """
     per_level, rest = divmod(depth - 2, 9)
     if rest or per_level < 1:
@@ -111,6 +111,6 @@ def make_norm(norm: str, channels: int) -> nn.Module:
 
 
 def _initialise(module: nn.Module) -> None:
-    # Without memory there is nothing to draw, and torch would import its compiler for it, which takes over a second.
+    # A meta tensor needs no values, and torch would import its compiler to draw them, which takes over a second.
     if isinstance(module, nn.Conv2d) and not module.weight.is_meta:
         nn.init.kaiming_normal_(module.weight, mode="fan_in", nonlinearity="relu")

@@ -1,7 +1,7 @@
-"""Networks that installed packages offer by the entry-point group `gemslide.models`.
+"""Networks that installed packages provide through the entry-point group `gemslide.models`.
 
-What is registered is a function `build(*, num_classes: int, tile_px: int) -> torch.nn.Module`: a network for images
-(N, 3, tile_px, tile_px) that gives (N, num_classes), with fresh weights.
+An entry is a function `build(*, num_classes: int, tile_px: int) -> torch.nn.Module`, which returns a network from
+images (N, 3, tile_px, tile_px) to (N, num_classes), with fresh weights.
 """
 
 from __future__ import annotations
@@ -21,16 +21,15 @@ def find_entry_point(name: str, where: str) -> EntryPoint:
     """The entry point of this name.
 
     Raises:
-        UnreadableError: nobody installed here registers it.
+        UnreadableError: no installed package registers it.
     """
-    found = {entry.name: entry for entry in entry_points(group=GROUP)}
-    if name in found:
-        return found[name]
-    near = nearest(name, sorted(found), most=3)
-    remedy = f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(sorted(found)) or 'none'}."
+    entries = {entry.name: entry for entry in entry_points(group=GROUP)}
+    if name in entries:
+        return entries[name]
+    near = nearest(name, sorted(entries), most=3)
+    remedy = f"Did you mean {' or '.join(near)}?" if near else f"Registered: {', '.join(sorted(entries)) or 'none'}."
     raise UnreadableError(
-        f"{where}: needs the network {name!r} from the entry-point group {GROUP}, and no package that is installed "
-        "here "
+        f"{where}: needs the network {name!r} from the entry-point group {GROUP}, but no package installed here "
         f"registers it. {remedy} Install the package that does."
     )
 
@@ -41,10 +40,11 @@ def build_from_entry_point(
     """The network with fresh weights, made by installed code.
 
     Args:
-        value: `module:function` that the package was made with; None: not known.
+        value: `module:function` that the package was made with; None if unknown.
 
     Raises:
-        UnreadableError: another function stands behind the name now, it cannot be imported, or does not give a network.
+        UnreadableError: the name stands for another function now, or its function cannot be imported, or returns
+            no network.
     """
     if value not in (None, entry.value):
         raise UnreadableError(
@@ -56,7 +56,7 @@ def build_from_entry_point(
     except (ImportError, AttributeError) as error:
         raise UnreadableError(
             f"{where}: the network {entry.name!r} ({entry.value}) cannot be imported: {error!s:.200}. "
-            "Install its package again."
+            "Reinstall its package."
         ) from error
     try:
         network = build(num_classes=num_classes, tile_px=tile_px)
@@ -66,5 +66,5 @@ def build_from_entry_point(
             f"tiles of {tile_px} px: {error!s:.200}. It must take the keywords num_classes and tile_px."
         ) from error
     if not isinstance(network, torch.nn.Module):
-        raise UnreadableError(f"{where}: {entry.value} gives a {type(network).__name__}, no torch.nn.Module.")
+        raise UnreadableError(f"{where}: {entry.value} returns a {type(network).__name__}, not a torch.nn.Module.")
     return network

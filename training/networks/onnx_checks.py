@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 MAX_ONNX_BYTES = 2**31 - 1
-"""Of one protobuf message; a larger network keeps its weights in other files, which are refused."""
+"""Limit of one protobuf message; a larger network keeps its weights in other files, which are refused."""
 STANDARD_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml"})
 LOOPS = frozenset({"Loop", "Scan"})
-"""A network for tiles needs none, and one of them can go on for ever."""
+"""Operators that a network for tiles does not need, and that can run forever."""
 _MAX_DEPTH = 16
 
 
@@ -29,11 +29,11 @@ class OnnxFacts:
 
     input_name: str
     batch: int | None
-    """Number of tiles that it takes at a time; None: any number."""
+    """Number of tiles that it takes at a time; None for any number."""
 
 
 def onnx_module(name: str) -> Any:
-    """`onnx` or `onnxruntime`.
+    """Import `onnx` or `onnxruntime`.
 
     Raises:
         BadRecipeError: it is not installed.
@@ -54,11 +54,11 @@ def check_onnx(data: bytes, where: str, *, tile_px: int, num_classes: int) -> On
 
     Args:
         data: the whole file.
-        where: what to call it in messages.
-        tile_px, num_classes: the network must take float32 (N, 3, tile_px, tile_px) and give (N, num_classes).
+        where: name of the file in messages.
+        tile_px, num_classes: the network must take float32 (N, 3, tile_px, tile_px) and return (N, num_classes).
 
     Raises:
-        UnreadableError: no ONNX, weights in other files, custom operators, loops, other inputs or outputs.
+        UnreadableError: not ONNX, weights in other files, custom operators, loops, other inputs or outputs.
         DecompressionBombError: weights that are declared larger than the file.
         BadRecipeError: the package `onnx` is not installed.
     """
@@ -67,10 +67,10 @@ def check_onnx(data: bytes, where: str, *, tile_px: int, num_classes: int) -> On
     try:
         model: ModelProto = onnx.load_model_from_string(data)
     except (decode_error, ValueError, RecursionError) as error:
-        raise UnreadableError(f"{where}: no ONNX file, or damaged ({error!s:.200}). Copy it again.") from error
+        raise UnreadableError(f"{where}: not an ONNX file, or damaged ({error!s:.200}). Copy it again.") from error
     if model.functions:
         raise UnreadableError(
-            f"{where}: holds functions of its own ({model.functions[0].name!r:.60}). Export it again with functions "
+            f"{where}: contains functions of its own ({model.functions[0].name!r:.60}). Export it again with functions "
             "inlined."
         )
     _check_operators(model, where)
@@ -85,7 +85,7 @@ def check_onnx(data: bytes, where: str, *, tile_px: int, num_classes: int) -> On
 
 
 def _nodes(graph: GraphProto, depth: int = 0) -> Iterator[NodeProto]:
-    """Of a graph and the graphs inside its nodes."""
+    """Nodes of a graph and of the graphs inside its nodes."""
     if depth > _MAX_DEPTH:
         raise UnreadableError(f"ONNX graph {graph.name!r:.60}: nested more than {_MAX_DEPTH} deep.")
     for node in graph.node:
@@ -99,9 +99,8 @@ def _check_operators(model: ModelProto, where: str) -> None:
     for node in _nodes(model.graph):
         if node.domain not in STANDARD_DOMAINS:
             raise UnreadableError(
-                f"{where}: uses the custom operator {node.domain:.60}.{node.op_type:.60}. Only the standard operators "
-                "of "
-                "ONNX are run: export the network again without it."
+                f"{where}: uses the custom operator {node.domain:.60}.{node.op_type:.60}. Only ONNX's standard "
+                "operators are run: export the network again without it."
             )
         if node.op_type in LOOPS:
             raise UnreadableError(
@@ -110,17 +109,17 @@ def _check_operators(model: ModelProto, where: str) -> None:
 
 
 def _tensors(graph: GraphProto) -> Iterator[TensorProto]:
-    """All weights and constants, of the graphs inside nodes as well."""
+    """All weights and constants, including those of the graphs inside nodes."""
     graphs = [graph]
     for node in _nodes(graph):
         for attribute in node.attribute:
             graphs += [attribute.g, *attribute.graphs]
             sparse = (attribute.sparse_tensor, *attribute.sparse_tensors)
             yield from (attribute.t, *attribute.tensors)
-            yield from (part for each in sparse for part in (each.values, each.indices))
-    for each_graph in graphs:
-        yield from each_graph.initializer
-        yield from (part for each in each_graph.sparse_initializer for part in (each.values, each.indices))
+            yield from (part for tensor in sparse for part in (tensor.values, tensor.indices))
+    for inner in graphs:
+        yield from inner.initializer
+        yield from (part for tensor in inner.sparse_initializer for part in (tensor.values, tensor.indices))
 
 
 def _check_tensor(tensor: TensorProto, file_bytes: int, where: str) -> None:
@@ -129,8 +128,7 @@ def _check_tensor(tensor: TensorProto, file_bytes: int, where: str) -> None:
         named = next((entry.value for entry in tensor.external_data if entry.key == "location"), "not named")
         raise UnreadableError(
             f"{where}: keeps weights in another file ({named!r:.80}). Export the network again as one file of at most "
-            "2 GiB "
-            "(torch.onnx.export: external_data=False)."
+            "2 GiB (torch.onnx.export: external_data=False)."
         )
     count = 1
     for size in tensor.dims:
@@ -138,14 +136,13 @@ def _check_tensor(tensor: TensorProto, file_bytes: int, where: str) -> None:
     if any(size < 0 for size in tensor.dims) or count > 8 * file_bytes:  # the smallest element has one bit
         raise DecompressionBombError(
             f"{where}: weights {tensor.name!r:.60} claim the shape {list(tensor.dims)[:8]}, which a file of "
-            f"{file_bytes} "
-            "bytes cannot hold. It is damaged, or made to harm: do not use it."
+            f"{file_bytes} bytes cannot hold. It is damaged or malicious: do not use it."
         )
 
 
 def _check_shapes(graph: GraphProto, where: str, *, tile_px: int, num_classes: int) -> OnnxFacts:
     constants = {tensor.name for tensor in graph.initializer}
-    inputs = [each for each in graph.input if each.name not in constants]
+    inputs = [value for value in graph.input if value.name not in constants]
     if len(inputs) != 1 or len(graph.output) != 1:
         raise UnreadableError(
             f"{where}: has {len(inputs)} inputs and {len(graph.output)} outputs; a classifier of tiles has one of each."
@@ -155,17 +152,16 @@ def _check_shapes(graph: GraphProto, where: str, *, tile_px: int, num_classes: i
     in_shape, out_shape = _shape(taken), _shape(given)
     if taken.elem_type != float32 or given.elem_type != float32:
         raise UnreadableError(
-            f"{where}: takes or gives other numbers than float32. Export the network again in float32."
+            f"{where}: takes or returns other numbers than float32. Export the network again in float32."
         )
     if len(in_shape) != 4 or not _agree(in_shape[1:], (3, tile_px, tile_px)) or in_shape[0] not in (None, 1):
         raise UnreadableError(
-            f"{where}: takes images of the shape {_words(in_shape)}; tiles are (N, 3, {tile_px}, {tile_px}), any "
-            "number of "
-            "them or one at a time. Correct patch_size_pixels in its config.json, or export the network again."
+            f"{where}: takes images of the shape {_shape_text(in_shape)}; tiles are (N, 3, {tile_px}, {tile_px}), "
+            "any number of them or one at a time. Correct patch_size_pixels in its config.json, or export it again."
         )
     if out_shape and (len(out_shape) != 2 or not _agree(out_shape[1:], (num_classes,))):
         raise UnreadableError(
-            f"{where}: gives numbers of the shape {_words(out_shape)}; "
+            f"{where}: returns numbers of the shape {_shape_text(out_shape)}; "
             f"{counted(num_classes, 'class needs', 'classes need')} (N, {num_classes}). Correct num_classes and "
             "class_names in its config.json, or export the network again."
         )
@@ -173,7 +169,7 @@ def _check_shapes(graph: GraphProto, where: str, *, tile_px: int, num_classes: i
 
 
 def _shape(tensor_type: Any) -> tuple[int | None, ...]:
-    """Sizes, None where a size is left open."""
+    """Sizes; None where a size is open."""
     return tuple(size.dim_value if size.HasField("dim_value") else None for size in tensor_type.shape.dim)
 
 
@@ -183,5 +179,5 @@ def _agree(declared: tuple[int | None, ...], wanted: tuple[int, ...]) -> bool:
     )
 
 
-def _words(shape: tuple[int | None, ...]) -> str:
+def _shape_text(shape: tuple[int | None, ...]) -> str:
     return f"({', '.join('N' if size is None else str(size) for size in shape)})"

@@ -1,4 +1,4 @@
-"""A network in an ONNX file, run by onnxruntime: the one adapter to it."""
+"""A network in an ONNX file, run by onnxruntime: the only adapter to it."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from training.machine.memory_errors import is_out_of_memory
 from training.networks.onnx_checks import OnnxFacts, check_onnx, onnx_module
 
 _ERRORS_ONLY = 4
-"""onnxruntime's level of its own log: what goes wrong is raised, and said once."""
+"""Level of onnxruntime's own log: errors are raised, and reported once."""
 _CUDA, _ON_CPU = "CUDAExecutionProvider", ("CPUExecutionProvider",)
 
 
 class OnnxNetwork(nn.Module):
-    """Takes float32 images (N, 3, H, W) on any device and gives (N, num_classes) there.
+    """Network from float32 images (N, 3, H, W) on any device to (N, num_classes) there.
 
-    On a CPU, until `to` moves it to CUDA, where the installed onnxruntime can; images pass through host memory.
+    It runs on the CPU until `to` moves it to CUDA, if the installed onnxruntime can; images pass through host memory.
 
     Raises:
-        UnreadableError, DecompressionBombError, BadRecipeError: as `check_onnx`; or onnxruntime does not take the file.
+        UnreadableError, DecompressionBombError, BadRecipeError: as `check_onnx`; or onnxruntime rejects the file.
     """
 
     def __init__(self, data: bytes, where: str, *, tile_px: int, num_classes: int) -> None:
@@ -35,7 +35,7 @@ class OnnxNetwork(nn.Module):
         self._session = _session(data, where, _ON_CPU)
 
     def to(self, device: torch.device) -> Self:  # type: ignore[override]  # a Module's takes formats, too
-        """Run on that device from now on; on a CPU where onnxruntime cannot."""
+        """Run on that device from now on; stay on the CPU if onnxruntime cannot."""
         if device.type == "cuda" and _CUDA in onnx_module("onnxruntime").get_available_providers():
             providers = [(_CUDA, {"device_id": device.index or 0}), *_ON_CPU]
             self._session = _session(self._data, self._where, providers)
@@ -50,7 +50,7 @@ class OnnxNetwork(nn.Module):
         """Run the network.
 
         Raises:
-            ImplausibleOutputError: onnxruntime fails in the middle of it. MemoryError: there is too little memory.
+            ImplausibleOutputError: onnxruntime fails while running it. MemoryError: there is too little memory.
         """
         images = np.ascontiguousarray(images_nchw.detach().float().cpu().numpy())
         size = self._facts.batch or len(images)
@@ -86,5 +86,5 @@ def _session(data: bytes, where: str, providers: Sequence[object]) -> Any:
         return ort.InferenceSession(data, sess_options=options, providers=list(providers))
     except refused as error:
         raise UnreadableError(
-            f"{where}: onnxruntime {ort.__version__} does not take it ({error!s:.300}). Export the network again."
+            f"{where}: onnxruntime {ort.__version__} rejects it ({error!s:.300}). Export the network again."
         ) from error

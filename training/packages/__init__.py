@@ -1,1 +1,1 @@
-"""Model packages: written, described, opened."""
+"""Model packages: writing, describing and opening them."""

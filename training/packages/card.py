@@ -1,4 +1,4 @@
-"""`card.md` of a model package: what a person must know before using the model, on one page."""
+"""`card.md` of a model package: one page with what a user must know before using the model."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from training.foundation.words.research_use import RESEARCH_USE
 from training.packages.intervals import DRAWS, FEW_GROUPS, LEVEL, Intervals
 
 INTENDED_USE = (
-    "Research on digitised, stained tissue sections of the kind that it was trained on: to find regions for a person "
-    "to "
-    "look at, and to compare methods. Every result is for a person who knows the tissue to judge."
+    "Research on digitised, stained tissue sections like those it was trained on: to find regions for a person to "
+    "examine, and to compare methods. Every result must be judged by a person who knows the tissue."
 )
 NOT_INTENDED = (
-    "Not for diagnosis, treatment or triage of patients; it is no medical device and no regulator has assessed it."
+    "Not for diagnosis, treatment or triage of patients; it is not a medical device and no regulator has assessed it."
 )
 NOT_KNOWN = "not known"
 FIGURES = {
@@ -33,7 +32,7 @@ FIGURES = {
     "slide_calibration_error": "calibration error of slides",
     "slide_auc": "AUC of slides",
 }
-"""Names of `training.run.metrics` for people."""
+"""Figures of `training.run.metrics`, as named for people."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ class CardContent:
     trained: Sequence[str]
     """Origin of the model, in sentences."""
     read: TileRead | None = None
-    """Slide level that tiles are read from; None: not known."""
+    """Slide level that tiles are read from; None if unknown."""
     limits: Sequence[str] = field(default_factory=tuple)
     """Further limits, one sentence each."""
 
@@ -81,13 +80,13 @@ def _lines(content: CardContent) -> Iterator[str]:
 
 def _data(content: CardContent) -> Iterator[str]:
     if content.data is None:
-        yield f"What it was trained on is {NOT_KNOWN}."
+        yield f"Training data: {NOT_KNOWN}."
         return
     splits = content.data.by_split
     rows = [("", *splits), ("patients", *map(_patients, splits.values())), ("slides", *map(_slides, splits.values()))]
-    rows.append(("labelled tiles", *(str(each.tiles) for each in splits.values())))
+    rows.append(("labelled tiles", *(str(split.tiles) for split in splits.values())))
     rows += [
-        (f"of these {plain(name)}", *(str(each.by_class.get(name, 0)) for each in splits.values()))
+        (f"of these {plain(name)}", *(str(split.by_class.get(name, 0)) for split in splits.values()))
         for name in content.class_names
     ]
     yield from _table(rows)
@@ -96,10 +95,10 @@ def _data(content: CardContent) -> Iterator[str]:
     tile_set = plain(content.data.tile_set)
     yield f"- Tile set: {tile_set}; tiles, labels and split have the SHA-256 `{content.split_sha256}`."
     yield f"- Scanners, with their number of slides: {', '.join(scanners) or NOT_KNOWN}."
-    if any(each.patients is None for each in splits.values()):
-        yield "- Split: not every slide names its patient, so nobody can tell whether one stands on two sides."
+    if any(split.patients is None for split in splits.values()):
+        yield "- Split: not every slide names its patient, so a patient may be in several splits."
     else:
-        yield "- Split: by patient; none stands on two sides. Training saw `train` only."
+        yield "- Split: by patient; no patient is in several splits. Training used `train` only."
 
 
 def _patients(split: SplitFacts) -> str:
@@ -112,7 +111,7 @@ def _slides(split: SplitFacts) -> str:
 
 def _metrics(content: CardContent) -> Iterator[str]:
     if not content.metrics:
-        yield "None came with it. Run `gemslide evaluate` on slides of your own before relying on it."
+        yield "The model came with none. Run `gemslide evaluate` on your own slides before relying on it."
         return
     known = content.intervals.bounds if content.intervals else {}
     rows = [("on the validation tiles", "value", f"{100 * LEVEL:g} % interval")]
@@ -128,23 +127,22 @@ def _metrics(content: CardContent) -> Iterator[str]:
 
 def _about_intervals(intervals: Intervals | None) -> str:
     if intervals is None:
-        return "No intervals: whose tissue the tiles are was not known."
+        return "No intervals: the patients and slides of the tiles were not known."
     things = counted(intervals.groups, intervals.by)
     if not intervals.bounds:
         return f"No intervals: with {things} in the validation there is nothing to draw from."
-    few = f" With fewer than {FEW_GROUPS} they come out too narrow." if intervals.groups < FEW_GROUPS else ""
+    few = f" With fewer than {FEW_GROUPS} they are too narrow." if intervals.groups < FEW_GROUPS else ""
     return f"Intervals are percentiles of {DRAWS} bootstrap draws by {intervals.by}, from {things}.{few}"
 
 
 def _limits(content: CardContent) -> Iterator[str]:
-    yield "Other scanners, stains, organs and laboratories than those above were not tried: figures there may be lower."
+    yield "Scanners, stains, organs and laboratories other than those above were not tested: figures may be lower."
     if content.metrics:
         yield (
-            "The validation tiles chose the epoch, so their figures flatter the model: `gemslide evaluate` on test "
-            "slides "
-            "says more."
+            "The epoch was chosen on the validation tiles, so their figures are optimistic: `gemslide evaluate` on "
+            "test slides tells more."
         )
-    yield "It gives every tile one of its classes, also a tile that is none of them."
+    yield "It assigns one of its classes to every tile, even to a tile of none of them."
     yield from content.limits
 
 
@@ -159,6 +157,6 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def plain(text: str) -> str:
-    """A text of somebody else's, on one line, without what Markdown or HTML would make something of."""
+    """Text from elsewhere on one line, escaped so that Markdown and HTML show it as it is."""
     flat = " ".join(text.split())
     return "".join(f"\\{letter}" if letter in "\\`*_[]<>|#" else letter for letter in flat)

@@ -28,20 +28,20 @@ Text = Annotated[str, Field(max_length=200)]
 
 
 class Part(BaseModel):
-    """Keys that are not known here are left to those who wrote them."""
+    """Base of all parts; unknown keys are left to those who wrote them."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False, strict=True)
 
 
 class Statistics(Part):
-    """Mean and standard deviation of red, green and blue, in shares of full intensity."""
+    """Mean and standard deviation of red, green and blue, as fractions of full intensity."""
 
     mean: list[Share] = Field(min_length=3, max_length=3)
     std: list[Spread] = Field(min_length=3, max_length=3)
 
 
 class StainTarget(Part):
-    """Normalisation of tiles before the network sees them, with the target's numbers."""
+    """Stain normalisation of tiles before the network sees them, with the target's numbers."""
 
     method: Literal["macenko", "reinhard"]
     target: dict[str, list[float] | list[list[float]]] = Field(max_length=8)
@@ -51,7 +51,7 @@ Component = Annotated[float, Field(ge=-2, le=2)]
 
 
 class Hues(Part):
-    """Of the training tiles: `training.data.colour_statistics.HueStatistics`."""
+    """Hues of the training tiles: `training.data.colour_statistics.HueStatistics`."""
 
     median: tuple[Component, Component]
     spread: tuple[Component, Component]
@@ -64,7 +64,7 @@ class Hues(Part):
 
 
 class Focus(Part):
-    """Of the training tiles: `training.data.focus_statistics.FocusStatistics`."""
+    """Sharpness of the training tiles: `training.data.focus_statistics.FocusStatistics`."""
 
     median: float = Field(ge=-100, le=100)
     spread: float = Field(ge=0, le=100)
@@ -84,14 +84,14 @@ class SplitCounts(Part):
 
 
 class Data(Part):
-    """Data that it was trained on: `training.data.facts.DataFacts`."""
+    """Training data: `training.data.facts.DataFacts`."""
 
     tile_set: Text
     by_split: dict[Literal["train", "val", "test"], SplitCounts]
     scanners: dict[Annotated[str, Field(max_length=1000)], Count] = Field(max_length=10_000)
 
     def facts(self) -> DataFacts:
-        """As the card takes them."""
+        """The data as the card needs them."""
         by_split: dict[str, SplitFacts] = {
             name: SplitFacts(**split.model_dump()) for name, split in self.by_split.items()
         }
@@ -103,13 +103,13 @@ class EntryPoint(Part):
 
     name: Text
     value: Text
-    """`module:function`; another one is another network."""
+    """`module:function`; a different one is a different network."""
     distribution: Text | None = None
     version: Text | None = None
 
 
 class Trust(Part):
-    """A file that runs code when it is loaded, and who has vouched for it: the user that imported it, by its hash."""
+    """A file that runs code when it is loaded, identified by its hash; the user who imported it vouched for it."""
 
     sha256: Sha256
     utc: Text
@@ -121,9 +121,9 @@ class GemslidePart(Part):
     runtime: Runtime = "torch"
     """Runtime of the network."""
     outputs: Outputs | None = None
-    """Kind of output of the network; None: that of its `model`."""
+    """Kind of output of the network; None for that of its `model`."""
     model: ModelConfig | None = None
-    """The network that gemslide builds; None where something else brings it."""
+    """The network that gemslide builds; None if the network comes from elsewhere."""
     entry_point: EntryPoint | None = None
     trust: Trust | None = None
     files: dict[Text, Sha256] = Field(default_factory=dict, max_length=8)
@@ -131,25 +131,25 @@ class GemslidePart(Part):
     statistics: Statistics
     stain: StainTarget | None = None
     read: TileRead | None = UNSTATED
-    """Slide level that the training tiles were read from; None: not known."""
+    """Slide level that the training tiles were read from; None if unknown."""
     split_sha256: str = Field(max_length=64)
     weights_sha256: Sha256
-    """Of the file with the weights."""
+    """SHA-256 of the file with the weights."""
     threads: int | None = Field(None, ge=1, le=MAX_THREADS)
-    """Of each rank that trained it; None: not known."""
+    """Threads of each rank that trained it; None if unknown."""
     isa: str | None = Field(None, max_length=64)
-    """CPU instructions that it was trained with; None: not known."""
+    """CPU instructions that it was trained with; None if unknown."""
     hues: Hues | None = None
-    """None: not known."""
+    """None if unknown."""
     focus: Focus | None = None
-    """None: not known."""
+    """None if unknown."""
     data: Data | None = None
-    """Version 0.1 did not say."""
+    """None in packages of version 0.1."""
 
     @field_validator("model", mode="before")
     @classmethod
     def not_strict_inside(cls, value: object) -> object:
-        """Recipes take 11.0 for 11, and so does the part of them that stands in a package."""
+        """Accept 11.0 for 11 in a package's copy of the recipe, as recipes do."""
         return None if value is None else ModelConfig.model_validate(value)
 
     @model_validator(mode="after")
@@ -160,7 +160,7 @@ class GemslidePart(Part):
             raise ValueError("`entry_point` is missing: there is no code to build the network")
         if self.runtime != "torch" and self.outputs is None:
             raise ValueError(
-                f'`outputs` is missing: the network of runtime "{self.runtime}" gives logits or probabilities'
+                f'`outputs` is missing: the network of runtime "{self.runtime}" returns logits or probabilities'
             )
         return self
 
@@ -187,20 +187,20 @@ class PackageConfig(Part):
     @classmethod
     def names_can_be_read(cls, names: list[str]) -> list[str]:
         if len(set(names)) != len(names):
-            raise ValueError("the same class name twice")
+            raise ValueError("a class name appears twice")
         for name in names:
             if not name.strip() or any(unicodedata.category(letter) in ("Cc", "Cs") for letter in name):
-                raise ValueError(f"{name!r} is no class name")
+                raise ValueError(f"{name!r} is not a class name")
         return names
 
     @model_validator(mode="after")
     def numbers_agree(self) -> Self:
         model = self.gemslide.model
-        of_network = model.num_classes if model else self.num_classes
-        if not len(self.class_names) == self.num_classes == of_network:
+        network_classes = model.num_classes if model else self.num_classes
+        if not len(self.class_names) == self.num_classes == network_classes:
             raise ValueError(
-                f"{counted(len(self.class_names), 'class name')}, num_classes = {self.num_classes}, and a network of "
-                f"{of_network}"
+                f"{counted(len(self.class_names), 'class name')}, num_classes = {self.num_classes}, and a network for "
+                f"{network_classes}"
             )
         return self
 
@@ -209,7 +209,7 @@ def read_package_config(package: Path) -> PackageConfig:
     """Read and check a package's `config.json`.
 
     Raises:
-        UnreadableError: not there, not JSON, or values that no package of gemslide has.
+        UnreadableError: missing, not JSON, or values that no package of gemslide has.
     """
     path = package / "config.json"
     try:
@@ -227,7 +227,7 @@ def read_package_config(package: Path) -> PackageConfig:
 
 
 def explained(error: ValidationError) -> str:
-    """Explain to a person the first problems of a file."""
+    """Explain the first problems of a file to people."""
     return "; ".join(_explained(dict(detail)) for detail in error.errors()[:5])
 
 

@@ -16,7 +16,7 @@ from training.packages.metrics import Metrics
 def write_package_files(
     folder: Path, weights: Mapping[str, bytes], *, config: Mapping[str, Any], metrics: Metrics, card: CardContent
 ) -> None:
-    """Write everything a package holds into its folder.
+    """Write the contents of a package into its folder.
 
     Args:
         weights: contents by file name.

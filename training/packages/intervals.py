@@ -18,22 +18,22 @@ DRAWS = 1000
 FEWEST_GROUPS = 2
 """With one patient there is nothing to draw from."""
 FEW_GROUPS = 20
-"""With fewer patients percentile intervals come out too narrow: said wherever they stand."""
+"""With fewer patients percentile intervals are too narrow, which is stated wherever they appear."""
 _LEAST_DEFINED = 0.9
-"""Share of the draws in which a figure must be defined; fewer, and its interval is left out."""
+"""Fraction of the draws in which a figure must be defined; otherwise its interval is omitted."""
 
 Weights = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Intervals:
-    """Of the figures of one validation."""
+    """Intervals of the figures of one validation."""
 
     by: str
     """Unit that was drawn: "patient" or "slide"."""
     groups: int
     bounds: dict[str, tuple[float, float]]
-    """Lower and upper bound by figure; one that could not be drawn is left out."""
+    """Lower and upper bound by figure; figures that could not be drawn are omitted."""
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -55,11 +55,11 @@ def bootstrap_intervals(
     Args:
         labels: class indices, (tiles,).
         probabilities_nk: (tiles, classes).
-        groups: whose each tile is, (tiles,).
-        by: what a group is.
+        groups: the patient or slide of each tile, (tiles,).
+        by: kind of group.
         seed: the same seed draws the same patients.
     """
-    names, of_tile = np.unique(groups, return_inverse=True)
+    names, indices = np.unique(groups, return_inverse=True)
     if len(names) < FEWEST_GROUPS:
         return Intervals(by, len(names), {})
     random = np.random.default_rng(seed)
@@ -67,7 +67,7 @@ def bootstrap_intervals(
     drawn: dict[str, list[float]] = {}
     for _ in range(DRAWS):
         times = np.bincount(random.integers(len(names), size=len(names)), minlength=len(names))
-        for name, value in figures.weighted(times[of_tile].astype(np.float64)).items():
+        for name, value in figures.weighted(times[indices].astype(np.float64)).items():
             drawn.setdefault(name, []).append(value)
     kept = {name: values for name, values in drawn.items() if len(values) >= _LEAST_DEFINED * DRAWS}
     return Intervals(by, len(names), {name: _bounds(values) for name, values in kept.items()})
@@ -93,12 +93,12 @@ class _Figures:
         )
 
     def weighted(self, weights: Weights) -> dict[str, float]:
-        """Those that are defined for these weights."""
+        """Figures that are defined for these weights."""
         figures = {"accuracy": float(weights @ self._correct / weights.sum())}
-        of_class = np.bincount(self._labels, weights)[self._present]
-        if (of_class > 0).all():
+        totals = np.bincount(self._labels, weights)[self._present]
+        if (totals > 0).all():
             correct = np.bincount(self._labels, weights * self._correct)[self._present]
-            figures["balanced_accuracy"] = float((correct / of_class).mean())
+            figures["balanced_accuracy"] = float((correct / totals).mean())
             if self._areas:
                 figures["auc"] = float(np.mean([area.weighted(weights) for area in self._areas]))
         return figures

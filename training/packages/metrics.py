@@ -1,4 +1,4 @@
-"""`metrics.json` of a model package: figures on the validation tiles, and how sure they are."""
+"""`metrics.json` of a model package: figures on the validation tiles, and their uncertainty."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def read_metrics(path: Path) -> Metrics:
     """Read and check a metrics.json.
 
     Raises:
-        UnreadableError: not there, or not what gemslide writes.
+        UnreadableError: missing, or not as gemslide writes it.
     """
     try:
         raw = read_json_file(path, max_bytes=MAX_METRICS_BYTES)
@@ -66,9 +66,9 @@ def read_metrics(path: Path) -> Metrics:
         figures = _FIGURES.validate_python(raw)
         checked = None if drawn is None else _Intervals.model_validate(drawn)
     except (ValidationError, OSError, ValueError) as error:
-        said = " ".join(str(error).split())
+        reason = " ".join(str(error).split())
         raise UnreadableError(
-            f"{path}: not the figures of a model package ({said:.300}). Copy the package again."
+            f"{path}: not the figures of a model package ({reason:.300}). Copy the package again."
         ) from error
     return Metrics(figures, _as_intervals(checked) if checked else None)
 

@@ -1,4 +1,4 @@
-"""The network that a model package describes, with the weights in it or fresh ones."""
+"""The network that a model package describes, with its weights or fresh ones."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from training.packages.config import PackageConfig
 from training.recipe.plan import blocks_of
 
 _MAX_HEADER_BYTES = 100 * 2**20
-"""The safetensors format allows no longer header."""
+"""Longest header that the safetensors format allows."""
 
 
 def trained_network(package: Path, config: PackageConfig) -> tuple[torch.nn.Module, str]:
     """The network with the package's weights, and their SHA-256.
 
-    It takes normalised float32 images (N, 3, tile_px, tile_px) and gives (N, classes), as `config.gemslide.gives` says.
+    It maps normalised float32 images (N, 3, tile_px, tile_px) to (N, classes), of the kind in `config.gemslide.gives`.
 
     Raises:
         UnreadableError: files are missing, damaged, of another layout, not the weights that the id names, or of a kind
@@ -58,21 +58,21 @@ def put_weights(network: torch.nn.Module, weights: bytes, where: str) -> None:
     """Load the content of a safetensors file into a network.
 
     Raises:
-        UnreadableError: it is damaged, or these are not the weights of this network.
+        UnreadableError: they are damaged, or not the weights of this network.
     """
     try:
         network.load_state_dict(load(weights))
     except (SafetensorError, RuntimeError, ValueError, KeyError) as error:
-        said = " ".join(str(error).split())
-        raise UnreadableError(f"{where}: {said:.400}. They are not this network's weights, or damaged.") from error
+        reason = " ".join(str(error).split())
+        raise UnreadableError(f"{where}: {reason:.400}. They are not this network's weights, or damaged.") from error
 
 
 def fresh_network(package: Path, config: PackageConfig) -> torch.nn.Module:
-    """The network with fresh weights; made only when its weights can be those in the file.
+    """The network with fresh weights; built only if the file can hold its weights.
 
     Raises:
         UnreadableError: the file cannot be that network's; or its code is not installed.
-        BadRecipeError: ONNX and TorchScript files hold one network with its weights, and no other.
+        BadRecipeError: ONNX and TorchScript files hold a network only with its trained weights.
     """
     ours = config.gemslide
     if ours.entry_point is not None and ours.runtime == "entry-point":
@@ -94,24 +94,24 @@ def fresh_network(package: Path, config: PackageConfig) -> torch.nn.Module:
 
 
 def blocks_network(package: Path, config: PackageConfig, found_bytes: int) -> torch.nn.Module:
-    """The network that gemslide builds; made only when a weights file of `found_bytes` can be its own.
+    """The network that gemslide builds; built only if a weights file of `found_bytes` can be its own.
 
     Raises:
-        UnreadableError: the file cannot be, or there is no such network.
+        UnreadableError: the file cannot be its own, or the network does not exist.
     """
     with torch.device("meta"):  # without memory
         needed_bytes = sum(tensor.nbytes for tensor in _blocks(package, config).state_dict().values())
     if not needed_bytes < found_bytes <= needed_bytes + _MAX_HEADER_BYTES:
         raise UnreadableError(
             f"{package}: its network has {needed_bytes} bytes of weights, model.safetensors has {found_bytes} bytes. "
-            "They do not belong together, or the file is cut short: copy the package again."
+            "They do not belong together, or the file is truncated: copy the package again."
         )
     return _blocks(package, config)
 
 
 def _blocks(package: Path, config: PackageConfig) -> torch.nn.Sequential:
     model = config.gemslide.model
-    assert model is not None  # `package_config` has looked
+    assert model is not None  # checked by `read_package_config`
     try:
         return torch.nn.Sequential(*blocks_of(model, config.patch_size_pixels))
     except ValueError as error:
@@ -125,12 +125,12 @@ def _read_weights(path: Path, config: PackageConfig) -> bytes:
         weights = read_regular(path, max_bytes=path.stat().st_size)
     except OSError as error:
         raise UnreadableError(f"{path}: {error.strerror}. Copy the package again.") from error
-    found = hashlib.sha256(weights).hexdigest()
-    said = config.gemslide.weights_sha256
-    if said != found or not package.name.endswith(f"-{found[:8]}"):
+    actual = hashlib.sha256(weights).hexdigest()
+    expected = config.gemslide.weights_sha256
+    if expected != actual or not package.name.endswith(f"-{actual[:8]}"):
         raise UnreadableError(
-            f"{path}: has the SHA-256 {found[:16]}…, which is not that of model {package.name!r}"
-            f" ({said[:16]}…). A model's id ends with the first 8 digits of its weights' "
-            "SHA-256: give the folder its own name again, or copy the package again."
+            f"{path}: has the SHA-256 {actual[:16]}…, which is not that of model {package.name!r}"
+            f" ({expected[:16]}…). A model's id ends with the first 8 digits of its weights' "
+            "SHA-256: restore the folder's own name, or copy the package again."
         )
     return weights

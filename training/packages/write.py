@@ -1,4 +1,4 @@
-"""Model packages: weights, what they expect and what they were trained on, in WSInfer's layout."""
+"""Model packages: weights, their input and their training data, in WSInfer's layout."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from training.recipe.config import Recipe
 
 @dataclass(frozen=True)
 class PackageContent:
-    """Everything a package says besides its weights."""
+    """Everything in a package besides its weights."""
 
     recipe: Recipe
     recipe_name: str
@@ -39,7 +39,7 @@ class PackageContent:
     mean: list[float]
     std: list[float]
     stain: dict[str, Any] | None
-    """Normalisation of tiles before the network saw them, with the target's numbers; None: none."""
+    """Stain normalisation of tiles before the network saw them, with the target's numbers; None if none."""
     split_fingerprint: str
     run_id: str
     plan: dict[str, Any]
@@ -48,30 +48,30 @@ class PackageContent:
     epoch: int
     metrics: dict[str, float]
     read: TileRead | None = None
-    """Slide level that the tiles were read from; None: the dataset does not say."""
+    """Slide level that the tiles were read from; None if the dataset does not say."""
     isa: str | None = None
     """CPU instructions that it was trained with."""
     hues: HueStatistics | None = None
-    """Of the training tiles."""
+    """Hues of the training tiles."""
     focus: FocusStatistics | None = None
-    """Of the training tiles."""
+    """Sharpness of the training tiles."""
     data: DataFacts | None = None
     intervals: Intervals | None = None
-    """Of `metrics`."""
+    """Intervals of `metrics`."""
     start: str | None = None
-    """Weights that it started from, for people; None: fresh ones."""
+    """Weights that it started from, described for people; None if fresh."""
 
 
 def write_packages(models_dir: Path, packages: Sequence[tuple[dict[str, Tensor], PackageContent]]) -> list[str]:
-    """Write `models/<recipe>-<8 hex>/` for each; they appear together, whole, or not at all.
+    """Write `models/<recipe>-<8 hex>/` for each; all appear together, complete, or none does.
 
-    The same weights have the same id: of several descriptions the first is written, and replaces one of an earlier run.
+    The same weights have the same id: the first of several descriptions is written, and replaces one of an earlier run.
 
     Returns:
         the model ids, in the order given.
 
     Raises:
-        DiskFullError: no space, or not writable. LockedError: another run writes the same id for long.
+        DiskFullError: no space, or not writable. LockedError: another run keeps writing the same id.
     """
     ids, written = [], set()
     with ExitStack() as published:
@@ -151,25 +151,25 @@ def _card_content(model_id: str, content: PackageContent) -> CardContent:
             f"this is the {content.which} epoch, number {content.epoch}.",
             f"{optim.name}, learning rate {optim.lr:g} ({optim.schedule}), weight decay {optim.weight_decay:g}"
             f"{'' if optim.decay_all else ' (none of norms and biases)'}, "
-            f"batches of {counted(content.recipe.parallel.batch_size, 'tile')}{_further(content.recipe)}.",
+            f"batches of {counted(content.recipe.parallel.batch_size, 'tile')}{_further_settings(content.recipe)}.",
             *([f"It {content.start}."] if content.start else []),
             f"Augmentation: {augment or 'none'}.",
             f"Strategy {plan['strategy']} (stages: {plan['num_stages']}; micro-batches: {plan['num_microbatches']}, "
             f"each of {counted(content.recipe.parallel.microbatch_size, 'tile')}).",
             f"Mean {_numbers(content.mean)} and standard deviation {_numbers(content.std)} of red, green and blue are "
-            "taken from and divided out of every tile.",
+            "used to normalise every tile.",
         ],
     )
 
 
-def _further(recipe: Recipe) -> str:
-    """Clauses for further settings of the training, where the recipe sets them."""
+def _further_settings(recipe: Recipe) -> str:
+    """Clauses for further training settings that the recipe sets."""
     optim = recipe.optim
-    said = {
+    clauses = {
         "labels smoothed by": optim.label_smoothing, "weights averaged with decay": optim.ema_decay,
         "gradients clipped to a norm of": optim.clip_norm,
     }  # fmt: skip
-    return "".join(f"; {words} {value:g}" for words, value in said.items() if value)
+    return "".join(f"; {words} {value:g}" for words, value in clauses.items() if value)
 
 
 def _word(value: object) -> str:

@@ -1,7 +1,7 @@
-"""`config.json` of a model for WSInfer (wsinfer-zoo, model-config.schema.json, spec 1.0), as others write it.
+"""`config.json` of a model for WSInfer (wsinfer-zoo, model-config.schema.json, spec 1.0), as written by others.
 
 Its patches are `patch_size_pixels` at `spacing_um_px`, then resized. A tile that covers the same tissue and has the
-resized side is the same picture, so that is what gemslide reads: side 224 at 0.39 µm/px for a patch of 350 at 0.25
+resized side is the same image, so that is what gemslide reads: side 224 at 0.39 µm/px for a patch of 350 at 0.25
 that is resized to 224.
 """
 
@@ -56,29 +56,28 @@ class Described:
     mean: list[float]
     std: list[float]
     gemslide: dict[str, Any]
-    """Our own part, where gemslide wrote the file; not checked yet."""
+    """Our own part, if gemslide wrote the file; not checked yet."""
 
 
 def read_wsinfer_config(path: Path) -> Described:
     """Read and check a config.
 
     Raises:
-        UnreadableError: not there, not WSInfer's, or steps that gemslide does not do.
+        UnreadableError: missing, not WSInfer's, or with steps that gemslide does not support.
     """
     try:
         config = _WsinferConfig.model_validate(read_json_file(path, max_bytes=MAX_CONFIG_BYTES))
     except ValidationError as error:
-        raise UnreadableError(f"{path}: no config of a WSInfer model: {explained(error)}.") from error
+        raise UnreadableError(f"{path}: not the config of a WSInfer model: {explained(error)}.") from error
     except (OSError, ValueError) as error:
         raise UnreadableError(
             f"{path}: cannot be read ({error}). A model needs WSInfer's config.json (docs/how_to/models.md) beside "
-            "it, or "
-            "name one with `--config`."
+            "it; or name one with `--config`."
         ) from error
     if config.num_classes < 2:
         raise UnreadableError(
-            f"{path}: num_classes = {config.num_classes}. gemslide runs models that give a number for each of two or "
-            "more classes."
+            f"{path}: num_classes = {config.num_classes}. gemslide runs models that return a number for each of two "
+            "or more classes."
         )
     if len(config.class_names) != config.num_classes:
         names = counted(len(config.class_names), "class name")
@@ -96,13 +95,13 @@ def read_wsinfer_config(path: Path) -> Described:
 
 
 def _transform(config: _WsinferConfig, path: Path) -> tuple[int, Statistics]:
-    """Side of the picture that the network gets, and the mean and deviation that are taken out of it."""
+    """Side of the network's input image, and the mean and deviation by which it is normalised."""
     names = [step.name for step in config.transform]
     if names != [name for name in ORDER if name in names] or "ToTensor" not in names:
         raise UnreadableError(
-            f"{path}: transform has the steps {', '.join(names) or 'none'}; gemslide does Resize, ToTensor and "
-            "Normalize, each at "
-            "most once, in this order. A model that needs others gives other results without them, so it is refused."
+            f"{path}: transform has the steps {', '.join(names) or 'none'}; gemslide supports Resize, ToTensor "
+            "and Normalize, each at most once, in this order. A model that needs others would give different results "
+            "without them, so it is refused."
         )
     side_px = config.patch_size_pixels
     statistics = Statistics(mean=[0.0, 0.0, 0.0], std=[1.0, 1.0, 1.0])

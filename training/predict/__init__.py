@@ -1,1 +1,1 @@
-"""Networks that only look at tiles."""
+"""Networks that only predict."""

@@ -1,4 +1,4 @@
-"""Batches through a network that only looks: begun here, collected later, in halves when memory runs out."""
+"""Batches through a network that only predicts: started here, collected later, in halves when memory runs out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from training.machine.memory_errors import is_out_of_memory
 from training.predict.numerics import Numerics
 
 LOOK_AT_MEMORY_EVERY = 64
-"""Batches on a CPU."""
+"""Batches on a CPU between two checks of the memory."""
 
 
 @dataclass
@@ -26,20 +26,20 @@ class Seconds:
     """Time spent on batches, by kind of work."""
 
     transfer: float = 0.0
-    """Between this machine's memory and the device's."""
+    """Copying between this machine's memory and the device's."""
     compute: float = 0.0
 
 
 @dataclass
 class Running:
-    """A batch that was begun."""
+    """A batch in progress."""
 
     _parts_nk: list[Tensor]
     _seconds: Seconds
     _timers: Sequence[GpuTimer] = ()
 
     def result(self) -> NDArray[np.float32]:
-        """Class probabilities, float32 (tiles, classes); waits until they are there."""
+        """Class probabilities, float32 (tiles, classes); waits until they are ready."""
         for timer in self._timers:
             transfer, compute = timer.seconds()
             self._seconds.transfer += transfer
@@ -48,14 +48,14 @@ class Running:
 
 
 class GpuTimer:
-    """Events of a part of a batch: it came to its first device, was computed, and left its last one."""
+    """Events of a part of a batch: it arrived on its first device, was computed, and left its last one."""
 
     def __init__(self) -> None:
         timed = (torch.cuda.Event(enable_timing=True) for _ in range(5))  # type: ignore[no-untyped-call]
         self.start, self.arrived, self.computed, self.leaving, self.left = timed
 
     def seconds(self) -> tuple[float, float]:
-        """Transfer and compute; waits until both are over. Each span is between two events of one device."""
+        """Transfer and compute; waits until both have ended. Each span is between two events of one device."""
         self.left.synchronize()
         self.computed.synchronize()
         transfer_ms = self.start.elapsed_time(self.arrived) + self.leaving.elapsed_time(self.left)
@@ -67,9 +67,9 @@ class ForwardOnly:
     """Runs a network that is ready to predict.
 
     Args:
-        network: images float32 (N, 3, side, side) to outputs (N, classes).
-        probabilities: what turns outputs into class probabilities.
-        device: where images go in.
+        network: from images float32 (N, 3, side, side) to outputs (N, classes).
+        probabilities: turns outputs into class probabilities.
+        device: device of the images.
         views: how a tile is turned and mirrored; the mean of all views' probabilities is the tile's.
     """
 
@@ -82,7 +82,7 @@ class ForwardOnly:
     views: tuple[tuple[int, bool], ...] = ((0, False),)
     seconds: Seconds = field(default_factory=Seconds)
     max_tiles: int | None = None
-    """At a time through the network: none, until memory ran out once. Deterministic runs take one."""
+    """Tiles at a time through the network: no limit until memory runs out once; one in deterministic runs."""
     _copying: torch.cuda.Stream | None = None
     _watching: torch.cuda.Stream | None = None
     _batches_here: int = 0
@@ -92,17 +92,17 @@ class ForwardOnly:
             self.max_tiles = 1
             torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
         if self.numerics.precision == "fp32":
-            # By default cuDNN rounds to TensorFloat-32, of ten bits: fp32 is to give what it gives on a CPU.
+            # By default cuDNN rounds to TensorFloat-32, of ten bits: fp32 must give the same as on a CPU.
             torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
 
     def start(self, tiles_nhwc: NDArray[np.uint8]) -> Running:
-        """Begin a batch. On a GPU it runs on while the caller does something else; on a CPU it is done.
+        """Start a batch. On a GPU it runs while the caller does something else; on a CPU it is done on return.
 
         Args:
-            tiles_nhwc: uint8 (tiles, side, side, 3), RGB; not to be changed before the result is there.
+            tiles_nhwc: uint8 (tiles, side, side, 3), RGB; not to be changed before the result is ready.
 
         Raises:
-            BadRecipeError: one tile alone does not fit into the device's memory.
+            BadRecipeError: not even one tile fits into the device's memory.
         """
         with torch.inference_mode():
             return self._on_gpu(tiles_nhwc) if self.device.type == "cuda" else self._here(tiles_nhwc)
@@ -123,7 +123,7 @@ class ForwardOnly:
         return Running(self._in_parts(tiles, lambda part: self._part_on_gpu(part, timers)), self.seconds, timers)
 
     def _part_on_gpu(self, tiles_nhwc: Tensor, timers: list[GpuTimer]) -> Tensor:
-        """Copies go on a stream of their own, so that the next batch comes in while this one is computed."""
+        """Run a part; copies use their own stream, so that the next batch arrives while this one is computed."""
         timer = GpuTimer()
         self._copying = self._copying or torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
         computing = torch.cuda.current_stream(self.device)
@@ -148,13 +148,13 @@ class ForwardOnly:
         return probabilities_nk
 
     def _see_computed(self, timer: GpuTimer) -> None:
-        """Let the first device see the last one's end where they differ: spans are timed on one device."""
+        """Record the last device's end on the first one where they differ: spans are timed on one device."""
         self._watching = self._watching or torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
         self._watching.wait_event(timer.leaving)
         timer.computed.record(self._watching)
 
     def _in_parts(self, tiles_nhwc: Tensor, run: Callable[[Tensor], Tensor]) -> list[Tensor]:
-        """Run a function on a batch's tiles, all at once or, where memory runs out, fewer at a time."""
+        """Run a function on a batch's tiles, all at once or, if memory runs out, fewer at a time."""
         parts, at = [], 0
         while at < len(tiles_nhwc):
             part = tiles_nhwc[at : at + (self.max_tiles or len(tiles_nhwc))]

@@ -22,10 +22,10 @@ class Numerics:
 
     precision: Precision = "fp32"
     deterministic: bool = False
-    """Every tile goes through the network alone, by algorithms that give the same bits each time: a tile's
-    probabilities then depend on nothing but the tile, whatever the batch, the number of devices or the free memory."""
+    """Every tile goes through the network alone, with algorithms that give the same bits each time: its probabilities
+    then depend only on the tile, not on the batch, the number of devices or the free memory."""
     compile: bool = False
-    """By `torch.compile`; needs a C++ compiler on a CPU."""
+    """Use `torch.compile`, which needs a C++ compiler on a CPU."""
 
 
 def ready_to_predict(
@@ -39,12 +39,12 @@ def ready_to_predict(
     """A network in evaluation mode, as fast as these numerics allow, on its device or spread over several.
 
     Args:
-        devices: several hold consecutive blocks of it each, as the engine cuts a network into stages.
+        devices: several hold consecutive blocks each, as the engine cuts a network into stages.
         input_shape: of one tile, (1, 3, side, side), by which the cut is chosen.
-        is_ours: whether its modules can be looked into; a TorchScript or ONNX file runs as it is.
+        is_ours: whether its modules can be inspected; a TorchScript or ONNX file runs as it is.
 
     Raises:
-        ValueError: it is to be cast, compiled or spread, and cannot be.
+        ValueError: it cannot be cast, compiled or spread as requested.
     """
     network = network.eval()
     if not is_ours:
@@ -61,7 +61,7 @@ def ready_to_predict(
 
 
 def _in_bf16(network: nn.Module) -> nn.Module:
-    """Normalisation that is left keeps its statistics in float32: they would lose five of their eight digits."""
+    """Cast to bf16; remaining normalisations keep float32 statistics, which would lose five of their eight digits."""
     network = network.to(torch.bfloat16)
     for module in network.modules():
         if isinstance(module, nn.BatchNorm2d):
@@ -70,9 +70,9 @@ def _in_bf16(network: nn.Module) -> nn.Module:
 
 
 def _folded(network: nn.Module) -> nn.Module:
-    """Batch normalisation that follows a convolution becomes part of it: one pass over memory less.
+    """Fold each batch normalisation into the convolution before it: one pass over memory less.
 
-    Networks whose flow of data cannot be traced stay as they are. A chain of blocks stays one: each is folded alone.
+    Networks that cannot be traced stay as they are. A chain of blocks stays one: each block is folded alone.
     """
     if isinstance(network, nn.Sequential):
         return nn.Sequential(*(_folded_block(block) for block in network))
@@ -83,7 +83,7 @@ def _folded_block(block: nn.Module) -> nn.Module:
     try:
         traced = fx.symbolic_trace(copy.deepcopy(block))
     except (fx.proxy.TraceError, TypeError, RuntimeError, AttributeError, NotImplementedError):
-        return block  # it decides by values, or is no Python any more (TorchScript)
+        return block  # it branches on values, or is no longer Python (TorchScript)
     modules = dict(traced.named_modules())
     for node in list(traced.graph.nodes):
         source = node.args[0] if node.op == "call_module" and node.args else None
@@ -107,7 +107,7 @@ class StagedNetwork(nn.Module):
     before it works on the next.
 
     Raises:
-        ValueError: not a chain of blocks, or one of fewer blocks than devices.
+        ValueError: not a chain of blocks, or fewer blocks than devices.
     """
 
     def __init__(self, network: nn.Module, devices: Sequence[torch.device], input_shape: tuple[int, ...]) -> None:
@@ -124,7 +124,7 @@ class StagedNetwork(nn.Module):
         self._devices = tuple(devices)
 
     def forward(self, images_nchw: Tensor) -> Tensor:
-        """As the whole network would."""
+        """Return the outputs that the whole network would."""
         return torch.cat([self._one(images_nchw[k : k + 1]) for k in range(len(images_nchw))])
 
     def _one(self, value: Tensor) -> Tensor:

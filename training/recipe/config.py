@@ -15,7 +15,7 @@ from training.recipe.parallel import ParallelConfig
 
 MAX_THREADS = 1024
 MAX_DEPTH, MAX_CLASSES = 2000, 1000
-"""Of a network. The deepest that is shipped has 1001 layers; a number without bound would take all memory."""
+"""Limits of a network. The deepest shipped one has 1001 layers; an unbounded number could exhaust the memory."""
 
 
 class DataConfig(Section):
@@ -25,11 +25,11 @@ class DataConfig(Section):
     source: str = "tiles"
     """Name of a dataset in the entry-point group `gemslide.datasets`."""
     classes: tuple[Annotated[str, AfterValidator(check_class_name)], ...] = ()
-    """Class order; empty takes the tile set's."""
+    """Class order; if empty, the tile set's."""
     balance: bool = False
     """Draw every class equally often."""
     stain: Literal["none", "macenko", "reinhard"] = "none"
-    """Read tiles as if every slide were stained like the reference; the dataset does it, and the model asks for it."""
+    """Read tiles as if every slide were stained like the reference; the dataset does so, and the model requires it."""
 
 
 class ModelConfig(Section):
@@ -39,7 +39,7 @@ class ModelConfig(Section):
     depth: int = Field(ge=11, le=MAX_DEPTH)
     """9n + 2."""
     variant: Literal["standard", "gems-public"] = "standard"
-    """`gems-public` is the network that the authors of GEMS published, for comparison."""
+    """`gems-public` is the network published by the authors of GEMS, for comparison."""
     norm: Literal["batch", "group"] = "batch"
     num_classes: int = Field(ge=2, le=MAX_CLASSES)
 
@@ -59,20 +59,20 @@ class OptimConfig(Section):
     name: Literal["sgd", "adamw"] = "sgd"
     lr: float = Field(0.1, gt=0)
     momentum: float = Field(0.9, ge=0, lt=1)
-    """Of `sgd`; Nesterov's."""
+    """Nesterov momentum of `sgd`."""
     weight_decay: float = Field(1e-4, ge=0)
     decay_all: bool = False
-    """Let norms and biases decay, too; their size means nothing, so by default they do not."""
+    """Apply weight decay to norms and biases, too; their size has no meaning, so by default they do not decay."""
     warmup_steps: int = Field(0, ge=0, le=10**9)
-    """In which the learning rate rises from nothing, in even parts."""
+    """Steps over which the learning rate rises linearly from zero."""
     schedule: Literal["constant", "cosine", "step"] = "cosine"
     drop_at: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = Field((0.5, 0.75), max_length=100)
-    """Of `step`: shares of the run after which the learning rate is multiplied by `drop_factor`."""
+    """For `step`: fractions of the run after which the learning rate is multiplied by `drop_factor`."""
     drop_factor: float = Field(0.1, gt=0, lt=1)
     clip_norm: float | None = Field(None, gt=0)
     """Largest norm of all gradients together; larger ones are scaled down to it."""
     label_smoothing: float = Field(0.0, ge=0, lt=1)
-    """The share of each label that is spread evenly over all classes."""
+    """Fraction of each label that is spread evenly over all classes."""
     ema_decay: float | None = Field(None, gt=0, lt=1)
     """Average the weights over steps, w̄ ← d w̄ + (1 − d) w, and validate and package the average."""
 
@@ -90,20 +90,20 @@ class TrainConfig(Section):
     steps: int | None = Field(None, ge=1, le=10**9)
     """Optimizer steps in all; validation then happens once, at the end."""
     patience: int | None = Field(None, ge=1, le=10**9)
-    """End early after so many epochs without a lower validation loss; None: never."""
+    """Stop early after this many epochs without a lower validation loss; None for never."""
     non_finite: Literal["stop", "skip"] = "stop"
-    """Effect of a loss or gradient that is not finite: it ends the run, or costs its step."""
+    """Effect of a loss or gradient that is not finite: end the run, or skip the step."""
     seed: int = Field(0, ge=0)
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     """"fp16" is for GPUs without bf16; its loss scale is a power of two that follows the gradients."""
     compiled: bool = False
-    """Each block of the network through torch.compile: faster on GPUs, but with other last bits, and without
+    """Run each block of the network through torch.compile: faster on GPUs, but with different last bits, and without
     recomputation."""
     deterministic: bool = True
-    """On GPUs, only kernels that give the same bits again. Off, they are faster; a run cannot then be repeated."""
+    """On GPUs, use only kernels that give the same bits every time. If off, a run is faster but not repeatable."""
     channels_last: bool = True
     threads: int = Field(1, ge=1, le=MAX_THREADS)
-    """Of each rank, within an operation. Never the number of cores: the same recipe gives the same bits everywhere."""
+    """Threads of each rank within an operation. Never the number of cores: a recipe gives the same bits everywhere."""
 
     @model_validator(mode="after")
     def one_length(self) -> Self:
@@ -115,20 +115,20 @@ class TrainConfig(Section):
 
 
 class CheckpointConfig(Section):
-    """`[checkpoint]`: what a run that dies goes on from. After each epoch, and every so many steps."""
+    """`[checkpoint]`: states from which a run that died resumes, after each epoch and every few steps."""
 
     every_steps: int = Field(500, ge=1, le=10**9)
     keep: int = Field(2, ge=1, le=1000)
-    """The last ones; a run that ends well keeps none."""
+    """Number of latest checkpoints to keep; a run that succeeds keeps none."""
 
 
 class FinetuneConfig(Section):
-    """`[finetune]`: start from weights that were trained before."""
+    """`[finetune]`: start from pretrained weights."""
 
     weights: str | None = Field(None, min_length=1, max_length=4096)
     """A model of the project by its id, or a safetensors file (relative to the project)."""
     freeze_blocks: int = Field(0, ge=0, le=10_000)
-    """So many of the network's first blocks do not learn."""
+    """Number of the network's first blocks that do not learn."""
 
     @model_validator(mode="after")
     def freezes_what_was_trained(self) -> Self:
@@ -138,19 +138,19 @@ class FinetuneConfig(Section):
 
 
 class AugmentConfig(Section):
-    """`[augment]`: chances for a tile to look different, the same on every rank for the same seed."""
+    """`[augment]`: random changes of a tile, the same on every rank for the same seed."""
 
     flips: bool = True
-    """The eight turns and mirrorings of a square: tissue has no up."""
+    """The eight rotations and reflections of a square: tissue has no up."""
     brightness: float = Field(0.0, ge=0, lt=1)
     contrast: float = Field(0.0, ge=0, lt=1)
     saturation: float = Field(0.0, ge=0, lt=1)
-    """Colours nearer to grey or farther from it, times 1 ± this."""
+    """Saturation is multiplied by 1 ± this."""
     hue: float = Field(0.0, ge=0, le=0.5)
-    """Colours turned by up to this share of the colour circle, either way."""
+    """Hues are rotated by up to this fraction of the colour circle, either way."""
     stain: float = Field(0.0, ge=0, lt=1)
-    """Haematoxylin, eosin and DAB, told apart in optical density, each times 1 ± this and plus or minus this: 0.05 is
-    light, 0.2 is strong (Tellez et al., Medical Image Analysis 58, 2019)."""
+    """Haematoxylin, eosin and DAB, separated in optical density, are each multiplied by 1 ± this and shifted by ± this:
+    0.05 is light, 0.2 is strong (Tellez et al., Medical Image Analysis 58, 2019)."""
 
 
 class Recipe(Section):

@@ -9,16 +9,16 @@ from training.recipe.parallel import ParallelConfig
 
 
 def spread_over(parallel: ParallelConfig, num_ranks: int, *, most_stages: int) -> ParallelConfig:
-    """`parallel` for so many ranks: as many stages as it says where that fits, else the nearest number that does.
+    """`parallel` for this many ranks: with its number of stages if that fits, otherwise the nearest number that does.
 
-    More stages come before fewer ones, which take more memory on each rank.
+    More stages are preferred to fewer, which take more memory on each rank.
 
     Args:
         num_ranks: 1 or more.
-        most_stages: how many blocks the network has.
+        most_stages: number of blocks of the network.
 
     Returns:
-        `parallel` as it is where nothing fits.
+        `parallel` unchanged if nothing fits.
     """
     if parallel.world_size == num_ranks:
         return parallel

@@ -14,9 +14,9 @@ from training.recipe.config import OptimConfig
 
 
 def make_optimizer(weights: Sequence[tuple[str, nn.Parameter]], config: OptimConfig) -> torch.optim.Optimizer:
-    """The optimizer of some weights, given with their names; the rule treats each weight on its own.
+    """The optimizer of some weights, given with their names; the rule treats each weight separately.
 
-    Norms' scales and shifts and biases, which have one dimension, do not decay, unless the recipe says so.
+    Norms' scales and shifts and biases, which have one dimension, do not decay unless the recipe says so.
     """
     decaying = [(name, weight) for name, weight in weights if config.decay_all or weight.ndim > 1]
     others = [(name, weight) for name, weight in weights if not (config.decay_all or weight.ndim > 1)]
@@ -31,10 +31,10 @@ def make_optimizer(weights: Sequence[tuple[str, nn.Parameter]], config: OptimCon
 
 
 def rate_at(step: int, num_steps: int, config: OptimConfig) -> float:
-    """The learning rate of a step as a share of the full one: a rise in even parts, then what `schedule` says.
+    """The learning rate of a step as a fraction of the full one: a linear rise, then according to `schedule`.
 
-    "cosine" falls in a half wave to zero (Loshchilov and Hutter, ICLR 2017); "step" by `drop_factor` at each share of
-    the run in `drop_at`.
+    "cosine" falls to zero in half a wave (Loshchilov and Hutter, ICLR 2017); "step" by `drop_factor` at each fraction
+    of the run in `drop_at`.
     """
     if step < config.warmup_steps:
         return (step + 1) / config.warmup_steps
@@ -50,7 +50,7 @@ def cross_entropy(outputs_nk: Tensor, labels_n: Tensor, *, label_smoothing: floa
     """The loss of all recipes: the sum over tiles.
 
     Args:
-        label_smoothing: the share of each label that is spread evenly over all classes (Szegedy et al., CVPR 2016).
+        label_smoothing: fraction of each label that is spread evenly over all classes (Szegedy et al., CVPR 2016).
     """
     return nn.functional.cross_entropy(
         outputs_nk.float(), labels_n.to(outputs_nk.device), reduction="sum", label_smoothing=label_smoothing
@@ -58,5 +58,5 @@ def cross_entropy(outputs_nk: Tensor, labels_n: Tensor, *, label_smoothing: floa
 
 
 def loss_of(config: OptimConfig) -> Loss:
-    """The loss that a recipe asks for."""
+    """The loss of a recipe."""
     return partial(cross_entropy, label_smoothing=config.label_smoothing) if config.label_smoothing else cross_entropy

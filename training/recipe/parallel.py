@@ -14,7 +14,7 @@ from training.foundation.settings import Section
 from training.foundation.words.counts import counted
 
 MAX_TILES = 4096
-"""Of a micro-batch: schedules are played step by step before anything starts."""
+"""Limit of micro-batches and their tiles: schedules are played step by step before anything starts."""
 
 
 def _known_strategy(value: object) -> object:
@@ -29,15 +29,15 @@ class RecomputeConfig(Section):
     """`[parallel] recompute = {every = 2}` or `{every = 6, prefix = [23, 0]}`."""
 
     every: int = Field(1, ge=1, le=10_000)
-    """Blocks of which only the first input is kept; they run again in backward."""
+    """Blocks per segment, of which only the first input is kept; they run again in backward."""
     prefix: tuple[int, ...] | None = None
-    """Number of blocks in each stage, from its start; all if left out."""
+    """Number of blocks in each stage, from its start; all if omitted."""
     rest: Literal["keep", "norm", "offload"] = "keep"
     """Treatment of the activations of the other blocks."""
 
 
 def _word_or_table(value: object) -> str | None:
-    """Form of a value of `recompute`, of the two it may have."""
+    """Form of a value of `recompute`: one of two."""
     if isinstance(value, str):
         return "as a word" if value in ("none", "norm", "offload") else None
     return "as a table" if isinstance(value, dict | RecomputeConfig) else None
@@ -64,12 +64,12 @@ class ParallelConfig(Section):
             custom_error_message='use "none", "norm", "offload", or a table such as {every = 2}',
         ),
     ] = "none"
-    """"norm": outputs of normalisation and ReLU are computed again, which halves the activations for some time;
-    "offload": activations wait in host memory; a table: whole blocks are computed again."""
+    """"norm": outputs of normalisation and ReLU are recomputed, which halves the activations for some time;
+    "offload": activations wait in host memory; a table: whole blocks are recomputed."""
     balance: Literal["flops", "bytes"] = "flops"
     """Quantity that the cut into stages balances: time, or activation memory."""
     elastic: bool = False
-    """Take as many ranks as are started, where a run of the same result fits them: the same micro-batches and batch."""
+    """Accept any number of ranks on which a run gives the same result: the same micro-batches and batch."""
     timeout_s: float = Field(600.0, gt=0, le=1e6)
     """A rank silent for longer counts as lost."""
 
@@ -87,7 +87,7 @@ class ParallelConfig(Section):
                 f"recompute prefix {list(prefix)} needs one entry for each of {counted(self.num_stages, 'stage')}"
             )
         if prefix is not None and self.elastic:
-            raise ValueError("recompute with a prefix names stages, and with elastic their number may change")
+            raise ValueError("recompute with a prefix names stages, but with elastic their number may change")
         return self
 
     @property

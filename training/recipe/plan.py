@@ -1,4 +1,4 @@
-"""From a recipe to the engine's plan: network, costs, cuts."""
+"""Construction of the engine's plan from a recipe: network, costs, cuts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from training.recipe.config import ModelConfig, Recipe
 from training.recipe.optimisation import make_optimizer
 
 PREFETCH = 2
-"""Micro-batches that are read and augmented, in as many threads, while others are computed."""
+"""Micro-batches that are read and augmented ahead, in as many threads, while others are computed."""
 
 
 def blocks_of(model: ModelConfig, side_px: int) -> list[nn.Module]:
@@ -70,7 +70,7 @@ def plan_of(
 
 @dataclass(frozen=True)
 class EmptyBatch:
-    """Micro-batches of tiles that nobody reads: what `predict_memory` wants of a batch for a recipe's loss."""
+    """Micro-batches without tiles: all that `predict_memory` needs of a batch for a recipe's loss."""
 
     num_microbatches: int
     microbatch_size: int

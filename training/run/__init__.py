@@ -1,1 +1,1 @@
-"""A training run: the loop, its checkpoints, its log, and what it starts from."""
+"""A training run: the loop, its checkpoints, its log, and its starting weights."""

@@ -1,6 +1,6 @@
-"""The average of the weights over the steps of a run (exponential: w̄ ← w̄ + (1 − d) (w − w̄)), by those who own them.
+"""Average of the weights over the steps of a run (exponential: w̄ ← w̄ + (1 − d) (w − w̄)), on the ranks that own them.
 
-Running statistics are averaged with the weights that they belong to. While a run is young the decay is lower,
+Running statistics are averaged with the weights that they belong to. Early in a run the decay is lower,
 (1 + steps) / (10 + steps), so that the first weights, which are noise, are soon forgotten.
 """
 
@@ -13,14 +13,14 @@ from torch import Tensor
 
 
 class WeightAverage:
-    """Of the tensors that one rank speaks for (`Engine.own_state`)."""
+    """Average of the tensors that one rank provides (`Engine.own_state`)."""
 
     def __init__(self, own: Mapping[str, Tensor], decay: float) -> None:
-        """Begin with the tensors as they are.
+        """Start from the current tensors.
 
         Args:
             own: the live weights and buffers.
-            decay: of the average, in the long run.
+            decay: decay of the average, in the long run.
         """
         self._decay = decay
         self._live = dict(own)
@@ -30,12 +30,12 @@ class WeightAverage:
         self._counts = [name for name in own if name not in set(floating)]
 
     def update(self, num_steps: int) -> None:
-        """Take in the weights after `num_steps` steps of the run."""
+        """Include the weights after `num_steps` steps of the run."""
         decay = min(self._decay, (1 + num_steps) / (10 + num_steps))
         average, live = self._pairs
         if average:
-            # By the distance, so that weights that stand still, frozen ones, stay what they are to the last bit. Each
-            # product on its own: a fused one has other bits where a row ends than in its middle.
+            # By the distance, so that weights that do not change, such as frozen ones, keep every bit. Separate
+            # products: a fused one gives different bits at the end of a row than in its middle.
             step = torch._foreach_sub(live, average)
             torch._foreach_mul_(step, 1 - decay)
             torch._foreach_add_(average, step)
@@ -43,11 +43,11 @@ class WeightAverage:
             self._average[name].copy_(self._live[name])
 
     def own(self) -> Mapping[str, Tensor]:
-        """The average, named as the live tensors are."""
+        """The average, named like the live tensors."""
         return self._average
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from an average that was saved; `state` may hold more.
+        """Continue from a saved average; `state` may contain more.
 
         Raises:
             ValueError: a tensor is missing, or of another shape.

@@ -1,8 +1,8 @@
-"""Checkpoints: what a run that died goes on from, whole or not there (docs/store.md, "Checkpoints").
+"""Checkpoints, from which a run that died resumes: complete or absent (docs/store.md, "Checkpoints").
 
-Each rank writes what it alone speaks for, under the names of the whole network, so that any number of ranks can read
-what any other number has written. The first rank writes the manifest, which names the files and their SHA-256, and
-gives the folder its name.
+Each rank writes the tensors that it alone provides, under the names of the whole network, so that any number of ranks
+can read what any other number has written. The first rank writes the manifest, which lists the files and their SHA-256,
+and gives the folder its name.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from training.run.state import RunState
 
 MANIFEST = "manifest.json"
 WEIGHT, SLOT, AVERAGE, BEST = "weight/", "optimizer/", "average/", "best/"
-"""Prefixes of names in a part: for weights and buffers as they are, state of optimizers, the average over steps, the
-best epoch."""
+"""Prefixes of names in a part: for current weights and buffers, state of optimizers, the average over steps, the best
+epoch."""
 MAX_PARTS = 100_000
 _STEP = re.compile(r"step-(\d{8,})")
 T = TypeVar("T")
@@ -49,22 +49,22 @@ class Manifest(Section):
 
     version: Literal[1] = 1
     decides: dict[str, Any]
-    """`state.what_decides`: the same in the run that goes on."""
+    """`state.what_decides`: the same in a run that resumes."""
     arithmetic: dict[str, Any]
-    """Settings that numbers were computed with: a run that goes on with others says so."""
+    """Settings with which numbers were computed: a run that resumes with others reports it."""
     state: RunState
     parts: tuple[Part, ...] = Field(min_length=1, max_length=MAX_PARTS)
 
 
 class Ranks(Protocol):
-    """The ranks of the run, as `Engine` has them."""
+    """The ranks of the run, as in `Engine`."""
 
     def share(self, value: Any, *, during: str) -> list[Any]: ...
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One that was found whole."""
+    """A checkpoint found complete."""
 
     folder: Path
     manifest: Manifest
@@ -73,30 +73,30 @@ class Checkpoint:
         """All tensors of all ranks, by name, in CPU memory.
 
         Raises:
-            UnreadableError: a file is damaged, or gone.
+            UnreadableError: a file is damaged, or missing.
         """
-        found: dict[str, Tensor] = {}
+        tensors: dict[str, Tensor] = {}
         for part in self.manifest.parts:
-            found |= _tensors_in(self.folder, part)
-        return found
+            tensors |= _part_tensors(self.folder, part)
+        return tensors
 
 
 class Checkpoints:
-    """Those of one run. Every rank has one and calls `write` at the same step."""
+    """Checkpoints of one run. Every rank has an instance and calls `write` at the same step."""
 
     def __init__(self, folder: Path, *, rank: int, ranks: Ranks, keep: int) -> None:
         self._folder, self._rank, self._ranks, self._keep = folder, rank, ranks, keep
         self.went_on_after = 0
-        """The step of the checkpoint that the run has taken up."""
+        """The step of the checkpoint from which the run resumed."""
         self._written: set[Path] = set()
 
     def write(self, own: Mapping[str, Tensor], state: RunState, **described: dict[str, Any]) -> None:
-        """Write what the ranks have, then let go of the oldest, and of those that were found damaged.
+        """Write the ranks' tensors, then remove the oldest checkpoints and those found damaged.
 
-        An error leaves all that were there.
+        After an error all earlier ones are kept.
 
         Args:
-            own: what this rank speaks for.
+            own: the tensors that this rank provides.
             described: `decides` and `arithmetic` of the manifest.
 
         Raises:
@@ -111,17 +111,17 @@ class Checkpoints:
             self._together(lambda: self._publish(stack, partial, manifest, final), during="publishing a checkpoint")
 
     def _together(self, work: Callable[[], T], *, during: str) -> list[T]:
-        """Do each rank's work and return its results, by rank; an error of one is raised on all."""
+        """Do each rank's work and return the results, by rank; an error on one is raised on all."""
         mine: T | GemslideError
         try:
             mine = work()
         except GemslideError as error:
             mine = error
-        everybody = self._ranks.share(mine, during=during)
-        for each in everybody:
-            if isinstance(each, GemslideError):
-                raise each
-        return everybody
+        results = self._ranks.share(mine, during=during)
+        for result in results:
+            if isinstance(result, GemslideError):
+                raise result
+        return results
 
     def _begin(self, stack: ExitStack, final: Path) -> Path | None:
         return stack.enter_context(new_folder(final)) if self._rank == 0 else None
@@ -142,45 +142,45 @@ class Checkpoints:
             self._drop_others()
 
     def _drop_others(self) -> None:
-        """Only now that there is another whole one: what the run passed over when it went on, and the oldest."""
-        there = _newest_first(self._folder)
-        whole = [one for one in there if one in self._written or _step_of(one) <= self.went_on_after]
-        for folder in set(there) - set(whole[: self._keep]):
+        """Now that another is complete, remove those that the run skipped when it resumed, and the oldest."""
+        folders = _newest_first(self._folder)
+        whole = [folder for folder in folders if folder in self._written or _step_number(folder) <= self.went_on_after]
+        for folder in set(folders) - set(whole[: self._keep]):
             remove(folder)
 
 
 def latest(folder: Path, decides: Mapping[str, Any]) -> tuple[Checkpoint | None, list[str]]:
-    """The newest checkpoint of a run that is whole, and what is wrong with those that are newer, for people."""
+    """The newest complete checkpoint of a run, and what is wrong with newer ones, for people."""
     complaints: list[str] = []
     for candidate in _newest_first(folder):
         try:
-            return _checked(candidate, decides), complaints
+            return _read_own(candidate, decides), complaints
         except GemslideError as error:
-            complaints.append(f"{error} Going on from an earlier one, or from the start.")
+            complaints.append(f"{error} Resuming from an earlier one, or from the start.")
     return None, complaints
 
 
 def _newest_first(folder: Path) -> list[Path]:
     names = (path for path in folder.iterdir() if _STEP.fullmatch(path.name)) if folder.is_dir() else ()
-    return sorted(names, key=_step_of, reverse=True)
+    return sorted(names, key=_step_number, reverse=True)
 
 
-def _step_of(folder: Path) -> int:
+def _step_number(folder: Path) -> int:
     return int(folder.name.removeprefix("step-"))
 
 
-def _checked(folder: Path, decides: Mapping[str, Any]) -> Checkpoint:
+def _read_own(folder: Path, decides: Mapping[str, Any]) -> Checkpoint:
     checkpoint = read_checkpoint(folder)
     if checkpoint.manifest.decides != dict(decides):
-        raise UnreadableError(f"{folder / MANIFEST}: is of another run than its folder's name says.")
+        raise UnreadableError(f"{folder / MANIFEST}: belongs to another run than its folder's name says.")
     return checkpoint
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
-    """A checkpoint whose files are as its manifest says.
+    """Read a checkpoint whose files match its manifest.
 
     Raises:
-        UnreadableError, BadRecipeError: they are not, or there is none.
+        UnreadableError, BadRecipeError: they do not match, or there is no checkpoint.
     """
     where = folder / MANIFEST
     try:
@@ -189,31 +189,31 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         raise UnreadableError(f"{where}: cannot be read ({error}).") from error
     manifest = parse_section(Manifest, raw if isinstance(raw, dict) else {}, where=str(where))
     for part in manifest.parts:
-        data = _bytes_of(folder, part)
+        data = _part_bytes(folder, part)
         if hashlib.sha256(data).hexdigest() != part.sha256:
             raise UnreadableError(f"{folder / part.file}: damaged; its SHA-256 is not the one in {MANIFEST}.")
     return Checkpoint(folder, manifest)
 
 
-def _bytes_of(folder: Path, part: Part) -> bytes:
+def _part_bytes(folder: Path, part: Part) -> bytes:
     try:
         return read_regular(folder / part.file, max_bytes=part.bytes)
     except OSError as error:
         raise UnreadableError(f"{folder / part.file}: {error.strerror}.") from error
 
 
-def _tensors_in(folder: Path, part: Part) -> dict[str, Tensor]:
+def _part_tensors(folder: Path, part: Part) -> dict[str, Tensor]:
     try:
-        return load(_bytes_of(folder, part))
+        return load(_part_bytes(folder, part))
     except (SafetensorError, ValueError) as error:
         raise UnreadableError(f"{folder / part.file}: damaged ({error}).") from error
 
 
 def forget(folder: Path) -> None:
-    """Remove all checkpoints of a run: it has ended well, or begins anew.
+    """Remove all checkpoints of a run: it has succeeded, or starts from scratch.
 
     Raises:
-        DiskFullError: the folder may not be written.
+        DiskFullError: the folder is not writable.
     """
     with explain_unwritable(folder):
         if folder.is_dir():
@@ -226,5 +226,5 @@ def named(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def unnamed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Those of a checkpoint's tensors whose names begin with `prefix`, without it."""
+    """The tensors of a checkpoint whose names begin with `prefix`, named without it."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

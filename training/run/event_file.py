@@ -1,5 +1,5 @@
-"""TensorBoard's file of one run. torch's writer puts the computer's name into the file's, and computers' names can name
-people; and it writes in a thread, where a full disk is a traceback.
+"""TensorBoard file of one run. torch's own writer puts the computer's name, which can name a person, into the file's
+name; and it writes in a thread, where a full disk ends in a traceback.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class EventFile:
     """Scalars and images by step, in TensorBoard's record format.
 
     Raises:
-        OSError: the file cannot be written; each method, too.
+        OSError: the file cannot be written; also from each method.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -29,15 +29,15 @@ class EventFile:
         self._write(Event(wall_time=time.time(), file_version="brain.Event:2"))
 
     def scalar(self, name: str, value: float, step: int) -> None:
-        """One number."""
+        """Write one number."""
         self._add(summary.scalar(name, value), step)  # type: ignore[no-untyped-call]
 
     def image(self, name: str, image_hwc: NDArray[np.uint8], step: int) -> None:
-        """One RGB image, uint8 (height, width, 3)."""
+        """Write one RGB image, uint8 (height, width, 3)."""
         self._add(summary.image(name, image_hwc, dataformats="HWC"), step)  # type: ignore[no-untyped-call]
 
     def close(self) -> None:
-        """Write what waits and close the file."""
+        """Write pending records and close the file."""
         self._stream.close()
 
     def _add(self, content: Summary, step: int) -> None:

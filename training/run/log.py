@@ -29,11 +29,11 @@ def run_log(
     """The log of a run for as long as the block lasts; its record is written however the block ends.
 
     Args:
-        run_id: None: a new one.
-        extra: what else stands in the record, by its key.
+        run_id: name of the record; None for a new one.
+        extra: further entries of the record, by key.
 
     Raises:
-        DiskFullError: no room for it, or no permission; while the run goes on, too.
+        DiskFullError: no space for it, or no permission; also during the run.
     """
     record = RunRecord(
         "train", settings, run_id or new_run_id(), inputs=inputs, versioned=VERSIONED, extra={**extra, "epochs": []}
@@ -68,11 +68,11 @@ class RunLog:
         self._loss = float("nan")
 
     def expect(self, num_steps: int) -> None:
-        """Log the number of steps to expect, for anyone watching."""
+        """Log the expected number of steps."""
         self._scalars({"train/num_steps": num_steps}, 0)
 
     def begin(self, resumed: Resumed, start: StartWeights | None) -> None:
-        """Log the start of the run: with fresh weights, with those of another run, or where it was when it died."""
+        """Log the start of the run: with fresh weights, with those of another run, or from where it died."""
         if start:
             self._record.extra["start"] = start.as_json()
             self._advance.say(f"{start}")
@@ -83,17 +83,17 @@ class RunLog:
         if resumed.state.steps_done:
             self._record.extra["epochs"] = [dict(line) for line in resumed.state.epochs]
             self._advance.begin_at(resumed.state.steps_done)
-            self._advance.say(f"going on after step {resumed.state.steps_done}, from {resumed.record['checkpoint']}")
+            self._advance.say(f"resuming after step {resumed.state.steps_done}, from {resumed.record['checkpoint']}")
             for key, (before, now) in resumed.record["differs"].items():
                 self._advance.say(
-                    f"warning: {key} was {before} and is {now}: the weights will not be bit for bit those of an "
-                    "unbroken run"
+                    f"warning: {key} was {before} and is now {now}: the weights will not be identical, bit for bit, to "
+                    "those of an uninterrupted run"
                 )
 
     def step(
         self, step: int, result: StepResult | None, *, lr: float, num_tiles: int, seconds: float, memory: int
     ) -> None:
-        """One optimizer step; without a result where it was skipped."""
+        """Log one optimizer step; without a result if it was skipped."""
         self._record.add_seconds("train", seconds)
         values = {"train/lr": lr, "train/tiles_per_s": num_tiles / seconds}
         if result is None:
@@ -108,22 +108,22 @@ class RunLog:
         self._advance(1)
 
     def checkpoint(self, seconds: float) -> None:
-        """One checkpoint."""
+        """Log one checkpoint."""
         self._record.add_seconds("checkpoint", seconds)
 
     def epoch(
         self, line: Mapping[str, int | float], metrics: Mapping[str, float], *, seconds: float,
         images: Mapping[str, NDArray[np.uint8]],
     ) -> None:  # fmt: skip
-        """One validation.
+        """Log one validation.
 
         Args:
-            line: for the record: `epoch`, `step`, `train_loss`, and the metrics.
+            line: entry of the record: `epoch`, `step`, `train_loss`, and the metrics.
         """
         self._record.add_seconds("validate", seconds)
         step = int(line["step"])
-        of_training = {"train/epoch_loss": line["train_loss"]} if "train_loss" in line else {}
-        self._scalars({**{f"val/{name}": value for name, value in metrics.items()}, **of_training}, step)
+        training = {"train/epoch_loss": line["train_loss"]} if "train_loss" in line else {}
+        self._scalars({**{f"val/{name}": value for name, value in metrics.items()}, **training}, step)
         with explain_unwritable(self._events_dir):
             for name, image_hwc in images.items():
                 self._events.image(f"val/{name}", image_hwc, step)
@@ -138,6 +138,6 @@ class RunLog:
                 self._events.scalar(name, value, step)
 
     def finish(self, outputs: dict[str, str], extra: dict[str, Any]) -> None:
-        """Name what the run made."""
+        """Record the outputs of the run."""
         self._record.outputs = sorted(set(outputs.values()))
         self._record.extra |= {"models": outputs, **extra}

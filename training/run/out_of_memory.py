@@ -1,4 +1,4 @@
-"""Explanation of a lack of memory: where, how much was asked for, and which settings would have fitted."""
+"""Explanation of running out of memory: where, how much was requested, and which settings would have fitted."""
 
 from __future__ import annotations
 
@@ -24,43 +24,43 @@ from training.recipe.optimisation import cross_entropy
 from training.recipe.plan import EmptyBatch, blocks_of, plan_of
 
 _ROOM = 0.9
-"""Of the memory: what live bytes, weights, gradients and optimizer may take together; workspaces take the rest."""
+"""Fraction of the memory for live bytes, weights, gradients and optimizer together; workspaces take the rest."""
 _COPIES = 4
-"""Of the weights: themselves, gradients, a sum under way, what the optimizer remembers."""
+"""Copies of the weights: themselves, gradients, a sum in progress, the optimizer's state."""
 
 
 @contextmanager
 def explained(recipe: Recipe, tile_px: int, plan: Plan, engine: Engine | None = None) -> Iterator[None]:
-    """Turn a lack of memory inside the block into an error that says where, and what would fit.
+    """Turn running out of memory inside the block into an error that says where, and what would fit.
 
     Args:
-        engine: which is at work; None: it is not.
+        engine: the engine at work; None if none is.
 
     Raises:
         OutOfMemoryError: memory ran out.
     """
     try:
         yield
-    except (MemoryError, RuntimeError) as error:  # torch.OutOfMemoryError is one of the second
+    except (MemoryError, RuntimeError) as error:  # torch.OutOfMemoryError is a RuntimeError
         if not is_out_of_memory(error):
             raise
         traceback.clear_frames(error.__traceback__)  # they hold what filled the memory
         where = "" if engine is None or engine.at is None else f" in {engine.at}"
         raise OutOfMemoryError(
             f"memory ran out{where}: {_first_line(error)} This recipe keeps "
-            f"{_gb(_kept(recipe, tile_px))} of activations and weights on its fullest rank; "
-            f"{_what_would_fit(recipe, tile_px, plan)}"
+            f"{_gb(_needed_bytes(recipe, tile_px))} of activations and weights on its fullest rank; "
+            f"{_fitting_settings(recipe, tile_px, plan)}"
         ) from error
 
 
 def _first_line(error: BaseException) -> str:
     text = " ".join(str(error).split()).replace("a primitive", "a primitive: oneDNN cannot allocate memory for it")
-    asked = re.search(r"[^.:\]]*(tried to allocate|allocate memory)[^.]*(\.\d[^.]*)?", text, re.IGNORECASE)
-    return f"{(asked[0] if asked else text)[:200].strip()}."
+    request = re.search(r"[^.:\]]*(tried to allocate|allocate memory)[^.]*(\.\d[^.]*)?", text, re.IGNORECASE)
+    return f"{(request[0] if request else text)[:200].strip()}."
 
 
-def _what_would_fit(recipe: Recipe, tile_px: int, plan: Plan) -> str:
-    """Settings that keep less, those that change no result first."""
+def _fitting_settings(recipe: Recipe, tile_px: int, plan: Plan) -> str:
+    """Settings that need less memory, those that change no result first."""
     parallel = recipe.parallel
     choices: dict[str, Recipe] = {}
     if not plan.compiled and plan.recompute == Recompute():
@@ -75,7 +75,7 @@ def _what_would_fit(recipe: Recipe, tile_px: int, plan: Plan) -> str:
     if parallel.microbatch_size > 1:
         half = parallel.microbatch_size // 2
         choices[f"[parallel] microbatch_size = {half}, which changes the result"] = _with(recipe, microbatch_size=half)
-    priced = [(choice, name, _kept(choice, tile_px)) for name, choice in choices.items()]
+    priced = [(choice, name, _needed_bytes(choice, tile_px)) for name, choice in choices.items()]
     fitting = [
         f"{name} ({_gb(needed)})"
         for choice, name, needed in priced
@@ -83,13 +83,13 @@ def _what_would_fit(recipe: Recipe, tile_px: int, plan: Plan) -> str:
     ]
     limit = f"{_gb(limit_bytes(plan.device, ranks_sharing(recipe, recipe, plan.device)))} of memory for each rank"
     if fitting:
-        return f"of {limit} these would fit: {'; '.join(fitting)}."
+        return f"within {limit} these would fit: {'; '.join(fitting)}."
     tried = "; ".join(f"{name} ({_gb(needed)})" for _, name, needed in priced)
-    return f"none of these would fit {limit}: {tried}. Use smaller tiles, or more memory."
+    return f"none of these would fit into {limit}: {tried}. Use smaller tiles, or more memory."
 
 
 def ranks_sharing(choice: Recipe, recipe: Recipe, device: torch.device) -> float:
-    """Number of ranks of a choice that share one memory, if spread over machines as those of the recipe are."""
+    """Number of ranks of a choice that share one memory, if spread over machines like those of the recipe."""
     ranks_here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     memories = torch.cuda.device_count() if device.type == "cuda" else 1
     return max(1.0, ranks_here * choice.parallel.world_size / recipe.parallel.world_size / memories)
@@ -100,9 +100,9 @@ def _with(recipe: Recipe, **changes: object) -> Recipe:
     return recipe.model_copy(update={"parallel": parallel})
 
 
-def _kept(recipe: Recipe, tile_px: int) -> int:
+def _needed_bytes(recipe: Recipe, tile_px: int) -> int:
     """Bytes on the fullest rank of the first group: live ones as predicted, and some copies of the weights."""
-    with torch.device("meta"):  # there is no memory left
+    with torch.device("meta"):  # no memory is left
         blocks = blocks_of(recipe.model, tile_px)
     try:
         plan = replace(plan_of(recipe, blocks, tile_px, torch.device("cpu")), data_parallel=1)
@@ -115,7 +115,7 @@ def _kept(recipe: Recipe, tile_px: int) -> int:
 
 
 def limit_bytes(device: torch.device, sharing: float = 1.0) -> int:
-    """The memory that this process may take at all, where so many share what there is."""
+    """Most memory that this process may take if this many share it."""
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory / sharing)
     limits = [int(psutil.virtual_memory().total / sharing)]

@@ -25,7 +25,7 @@ from training.run.state import Epoch
 
 @dataclass(frozen=True)
 class AppearanceStatistics:
-    """Of a sample of the training tiles; None where none has tissue."""
+    """Statistics of a sample of the training tiles; None where none has tissue."""
 
     hues: HueStatistics | None
     focus: FocusStatistics | None
@@ -47,12 +47,12 @@ class RunFacts:
 
 
 def measure_appearance(source: TileSource, pool: ThreadPoolExecutor) -> AppearanceStatistics:
-    """Appearance of the training tiles."""
+    """Measure the appearance of the training tiles."""
     return AppearanceStatistics(*sample_looks(source, labelled(source, "train"), pool))
 
 
 def content_of(facts: RunFacts, which: str, epoch: Epoch) -> PackageContent:
-    """Of one of the packages.
+    """Content of one of the packages.
 
     Args:
         which: "best" or "last".
@@ -84,7 +84,7 @@ def content_of(facts: RunFacts, which: str, epoch: Epoch) -> PackageContent:
 
 
 def _intervals(source: TileSource, probabilities_nk: NDArray[np.float32]) -> Intervals | None:
-    """Of the validation; None where the dataset does not say whose its tiles are."""
+    """Intervals of the validation; None if the dataset does not know the patients of its tiles."""
     groups: NDArray[np.str_] | None = getattr(source, "groups", None)
     if groups is None:
         return None

@@ -1,4 +1,4 @@
-"""Would this run start? Every rank asks, before any of them talks to another."""
+"""Checks that a run can start, made by every rank before any communicates."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from training.recipe.plan import blocks_of, plan_of
 from training.run.start_weights import StartWeights, find_start
 
 RECIPE_NAME = r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,54}"
-"""With 9 characters of hash it makes a model id of at most 64."""
+"""With 9 characters of hash this gives a model id of at most 64."""
 
 
 @dataclass(frozen=True)
@@ -32,14 +32,14 @@ class Checked:
     recipe_path: Path
     source: TileSource
     start: StartWeights | None = None
-    """None: fresh weights."""
+    """None for fresh weights."""
 
 
 def check_run(recipe_name: Path, project_dir: Path, world_size: int, *, threads: int | None = None) -> Checked:
-    """Everything that can be known to be wrong before training.
+    """Check everything that can be checked before training.
 
     Args:
-        threads: in place of the recipe's `[train] threads`.
+        threads: overrides the recipe's `[train] threads`.
 
     Raises:
         GemslideError: a recipe, world size or tile set that cannot be trained; or what the dataset raises.
@@ -49,11 +49,11 @@ def check_run(recipe_name: Path, project_dir: Path, world_size: int, *, threads:
     recipe = recipe.model_copy(update={"train": replace(recipe.train, threads=threads)})
     if not re.fullmatch(RECIPE_NAME, path.stem):
         raise BadRecipeError(
-            f"{path.name}: the recipe's name becomes part of the model's. Rename the file to 1 to 55 letters, digits, "
-            "dots, underscores or hyphens, not starting with a dot."
+            f"{path.name}: the recipe's name becomes part of the model's. Rename the file, using 1 to 55 letters, "
+            "digits, dots, underscores or hyphens, not starting with a dot."
         )
     source = open_source(recipe.data, project_dir)
-    blocks = _blocks_on_no_memory(recipe, path.name, source)
+    blocks = _blocks_without_memory(recipe, path.name, source)
     if recipe.parallel.elastic:
         parallel = spread_over(recipe.parallel, world_size, most_stages=len(blocks))
         recipe = recipe.model_copy(update={"parallel": parallel})
@@ -76,8 +76,8 @@ def check_run(recipe_name: Path, project_dir: Path, world_size: int, *, threads:
     return Checked(recipe, path, source, start)
 
 
-def _blocks_on_no_memory(recipe: Recipe, name: str, source: TileSource) -> list[nn.Module]:
-    """The network, to see whether there is such a one and how many blocks it has."""
+def _blocks_without_memory(recipe: Recipe, name: str, source: TileSource) -> list[nn.Module]:
+    """The network, to check that it exists and count its blocks."""
     try:
         with torch.device("meta"):
             return blocks_of(recipe.model, source.tile_px)
@@ -90,7 +90,7 @@ def _misfit(name: str, recipe: Recipe, error: ValueError) -> BadRecipeError:
 
 
 def dataset_error(recipe_name: Path) -> type[Exception]:
-    """Base of the errors that the recipe's dataset raises for people; GemslideError where the recipe itself is bad."""
+    """Base of the user-facing errors of the recipe's dataset; GemslideError if the recipe itself is bad."""
     try:
         return find_source(load_recipe(find_recipe(recipe_name)).data.source).Error
     except GemslideError:

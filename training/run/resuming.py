@@ -1,4 +1,4 @@
-"""From a run to its checkpoints and back: what is saved, found and taken up again."""
+"""Saving a run's checkpoints, finding them and resuming from them."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from training.run.start_weights import StartWeights
 from training.run.state import ARITHMETIC, CHECKPOINTS, Epoch, RunState, run_name, what_decides
 
 PROBABILITIES = "best_probabilities"
-"""Of the validation tiles in the best epoch, in the first rank's part."""
+"""Probabilities of the validation tiles in the best epoch, in the first rank's part."""
 
 
 @dataclass(frozen=True)
 class Resumed:
-    """State that a run goes on from."""
+    """State from which a run continues."""
 
     state: RunState
     best: Epoch | None
     record: dict[str, Any] = field(default_factory=dict)
-    """For the run record; empty where a run begins."""
+    """Entry of the run record; empty for a new run."""
 
 
 class Resuming:
@@ -44,7 +44,7 @@ class Resuming:
         self._decides = what_decides(recipe, tiles_sha256, start.sha256 if start else None)
         train = recipe.train.model_dump(mode="json")
         self._arithmetic = {key: train[key] for key in ARITHMETIC} | {
-            "isa": instruction_set(), "device": _name_of(engine.plan.device), "torch": torch.__version__,
+            "isa": instruction_set(), "device": _device_name(engine.plan.device), "torch": torch.__version__,
         }  # fmt: skip
         self.folder = project_dir / CHECKPOINTS / run_name(recipe_name, self._decides)
         self._checkpoints = Checkpoints(self.folder, rank=engine.rank, ranks=engine, keep=recipe.checkpoint.keep)
@@ -65,24 +65,24 @@ class Resuming:
         self._checkpoints.write(own, state, decides=self._decides, arithmetic=self._arithmetic)
 
     def resume(self, *, fresh: bool) -> Resumed:
-        """Take up the newest checkpoint that is whole; every rank calls it.
+        """Resume from the newest complete checkpoint; every rank calls it.
 
         Args:
-            fresh: begin anew all the same; earlier checkpoints go.
+            fresh: start from scratch instead; earlier checkpoints are removed.
 
         Raises:
             UnreadableError: it is not of this network.
         """
-        found, complaints = self._engine.share(self._newest(fresh), during="looking for a checkpoint")[0]
-        said = {"complaints": complaints} if complaints else {}
-        if found is None:
-            return Resumed(RunState(), None, said)
-        best = self._restore(found)
-        before = found.manifest.arithmetic
+        checkpoint, complaints = self._engine.share(self._newest(fresh), during="looking for a checkpoint")[0]
+        record = {"complaints": complaints} if complaints else {}
+        if checkpoint is None:
+            return Resumed(RunState(), None, record)
+        best = self._restore(checkpoint)
+        before = checkpoint.manifest.arithmetic
         differs = {key: [before.get(key), now] for key, now in self._arithmetic.items() if before.get(key) != now}
-        state = found.manifest.state
-        said |= {"step": state.steps_done, "checkpoint": found.folder.name, "differs": differs}
-        return Resumed(state, best, said)
+        state = checkpoint.manifest.state
+        record |= {"step": state.steps_done, "checkpoint": checkpoint.folder.name, "differs": differs}
+        return Resumed(state, best, record)
 
     def _newest(self, fresh: bool) -> tuple[Checkpoint | None, list[str]]:
         if self._rank:
@@ -91,8 +91,8 @@ class Resuming:
             self.forget()
         return latest(self.folder, self._decides)
 
-    def _restore(self, found: Checkpoint) -> Epoch | None:
-        tensors, state = found.tensors(), found.manifest.state
+    def _restore(self, checkpoint: Checkpoint) -> Epoch | None:
+        tensors, state = checkpoint.tensors(), checkpoint.manifest.state
         try:
             self._engine.load_full_state_dict(unnamed(WEIGHT, tensors))
             self._engine.load_full_optimizer_state(unnamed(SLOT, tensors))
@@ -101,10 +101,10 @@ class Resuming:
             best = self._best(state, tensors)
         except (ValueError, KeyError) as error:
             raise UnreadableError(
-                f"{found.folder}: not a checkpoint of this run ({error}). Remove it, or start with --fresh."
+                f"{checkpoint.folder}: not a checkpoint of this run ({error}). Remove it, or start with --fresh."
             ) from error
         self._engine.steps_done = self._checkpoints.went_on_after = state.steps_done
-        if found.manifest.arithmetic.get("precision") == self._arithmetic["precision"]:  # else it begins anew
+        if checkpoint.manifest.arithmetic.get("precision") == self._arithmetic["precision"]:  # else it starts again
             self._engine.loss_scale.value, self._engine.loss_scale.good_steps = state.loss_scale, state.good_steps
         return best
 
@@ -120,16 +120,16 @@ class Resuming:
         """Remove the run's checkpoints; the first rank calls it.
 
         Raises:
-            DiskFullError: the folder may not be written.
+            DiskFullError: the folder is not writable.
         """
         forget(self.folder)
 
     def last_good(self) -> str:
         """Location of the newest checkpoint, for people."""
-        found, _ = latest(self.folder, self._decides)
-        return f"The last checkpoint is {found.folder}." if found else "There was no checkpoint yet."
+        checkpoint, _ = latest(self.folder, self._decides)
+        return f"The last checkpoint is {checkpoint.folder}." if checkpoint else "There was no checkpoint yet."
 
 
-def _name_of(device: torch.device) -> str:
-    """Of two GPUs of one model it is the same."""
+def _device_name(device: torch.device) -> str:
+    """Name of a device's model: the same for two GPUs of one model."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type

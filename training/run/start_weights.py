@@ -1,7 +1,7 @@
 """Weights that a run starts from: a model of the project, a safetensors file, or a checkpoint's folder.
 
-Names and shapes must be the network's own. Only the head, the last block, may be another: it is then left fresh, and
-so is that of a model whose classes are not those of the run.
+Names and shapes must be those of the network. Only the head, the last block, may differ: it is then left fresh, as is
+that of a model whose classes are not those of the run.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ class StartWeights:
     """Weights that fit a network, all or all but its head."""
 
     name: str
-    """Of the model, the file or the checkpoint."""
+    """Name of the model, the file or the checkpoint."""
     sha256: str
     state: Mapping[str, Tensor]
-    """By name; without the head's where that stays fresh."""
+    """Tensors by name; without the head's if that stays fresh."""
     head: str
     """Outcome for the head, for people."""
     frozen_blocks: int
 
     def put_into(self, blocks: Sequence[nn.Module]) -> None:
-        """Load into the blocks of a network, and freeze the first ones: they neither learn nor see statistics."""
+        """Load into the blocks of a network, and freeze the first ones: they neither learn nor update statistics."""
         nn.Sequential(*blocks).load_state_dict(self.state, strict=False)
         for block in blocks[: self.frozen_blocks]:
             block.requires_grad_(False).eval()
@@ -66,14 +66,14 @@ class StartWeights:
 def find_start(
     config: FinetuneConfig, blocks: Sequence[nn.Module], classes: Sequence[str], project_dir: Path
 ) -> StartWeights | None:
-    """Find the weights that a recipe's `[finetune]` asks for; None: fresh ones.
+    """Find the weights that a recipe's `[finetune]` names; None for fresh ones.
 
     Args:
-        blocks: of the network, with or without memory.
-        classes: of the run, in order.
+        blocks: those of the network, with or without memory.
+        classes: those of the run, in order.
 
     Raises:
-        BadRecipeError: there is no such model or file, or it is another network's.
+        BadRecipeError: the model or file does not exist, or belongs to another network.
         UnreadableError: it is damaged.
     """
     if config.weights is None:
@@ -86,8 +86,8 @@ def find_start(
     path = _find(config.weights, project_dir)
     given, sha256 = _read(path)
     other_classes = _other_classes(path, classes)
-    state, head = _fitting(given, blocks, config.weights, other_classes)
-    return StartWeights(_name_of(path), sha256, state, head, config.freeze_blocks)
+    state, head = _fitting_tensors(given, blocks, config.weights, other_classes)
+    return StartWeights(_weights_name(path), sha256, state, head, config.freeze_blocks)
 
 
 def _find(named: str, project_dir: Path) -> Path:
@@ -97,15 +97,15 @@ def _find(named: str, project_dir: Path) -> Path:
         is_named_outside = Path(named).is_absolute() or ".." in Path(named).parts
         if is_named_outside or (path.is_symlink() and path.is_file() and not _leads_inside(path, project_dir)):
             raise BadRecipeError(
-                f"[finetune] weights = {named!r}: lies outside of the project. A recipe that somebody sent could so "
-                "read what is not its own: copy the file into the project, or import it (`gemslide model import`)."
+                f"[finetune] weights = {named!r}: is outside the project. A recipe from someone else could use this "
+                "to read other files: copy the file into the project, or import it (`gemslide model import`)."
             )
         if path.is_file() or (path / MANIFEST).is_file():
             return path
-    looked = " and ".join(str(path) for path in candidates)
+    searched = " and ".join(str(path) for path in candidates)
     raise BadRecipeError(
-        f"[finetune] weights = {named!r}: looked for {looked}. Name a model of the project, a safetensors file, or the "
-        "folder of a checkpoint."
+        f"[finetune] weights = {named!r}: not found at {searched}. Name a model of the project, a safetensors file, or "
+        "the folder of a checkpoint."
     )
 
 
@@ -114,7 +114,7 @@ def _leads_inside(path: Path, project_dir: Path) -> bool:
 
 
 def _read(path: Path) -> tuple[dict[str, Tensor], str]:
-    """Tensors by name, and the SHA-256 of what holds them."""
+    """Tensors by name, and the SHA-256 of the file that holds them."""
     if path.is_dir():
         checkpoint = read_checkpoint(path)
         return unnamed(WEIGHT, checkpoint.tensors()), hashlib.sha256((path / MANIFEST).read_bytes()).hexdigest()
@@ -125,7 +125,7 @@ def _read(path: Path) -> tuple[dict[str, Tensor], str]:
     try:
         return load(data), hashlib.sha256(data).hexdigest()
     except (SafetensorError, ValueError) as error:
-        raise UnreadableError(f"{path}: no safetensors file, or damaged ({error}).") from error
+        raise UnreadableError(f"{path}: not a safetensors file, or damaged ({error}).") from error
 
 
 def _other_classes(weights: Path, classes: Sequence[str]) -> bool:
@@ -133,15 +133,15 @@ def _other_classes(weights: Path, classes: Sequence[str]) -> bool:
     try:
         config = read_json_file(weights.parent / "config.json", max_bytes=MAX_CONFIG_BYTES)
     except (OSError, ValueError):
-        return False  # of a file by itself only shapes are known
+        return False  # for a file by itself only shapes are known
     names = config.get("class_names") if isinstance(config, dict) else None
     return isinstance(names, list) and list(names) != list(classes)
 
 
-def _fitting(
+def _fitting_tensors(
     given: Mapping[str, Tensor], blocks: Sequence[nn.Module], named: str, other_classes: bool
 ) -> tuple[dict[str, Tensor], str]:
-    """The tensors to be loaded, and what becomes of the head."""
+    """The tensors to be loaded, and the outcome for the head."""
     wanted = nn.Sequential(*blocks).state_dict()
     head = f"{len(blocks) - 1}."
     fits = {name: tensor for name, tensor in given.items() if name in wanted and tensor.shape == wanted[name].shape}
@@ -149,20 +149,20 @@ def _fitting(
     unknown = [name for name in given if name not in wanted and not name.startswith(head)]
     if missing or unknown:
         raise BadRecipeError(
-            f"[finetune] weights = {named!r}: not of this network. It lacks {_some(missing)}, or has them in other "
-            f"shapes, and has {_some(unknown)} besides. Use the [model] that it was trained with."
+            f"[finetune] weights = {named!r}: not of this network. It lacks {_listed(missing)}, or has them in other "
+            f"shapes, and also has {_listed(unknown)}. Use the [model] that it was trained with."
         )
-    of_head = [name for name in wanted if name.startswith(head)]
-    if other_classes or not all(name in fits for name in of_head):
+    head_names = [name for name in wanted if name.startswith(head)]
+    if other_classes or not all(name in fits for name in head_names):
         reason = "it has other classes" if other_classes else "it has another shape, or none"
-        return {name: tensor for name, tensor in fits.items() if name not in of_head}, f"replaced: {reason}"
+        return {name: tensor for name, tensor in fits.items() if name not in head_names}, f"replaced: {reason}"
     return fits, "kept"
 
 
-def _some(names: Sequence[str]) -> str:
+def _listed(names: Sequence[str]) -> str:
     shown = ", ".join(names[:3]) or "nothing"
     return f"{shown} and {len(names) - 3} more" if len(names) > 3 else shown
 
 
-def _name_of(path: Path) -> str:
+def _weights_name(path: Path) -> str:
     return path.parent.name if path.name == WEIGHTS_FILES["torch"] else path.stem

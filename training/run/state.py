@@ -1,4 +1,4 @@
-"""State of a training run between two steps: all that the next step depends on besides tensors."""
+"""State of a training run between two steps: everything besides tensors that the next step depends on."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from training.foundation.settings import Section
 from training.recipe.config import Recipe
 
 CHECKPOINTS = "checkpoints"
-"""Folder of a project."""
+"""Folder of a project for checkpoints."""
 ARITHMETIC = ("threads", "precision", "compiled", "deterministic", "channels_last")
-"""Keys of `[train]` that decide bits and no meaning: a run may go on with others, and says so."""
+"""Keys of `[train]` that affect bits but not meaning: a run may resume with others, and reports it."""
 
 
 class BestEpoch(Section):
-    """The epoch with the lowest validation loss so far. Its weights lie beside it."""
+    """The epoch with the lowest validation loss so far. Its weights are stored beside it."""
 
     number: int = Field(ge=1)
     metrics: dict[str, float]
 
 
 class RunState(Section):
-    """After some steps of a run."""
+    """State after some steps of a run."""
 
     steps_done: int = Field(0, ge=0)
     loss_sum: float = 0.0
     num_losses: int = Field(0, ge=0)
-    """Of the steps since the last validation, without those that were skipped."""
+    """Number of steps since the last validation, without skipped ones."""
     epochs: tuple[dict[str, int | float], ...] = ()
     """Entry of the run record for each validation."""
     best: BestEpoch | None = None
@@ -46,7 +46,7 @@ class RunState(Section):
     good_steps: int = Field(0, ge=0)
 
     def after_step(self, loss: float | None, *, loss_scale: float, good_steps: int) -> RunState:
-        """After one more step; `loss` is None where it was skipped."""
+        """Return the state after one more step; `loss` is None if it was skipped."""
         lost = loss is None
         return self.model_copy(
             update={
@@ -60,7 +60,7 @@ class RunState(Section):
         )
 
     def after_epoch(self, metrics: dict[str, float]) -> RunState:
-        """After a validation; a lower loss than ever makes it the best."""
+        """Return the state after a validation; the lowest loss so far makes it the best."""
         number = len(self.epochs) + 1
         train_loss = {"train_loss": self.loss_sum / self.num_losses} if self.num_losses else {}
         line = {"epoch": number, "step": self.steps_done - 1, **train_loss, **metrics}
@@ -82,20 +82,20 @@ class Epoch:
 
     number: int
     own: dict[str, Tensor]
-    """Weights and buffers that this rank speaks for, in CPU memory."""
+    """Weights and buffers that this rank provides, in CPU memory."""
     metrics: dict[str, float]
     probabilities_nk: NDArray[np.float32]
-    """Of the validation tiles, float32 (tiles, classes)."""
+    """Probabilities of the validation tiles, float32 (tiles, classes)."""
 
 
 def what_decides(recipe: Recipe, tiles_sha256: str, start_sha256: str | None) -> dict[str, Any]:
     """Values that two runs must share to have the same weights after the same steps: one can then continue the other.
 
-    The spread of a step over ranks is not in it, nor the way numbers are computed (`ARITHMETIC`).
+    The spread of a step over ranks is not included, nor the way numbers are computed (`ARITHMETIC`).
 
     Args:
         tiles_sha256: of tiles, labels and split.
-        start_sha256: of the weights that it starts from; None: fresh ones.
+        start_sha256: of the starting weights; None for fresh ones.
     """
     settings = recipe.model_dump(mode="json", exclude={"parallel", "checkpoint", "finetune"})
     settings["train"] = {key: value for key, value in settings["train"].items() if key not in ARITHMETIC}

@@ -39,11 +39,11 @@ from training.run.state import Epoch, RunState
 from training.run.validation import Validation
 
 MOST_SKIPPED = 20
-"""Steps in a row that may be lost to numbers that are not finite."""
+"""Most steps in a row that may be lost to numbers that are not finite."""
 
 
 class Trainer:
-    """One run on one rank. All ranks construct it alike and call `run`."""
+    """One run on one rank. All ranks construct it in the same way and call `run`."""
 
     def __init__(
         self, checked: Checked, project_dir: Path, ranks: Ranks, device: torch.device, *, watch: Watch = unwatched
@@ -86,7 +86,7 @@ class Trainer:
         return channel_statistics(self.source, labelled(self.source, "train"))
 
     def _memory_explained(self, engine: Engine | None = None) -> AbstractContextManager[None]:
-        """Explain a lack of memory inside the block; `engine`: in one of its blocks."""
+        """Explain running out of memory inside the block; `engine` names the network's block."""
         return explained(self.recipe, self.source.tile_px, self.plan, engine)
 
     # --- the run ---------------------------------------------------------------------------------
@@ -95,8 +95,8 @@ class Trainer:
         """Train to the end and write the packages. Returns {"best": model id, "last": model id} on rank 0.
 
         Args:
-            run_id: of the run's record; None: a new one.
-            fresh: begin anew where there are checkpoints of the run.
+            run_id: name of the run's record; None for a new one.
+            fresh: start from scratch even if there are checkpoints of the run.
         """
         with self._log(run_id) as log:
             self._watch(BEFORE_STEPS, "looking for a checkpoint")
@@ -119,7 +119,7 @@ class Trainer:
         settings = self.recipe.model_dump(mode="json")
         if self.start:
             inputs.append({"id": self.start.name, "sha256": self.start.sha256})
-            settings["finetune"]["weights"] = self.start.name  # a record names no path
+            settings["finetune"]["weights"] = self.start.name  # a record contains no path
         with run_log(
             self._project_dir, run_id=run_id, settings=settings, inputs=inputs,
             num_steps=self.num_steps, threads=self.recipe.train.threads, isa=instruction_set(),
@@ -127,16 +127,16 @@ class Trainer:
             yield log
 
     def _epochs(self, log: RunLog | None) -> Epoch:
-        """Steps and epochs up to the end of the run; the last epoch."""
+        """Run steps and epochs to the end of the run; return the last epoch."""
         first, last = self._state.steps_done, None
         batch = self.batch(first)
         while (step := self._state.steps_done) < self.num_steps and not self._is_patience_over():
             start = time.perf_counter()
             ends_epoch = (step + 1) % self._steps_per_epoch == 0
             following = self.batch(step + 1) if step + 1 < self.num_steps else batch
-            # The first step of a shape tells the ranks how messages lie; the second is like all that follow.
+            # In the first step of a shape ranks learn the layout of messages; the second is like all that follow.
             self._engine.live_bytes.enabled = step - first <= 1
-            # What validation reads comes between: nothing is read ahead across it.
+            # Validation reads in between: nothing is read ahead across it.
             result = self.step(batch, None if ends_epoch else following)
             if step - first <= 1:
                 self.peak_bytes = self._engine.peak_bytes()
@@ -185,10 +185,10 @@ class Trainer:
         )
 
     def step(self, batch: TileBatch, upcoming: TileBatch | None) -> StepResult | None:
-        """One optimizer step; the first tiles of the upcoming one are read meanwhile.
+        """Run one optimizer step; the first tiles of the upcoming one are read meanwhile.
 
         Returns:
-            None where the step was skipped: it was not finite and the recipe allows that, or 16 bits were too few.
+            None if the step was skipped: it was not finite and the recipe allows that, or it overflowed in fp16.
 
         Raises:
             ImplausibleOutputError: a loss or a gradient is not finite. OutOfMemoryError: it did not fit.
@@ -223,13 +223,13 @@ class Trainer:
         ) from error
 
     def _tiles_in(self, batch: TileBatch, microbatch: int | None) -> str:
-        """For people: rows of the tile table, and whose they are."""
+        """Name rows of the tile table and their slides, for people."""
         if microbatch is None:
             return ""
         tiles = batch.part(microbatch)
         slides = getattr(self.source, "slides", None)
-        whose = "" if slides is None else f", of {', '.join(sorted({str(slides[tile]) for tile in tiles}))}"
-        return f" Its tiles are rows {', '.join(map(str, tiles))} of the tile table{whose}."
+        origin = "" if slides is None else f", of {', '.join(sorted({str(slides[tile]) for tile in tiles}))}"
+        return f" Its tiles are rows {', '.join(map(str, tiles))} of the tile table{origin}."
 
     # --- epochs ----------------------------------------------------------------------------------
 
@@ -246,7 +246,7 @@ class Trainer:
         return epoch
 
     def _end_of_resumed(self) -> Epoch:
-        """Of a run that died after its last epoch: its weights are those of the checkpoint."""
+        """The last epoch of a run that died after it: its weights are those of the checkpoint."""
         probabilities_nk, metrics = self._validated()
         return self._epoch(metrics, probabilities_nk)
 

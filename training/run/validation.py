@@ -1,4 +1,4 @@
-"""Validation by the engine that trains: the same ranks, the same micro-batches, nothing kept."""
+"""Validation by the engine that trains: the same ranks and micro-batches, without keeping activations."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from training.run.averaging import WeightAverage
 
 SHOWN_TILES = 8
 AT_ONCE = 64
-"""Micro-batches of a replica that are looked at in one go; outputs are small."""
+"""Micro-batches of a replica that are evaluated at once; outputs are small."""
 
 
 class Validation:
-    """The validation tiles of a run, and what its network says of them."""
+    """The validation tiles of a run, and its network's predictions for them."""
 
     def __init__(self, recipe: Recipe, source: TileSource, engine: Engine, pool: ThreadPoolExecutor) -> None:
         self.tiles = labelled(source, "val")
@@ -31,7 +31,7 @@ class Validation:
 
     @property
     def _slides(self) -> NDArray[np.str_]:
-        """Slide of each tile; where the dataset does not say, one slide for all."""
+        """Slide of each tile; one slide for all if the dataset does not say."""
         slides: NDArray[np.str_] | None = getattr(self._source, "slides", None)
         return np.zeros(len(self.tiles), "U1") if slides is None else slides[self.tiles]
 
@@ -40,8 +40,8 @@ class Validation:
         return np.asarray(self._source.labels[self.tiles])
 
     def metrics(self, probabilities_nk: NDArray[np.float32]) -> dict[str, float]:
-        """At the level of tiles, and of slides where the dataset says whose its tiles are."""
-        from training.run.metrics import (  # a second, for which no first step waits
+        """Metrics of tiles, and of slides if the dataset knows the slides of its tiles."""
+        from training.run.metrics import (  # takes a second, which should not delay the first step
             classification_metrics,
             slide_metrics,
         )
@@ -50,7 +50,7 @@ class Validation:
         return by_tile | slide_metrics(self.labels, probabilities_nk, self._slides)
 
     def images(self, probabilities_nk: NDArray[np.float32]) -> dict[str, NDArray[np.uint8]]:
-        """For the log: the confusion matrices of tiles and of slides, and some tiles with what was said of them."""
+        """Images for the log: confusion matrices of tiles and of slides, and some tiles with their predictions."""
         from training.run.metrics import confusion_image, slide_means, tile_image
 
         shown = np.linspace(0, len(self.tiles) - 1, min(SHOWN_TILES, len(self.tiles))).astype(int)
@@ -58,15 +58,15 @@ class Validation:
         by_tile, by_slide = (self.labels, probabilities_nk), slide_means(self.labels, probabilities_nk, self._slides)
         at_levels = {"confusion": by_tile} | ({"slide_confusion": by_slide} if len(by_slide[0]) > 1 else {})
         return {
-            **{name: confusion_image(*found, self._source.classes) for name, found in at_levels.items()},
+            **{name: confusion_image(*pair, self._source.classes) for name, pair in at_levels.items()},
             "tiles": tile_image(pixels, self.labels[shown], probabilities_nk[shown], self._source.classes),
         }
 
     def probabilities(self, average: WeightAverage | None) -> NDArray[np.float32]:
-        """Of all validation tiles, float32 (tiles, classes), on every rank; every rank calls it.
+        """Probabilities of all validation tiles, float32 (tiles, classes), on every rank; every rank calls it.
 
         Args:
-            average: whose weights are looked at; None: the engine's own.
+            average: the weights to evaluate; None for the engine's own.
         """
         if average is None:
             probabilities_nk = self._looked_at()
@@ -87,9 +87,9 @@ class Validation:
         parallel = self._recipe.parallel
         at_once = AT_ONCE * parallel.data_parallel * parallel.microbatch_size
         outputs = outputs_of(self._recipe.model.variant)
-        found = []
+        parts = []
         for start in range(0, len(self.tiles), at_once):
             tiles = self.tiles[start : start + at_once]
             batch = TileBatch(self._source, tiles, parallel.microbatch_size, self._pool)
-            found += [probabilities(output_nk, outputs) for output_nk in self._engine.forward_only(batch)]
-        return np.asarray(torch.cat(found).numpy())
+            parts += [probabilities(output_nk, outputs) for output_nk in self._engine.forward_only(batch)]
+        return np.asarray(torch.cat(parts).numpy())

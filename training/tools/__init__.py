@@ -1,1 +1,1 @@
-"""Programs behind `gemslide model` and `gemslide plan`, in processes of their own."""
+"""Programs behind `gemslide model` and `gemslide plan`, each run in its own process."""

@@ -1,6 +1,6 @@
-"""`python -m training.tools.check_model PACKAGE`: is this package whole, and does its network do what it says?
+"""`python -m training.tools.check_model PACKAGE`: is this package complete, and does its network work as described?
 
-Says in one JSON line on standard output what was found.
+Reports the result in one JSON line on standard output.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ def check_package(package: Path) -> dict[str, Any]:
     """Open a package and run its network on probe images.
 
     Returns:
-        what it says of itself, and what was checked.
+        its description, and what was checked.
 
     Raises:
-        GemslideError: it is damaged, does not fit together, is not trusted, or its network gives nonsense.
+        GemslideError: it is damaged, inconsistent or not trusted, or its network gives implausible outputs.
     """
     package = package.resolve()
     config = read_package_config(package)
@@ -51,18 +51,18 @@ def _checked(package: Path, config: PackageConfig) -> list[str]:
     """Hash the files beside the weights and list all checks made, for people.
 
     Raises:
-        UnreadableError: one of them is missing, or another file than `config.json` says.
+        UnreadableError: one of them is missing, or is not the file in `config.json`.
     """
     done = ["config.json", "SHA-256 of the weights", "one run on probe images", "metrics.json"]
     for name, wanted in config.gemslide.files.items():
         path = package / Path(name).name
         try:
-            found = hashlib.sha256(read_regular(path, max_bytes=path.stat().st_size)).hexdigest()
+            actual = hashlib.sha256(read_regular(path, max_bytes=path.stat().st_size)).hexdigest()
         except OSError as error:
             raise UnreadableError(f"{path}: {error.strerror}. Copy the package again.") from error
-        if found != wanted:
+        if actual != wanted:
             raise UnreadableError(
-                f"{path}: has the SHA-256 {found}, config.json says {wanted}. Copy the package again."
+                f"{path}: has the SHA-256 {actual}, but config.json says {wanted}. Copy the package again."
             )
         done.append(f"SHA-256 of {path.name}")
     return done

@@ -1,6 +1,6 @@
 """A network as the bytes of an ONNX or a TorchScript file that takes any number of tiles.
 
-Neither holds a path of this computer: TorchScript's source locations are taken out.
+Neither contains a path of this computer: TorchScript's source locations are removed.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from training.networks.torchscript import deprecations_of_torchscript_ignored
 Format = Literal["onnx", "torchscript", "wsinfer"]
 FORMATS: tuple[Format, ...] = ("onnx", "torchscript", "wsinfer")
 OPSET = 18
-"""Of ONNX: what onnxruntime has run since 1.14 (2023)."""
+"""ONNX operator set, supported by onnxruntime since 1.14 (2023)."""
 _LEAST_PROBABILITY = 1e-30
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
-"""No time of day stands in an export."""
+"""Fixed time, so that an export records none."""
 
 
 class _AsLogits(nn.Module):
-    """A network that gives probabilities, for programs that take a softmax of whatever they get."""
+    """A network that returns probabilities, for programs that always apply a softmax."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class _AsLogits(nn.Module):
 
 
 def with_logits(network: nn.Module, outputs: Outputs) -> nn.Module:
-    """The network, giving numbers whose softmax are its probabilities."""
+    """The network with outputs whose softmax gives its probabilities."""
     return network if outputs == "logits" else _AsLogits(network).eval()
 
 
@@ -51,7 +51,7 @@ def torchscript_bytes(network: nn.Module, images_nchw: Tensor) -> bytes:
     """The network as a TorchScript file.
 
     Args:
-        images_nchw: at least two normalised images, to follow the network's operations.
+        images_nchw: at least two normalised images, to trace the network's operations.
     """
     buffer = io.BytesIO()
     with torch.no_grad(), deprecations_of_torchscript_ignored(), _exporters_warnings_ignored():
@@ -61,7 +61,7 @@ def torchscript_bytes(network: nn.Module, images_nchw: Tensor) -> bytes:
 
 
 def _without_debug_files(data: bytes) -> bytes:
-    """The archive without the files that say where on this computer the network's source lies."""
+    """The archive without the files that record where on this computer the network's source is."""
     cleaned = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(data)) as source, zipfile.ZipFile(cleaned, "w", zipfile.ZIP_STORED) as target:
         for entry in source.infolist():
@@ -74,7 +74,7 @@ def onnx_bytes(network: nn.Module, images_nchw: Tensor) -> bytes:
     """The network as an ONNX file, with any number of tiles at a time.
 
     Args:
-        images_nchw: at least two normalised images, to follow the network's operations.
+        images_nchw: at least two normalised images, to trace the network's operations.
 
     Raises:
         BadRecipeError: onnx is not installed, torch cannot export this network, or it is larger than one file may be.
@@ -91,9 +91,9 @@ def onnx_bytes(network: nn.Module, images_nchw: Tensor) -> bytes:
                 output_names=["outputs"], dynamic_axes={"images": any_number, "outputs": any_number},
             )  # fmt: skip
     except (torch.onnx.errors.OnnxExporterError, RuntimeError, ValueError) as error:
-        said = (str(error).strip().splitlines() or [""])[0]
+        reason = (str(error).strip().splitlines() or [""])[0]
         raise BadRecipeError(
-            f"torch cannot turn this network into ONNX ({said:.300}). Export it as torchscript instead."
+            f"torch cannot turn this network into ONNX ({reason:.300}). Export it as torchscript instead."
         ) from error
     data = buffer.getvalue()
     if len(data) > MAX_ONNX_BYTES:
@@ -103,7 +103,7 @@ def onnx_bytes(network: nn.Module, images_nchw: Tensor) -> bytes:
 
 @contextmanager
 def _exporters_warnings_ignored() -> Iterator[None]:
-    """Of its own deprecated parts; and of checks of the images' size, which trying several batch sizes stands for."""
+    """Silence warnings about its own deprecated parts, and about checks of image size: several batches are tried."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.simplefilter("ignore", TracerWarning)

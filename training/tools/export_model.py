@@ -1,8 +1,8 @@
 """`python -m training.tools.export_model PACKAGE --format onnx|torchscript|wsinfer --out FOLDER --tiles TILES.npy`.
 
-Writes a folder that other programs, and `gemslide model import`, take; only when the exported file gives the same
-numbers as the package on real tiles, and for WSInfer also nearly the same on the same places as WSInfer reads them
-(`--wsinfer-tiles`, which decides: `export_reading.py`). Says in one JSON line on standard output what came of it.
+Writes a folder for other programs and `gemslide model import`, but only if the exported file gives the same numbers as
+the package on real tiles, and for WSInfer also nearly the same on the same regions as WSInfer reads them
+(`--wsinfer-tiles`, which decides: `export_reading.py`). Reports the result in one JSON line on standard output.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from training.tools.export_reading import ReadingDifference, reading_difference
 from training.tools.json_process import reply
 
 TOLERANCE = 1e-4
-"""Largest difference on any tile: of a probability, and of an output as a share of the largest one where that is above
-1 (float32 has seven digits)."""
+"""Largest difference on any tile: of a probability, and of an output relative to the largest one if that is above 1
+(float32 has seven digits)."""
 BATCH_SIZES = (1, 2, 3)
 MAX_TEXT_BYTES = 2**20
 
@@ -51,7 +51,7 @@ class Exported:
     data: bytes
     reopened: nn.Module
     expected: nn.Module
-    """Network whose numbers it must give."""
+    """Network whose numbers it must reproduce."""
 
     @property
     def sha256(self) -> str:
@@ -60,12 +60,12 @@ class Exported:
 
 @dataclass(frozen=True)
 class WsinferTiles:
-    """The same places as WSInfer reads them."""
+    """The same regions as WSInfer reads them."""
 
     tiles_nhwc: NDArray[np.uint8]
-    """As many as the model's own tiles, in the same order."""
+    """As many tiles as the model's own, in the same order."""
     allow_difference: bool = False
-    """Also probabilities further apart than `training.tools.export_reading.MAX_MEAN_DIFFERENCE`."""
+    """Whether to accept differences above `training.tools.export_reading.MAX_MEAN_DIFFERENCE`."""
 
 
 def export_package(
@@ -74,16 +74,16 @@ def export_package(
     """Write a package's network in another format.
 
     Args:
-        out: folder to write; must not be there yet.
+        out: folder to write; must not exist yet.
         tiles_nhwc: real tiles, uint8 (tiles, tile_px, tile_px, 3), as many as the largest of BATCH_SIZES or more.
-        wsinfer: for that format; None: how its reading differs is not looked at.
+        wsinfer: for that format; None to ignore how its reading differs.
 
     Returns:
         what was written, and the largest difference between the two networks' outputs.
 
     Raises:
-        UnreadableError: the package is damaged, or `out` is there. BadRecipeError: this package cannot be exported so.
-        ImplausibleOutputError: the exported network gives other numbers. DiskFullError: no room.
+        UnreadableError: the package is damaged, or `out` exists. BadRecipeError: this export is not possible.
+        ImplausibleOutputError: the exported network gives different numbers. DiskFullError: no space.
     """
     package = package.resolve()
     config = read_package_config(package)
@@ -97,8 +97,8 @@ def export_package(
     reading = None
     if wsinfer is not None:
         theirs = _images(wsinfer.tiles_nhwc, config)
-        of_theirs = largest_difference(exported.expected, exported.reopened, theirs, exported.name, outputs=gives)
-        difference = max(difference, of_theirs)
+        on_theirs = largest_difference(exported.expected, exported.reopened, theirs, exported.name, outputs=gives)
+        difference = max(difference, on_theirs)
         reading = reading_difference(
             (network, images, config.gemslide.gives), (exported.reopened, theirs, gives),
             allowed=wsinfer.allow_difference,
@@ -119,20 +119,20 @@ def _check_can_be_exported(model_id: str, config: PackageConfig, to: Format, out
         raise UnreadableError(f"--out {out}: exists already; it may hold work. Delete it or name another folder.")
     if config.gemslide.runtime not in ("torch", "entry-point"):
         raise BadRecipeError(
-            f"model {model_id}: is a {config.gemslide.runtime} file itself, which cannot be turned into another "
+            f"model {model_id}: is a {config.gemslide.runtime} file itself, which cannot be converted to another "
             "format. Copy its folder to pass it on."
         )
     if to == "wsinfer" and config.gemslide.stain is not None:
         raise BadRecipeError(
             f"model {model_id}: the stain of its tiles is normalised ({config.gemslide.stain.method}) before the "
-            "network sees them, and WSInfer does not do that: it would give other results. Export it as onnx or "
+            "network sees them, and WSInfer does not do that: results would differ. Export it as onnx or "
             'torchscript for a program that does, or train a model with [data] stain = "none".'
         )
 
 
 @dataclass(frozen=True)
 class _Origin:
-    """The package that an export comes from, and how far the two are apart."""
+    """The package that an export comes from, and the difference between the two."""
 
     model_id: str
     weights_sha256: str
@@ -168,7 +168,7 @@ def _export(network: nn.Module, config: PackageConfig, to: Format, images: Tenso
 def largest_difference(
     expected: nn.Module, exported: nn.Module, images: Tensor, name: str, *, outputs: Outputs
 ) -> float:
-    """Between two networks on the same images, in batches of several sizes, as TOLERANCE counts it.
+    """Largest difference between two networks on the same images, in batches of several sizes, as for TOLERANCE.
 
     Raises:
         ImplausibleOutputError: it is above TOLERANCE, or not a number.
@@ -177,14 +177,14 @@ def largest_difference(
     with torch.inference_mode():
         for size in BATCH_SIZES:
             ours, theirs = expected(images[:size]), exported(images[:size])
-            of_outputs = (ours - theirs).abs().max() / ours.abs().max().clamp_min(1)
-            of_shares = (probabilities(ours, outputs) - probabilities(theirs, outputs)).abs().max()
-            difference = float(torch.stack([of_outputs, of_shares]).max())
+            in_outputs = (ours - theirs).abs().max() / ours.abs().max().clamp_min(1)
+            in_probabilities = (probabilities(ours, outputs) - probabilities(theirs, outputs)).abs().max()
+            difference = float(torch.stack([in_outputs, in_probabilities]).max())
             if not difference <= TOLERANCE:
                 raise ImplausibleOutputError(
                     f"{name}: its outputs differ by {difference:.3g} from the model's on a batch of "
                     f"{counted(size, 'real tile')}; at most {TOLERANCE:g} is allowed. Nothing was written. This "
-                    "network cannot be exported so: use another --format."
+                    "network cannot be exported in this format: use another --format."
                 )
             worst = max(worst, difference)
     return worst
@@ -200,7 +200,7 @@ def _write(package: Path, config: PackageConfig, to: Format, out: Path, exported
         f"by at most {origin.difference:.2g}.\n"
     )
     if origin.reading:
-        note += f"\nOf the whole: {origin.reading}.\n"
+        note += f"\nIncluding the reading of tiles: {origin.reading}.\n"
     with new_folder(out) as folder:
         write_bytes_atomic(folder / exported.name, exported.data)
         if to == "wsinfer":
@@ -212,7 +212,7 @@ def _write(package: Path, config: PackageConfig, to: Format, out: Path, exported
 
 
 def _described(package: Path, to: Format, exported: Exported, origin: _Origin, config: PackageConfig) -> dict[str, Any]:
-    """`config.json` of the export: the package's own, with what is different about the file."""
+    """`config.json` of the export: the package's own, adapted to the exported file."""
     described: dict[str, Any] = _read(read_json_file, package / "config.json", max_bytes=MAX_TEXT_BYTES)
     ours = {**described["gemslide"], "exported_from": origin.as_dict()}
     if to == "wsinfer":
@@ -239,7 +239,7 @@ def main() -> int:
     parser.add_argument("--format", required=True, choices=FORMATS)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--tiles", type=Path, required=True)
-    parser.add_argument("--wsinfer-tiles", type=Path, help="the same places as WSInfer reads them")
+    parser.add_argument("--wsinfer-tiles", type=Path, help="the same regions as WSInfer reads them")
     parser.add_argument("--allow-reading-difference", action="store_true")
     arguments = parser.parse_args()
     tiles_nhwc = np.load(arguments.tiles, allow_pickle=False)

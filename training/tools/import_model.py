@@ -1,6 +1,6 @@
-"""`python -m training.tools.import_model SOURCE --models FOLDER`: a model of somebody else's as a package of ours.
+"""`python -m training.tools.import_model SOURCE --models FOLDER`: a model from elsewhere as a package of ours.
 
-Says in one JSON line on standard output what came of it.
+Reports the result in one JSON line on standard output.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ WSINFER_READS: TileRead = "finest"
 
 @dataclass(frozen=True)
 class _Weights:
-    """The bytes that run are the bytes that were hashed."""
+    """Bytes of a file and their hash: what was hashed is what runs."""
 
     data: bytes
     sha256: str
@@ -51,14 +51,14 @@ class _Weights:
 def import_model(
     source: Source, models_dir: Path, *, trusted_sha256: str | None = None, outputs: Outputs | None = None
 ) -> dict[str, Any]:
-    """Write `models/<name>-<8 hex>/` with a model of somebody else's, after one run of it on probe images.
+    """Write `models/<name>-<8 hex>/` with a model from elsewhere, after a trial run on probe images.
 
     Args:
-        trusted_sha256: what the person vouches for; needed where loading runs code, checked for every kind.
-        outputs: what the network gives; None: found out by running it.
+        trusted_sha256: the file that the user vouches for; required if loading runs code, checked for every kind.
+        outputs: the network's kind of output; None to determine it by running it.
 
     Raises:
-        GemslideError: it cannot be read, does not fit its description, is not trusted, or stands in the project already
+        GemslideError: it cannot be read, does not fit its description, is not trusted, or is in the project already
             with another description.
     """
     weights = _read(source.weights)
@@ -66,11 +66,11 @@ def import_model(
     draft = _config(source, weights, outputs or "logits")
     network = _network(source, weights, draft)
     where, tile_px, num_classes = str(source.weights), draft.patch_size_pixels, draft.num_classes
-    given = outputs or _found_outputs(network, where, tile_px)
+    given = outputs or _detect_outputs(network, where, tile_px)
     probe(network, where, tile_px=tile_px, num_classes=num_classes, outputs=given)
     model_id = f"{source.name}-{weights.sha256[:8]}"
     raw = _raw_config(source, weights, given)
-    is_there = _is_there(models_dir / model_id, raw)
+    is_there = _is_imported(models_dir / model_id, raw)
     if not is_there:
         _write(models_dir / model_id, source, weights, raw)
     return {
@@ -85,16 +85,15 @@ def _read(path: Path) -> _Weights:
     try:
         data = read_regular(path, max_bytes=path.stat().st_size)
     except OSError as error:
-        raise UnreadableError(f"{path}: {error.strerror}. Name a file that you may read.") from error
+        raise UnreadableError(f"{path}: {error.strerror}. Name a file that you can read.") from error
     return _Weights(data, hashlib.sha256(data).hexdigest())
 
 
 def _check_trust(source: Source, weights: _Weights, given: str | None) -> None:
     if given is not None and given.strip().lower() != weights.sha256:
         raise BadRecipeError(
-            f"--trust {given[:80]}: {source.weights} has the SHA-256 {weights.sha256}. It is not the file that you "
-            "were told to "
-            "trust, or it was damaged on the way: nothing of it was run."
+            f"--trust {given[:80]}: {source.weights} has the SHA-256 {weights.sha256}. It is not the file "
+            "whose SHA-256 you were given, or it was damaged in transit; none of its code was run."
         )
     if source.runtime == "torchscript" and given is not None:
         trust(weights.sha256)
@@ -114,14 +113,14 @@ def _network(source: Source, weights: _Weights, config: PackageConfig) -> torch.
     return network
 
 
-def _found_outputs(network: torch.nn.Module, where: str, tile_px: int) -> Outputs:
-    """Three different images whose numbers are shares of one each are no accident."""
+def _detect_outputs(network: torch.nn.Module, where: str, tile_px: int) -> Outputs:
+    """Kind of output, from three different images: it is no accident if the numbers of each sum to 1."""
     given = run(network, probe_images(tile_px), where)
     return "probabilities" if given.ndim == 2 and are_probabilities(given) else "logits"
 
 
 def _config(source: Source, weights: _Weights, outputs: Outputs) -> PackageConfig:
-    """As it will be read.
+    """The configuration as it will be read.
 
     Raises:
         UnreadableError: values that no package of gemslide has.
@@ -136,7 +135,7 @@ def _raw_config(source: Source, weights: _Weights, outputs: Outputs) -> dict[str
     described, entry = source.described, source.entry_point
     runs_code = source.runtime == "torchscript"
     ours = {
-        # What gemslide wrote of a model of its own comes first, and is checked like everything else.
+        # Entries that gemslide wrote for a model of its own come first, and are checked like everything else.
         "model": None, "stain": None, "split_sha256": "", "hues": None, "focus": None, "data": None,
         "read": UNSTATED if described.gemslide else WSINFER_READS,
         **described.gemslide,
@@ -172,8 +171,8 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _is_there(folder: Path, raw: dict[str, Any]) -> bool:
-    """Whether the project has this very model already.
+def _is_imported(folder: Path, raw: dict[str, Any]) -> bool:
+    """Whether the project already has this model.
 
     Raises:
         BadRecipeError: it has these weights under this name with another description.
@@ -181,19 +180,19 @@ def _is_there(folder: Path, raw: dict[str, Any]) -> bool:
     if not folder.exists():
         return False
     try:
-        found = read_json_file(folder / "config.json")
+        existing = read_json_file(folder / "config.json")
     except (OSError, ValueError):
-        found = None
-    if isinstance(found, dict) and _without_time(found) == _without_time(raw):
+        existing = None
+    if isinstance(existing, dict) and _without_time(existing) == _without_time(raw):
         return True
     raise BadRecipeError(
-        f"{folder}: this project has these weights already, under this name and with another description. Nothing was "
+        f"{folder}: this project already has these weights under this name, but with another description. Nothing was "
         "changed: use it as it is, give the imported one another `--name`, or remove the folder first."
     )
 
 
 def _without_time(config: dict[str, Any]) -> dict[str, Any]:
-    """Part of a config that decides a model's results."""
+    """Part of a config that affects a model's results."""
     ours = config.get("gemslide")
     kept = ("runtime", "outputs", "model", "statistics", "stain", "read", "weights_sha256", "entry_point")
     decisive = {key: ours.get(key) for key in kept} if isinstance(ours, dict) else {}
@@ -211,7 +210,7 @@ def _write(folder: Path, source: Source, weights: _Weights, raw: dict[str, Any])
 
 
 def _metrics(source: Source) -> Metrics:
-    """Figures that gemslide wrote beside a model of its own; of others, none."""
+    """Figures that gemslide wrote beside a model of its own; none for others."""
     path = source.weights.parent / "metrics.json"
     return read_metrics(path) if source.described.gemslide and path.exists() else NO_METRICS
 
@@ -239,15 +238,15 @@ def _card_content(
         trained=[
             f"Imported with `gemslide model import`; the file `{source.weights.name}` has the SHA-256 "
             f"`{weights.sha256}`." + vouched,
-            "What it was trained on, and its figures, are as those say who passed it on.",
+            "Its training data and figures are as stated by its source.",
         ],
     )
 
 
 def _limit_memory() -> None:
-    """A file that asks for more memory than the computer has fails here, and not the programs beside it.
+    """Make a file that needs more memory than the computer has fail here, not the programs beside it.
 
-    Linux only: elsewhere nothing says how many addresses are taken already.
+    Linux only: elsewhere the addresses already in use are unknown.
     """
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # CUDA reserves more addresses than that; the probe is small
     statm = Path("/proc/self/statm")

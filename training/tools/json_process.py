@@ -1,4 +1,4 @@
-"""Answer of a module of training to the program that started it: one JSON line on standard output."""
+"""Reply of a training module to the program that started it: one JSON line on standard output."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from training.foundation.errors import GemslideError
 
 
 def reply(work: Callable[[], dict[str, Any]]) -> int:
-    """Do the work and say what came of it. Returns the exit code: 1 where the input was at fault."""
+    """Do the work and report the result. Returns the exit code: 1 if the input was at fault."""
     report: dict[str, Any]
     try:
         report = {"ok": True, **work()}

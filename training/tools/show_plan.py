@@ -1,6 +1,6 @@
 """A recipe's plan, without training: `python -m training.tools.show_plan RECIPE --project DIR [--tile-px N] [--svg]`.
 
-Says in one JSON line on standard output how the network is cut, what each rank does and keeps, and what the other
+Reports in one JSON line on standard output how the network is cut, what each rank does and keeps, and what the other
 strategies would cost.
 """
 
@@ -35,12 +35,12 @@ from training.recipe.plan import EmptyBatch, blocks_of, costs_of, plan_of
 from training.run.preflight import dataset_error
 
 MOST_DRAWN = 8
-"""Micro-batches of a group in the drawing for the terminal."""
+"""Most micro-batches of a group in the drawing for the terminal."""
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A recipe, priced."""
+    """A recipe with its costs."""
 
     recipe: Recipe
     blocks: list[nn.Module]
@@ -52,7 +52,7 @@ class Planned:
         return stage_costs(self.costs, self.plan.cuts, self.plan.recompute)
 
     def schedule(self, num_microbatches: int) -> Schedule:
-        """Of the whole step, with so many micro-batches in each group."""
+        """The schedule of the whole step, with this many micro-batches in each group."""
         return build_schedule(
             self.plan.strategy,
             num_stages=self.plan.num_stages,
@@ -65,7 +65,7 @@ def show_plan(recipe_name: Path, project_dir: Path, *, tile_px: int | None, svg:
     """Everything about a plan that can be known without running it.
 
     Args:
-        tile_px: side of a tile; None asks the recipe's tile set in the project.
+        tile_px: side of a tile; None for that of the recipe's tile set in the project.
         svg: draw for a page as well.
 
     Raises:
@@ -74,7 +74,7 @@ def show_plan(recipe_name: Path, project_dir: Path, *, tile_px: int | None, svg:
     path = find_recipe(recipe_name)
     recipe = load_recipe(path)
     side_px = tile_px or _side_in_tile_set(recipe, project_dir)
-    planned = _price(recipe, side_px)
+    planned = _with_costs(recipe, side_px)
     plan, model = planned.plan, recipe.model
     drawn = min(plan.num_microbatches, MOST_DRAWN)
     group = range(plan.num_stages)
@@ -117,7 +117,7 @@ def _side_in_tile_set(recipe: Recipe, project_dir: Path) -> int:
         raise type(error)(f"{error} To plan without tiles, give their side: `--tile-px 1024`.") from error
 
 
-def _price(recipe: Recipe, side_px: int) -> Planned:
+def _with_costs(recipe: Recipe, side_px: int) -> Planned:
     try:
         blocks = blocks_of(recipe.model, side_px)
         costs = costs_of(recipe, blocks, side_px)
@@ -127,15 +127,15 @@ def _price(recipe: Recipe, side_px: int) -> Planned:
 
 
 def describe_recompute(recompute: Recompute) -> str:
-    """For people."""
+    """Describe a rule of recomputation for people."""
     rest = {"keep": "", "norm": "norm", "offload": "offload"}[recompute.rest]
     if not recompute.every:
         return rest or "none"
-    words = "every block" if recompute.every == 1 else f"every {recompute.every} blocks"
+    text = "every block" if recompute.every == 1 else f"every {recompute.every} blocks"
     if recompute.prefix is None:
-        return words
-    words += f" of the first {', '.join(map(str, recompute.prefix))} blocks of the stages"
-    return f"{words}, {rest} in the others" if rest else words
+        return text
+    text += f" of the first {', '.join(map(str, recompute.prefix))} blocks of the stages"
+    return f"{text}, {rest} in the others" if rest else text
 
 
 def _ranks(planned: Planned, side_px: int) -> list[dict[str, Any]]:
@@ -165,9 +165,9 @@ def _ranks(planned: Planned, side_px: int) -> list[dict[str, Any]]:
 
 
 def compare(planned: Planned) -> list[dict[str, Any]]:
-    """One group's share of a step under every strategy that takes these numbers of stages and micro-batches.
+    """One group's share of a step under every strategy that allows these numbers of stages and micro-batches.
 
-    `single` does it on one rank, `ddp` with a whole network on each rank of the group; the last row recomputes where
+    `single` does it on one rank, `ddp` with a whole network on each rank of the group; the last row recomputes if
     the recipe does not. `time` is relative to `mp-basic`, which takes as long as `single`.
     """
     plan, stages = planned.plan, planned.stage_costs
@@ -186,7 +186,7 @@ def compare(planned: Planned) -> list[dict[str, Any]]:
 
 
 def least_memory(costs: Sequence[BlockCost]) -> tuple[Recompute, StageCost]:
-    """Recomputation with which a whole network on one rank keeps least, and its cost."""
+    """Recomputation with which a whole network on one rank keeps the least memory, and its cost."""
     every_k = [Recompute(every=k) for k in range(1, len(costs) + 1)]
     priced = [(recompute, stage_costs(costs, (), recompute)[0]) for recompute in every_k]
     return min(priced, key=lambda pair: pair[1].kept_bytes + pair[1].recomputed_bytes)
@@ -214,7 +214,7 @@ def _row(planned: Planned, strategy: str, costs: Sequence[StageCost], recompute:
 
 
 def _on_one_rank(stages: Sequence[StageCost]) -> StageCost:
-    """The stages one after the other as one."""
+    """The cost of the stages, one after the other, as a single stage."""
     return StageCost(
         sum(cost.forward_s for cost in stages),
         sum(cost.backward_s for cost in stages),

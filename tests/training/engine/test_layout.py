@@ -137,14 +137,14 @@ def test_tensors_without_elements_or_dimensions_arrive():
 def test_a_type_that_cannot_be_sent_says_which_can():
     layout, _ = lay_out(torch.ones(2, dtype=torch.complex64))
 
-    with pytest.raises(ValueError, match=r"torch.complex64 cannot go from stage to stage; use one of torch.float32,"):
+    with pytest.raises(ValueError, match=r"torch.complex64 cannot be sent between stages; use one of torch.float32,"):
         layout.header()
 
 
 def test_too_many_tensors_say_what_to_do():
     layout, _ = lay_out(tuple(torch.ones(2, 3, 4) for _ in range(20)))
 
-    with pytest.raises(ValueError, match="20 tensors between two stages need a header of 182 numbers, at most 128 fit"):
+    with pytest.raises(ValueError, match=r"20 tensors .* header of 182 numbers, but at most 128 fit"):
         layout.header()
 
 

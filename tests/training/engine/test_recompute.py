@@ -67,7 +67,7 @@ def test_impossible_settings_are_refused(wrong):
 
 
 def test_a_prefix_longer_than_its_stage_is_refused():
-    with pytest.raises(ValueError, match=r"prefix \(0, 3\): stage 1 has 2 blocks only"):
+    with pytest.raises(ValueError, match=r"prefix \(0, 3\): stage 1 has only 2 blocks"):
         Recompute(1, prefix=(0, 3)).segments(1, 2)
 
 

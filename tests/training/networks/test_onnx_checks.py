@@ -125,7 +125,7 @@ def with_function(model):
 
 
 HOSTILE = {
-    "no ONNX": (lambda: b"not an ONNX file", UnreadableError, "no ONNX file, or damaged"),
+    "no ONNX": (lambda: b"not an ONNX file", UnreadableError, "not an ONNX file, or damaged"),
     "cut short": (lambda: tiny_onnx().SerializeToString()[:-20], GemslideError, "a.onnx: "),
     "empty": (lambda: b"", UnreadableError, "0 inputs and 0 outputs"),
     "weights elsewhere": (
@@ -193,7 +193,7 @@ def test_a_network_that_asks_for_more_memory_than_there_is_ends_in_words(is_cons
     model.graph.node[2].output[0] = "raw"
     model.graph.initializer.append(size)
 
-    with pytest.raises(GemslideError, match=r"a\.onnx: (onnxruntime|asks for more memory than there is)") as refused:
+    with pytest.raises(GemslideError, match=r"a\.onnx: (onnxruntime|needs more memory than is available)") as refused:
         probe(
             OnnxNetwork(model.SerializeToString(), "a.onnx", tile_px=SIDE_PX, num_classes=CLASSES),
             "a.onnx", tile_px=SIDE_PX, num_classes=CLASSES, outputs="logits",
@@ -227,5 +227,5 @@ def test_numbers_that_depend_on_the_other_tiles_of_a_batch_are_refused():
 def test_logits_that_are_called_probabilities_are_refused():
     network = OnnxNetwork(tiny_onnx().SerializeToString(), "a.onnx", tile_px=SIDE_PX, num_classes=CLASSES)
 
-    with pytest.raises(UnreadableError, match="said to give probabilities"):
+    with pytest.raises(UnreadableError, match="declared as probabilities"):
         probe(network, "a.onnx", tile_px=SIDE_PX, num_classes=CLASSES, outputs="probabilities")

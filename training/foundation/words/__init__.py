@@ -1,1 +1,1 @@
-"""Words and names: of classes, of things that are counted, of what was misspelt."""
+"""Words and names: class names, nouns with their counts, misspelt words."""

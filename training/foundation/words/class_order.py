@@ -1,8 +1,8 @@
 """Classes that mean that nothing is wrong, recognised by their names.
 
-The first class of an order is the one that is not looked for: hotspots and lesions are of the others. So a later class
-that is called normal, healthy, benign, negative or the like is a sign of another order than was meant, and is never
-taken for a lesion. Only names are read: the meaning of a class called "H" or "3" is that of its position.
+The first class of an order is the negative one: hotspots and lesions belong to the others. So a later class that is
+called normal, healthy, benign, negative or the like suggests that a different order was meant, and is never taken for a
+lesion. Only names are examined: a class called "H" or "3" has the meaning of its position.
 """
 
 from __future__ import annotations
@@ -39,25 +39,25 @@ def is_negative_class(name: str) -> bool:
 
 
 def lesion_classes(class_names: Sequence[str]) -> tuple[str, ...]:
-    """Classes to look for where nobody has named any.
+    """Classes to look for if none are specified.
 
-    All but the first, unless names say more: then none that is negative by its name, and the first as well where a
-    later one is.
+    All but the first, unless the names tell more: then none with a negative name, and also the first if only a later
+    one has such a name.
     """
     negative = {name for name in class_names if is_negative_class(name)}
     first_is_meant = not negative or class_names[0] in negative
     candidates = class_names[1:] if first_is_meant else class_names
-    found = tuple(name for name in candidates if name not in negative)
-    return found or tuple(class_names[1:]) or tuple(class_names)
+    lesions = tuple(name for name in candidates if name not in negative)
+    return lesions or tuple(class_names[1:]) or tuple(class_names)
 
 
 def positive_of_two(class_names: Sequence[str]) -> int:
-    """Index of the class that is positive, of two: the second, unless its name is negative and the first's is not."""
+    """Index of the positive class of two: the second, unless its name is negative and the first's is not."""
     return class_names.index(lesion_classes(class_names)[0])
 
 
 def order_warning(class_names: Sequence[str], *, setting: str) -> str | None:
-    """A clause about an order whose first class is not the negative one, though a later one is; None: nothing is odd.
+    """A clause about an order whose first class is not the negative one, though a later one is; None if it looks right.
 
     Args:
         setting: where the order can be set, as in "`classes` in the [tile] section of gemslide.toml".
@@ -68,14 +68,14 @@ def order_warning(class_names: Sequence[str], *, setting: str) -> str | None:
     better = [*later, *(name for name in class_names if name not in later)]
     listed = ", ".join(f'"{name}"' for name in better)
     return (
-        f"the class order is {', '.join(class_names)}, and the first class is the one that is not looked for; "
-        f"{', '.join(repr(name) for name in later)} looks like that class and comes later. Set {setting}: "
+        f"the class order is {', '.join(class_names)}, and the first class counts as the negative one; "
+        f"{', '.join(repr(name) for name in later)} looks like that class but comes later. Set {setting}: "
         f"classes = [{listed}]"
     )
 
 
 def _words(name: str) -> list[str]:
-    """Lower-case words without accents: at blanks and punctuation, and where small letters meet capitals."""
+    """Lower-case words without accents, split at spaces and punctuation, and where small letters meet capitals."""
     spaced = re.sub(r"(?<=[a-zà-ÿ])(?=[A-ZÀ-Þ])", " ", unicodedata.normalize("NFC", name))
     decomposed = unicodedata.normalize("NFKD", spaced.casefold().replace("ł", "l").replace("ı", "i").replace("ø", "o"))
     plain = "".join(letter for letter in decomposed if not unicodedata.combining(letter))
@@ -83,7 +83,7 @@ def _words(name: str) -> list[str]:
 
 
 def _says_healthy(words: Sequence[str]) -> bool:
-    """As in "normal", "benign gland", "tumour-adjacent normal"; not as in "not normal" or "un-healthy"."""
+    """Whether a name says healthy: "normal", "benign gland", "tumour-adjacent normal", but not "un-healthy"."""
     for index, word in enumerate(words):
         if word in HEALTHY:
             return index == 0 or words[index - 1] not in NOT_HEALTHY
@@ -91,8 +91,8 @@ def _says_healthy(words: Sequence[str]) -> bool:
 
 
 def _says_no_lesion(words: Sequence[str]) -> bool:
-    """As in "negative for malignancy", "no tumour", "nontumor", "tumorfrei"; not as in "HER2 negative", "tumour without
-    metastasis"."""
+    """Whether a name says no lesion, as in "negative for malignancy", "no tumour", "nontumor", "tumorfrei"; not as in
+    "HER2 negative", "tumour without metastasis"."""
     if any(word in NEGATIVE for word in words):
         return all(word in NEGATIVE | LESION | TISSUE | JOINING for word in words)
     for index, (word, following) in enumerate(pairwise(words)):
@@ -102,7 +102,7 @@ def _says_no_lesion(words: Sequence[str]) -> bool:
 
 
 def _in_one_word(word: str) -> bool:
-    """Written together: "nontumor", "noncancerous", "tumorfree"."""
+    """Whether a word negates a lesion by itself: "nontumor", "noncancerous", "tumorfree"."""
     starts = (word.removeprefix(prefix) for prefix in ("non", "no", "not", "nicht", "kein") if word.startswith(prefix))
     ends = (word.removesuffix(end) for end in ("free", "frei", "freies", "negative", "negativ") if word.endswith(end))
     return any(part in LESION for part in (*starts, *ends))

@@ -1,4 +1,4 @@
-"""Words in names of classes, by what they say: lower case, without accents, in the languages of many laboratories."""
+"""Words in class names, by meaning: lower case, without accents, in the languages of many laboratories."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ NOTHING = _set(
     tausta tlo vacio vazio vide vuoto whitespace другое прочее фон
     """
 )
-"""Nothing of interest: glass, background, what is left over."""
+"""Nothing of interest: glass, background, the rest."""
 NEGATIVE = _set(
     """
     free frei libero libre livre neg negatief negatieve negatif negatifs negativ negativa negative negatives negativi
     negativni negativo negatywna negatywny ujemna ujemny vrij отрицательная отрицательное отрицательный
     """
 )
-"""Not there, of a finding that may be named beside it."""
+"""Absence of a finding, which may be named beside it."""
 NOT = _set(
     """
     aucun aucune bez bezi brak ei fara geen ikke ingen inget kein keine keinen keiner nao ne nenhum nenhuma nessun
@@ -61,13 +61,13 @@ TISSUE = _set(
     regions roi slide slides tecido tejido tessuto tile tiles tissu tissue tissues vaev vav weefsel
     """
 )
-"""Nouns for the thing that is classified; neutral."""
+"""Neutral nouns for what is classified."""
 JOINING = _set(
     """
     a af and auf av da de des di do du for fur intraepithelial of or para per pour the to von voor
     """
 )
-"""Small words; say nothing."""
+"""Function words without a meaning here."""
 UNSPACED = (
     "正常",
     "健康",
@@ -84,5 +84,5 @@ UNSPACED = (
     "음성",
     "배경",
 )
-"""Languages that put no blanks between words."""
+"""Negative words in languages without spaces between words."""
 UNSPACED_NOT = ("不正常", "异常", "異常", "非正常", "비정상", "不健康")

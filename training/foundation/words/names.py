@@ -1,4 +1,4 @@
-"""Names: those that become paths (slides, tile sets, models), and those that people type, in one form."""
+"""Names: those that become paths (slides, tile sets, models), and one form for those that people type."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ def comparable(text: str) -> str:
     """The form in which names of people, patients, classes and accounts are kept and compared: Unicode NFC.
 
     "Müller" typed on one computer has six characters, on another seven; both are the same name. Letters that only look
-    alike stay different (NFKC would join ª and a), and blanks are left to the doors, which refuse them or strip them.
+    alike stay different (NFKC would join ª and a), and spaces are left to the callers, which refuse or strip them.
     """
     return unicodedata.normalize("NFC", text)

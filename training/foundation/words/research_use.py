@@ -1,3 +1,3 @@
-"""The line that stands on every card, report, image and page."""
+"""The line shown on every card, report, image and page."""
 
 RESEARCH_USE = "Research use only. Not for diagnosis."
