@@ -89,7 +89,7 @@ def test_the_connection_is_encrypted_and_the_server_is_who_it_says_it_is(postgre
         ("sslmode=perhaps", "sslmode=perhaps"),
         ("sslmode=require&sslrootcert=/x", "with a certificate"),
         ("host=elsewhere", "host names the folder of a socket"),
-        ("host=/run&sslmode=require", "nothing stands beside it"),
+        ("host=/run&sslmode=require", "is the only parameter"),
         ("sslrootcert=/nowhere/ca.pem", "sslrootcert=/nowhere/ca.pem: cannot be used: No such file"),
     ],
 )
