@@ -33,8 +33,8 @@ _FULL, _READ_ONLY, _IN_EACH_OTHERS_WAY = "53100", "25006", ("40001", "40P01", "5
 _FORBIDDEN = "42501"
 """SQLSTATE of an action that a role may not perform."""
 _AWAY = frozenset({"57P01", "57P02", "57P03", "53300"})
-"""SQLSTATEs of a PostgreSQL server that accepts no connections: it is shutting down, has crashed, is starting up, or has
-none to spare."""
+"""SQLSTATEs of a PostgreSQL server that accepts no connections: it is shutting down, has crashed, is starting up, or
+has none to spare."""
 _REFUSING = ("28", "3D")
 """SQLSTATE prefixes: wrong user or password; no such database."""
 
@@ -122,28 +122,28 @@ class Database:
         config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
         script = ScriptDirectory.from_config(config)
         with self.read() as connection:
-            found = MigrationContext.configure(connection).get_current_revision()
-        if found == script.get_current_head():
+            applied = MigrationContext.configure(connection).get_current_revision()
+        if applied == script.get_current_head():
             return
-        if found is None and not make:
+        if applied is None and not make:
             raise NoLedgerError(_NONE.format(shown(self.url)))
         with self.write() as connection:
             if not self.is_sqlite:
                 connection.execute(text(f"SELECT pg_advisory_xact_lock({_MIGRATING})"))
-            found = MigrationContext.configure(connection).get_current_revision()
-            if found == script.get_current_head():
+            applied = MigrationContext.configure(connection).get_current_revision()
+            if applied == script.get_current_head():
                 return
-            known = {known_revision.revision for known_revision in script.walk_revisions()}
-            if found is not None and found not in known:
+            known = {revision.revision for revision in script.walk_revisions()}
+            if applied is not None and applied not in known:
                 raise DamagedStoreError(
-                    f"{shown(self.url)}: is a ledger from a later gemslide (revision {current}). Update gemslide."
+                    f"{shown(self.url)}: is a ledger from a later gemslide (revision {applied}). Update gemslide."
                 )
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
 
 
 def _file_of(url: URL) -> tuple[int, int] | None:
-    """Device and inode of a SQLite file, to notice if it was replaced; None for a server's database or a missing file."""
+    """Device and inode of a SQLite file, to notice a replacement; None for a server's database or a missing file."""
     if url.get_backend_name() != "sqlite":
         return None
     try:

@@ -36,9 +36,7 @@ def explain_sqlite(path: Path, error: DBAPIError, reason: str) -> Exception:
     """Explain a SQLite error to the user of the ledger at `path`."""
     name = str(getattr(error.orig, "sqlite_errorname", ""))
     if name.startswith(_BUSY):
-        return LockedError(
-            f"{path}: another process has been writing to the ledger for over {BUSY_S:.0f} s. Try again."
-        )
+        return LockedError(f"{path}: other processes have been writing to the ledger for {BUSY_S:.0f} s. Try again.")
     if name.startswith(_DAMAGED):
         return UnreadableError(f"{path}: the ledger cannot be read: {reason}.")
     if name == _MOVED:
@@ -56,16 +54,14 @@ def trouble_of(path: Path) -> LedgerFullError | LedgerReadOnlyError | None:
     """The reason why a SQLite ledger cannot be written now, found without writing; None if there is none."""
     folder = next((above for above in path.parents if above.exists()), path.parent)
     try:
-        file_system = os.statvfs(folder)
+        disk = os.statvfs(folder)
     except OSError:
         return None  # opening it will say why
-    is_unwritable = bool(file_system.f_flag & os.ST_RDONLY) or not os.access(folder, os.W_OK | os.X_OK)
+    is_unwritable = bool(disk.f_flag & os.ST_RDONLY) or not os.access(folder, os.W_OK | os.X_OK)
     if is_unwritable or (path.exists() and not os.access(path, os.W_OK)):
         return LedgerReadOnlyError(_read_only(path))
     # Some file systems have no inodes; there, none can be missing.
-    if file_system.f_bavail * file_system.f_frsize < LEAST_FREE_BYTES or (
-        file_system.f_files and not file_system.f_favail
-    ):
+    if disk.f_bavail * disk.f_frsize < LEAST_FREE_BYTES or (disk.f_files and not disk.f_favail):
         return LedgerFullError(_full(path))
     return None
 

@@ -92,8 +92,8 @@ class StudyRow:
 
 
 _BEGUN = (
-    "study {}: has already begun; somebody else may have begun it just now. See `gemslide study status`; change it with "
-    "`gemslide study amend` and a reason."
+    "study {}: has already begun; somebody else may have begun it just now. See `gemslide study status`; change it "
+    "with `gemslide study amend` and a reason."
 )
 
 

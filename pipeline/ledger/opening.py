@@ -43,7 +43,7 @@ def find_ledger(project: Project, *, answer_s: float | None = None) -> Ledger | 
 
 
 def ledger_url(project: Project) -> str:
-    """URL of the ledger of a project's studies, whether it exists or not: in the project unless the installation says otherwise.
+    """URL of the ledger of a project's studies, created or not: in the project unless the installation says otherwise.
 
     Raises:
         BadRecipeError: settings that cannot be read, or name a ledger.

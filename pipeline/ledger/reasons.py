@@ -13,8 +13,7 @@ _UNSEEN = ("C", "M", "Z")
 def is_blank(text: str) -> bool:
     """Whether a text has nothing visible: zero-width spaces and the blank Braille cell are not visible either."""
     return all(
-        unicodedata.category(character)[0] in _UNSEEN or character in "\u2800\u3164\u115f\u1160\uffa0"
-        for character in text
+        unicodedata.category(letter)[0] in _UNSEEN or letter in "\u2800\u3164\u115f\u1160\uffa0" for letter in text
     )
 
 
