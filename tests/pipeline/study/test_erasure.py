@@ -158,7 +158,7 @@ def test_what_is_still_in_the_manifest_or_in_work_or_unknown_is_not_erased(study
         erase(study, [NAME], actor="ada", why=" ")
     assert study.project.store_path(NAME).exists()
     erase(study, [NAME], actor="ada", why="request")
-    with pytest.raises(BadManifestError, match="was erased before"):
+    with pytest.raises(BadManifestError, match="was already erased"):
         erase(study, ["erased-1"], actor="ada", why="request")
 
 

@@ -106,10 +106,10 @@ def test_an_anchor_that_was_changed_does_not_count(begun, keys, tmp_path, change
 def test_an_anchor_of_strangers_does_not_count(begun, keys, tmp_path):
     path = make_anchor(begun, "s", open_key(keys / "ada", WORDS), tmp_path, actor="ada")
     assert trusted_hashes("s", [path], [read_public_key(keys / "bob.pub")])[1] == [
-        f"{path.name}: is signed by none of the keys given"
+        f"{path.name}: is not signed by any of the given keys"
     ]
     path.write_text("{}")
-    with pytest.raises(UnreadableError, match="is no anchor"):
+    with pytest.raises(UnreadableError, match="is not an anchor"):
         read_anchor(path)
 
 
@@ -175,7 +175,7 @@ def test_a_change_of_who_may_sign_leaves_earlier_signatures_as_they_are(begun, k
     sign_report(begun, "s", report, key, Signing("Ada", "approved"), actor="ada", root=tmp_path)
     let_sign("Bob", bob, [{"name": "Ada", "key_id": ada, "may": ["approved"]}])
     assert find_false_signatures(begun.database, "s", tmp_path, tmp_path / "studies") == []
-    with pytest.raises(BadManifestError, match="does not let Ada"):
+    with pytest.raises(BadManifestError, match="does not allow Ada"):
         sign_report(begun, "s", report, key, Signing("Ada", "approved"), actor="ada", root=tmp_path)
     assert len(read_signatures(report)) == 1
 
