@@ -188,8 +188,9 @@ session = Table(
     _one_of("kind", SESSION_KINDS),
     Index(None, "ends"),
 )
-"""Sessions of the web app, by the hash of their token, which is stored nowhere. `name` is the owner's; empty where nobody has
-a name. `stamp` changes with the account's password. Times are in seconds since 1970; `seen` is exact to a minute."""
+"""Sessions of the web app, by the hash of their token, which is stored nowhere. `name` is the owner's; empty where
+nobody has one. `stamp` changes with the account's password. Times are in seconds since 1970; `seen` is exact to a
+minute."""
 
 attempt = Table(
     "attempt",

@@ -50,11 +50,11 @@ def check_leakage(cohort: Cohort, packages: Mapping[str, Path], project: Project
 def _compare(cohort: Cohort, dataset: TileDataset, model_id: str) -> None:
     seen = np.isin(dataset.splits, SEEN)
     patients, slides = set(map(comparable, dataset.groups[seen].tolist())), set(dataset.slides[seen].tolist())
-    shared = [entry.slide_id for entry in cohort.included if entry.slide_id in slides or entry.patient_id in patients]
-    if shared:
-        more = f" and {len(shared) - MAX_SHOWN} more" if len(shared) > MAX_SHOWN else ""
+    known = [entry.slide_id for entry in cohort.included if entry.slide_id in slides or entry.patient_id in patients]
+    if known:
+        more = f" and {len(known) - MAX_SHOWN} more" if len(known) > MAX_SHOWN else ""
         raise LeakageError(
-            f"model {model_id} was trained on patients or slides of this cohort: {', '.join(shared[:MAX_SHOWN])}{more}. "
+            f"model {model_id} was trained on patients or slides of this cohort: {', '.join(known[:MAX_SHOWN])}{more}. "
             "Exclude them with a reason in the manifest, or study another model."
         )
 

@@ -37,13 +37,13 @@ def keys(tmp_path_factory):
 def test_a_key_is_its_owners_alone_and_opens_by_the_passphrase_alone(keys, tmp_path):
     assert (keys / "ada").stat().st_mode & 0o077 == 0
     assert b"ENCRYPTED" in (keys / "ada").read_bytes()
-    with pytest.raises(UnreadableError, match="another passphrase"):
+    with pytest.raises(UnreadableError, match="the wrong passphrase"):
         open_key(keys / "ada", "wrong horse battery")
     with pytest.raises(DiskFullError, match="exists already"):
         new_key(keys / "ada", WORDS)
     with pytest.raises(BadRecipeError, match="at least 12"):
         new_key(tmp_path / "short", "short")
-    with pytest.raises(UnreadableError, match="no public key"):
+    with pytest.raises(UnreadableError, match="is not a public key"):
         read_public_key(keys / "ada")
     with pytest.raises(UnreadableError, match="cannot be read"):
         read_public_key(keys / "nobody")
@@ -137,7 +137,7 @@ def test_a_report_signed_and_then_changed_is_found(begun, keys, tmp_path):
     beside = tmp_path / "report.html.signatures.json"
     beside.write_text(beside.read_text().replace('"Ada"', '"Eve"'))
     assert "report.html: the signature of Eve is false" in false()
-    assert "report.html: the log does not have this signature of Eve" in false()
+    assert "report.html: this signature of Eve is not in the log" in false()
     assert [entry.why for entry in begun.history("s", "report")] == ["authored", "approved"], "nothing was added"
 
 
@@ -150,7 +150,7 @@ def test_a_signed_report_that_lies_elsewhere_is_missed_until_it_is_named(begun, 
     sign_report(begun, "s", report, key, Signing("Ada", "approved"), actor="ada", root=project)
     [missed] = find_false_signatures(begun.database, "s", project, project / "studies" / "s")
     assert missed.startswith("elsewhere: report.html: Ada signed it (approved, ")
-    assert missed.endswith("is not there. Name it by --report.")
+    assert missed.endswith("are missing. Name it with --report.")
     assert find_false_signatures(begun.database, "s", project, project / "studies" / "s", elsewhere=[report]) == []
     with pytest.raises(UnreadableError, match="no such report"):
         find_false_signatures(begun.database, "s", project, project, elsewhere=[tmp_path / "nowhere.html"])
