@@ -233,7 +233,7 @@ def test_of_two_who_write_one_protocol_at_once_one_does_and_the_other_is_told(sm
     for thread in threads:
         thread.join()
     [winner] = ends
-    assert ["exists already" in message for message in others] == [True] * 3
+    assert ["already exists" in message for message in others] == [True] * 3
     folder = project.root / "studies" / "s"
     assert f'question = "{winner}"' in (folder / "study.toml").read_text()
     assert [path.name for path in folder.iterdir()] == ["study.toml"]

@@ -120,7 +120,7 @@ def cap(**changes: object) -> dict[str, object]:
     ("changes", "said"),
     [
         ({"min_washout_days": 21.0}, "washout_days = 14 is below"),
-        ({"question": "remarks"}, "question remarks: of kind choice or yes_no"),
+        ({"question": "remarks"}, "question remarks: name one of kind choice or yes_no"),
     ],
 )
 def test_a_validation_that_its_readings_cannot_answer_is_refused(changes, said):
