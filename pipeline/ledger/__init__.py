@@ -1,4 +1,4 @@
-"""The project's database: tables, and a log whose every entry is bound to the one before."""
+"""The project's database: its tables, and a log in which each entry is chained to the one before."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Limits on attempts to sign in, counted by name and by address, for all processes of the web app together."""
+"""Limits on sign-in attempts, counted by name and by address across all processes of the web app."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pipeline.ledger.database import Database
 from pipeline.ledger.tables import attempt
 
 WINDOW_S = 15 * 60.0
-"""After this long since its first attempt, a subject begins anew."""
+"""Time after a subject's first attempt at which its count starts again."""
 
 
 class Attempts:
@@ -26,19 +26,19 @@ class Attempts:
         self._database, self._clock = database, clock
 
     def take(self, limits: Mapping[str, int]) -> float:
-        """Count one attempt, before it is made, so that many at once count as many.
+        """Count one attempt before it is made, so that simultaneous attempts all count.
 
         Args:
-            limits: how many each subject may make in a window.
+            limits: attempts allowed per window, by subject.
 
         Returns:
-            Seconds to wait; 0: it may be made.
+            Seconds to wait; 0 if the attempt may be made.
         """
         now = self._clock()
         with self._database.read() as connection:
             wait_s = self._wait_s(connection, limits, now, counted=0)
         if wait_s:
-            return wait_s  # without a write: a flood costs one look each
+            return wait_s  # without a write: a flood costs one read per attempt
         with self._database.write() as connection:
             connection.execute(delete(attempt).where(attempt.c.since <= now - WINDOW_S))
             for subject in sorted(limits):
@@ -49,7 +49,7 @@ class Attempts:
             return self._wait_s(connection, limits, now, counted=1)
 
     def forgive(self, *, forgotten: str, one_less: str) -> None:
-        """After a success: forget one subject's attempts, and take the last one from another's."""
+        """After a success, forget one subject's attempts and take one off another's."""
         fewer = case((attempt.c.number > 0, attempt.c.number - 1), else_=0)
         with self._database.write() as connection:
             connection.execute(delete(attempt).where(attempt.c.subject == forgotten))

@@ -1,10 +1,10 @@
-"""The log of a study: every entry's hash covers its content and the hash before it, and entries are only added.
+"""The log of a study: each entry's hash covers its content and the previous hash, and entries are only ever added.
 
-A change of a row and its entry are one transaction. `before` and `after` are hashes of what the row says, so that a row
-changed behind the log's back is found as well as a changed log (`verify.py`).
+A change to a row and its entry are one transaction. `before` and `after` are hashes of the row's content, so that a row
+changed behind the log's back is detected as well as a changed log (`verify.py`).
 
-What an entry says of a slide can be erased, and the chain still verifies (`erasure.py`): the chain covers that part by
-one hash, with a salt of its own, without which nobody can try names and reasons against the hash.
+What an entry says about a slide can be erased, and the chain still verifies (`erasure.py`): the chain covers that part
+by one salted hash; without the salt, nobody can test guessed names and reasons against it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Change:
     why: str = ""
     before: str | None = None
     after: str | None = None
-    """SHA-256 of what the row said, and says now (`digest`)."""
+    """SHA-256 of the row before and after the change (`digest`)."""
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -45,24 +45,24 @@ _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=
 
 
 def canonical(value: object) -> str:
-    """JSON with one spelling: keys in order, no blanks."""
+    """Canonical JSON: sorted keys, no whitespace."""
     return _ENCODER.encode(value)
 
 
 def digest(value: object) -> str:
-    """SHA-256 of something's canonical JSON, hexadecimal."""
+    """SHA-256 of a value's canonical JSON, in hexadecimal."""
     return hashlib.sha256(canonical(value).encode()).hexdigest()
 
 
 def utc_now() -> str:
-    """The time, for people; entries are ordered by their numbers, since clocks step."""
+    """The current time, for people to read; entries are ordered by number, since clocks step."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 HASHED = ("study_id", "seq", "utc", "actor", "action", "content", "previous")
 """Columns that an entry's hash covers, in this order."""
 ERASABLE = ("salt", "subject", "why", "before", "after", "details")
-"""Columns that `content` is the hash of; all of them are empty in an entry that was erased."""
+"""Columns that `content` is the hash of; all of them are empty in an erased entry."""
 
 
 def hash_of(entry: Mapping[str, Any]) -> str:
@@ -71,7 +71,7 @@ def hash_of(entry: Mapping[str, Any]) -> str:
 
 
 def content_of(entry: Mapping[str, Any]) -> str:
-    """Hash of what can be erased of an entry."""
+    """Hash of an entry's erasable columns."""
     return digest([entry[name] for name in ERASABLE])
 
 

@@ -1,5 +1,5 @@
-"""The database of a project's ledger: SQLite in a file by default, PostgreSQL by URL. Opened, migrated, and written to
-in transactions that are whole or not there."""
+"""The database of a project's ledger: SQLite in a file by default, PostgreSQL by URL. Opens and migrates it, and
+writes to it in atomic transactions."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from training.foundation.errors import BadRecipeError, GemslideError, LockedErro
 
 MIGRATIONS = Path(__file__).with_name("migrations")
 _MIGRATING = 7_331_017
-"""Of PostgreSQL's advisory lock while tables are made or changed."""
+"""Key of PostgreSQL's advisory lock while tables are created or changed."""
 _DAMAGED = ("not a database", "malformed")
-"""SQLite's words for a file that is none of its own, or not any more."""
+"""SQLite's wording for a file that is not, or is no longer, a SQLite database."""
 _FULL, _READ_ONLY, _IN_EACH_OTHERS_WAY = "53100", "25006", ("40001", "40P01", "55P03")
 _FORBIDDEN = "42501"
-"""SQLSTATE of what a role may not do."""
+"""SQLSTATE of an action that a role may not perform."""
 _AWAY = frozenset({"57P01", "57P02", "57P03", "53300"})
-"""SQLSTATEs by which a PostgreSQL server lets nobody in: it shuts down, has crashed, starts up, or has no connection
-to spare."""
+"""SQLSTATEs of a PostgreSQL server that accepts no connections: it is shutting down, has crashed, is starting up, or
+has none to spare."""
 _REFUSING = ("28", "3D")
-"""Beginnings of SQLSTATEs: not this user or password; no such database."""
+"""SQLSTATE prefixes: wrong user or password; no such database."""
 
 
 class NoLedgerError(UnreadableError):
-    """There is no ledger, and none was to be made."""
+    """There is no ledger, and none was to be created."""
 
 
 class Database:
@@ -48,14 +48,14 @@ class Database:
 
     Args:
         url: "sqlite:///path", or "postgresql://user@host/name".
-        make: whether a ledger is made where there is none.
-        answer_s: how long a server may take for one answer; None: as long as the network lets it.
+        make: whether to create a ledger if there is none.
+        answer_s: how long a server may take to answer a query; None: as long as the network allows.
 
     Raises:
-        BadRecipeError: not such a URL, or SQLite on a network file system.
+        BadRecipeError: not a valid URL, or SQLite on a network file system.
         LedgerUnavailableError: the server does not answer. UnreadableError: no database.
         NoLedgerError: there is none, and `make` is false.
-        DamagedStoreError: not a ledger, or one of a later version.
+        DamagedStoreError: not a ledger, or one from a later version.
     """
 
     def __init__(self, url: str, *, make: bool = True, answer_s: float | None = None) -> None:
@@ -78,28 +78,28 @@ class Database:
         self._file = _file_of(self.url)
 
     def is_in_place(self) -> bool:
-        """Whether the file that was opened is still the one at its path, and not one put there since."""
+        """Whether the file at the path is still the one that was opened."""
         return self._file == _file_of(self.url)
 
     def trouble(self) -> str | None:
-        """Reason that the ledger cannot be written now, in a sentence; None where none is known."""
-        found = trouble_of(Path(self.url.database or "")) if self.is_sqlite else None
-        return str(found) if found else None
+        """The reason why the ledger cannot be written now, as a sentence; None if none is known."""
+        problem = trouble_of(Path(self.url.database or "")) if self.is_sqlite else None
+        return str(problem) if problem else None
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A connection on which everything that is read is from one moment."""
+        """A connection whose reads all see one consistent snapshot."""
         with _explained(self.url), self._engine.connect() as connection:
             if not self.is_sqlite:
                 connection = connection.execution_options(isolation_level="REPEATABLE READ")
             with connection.begin():
-                if not self.is_sqlite:  # nobody waits for a reader, who may think for as long as it likes
+                if not self.is_sqlite:  # nobody waits for a reader, so it may be idle for as long as it likes
                     connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
                 yield connection
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """A transaction: written as a whole where the block ends, not at all where it raises."""
+        """A transaction: committed when the block ends, rolled back if it raises."""
         with _explained(self.url), self._engine.connect() as connection:
             if self.is_sqlite:
                 connection.info["write"] = True
@@ -111,46 +111,46 @@ class Database:
         self._engine.dispose()
 
     def compact(self) -> None:
-        """Leave nothing in a SQLite ledger's write-ahead log. PostgreSQL's belongs to who runs the server."""
+        """Empty a SQLite ledger's write-ahead log. PostgreSQL's is left to the server's administrator."""
         if self.is_sqlite:
             with _explained(self.url), self._engine.connect() as connection:
                 connection.connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _migrate(self, *, make: bool) -> None:
-        """Make the tables, or bring them to this version, once."""
+        """Create the tables, or bring them to this version, once."""
         config = Config()
         config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
         script = ScriptDirectory.from_config(config)
         with self.read() as connection:
-            found = MigrationContext.configure(connection).get_current_revision()
-        if found == script.get_current_head():
+            applied = MigrationContext.configure(connection).get_current_revision()
+        if applied == script.get_current_head():
             return
-        if found is None and not make:
+        if applied is None and not make:
             raise NoLedgerError(_NONE.format(shown(self.url)))
         with self.write() as connection:
             if not self.is_sqlite:
                 connection.execute(text(f"SELECT pg_advisory_xact_lock({_MIGRATING})"))
-            found = MigrationContext.configure(connection).get_current_revision()
-            if found == script.get_current_head():
+            applied = MigrationContext.configure(connection).get_current_revision()
+            if applied == script.get_current_head():
                 return
             known = {revision.revision for revision in script.walk_revisions()}
-            if found is not None and found not in known:
+            if applied is not None and applied not in known:
                 raise DamagedStoreError(
-                    f"{shown(self.url)}: is a ledger of a later gemslide (revision {found}). Update gemslide."
+                    f"{shown(self.url)}: is a ledger from a later gemslide (revision {applied}). Update gemslide."
                 )
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
 
 
 def _file_of(url: URL) -> tuple[int, int] | None:
-    """Device and inode of a SQLite file, to notice another at its path; None for a server's database, or no file."""
+    """Device and inode of a SQLite file, to notice a replacement; None for a server's database or a missing file."""
     if url.get_backend_name() != "sqlite":
         return None
     try:
-        found = Path(url.database or "").stat()
+        status = Path(url.database or "").stat()
     except FileNotFoundError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def shown(url: URL) -> str:
@@ -164,7 +164,7 @@ def _checked(url: str) -> URL:
     try:
         parsed = make_url(url)
     except ArgumentError as error:
-        raise BadRecipeError(f"[study] ledger: not a database's URL. Write {_FORMS}.") from error
+        raise BadRecipeError(f"[study] ledger: not a database URL. Write {_FORMS}.") from error
     backend = parsed.get_backend_name()
     if backend == "sqlite" and parsed.database and parsed.database != ":memory:":
         return parsed.set(drivername="sqlite+pysqlite")
@@ -173,17 +173,17 @@ def _checked(url: str) -> URL:
     raise BadRecipeError(f"[study] ledger = {shown(parsed)!r}: cannot be used. Write {_FORMS}.")
 
 
-_NONE = "{}: there is no ledger. `gemslide study run` makes one when a study begins."
+_NONE = "{}: there is no ledger. `gemslide study run` creates one when a study begins."
 _FORMS = '"sqlite:////local/path/gemslide.db" or "postgresql://user@host/database"'
 
 
 def _engine(url: URL, answer_s: float | None) -> Engine:
     if url.get_backend_name() != "sqlite":
-        # Of a connection that the server has cut SQLAlchemy would say, with a traceback, that it could not be closed.
+        # Otherwise SQLAlchemy logs a traceback when it cannot close a connection that the server has cut.
         logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
         arguments = connect_args(url) | ({} if answer_s is None else {"timeout": answer_s})
         engine = create_engine(url.set(query={}), connect_args=arguments, pool_pre_ping=True)
-        engine.dialect.use_insertmanyvalues_wo_returning = True  # pg8000 sends many rows one by one otherwise
+        engine.dialect.use_insertmanyvalues_wo_returning = True  # otherwise pg8000 sends many rows one by one
         event.listen(engine, "connect", set_up)
         return engine
     engine = create_engine(url, connect_args={"timeout": BUSY_S})
@@ -193,7 +193,7 @@ def _engine(url: URL, answer_s: float | None) -> Engine:
 
 
 def _set_up_sqlite(connection: sqlite3.Connection, _: object) -> None:
-    # Python's sqlite3 would begin transactions by itself, and late: two writers would both begin by reading.
+    # Left alone, Python's sqlite3 begins transactions itself, and late: two writers would both begin by reading.
     connection.isolation_level = None
     for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
         connection.execute(f"PRAGMA {pragma}")
@@ -208,7 +208,7 @@ def _explained(url: URL) -> Iterator[None]:
     """Turn the database's own errors into ones that say what to do."""
     try:
         yield
-    except ConnectionError as error:  # pg8000 lets some of them through as they are
+    except ConnectionError as error:  # pg8000 lets some of them through unchanged
         raise LedgerUnavailableError(
             f"{shown(url)}: the connection to the ledger was cut: {error.strerror}."
         ) from error
@@ -227,47 +227,47 @@ def _explained(url: URL) -> Iterator[None]:
 
 
 def _server_error(url: URL, error: DBAPIError) -> GemslideError | None:
-    """Explain a database server's own error; None where it is a defect of ours."""
+    """Explain a database server's own error; None if the defect is ours."""
     where, state = shown(url), _sqlstate(error) or ""
     if state in _AWAY:
-        return LedgerUnavailableError(f"{where}: the ledger does not answer now: {_reason(error)}.")
+        return LedgerUnavailableError(f"{where}: the ledger is not answering: {_reason(error)}.")
     if state == _FULL:
         return LedgerFullError(
-            f"{where}: the disk of the ledger's server is full: {_reason(error)}. Free space on it; workers wait for "
-            "that and go on. Nothing half-written was kept."
+            f"{where}: the disk of the ledger's server is full: {_reason(error)}. Free some space; workers wait until "
+            "then and continue. Nothing half-written was kept."
         )
     if state == _READ_ONLY:
         return LedgerReadOnlyError(
-            f"{where}: the ledger is read-only here: {_reason(error)}. Name the server that may be written. Nothing "
-            "was changed."
+            f"{where}: the ledger is read-only here: {_reason(error)}. Name a server that can be written to. "
+            "Nothing was changed."
         )
     if state in _IN_EACH_OTHERS_WAY:
         return LockedError(f"{where}: another process has written to the same rows. Try again.")
     if state.startswith(_REFUSING):
-        return UnreadableError(f"{where}: the server refuses it: {_reason(error)}.")
+        return UnreadableError(f"{where}: the server refused the connection: {_reason(error)}.")
     if error.connection_invalidated:
         return LedgerUnavailableError(f"{where}: the connection to the ledger was cut.")
     if any(words in str(error.orig) for words in _DAMAGED):
         return UnreadableError(f"{where}: the ledger cannot be read: {_reason(error)}.")
     if state == _FORBIDDEN:
         return UnreadableError(
-            f"{where}: {url.username} may not do this: {_reason(error)}. Where gemslide is newer than the ledger, let "
-            "the role that owns its tables open it once (`gemslide study status`)."
+            f"{where}: {url.username} may not do this: {_reason(error)}. If gemslide is newer than the ledger, open "
+            "it once as the role that owns its tables (`gemslide study status`)."
         )
     return None
 
 
 def _reason(error: DBAPIError) -> str:
-    said = _said(error).get("M") or (str(error.orig).splitlines()[0] if error.orig else "no reason given")
-    return said[:300]
+    message = _server_fields(error).get("M") or (str(error.orig).splitlines()[0] if error.orig else "no reason given")
+    return message[:300]
 
 
 def _sqlstate(error: DBAPIError) -> str | None:
-    """PostgreSQL's code for an error; None where it said nothing."""
-    return _said(error).get("C")
+    """PostgreSQL's code for an error; None if it gave none."""
+    return _server_fields(error).get("C")
 
 
-def _said(error: DBAPIError) -> Mapping[str, str]:
-    """The fields of a server's message, as pg8000 has them: C is its code, M what it says."""
-    said = error.orig.args[0] if error.orig and error.orig.args else None
-    return said if isinstance(said, dict) else {}
+def _server_fields(error: DBAPIError) -> Mapping[str, str]:
+    """The fields of a server's message, as pg8000 returns them: C is its code, M its text."""
+    arguments = error.orig.args[0] if error.orig and error.orig.args else None
+    return arguments if isinstance(arguments, dict) else {}

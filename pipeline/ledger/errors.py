@@ -21,22 +21,22 @@ _MOVED = "SQLITE_READONLY_DBMOVED"
 
 
 class LedgerUnavailableError(UnreadableError):
-    """The database does not answer; it may later."""
+    """The database is not answering; it may later."""
 
 
 class LedgerFullError(DiskFullError, LedgerUnavailableError):
-    """There is no room on the ledger's disk; somebody may make some."""
+    """The ledger's disk is full; somebody may free space."""
 
 
 class LedgerReadOnlyError(DiskFullError):
-    """The ledger may not be written here."""
+    """The ledger is read-only here."""
 
 
 def explain_sqlite(path: Path, error: DBAPIError, reason: str) -> Exception:
-    """Explain an error of SQLite to the user of the ledger at `path`."""
+    """Explain a SQLite error to the user of the ledger at `path`."""
     name = str(getattr(error.orig, "sqlite_errorname", ""))
     if name.startswith(_BUSY):
-        return LockedError(f"{path}: another process has written to the ledger for over {BUSY_S:.0f} s. Try again.")
+        return LockedError(f"{path}: other processes have been writing to the ledger for {BUSY_S:.0f} s. Try again.")
     if name.startswith(_DAMAGED):
         return UnreadableError(f"{path}: the ledger cannot be read: {reason}.")
     if name == _MOVED:
@@ -51,17 +51,17 @@ def explain_sqlite(path: Path, error: DBAPIError, reason: str) -> Exception:
 
 
 def trouble_of(path: Path) -> LedgerFullError | LedgerReadOnlyError | None:
-    """Reason that a SQLite ledger cannot be written now, found without writing; None where there is none."""
+    """The reason why a SQLite ledger cannot be written now, found without writing; None if there is none."""
     folder = next((above for above in path.parents if above.exists()), path.parent)
     try:
-        about = os.statvfs(folder)
+        disk = os.statvfs(folder)
     except OSError:
-        return None  # opening it says why
-    is_unwritable = bool(about.f_flag & os.ST_RDONLY) or not os.access(folder, os.W_OK | os.X_OK)
+        return None  # opening it will say why
+    is_unwritable = bool(disk.f_flag & os.ST_RDONLY) or not os.access(folder, os.W_OK | os.X_OK)
     if is_unwritable or (path.exists() and not os.access(path, os.W_OK)):
         return LedgerReadOnlyError(_read_only(path))
-    # Where there are no inodes, as on some file systems, none can be missing.
-    if about.f_bavail * about.f_frsize < LEAST_FREE_BYTES or (about.f_files and not about.f_favail):
+    # Some file systems have no inodes; there, none can be missing.
+    if disk.f_bavail * disk.f_frsize < LEAST_FREE_BYTES or (disk.f_files and not disk.f_favail):
         return LedgerFullError(_full(path))
     return None
 
@@ -70,13 +70,13 @@ def _full(path: Path) -> str:
     folder = next((above for above in path.parents if above.exists()), path.parent)
     free_kib = shutil.disk_usage(folder).free // 2**10
     return (
-        f"{path}: the disk of the ledger is full ({free_kib:,} KiB free), so nothing can be written down. Free space "
-        "on it; workers wait for that and go on. Nothing half-written was kept."
+        f"{path}: the disk of the ledger is full ({free_kib:,} KiB free), so nothing can be recorded. Free some "
+        "space; workers wait until then and continue. Nothing half-written was kept."
     )
 
 
 def _read_only(path: Path) -> str:
     return (
-        f"{path}: the ledger is read-only here: its file, its folder or its disk may not be written. Let this user "
-        "write the file and its folder, or mount the disk for writing. Nothing was changed."
+        f"{path}: the ledger is read-only here: its file, folder or disk is not writable. Give this user write "
+        "access to the file and its folder, or mount the disk read-write. Nothing was changed."
     )

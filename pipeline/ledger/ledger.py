@@ -1,4 +1,4 @@
-"""The ledger of a project's studies: which slides, which tasks, how far each is. The only truth about that."""
+"""The ledger of a project's studies: their slides, tasks and progress. The single source of truth for these."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class NewSlide:
     site: str | None = None
     scanner: str | None = None
     excluded: str | None = None
-    """Reason that it is in the cohort but not looked at."""
+    """Reason why it is in the cohort but not processed."""
     priority: int = 0
 
 
@@ -66,7 +66,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class StudyRow:
-    """A study as it stands in the ledger."""
+    """A study's row in the ledger."""
 
     study_id: str
     state: str
@@ -76,24 +76,24 @@ class StudyRow:
     manifest_sha256: str
 
     def frozen(self) -> dict[str, Any]:
-        """The protocol that this row states the hash of.
+        """The protocol whose hash is in this row.
 
         Raises:
-            DamagedStoreError: the text is another than the hash: somebody has changed one of them.
+            DamagedStoreError: the text does not match the hash: one of them was changed.
         """
         if hashlib.sha256(self.protocol.encode()).hexdigest() != self.protocol_sha256:
             raise DamagedStoreError(
                 f"study {self.study_id}: its protocol in the ledger is not the one that was frozen (SHA-256 "
                 f"{self.protocol_sha256:.12}…): somebody has changed it. `gemslide study verify {self.study_id}` lists "
-                "what else was changed; restore the ledger from a back-up."
+                "what else was changed; restore the ledger from a backup."
             )
         raw: dict[str, Any] = json.loads(self.protocol)
         return raw
 
 
 _BEGUN = (
-    "study {}: has begun already; somebody else may have begun it just now. See `gemslide study status`; change it by "
-    "`gemslide study amend`, with a reason."
+    "study {}: has already begun; somebody else may have begun it just now. See `gemslide study status`; change it "
+    "with `gemslide study amend` and a reason."
 )
 
 
@@ -119,10 +119,10 @@ class Ledger:
         *,
         actor: str,
     ) -> None:
-        """Freeze a study's protocol and lay out a task for every slide and stage.
+        """Freeze a study's protocol and create a task for every slide and stage.
 
         Raises:
-            BadManifestError: it has begun already, or has no slides.
+            BadManifestError: it has already begun, or has no slides.
         """
         if not slides:
             raise BadManifestError(f"study {study_id}: its cohort has no slides.")
@@ -139,18 +139,18 @@ class Ledger:
                 raise BadManifestError(_BEGUN.format(study_id))
             try:
                 connection.execute(insert(study).values(row | {"audit_seq": 0, "audit_hash": "0" * 64}))
-            except IntegrityError as error:  # on a server, two can find at once that it has not begun
+            except IntegrityError as error:  # on a server, two callers can find at once that it has not begun
                 raise BadManifestError(_BEGUN.format(study_id)) from error
             begun = Change(
                 actor, STUDY_BEGUN, STUDY_SUBJECT, after=row_sha256(study, row), details={"stages": list(stages)}
             )
             append(connection, study_id, [begun])
             enter_slides(connection, study_id, slides, stages, actor)
-            # So that a study that is gone with its whole log is missed.
+            # So that a study that vanishes with its whole log is missed.
             append_to_project(connection, [Change(actor, STUDY_BEGUN, study_subject(study_id))])
 
     def study(self, study_id: str) -> StudyRow:
-        """Raises BadManifestError where there is no such study."""
+        """A study's row; raises BadManifestError if there is no such study."""
         with self.database.read() as connection:
             return found(connection, study_id)
 
@@ -159,7 +159,7 @@ class Ledger:
             return list(connection.scalars(select(study.c.study_id).where(_IS_STUDY).order_by(study.c.study_id)))
 
     def studies(self) -> list[tuple[StudyRow, Mapping[str, int]]]:
-        """All studies by name, each with its slides by state."""
+        """All studies by name, each with its slide counts by state."""
         columns = [study.c[name] for name in StudyRow.__dataclass_fields__]
         by_state = select(slide.c.study_id, slide.c.state, func.count()).group_by(slide.c.study_id, slide.c.state)
         with self.database.read() as connection:
@@ -171,7 +171,7 @@ class Ledger:
         return [(row, slides.get(row.study_id, {})) for row in rows]
 
     def counts(self, study_id: str) -> Counts:
-        """Raises BadManifestError where there is no such study."""
+        """A study's counts; raises BadManifestError if there is no such study."""
         by_state = select(slide.c.state, func.count()).where(slide.c.study_id == study_id).group_by(slide.c.state)
         by_stage = (
             select(task.c.stage, task.c.state, func.count())
@@ -190,10 +190,10 @@ class Ledger:
     def slides(
         self, study_id: str, *, state: str | None = None, after: int = -1, limit: int = 100
     ) -> Sequence[Row[Any]]:
-        """A page of slides in the manifest's order.
+        """A page of slides in manifest order.
 
         Args:
-            after: `ordinal` of the last one of the page before.
+            after: `ordinal` of the previous page's last slide.
         """
         chosen = select(slide).where(slide.c.study_id == study_id, slide.c.ordinal > after)
         if state is not None:
@@ -201,7 +201,7 @@ class Ledger:
         return self._rows(chosen.order_by(slide.c.ordinal).limit(limit))
 
     def slide(self, study_id: str, slide_id: str) -> Row[Any]:
-        """Raises BadManifestError where there is no such study, or no such slide in it."""
+        """A slide's row; raises BadManifestError if there is no such study, or no such slide in it."""
         chosen = select(slide).where(slide.c.study_id == study_id, slide.c.slide_id == slide_id)
         with self.database.read() as connection:
             found(connection, study_id)
@@ -211,24 +211,24 @@ class Ledger:
         return row
 
     def held(self, study_id: str, *, limit: int = 100) -> Sequence[Row[Any]]:
-        """Tasks that workers hold now, those held for longest first."""
+        """Tasks that workers hold now, longest held first."""
         held = select(task).where(task.c.study_id == study_id, task.c.state == "leased")
         return self._rows(held.order_by(task.c.started_utc, task.c.ordinal).limit(limit))
 
     def tasks(self, study_id: str, *slide_ids: str) -> Sequence[Row[Any]]:
-        """The tasks of a slide, or of several, in the order of stages."""
+        """The tasks of one or more slides, in stage order."""
         chosen = select(task).where(task.c.study_id == study_id, task.c.slide_id.in_(slide_ids))
         return self._rows(chosen.order_by(task.c.position, task.c.ordinal))
 
     def history(
         self, study_id: str, *subjects: str, newest: int | None = None, before: int | None = None
     ) -> Sequence[Row[Any]]:
-        """The log of some rows, oldest first.
+        """The log entries of some subjects, oldest first.
 
         Args:
             subjects: as in `rows.py`: "study", "slide S-1", "task S-1/ingest".
-            newest: how many entries at most, the last ones; None: all.
-            before: number of an entry; only those before it.
+            newest: at most this many of the latest entries; None: all.
+            before: only entries before this number.
         """
         chosen = select(audit).where(audit.c.study_id == study_id, audit.c.subject.in_(subjects))
         if before is not None:
@@ -236,12 +236,12 @@ class Ledger:
         return self._rows(chosen.order_by(audit.c.seq.desc()).limit(newest))[::-1]
 
     def set_state(self, study_id: str, state: str, *, actor: str, why: str) -> bool:
-        """Pause a study or let it run; whether that changed anything.
+        """Pause or resume a study; returns whether that changed anything.
 
         Raises:
             BadManifestError: no reason, or no such study.
         """
-        check_reason(why, "a pause" if state == "paused" else "going on")
+        check_reason(why, "a pause" if state == "paused" else "resuming")
         with self.database.write() as connection:
             before = found(connection, study_id)
             if before.state == state:
@@ -257,7 +257,7 @@ class Ledger:
 
 
 def found(connection: Connection, study_id: str) -> StudyRow:
-    """Raises BadManifestError where there is no such study."""
+    """A study's row; raises BadManifestError if there is no such study."""
     row = _find(connection, study_id)
     if row is None:
         names = select(study.c.study_id).where(_IS_STUDY).order_by(study.c.study_id)
@@ -269,7 +269,7 @@ def found(connection: Connection, study_id: str) -> StudyRow:
 def study_change(
     connection: Connection, study_id: str, before: StudyRow, actor: str, action: str, why: str, **details: Any
 ) -> Change:
-    """The log entry for a study's row that was changed in this transaction."""
+    """The log entry for a study's row changed in this transaction."""
     now = found(connection, study_id)
     return Change(
         actor, action, STUDY_SUBJECT, why, row_sha256(study, vars(before)), row_sha256(study, vars(now)), details
@@ -291,16 +291,16 @@ def enter_slides(
     *,
     first_ordinal: int = 0,
 ) -> None:
-    """Put slides into a study, each with a task for every stage."""
+    """Enter slides in a study, new_slide with a task for every stage."""
     for start in range(0, len(slides), _AT_ONCE):
         rows, tasks, changes = [], [], []
-        for ordinal, each in enumerate(slides[start : start + _AT_ONCE], first_ordinal + start):
-            row = _slide_row(study_id, each, ordinal)
-            own = [task_row(study_id, each, ordinal, position, stage) for position, stage in enumerate(stages)]
+        for ordinal, new_slide in enumerate(slides[start : start + _AT_ONCE], first_ordinal + start):
+            row = _slide_row(study_id, new_slide, ordinal)
+            own = [task_row(study_id, new_slide, ordinal, position, stage) for position, stage in enumerate(stages)]
             rows.append(row)
             tasks += own
             details = {"tasks": new_tasks(own)}
-            subject = slide_subject(each.slide_id)
+            subject = slide_subject(new_slide.slide_id)
             changes.append(Change(actor, SLIDE_ENTERED, subject, after=row_sha256(slide, row), details=details))
         connection.execute(insert(slide), rows)
         if start == 0:
@@ -311,26 +311,26 @@ def enter_slides(
 
 
 def _count_rows(connection: Connection, *tables: str) -> None:
-    """Tell PostgreSQL now how many rows there are. Else it takes the tables for nearly empty, and finds a slide by
-    going through all slides of its study, for every task that is entered."""
+    """Tell PostgreSQL now how many rows there are. Otherwise it takes the tables to be nearly empty and, for every task
+    that is entered, finds its slide by scanning all slides of the study."""
     if connection.dialect.name == "postgresql":
         for name in tables:
             connection.execute(text(f"ANALYZE {name}"))
 
 
-def _slide_row(study_id: str, each: NewSlide, ordinal: int) -> dict[str, Any]:
+def _slide_row(study_id: str, new_slide: NewSlide, ordinal: int) -> dict[str, Any]:
     return {
         "study_id": study_id,
-        "slide_id": each.slide_id,
+        "slide_id": new_slide.slide_id,
         "ordinal": ordinal,
         "source_sha256": None,
-        "site": each.site,
-        "scanner": each.scanner,
-        "priority": each.priority,
-        "state": "excluded" if each.excluded else "pending",
+        "site": new_slide.site,
+        "scanner": new_slide.scanner,
+        "priority": new_slide.priority,
+        "state": "excluded" if new_slide.excluded else "pending",
         "code": None,
-        "message": each.excluded,
-        "ended_utc": utc_now() if each.excluded else None,
+        "message": new_slide.excluded,
+        "ended_utc": utc_now() if new_slide.excluded else None,
     }
 
 

@@ -1,4 +1,4 @@
-"""Opening of a project's ledger, to work on its studies or only to look; and the person's name for the log."""
+"""Opening of a project's ledger, to work on its studies or only to read; and the user's name for the log."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _BESIDE = ("-wal", "-shm", "-journal")
 
 
 def open_ledger(project: Project) -> Ledger:
-    """The ledger of a project's studies; made where there is none.
+    """The ledger of a project's studies; created if there is none.
 
     Raises:
-        BadRecipeError: no URL of a database, or SQLite on a network file system. UnreadableError: it does not answer.
-        DamagedStoreError: a ledger of a later version.
+        BadRecipeError: not a database URL, or SQLite on a network file system. UnreadableError: it does not answer.
+        DamagedStoreError: a ledger from a later version.
     """
     return Ledger(Database(ledger_url(project)))
 
 
 def find_ledger(project: Project, *, answer_s: float | None = None) -> Ledger | None:
-    """The ledger of a project's studies, for who only looks: None where there is none, and none is made.
+    """The ledger of a project's studies, for callers that only read: None if there is none, and none is created.
 
     Args:
-        answer_s: how long a database server may take for one answer.
+        answer_s: how long a database server may take to answer a query.
 
     Raises: as `open_ledger`.
     """
@@ -43,7 +43,7 @@ def find_ledger(project: Project, *, answer_s: float | None = None) -> Ledger | 
 
 
 def ledger_url(project: Project) -> str:
-    """URL of the ledger of a project's studies, made or not: in the project, unless the installation says otherwise.
+    """URL of the ledger of a project's studies, created or not: in the project unless the installation says otherwise.
 
     Raises:
         BadRecipeError: settings that cannot be read, or name a ledger.
@@ -59,8 +59,8 @@ def ledger_url(project: Project) -> str:
 
 
 def actor_here() -> str:
-    """Name for the log: that of the person whom the system knows."""
+    """Name for the log: that of the current system user."""
     try:
         return comparable(getpass.getuser())
-    except (KeyError, OSError):  # a user number without a name, as containers have
+    except (KeyError, OSError):  # a user id without a name, as in containers
         return f"user {os.getuid()}"

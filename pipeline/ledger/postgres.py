@@ -1,4 +1,4 @@
-"""Connection to a ledger's PostgreSQL server: encrypted as its URL asks, and never kept waiting by a dead client."""
+"""Connection to a ledger's PostgreSQL server: encrypted as its URL specifies, and never held up by a dead client."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from sqlalchemy import URL
 from training.foundation.errors import BadRecipeError
 
 IDLE_S = 60
-"""Longest time that a write may stand still. A machine that lost its network in the middle of one holds rows that all
-workers need, and by itself the server would wait for hours."""
+"""Longest time that a write may stay idle. A machine that lost its network in the middle of one holds rows that all
+workers need, and by default the server would wait for hours."""
 _MODES = {"disable": False, "prefer": None, "require": True}
-"""pg8000's values for libpq's words; its True and None encrypt without checking who the server is."""
+"""pg8000's values for libpq's modes; its True and None encrypt without checking the server's identity."""
 _FILES = ("sslrootcert", "sslcert", "sslkey")
 
 
 def connect_args(url: URL) -> dict[str, Any]:
-    """The driver's arguments for what stands behind the `?` of a URL, in libpq's words.
+    """The driver's arguments for a URL's query, which uses libpq's parameters.
 
     Raises:
-        BadRecipeError: an unknown word, or certificates that cannot be read.
+        BadRecipeError: an unknown parameter, or certificates that cannot be read.
     """
     asked = {name: value for name, value in url.query.items() if isinstance(value, str)}
     unknown = sorted(set(url.query) - {"host", "sslmode", *_FILES})
     if unknown or len(asked) != len(url.query):
         raise BadRecipeError(
-            f"ledger: unknown in a PostgreSQL URL: {', '.join(unknown)}. Known are host, sslmode, "
-            f"{', '.join(_FILES)}, each once."
+            f"ledger: unknown in a PostgreSQL URL: {', '.join(unknown)}. Allowed, once each: host, sslmode, "
+            f"{', '.join(_FILES)}."
         )
     if "host" in asked:
         return {"unix_sock": _socket(asked, url.port or 5432)}
@@ -38,24 +38,24 @@ def connect_args(url: URL) -> dict[str, Any]:
         return {"ssl_context": _context(asked)}
     if mode not in _MODES or asked:
         raise BadRecipeError(
-            f"ledger: sslmode={mode}{' with a certificate' if asked else ''}: there are "
-            f"{', '.join(_MODES)}, and verify-full, which takes {', '.join(_FILES)}."
+            f"ledger: sslmode={mode}{' with a certificate' if asked else ''}: use "
+            f"{', '.join(_MODES)}, or verify-full, which takes {', '.join(_FILES)}."
         )
     return {"ssl_context": _MODES[mode]}
 
 
-def _socket(asked: Mapping[str, str], port: int) -> str:
-    """The server's socket in a folder of this machine, where nothing crosses a network."""
-    if list(asked) != ["host"] or not asked["host"].startswith("/"):
+def _socket(parameters: Mapping[str, str], port: int) -> str:
+    """The server's socket in a folder of this machine, so that nothing crosses a network."""
+    if list(parameters) != ["host"] or not parameters["host"].startswith("/"):
         raise BadRecipeError(
-            "ledger: behind the ? of a PostgreSQL URL, host names the folder of a socket, as in "
-            "postgresql://user@/database?host=/var/run/postgresql, and nothing stands beside it."
+            "ledger: after the ? of a PostgreSQL URL, host names the folder of a socket, as in "
+            "postgresql://user@/database?host=/var/run/postgresql, and is the only parameter."
         )
-    return f"{asked['host']}/.s.PGSQL.{port}"
+    return f"{parameters['host']}/.s.PGSQL.{port}"
 
 
 def _context(files: Mapping[str, str]) -> ssl.SSLContext:
-    """Checks the server's certificate and name; shows the client's own, where it has one."""
+    """A context that checks the server's certificate and name, and presents the client's own if there is one."""
     try:
         context = ssl.create_default_context(cafile=files.get("sslrootcert"))
         if "sslcert" in files:
@@ -67,7 +67,7 @@ def _context(files: Mapping[str, str]) -> ssl.SSLContext:
 
 
 def set_up(connection: Any, _: object) -> None:
-    """Tell the server once per connection how long it waits within a transaction."""
+    """Tell the server once per connection how long to wait within a transaction."""
     cursor = connection.cursor()
     cursor.execute(f"SET idle_in_transaction_session_timeout = '{IDLE_S}s'")
     connection.commit()

@@ -20,7 +20,7 @@ def append_to_project(connection: Connection, changes: Sequence[Change]) -> None
 
 
 def _begin(connection: Connection, actor: str) -> None:
-    """Begin the log with the first change there ever is."""
+    """Begin the log with the project's first change."""
     row = {
         "study_id": PROJECT_LOG,
         "state": "running",

@@ -1,8 +1,7 @@
-"""The log of the project itself: who signed in, looked at which slide, drew, judged and started what outside studies.
+"""The project's own log: who signed in, and who viewed, annotated, reviewed and started what outside studies.
 
-It is one more log in the table of the studies' logs, under a name that no study can have, so all that holds of those
-holds of it: entries are only added, every change is one transaction with its entry, and it is verified, anchored and
-signed in the same way.
+It is one more log in the table of study logs, under a name that no study can have, so the same rules apply: entries
+are only added, every change is one transaction with its entry, and it is verified, anchored and signed in the same way.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ class LogFilter:
 
     Attributes:
         subject: the exact subject, as in `rows.py`: "slide S-1".
-        actor: the beginning of the actor: "ada" finds "ada (web app)".
-        before: number of an entry; only those before it.
+        actor: a prefix of the actor: "ada" finds "ada (web app)".
+        before: only entries before this number.
     """
 
     subject: str | None = None
@@ -53,7 +52,7 @@ def log_in_project(ledger: Ledger, changes: Sequence[Change]) -> None:
     """Add entries to the project's log, in a transaction of their own.
 
     Raises:
-        GemslideError: the ledger is away, locked or may not be written; nothing was logged then.
+        GemslideError: the ledger is unavailable, locked or read-only; then nothing was logged.
     """
     with ledger.database.write() as connection:
         append_to_project(connection, changes)

@@ -1,4 +1,4 @@
-"""Reasons and questions: texts that the log keeps, and that must say something."""
+"""Reasons and questions: texts that the log keeps and that must not be blank."""
 
 from __future__ import annotations
 
@@ -7,22 +7,24 @@ import unicodedata
 from pipeline.errors import BadManifestError
 
 _UNSEEN = ("C", "M", "Z")
-"""Categories of characters that show nothing by themselves: controls, marks, blanks."""
+"""Categories of characters that are invisible by themselves: controls, marks, spaces."""
 
 
 def is_blank(text: str) -> bool:
-    """Whether nothing in a text can be seen: also blanks without a width, and Braille's empty cell, count as none."""
-    return all(unicodedata.category(each)[0] in _UNSEEN or each in "\u2800\u3164\u115f\u1160\uffa0" for each in text)
+    """Whether a text has nothing visible: zero-width spaces and the blank Braille cell are not visible either."""
+    return all(
+        unicodedata.category(letter)[0] in _UNSEEN or letter in "\u2800\u3164\u115f\u1160\uffa0" for letter in text
+    )
 
 
 def check_reason(why: str, what: str) -> None:
-    """Refuse a reason that says nothing, before anything is changed.
+    """Refuse a blank reason, before anything is changed.
 
     Args:
-        what: is to be done, for the message: "an amendment".
+        what: the action, for the message: "an amendment".
 
     Raises:
-        BadManifestError: nothing can be seen in it.
+        BadManifestError: the reason is blank.
     """
     if is_blank(why):
-        raise BadManifestError(f"{what} needs its reason, got {why!r:.100}: say in --why what the log is to keep.")
+        raise BadManifestError(f"{what} needs a reason, got {why!r:.100}: state in --why what the log should record.")

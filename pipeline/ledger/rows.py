@@ -1,4 +1,4 @@
-"""Columns of each row that the log's hashes cover: all but those that `NOT_COVERED` names with a reason."""
+"""Columns of each row that the log's hashes cover: all but those that `NOT_COVERED` lists with a reason."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from pipeline.ledger.tables import task
 
 NOT_COVERED: Mapping[str, str] = MappingProxyType(
     {
-        "task.beat": "counts four times in each lease while a worker has the task; it decides only who works next",
-        "task.beat_utc": "says when a worker was last heard of, for people who watch; nothing is computed from it",
-        "session": "who is let in at this moment; who signed in and out is in the project's log",
+        "task.beat": "counts up four times per lease while a worker has the task; it only decides who works next",
+        "task.beat_utc": "when a worker was last heard from, for display only; nothing is computed from it",
+        "session": "who is signed in at this moment; sign-ins and sign-outs are in the project's log",
         "attempt": "how often a sign-in was tried in the last 15 minutes; refusals are in the project's log",
     }
 )
-"""Columns, and whole tables, that change without an entry (docs/explanation/part11.md). No report reads one."""
+"""Columns, and whole tables, that change without an entry (docs/explanation/part11.md). No report reads them."""
 _HEAD = ("study.audit_seq", "study.audit_hash")
 """The log's own end: `verify` compares it with the last entry."""
 
 STUDY_SUBJECT = "study"
 PROJECT_LOG = "@project"
-"""In place of a study's name: the log of the project itself (`project_log.py`). No study can be called that."""
+"""In place of a study's name: the project's own log (`project_log.py`). No study can have this name."""
 ERASED = "erased"
-"""The code of a slide of which everything was erased on request; its name is `erased-` and its place in the cohort."""
+"""The code of a slide that was erased on request; its name is `erased-` and its position in the cohort."""
 STUDY_BEGUN = "study begun"
-"""The action of a study's first entry, and of one in the project's log that names the study."""
+"""The action of a study's first entry, and of the entry in the project's log that names the study."""
 SLIDE_ENTERED, TASKS_ADDED = "slide entered", "tasks added"
-"""Actions of entries whose details have the slide's new tasks, as `new_tasks` gives them: they enter the log by it."""
+"""Actions of entries whose details list the slide's new tasks, from `new_tasks`: this is how they enter the log."""
 ENTRIES_ERASED = "entries erased"
-"""The action of an entry whose details have the numbers of the entries that were erased, as [first, last]."""
+"""The action of an entry whose details list the numbers of the erased entries, as [first, last]."""
 ANSWER_GIVEN = "answer given"
-"""The action of an entry whose details have a reader's answers, as [number, question, hash of the row]."""
+"""The action of an entry whose details list a reader's answers, as [number, question, hash of the row]."""
 
 
 def study_subject(study_id: str) -> str:
-    """In the project's log; in its own a study is `STUDY_SUBJECT`."""
+    """A study's subject in the project's log; in its own log it is `STUDY_SUBJECT`."""
     return f"study {study_id}"
 
 
@@ -57,12 +57,12 @@ def reading_subject(reader: str, session: int, position: int) -> str:
 
 
 def answer_subject(of_reading: str, seq: int) -> str:
-    """Args: of_reading: the subject of its reading."""
+    """Subject of an answer; `of_reading` is the subject of its reading."""
     return f"{of_reading}, answer {seq}"
 
 
 def new_task(stage: str, state: str) -> dict[str, Any]:
-    """Values of a task on which nobody has worked yet."""
+    """Values of a task that nobody has worked on yet."""
     empty = [column.name for column in task.columns if column.nullable]
     return {**dict.fromkeys(empty), "stage": stage, "state": state, "attempts": 0, "token": 0, "beat": 0}
 
@@ -73,10 +73,10 @@ def new_tasks(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
 
 
 def row_sha256(table: Table, row: Mapping[str, Any]) -> str:
-    """SHA-256 of what a row says in all columns that are covered, its key among them.
+    """SHA-256 of a row's covered columns, including its key.
 
     Args:
-        row: all of these columns, as they are about to be written or were read.
+        row: all of these columns, as read or about to be written.
     """
     return digest([table.name, *(as_read(row[name]) for name, as_read in _columns(table))])
 
@@ -94,7 +94,7 @@ def _columns(table: Table) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
 
 
 def _as_read(kind: object) -> Callable[[Any], Any]:
-    """From a value as it is written to what the database gives back, as JSON: 1 comes back as 1.0 from a float."""
+    """Converter from a value as written to what the database returns, as JSON: 1 comes back as 1.0 from a float."""
     for base, as_read in ((Float, float), (Integer, int), (LargeBinary, lambda value: bytes(value).hex())):
         if isinstance(kind, base):
             return lambda value: None if value is None else as_read(value)

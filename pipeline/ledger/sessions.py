@@ -1,6 +1,6 @@
-"""Sessions of the web app, and links that are good once, for all of its processes: in the ledger's database.
+"""Sessions of the web app and single-use links, shared by all of its processes through the ledger's database.
 
-Of a token only its SHA-256 is kept: whoever reads the database cannot come in by what it says.
+Only a token's SHA-256 is kept: nobody can sign in with what the database holds.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from pipeline.ledger.tables import session
 Kind = Literal["session", "link", "exchange", "provider"]
 
 _KEPT_S = 24 * 3600
-"""Time that rows stay after their end, so that an expired session can be told from a forged one."""
+"""Time that rows are kept after they end, so that an expired session can be told from a forged one."""
 SEEN_AGAIN_S = 60.0
-"""A session in use is written to this often."""
+"""Interval at which a session in use is updated."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class Session:
     """One row.
 
     Attributes:
-        name: whose; None where nobody has a name.
-        stamp: what the account said when it was made; another since means that it is over.
+        name: of its owner; None where nobody has a name.
+        stamp: state of the account when the session was made; if it has changed since, the session is over.
         made, seen, ends, revoked: seconds since 1970.
     """
 
@@ -49,10 +49,10 @@ class Session:
     revoked: float | None
 
     def left_s(self, now: float, *, idle_s: float | None = None) -> float:
-        """Seconds until it ends; 0 where it has.
+        """Seconds until it ends; 0 if it has.
 
         Args:
-            idle_s: how long it may go unused; None: for ever.
+            idle_s: how long it may go unused; None: indefinitely.
         """
         if self.revoked is not None:
             return 0.0
@@ -83,7 +83,7 @@ class Sessions:
         stamp: str | None = None,
         changes: Sequence[Change] = (),
     ) -> str:
-        """A new token, good for `life_s` seconds; what the project's log says of it is one transaction with it."""
+        """A new token, valid for `life_s` seconds; its entries in the project's log are in the same transaction."""
         token = new_token()
         self.put(key_of(token), kind, life_s, name=name, stamp=stamp, changes=changes)
         return token
@@ -98,7 +98,7 @@ class Sessions:
         stamp: str | None = None,
         changes: Sequence[Change] = (),
     ) -> None:
-        """The same for a key that is known. Raises: SQLAlchemy's IntegrityError where it is there already."""
+        """The same for a given key. Raises: SQLAlchemy's IntegrityError if it is there already."""
         row = self._row(key, kind, life_s) | {"name": name, "stamp": stamp}
         with self.database.write() as connection:
             connection.execute(delete(session).where(session.c.ends < row["made"] - _KEPT_S))
@@ -106,7 +106,7 @@ class Sessions:
             append_to_project(connection, changes)
 
     def take(self, key: str, kind: Kind, life_s: float) -> bool:
-        """Put a key that counts once; whether it was not there yet."""
+        """Store a single-use key; returns whether it was new."""
         with self.database.write() as connection:
             if not self.database.is_sqlite:
                 connection.exec_driver_sql("LOCK TABLE session IN SHARE ROW EXCLUSIVE MODE")
@@ -120,13 +120,13 @@ class Sessions:
         return {"token_sha256": key, "kind": kind, "made": now, "seen": now, "ends": now + life_s}
 
     def find(self, key: str) -> Session | None:
-        """A session or link by its key, also one that has ended; None where there was none."""
+        """A session or link by its key, even one that has ended; None if there is none."""
         with self.database.read() as connection:
             row = connection.execute(select(session).where(session.c.token_sha256 == key)).one_or_none()
         return Session(*row) if row else None
 
     def see(self, found: Session) -> Session:
-        """Note that a session is in use, now and then."""
+        """Record now and then that a session is in use."""
         now = self._clock()
         if now - found.seen < SEEN_AGAIN_S:
             return found
@@ -135,7 +135,7 @@ class Sessions:
         return Session(**{**vars(found), "seen": now})
 
     def spend(self, token: str, kind: Kind) -> Session | None:
-        """Use up a token that is good once; it is worth nothing from then on, in any process.
+        """Use up a single-use token; from then on it is invalid in every process.
 
         Returns:
             Its session; None for a token that was spent, has ended, or is not of this kind.
@@ -150,7 +150,7 @@ class Sessions:
         return Session(*row)
 
     def revoke(self, key: str, changes: Sequence[Change] = ()) -> bool:
-        """End a session; whether it had not ended before."""
+        """Revoke a session; returns whether it was not revoked before."""
         living = update(session).where(session.c.token_sha256 == key, session.c.revoked.is_(None))
         with self.database.write() as connection:
             if connection.execute(living.values(revoked=self._clock())).rowcount != 1:
@@ -160,10 +160,10 @@ class Sessions:
 
 
 def new_token() -> str:
-    """256 random bits, as they stand in a link or a cookie."""
+    """256 random bits, as written in a link or a cookie."""
     return secrets.token_urlsafe(32)
 
 
 def key_of(token: str) -> str:
-    """By what a token is looked up: so the time of a look-up says nothing about tokens there are."""
+    """The key by which a token is looked up, so that the time of a look-up reveals nothing about existing tokens."""
     return hashlib.sha256(token.encode(errors="replace")).hexdigest()

@@ -1,7 +1,7 @@
-"""The ledger's tables. What is written to them is decided in `ledger.py`, `leases.py` and `chain.py`.
+"""The ledger's tables. Their rows are written by `ledger.py`, `leases.py` and `chain.py`.
 
-One task is one slide and one stage, and holds no pixels. Times are UTC for people; nothing is decided by them alone,
-since clocks step.
+A task is one slide and one stage, and holds no pixels. Times are UTC, for people to read; nothing is decided by them
+alone, since clocks step.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from sqlalchemy import (
 )
 
 SLIDE_ENDS = ("done", "no_tissue", "qc_failed", "refused", "unreadable", "failed", "excluded")
-"""Terminal states of a slide; each has exactly one in the end."""
+"""Terminal states of a slide; each slide ends in exactly one."""
 SLIDE_STATES = ("pending", *SLIDE_ENDS)
 TASK_STATES = ("blocked", "ready", "leased", "done", "ended")
-"""Blocked: a stage before it is not done. Ended: without its output, since the slide ended."""
+"""Blocked: an earlier stage is not done. Ended: without its output, since the slide ended."""
 STUDY_STATES = ("running", "paused")
 
 metadata = MetaData(
@@ -103,10 +103,10 @@ task = Table(
     ForeignKeyConstraint(["study_id", "slide_id"], ["slide.study_id", "slide.slide_id"]),
     _one_of("state", TASK_STATES),
 )
-"""`token` counts who has had the task, `beat` how often the present owner said that it lives. `not_before` is when a
+"""`token` counts the owners that a task has had, `beat` the heartbeats of its present owner. `not_before` is when a
 task may be tried again, in seconds since 1970. `measures` is canonical JSON (`measures.py`)."""
 Index("ix_task_next", task.c.study_id, task.c.state, task.c.priority.desc(), task.c.position.desc(), task.c.ordinal)
-"""In the order in which tasks are taken: late stages first, so that slides end and stages overlap."""
+"""The order in which tasks are taken: late stages first, so that slides finish and stages overlap."""
 
 audit = Table(
     "audit",
@@ -128,8 +128,8 @@ audit = Table(
     ForeignKeyConstraint(["study_id"], ["study.study_id"]),
     Index(None, "study_id", "subject", "seq"),
 )
-"""`before` and `after` are SHA-256 of what was changed; `details` is canonical JSON. `content` is the hash of the
-columns from `salt` to `details`, all of which are empty where the entry was erased."""
+"""`before` and `after` are the SHA-256 of the changed row; `details` is canonical JSON. `content` is the hash of the
+columns from `salt` to `details`, all of which are empty in an erased entry."""
 
 READING_STATES = ("open", "started", "signed", "erased")
 
@@ -150,7 +150,7 @@ reading = Table(
     _one_of("state", READING_STATES),
     Index(None, "study_id", "slide_id"),
 )
-"""One reader looks at one slide once, under one condition (`arm`). `seconds` is the time the slide was open."""
+"""One reading of one slide by one reader, under one condition (`arm`). `seconds` is the time the slide was open."""
 
 answer = Table(
     "answer",
@@ -171,8 +171,8 @@ answer = Table(
 """Every answer that was given, as JSON; the last one to a question counts, the earlier ones are kept."""
 
 SESSION_KINDS = ("session", "link", "exchange", "provider")
-"""A browser that was let in; a link that lets one in, once; what a sign-in elsewhere is exchanged by, once; and a
-sign-in elsewhere that was used."""
+"""A signed-in browser; a single-use sign-in link; a single-use exchange for a sign-in elsewhere; and a used sign-in
+elsewhere."""
 
 session = Table(
     "session",
@@ -188,8 +188,9 @@ session = Table(
     _one_of("kind", SESSION_KINDS),
     Index(None, "ends"),
 )
-"""Sessions of the web app, by the hash of their token, which stands nowhere. `name` is whose; empty where nobody has a
-name. `stamp` changes with the account's password. Times are in seconds since 1970; `seen` is exact to a minute."""
+"""Sessions of the web app, by the hash of their token, which is stored nowhere. `name` is the owner's; empty where
+nobody has one. `stamp` changes with the account's password. Times are in seconds since 1970; `seen` is exact to a
+minute."""
 
 attempt = Table(
     "attempt",
@@ -198,4 +199,4 @@ attempt = Table(
     Column("number", Integer, nullable=False),
     Column("since", Float, nullable=False),
 )
-"""Number of attempts to sign in, by name and by address, since a time (seconds since 1970)."""
+"""Number of sign-in attempts, by name and by address, since a time (seconds since 1970)."""

@@ -1,4 +1,4 @@
-"""Clinical studies: a frozen protocol, a ledger of every slide and stage, workers that pull, a log as proof."""
+"""Clinical studies: a frozen protocol, a ledger of every slide and stage, workers that pull tasks, a log as proof."""
 
 import lazy_loader
 

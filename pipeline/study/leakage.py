@@ -1,7 +1,7 @@
-"""Whether a study's patients and slides are among those that its models were trained on.
+"""Check for patients and slides of a study that its models were trained on.
 
-A model package names no patient. It has the fingerprint of the tile set that it learnt from: where that tile set is in
-the project, its patients and slides are known, and nobody of them may be in the study.
+A model package names no patient. It has the fingerprint of the tile set that it was trained on: if that tile set is in
+the project, its patients and slides are known, and none of them may be in the study.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from training.foundation.reading import read_json_file
 from training.foundation.words.names import comparable
 
 SEEN = ("train", "val")
-"""Splits that decided a model: the weights, and which epoch's were kept."""
+"""Splits that shaped a model: its weights, and the choice of the epoch to keep."""
 MAX_SHOWN = 10
 
 
@@ -29,7 +29,7 @@ def check_leakage(cohort: Cohort, packages: Mapping[str, Path], project: Project
     """Compare a cohort with the training data of models.
 
     Returns:
-        a sentence for each model whose training data are not in this project, so that nobody could compare them.
+        a sentence for each model whose training data are not in this project, so that they could not be compared.
 
     Raises:
         LeakageError: a patient or a slide of the cohort was in a model's training or validation.
@@ -39,8 +39,8 @@ def check_leakage(cohort: Cohort, packages: Mapping[str, Path], project: Project
         dataset = _trained_on(package, project)
         if dataset is None:
             unknown.append(
-                f"model {model_id}: the tile set that it was trained on is not in {project.tiles_dir}, so whether its "
-                "patients are in the study is not known. Compare the lists yourself."
+                f"model {model_id}: the tile set that it was trained on is not in {project.tiles_dir}, so it is not "
+                "known whether its patients are in the study. Compare the lists yourself."
             )
         else:
             _compare(cohort, dataset, model_id)
@@ -50,26 +50,26 @@ def check_leakage(cohort: Cohort, packages: Mapping[str, Path], project: Project
 def _compare(cohort: Cohort, dataset: TileDataset, model_id: str) -> None:
     seen = np.isin(dataset.splits, SEEN)
     patients, slides = set(map(comparable, dataset.groups[seen].tolist())), set(dataset.slides[seen].tolist())
-    found = [entry.slide_id for entry in cohort.included if entry.slide_id in slides or entry.patient_id in patients]
-    if found:
-        more = f" and {len(found) - MAX_SHOWN} more" if len(found) > MAX_SHOWN else ""
+    known = [entry.slide_id for entry in cohort.included if entry.slide_id in slides or entry.patient_id in patients]
+    if known:
+        more = f" and {len(known) - MAX_SHOWN} more" if len(known) > MAX_SHOWN else ""
         raise LeakageError(
-            f"model {model_id} was trained on patients or slides of this cohort: {', '.join(found[:MAX_SHOWN])}{more}. "
+            f"model {model_id} was trained on patients or slides of this cohort: {', '.join(known[:MAX_SHOWN])}{more}. "
             "Exclude them with a reason in the manifest, or study another model."
         )
 
 
 def _trained_on(package: Path, project: Project) -> TileDataset | None:
-    """The tile set of the project whose fingerprint a package has."""
+    """The project's tile set whose fingerprint is in a package."""
     try:
         config = read_json_file(package / "config.json", max_bytes=MAX_CONFIG_BYTES)
         fingerprint, classes = config["gemslide"]["split_sha256"], config["class_names"]
-    except (OSError, ValueError, LookupError, TypeError):  # said when the model is loaded
+    except (OSError, ValueError, LookupError, TypeError):  # reported when the model is loaded
         return None
     for path in sorted(project.tiles_dir.glob("[!.]*.parquet")):
         try:
             dataset = TileDataset(project.root, path.stem, classes)
-        except (GemslideError, OSError):  # other classes, or a table that is damaged now
+        except (GemslideError, OSError):  # other classes, or a damaged table
             continue
         if dataset.fingerprint == fingerprint:
             return dataset

@@ -1,7 +1,7 @@
-"""A study's protocol: what is asked, of which slides, with which models and settings, and what counts as an answer.
+"""A study's protocol: its question, slides, models and settings, and the criteria for an answer.
 
 `studies/<study_id>/study.toml` in the project. It is frozen when the study begins: the ledger keeps it, every result is
-made with what the ledger has, and a file that has changed since is refused until the change is an amendment.
+made with the ledger's copy, and a file that has changed since is refused until the change is amended.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Line = Annotated[str, AfterValidator(check_printable), Field(max_length=2000)]
 
 def _check_question(question: str) -> str:
     if is_blank(question):
-        raise ValueError("say what the study is to answer, before anybody looks")
+        raise ValueError("state the question that the study is to answer, before any data are seen")
     return question
 
 
@@ -54,7 +54,7 @@ class AboutStudy(Section):
     cohort: str = Field(min_length=1)
     """Manifest (CSV), relative to the protocol."""
     seed: int = Field(0, ge=0)
-    """Of everything drawn at random: reading order, samples, resamples."""
+    """For everything drawn at random: reading order, samples, resamples."""
 
 
 class StudyModel(Section):
@@ -64,14 +64,14 @@ class StudyModel(Section):
     sha256: Sha256
     """Of the weights; another file of the same name is refused."""
     config_sha256: Sha256
-    """Of the package's `config.json`: with other class names or spacing, the same weights say something else."""
+    """Of the package's `config.json`: with other class names or spacing, the same weights mean something else."""
 
 
 class Patience(Section):
     """`[patience]`: how long to wait for a worker, and how often to try."""
 
     lease_s: float = Field(30.0, ge=1, le=86_400)
-    """A worker silent for longer has lost its task."""
+    """A worker that is silent for longer loses its task."""
     max_attempts: int = Field(3, ge=1, le=100)
     """Of one task; then the slide is set aside."""
     backoff_s: float = Field(5.0, ge=0, le=86_400)
@@ -79,22 +79,22 @@ class Patience(Section):
 
 
 class Analysis(Section):
-    """`[analysis]`: how the report's numbers are made."""
+    """`[analysis]`: how the report's numbers are computed."""
 
     threshold: float = Field(0.5, gt=0, lt=1)
-    """Probability from which a tile, slide or patient is called positive, with two classes."""
+    """Probability at or above which a tile, slide or patient is called positive, with two classes."""
     slide_score: SlideScore = "max"
     """A slide's score for a class: its cells' highest probability, their mean, or the mean of the highest tenth."""
     bootstrap: int = Field(2000, ge=0, le=100_000)
-    """Resamples of the patients for intervals; 0: no intervals but exact ones."""
+    """Resamples of the patients for intervals; 0: exact intervals only."""
     calibration_bins: int = Field(10, ge=2, le=100)
     cost_per_hour: float = Field(0.0, ge=0, allow_inf_nan=False)
-    """Of one worker; 0: the report names no costs."""
+    """Of one worker; 0: the report states no costs."""
     currency: Annotated[str, AfterValidator(check_printable), Field(max_length=8)] = "EUR"
 
 
 class Validation(Section):
-    """`[validation]`: of digital pathology against glass slides, along the guideline of the College of American
+    """`[validation]`: of digital pathology against glass slides, after the guideline of the College of American
     Pathologists (Evans et al., Arch Pathol Lab Med 146:440, 2022)."""
 
     question: str = Field(pattern=NAME_PATTERN)
@@ -106,11 +106,11 @@ class Validation(Section):
 
 
 class Signer(Section):
-    """`[[signers]]`: who may sign reports and anchors. Where nobody is named, every key may."""
+    """`[[signers]]`: people who may sign reports and anchors. If nobody is named, every key may."""
 
     name: Line
     key_id: str = Field(pattern=r"^[0-9a-f]{16}$")
-    """As `gemslide study key` has said it."""
+    """As printed by `gemslide study key`."""
     may: tuple[Literal["authored", "reviewed", "approved", "anchor"], ...] = Field(min_length=1)
 
 
@@ -118,7 +118,7 @@ Measure = Literal["auc", "accuracy", "balanced_accuracy", "sensitivity", "specif
 
 
 class Endpoint(Section):
-    """`[[endpoints]]`: what is measured, and what was expected before anybody looked."""
+    """`[[endpoints]]`: a measurement, and the expected result, stated before any data were seen."""
 
     name: Annotated[str, AfterValidator(check_class_name)]
     measure: Measure
@@ -126,11 +126,11 @@ class Endpoint(Section):
     model: str = Field(pattern=NAME_PATTERN)
     class_name: Annotated[str, AfterValidator(check_class_name)] | None = None
     """Of `auc`, `sensitivity` and `specificity`: the positive class; with two classes, if not named, the one that
-    evaluation takes for positive (docs/reference/evaluation.md)."""
+    evaluation takes as positive (docs/reference/evaluation.md)."""
     tile_set: Annotated[str, Field(pattern=NAME_PATTERN)] | None = None
     """Of level `tile`: the tile set whose labels are the reference."""
     weights: Weights | None = None
-    """Of `kappa`, where the model's classes are grades in ascending order: by how far two grades lie apart."""
+    """Of `kappa`, where the model's classes are grades in ascending order: by how far apart two grades are."""
     at_least: float | None = Field(None, ge=-1, le=1)
     """The hypothesis: the lower end of the 95 % interval is at least this."""
     kind: Literal["primary", "secondary"] = "secondary"
@@ -145,8 +145,8 @@ class Endpoint(Section):
 
 
 class Protocol(StageSettings):
-    """All of `study.toml`, with a section for each stage. `[infer] require_qc = true` ends slides that quality control
-    did not find good as qc_failed."""
+    """All of `study.toml`, with a section for each stage. `[infer] require_qc = true` ends slides that did not
+    pass quality control as qc_failed."""
 
     study: AboutStudy
     models: tuple[StudyModel, ...] = Field(min_length=1, max_length=100)
@@ -162,9 +162,9 @@ class Protocol(StageSettings):
         ids = [model.id for model in self.models]
         if twice := sorted({name for name in ids if ids.count(name) > 1}):
             raise ValueError(f"[[models]] names {', '.join(twice)} more than once")
-        if unknown := sorted({each.model for each in self.endpoints} - set(ids)):
+        if unknown := sorted({endpoint.model for endpoint in self.endpoints} - set(ids)):
             raise ValueError(f"[[endpoints]] name a model that is not among [[models]]: {', '.join(unknown)}")
-        names = [each.name for each in self.endpoints]
+        names = [endpoint.name for endpoint in self.endpoints]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"[[endpoints]] have the name {', '.join(twice)} more than once")
         if self.validation is not None:
@@ -177,7 +177,7 @@ class Protocol(StageSettings):
         return tasks_of([model.id for model in self.models])
 
     def frozen(self) -> dict[str, object]:
-        """As the ledger keeps it: every setting with its value, also those that were left at their defaults."""
+        """As the ledger keeps it: every setting with its value, including those left at their defaults."""
         return self.model_dump(mode="json")
 
 
@@ -191,7 +191,7 @@ def _check_validation(validation: Validation, reading: ReadingConfig | None) -> 
         )
     names = [question.name for question in reading.questions if question.kind in ("choice", "yes_no")]
     if validation.question not in names:
-        raise ValueError(f"[validation] question {validation.question}: of kind choice or yes_no there are {names}")
+        raise ValueError(f"[validation] question {validation.question}: name one of kind choice or yes_no: {names}")
 
 
 def study_dir(project: Project, study_id: str) -> Path:
@@ -212,8 +212,8 @@ def frozen_protocol(raw: dict[str, object], study_id: str) -> Protocol:
     """Frozen protocol of a study, as its ledger keeps it.
 
     Raises:
-        BadRecipeError: another version of gemslide froze it, with other stages or settings than this one has. A
-            default of today would replace what the study began with.
+        BadRecipeError: another version of gemslide froze it, with stages or settings that differ from this one's.
+            Today's defaults would replace those that the study began with.
     """
     where = f"protocol of study {study_id} in the ledger"
     protocol = parse_section(Protocol, raw, where=where)
@@ -235,11 +235,11 @@ def load_study_cohort(protocol: Protocol, folder: Path, *, expected_sha256: str 
     """The manifest that a protocol names, and its SHA-256.
 
     Args:
-        folder: where the protocol lies.
-        expected_sha256: what it was when the study began.
+        folder: of the protocol.
+        expected_sha256: its value when the study began.
 
     Raises:
-        BadManifestError: cannot be read. ChangedSourceError: it is not what it was.
+        BadManifestError: cannot be read. ChangedSourceError: it has changed.
     """
     path = Path(os.path.normpath(folder / protocol.study.cohort))
     if not path.is_file():
@@ -248,21 +248,21 @@ def load_study_cohort(protocol: Protocol, folder: Path, *, expected_sha256: str 
     if expected_sha256 not in (None, sha256):
         raise ChangedSourceError(
             f"{path}: has changed since the study began (SHA-256 {sha256[:12]}…, not {str(expected_sha256)[:12]}…). "
-            "Put the earlier file back, or record the change with `gemslide study amend`."
+            "Restore the earlier file, or record the change with `gemslide study amend`."
         )
     return load_cohort(path), sha256
 
 
 def tile_sets_of(protocol: Protocol) -> list[str]:
-    """Tile sets whose labels are the reference of an endpoint; each once."""
-    return sorted({each.tile_set for each in protocol.endpoints if each.tile_set is not None})
+    """Tile sets whose labels are the reference of an endpoint; endpoint once."""
+    return sorted({endpoint.tile_set for endpoint in protocol.endpoints if endpoint.tile_set is not None})
 
 
 def find_models(protocol: Protocol, project: Project) -> dict[str, Path]:
     """Folder of each model's package, by its id.
 
     Raises:
-        UnreadableError: not there. ChangedSourceError: its weights or its config.json are not those that the protocol
+        UnreadableError: missing. ChangedSourceError: its weights or its config.json are not those that the protocol
             names.
     """
     return {model.id: _package(model, project) for model in protocol.models}
@@ -270,21 +270,21 @@ def find_models(protocol: Protocol, project: Project) -> dict[str, Path]:
 
 def _package(model: StudyModel, project: Project) -> Path:
     package = find_package(model.id, project)
-    found = _study_model(package)
+    present = _study_model(package)
     for what, now, then in (
-        ("weights", found.sha256, model.sha256),
-        ("config.json", found.config_sha256, model.config_sha256),
+        ("weights", present.sha256, model.sha256),
+        ("config.json", present.config_sha256, model.config_sha256),
     ):
         if now != then:
             raise ChangedSourceError(
-                f"{package}: has other {what} (SHA-256 {now[:12]}…) than the protocol names for {model.id} "
-                f"({then[:12]}…). Put the model back that the study began with."
+                f"{package}: has {what} with SHA-256 {now[:12]}…, but the protocol names for {model.id} "
+                f"{then[:12]}…. Restore the model that the study began with."
             )
     return package
 
 
 def _study_model(package: Path) -> StudyModel:
-    """A package as it is now."""
+    """A package's present state."""
     config_sha256 = sha256_of(package / "config.json")
     return StudyModel(id=package.name, sha256=sha256_of(weights_file(package)), config_sha256=config_sha256)
 
@@ -292,17 +292,17 @@ def _study_model(package: Path) -> StudyModel:
 def new_protocol(
     project: Project, study_id: str, about: AboutStudy, models: Sequence[str], template: str | None = None
 ) -> Path:
-    """Write a protocol for people to complete; its settings are the project's.
+    """Write a protocol to be completed; its settings are the project's.
 
     Args:
         about: `cohort` is relative to the current folder.
         template: "cap-validation" adds the design of a validation of digital pathology.
 
     Raises:
-        BadManifestError: there is one already, or the cohort cannot be read. UnreadableError: no such model.
+        BadManifestError: one already exists, or the cohort cannot be read. UnreadableError: no such model.
     """
     path = study_dir(project, study_id) / PROTOCOL_FILE
-    there_is_one = BadManifestError(f"{path}: exists already. Choose another name for the study, or edit this one.")
+    there_is_one = BadManifestError(f"{path}: already exists. Choose another name for the study, or edit this one.")
     if path.exists():
         raise there_is_one
     refuse_changes(load_cohort(Path(about.cohort)), project)
@@ -321,17 +321,17 @@ def new_protocol(
     written = tomli_w.dumps({name: table for name, table in content.items() if table})
     try:
         write_new_text(path, _HEADING + written + _examples(packages))
-    except FileExistsError as error:  # somebody else has made one since
+    except FileExistsError as error:  # somebody else has made one meanwhile
         raise there_is_one from error
     return path
 
 
 def _examples(packages: Sequence[Path]) -> str:
-    """Endpoints of the first model, as comments: what is not asked for is not measured."""
+    """Example endpoints of the first model, as comments: nothing is measured unless requested."""
     try:
         config = read_json_file(packages[0] / "config.json", max_bytes=MAX_CONFIG_BYTES)
         class_name = str(config["class_names"][-1])
-    except (OSError, ValueError, LookupError, TypeError):  # said when the model is loaded
+    except (OSError, ValueError, LookupError, TypeError):  # reported when the model is loaded
         class_name = "tumour"
     # JSON's strings are TOML's as well.
     return _EXAMPLES.format(model=json.dumps(packages[0].name), class_name=json.dumps(class_name))
@@ -358,7 +358,7 @@ TEMPLATES: dict[str, dict[str, Any]] = {
         "validation": {"question": "diagnosis", "min_cases": 60, "min_concordance": 0.95, "min_washout_days": 14.0},
     },
 }
-"""Sections that `study init --template` writes, to complete."""
+"""Sections that `study init --template` writes, to be completed."""
 
 _HEADING = """\
 # Protocol of a study. It is frozen when the study begins; later changes are amendments, each with its reason.
@@ -366,14 +366,14 @@ _HEADING = """\
 
 """
 _EXAMPLES = """
-# What is measured, and what is expected before anybody looks: uncomment and change, or add others.
+# Endpoints, and the results expected before any data are seen: uncomment and edit, or add others.
 # [[endpoints]]
 # name = "area under the ROC curve, by patient"
 # measure = "auc"                # or accuracy, balanced_accuracy, sensitivity, specificity, kappa
 # level = "patient"              # or slide; or tile, with the `tile_set` whose labels are the reference
 # model = {model}
 # class_name = {class_name}
-# at_least = 0.8                 # met where the lower end of the 95 % interval reaches it
+# at_least = 0.8                 # met if the lower end of the 95 % interval reaches it
 # kind = "primary"               # or secondary
 
 # [[endpoints]]

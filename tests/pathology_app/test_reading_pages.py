@@ -398,7 +398,7 @@ def test_what_is_no_answer_of_this_reading_is_kept_by_nobody(said: object, made:
             with pytest.raises(BadManifestError, match="is not an answer"):
                 signed_form.answers_in({"place": reading.place, "answers": {"sure": value}}, reading.place)
         for text_ in ("a\0b", "\ud800"):
-            with pytest.raises(BadManifestError, match="is no answer"):
+            with pytest.raises(BadManifestError, match="is not a valid answer"):
                 readings.give("r1", 1, 1, "remarks", text_)
 
 

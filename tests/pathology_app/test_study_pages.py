@@ -134,7 +134,7 @@ def test_failures_are_grouped_by_code_with_a_reason_and_a_remedy(studied: Path) 
     shown = texts(page)
     assert "corrupt_tile: 2 slides ended as unreadable" in shown
     assert "For example, slide S-002: tile (3, 4) of level 0 cannot be decoded. Looked in …/S-002.svs." in shown
-    assert "Copy the file again, or scan the glass again" in shown
+    assert "Copy the file again, or rescan the glass slide" in shown
     assert "internal_error: 1 slide ended as failed" in shown
     assert "/mnt/scans" not in shown
 

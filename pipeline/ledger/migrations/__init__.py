@@ -1,1 +1,1 @@
-"""Changes of the tables, one file for each, in order; run by Alembic."""
+"""Changes to the tables, one file per change, in order; run by Alembic."""

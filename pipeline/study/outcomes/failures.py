@@ -1,4 +1,4 @@
-"""Slides that ended without a result, grouped by how: how many, the reason of one of them, and what to do."""
+"""Slides that ended without a result, grouped by state and code: their number, the reason of one, and what to do."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Failures:
     """Slides that ended in the same state with the same code.
 
     Attributes:
-        code: "" where none was given.
-        example, message: the first of them in the manifest's order, and its reason.
+        code: "" if none was given.
+        example, message: the first of them in manifest order, and its reason.
     """
 
     state: str
@@ -34,7 +34,7 @@ class Failures:
 
 
 def failures_of(ledger: Ledger, study_id: str) -> list[Failures]:
-    """The groups, those of most slides first. Raises BadManifestError where there is no such study."""
+    """The groups, largest first. Raises BadManifestError if there is no such study."""
     number, first = func.count(), func.min(slide.c.ordinal)
     groups = (
         select(slide.c.state, slide.c.code, number, first)
@@ -52,4 +52,4 @@ def failures_of(ledger: Ledger, study_id: str) -> list[Failures]:
         Failures(state, code or "", slides, examples[ordinal].slide_id, examples[ordinal].message or "")
         for state, code, slides, ordinal in counted
     ]
-    return sorted(failures, key=lambda each: (-each.slides, each.state, each.code))
+    return sorted(failures, key=lambda group: (-group.slides, group.state, group.code))

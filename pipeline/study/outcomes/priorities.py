@@ -15,7 +15,7 @@ from pipeline.ledger.tables import slide, task
 
 
 def prioritize(ledger: Ledger, study_id: str, slide_ids: Sequence[str], priority: int, *, actor: str, why: str) -> None:
-    """Let workers take the tasks of some slides before (or, below 0, after) all others of a lower priority.
+    """Set the priority of some slides: workers take tasks of a higher priority first.
 
     Raises:
         BadManifestError: no reason, no such study, or no such slide.
@@ -34,7 +34,9 @@ def prioritize(ledger: Ledger, study_id: str, slide_ids: Sequence[str], priority
             connection.execute(update(slide).where(*is_slide).values(priority=priority))
             connection.execute(update(task).where(*of_slide).values(priority=priority))
             subjects = [(slide, slide_subject(slide_id), "slide prioritized", row)]
-            subjects += [(task, task_subject(slide_id, each.stage), "task prioritized", each) for each in tasks]
+            subjects += [
+                (task, task_subject(slide_id, stage_task.stage), "task prioritized", stage_task) for stage_task in tasks
+            ]
             for table, subject, action, old in subjects:
                 before = dict(old._mapping)
                 hashes = row_sha256(table, before), row_sha256(table, before | {"priority": priority})

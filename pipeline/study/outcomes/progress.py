@@ -14,17 +14,17 @@ from pipeline.ledger.tables import task
 
 @dataclass(frozen=True)
 class Progress:
-    """Numbers for people."""
+    """Figures for people."""
 
     counts: Counts
     mean_s: Mapping[str, float]
-    """Of a finished task, by stage."""
+    """Per finished task, by stage."""
     workers: int
     """Tasks that are held now."""
     left_s: float | None
-    """At this pace; None where nothing is known yet, or nobody works."""
+    """At this pace; None if nothing is known yet, or nobody is working."""
     utc: str
-    """Time at which this was so."""
+    """Time of these figures."""
 
     @property
     def slides_per_hour(self) -> float | None:
@@ -34,7 +34,7 @@ class Progress:
 
 
 def progress_of(ledger: Ledger, study_id: str) -> Progress:
-    """Raises BadManifestError where there is no such study."""
+    """Progress of a study; raises BadManifestError if there is no such study."""
     utc, counts = utc_now(), ledger.counts(study_id)
     means = (
         select(task.c.stage, func.avg(task.c.seconds))

@@ -1,4 +1,4 @@
-"""Another chance for slides that ended without a result."""
+"""Retries of slides that ended without a result."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def retry(
     why: str,
     code: str | None = None,
 ) -> list[str]:
-    """Let slides go on from the stage that ended them, with all attempts. Returns the ids of those that do.
+    """Resume slides from the stage that ended them, with all attempts. Returns the ids of the resumed slides.
 
-    A slide that somebody else retries meanwhile is retried once.
+    A slide that somebody else retries at the same time is retried once.
 
     Args:
-        slide_ids: which; or
+        slide_ids: these slides; or
         state: all that ended in this state; with `code`, only those with this code (`search.NO_CODE`: without one).
 
     Raises:
@@ -57,9 +57,9 @@ def retry(
 
 def _chosen(ledger: Ledger, study_id: str, slide_ids: Sequence[str], state: str | None, code: str | None) -> list[str]:
     if bool(slide_ids) == (state is not None):
-        raise BadManifestError("name slides, or a --state whose slides are meant: one of the two.")
+        raise BadManifestError("name slides, or a --state: one of the two.")
     if state is not None and state not in MAY_BE_RETRIED:
-        raise BadManifestError(f"--state {state!r}: slides are retried that ended as {', '.join(MAY_BE_RETRIED)}.")
+        raise BadManifestError(f"--state {state!r}: retry slides that ended as {', '.join(MAY_BE_RETRIED)}.")
     columns = select(slide.c.slide_id, slide.c.state).order_by(slide.c.ordinal)
     with ledger.database.read() as connection:
         found(connection, study_id)
@@ -80,7 +80,7 @@ def _why_not(state: str | None) -> str:
 
 
 def _changes(connection: Connection, study_id: str, slide_id: str, actor: str, why: str) -> list[Change]:
-    """Let a slide continue, and return the log entries for that; none if it has continued since it was chosen."""
+    """Resume a slide, and return the log entries for that; none if it was resumed since it was chosen."""
     is_slide = (slide.c.study_id == study_id, slide.c.slide_id == slide_id)
     row = connection.execute(select(slide).where(*is_slide).with_for_update()).one()
     if row.state not in MAY_BE_RETRIED:
@@ -88,8 +88,10 @@ def _changes(connection: Connection, study_id: str, slide_id: str, actor: str, w
     rows = connection.execute(
         select(task).where(task.c.study_id == study_id, task.c.slide_id == slide_id).order_by(task.c.position)
     ).all()
-    waiting = [each for each in rows if each.state == "ended"]
-    changes = [_change_task(connection, each, actor, why, is_first=each is waiting[0]) for each in waiting]
+    waiting = [stage_task for stage_task in rows if stage_task.state == "ended"]
+    changes = [
+        _change_task(connection, stage_task, actor, why, is_first=stage_task is waiting[0]) for stage_task in waiting
+    ]
     return [*changes, _change_slide(connection, row, actor, why)]
 
 

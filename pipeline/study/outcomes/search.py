@@ -1,4 +1,4 @@
-"""Looking for slides of a study, a page at a time: by state, by code, by part of a name; and by whom the log names.
+"""Search for slides of a study, a page at a time: by state, by code, by part of a name; and by who is named in the log.
 
 The database does the work, so that a page of a hundred thousand slides takes no longer than one of a hundred.
 """
@@ -16,7 +16,7 @@ from pipeline.ledger.rows import PROJECT_LOG, slide_subject
 from pipeline.ledger.tables import audit, slide
 
 MAX_WORDS, MAX_WORD = 8, 64
-"""Of a search; no slide's name is longer than a word may be."""
+"""Limits of a search; no slide's name is longer than a word may be."""
 NO_CODE = ""
 """Stands for slides that have no code."""
 
@@ -28,7 +28,7 @@ class SlideSearch:
     Attributes:
         state: the state they are in; None: any.
         code: the code they ended with; None: any; `NO_CODE`: without one.
-        text: every word of it is part of the slide's name, whatever the case.
+        text: words that are all part of the slide's name, ignoring case.
     """
 
     state: str | None = None
@@ -36,7 +36,7 @@ class SlideSearch:
     text: str = ""
 
     def conditions(self, study_id: str) -> list[ColumnElement[bool]]:
-        """Conditions that the rows of such slides meet."""
+        """Conditions that the rows of matching slides meet."""
         conditions = [slide.c.study_id == study_id]
         if self.state is not None:
             conditions.append(slide.c.state == self.state)
@@ -48,7 +48,7 @@ class SlideSearch:
 
 @dataclass(frozen=True)
 class FoundSlides:
-    """Some of the slides that a search found, in the manifest's order."""
+    """Some of the slides that a search found, in manifest order."""
 
     rows: Sequence[Row[Any]]
     total: int
@@ -56,7 +56,7 @@ class FoundSlides:
 
 
 def find_slides(ledger: Ledger, study_id: str, wanted: SlideSearch, *, skip: int = 0, limit: int = 50) -> FoundSlides:
-    """A page of the slides that are meant.
+    """A page of the matching slides.
 
     Raises:
         BadManifestError: no such study.
@@ -77,13 +77,13 @@ def slide_states(ledger: Ledger) -> list[tuple[str, str, str]]:
 
 
 def slides_seen(ledger: Ledger, actor: str) -> set[str]:
-    """Slides that any entry of the project's log is about which names this person.
+    """Slides of all entries of the project's log that name this person.
 
     Args:
-        actor: as `Change.actor` has it.
+        actor: as in `Change.actor`.
 
     Raises:
-        GemslideError: the ledger is away.
+        GemslideError: the ledger is unavailable.
     """
     before = slide_subject("")
     chosen = select(audit.c.subject).where(
@@ -94,7 +94,7 @@ def slides_seen(ledger: Ledger, actor: str) -> set[str]:
 
 
 def study_slide_ids(ledger: Ledger, study_id: str) -> frozenset[str]:
-    """Names of all slides of a study. Raises BadManifestError where there is no such study."""
+    """Names of all slides of a study. Raises BadManifestError if there is no such study."""
     with ledger.database.read() as connection:
         found(connection, study_id)
         return frozenset(connection.scalars(select(slide.c.slide_id).where(slide.c.study_id == study_id)))

@@ -1,4 +1,4 @@
-"""Exports of a study: pseudonyms by a key, and the scan that stops an export that names anybody."""
+"""Exports of a study: keyed pseudonyms, and the scan that stops an export that names anybody."""
 
 import lazy_loader
 

@@ -1,10 +1,10 @@
-"""Attributes that our own DICOM results have (`pipeline.export.dicom`). Any other one is refused in an export."""
+"""Attributes that our own DICOM results have (`pipeline.export.dicom`). Any other is refused in an export."""
 
 MUST_BE_EMPTY = frozenset({
     "AccessionNumber", "DeviceSerialNumber", "PatientBirthDate", "PatientID", "PatientName", "PatientSex",
     "ReferringPhysicianName", "StudyDate", "StudyID", "StudyTime",
 })  # fmt: skip
-"""Those that say whose slide it is, or when it was made."""
+"""Attributes that reveal whose slide it is, or when it was made."""
 ALLOWED = frozenset({
     "AcquisitionContextSequence", "AlgorithmFamilyCodeSequence", "AlgorithmName", "AlgorithmParameters",
     "AlgorithmSource", "AlgorithmVersion", "BitsAllocated", "BitsStored", "BurnedInAnnotation", "CodeMeaning",

@@ -1,4 +1,4 @@
-"""DICOM objects of an export: only attributes of our own results, and none that says whose slide it is."""
+"""DICOM objects of an export: only attributes of our own results, and none that reveals whose slide it is."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def judge_dicom(path: Path, names: Names) -> str | None:
         keyword = keyword_for_tag(element.tag)
         if keyword in MUST_BE_EMPTY:
             if not _is_empty(element.value):
-                return f"has {keyword}, which can say whose slide it is"
+                return f"has {keyword}, which can reveal whose slide it is"
         elif keyword not in ALLOWED:
             return f"has the attribute {keyword or element.tag}, which our own results do not have"
         if element.VR in TEXTS and names.first_in(str(element.value)):

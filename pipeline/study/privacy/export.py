@@ -1,4 +1,4 @@
-"""An export of a study for others: tables and results under pseudonyms, let out only when the scan finds no name."""
+"""An export of a study for others: tables and results under pseudonyms, released only if the scan finds no name."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _TABLES: Mapping[str, tuple[str, ...]] = {
     "tasks": ("slide_id", "stage", "state", "attempts", "seconds", "code", "measures"),
     "readings": ("reader", "session", "position", "slide_id", "arm", "state", "seconds"),
 }
-"""Columns that leave. Messages, reasons and paths do not: people write names into them."""
+"""Columns that are exported. Messages, reasons and paths are not: people write names into them."""
 
 
 @dataclass(frozen=True)
@@ -46,22 +46,22 @@ class Exported:
     folder: Path
     files: int
     unsearchable: int
-    """Names that are too short to be searched for, such as a site "A"; they are pseudonyms in all tables."""
+    """Names that are too short to be searched for, such as a site "A"; they are pseudonymised in all tables."""
 
 
 def export_study(study: Study, out: Path, key: PseudonymKey, *, results: Sequence[str], actor: str) -> Exported:
-    """Write an export, scan it, and log it. Where the scan finds anything, nothing is left.
+    """Write an export, scan it, and log it. If the scan finds anything, nothing is left.
 
     Args:
-        results: names of files in each slide's results that leave with it, such as "predictions.csv".
+        results: names of files in each slide's results to export, such as "predictions.csv".
 
     Raises:
-        BadManifestError: `out` is there already, or a slide has no such result. DamagedStoreError: the log does not
+        BadManifestError: `out` already exists, or a slide has no such result. DamagedStoreError: the log does not
             verify. ChangedSourceError: a result is not the one that the ledger has. LeakageError: the scan found a
-            name, or what it cannot judge. DiskFullError: cannot be written.
+            name, or something that it cannot judge. DiskFullError: cannot be written.
     """
     if out.exists():
-        raise BadManifestError(f"{out}: exists already; an export is never written over. Choose another --out.")
+        raise BadManifestError(f"{out}: already exists; an export is never overwritten. Choose another --out.")
     check_log(study.ledger.database, study.study_id, "Nothing is exported")
     facts = gather(study)
     names = _names(facts)
@@ -72,7 +72,7 @@ def export_study(study: Study, out: Path, key: PseudonymKey, *, results: Sequenc
         if findings:
             raise LeakageError(
                 f"{out}: not written: {counted(len(findings), 'finding')}: {'; '.join(findings[:MAX_SHOWN])}. Leave "
-                "such files out of --result, or make them again without what names somebody."
+                "such files out of --result, or recreate them without names."
             )
     hashes = {path.relative_to(out).as_posix(): sha256_of(path) for path in sorted(out.rglob("*")) if path.is_file()}
     details = {"files": len(hashes), "sha256": digest(hashes), "key_id": key.key_id}
@@ -98,7 +98,7 @@ def _write_tables(folder: Path, facts: Facts, key: PseudonymKey) -> None:
         _write_csv(folder / f"{name}.csv", columns, _rows(frames[name], columns, key))
     _write_answers(folder, facts, key)
     row = facts.row
-    about = {
+    metadata = {
         "version": row.version,
         "protocol_sha256": row.protocol_sha256,
         "models": [model.model_dump() for model in facts.protocol.models],
@@ -107,7 +107,7 @@ def _write_tables(folder: Path, facts: Facts, key: PseudonymKey) -> None:
         "pseudonym_key_id": key.key_id,
         "research_use": RESEARCH_USE,
     }
-    (folder / "study.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+    (folder / "study.json").write_text(json.dumps(metadata, indent=1) + "\n", encoding="utf-8")
 
 
 def _rows(frame: pd.DataFrame, columns: Sequence[str], key: PseudonymKey) -> Iterable[tuple[object, ...]]:
@@ -118,7 +118,7 @@ def _rows(frame: pd.DataFrame, columns: Sequence[str], key: PseudonymKey) -> Ite
 def _cell(column: str, value: Any, key: PseudonymKey) -> object:
     if isinstance(value, dict):
         return json.dumps(
-            {name: each for name, each in value.items() if name in ("classes", "scores", "verdict", "cells")}
+            {name: measure for name, measure in value.items() if name in ("classes", "scores", "verdict", "cells")}
         )
     if isinstance(value, float) and value != value:  # NaN: pandas' None
         return None
@@ -161,20 +161,20 @@ def _copy_results(folder: Path, facts: Facts, key: PseudonymKey, results: Sequen
 
 
 def _check_own(source: Path, sha256: str | None) -> None:
-    """Raises ChangedSourceError: a file that the study did not leave, or one that was changed since."""
+    """Raise ChangedSourceError for a file that the study did not write, or that was changed since."""
     if sha256 is None:
         raise ChangedSourceError(
-            f"{source}: the ledger has no hash of it: the study did not write it, or it says when it was made. Leave "
-            "it out of --result."
+            f"{source}: the ledger has no hash of it: the study did not write it, or it contains the time it was made. "
+            "Leave it out of --result."
         )
     if sha256_of(source) != sha256:
         raise ChangedSourceError(
-            f"{source}: is not what the study wrote; it was changed or replaced. Put it back from a back-up."
+            f"{source}: is not what the study wrote; it was changed or replaced. Restore it from a backup."
         )
 
 
 def _copy_result(source: Path, target: Path, slide_id: str, pseudonym: str) -> None:
-    """A copy in which a table has the pseudonym where it names its own slide; the scan finds every other name."""
+    """Copy a result; a table gets the pseudonym where it names its own slide. The scan finds every other name."""
     if source.suffix != ".csv":
         shutil.copyfile(source, target)
         return

@@ -1,5 +1,5 @@
-"""Pseudonyms by a secret key: the same name has the same pseudonym in every export, and nobody without the key finds
-the way back, also not by trying all names."""
+"""Pseudonyms by a secret key: the same name has the same pseudonym in every export, and nobody without the key can
+reverse them, not even by trying all names."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ from training.foundation.words.names import comparable
 
 KEY_BYTES = 32
 _LENGTH = 12
-"""Letters of a pseudonym: 60 bits, with which a million names meet by chance once in two million such keys."""
+"""Letters of a pseudonym: 60 bits, so that a million names collide by chance for one key in two million."""
 
 
 @dataclass(frozen=True)
 class PseudonymKey:
-    """A secret; whoever has it can tell which pseudonym is whose."""
+    """A secret; anyone who has it can tell which pseudonym is whose."""
 
     secret: bytes
 
     @property
     def key_id(self) -> str:
-        """Identifier of the key for the log; reveals nothing of the key."""
+        """Identifier of the key for the log; reveals nothing about the key."""
         return hashlib.sha256(b"gemslide pseudonym key" + self.secret).hexdigest()[:16]
 
     def pseudonym(self, kind: str, name: str) -> str:
-        """Of a slide, patient, site or reader: "slide-k3v…"."""
+        """Pseudonym of a slide, patient, site or reader: "slide-k3v…"."""
         code = hmac.new(self.secret, f"{kind}\0{comparable(name)}".encode(), hashlib.sha256).digest()
         return f"{kind}-{base64.b32encode(code).decode().lower()[:_LENGTH]}"
 
 
 def open_pseudonym_key(path: Path) -> PseudonymKey:
-    """The key in a file; a new one is drawn where there is none. It lies in no project: projects are made to be shared.
+    """The key in a file; a new one is generated if there is none. It is outside projects, which are made to be shared.
 
     Raises:
-        BadManifestError: inside a project. UnreadableError: no key of ours. DiskFullError: cannot be written.
+        BadManifestError: inside a project. UnreadableError: not a key of ours. DiskFullError: cannot be written.
     """
     around = project_around(path)
     if around:
         raise BadManifestError(
-            f"{path}: the key of pseudonyms must not lie inside the project {around}. Keep it apart, readable by you "
-            "alone: who has it can tell which pseudonym is whose."
+            f"{path}: the pseudonym key must not be inside the project {around}. Keep it elsewhere, readable only by "
+            "you: anyone who has it can tell which pseudonym is whose."
         )
     if not path.exists():
         with explain_unwritable(path):
@@ -59,7 +59,9 @@ def open_pseudonym_key(path: Path) -> PseudonymKey:
     try:
         text = read_regular(path, max_bytes=1024).decode("ascii").strip()
     except (OSError, ValueError) as error:
-        raise UnreadableError(f"{path}: cannot be read as a key of pseudonyms ({type(error).__name__}).") from error
+        raise UnreadableError(f"{path}: cannot be read as a pseudonym key ({type(error).__name__}).") from error
     if not re.fullmatch(rf"[0-9a-f]{{{2 * KEY_BYTES}}}", text):
-        raise UnreadableError(f"{path}: is no key of pseudonyms. Name another file; a new key is drawn where none is.")
+        raise UnreadableError(
+            f"{path}: is not a pseudonym key. Name another file; if there is none, a new key is generated."
+        )
     return PseudonymKey(bytes.fromhex(text))

@@ -1,4 +1,4 @@
-"""Searching texts for names that must not leave."""
+"""Searching texts for names that must not be exported."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from training.foundation.words.names import comparable
 
 SHORTEST = 4
-"""Names of fewer letters, or of fewer digits, would be found in numbers and words by chance."""
+"""Names of fewer letters or digits would be found in words and numbers by chance."""
 _TOKEN = re.compile(r"[A-Za-z0-9_.-]+")
 _ENDS = ".-_"
 
 
 @dataclass(frozen=True)
 class Names:
-    """Names that must not leave, for searching."""
+    """Names that must not be exported, for searching."""
 
     tokens: frozenset[str]
     phrases: tuple[str, ...]
-    """Those that are more than one word."""
+    """Names of more than one word."""
 
     @classmethod
     def of(cls, names: Collection[str]) -> Names:
@@ -29,7 +29,7 @@ class Names:
         return cls(tokens, tuple(sorted(searched - tokens)))
 
     def first_in(self, text: str) -> str | None:
-        """A name that stands in a text; None where none does."""
+        """A name that occurs in a text; None if none does."""
         folded = comparable(text.casefold())
         for match in _TOKEN.finditer(folded):
             for token in _readings(match[0]):
@@ -39,12 +39,12 @@ class Names:
 
 
 def is_searchable(name: str) -> bool:
-    """Whether a name is long enough to be told from chance."""
+    """Whether a name is long enough not to be found by chance."""
     return len(name) >= SHORTEST and not (name.isdigit() and len(name) < SHORTEST + 2)
 
 
 def _readings(token: str) -> Iterator[str]:
-    """A word as it stands, without points at its ends, without suffixes as of a file, and its parts."""
+    """A word as it is, without punctuation at its ends, without file suffixes, and its parts."""
     yield token
     yield token.strip(_ENDS)
     stem = token

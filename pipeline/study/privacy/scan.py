@@ -1,7 +1,7 @@
-"""Does an export name anybody? Every file is read; what nobody can judge is refused.
+"""Scan of an export for names. Every file is read; what cannot be judged is refused.
 
-Text is searched for the names that the study knows. Of DICOM objects only the attributes may occur that our own results
-have; of TIFF files only our own descriptions; of pictures none that carries text.
+Text is searched for the names that the study knows. DICOM objects may have only the attributes of our own results, TIFF
+files only our own descriptions, and images no text.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TEXT_SUFFIXES = (".csv", ".json", ".geojson", ".txt")
 
 
 def find_identifiers(folder: Path, names: Collection[str]) -> list[str]:
-    """Find what is wrong with an export, a sentence for each file; an empty list if it names nobody.
+    """Find problems with an export, a sentence for each; an empty list if it names nobody.
 
     Args:
         names: slides, patients, sites, readers, files.
@@ -50,7 +50,7 @@ def _judge(path: Path, names: Names) -> str | None:
         return _in_tiff(path, names)
     if path.suffix == ".png":
         return _in_png(path)
-    return "is of a kind that nobody here can judge"
+    return "is of a kind that cannot be judged"
 
 
 def _in_text(path: Path, names: Names) -> str | None:
@@ -73,7 +73,7 @@ def _in_tiff(path: Path, names: Names) -> str | None:
             if code not in NUMBERS_OF_TIFF:
                 return f"has the unknown tag {code}"
         elif code not in (DESCRIPTION, SOFTWARE) or not text.lstrip().startswith(OUR_DESCRIPTIONS):
-            return f"has a text of its own in tag {code}"
+            return f"has a text in tag {code} that is not ours"
         elif names.first_in(text):
             return f"tag {code} names a slide, patient, site, reader or file"
     return None
@@ -89,7 +89,7 @@ NUMBERS_OF_TIFF = frozenset({
 
 
 def _in_png(path: Path) -> str | None:
-    """Of the chunks of a PNG file only those that say how pixels are shown."""
+    """Find a chunk of a PNG file that does not describe how pixels are shown."""
     data = read_regular(path, max_bytes=MAX_BYTES)
     if not data.startswith(PNG_SIGNATURE):
         return "cannot be read as PNG"

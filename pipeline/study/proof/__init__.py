@@ -1,1 +1,1 @@
-"""Proof of a study: its log, its outputs, reports and signatures; a sample done again; a slide erased."""
+"""Proof of a study: its log, its outputs, reports and signatures; reproduction of a sample; erasure of a slide."""

@@ -1,7 +1,7 @@
-"""Anchors: what a log's head was, signed, and kept outside the database.
+"""Anchors: a log's head at some time, signed, and kept outside the database.
 
-Who can rewrite the database can rewrite the whole log with all its hashes; not an anchor, which others have signed and
-keep elsewhere. Everything up to the newest anchor is proven by it.
+Anyone who can rewrite the database can rewrite the whole log with all its hashes, but not an anchor, which others have
+signed and keep elsewhere. The newest anchor proves everything up to it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Anchor:
 
 
 def make_anchor(ledger: Ledger, study_id: str, key: SigningKey, folder: Path, *, actor: str) -> Path:
-    """Verify the log, sign its head, and write the anchor; that it was made is an entry, too.
+    """Verify the log, sign its head, write the anchor, and log that it was made.
 
     Raises:
         DamagedStoreError: the log does not verify. BadManifestError: no such study. DiskFullError: cannot be written.
@@ -79,35 +79,35 @@ def make_anchor(ledger: Ledger, study_id: str, key: SigningKey, folder: Path, *,
 
 
 def countersign(ledger: Ledger, path: Path, key: SigningKey) -> None:
-    """Add a second person's signature to an anchor, when the log still has what it says.
+    """Add a second person's signature to an anchor, if the log still agrees with it.
 
     Raises:
-        UnreadableError: no anchor. DamagedStoreError: the log does not verify against it.
+        UnreadableError: not an anchor. DamagedStoreError: the log does not verify against it.
     """
     anchor = read_anchor(path)
     check_may_sign(ledger, anchor.study_id, key, "anchor")
     verified = verify_log(ledger.database, anchor.study_id, {anchor.seq: anchor.hash})
     if verified.findings:
         raise DamagedStoreError(f"{path}: the log does not verify against it: {verified.findings[0]}. Not signed.")
-    others = tuple(each for each in anchor.signatures if each.key_id != key.public.key_id)
+    others = tuple(signature for signature in anchor.signatures if signature.key_id != key.public.key_id)
     _write(path, replace(anchor, signatures=(*others, key.sign(anchor.statement))))
 
 
 def read_anchor(path: Path) -> Anchor:
-    """Raises UnreadableError: not there, or no anchor."""
+    """Read an anchor. Raises UnreadableError: missing, or not an anchor."""
     try:
         read = _AnchorFile.model_validate(read_json_file(path, max_bytes=MAX_ANCHOR_BYTES))
     except (OSError, ValueError, ValidationError) as error:
-        raise UnreadableError(f"{path}: is no anchor of a study's log ({type(error).__name__}).") from error
-    signatures = tuple(Signature(each.key_id, each.signature, each.public_key) for each in read.signatures)
+        raise UnreadableError(f"{path}: is not an anchor of a study's log ({type(error).__name__}).") from error
+    signatures = tuple(Signature(signed.key_id, signed.signature, signed.public_key) for signed in read.signatures)
     return Anchor(read.study_id, read.seq, read.hash, read.utc, signatures)
 
 
 def trusted_hashes(study_id: str, paths: Sequence[Path], keys: Sequence[PublicKey]) -> tuple[dict[int, str], list[str]]:
-    """The hashes that anchors vouch for, and what is wrong with anchors.
+    """The hashes that anchors vouch for, and problems with anchors.
 
     Args:
-        keys: of the people who are trusted; an anchor counts where one of them has signed it, and no signature of
+        keys: of the people who are trusted; an anchor counts if one of them has signed it, and no signature of
             theirs on it is false.
     """
     hashes: dict[int, str] = {}
@@ -125,13 +125,13 @@ def trusted_hashes(study_id: str, paths: Sequence[Path], keys: Sequence[PublicKe
 
 def _distrust(anchor: Anchor, keys: Sequence[PublicKey]) -> str | None:
     by_id: Mapping[str, PublicKey] = {key.key_id: key for key in keys}
-    known = [each for each in anchor.signatures if each.key_id in by_id]
+    known = [signature for signature in anchor.signatures if signature.key_id in by_id]
     if not known:
-        return "is signed by none of the keys given"
-    false = [each.key_id for each in known if not by_id[each.key_id].holds(anchor.statement, each)]
-    return f"the signature of {', '.join(false)} is not of this content: it was changed" if false else None
+        return "is not signed by any of the given keys"
+    false = [signature.key_id for signature in known if not by_id[signature.key_id].holds(anchor.statement, signature)]
+    return f"the signature of {', '.join(false)} does not match this content: it was changed" if false else None
 
 
 def _write(path: Path, anchor: Anchor) -> None:
-    content = {**anchor.statement, "signatures": [asdict(each) for each in anchor.signatures]}
+    content = {**anchor.statement, "signatures": [asdict(signature) for signature in anchor.signatures]}
     write_text_atomic(path, json.dumps(content, indent=1) + "\n")

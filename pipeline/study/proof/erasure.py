@@ -1,7 +1,7 @@
-"""Erasing a slide from a study, as a patient may ask: its files, its rows, and all that the log says of it.
+"""Erasing a slide from a study, as a patient may request: its files, its rows, and all that the log says about it.
 
-What is left is that there was a slide, and who erased it, when and why. The log keeps its entries' numbers, times and
-hashes, so that it verifies to its end, and every anchor still holds.
+What remains is that there was a slide, and who erased it, when and why. The log keeps its entries' numbers, times and
+hashes, so that all of it still verifies, and every anchor still holds.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from pipeline.tiles.table import read_table
 
 _OF_REVIEWS = ("hotspot_review", "coverage", "review")
 _OF_ANNOTATIONS = ("annotation_revision", "annotation", "annotated_slide")
-"""Tables of `pipeline.review`, which stands above this package; what refers to others comes first."""
+"""Tables of `pipeline.review`, which depends on this package; tables that refer to others come first."""
 MAX_LOOKED_AT_BYTES = 256 * 2**20
 
 
@@ -47,19 +47,19 @@ class Erased:
     """Result of an erasure, and what is beyond its reach."""
 
     entries: int
-    """Of the log, whose content is gone."""
+    """Log entries whose content was erased."""
     still_named_in: tuple[Path, ...]
     """Files of the project that name a slide: tile sets, run records, evaluations."""
 
 
 def erase(study: Study, slide_ids: Sequence[str], *, actor: str, why: str) -> Erased:
-    """Erase slides that stand in the manifest no more. Repeated after an interruption, it goes on.
+    """Erase slides that are no longer in the manifest. Repeated after an interruption, it continues.
 
     Args:
-        why: for the log, which keeps it: let it name nobody.
+        why: for the log, which keeps it: it must name nobody.
 
     Raises:
-        BadManifestError: no reason, a slide that is not in the study, is still in the manifest, or is worked on.
+        BadManifestError: no reason, a slide that is not in the study, is still in the manifest, or is being worked on.
     """
     check_reason(why, "an erasure")
     cohort, manifest_sha256 = load_study_cohort(study.protocol, study.folder)
@@ -71,7 +71,7 @@ def erase(study: Study, slide_ids: Sequence[str], *, actor: str, why: str) -> Er
         _delete_files(study.project, slide_id)
     entries = 0
     with study.ledger.database.write() as connection:
-        if study.ledger.database.is_sqlite:  # else what is deleted stays readable in the file's free pages
+        if study.ledger.database.is_sqlite:  # otherwise deleted data stays readable in the file's free pages
             connection.execute(text("PRAGMA secure_delete = ON"))
         for slide_id in slide_ids:
             entries += _erase_slide(connection, study.study_id, slide_id, actor, why)
@@ -86,8 +86,8 @@ def _check_gone(slide_ids: Sequence[str], in_manifest: Iterable[str], manifest: 
     still = sorted(set(slide_ids) & set(in_manifest))
     if still:
         raise BadManifestError(
-            f"{', '.join(still)}: still in the manifest {manifest}. Take the lines of what is to be erased out of it "
-            "first; everything else in it stays as it is."
+            f"{', '.join(still)}: still in the manifest {manifest}. Remove the lines of the slides to be erased first; "
+            "leave everything else in it unchanged."
         )
 
 
@@ -98,20 +98,20 @@ def _slide_row(connection: Connection, study_id: str, slide_id: str) -> Row[tupl
         found(connection, study_id)
         raise BadManifestError(f"slide {slide_id:.100}: is not in study {study_id}.")
     if row.code == ERASED:
-        raise BadManifestError(f"slide {slide_id}: was erased before.")
+        raise BadManifestError(f"slide {slide_id}: was already erased.")
     held = select(task.c.owner).where(
         task.c.study_id == study_id, task.c.slide_id == slide_id, task.c.state == "leased"
     )
     if owner := connection.scalar(held):
         raise BadManifestError(
-            f"slide {slide_id}: worker {owner} has it now. Pause the study (`gemslide study pause`), and erase when "
-            "`gemslide study status` shows that nobody holds a task."
+            f"slide {slide_id}: worker {owner} has it now. Pause the study (`gemslide study pause`), and erase it "
+            "when `gemslide study status` shows that nobody holds a task."
         )
     return row
 
 
 def _delete_files(project: Project, slide_id: str) -> None:
-    """Delete the outputs of all stages. A missing one is no error: an erasure may be repeated."""
+    """Delete the outputs of all stages. A missing one is not an error: an erasure may be repeated."""
     for folder in [folder for kind in KINDS for folder in kind.outputs(project, slide_id)]:
         if folder.is_symlink():
             folder.unlink()
@@ -120,14 +120,14 @@ def _delete_files(project: Project, slide_id: str) -> None:
 
 
 def _erase_slide(connection: Connection, study_id: str, slide_id: str, actor: str, why: str) -> int:
-    """Put a nameless row in a slide's place, and empty its entries. Returns how many they are."""
+    """Replace a slide's row by a nameless one, and empty its entries. Returns their number."""
     row = _slide_row(connection, study_id, slide_id)
     of_slide = (task.c.study_id == study_id, task.c.slide_id == slide_id)
     stages = connection.scalars(select(task.c.stage).where(*of_slide)).all()
     seen = (reading.c.study_id == study_id, reading.c.slide_id == slide_id)
     readings = connection.execute(select(reading).where(*seen)).all()
     subjects = [slide_subject(slide_id), *(task_subject(slide_id, stage) for stage in stages)]
-    subjects += [reading_subject(each.reader, each.session, each.position) for each in readings]
+    subjects += [reading_subject(read_row.reader, read_row.session, read_row.position) for read_row in readings]
     intervals = _empty_entries(connection, study_id, subjects)
     nameless = dict(row._mapping) | {
         "slide_id": f"{ERASED}-{row.ordinal}",
@@ -143,7 +143,7 @@ def _erase_slide(connection: Connection, study_id: str, slide_id: str, actor: st
     changes = [
         Change(actor, "slide erased", slide_subject(nameless["slide_id"]), why, after=row_sha256(slide, nameless))
     ]
-    changes += [_erase_reading(connection, each, nameless["slide_id"], actor) for each in readings]
+    changes += [_erase_reading(connection, read_row, nameless["slide_id"], actor) for read_row in readings]
     _erase_reviews(connection, study_id, slide_id, actor, why)
     connection.execute(delete(task).where(*of_slide))
     connection.execute(delete(slide).where(slide.c.study_id == study_id, slide.c.slide_id == slide_id))
@@ -177,10 +177,10 @@ def _erase_reading(connection: Connection, row: Row[tuple[object, ...]], nameles
 
 
 def _empty_entries(connection: Connection, study_id: str, subjects: Sequence[str]) -> list[list[int]]:
-    """Empty all entries about some rows. Returns their numbers, as intervals."""
-    about = (audit.c.study_id == study_id, or_(*(audit.c.subject == subject for subject in subjects)))
-    numbers = connection.scalars(select(audit.c.seq).where(*about).order_by(audit.c.seq)).all()
-    connection.execute(update(audit).where(*about).values(dict.fromkeys(ERASABLE)))
+    """Empty all entries is_about some rows. Returns their numbers, as intervals."""
+    is_about = (audit.c.study_id == study_id, or_(*(audit.c.subject == subject for subject in subjects)))
+    numbers = connection.scalars(select(audit.c.seq).where(*is_about).order_by(audit.c.seq)).all()
+    connection.execute(update(audit).where(*is_about).values(dict.fromkeys(ERASABLE)))
     intervals: list[list[int]] = []
     for number in numbers:
         if intervals and intervals[-1][1] == number - 1:
@@ -199,7 +199,7 @@ def _still_named(project: Project, slide_ids: Sequence[str]) -> Iterator[Path]:
 
 
 def _names_one(path: Path, names: set[str]) -> bool:
-    """Whether a file or its name names one of the slides. What is too large to look at might."""
+    """Whether a file or its name names one of the slides. A file that is too large to read might."""
     if path.stem in names or path.stat().st_size > MAX_LOOKED_AT_BYTES:
         return True
     if path.suffix == ".parquet":

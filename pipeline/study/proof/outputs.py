@@ -1,8 +1,8 @@
-"""Whether a study's outputs on disk are those that the ledger has the hashes of: stores, quality, predictions, results,
-and the models and the manifest that they were made by.
+"""Check of a study's outputs on disk against the ledger's hashes: stores, quality control, predictions, results, and
+the models and the manifest that they were made from.
 
-Of a store every file is there, with its length, and all files but pixels are read; of the pixels the smallest files, up
-to `PIXEL_BYTES` a slide (stages/ingest.py), or all.
+All files of a store must exist with their lengths, and all but the pixels are read; of the pixels, the smallest files,
+up to `PIXEL_BYTES` per slide (stages/ingest.py), or all.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def find_changed_outputs(project: Project, ledger: Ledger, study_id: str, *, all
     with ledger.database.read() as connection:
         tasks = connection.execute(chosen.order_by(task.c.ordinal, task.c.position)).all()
     by_slide: dict[str, list[Row[Any]]] = {}
-    for each in tasks:
-        by_slide.setdefault(each.slide_id, []).append(each)
+    for task_row in tasks:
+        by_slide.setdefault(task_row.slide_id, []).append(task_row)
     findings = []
     try:
         protocol = frozen_protocol(row.frozen(), study_id)
@@ -52,13 +52,13 @@ def find_changed_outputs(project: Project, ledger: Ledger, study_id: str, *, all
     else:
         findings += _inputs(project, study_id, protocol, row.manifest_sha256)
     with ThreadPoolExecutor(_THREADS) as pool:
-        found = pool.map(partial(_check_slide, project, all_pixels=all_pixels), by_slide, by_slide.values())
-        findings += [finding for of_slide in found for finding in of_slide]
+        checked = pool.map(partial(_check_slide, project, all_pixels=all_pixels), by_slide, by_slide.values())
+        findings += [finding for of_slide in checked for finding in of_slide]
     return findings
 
 
 def _inputs(project: Project, study_id: str, protocol: Protocol, manifest_sha256: str) -> Iterator[str]:
-    """The models' weights and the manifest, which has patients and references."""
+    """Check the models' weights and the manifest, which has patients and references."""
 
     def cohort() -> Cohort:
         return load_study_cohort(protocol, study_dir(project, study_id), expected_sha256=manifest_sha256)[0]
@@ -83,9 +83,9 @@ def _check_slide(project: Project, slide_id: str, tasks: Sequence[Row[Any]], *, 
 
 def _check_task(project: Project, row: Row[Any], *, all_pixels: bool) -> Iterator[str]:
     if output_sha256(project, row.slide_id, row.stage) != row.output_sha256:
-        yield "its output is not the one that the ledger has: it was replaced or changed"
+        yield "its output does not match the ledger: it was replaced or changed"
         return
     if row.measures is not None and canonical(results_of_stage(project, row.slide_id, row.stage)) != row.measures:
-        yield "its files are not those that the ledger has: one was changed, deleted or added"
+        yield "its files do not match the ledger: one was changed, deleted or added"
     output = output_of(project, row.slide_id, row.stage)
     yield from kind_of(row.stage).changed_files(output, all_pixels=all_pixels)

@@ -1,4 +1,4 @@
-"""Whether the reports of a study, and their references, are still what they were: each against its hash in the log."""
+"""Check that a study's reports and their references are unchanged: each against its hash in the log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from training.foundation.errors import GemslideError
 
 REPORTS_DIR = "reports"
 REPORT_MADE = "report made"
-"""The action of an entry whose details have a report's folder in the project, the SHA-256 of each of its files, and
+"""The action of an entry whose details list a report's folder in the project, the SHA-256 of each of its files, and
 that of each tile set whose labels are a reference."""
 
 
@@ -32,20 +32,20 @@ class _Made(NamedTuple):
 
 
 def hashes_in(folder: Path) -> dict[str, str]:
-    """SHA-256 of every file of a report, by its path in the folder; signatures are added later, and left out."""
+    """SHA-256 of every file of a report, by its path in the folder; signatures are added later and left out."""
     return {path.relative_to(folder).as_posix(): sha256_of(path) for path in _files(folder)}
 
 
 def tile_set_sha256(project: Project, name: str) -> str:
-    """Of its table. Raises EmptyTableError: there is no such tile set."""
+    """SHA-256 of a tile set's table. Raises EmptyTableError: there is no such tile set."""
     check_tile_set(project.tile_table_path(name))
     return sha256_of(project.tile_table_path(name))
 
 
 def find_changed_reports(database: Database, study_id: str, project: Project, folder: Path) -> list[str]:
-    """Files of reports that were changed, deleted or added since, and tile sets that are no longer the last one's.
+    """Files of reports that were changed, deleted or added since, and tile sets that no longer match the last report.
 
-    Reports outside the project are not looked for.
+    Reports outside the project are not checked.
 
     Args:
         folder: the study's.
@@ -56,7 +56,7 @@ def find_changed_reports(database: Database, study_id: str, project: Project, fo
     there = [path for path in reports.glob("[!.]*") if path.is_dir()] if reports.is_dir() else []
     findings = []
     for unknown in sorted({path.resolve() for path in there} - {path.resolve() for path in made}):
-        findings.append(f"{REPORTS_DIR}/{unknown.name}: no entry of the log says that this report was made")
+        findings.append(f"{REPORTS_DIR}/{unknown.name}: no log entry records that this report was made")
     for path, hashes in made.items():
         findings += _changes(path, hashes, path.relative_to(root).as_posix())
     return [*findings, *(_changed_references(project, entries[-1].tile_sets) if entries else ())]
@@ -70,7 +70,7 @@ def _changed_references(project: Project, tile_sets: dict[str, str]) -> Iterator
             yield f"tile set {name}, whose labels are the last report's reference: {error}"
         else:
             if now != then:
-                yield f"tile set {name}: its labels are the last report's reference, and it was replaced since"
+                yield f"tile set {name}: its labels are the last report's reference, and it has been replaced since"
 
 
 def _changes(folder: Path, made: dict[str, str], where: str) -> Iterator[str]:
@@ -82,14 +82,14 @@ def _changes(folder: Path, made: dict[str, str], where: str) -> Iterator[str]:
         if name not in now:
             yield f"{where}/{name}: is gone"
         elif name not in made:
-            yield f"{where}/{name}: is no file of this report"
+            yield f"{where}/{name}: is not a file of this report"
         elif now[name] != made[name]:
             yield f"{where}/{name}: was changed after the report was made"
 
 
 def _files(folder: Path) -> list[Path]:
-    found = (path for path in folder.rglob("*") if path.is_file())
-    return sorted(path for path in found if path.name[0] != "." and not path.name.endswith(SIGNATURES_SUFFIX))
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return sorted(path for path in files if path.name[0] != "." and not path.name.endswith(SIGNATURES_SUFFIX))
 
 
 def _made(database: Database, study_id: str) -> Iterator[_Made]:
@@ -98,11 +98,11 @@ def _made(database: Database, study_id: str) -> Iterator[_Made]:
         texts = connection.scalars(chosen.order_by(audit.c.seq)).all()
     for text in texts:
         try:
-            said: dict[str, Any] = json.loads(text or "")
-            yield _Made(str(said["folder"]), _texts(said["sha256"]), _texts(said["tile_sets"]))
+            raw: dict[str, Any] = json.loads(text or "")
+            yield _Made(str(raw["folder"]), _texts(raw["sha256"]), _texts(raw["tile_sets"]))
         except (ValueError, LookupError, TypeError, AttributeError):
-            continue  # an entry that was changed, which its hash shows
+            continue  # a changed entry, which its hash shows
 
 
-def _texts(said: dict[object, object]) -> dict[str, str]:
-    return {str(name): str(each) for name, each in said.items()}
+def _texts(raw: dict[object, object]) -> dict[str, str]:
+    return {str(name): str(value) for name, value in raw.items()}

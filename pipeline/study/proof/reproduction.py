@@ -1,4 +1,4 @@
-"""Doing a sample of a study again, from the slide files, and comparing what comes out with what the ledger says."""
+"""Reproduction of a sample of a study from the slide files, compared with the ledger."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from training.foundation.progress import no_bar
 
 @dataclass(frozen=True)
 class Reproduced:
-    """One slide done again."""
+    """One reproduced slide."""
 
     slide_id: str
     differs: tuple[str, ...]
-    """Stages whose output is another than the ledger says."""
+    """Stages whose output differs from the ledger."""
 
 
 def sample(study: Study, share: float) -> list[str]:
-    """Slides that are done, drawn by the study's seed: at least one.
+    """Finished slides, drawn with the study's seed: at least one.
 
     Raises:
         BadManifestError: none is done yet.
@@ -42,35 +42,37 @@ def sample(study: Study, share: float) -> list[str]:
     with study.ledger.database.read() as connection:
         done = list(connection.scalars(select(slide.c.slide_id).where(*of_study).order_by(slide.c.ordinal)))
     if not done:
-        raise BadManifestError(f"study {study.study_id}: no slide of it is done yet; there is nothing to reproduce.")
+        raise BadManifestError(
+            f"study {study.study_id}: none of its slides is done yet, so there is nothing to reproduce."
+        )
     count = max(1, ceil(share * len(done)))
     return sorted(random.Random(study.protocol.study.seed).sample(done, count))
 
 
 def reproduce(
-    study: Study, slide_ids: list[str], *, actor: str, said: Callable[[Reproduced], None] = lambda found: None
+    study: Study, slide_ids: list[str], *, actor: str, said: Callable[[Reproduced], None] = lambda results: None
 ) -> list[Reproduced]:
-    """Do every stage of some slides again, in a project of its own that is thrown away; and log what came of it.
+    """Run every stage of some slides again, in a temporary project, and log the result.
 
     Raises:
-        GemslideError: what is wrong with a slide now, a changed manifest, or a model that is not what it was.
+        GemslideError: a slide that now fails, a changed manifest, or a changed model.
     """
     with tempfile.TemporaryDirectory(prefix=".reproduce-", dir=study.project.root) as folder:
         elsewhere = replace(stages_of(study), project=Project(Path(folder)))
-        found = []
+        results = []
         for slide_id in slide_ids:
-            found.append(_again(study, elsewhere, slide_id))
-            said(found[-1])
+            results.append(_reproduce_slide(study, elsewhere, slide_id))
+            said(results[-1])
     entries = [
-        Change(actor, "slide reproduced", slide_subject(each.slide_id), details={"differs": list(each.differs)})
-        for each in found
+        Change(actor, "slide reproduced", slide_subject(outcome.slide_id), details={"differs": list(outcome.differs)})
+        for outcome in results
     ]
     with study.ledger.database.write() as connection:
         append(connection, study.study_id, entries)
-    return found
+    return results
 
 
-def _again(study: Study, elsewhere: StudyStages, slide_id: str) -> Reproduced:
+def _reproduce_slide(study: Study, elsewhere: StudyStages, slide_id: str) -> Reproduced:
     chosen = select(task).where(task.c.study_id == study.study_id, task.c.slide_id == slide_id)
     with study.ledger.database.read() as connection:
         rows = connection.execute(chosen.order_by(task.c.position)).all()

@@ -1,6 +1,6 @@
 """Sign-off: a person's signature on a report, bound to its bytes, its meaning and the state of the log.
 
-It stands in a file beside the report and, whole, in the log: each shows a change of the other (`signatures.py`).
+It is in a file beside the report and, in full, in the log: each reveals a change to the other (`signatures.py`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Meaning = Literal["authored", "reviewed", "approved"]
 SIGNATURES_SUFFIX = ".signatures.json"
 MAX_BYTES = 2**20
 SIGNED = "report signed"
-"""The action of an entry whose details have a signature, as the file beside the report, and where the report is."""
+"""The action of an entry whose details have a signature, as beside the report, and the report's location."""
 
 
 class _Entry(Section):
@@ -55,7 +55,7 @@ class SignedReport:
 
     @property
     def as_stored(self) -> dict[str, Any]:
-        """As a file and the log have it."""
+        """As stored in a file and in the log."""
         return {**self.statement, **asdict(self.signature)}
 
 
@@ -76,14 +76,14 @@ def sign_report(
     actor: str,
     root: Path | None = None,
 ) -> SignedReport:
-    """Verify the log, sign the report, and log that; the signature stands in a file beside the report.
+    """Verify the log, sign the report, and log that; the signature is in a file beside the report.
 
     Args:
-        root: the project's folder: the log says where in it the report lies, so that a report that is gone is missed.
+        root: the project's folder: the log records the report's location in it, so that a missing report is noticed.
 
     Raises:
         UnreadableError: no such report. DamagedStoreError: the log does not verify. BadManifestError: no such
-            study, or the protocol does not let this key sign. ChangedSourceError: others have signed other bytes.
+            study, or the protocol does not let this key sign. ChangedSourceError: others have signed different bytes.
     """
     meaning, name = signing.meaning, check_printable(signing.name)
     if not report.is_file():
@@ -103,20 +103,20 @@ def sign_report(
     details = {**signed.as_stored, "report": place_of(report, root)}
     with ledger.database.write() as connection:
         append(connection, study_id, [Change(actor, SIGNED, "report", meaning, details=details)])
-        # In the transaction: two who sign at once wait for one another, and a file that cannot be written is no entry.
+        # In the transaction: two who sign at once wait for one another, and an unwritable file leaves no entry.
         earlier = read_signatures(report)
         _check_same_bytes(report, earlier, str(statement["report_sha256"]))
-        content = [each.as_stored for each in (*earlier, signed)]
+        content = [earlier_signed.as_stored for earlier_signed in (*earlier, signed)]
         write_text_atomic(signatures_file(report), json.dumps(content, indent=1) + "\n")
     return signed
 
 
 def _check_same_bytes(report: Path, earlier: list[SignedReport], sha256: str) -> None:
-    for each in earlier:
-        if each.statement["report_sha256"] != sha256:
+    for signed in earlier:
+        if signed.statement["report_sha256"] != sha256:
             raise ChangedSourceError(
-                f"{report}: is not the report that {each.statement['name']} has signed. Put that one back, or sign the "
-                "new one in a folder of its own. Nothing was signed."
+                f"{report}: is not the report that {signed.statement['name']} signed. Restore that one, or sign the "
+                "new one in a separate folder. Nothing was signed."
             )
 
 
@@ -129,11 +129,11 @@ def place_of(path: Path, root: Path | None) -> str:
 
 
 OUTSIDE = "elsewhere: "
-"""Begins the place of a file that lies outside the project."""
+"""Prefix of the location of a file outside the project."""
 
 
 def signatures_file(report: Path) -> Path:
-    """The file beside a report."""
+    """The file of signatures beside a report."""
     return report.with_name(report.name + SIGNATURES_SUFFIX)
 
 
@@ -146,16 +146,16 @@ def read_signatures(report: Path) -> list[SignedReport]:
         content = read_json_file(path, max_bytes=MAX_BYTES)
         if not isinstance(content, list):
             raise TypeError
-        return [signed_from(each) for each in content]
+        return [signed_from(stored) for stored in content]
     except (OSError, ValueError, TypeError) as error:
         raise UnreadableError(f"{path}: holds no signatures ({type(error).__name__}).") from error
 
 
 def signed_from(stored: Mapping[str, Any]) -> SignedReport:
-    """From what `as_stored` gave. Raises ValueError: something else."""
+    """A signature from its `as_stored` form. Raises ValueError: something else."""
     try:
-        each = _Entry.model_validate(stored)
+        entry = _Entry.model_validate(stored)
     except ValidationError as error:
         raise ValueError("no signature") from error
-    statement = each.model_dump(exclude={"key_id", "signature", "public_key"})
-    return SignedReport(statement, Signature(each.key_id, each.signature, each.public_key))
+    statement = entry.model_dump(exclude={"key_id", "signature", "public_key"})
+    return SignedReport(statement, Signature(entry.key_id, entry.signature, entry.public_key))

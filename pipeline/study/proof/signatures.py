@@ -1,7 +1,7 @@
-"""Whether the signatures on a study's reports are those that the log has, on those reports, by people who may sign.
+"""Check that the signatures on a study's reports agree with the log and the reports, and are by people who may sign.
 
 A signature names the log's last entry and its hash. So each one at hand, in the log or beside a report, wherever the
-report lies, shows a log that was rewritten since, as an anchor does.
+report is, reveals a log that was rewritten since, as an anchor does.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def find_false_signatures(
     keys: Sequence[PublicKey] = (),
     elsewhere: Sequence[Path] = (),
 ) -> list[str]:
-    """Find what is wrong with a study's signatures, the reports that they are on, and the log that they name.
+    """Find problems with a study's signatures, the reports that they are on, and the log that they name.
 
     Args:
         root, folder: of the project, and of the study in it.
@@ -50,43 +50,43 @@ def find_false_signatures(
     with database.read() as connection:
         log = _Log.read(connection, study_id)
         files = _files(root, folder, log, elsewhere)
-        signed = [(path, each) for path in files for each in _readable(path)]
-        hashes = _hashes(connection, study_id, {each.statement["seq"] for _, each in (*signed, *log.signed)})
+        signed = [(path, signature) for path in files for signature in _readable(path)]
+        hashes = _hashes(connection, study_id, {signature.statement["seq"] for _, signature in (*signed, *log.signed)})
     check = _Check(study_id, log, hashes, {key.key_id: key for key in keys})
     findings = [f"{_shown(path, root)}: holds no signatures that can be read" for path in files if _is_damaged(path)]
     seen: Counter[str] = Counter()
-    for path, each in signed:
+    for path, signature in signed:
         where = _shown(path, root)
-        findings += [f"{where}: {what}" for what in check.check_file(path, each)]
-        findings += [f"{where}: {what}" for what in check.check_signature(each)]
-        if _is_on(path, each):
-            seen[canonical(each.as_stored)] += 1
-    for where, each in log.signed:
-        findings += [f"the log: {what}" for what in check.check_signature(each)]
-        if not seen[canonical(each.as_stored)]:
-            findings.append(_gone(where, each))
+        findings += [f"{where}: {what}" for what in check.check_file(path, signature)]
+        findings += [f"{where}: {what}" for what in check.check_signature(signature)]
+        if _is_on(path, signature):
+            seen[canonical(signature.as_stored)] += 1
+    for where, signature in log.signed:
+        findings += [f"the log: {what}" for what in check.check_signature(signature)]
+        if not seen[canonical(signature.as_stored)]:
+            findings.append(_gone(where, signature))
     return list(dict.fromkeys(findings))
 
 
 def _gone(where: str, signed: SignedReport) -> str:
     name, meaning, utc = (signed.statement[key] for key in ("name", "meaning", "utc"))
-    again = " Name it by --report." if where.startswith(OUTSIDE) else ""
+    again = " Name it with --report." if where.startswith(OUTSIDE) else ""
     return (
-        f"{where}: {name} signed it ({meaning}, {utc[:19]}), and this report with its file of signatures is not "
-        f"there.{again}"
+        f"{where}: {name} signed it ({meaning}, {utc[:19]}), but this report and its file of signatures are "
+        f"missing.{again}"
     )
 
 
 @dataclass(frozen=True)
 class _Log:
-    """Signatures in the log, and the people who may sign by the protocol."""
+    """Signatures in the log, and the people who may sign under the protocol."""
 
     signed: list[tuple[str, SignedReport]]
-    """Each with where the report lies."""
+    """Each with the report's location."""
     signers: _Signers
-    """Those of the protocol now."""
+    """Those of the present protocol."""
     earlier: list[tuple[int, _Signers]]
-    """Amendments of who may sign, the last one first: number of the entry, and who might before."""
+    """Amendments of the signers, latest first: number of the entry, and the signers before it."""
 
     @classmethod
     def read(cls, connection: Connection, study_id: str) -> _Log:
@@ -96,15 +96,15 @@ class _Log:
         )
         log = cls([], now, [])
         for seq, action, text in connection.execute(chosen.order_by(audit.c.seq.desc())):
-            said = _details(text)
+            details = _details(text)
             if action == AMENDED:
-                if isinstance(earlier := said.get("earlier"), dict) and "signers" in earlier:
+                if isinstance(earlier := details.get("earlier"), dict) and "signers" in earlier:
                     log.earlier.append((seq, earlier["signers"] or []))
                 continue
             try:
-                log.signed.append((str(said.pop("report", OUTSIDE)), signed_from(said)))
+                log.signed.append((str(details.pop("report", OUTSIDE)), signed_from(details)))
             except ValueError:
-                continue  # an entry that was changed, which its hash shows
+                continue  # a changed entry, which its hash shows
         return log
 
     def signers_at(self, seq: int) -> _Signers:
@@ -124,29 +124,29 @@ class _Check:
     keys: Mapping[str, PublicKey]
 
     def check_file(self, path: Path, signed: SignedReport) -> Iterator[str]:
-        """Report what is wrong with a signature beside a report."""
+        """Report problems with a signature beside a report."""
         name = signed.statement["name"]
         if not path.is_file():
-            yield f"the report that {name} signed is gone"
+            yield f"the report that {name} signed is missing"
         elif sha256_of(path) != signed.statement["report_sha256"]:
             yield f"was changed after {name} had signed it"
-        if signed not in [each for _, each in self.log.signed]:
-            yield f"the log does not have this signature of {name}"
+        if signed not in [logged for _, logged in self.log.signed]:
+            yield f"this signature of {name} is not in the log"
 
     def check_signature(self, signed: SignedReport) -> Iterator[str]:
-        """Report what is wrong with a signature, wherever it is."""
-        said, name = signed.statement, signed.statement["name"]
+        """Report problems with a signature, wherever it is."""
+        statement, name = signed.statement, signed.statement["name"]
         key = self.keys.get(signed.signature.key_id)
-        if not signed.signature.holds(said) or (key is not None and not key.holds(said, signed.signature)):
+        if not signed.signature.holds(statement) or (key is not None and not key.holds(statement, signed.signature)):
             yield f"the signature of {name} is false"
         if self.keys and key is None:
             yield f"the signature of {name} is by a key that was not given"
-        if said["study_id"] != self.study_id:
-            yield f"the signature of {name} is on a report of study {said['study_id']}"
-        elif self.hashes.get(said["seq"]) != said["hash"]:
-            yield f"entry {said['seq']} of the log is not the one that {name} signed: the log was rewritten or cut"
-        elif not may_sign(self.log.signers_at(said["seq"]), signed.signature.key_id, said["meaning"], name):
-            yield f"the protocol did not let {name} sign ({said['meaning']}) with key {signed.signature.key_id}"
+        if statement["study_id"] != self.study_id:
+            yield f"the signature of {name} is on a report of study {statement['study_id']}"
+        elif self.hashes.get(statement["seq"]) != statement["hash"]:
+            yield f"entry {statement['seq']} of the log is not the one that {name} signed: the log was rewritten or cut"
+        elif not may_sign(self.log.signers_at(statement["seq"]), signed.signature.key_id, statement["meaning"], name):
+            yield f"the protocol did not let {name} sign ({statement['meaning']}) with key {signed.signature.key_id}"
 
 
 def _files(root: Path, folder: Path, log: _Log, elsewhere: Sequence[Path]) -> list[Path]:
@@ -195,7 +195,7 @@ def _hashes(connection: Connection, study_id: str, numbers: set[int]) -> dict[in
 
 def _details(text: str | None) -> dict[str, Any]:
     try:
-        said = json.loads(text or "{}")
+        details = json.loads(text or "{}")
     except ValueError:
         return {}
-    return said if isinstance(said, dict) else {}
+    return details if isinstance(details, dict) else {}

@@ -1,4 +1,4 @@
-"""Electronic signatures: Ed25519 keys, each of one person, locked by a passphrase that is asked for at every signature.
+"""Electronic signatures: Ed25519 keys, one per person, locked by a passphrase that is requested for every signature.
 
 The library is `cryptography`; private keys are encrypted PKCS #8, public keys are SubjectPublicKeyInfo, both as PEM, so
 that openssl can read and check them, too.
@@ -67,7 +67,7 @@ class PublicKey:
 
 
 class SigningKey:
-    """A person's private key, opened by the passphrase for as long as one signature takes."""
+    """A person's private key, unlocked by the passphrase for the duration of one signature."""
 
     def __init__(self, key: Ed25519PrivateKey) -> None:
         self._key = key
@@ -83,18 +83,18 @@ class SigningKey:
 
 
 def new_key(path: Path, passphrase: str) -> PublicKey:
-    """Make a private key at `path`, and its public half beside it.
+    """Create a private key at `path`, and its public half beside it.
 
     Raises:
-        BadRecipeError: a short passphrase. DiskFullError: there is a file already, or it cannot be written.
+        BadRecipeError: a short passphrase. DiskFullError: a file already exists, or it cannot be written.
     """
     if len(passphrase) < MIN_PASSPHRASE:
         length = counted(len(passphrase), "character")
-        raise BadRecipeError(f"the passphrase has {length}; take at least {MIN_PASSPHRASE}.")
+        raise BadRecipeError(f"the passphrase has {length}; use at least {MIN_PASSPHRASE}.")
     public_path = path.with_name(path.name + PUBLIC_SUFFIX)
-    for each in (path, public_path):
-        if each.exists():
-            raise DiskFullError(f"{each}: exists already, and may be somebody's key. Choose another name.")
+    for target in (path, public_path):
+        if target.exists():
+            raise DiskFullError(f"{target}: already exists, and may be somebody's key. Choose another name.")
     key = Ed25519PrivateKey.generate()
     private = key.private_bytes(
         serialization.Encoding.PEM,
@@ -109,24 +109,24 @@ def new_key(path: Path, passphrase: str) -> PublicKey:
 
 
 def open_key(path: Path, passphrase: str) -> SigningKey:
-    """Raises UnreadableError: not there, no Ed25519 key, or another passphrase."""
+    """Open a private key. Raises UnreadableError: missing, not an Ed25519 key, or the wrong passphrase."""
     try:
         key = serialization.load_pem_private_key(_read(path), passphrase.encode())
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise UnreadableError(f"{path}: cannot be opened: no private key, or another passphrase.") from error
+        raise UnreadableError(f"{path}: cannot be opened: not a private key, or the wrong passphrase.") from error
     if not isinstance(key, Ed25519PrivateKey):
-        raise UnreadableError(f"{path}: is a key of another kind; make one with `gemslide study key`.")
+        raise UnreadableError(f"{path}: is another kind of key; create one with `gemslide study key`.")
     return SigningKey(key)
 
 
 def read_public_key(path: Path) -> PublicKey:
-    """Raises UnreadableError: not there, or no Ed25519 public key."""
+    """Read a public key. Raises UnreadableError: missing, or not an Ed25519 public key."""
     try:
         key = serialization.load_pem_public_key(_read(path))
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise UnreadableError(f"{path}: is no public key (PEM).") from error
+        raise UnreadableError(f"{path}: is not a public key (PEM).") from error
     if not isinstance(key, Ed25519PublicKey):
-        raise UnreadableError(f"{path}: is a public key of another kind; Ed25519 is needed.")
+        raise UnreadableError(f"{path}: is another kind of public key; Ed25519 is needed.")
     return public_key_of(key)
 
 

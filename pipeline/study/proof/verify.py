@@ -1,9 +1,9 @@
-"""Proof that a study's log and its rows are what was written: every entry, their order, and the end.
+"""Proof that a study's log and its rows are as written: every entry, their order, and the end.
 
-What the database itself can show: an entry that was edited, deleted, inserted or moved breaks the chain; a tail that
-was cut off does not end where the study's head says; a row that was changed behind the log's back differs from its last
-entry. A log that was rewritten as a whole, with its head, is consistent in itself: only anchors, which lie outside the
-database and are signed, show it (`anchors.py`).
+The database itself can show this: an entry that was edited, deleted, inserted or moved breaks the chain; a log whose
+tail was cut off does not end where the study's head says; a row that was changed behind the log's back differs from its
+last entry. A log that was rewritten as a whole, with its head, is self-consistent: only anchors, which are signed and
+kept outside the database, reveal it (`anchors.py`).
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _AT_ONCE = 10_000
 
 @dataclass(frozen=True)
 class Verified:
-    """Result of a verification: what was checked, and what is wrong; an empty `findings` means nothing is."""
+    """Result of a verification; an empty `findings` means that nothing is wrong."""
 
     entries: int
     erased: int
-    """Entries whose content was erased on request, as the log says."""
+    """Entries whose content was erased on request, according to the log."""
     head: str
     findings: tuple[str, ...]
 
@@ -52,7 +52,7 @@ def verify_log(database: Database, study_id: str, anchors: Mapping[int, str] | N
     """Check a study's log from its first entry to its last, and its rows against it.
 
     Args:
-        anchors: the hash that each of some entries had, as signed anchors say.
+        anchors: hashes of some entries by number, from signed anchors.
 
     Raises:
         BadManifestError: no such study.
@@ -69,7 +69,7 @@ def verify_log(database: Database, study_id: str, anchors: Mapping[int, str] | N
 
 
 def verified_head(database: Database, study_id: str) -> tuple[int, str]:
-    """Number and hash of a log's last entry, for who is about to sign it.
+    """Number and hash of a log's last entry, to be signed.
 
     Raises:
         DamagedStoreError: the log does not verify. BadManifestError: no such study.
@@ -79,10 +79,10 @@ def verified_head(database: Database, study_id: str) -> tuple[int, str]:
 
 
 def check_log(database: Database, study_id: str, otherwise: str) -> Verified:
-    """A log that verifies.
+    """Verify a log.
 
     Args:
-        otherwise: what is not done where it does not.
+        otherwise: consequence for the message: "Nothing is signed".
 
     Raises:
         DamagedStoreError: it does not verify. BadManifestError: no such study.
@@ -114,7 +114,7 @@ class _Log:
         elif entry["previous"] != self.previous:
             self._find(f"entry {seq} does not follow the entry before it: one of them was replaced or moved")
         if hash_of(entry) != entry["hash"]:
-            self._find(f"entry {seq} ({entry['action']}) was changed: its hash is another")
+            self._find(f"entry {seq} ({entry['action']}) was changed: its hash differs")
         if self._anchors.get(seq, entry["hash"]) != entry["hash"]:
             self._find(f"entry {seq} is not the one that was anchored: the log was rewritten up to there or before")
         if is_erased(entry):
@@ -122,7 +122,7 @@ class _Log:
             self._emptied.append(seq)
         else:
             if content_of(entry) != entry["content"]:
-                self._find(f"entry {seq} ({entry['action']}, {entry['subject']}) was changed: its content is another")
+                self._find(f"entry {seq} ({entry['action']}, {entry['subject']}) was changed: its content differs")
             self._follow(entry)
         self.seq, self.previous = seq, entry["hash"]
 
@@ -144,13 +144,13 @@ class _Log:
 
     def end(self, head_seq: int, head_hash: str) -> None:
         for seq in _outside(self._emptied, self._named):
-            self._find(f"entry {seq} was emptied, and no entry says that it was erased")
+            self._find(f"entry {seq} was emptied, but no entry says that it was erased")
         if (head_seq, head_hash) != (self.seq, self.previous):
             self._find(
-                f"the log ends with entry {self.seq}, and the study says {head_seq}: its tail was cut or replaced"
+                f"the log ends with entry {self.seq}, but the study says {head_seq}: its tail was cut or replaced"
             )
         if self._anchors and max(self._anchors) > self.seq:
-            self._find(f"entry {max(self._anchors)} was anchored, and the log ends with {self.seq}: its tail was cut")
+            self._find(f"entry {max(self._anchors)} was anchored, but the log ends with {self.seq}: its tail was cut")
 
     def _find(self, what: str) -> None:
         if len(self.findings) < MAX_FINDINGS:
@@ -158,7 +158,7 @@ class _Log:
 
 
 def is_erased(entry: Mapping[str, Any]) -> bool:
-    """Whether nothing stands in an entry any more of what can be erased."""
+    """Whether all erasable columns of an entry are empty."""
     return all(entry[name] is None for name in ERASABLE)
 
 
@@ -177,13 +177,13 @@ def _entries(connection: Connection, study_id: str) -> Iterator[Mapping[str, Any
 
 
 def _details(entry: Mapping[str, Any], name: str, kinds: tuple[type, ...]) -> list[Any]:
-    """A list of tuples in an entry's details; empty in an entry that was changed, which its hash shows."""
+    """A list of tuples in an entry's details; empty for a changed entry, which its hash shows."""
     try:
         listed = json.loads(entry["details"])[name]
     except (ValueError, LookupError, TypeError):
         return []
-    is_list = isinstance(listed, list) and all(isinstance(each, list) and _are(each, kinds) for each in listed)
-    return [tuple(each) for each in listed] if is_list else []
+    is_list = isinstance(listed, list) and all(isinstance(item, list) and _are(item, kinds) for item in listed)
+    return [tuple(item) for item in listed] if is_list else []
 
 
 def _are(values: list[Any], kinds: tuple[type, ...]) -> bool:
@@ -191,7 +191,7 @@ def _are(values: list[Any], kinds: tuple[type, ...]) -> bool:
 
 
 def _outside(numbers: Sequence[int], intervals: Sequence[tuple[int, int]]) -> list[int]:
-    """Those of ascending numbers that no interval holds, ends included."""
+    """Ascending numbers that are in none of the intervals, ends included."""
     outside, waiting, end = [], sorted(intervals, reverse=True), 0
     for number in numbers:
         while waiting and waiting[-1][0] <= number:
@@ -202,7 +202,7 @@ def _outside(numbers: Sequence[int], intervals: Sequence[tuple[int, int]]) -> li
 
 
 def _changed_rows(connection: Connection, study_id: str, hashes: Mapping[str, str]) -> list[str]:
-    """Rows whose content is not what their last entry says, or that have none."""
+    """Findings on rows that differ from their last entry, or that have none."""
     findings = []
     seen = set()
     for subject, table, row in _rows(connection, study_id):
@@ -215,7 +215,7 @@ def _changed_rows(connection: Connection, study_id: str, hashes: Mapping[str, st
 
 
 def _rows(connection: Connection, study_id: str) -> Iterator[tuple[str, Table, Mapping[str, Any]]]:
-    """All rows of a study, each with its name in the log."""
+    """All rows of a study, each with its subject in the log."""
     for table, subject_of in _SUBJECTS.items():
         chosen = select(table).where(table.c.study_id == study_id)
         for row in connection.execution_options(yield_per=_AT_ONCE).execute(chosen).mappings():

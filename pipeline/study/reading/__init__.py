@@ -1,1 +1,1 @@
-"""Readings of a study's slides by people: asked, ordered, answered, blinded."""
+"""Readings of a study's slides by people: questions, order, answers, blinding."""

@@ -1,4 +1,4 @@
-"""Conditions under which a slide is read, and what each lets a reader see."""
+"""Conditions under which a slide is read, and what a reader may see in each."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ ASSISTED, ADJUDICATION = "assisted", "adjudication"
 
 
 def may_show_predictions(row: Row[Any]) -> bool:
-    """Whether what a model said may be shown in this reading."""
+    """Whether a model's predictions may be shown in this reading."""
     return bool(row.arm == ASSISTED)

@@ -33,7 +33,7 @@ _BEGUN = or_(
         _EARLIER.c.state == "signed",
     ),
 )
-"""Its reader reads the slide now, or has read it and will read it again."""
+"""Its reader is reading the slide now, or has read it and will read it again."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Blinded:
 
     Attributes:
         study_id: the study that forbids it.
-        why: as a part of a sentence.
+        why: as a clause.
     """
 
     study_id: str
@@ -76,28 +76,28 @@ def blinding_of(ledger: Ledger, reader: str | None) -> Blinding:
     """Studies that hide models as such from a person.
 
     Args:
-        reader: the person's pseudonym. None without sign-in: then the person may be any reader, and what counts is
-            every slide that a reader has begun with and has not signed in every session.
+        reader: the person's pseudonym. None without sign-in: then the person may be any reader, and every slide
+            counts that a reader has begun and not yet signed in every session.
 
     Raises:
-        UnreadableError: a protocol cannot be read, so that nobody knows.
+        UnreadableError: a protocol cannot be read, so it is not known.
     """
-    found: list[Blinded] = []
+    studies: list[Blinded] = []
     models: frozenset[str] = frozenset()
     with ledger.database.read() as connection:
         for design in _designs(connection):
             if blinded := _blinded(connection, design, reader):
-                found.append(blinded)
+                studies.append(blinded)
                 models |= design.models
-    return Blinding(tuple(found), models)
+    return Blinding(tuple(studies), models)
 
 
 def blinded_slides(ledger: Ledger, reader: str | None, slide_id: str | None = None) -> Mapping[str, Blinded]:
     """Slides whose results are hidden from a person, each with the reason.
 
     Args:
-        reader: as of `blinding_of`.
-        slide_id: ask for one slide alone.
+        reader: as for `blinding_of`.
+        slide_id: only this slide.
 
     Raises: as `blinding_of`.
     """
@@ -108,16 +108,16 @@ def blinded_slides(ledger: Ledger, reader: str | None, slide_id: str | None = No
             for row in unsigned
             if may_show_predictions(row) and row.state == "started" and not _unaided_elsewhere(connection, row)
         }
-        found: dict[str, Blinded] = {}
+        hidden: dict[str, Blinded] = {}
         for design in _designs(connection) if reader is not None else []:
             names = _slides_before(connection, design, reader or "", slide_id)
-            found |= dict.fromkeys((name for name in names if (reader, name) not in helped), _before(design, reader))
+            hidden |= dict.fromkeys((name for name in names if (reader, name) not in helped), _before(design, reader))
     hidden_by = [row for row in reversed(unsigned) if (row.reader, row.slide_id) not in helped]
-    return found | {row.slide_id: Blinded(row.study_id, _reading_reason(row)) for row in hidden_by}
+    return hidden | {row.slide_id: Blinded(row.study_id, _reading_reason(row)) for row in hidden_by}
 
 
 def _unsigned(connection: Connection, reader: str | None, slide_id: str | None) -> Sequence[Row[Any]]:
-    """Unsigned readings; without sign-in, only those of slides that their readers have begun with."""
+    """Unsigned readings; without sign-in, only those of slides that their readers have begun."""
     chosen = select(reading).where(_UNSIGNED, reading.c.reader == reader if reader is not None else _BEGUN)
     if slide_id is not None:
         chosen = chosen.where(reading.c.slide_id == slide_id)
@@ -139,12 +139,12 @@ def _slides_before(connection: Connection, design: _Design, reader: str, slide_i
 
 
 def _unread(design: _Design) -> Select[Any]:
-    """Slides of which a reading is not signed, an adjudicator's among them."""
+    """Slides with an unsigned reading, including adjudicators'."""
     return select(reading.c.slide_id).where(reading.c.study_id == design.study_id, _UNSIGNED)
 
 
 def _undecided(design: _Design) -> Select[Any]:
-    """Slides on which signed readings differ, and which were given to no adjudicator."""
+    """Slides on which signed readings differ, and which no adjudicator was given."""
     of_study = reading.c.study_id == design.study_id
     decided = select(reading.c.slide_id).where(of_study, reading.c.arm == ADJUDICATION)
     key = ("study_id", "reader", "session", "position")
@@ -174,7 +174,7 @@ def _reading_reason(row: Row[Any]) -> str:
 
 
 def check_shown_in(connection: Connection, row: Row[Any]) -> None:
-    """Whether predictions may be shown in a reading.
+    """Check that predictions may be shown in a reading.
 
     Args:
         row: of the table `reading`; one that is about to be started counts as started.
@@ -188,7 +188,7 @@ def check_shown_in(connection: Connection, row: Row[Any]) -> None:
     if first := _unaided_elsewhere(connection, row):
         raise BadManifestError(
             f"{what}: {row.reader} has to read slide {row.slide_id} without help for study {first}, and has not "
-            "signed that. Sign it first; where that study waits for this one, its coordinator must decide."
+            "signed that. Sign it first; if that study waits for this one, its coordinator must decide."
         )
 
 
@@ -217,7 +217,7 @@ def _has_slide(connection: Connection, design: _Design, slide_id: str) -> bool:
 
 
 def _designs(connection: Connection) -> list[_Design]:
-    """Of all studies that have readings."""
+    """Reading designs of all studies that have readings."""
     rows = connection.execute(select(study.c.study_id, study.c.protocol).order_by(study.c.study_id))
     return [design for row in rows if (design := _design(row.study_id, row.protocol))]
 
@@ -225,8 +225,8 @@ def _designs(connection: Connection) -> list[_Design]:
 @lru_cache(maxsize=256)
 def _design(study_id: str, protocol: str) -> _Design | None:
     try:
-        said = json.loads(protocol)
-        design = said.get("reading")
+        content = json.loads(protocol)
+        design = content.get("reading")
         if design is None:
             return None
         return _Design(
@@ -234,8 +234,8 @@ def _design(study_id: str, protocol: str) -> _Design | None:
             frozenset(design.get("readers", ())),
             frozenset(design.get("adjudicators", ())),
             frozenset(design.get("arms", ("unassisted",))),
-            frozenset(each["name"] for each in design.get("questions", ()) if each.get("kind") != "text"),
-            frozenset(each["id"] for each in said.get("models", ())),
+            frozenset(entry["name"] for entry in design.get("questions", ()) if entry.get("kind") != "text"),
+            frozenset(entry["id"] for entry in content.get("models", ())),
         )
     except (ValueError, AttributeError, KeyError, TypeError) as error:
         raise UnreadableError(f"study {study_id}: its protocol in the ledger cannot be read.") from error

@@ -14,11 +14,11 @@ from training.foundation.words.counts import counted
 
 @dataclass(frozen=True)
 class Assignment:
-    """One reading that is to be done."""
+    """One reading to be done."""
 
     reader: str
     session: int
-    """From 1; between sessions of a reader lies the washout."""
+    """From 1; a washout separates a reader's sessions."""
     position: int
     """In the session, from 1."""
     slide_id: str
@@ -26,9 +26,9 @@ class Assignment:
 
 
 def lay_out(config: ReadingConfig, slide_ids: Sequence[str], seed: int) -> list[Assignment]:
-    """All readings of a study. In each session a reader's slides come in an order of their own.
+    """All readings of a study. In each session a reader's slides come in a separate random order.
 
-    With a crossover of two arms, half of each group of readers begins with the one and half with the other, drawn by
+    With a crossover of two arms, half of each group of readers begins with one arm and half with the other, drawn by
     the seed.
 
     Raises:
@@ -41,12 +41,12 @@ def lay_out(config: ReadingConfig, slide_ids: Sequence[str], seed: int) -> list[
     _draw(seed, "slides").shuffle(slides)
     readers = sorted(config.readers)
     _draw(seed, "readers").shuffle(readers)
-    found = []
+    assignments = []
     for group in range(config.groups):
         own_slides = slides[group :: config.groups]
         for place, reader in enumerate(readers[group :: config.groups]):
-            found += _reader_assignments(config, reader, place, own_slides, seed)
-    return found
+            assignments += _reader_assignments(config, reader, place, own_slides, seed)
+    return assignments
 
 
 def _reader_assignments(
@@ -54,14 +54,16 @@ def _reader_assignments(
 ) -> list[Assignment]:
     starts_with_second = config.order == "crossover" and place % 2 == 1
     arms = config.arms[::-1] if starts_with_second else config.arms
-    found = []
+    assignments = []
     for session, arm in enumerate((arm for _ in range(config.repeats) for arm in arms), start=1):
         order = sorted(slide_ids)
         _draw(seed, f"{reader} {session}").shuffle(order)
-        found += [Assignment(reader, session, position, slide, arm) for position, slide in enumerate(order, start=1)]
-    return found
+        assignments += [
+            Assignment(reader, session, position, slide, arm) for position, slide in enumerate(order, start=1)
+        ]
+    return assignments
 
 
 def _draw(seed: int, purpose: str) -> random.Random:
-    """A generator of its own for each purpose: what is drawn for one reader does not depend on the others."""
+    """A separate generator for each purpose: one reader's draws do not depend on the others'."""
     return random.Random(hashlib.sha256(f"{seed} {purpose}".encode()).digest())

@@ -23,8 +23,8 @@ class ReaderProgress:
     """Progress of one reader.
 
     Attributes:
-        due: the reading that is started or next; None where all are signed.
-        waits_until: time from which `due` may be started; None where it may be started now.
+        due: the reading that is started or next; None if all are signed.
+        waits_until: time from which `due` may be started; None if it may be started now.
     """
 
     reader: str
@@ -39,7 +39,7 @@ class ReaderProgress:
 
 
 def readings_of(ledger: Ledger, study_id: str) -> Readings | None:
-    """A study's readings; None where its protocol lays out none.
+    """A study's readings; None if its protocol has none.
 
     Raises:
         BadManifestError: no such study. BadRecipeError: a protocol of another version.
@@ -53,7 +53,7 @@ def readings_of(ledger: Ledger, study_id: str) -> Readings | None:
 
 
 def progress_of_readers(readings: Readings, *, now: datetime | None = None) -> list[ReaderProgress]:
-    """Progress of each reader, adjudicators last; empty where the readings were not laid out."""
+    """Progress of each reader, adjudicators last; empty if the readings were not laid out."""
     chosen = select(reading).where(reading.c.study_id == readings.study_id, reading.c.state != "erased")
     order = (reading.c.reader, reading.c.session, reading.c.position)
     with readings.ledger.database.read() as connection:
@@ -84,7 +84,7 @@ def readings_of_slide(ledger: Ledger, study_id: str, slide_id: str) -> list[tupl
 
 
 def readings_of_reader(ledger: Ledger, reader: str, slide_ids: Sequence[str] | None = None) -> Sequence[Row[Any]]:
-    """A reader's readings of some slides, or of all, in all studies, in the order in which they come."""
+    """A reader's readings of some slides, or of all, in all studies, in reading order."""
     chosen = select(reading).where(reading.c.reader == reader)
     if slide_ids is not None:
         chosen = chosen.where(reading.c.slide_id.in_(slide_ids))

@@ -22,20 +22,20 @@ class Question(Section):
 
     name: str = Field(pattern=NAME_PATTERN)
     ask: Annotated[str, AfterValidator(check_printable), Field(max_length=2000)]
-    """As the reader reads it."""
+    """As shown to the reader."""
     kind: Literal["choice", "score", "yes_no", "text"]
     choices: tuple[Annotated[str, AfterValidator(check_class_name)], ...] = ()
     """Of `choice`, in their order."""
     ordered: bool = False
-    """Of `choice`: the choices are grades in ascending order, and kappa counts how far two answers lie apart."""
+    """Of `choice`: the choices are grades in ascending order, and kappa counts how far apart two answers are."""
     weights: Weights = "quadratic"
-    """Of ordered choices: disagreement grows with the distance of two grades (linear), or with its square."""
+    """Of ordered choices: disagreement grows with the distance between two grades (linear), or with its square."""
     low: float = 0.0
     high: float = 100.0
     """Of `score`."""
     required: bool = True
     class_name: Annotated[str, AfterValidator(check_class_name)] | None = None
-    """Of `yes_no` and `score`: the class that is asked about; answers are then held against the slides' labels."""
+    """Of `yes_no` and `score`: the class in question; answers are then compared with the slides' labels."""
 
     @model_validator(mode="after")
     def fits_together(self) -> Self:
@@ -54,7 +54,7 @@ class Question(Section):
         return self
 
     def check(self, answer: Answer) -> Answer:
-        """The answer, if it is one to this question.
+        """The answer, if it is valid for this question.
 
         Raises:
             BadManifestError: it is not.
@@ -62,7 +62,7 @@ class Question(Section):
         answer = comparable(answer) if self.kind == "choice" and isinstance(answer, str) else answer
         expected = self._expected(answer)
         if expected:
-            raise BadManifestError(f"question {self.name}: {answer!r:.200} is no answer; give {expected}.")
+            raise BadManifestError(f"question {self.name}: {answer!r:.200} is not a valid answer; give {expected}.")
         return answer
 
     def _expected(self, answer: Answer) -> str | None:
@@ -80,31 +80,31 @@ class Question(Section):
 
 
 def _can_be_kept(text: str) -> bool:
-    """Databases take neither half characters nor NUL."""
+    """Whether a database can store a text: it takes neither lone surrogates nor NUL."""
     return "\0" not in text and text == text.encode(errors="replace").decode()
 
 
 class ReadingConfig(Section):
-    """`[reading]`: who reads what, how often, with what shown."""
+    """`[reading]`: readers, what they read, how often, and what they are shown."""
 
     readers: tuple[Annotated[str, Field(pattern=NAME_PATTERN)], ...] = Field(min_length=1, max_length=1000)
-    """Pseudonyms: names stand elsewhere."""
+    """Pseudonyms; names are kept elsewhere."""
     arms: tuple[Literal["unassisted", "assisted", "glass", "digital"], ...] = ("unassisted",)
-    """Every reader reads every one of their slides once in each. `assisted` alone shows predictions of a model; `glass`
-    is read at the microscope."""
+    """Every reader reads each of their slides once in each. Only `assisted` shows predictions of a model; `glass` is
+    read at the microscope."""
     order: Literal["crossover", "sequential"] = "crossover"
     """Crossover: half of the readers begin with the second arm. Sequential: all begin with the first."""
     repeats: int = Field(1, ge=1, le=10)
-    """Readings of each slide in each arm: with 2, how far readers agree with themselves."""
+    """Readings of each slide in each arm: 2 shows how far readers agree with themselves."""
     groups: int = Field(1, ge=1, le=100)
-    """Split-plot: readers and slides in so many groups; each group of readers reads its own slides alone."""
+    """Split-plot: readers and slides are split into so many groups; each group of readers reads only its own slides."""
     washout_days: float = Field(14.0, ge=0, le=3650)
-    """At least so long between two readings of a slide by one reader."""
+    """Least time between two readings of a slide by one reader."""
     adjudicators: tuple[Annotated[str, Field(pattern=NAME_PATTERN)], ...] = ()
     """People who decide where readers disagree; not among the readers."""
     questions: tuple[Question, ...] = Field(min_length=1, max_length=200)
     note: Annotated[str, AfterValidator(check_printable), Field(max_length=2000)] = ""
-    """Stands at the head of the report: that readers are simulated, say."""
+    """Shown at the head of the report: for example, that readers are simulated."""
 
     @model_validator(mode="after")
     def names_fit(self) -> Self:
@@ -120,12 +120,14 @@ class ReadingConfig(Section):
         return self
 
     def missing(self, given: Mapping[str, Answer]) -> list[Question]:
-        """Required questions without an answer; an empty text is none."""
-        return [each for each in self.questions if each.required and given.get(each.name, "") == ""]
+        """Required questions without an answer; an empty text does not count."""
+        return [question for question in self.questions if question.required and given.get(question.name, "") == ""]
 
     def question(self, name: str) -> Question:
-        """Raises BadManifestError: there is no such question."""
+        """A question by name. Raises BadManifestError: there is no such question."""
         for question in self.questions:
             if question.name == name:
                 return question
-        raise BadManifestError(f"question {name!r:.100}: there are {', '.join(q.name for q in self.questions)}.")
+        raise BadManifestError(
+            f"question {name!r:.100}: not in the protocol, which has {', '.join(q.name for q in self.questions)}."
+        )

@@ -1,6 +1,6 @@
-"""Readings of slides by people: laid out once, started, answered, signed; answers are locked then, and changes kept.
+"""Readings of slides by people: laid out once, started, answered, signed; signing locks answers, and changes are kept.
 
-The web app calls these functions; every step is an entry of the study's log, with a hash in place of what was answered.
+The web app calls these functions; every step is an entry in the study's log, with a hash in place of the answers.
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ class Readings:
     config: ReadingConfig
 
     def begin(self, assignments: Sequence[Assignment], *, actor: str, why: str = "") -> None:
-        """Write down who reads what; once.
+        """Lay out who reads what, once.
 
         Raises:
-            BadManifestError: it was laid out before, or names somebody whom the protocol does not.
+            BadManifestError: already laid out, or somebody is named whom the protocol does not name.
         """
-        for each in assignments:
-            self.check_named(each.reader, each.arm)
+        for assignment in assignments:
+            self.check_named(assignment.reader, assignment.arm)
         with self.ledger.database.write() as connection:
             found(connection, self.study_id)
             chosen = select(func.count()).select_from(reading).where(reading.c.study_id == self.study_id)
             if connection.scalar(chosen):
-                raise BadManifestError(f"study {self.study_id}: its readings were laid out before, and stay so.")
+                raise BadManifestError(f"study {self.study_id}: its readings are already laid out and cannot change.")
             self._add(connection, assignments, actor, why)
 
     def next_of(self, reader: str, *, now: datetime | None = None) -> Row[Any] | None:
-        """The reading that a reader has started, else the next that may be started; None where all are signed.
+        """The reading that a reader has started, else the next that may be started; None if all are signed.
 
         Raises:
-            BadManifestError: the washout is not over: when it will be stands in the message. An unknown reader.
+            BadManifestError: the washout is not over (the message says when it will be), or an unknown reader.
         """
         with self.ledger.database.read() as connection:
             rows = self._rows_of_reader(connection, reader)
@@ -72,10 +72,10 @@ class Readings:
     def start(
         self, reader: str, session: int, position: int, *, now: datetime | None = None, actor: str | None = None
     ) -> None:
-        """Open a reading; only the reader's next one can be.
+        """Start a reading; it must be the reader's next one.
 
         Args:
-            actor: whom the log names, in place of the reader.
+            actor: named in the log in place of the reader.
 
         Raises:
             BadManifestError: another one comes first, the washout is not over, or this reading would show predictions
@@ -83,13 +83,13 @@ class Readings:
         """
         due = self.next_of(reader, now=now)
         if due is None or (due.session, due.position) != (session, position) or due.state != "open":
-            said = f"session {due.session}, slide {due.position} ({due.state})" if due else "none: all are signed"
-            raise BadManifestError(f"reader {reader}: the reading that is due is {said}.")
+            next_due = f"session {due.session}, slide {due.position} ({due.state})" if due else "none: all are signed"
+            raise BadManifestError(f"reader {reader}: the reading that is due is {next_due}.")
         values = {"state": "started", "started_utc": utc_now()}
         with self.ledger.database.write() as connection:
             row = self._row(connection, reader, session, position)
-            if row.state != "open":  # in another window, since
-                raise BadManifestError(f"reader {reader}, session {session}, slide {position}: is {row.state} already.")
+            if row.state != "open":  # in another window, meanwhile
+                raise BadManifestError(f"reader {reader}, session {session}, slide {position}: is already {row.state}.")
             self.check_named(reader, row.arm)
             if may_show_predictions(row):
                 check_shown_in(connection, row)
@@ -98,13 +98,13 @@ class Readings:
     def give(
         self, reader: str, session: int, position: int, question: str, value: Answer, *, actor: str | None = None
     ) -> None:
-        """Answer a question of a started reading; an earlier answer is kept, and does not count any more.
+        """Answer a question of a started reading; an earlier answer is kept, but no longer counts.
 
         Args:
-            actor: whom the log names, in place of the reader.
+            actor: named in the log in place of the reader.
 
         Raises:
-            BadManifestError: no answer to that question, or the reading is not open for answers.
+            BadManifestError: not a valid answer to that question, or the reading is not open for answers.
         """
         self.give_all(reader, session, position, {question: value}, actor=actor, again=True)
 
@@ -121,7 +121,7 @@ class Readings:
         """Answer several questions of a started reading at once; all of them or none.
 
         Args:
-            again: also write down an answer that stands there already.
+            again: also store an answer that is already there.
 
         Raises: as `give`.
         """
@@ -165,15 +165,15 @@ class Readings:
         """Lock a reading's answers.
 
         Args:
-            seconds: how long the slide was looked at.
-            actor: whom the log names, in place of the reader.
-            seen: what was looked at, for the log.
-            answers: all that the reader was shown as what the signature locks; those that are not kept yet are, in the
+            seconds: how long the slide was viewed.
+            actor: named in the log in place of the reader.
+            seen: what was viewed, for the log.
+            answers: all answers that the reader was shown as those to be locked; any not yet stored are stored in the
                 same transaction.
 
         Raises:
-            BadManifestError: a required question is not answered, the reading is not started, or other answers are
-                kept than were shown; nothing is kept or signed then.
+            BadManifestError: a required question is not answered, the reading is not started, or the stored answers
+                are not those shown; then nothing is stored or signed.
         """
         with self.ledger.database.write() as connection:
             row = self._row(connection, reader, session, position)
@@ -183,14 +183,14 @@ class Readings:
             given = _answers(connection, row)
             if answers is not None:
                 self._check_shown(row, given, answers)
-            if missing := [each.name for each in self.config.missing(given)]:
+            if missing := [question.name for question in self.config.missing(given)]:
                 raise BadManifestError(f"reader {reader}, slide {row.slide_id}: not answered: {', '.join(missing)}.")
             values = {"state": "signed", "signed_utc": utc_now(), "seconds": seconds}
             details = {"answers_sha256": digest(given)} | ({"seen": dict(seen)} if seen else {})
             self._change(connection, row, values, "reading signed", actor, **details)
 
     def row(self, reader: str, session: int, position: int) -> Row[Any]:
-        """One reading. Raises BadManifestError: there is no such one."""
+        """One reading. Raises BadManifestError: no such reading."""
         with self.ledger.database.read() as connection:
             return self._row(connection, reader, session, position)
 
@@ -203,7 +203,7 @@ class Readings:
             return connection.scalar(chosen) or 0
 
     def signed_of(self, reader: str) -> Sequence[Row[Any]]:
-        """A reader's signed readings, the last one first."""
+        """A reader's signed readings, latest first."""
         chosen = select(reading).where(
             reading.c.study_id == self.study_id, reading.c.reader == reader, reading.c.state == "signed"
         )
@@ -211,7 +211,7 @@ class Readings:
             return connection.execute(chosen.order_by(reading.c.signed_utc.desc())).all()
 
     def rows_of_arm(self, arm: str) -> Sequence[Row[Any]]:
-        """All readings under a condition, in the order in which they were laid out."""
+        """All readings under a condition, in the order of the layout."""
         chosen = select(reading).where(reading.c.study_id == self.study_id, reading.c.arm == arm)
         with self.ledger.database.read() as connection:
             return connection.execute(chosen.order_by(reading.c.session, reading.c.position, reading.c.reader)).all()
@@ -233,21 +233,21 @@ class Readings:
         return [(row.slide_id, row.reader, row.session, a[question]) for row, a in given if question in a]
 
     def adjudicate(self, question: str, arm: str, *, actor: str, why: str = "") -> list[str]:
-        """Give the slides on which readers disagree to the adjudicators, in turn; each slide once. Returns them.
+        """Assign slides on which readers disagree to the adjudicators in turn, each slide once. Returns the slides.
 
         Raises:
             BadManifestError: the protocol names no adjudicator.
         """
         if not self.config.adjudicators:
             raise BadManifestError(f"study {self.study_id}: its protocol names no adjudicators.")
-        said: dict[str, set[str]] = {}
+        given: dict[str, set[str]] = {}
         for slide_id, _, _, value in self.signed(question, arm):
-            said.setdefault(slide_id, set()).add(canonical(value))
+            given.setdefault(slide_id, set()).add(canonical(value))
         with self.ledger.database.write() as connection:
             found(connection, self.study_id)
             rows_of_arm = (reading.c.study_id == self.study_id, reading.c.arm == ADJUDICATION)
             before = set(connection.scalars(select(reading.c.slide_id).where(*rows_of_arm)))
-            slides = sorted(slide for slide, values in said.items() if len(values) > 1 and slide not in before)
+            slides = sorted(slide for slide, values in given.items() if len(values) > 1 and slide not in before)
             readers = self.config.adjudicators
             new = [
                 Assignment(readers[(len(before) + at) % len(readers)], 1, len(before) + at + 1, slide, ADJUDICATION)
@@ -258,7 +258,7 @@ class Readings:
 
     def _add(self, connection: Connection, assignments: Sequence[Assignment], actor: str, why: str) -> None:
         empty = {"state": "open", "started_utc": None, "signed_utc": None, "seconds": None}
-        rows = [{"study_id": self.study_id, **vars(each), **empty} for each in assignments]
+        rows = [{"study_id": self.study_id, **vars(assignment), **empty} for assignment in assignments]
         for start in range(0, len(rows), _AT_ONCE):
             part = rows[start : start + _AT_ONCE]
             connection.execute(insert(reading), part)
@@ -291,12 +291,16 @@ class Readings:
             raise BadManifestError(f"reader {reader:.100}: is not among the {what} of study {self.study_id}.")
 
     def _check_shown(self, row: Row[Any], given: Mapping[str, Answer], shown: Mapping[str, Answer]) -> None:
-        """An empty text is as good as none."""
-        names = [each.name for each in self.config.questions if given.get(each.name, "") != shown.get(each.name, "")]
+        """Check that the stored answers are those shown; an empty text counts as none."""
+        names = [
+            question.name
+            for question in self.config.questions
+            if given.get(question.name, "") != shown.get(question.name, "")
+        ]
         if names:
             raise BadManifestError(
                 f"reader {row.reader}, slide {row.slide_id}: not signed: changed elsewhere since it was shown here: "
-                f"{', '.join(names)}. Look at the answers again, then sign."
+                f"{', '.join(names)}. Check the answers again, then sign."
             )
 
     def _check_started(self, row: Row[Any]) -> None:
@@ -331,7 +335,7 @@ class Readings:
 
 
 def washout_end(rows: Sequence[Row[Any]], due: Row[Any], washout_days: float) -> datetime | None:
-    """Time from which a reading may be started, by the reader's earlier ones of its slide; None without any."""
+    """Time from which a reading may be started, given the reader's earlier readings of its slide; None without any."""
     earlier = [_time(row.signed_utc) for row in rows if row.slide_id == due.slide_id and row.signed_utc]
     return max(earlier) + timedelta(days=washout_days) if earlier else None
 

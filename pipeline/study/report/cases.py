@@ -29,7 +29,7 @@ class Cases:
 
     class_names: tuple[str, ...]
     slides: NDArray[np.str_]
-    """The slide of each case; of a patient, the first one."""
+    """The slide of each case; for a patient, the first one."""
     patients: NDArray[np.int64]
     """Number of each case's patient."""
     truth_nk: NDArray[np.bool_]
@@ -47,60 +47,63 @@ class Cases:
 
 
 def cases_of(facts: Facts, endpoints: Sequence[Endpoint]) -> dict[str, Cases]:
-    """The cases of each endpoint, by its name: slides that are done, and have a reference standard.
+    """The cases of endpoint endpoint, by its name: slides that are done, and have a reference standard.
 
-    Endpoints of the same model and level share theirs.
+    Endpoints of the same model and level share their cases.
 
     Raises:
-        UnreadableError: no tile set, or damaged predictions. BadRecipeError: the two do not fit together.
+        UnreadableError: no tile set, or damaged predictions. BadRecipeError: the two do not match.
     """
-    found: dict[tuple[str, str], Cases] = {}
-    for model, level in dict.fromkeys((each.model, each.level) for each in endpoints if each.level != "tile"):
-        if (model, "slide") not in found:
-            found[model, "slide"] = slide_cases(facts, model)
+    cases: dict[tuple[str, str], Cases] = {}
+    for model, level in dict.fromkeys(
+        (endpoint.model, endpoint.level) for endpoint in endpoints if endpoint.level != "tile"
+    ):
+        if (model, "slide") not in cases:
+            cases[model, "slide"] = slide_cases(facts, model)
         if level == "patient":
-            found[model, level] = _by_patient(found[model, "slide"])
+            cases[model, level] = _by_patient(cases[model, "slide"])
     return {
-        each.name: _tiles(facts, each) if each.level == "tile" else found[each.model, each.level] for each in endpoints
+        endpoint.name: _tiles(facts, endpoint) if endpoint.level == "tile" else cases[endpoint.model, endpoint.level]
+        for endpoint in endpoints
     }
 
 
 def slide_cases(facts: Facts, model_id: str) -> Cases:
-    """Slides with a label in the manifest, and the scores that the ledger has of them."""
+    """Slides with a label in the manifest, and their scores from the ledger."""
     done = set(facts.slides.index[facts.slides["state"] == "done"])
     of_model = facts.tasks[(facts.tasks["stage"] == INFER.task(model_id)) & facts.tasks["measures"].notna()]
     labels, patients = facts.slides["label"].to_dict(), facts.slides["patient"].to_dict()
     rule = facts.protocol.analysis.slide_score
-    found = []
+    rows = []
     class_names: tuple[str, ...] = ()
     for slide_id, measures in zip(of_model["slide_id"], of_model["measures"], strict=True):
         class_names = tuple(measures["classes"])
         label = text_of(labels[slide_id])
         truth = truth_of_label(label, class_names) if label else None
         if slide_id in done and truth is not None:
-            found.append((slide_id, patients[slide_id], truth, measures["scores"][rule]))
-    return _cases(class_names, found)
+            rows.append((slide_id, patients[slide_id], truth, measures["scores"][rule]))
+    return _cases(class_names, rows)
 
 
-def _cases(class_names: tuple[str, ...], found: list[tuple[str, str, NDArray[np.bool_], list[float]]]) -> Cases:
-    shape = (len(found), len(class_names))
+def _cases(class_names: tuple[str, ...], rows: list[tuple[str, str, NDArray[np.bool_], list[float]]]) -> Cases:
+    shape = (len(rows), len(class_names))
     return Cases(
         class_names,
-        np.array([each[0] for each in found], dtype=str),
-        _numbers([each[1] for each in found]),
-        np.array([each[2] for each in found], dtype=bool).reshape(shape),
-        np.array([each[3] for each in found], dtype=np.float64).reshape(shape),
+        np.array([row[0] for row in rows], dtype=str),
+        _numbers([row[1] for row in rows]),
+        np.array([row[2] for row in rows], dtype=bool).reshape(shape),
+        np.array([row[3] for row in rows], dtype=np.float64).reshape(shape),
     )
 
 
 def _numbers(patients: Sequence[str]) -> NDArray[np.int64]:
-    """A number for each patient, in the order in which they come first."""
+    """A number for each patient, in order of first appearance."""
     known: dict[str, int] = {}
     return np.array([known.setdefault(patient, len(known)) for patient in patients], dtype=np.int64)
 
 
 def _by_patient(slides: Cases) -> Cases:
-    """A patient has the classes of all slides, and the highest score of each class."""
+    """Cases by patient: the classes of all slides, and the highest score of each class."""
     names, first, number = np.unique(slides.patients, return_index=True, return_inverse=True)
     shape = (len(names), len(slides.class_names))
     truth_nk, scores_nk = np.zeros(shape, bool), np.zeros(shape)
@@ -115,8 +118,8 @@ def _tiles(facts: Facts, endpoint: Endpoint) -> Cases:
     table = read_table(project.tile_table_path(endpoint.tile_set))
     if tile_set_sha256(project, endpoint.tile_set) != facts.tile_sets[endpoint.tile_set]:
         raise ChangedSourceError(
-            f"endpoint {endpoint.name}: tile set {endpoint.tile_set} was replaced while the report was made. Make the "
-            "report again."
+            f"endpoint {endpoint.name}: tile set {endpoint.tile_set} was replaced while the report was being "
+            "made. Make the report again."
         )
     frame = table.frame[table.frame["label"].notna() & (table.frame["label"] != "")]
     done = facts.slides.index[facts.slides["state"] == "done"]
@@ -128,9 +131,9 @@ def _tiles(facts: Facts, endpoint: Endpoint) -> Cases:
         predictions = read_predictions(project.store_path(str(slide_id)), endpoint.model)
         if fingerprint(predictions) != hashes.get(slide_id):
             raise ChangedSourceError(
-                f"endpoint {endpoint.name}: slide {slide_id}: its predictions by {endpoint.model} are not those that "
-                f"the ledger has: they were replaced. `gemslide study verify {facts.row.study_id}` lists all that was "
-                "changed. Put them back from a back-up, or delete them and let `gemslide infer` make them again."
+                f"endpoint {endpoint.name}: slide {slide_id}: its predictions by {endpoint.model} do not match the "
+                f"ledger: they were replaced. `gemslide study verify {facts.row.study_id}` lists all that was "
+                "changed. Restore them from a backup, or delete them and make them again with `gemslide infer`."
             )
         class_names = predictions.class_names
         unknown = sorted(set(rows["label"]) - set(class_names))
@@ -144,20 +147,20 @@ def _tiles(facts: Facts, endpoint: Endpoint) -> Cases:
         parts.append((np.full(len(rows), slide_id), np.full(len(rows), patients[slide_id]), truth_nk, scores_nk))
     if class_names is None:
         raise UnreadableError(
-            f"endpoint {endpoint.name}: tile set {endpoint.tile_set} has no labelled tiles on slides of this study "
-            "that are done. Make it of the study's slides with `gemslide tile`."
+            f"endpoint {endpoint.name}: tile set {endpoint.tile_set} has no labelled tiles on finished slides of "
+            "this study. Make it from the study's slides with `gemslide tile`."
         )
-    slides, owners, truth_nk, scores_nk = (np.concatenate(each) for each in zip(*parts, strict=True))
+    slides, owners, truth_nk, scores_nk = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     return Cases(class_names, slides.astype(str), _numbers(owners.tolist()), truth_nk, scores_nk)
 
 
 def groups_of(facts: Facts, cases: Cases, column: str) -> dict[str, NDArray[np.bool_]]:
-    """Mask of the cases of each site, or scanner; empty where there is only one.
+    """Mask of the cases of each site or scanner; empty if there is only one.
 
     Args:
         column: "site" or "scanner".
     """
     names = facts.slides[column].to_dict()
     own = [text_of(names.get(slide_id)) or NOT_KNOWN for slide_id in cases.slides.tolist()]
-    found, number = np.unique(np.array(own, dtype=str), return_inverse=True)
-    return {str(name): number == index for index, name in enumerate(found)} if len(found) > 1 else {}
+    groups, number = np.unique(np.array(own, dtype=str), return_inverse=True)
+    return {str(name): number == index for index, name in enumerate(groups)} if len(groups) > 1 else {}

@@ -1,4 +1,4 @@
-"""Content of a study's report, section by section, before it is a page or a table."""
+"""Content of a study's report, section by section, before it becomes a page or a table."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ENDPOINT_COLUMNS = (
 
 @dataclass(frozen=True)
 class Figure:
-    """A drawing as an <svg> element, and what stands below it."""
+    """A drawing as an <svg> element, and its caption."""
 
     svg: str
     caption: str
@@ -40,7 +40,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and what stands under it."""
+    """A heading and its content."""
 
     heading: str
     paragraphs: tuple[str, ...] = ()
@@ -52,10 +52,10 @@ def sections_of(facts: Facts, *, verified: str) -> list[Section]:
     """The whole report.
 
     Args:
-        verified: what `verify` said of the log.
+        verified: the result of `verify` on the log.
 
     Raises:
-        UnreadableError, BadRecipeError: an endpoint that cannot be computed from what there is.
+        UnreadableError, BadRecipeError: an endpoint that cannot be computed from the data.
     """
     sections = [_flow(facts), _quality(facts), *_endpoints(facts), _failures(facts), _times(facts), _readers(facts)]
     sections += [_amendments(facts), _origin(facts, verified)]
@@ -66,7 +66,7 @@ def _flow(facts: Facts) -> Section:
     flow = flow_of(facts)
     excluded: list[Row] = list(flow.excluded.items())
     reasons = [Table("exclusions", "Excluded, by reason", ("reason", "slides"), excluded)] if excluded else []
-    caption = "Slides and patients at each step. A slide without a patient in the manifest is one of its own."
+    caption = "Slides and patients at each step. A slide without a patient in the manifest counts as its own."
     return Section(
         "Flow of the cohort",
         figures=(Figure(flow_figure(flow), caption, is_wide=True),),
@@ -83,104 +83,115 @@ def _endpoints(facts: Facts) -> list[Section]:
     protocol = facts.protocol
     if not protocol.endpoints:
         return [Section("Endpoints", ("The protocol names no endpoints.",))]
-    found = cases_of(facts, protocol.endpoints)
+    by_endpoint = cases_of(facts, protocol.endpoints)
     draws = Draws(protocol.analysis.bootstrap, protocol.study.seed)
-    results = [result_of(each, found[each.name], protocol.analysis, draws) for each in protocol.endpoints]
+    results = [
+        result_of(endpoint, by_endpoint[endpoint.name], protocol.analysis, draws) for endpoint in protocol.endpoints
+    ]
     groups = [
         Section(f"Endpoints by {column}", figures=figures, tables=(table,))
         for column in ("site", "scanner")
-        for table, figures in [_by_group(facts, found, draws, column)]
+        for table, figures in [_by_group(facts, by_endpoint, draws, column)]
         if table.rows
     ]
-    whole = Section("Endpoints", _how(facts, found), tables=(_endpoint_table(results), *_delong_table(results)))
-    return [whole, *groups, *_calibration(facts, found, draws)]
+    whole = Section("Endpoints", _how(facts, by_endpoint), tables=(_endpoint_table(results), *_delong_table(results)))
+    return [whole, *groups, *_calibration(facts, by_endpoint, draws)]
 
 
-def _how(facts: Facts, found: dict[str, Cases]) -> tuple[str, ...]:
+def _how(facts: Facts, by_endpoint: dict[str, Cases]) -> tuple[str, ...]:
     analysis = facts.protocol.analysis
-    fewest = min(len(set(cases.patients.tolist())) for cases in found.values())
-    said = [
+    fewest = min(len(set(cases.patients.tolist())) for cases in by_endpoint.values())
+    paragraphs = [
         f"Intervals are {CONFIDENCE:.0%} percentile intervals of {analysis.bootstrap} bootstrap resamples in which "
         f"patients are drawn with replacement, with all their slides and tiles (seed {facts.protocol.study.seed}). A "
-        "hypothesis is met where the lower end of the interval reaches it, and is not determined without an interval. "
-        "Where all resamples agree, as they do at 0 and at 100 %, the interval is exact (Clopper and Pearson) and "
-        "counts patients, not slides or tiles: each whose cases are all right, or all wrong, is one. Cases are slides "
-        "that are done and have a reference: a label in the manifest, or labelled tiles."
+        "hypothesis is met if the lower end of the interval reaches it, and is not determined without an interval. "
+        "If all resamples agree, as they do at 0 and at 100 %, the interval is exact (Clopper and Pearson) and "
+        "counts patients, not slides or tiles: each patient whose cases are all right, or all wrong, counts once. "
+        "Cases are finished slides with a reference: a label in the manifest, or labelled tiles."
     ]
     if fewest < FEWEST_PATIENTS:
-        said.append(
-            f"Of fewer than {FEWEST_PATIENTS} patients there are no resamples, and no interval but an exact one."
+        paragraphs.append(
+            f"With fewer than {FEWEST_PATIENTS} patients there are no resamples, and only exact intervals."
         )
     elif fewest < FEW_PATIENTS:
-        said.append(f"Below {FEW_PATIENTS} patients, such intervals are too narrow as a rule.")
-    return tuple(said)
+        paragraphs.append(f"With fewer than {FEW_PATIENTS} patients, such intervals are usually too narrow.")
+    return tuple(paragraphs)
 
 
 def _endpoint_table(results: Sequence[EndpointResult]) -> Table:
     rows: list[Row] = [
         (
-            each.endpoint.name,
-            each.endpoint.kind,
-            _measure(each),
-            each.cases,
-            each.patients,
-            each.estimate.value,
-            interval(each.estimate.low, each.estimate.high),
-            each.endpoint.at_least,
-            each.verdict,
-            each.basis,
+            result.endpoint.name,
+            result.endpoint.kind,
+            _measure(result),
+            result.cases,
+            result.patients,
+            result.estimate.value,
+            interval(result.estimate.low, result.estimate.high),
+            result.endpoint.at_least,
+            result.verdict,
+            result.basis,
         )
-        for each in results
+        for result in results
     ]
     return Table("endpoints", "All endpoints", ENDPOINT_COLUMNS, rows)
 
 
-def _measure(each: EndpointResult) -> str:
-    name = "AUC" if each.endpoint.measure == "auc" else each.endpoint.measure.replace("_", " ")
-    if each.endpoint.measure == "kappa":
-        name += f", {each.endpoint.weights} weights" if each.endpoint.weights else ", unweighted"
-    of_class = f" of {each.class_name}" if each.class_name else ""
-    return f"{name}{of_class}, by {each.endpoint.level}, {each.endpoint.model}"
+def _measure(result: EndpointResult) -> str:
+    name = "AUC" if result.endpoint.measure == "auc" else result.endpoint.measure.replace("_", " ")
+    if result.endpoint.measure == "kappa":
+        name += f", {result.endpoint.weights} weights" if result.endpoint.weights else ", unweighted"
+    of_class = f" of {result.class_name}" if result.class_name else ""
+    return f"{name}{of_class}, by {result.endpoint.level}, {result.endpoint.model}"
 
 
 def _delong_table(results: Sequence[EndpointResult]) -> list[Table]:
     rows: list[Row] = [
-        (each.endpoint.name, each.delong.auc, each.delong.standard_error, interval(each.delong.low, each.delong.high))
-        for each in results
-        if each.delong is not None
+        (
+            result.endpoint.name,
+            result.delong.auc,
+            result.delong.standard_error,
+            interval(result.delong.low, result.delong.high),
+        )
+        for result in results
+        if result.delong is not None
     ]
-    note = "For independent cases: where patients have several slides, read it by patient."
+    note = "For independent cases: if patients have several slides, use the result by patient."
     columns = ("endpoint", "AUC", "standard error", "95 % interval")
     return [Table("delong", "Areas by DeLong’s method", columns, rows, note=note)] if rows else []
 
 
-def _by_group(facts: Facts, found: dict[str, Cases], draws: Draws, column: str) -> tuple[Table, tuple[Figure, ...]]:
-    groups = {name: groups_of(facts, cases, column) for name, cases in found.items()}
-    results: dict[str, dict[str, EndpointResult]] = {name: {} for name in found}
-    for group in sorted({group for each in groups.values() for group in each}):  # one after the other: `draws` is kept
+def _by_group(
+    facts: Facts, by_endpoint: dict[str, Cases], draws: Draws, column: str
+) -> tuple[Table, tuple[Figure, ...]]:
+    groups = {name: groups_of(facts, cases, column) for name, cases in by_endpoint.items()}
+    results: dict[str, dict[str, EndpointResult]] = {name: {} for name in by_endpoint}
+    for group in sorted(
+        {group for masks in groups.values() for group in masks}
+    ):  # one after the other: `draws` is kept
         for endpoint in facts.protocol.endpoints:
             chosen = groups[endpoint.name].get(group)
             if chosen is not None:
-                cases = found[endpoint.name].only(chosen)
+                cases = by_endpoint[endpoint.name].only(chosen)
                 results[endpoint.name][group] = result_of(endpoint, cases, facts.protocol.analysis, draws)
     rows: list[Row] = []
     figures = []
     for endpoint in facts.protocol.endpoints:
-        for name, each in results[endpoint.name].items():
-            limits = interval(each.estimate.low, each.estimate.high)
-            rows.append((endpoint.name, name, each.cases, each.patients, each.estimate.value, limits))
-        estimates = {name: each.estimate for name, each in results[endpoint.name].items()}
-        if any(each.low is not None for each in estimates.values()):
+        for name, result in results[endpoint.name].items():
+            limits = interval(result.estimate.low, result.estimate.high)
+            rows.append((endpoint.name, name, result.cases, result.patients, result.estimate.value, limits))
+        estimates = {name: result.estimate for name, result in results[endpoint.name].items()}
+        if any(estimate.low is not None for estimate in estimates.values()):
             figures.append(Figure(forest_figure(estimates, endpoint.at_least), f"{endpoint.name} by {column}"))
     columns = ("endpoint", column, "cases", "patients", "value", "95 % interval")
     return Table(f"endpoints_by_{column}", f"Endpoints by {column}", columns, rows), tuple(figures)
 
 
-def _calibration(facts: Facts, found: dict[str, Cases], draws: Draws) -> list[Section]:
-    """Curves and calibration of each model, level and positive class that an endpoint is about."""
+def _calibration(facts: Facts, by_endpoint: dict[str, Cases], draws: Draws) -> list[Section]:
+    """Curves and calibration of each model, level and positive class of an endpoint."""
     figures, rows, seen = [], list[Row](), set[tuple[str, str, str]]()
     for endpoint in facts.protocol.endpoints:
-        cases = found[endpoint.name]
+        cases = by_endpoint[endpoint.name]
         if endpoint.measure not in ("auc", "sensitivity", "specificity") or not len(cases):
             continue
         index = positive_index(endpoint, cases.class_names)
@@ -243,23 +254,23 @@ def _origin(facts: Facts, verified: str) -> Section:
         *(("tile set", name, sha256) for name, sha256 in facts.tile_sets.items()),
         ("log", f"entry {facts.head[0]}", facts.head[1]),
     ]
-    found: list[Row] = list(versions().items())
+    packages: list[Row] = list(versions().items())
     settings: list[Row] = [
         (section, key, json.dumps(value))
         for section in (*(kind.name for kind in KINDS), "analysis")
         for key, value in facts.row_protocol[section].items()
     ]
     again = (
-        f"To reproduce: `gemslide study reproduce {row.study_id} --slides 5%` does a sample again from the slide files "
-        f"and compares hashes; `gemslide study verify {row.study_id}` checks the log, with `--anchor` and `--trust` "
-        "also that nobody has rewritten it."
+        f"To reproduce: `gemslide study reproduce {row.study_id} --slides 5%` reruns a sample from the slide files "
+        f"and compares hashes; `gemslide study verify {row.study_id}` checks the log and, with `--anchor` and "
+        "`--trust`, that nobody has rewritten it."
     )
     return Section(
         "Versions, hashes, and how to reproduce",
         (verified, again),
         tables=(
             Table("hashes", "SHA-256", ("what", "which", "SHA-256"), hashes),
-            Table("versions", "Versions", ("package", "version"), found),
+            Table("versions", "Versions", ("package", "version"), packages),
             Table("settings", "Frozen settings", ("section", "setting", "value"), settings, shown=200),
             _slides(facts),
         ),
@@ -267,7 +278,7 @@ def _origin(facts: Facts, verified: str) -> Section:
 
 
 def _slides(facts: Facts) -> Table:
-    """One by one; the page shows the first."""
+    """One row per slide; the page refers to the file."""
     columns = ("slide_id", "state", "code", "site", "scanner", "label", "source_sha256")
     cells = [[text_of(value) for value in facts.slides[name]] for name in columns]
     return Table("slides", "Slides", columns, list(zip(*cells, strict=True)), shown=0)

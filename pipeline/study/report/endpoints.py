@@ -1,7 +1,7 @@
-"""Endpoints: what the protocol asked, with 95 % intervals by patient, and whether the hypothesis held.
+"""Endpoints of the protocol, with 95 % intervals by patient, and whether each hypothesis held.
 
-Intervals are those of a bootstrap over patients. Where all resamples agree (a share of 0 or 100 %, complete separation)
-they are exact and count patients; where there is none at all, the result says why, and the verdict is "not determined".
+Intervals are those of a bootstrap over patients. If all resamples agree (a share of 0 or 100 %, complete separation)
+they are exact and count patients; if there is none at all, the result says why, and the verdict is "not determined".
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class EndpointResult:
 
     endpoint: Endpoint
     class_name: str | None
-    """The positive class, of measures that have one."""
+    """The positive class, for measures that have one."""
     cases: int
     patients: int
     positives: int | None
@@ -46,7 +46,7 @@ class EndpointResult:
     basis: str
     """Basis of the interval; without one, the reason why there is none."""
     delong: DeLongAuc | None
-    """Of an AUC over slides or patients."""
+    """For an AUC over slides or patients."""
 
     @property
     def is_met(self) -> bool | None:
@@ -57,7 +57,7 @@ class EndpointResult:
 
     @property
     def verdict(self) -> str:
-        """For the table: yes, no, that nothing was asked (–), or that the data do not decide."""
+        """Verdict for the table: yes, no, no hypothesis (–), or not determined by the data."""
         if self.endpoint.at_least is None:
             return "–"
         return {None: NOT_DETERMINED, True: "yes", False: "no"}[self.is_met]
@@ -67,10 +67,10 @@ NOT_DETERMINED = "not determined"
 
 
 def result_of(endpoint: Endpoint, cases: Cases, analysis: Analysis, draws: Draws) -> EndpointResult:
-    """One endpoint over some cases.
+    """Compute one endpoint over some cases.
 
     Raises:
-        BadRecipeError: a class that the model does not have, or none is named where there are several.
+        BadRecipeError: a class that the model does not have, or none is named although there are several.
     """
     resamples = draws.of(cases.patients)
     index = positive_index(endpoint, cases.class_names) if endpoint.measure in WITH_A_CLASS else None
@@ -106,9 +106,9 @@ def _basis(measured: Estimate, truth: NDArray[np.bool_] | None, cases: Cases, re
     if resamples.num_patients < FEWEST_PATIENTS:
         return f"none: fewer than {FEWEST_PATIENTS} patients"
     if not len(resamples.counts_rp):
-        return "none: the protocol asks for no resamples"
+        return "none: the protocol requests no resamples"
     if measured.resamples < MIN_SHARE * len(resamples.counts_rp):
-        return f"none: fewer than {MIN_SHARE:.0%} of the resamples have it"
+        return f"none: fewer than {MIN_SHARE:.0%} of the resamples have a value"
     return "none: the same in all resamples"
 
 
@@ -117,14 +117,14 @@ def _why_undefined(truth: NDArray[np.bool_] | None, cases: Cases) -> str:
         return "no case has the class" if not truth.any() else "every case has the class"
     if (cases.truth_nk.sum(1) != 1).any():
         return "a case has several classes"
-    return "all cases have one class, and are called so"
+    return "all cases have one class, and are called that"
 
 
 WITH_A_CLASS = ("auc", "sensitivity", "specificity")
 
 
 def positive_index(endpoint: Endpoint, class_names: tuple[str, ...]) -> int:
-    """Raises BadRecipeError: a class that the model does not have, or none is named where there are several."""
+    """Index of the positive class. Raises BadRecipeError: the model does not have it, or none of several is named."""
     if endpoint.class_name is None and len(class_names) == 2:
         return positive_of_two(class_names)
     if endpoint.class_name not in class_names:
@@ -138,7 +138,7 @@ def positive_index(endpoint: Endpoint, class_names: tuple[str, ...]) -> int:
 def _rate_of_confusion(
     endpoint: Endpoint, cases: Cases, resamples: Resamples, threshold: float, index: int | None
 ) -> Estimate:
-    """A measure that is a function of how often each class was called each class."""
+    """A measure that is a function of the confusion matrix."""
     truth, called = _truth_and_call(cases, threshold, index)
     if truth is None:
         return Estimate(None)
@@ -156,7 +156,7 @@ def _rate_of_confusion(
 
 
 def _exact_where_none(measure: str, measured: Estimate, counts_pkk: Values) -> Estimate:
-    """Shares have an exact interval where the bootstrap has none; kappa is no share."""
+    """Shares have an exact interval where the bootstrap has none; kappa is not a share."""
     if measure == "kappa":
         return measured
     right, every = np.diagonal(counts_pkk, axis1=1, axis2=2), counts_pkk.sum(2)  # (patients, classes)
@@ -171,14 +171,14 @@ def _exact_where_none(measure: str, measured: Estimate, counts_pkk: Values) -> E
 def _truth_and_call(
     cases: Cases, threshold: float, index: int | None
 ) -> tuple[NDArray[np.int64] | None, NDArray[np.int64]]:
-    """Class of each case and what it was called; of one class against the rest, 1 for that class."""
+    """True and called class of each case; for one class against the rest, 1 is that class."""
     positive = positive_of_two(cases.class_names) if len(cases.class_names) == 2 else 1
     decided = decide(cases.scores_nk.astype(np.float32), threshold, positive) if len(cases) else np.zeros(0, np.int64)
     if index is not None:
         return cases.truth_nk[:, index].astype(np.int64), (decided == index).astype(np.int64)
     if len(cases.class_names) == 2:  # a patient with positive and negative slides is positive
         return np.where(cases.truth_nk[:, positive], positive, 1 - positive), decided
-    if (cases.truth_nk.sum(1) != 1).any():  # patients with several classes: which one would be right is not defined
+    if (cases.truth_nk.sum(1) != 1).any():  # patients with several classes: the right one is not defined
         return None, decided
     return cases.truth_nk.argmax(1).astype(np.int64), decided
 

@@ -1,4 +1,4 @@
-"""Everything that a study's report is made of, out of the ledger and the manifest: read once, from one moment."""
+"""All data for a study's report, from the ledger and the manifest: read once, as of one moment."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _READING = ("reader", "session", "position", "slide_id", "arm", "state", "starte
 
 @dataclass(frozen=True)
 class Facts:
-    """One moment of a study."""
+    """A study's data at one moment."""
 
     study: Study
     row: StudyRow
@@ -37,9 +37,9 @@ class Facts:
     """A row per slide and stage; `measures` as dict or None."""
     readings: pd.DataFrame
     answers: pd.DataFrame
-    """Those that count: reader, session, position, question, value."""
+    """Answers that count: reader, session, position, question, value."""
     entries: pd.DataFrame
-    """Of the log: amendments, signatures, erasures and reports; not the work on slides."""
+    """Entries of the log: amendments, signatures, erasures and reports; not the work on slides."""
     head: tuple[int, str]
     """Number and hash of the log's last entry."""
     tile_sets: Mapping[str, str]
@@ -56,11 +56,11 @@ class Facts:
 
 
 def gather(of: Study) -> Facts:
-    """Read what a report says.
+    """Read the data for a report.
 
     Raises:
-        BadManifestError, ChangedSourceError: the manifest is not there, or not what it was. UnreadableError: a tile set
-            of an endpoint is not there.
+        BadManifestError, ChangedSourceError: the manifest is missing, or has changed. UnreadableError: a tile set of an
+            endpoint is missing.
     """
     with _nothing_collected():
         return _gathered(of)
@@ -68,8 +68,8 @@ def gather(of: Study) -> Facts:
 
 @contextmanager
 def _nothing_collected() -> Iterator[None]:
-    """Without Python's garbage collector, which looks at the millions of rows again and again as they come: all of them
-    stay, and it would take longer than reading them."""
+    """Pause Python's garbage collector, which would scan the millions of rows again and again as they are read: all of
+    them stay, and that would take longer than reading them."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -119,23 +119,23 @@ def _gathered(of: Study) -> Facts:
 
 
 def _frame(rows: Sequence[Row[Any]], names: tuple[str, ...]) -> pd.DataFrame:
-    """Rows of the ledger as they are: None stays None."""
+    """Rows of the ledger, unchanged: None stays None."""
     columns = zip(*rows, strict=True) if rows else [()] * len(names)
     return pd.DataFrame({name: pd.Series(column, dtype=object) for name, column in zip(names, columns, strict=True)})
 
 
 def _with_manifest(slides: pd.DataFrame, tasks: pd.DataFrame, cohort: Cohort) -> pd.DataFrame:
-    """Patients and labels are in the manifest alone; a scanner that it does not name is the file's."""
+    """Add patients and labels, which only the manifest has; a scanner that it does not name is the file's."""
     entries = {entry.slide_id: entry for entry in cohort.entries}
     ingested = tasks[(tasks["stage"] == INGEST.task()) & tasks["measures"].notna()]
     scanners = {s: m.get("scanner") for s, m in zip(ingested["slide_id"], ingested["measures"], strict=True)}
     ids = slides["slide_id"]
-    found = slides.set_index("slide_id", drop=False)
-    found["patient"] = [(entries[s].patient_id if s in entries else None) or s for s in ids]
-    found["label"] = [entries[s].label if s in entries else None for s in ids]
+    joined = slides.set_index("slide_id", drop=False)
+    joined["patient"] = [(entries[s].patient_id if s in entries else None) or s for s in ids]
+    joined["label"] = [entries[s].label if s in entries else None for s in ids]
     own = slides["scanner"].tolist()
-    found["scanner"] = [said or scanners.get(s) for s, said in zip(ids, own, strict=True)]
-    return found.rename_axis(None)
+    joined["scanner"] = [scanner or scanners.get(s) for s, scanner in zip(ids, own, strict=True)]
+    return joined.rename_axis(None)
 
 
 def text_of(cell: object) -> str | None:

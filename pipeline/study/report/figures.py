@@ -21,11 +21,11 @@ ARROW = (
     '<path d="M0,0 L8,4 L0,8 z"/></marker>'
 )
 MAX_REASONS = 8
-"""In one box; the others are summed up, and stand in the table."""
+"""Most reasons in one box; the others are summed up, and listed in the table."""
 
 
 def flow_figure(flow: Flow) -> str:
-    """Boxes from above to below; what was left out stands beside its step."""
+    """Boxes from top to bottom; slides left out are shown beside their step."""
     steps = [
         (_lines("Received", flow.received), _reasons("Excluded", flow.excluded)),
         (_lines("Begun", flow.begun), _reasons("Without a result", flow.left_out)),
@@ -95,11 +95,11 @@ def forest_figure(estimates: Mapping[str, Estimate], at_least: float | None) -> 
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(4.6, 0.9 + 0.28 * len(names)), layout="constrained")
         for at, name in enumerate(names):
-            each = estimates[name]
-            if each.low is not None and each.high is not None:
-                axes.plot((each.low, each.high), (at, at), color=COLOURS[0], linewidth=1.4)
-            if each.value is not None:
-                axes.plot(each.value, at, color=COLOURS[0], marker="o", markersize=5)
+            estimate = estimates[name]
+            if estimate.low is not None and estimate.high is not None:
+                axes.plot((estimate.low, estimate.high), (at, at), color=COLOURS[0], linewidth=1.4)
+            if estimate.value is not None:
+                axes.plot(estimate.value, at, color=COLOURS[0], marker="o", markersize=5)
         if at_least is not None:
             axes.axvline(at_least, color=COLOURS[1], linewidth=1, linestyle="--")
         axes.set_yticks(range(len(names)), [name if len(name) <= 32 else f"{name[:31]}…" for name in names])

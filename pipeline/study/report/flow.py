@@ -1,4 +1,4 @@
-"""Flow of the cohort, as CONSORT has it: received, left out and why, analysed; with times and costs of the work."""
+"""Flow of the cohort, as in CONSORT: received, left out and why, analysed; with times and costs of the work."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class Flow:
     """By reason."""
     begun: tuple[int, int]
     left_out: dict[str, int]
-    """By what ended them, or that nothing has yet."""
+    """By the way they ended, or not done yet."""
     analysed: tuple[int, int]
     with_reference: tuple[int, int]
 
 
 def flow_of(facts: Facts) -> Flow:
-    """Slides and patients; a slide without a patient counts as a patient of its own."""
+    """Slides and patients; a slide without a patient counts as its own patient."""
     slides = facts.slides
     excluded = slides[slides["state"] == "excluded"]
     begun = slides[slides["state"] != "excluded"]
@@ -72,7 +72,7 @@ def state_table(facts: Facts) -> Table:
 
 
 def crossed(rows: Sequence[str], columns: Sequence[str], order: Sequence[str]) -> tuple[list[str], list[Row]]:
-    """Names of the columns that occur, and how often each meets each row.
+    """Names of the columns that occur, and how often each occurs with each row.
 
     Args:
         order: of columns; others follow.
@@ -88,28 +88,28 @@ def failure_tables(facts: Facts) -> list[Table]:
     if not len(ended):
         return []
     cells = [[text_of(value) for value in ended[name]] for name in ("slide_id", "state", "code", "message")]
-    each: list[Row] = list(zip(*cells, strict=True))
-    by_code = Counter((row[1], row[2]) for row in each)
+    ended_rows: list[Row] = list(zip(*cells, strict=True))
+    by_code = Counter((row[1], row[2]) for row in ended_rows)
     counts: list[Row] = [(*key, number, remedy_of(text_of(key[1]))) for key, number in by_code.most_common()]
     columns = ("state", "code", "slides", "what to do")
     return [
         Table("failures_by_code", "Slides without a result, by reason", columns, counts),
-        Table("failures", "Slides without a result", ("slide", "state", "code", "what was said"), each),
+        Table("failures", "Slides without a result", ("slide", "state", "code", "what was said"), ended_rows),
     ]
 
 
 def quality_tables(facts: Facts) -> list[Table]:
     """Tables of quality control: verdicts by scanner, and reasons for review."""
-    found = facts.tasks[(facts.tasks["stage"] == QC.task()) & facts.tasks["measures"].notna()]
-    if not len(found):
+    checked = facts.tasks[(facts.tasks["stage"] == QC.task()) & facts.tasks["measures"].notna()]
+    if not len(checked):
         return []
-    verdicts = [str(measures.get("verdict") or "not known") for measures in found["measures"]]
+    verdicts = [str(measures.get("verdict") or "not known") for measures in checked["measures"]]
     of_slides = facts.slides["scanner"].to_dict()
-    scanners = [text_of(of_slides.get(slide_id)) or "not known" for slide_id in found["slide_id"]]
+    scanners = [text_of(of_slides.get(slide_id)) or "not known" for slide_id in checked["slide_id"]]
     names, rows = crossed(scanners, verdicts, ("ok",))
     by_scanner = Table("quality", "Verdicts of quality control", ("scanner", *names), rows)
-    reasons = Counter(reason for measures in found["measures"] for reason in measures.get("reasons") or ())
-    why = Table("quality_reasons", "Why slides are for review", ("reason", "slides"), list(reasons.most_common()))
+    reasons = Counter(reason for measures in checked["measures"] for reason in measures.get("reasons") or ())
+    why = Table("quality_reasons", "Reasons for review", ("reason", "slides"), list(reasons.most_common()))
     return [by_scanner, *([why] if reasons else [])]
 
 
@@ -128,7 +128,7 @@ def time_tables(facts: Facts) -> list[Table]:
     again: list[Row] = [
         (str(stage), len(own), int(own["attempts"].max())) for stage, own in tried.groupby("stage", sort=False)
     ]
-    tables = [Table("times", "Time by stage", columns, rows, note="Of one worker, on the machines that worked.")]
+    tables = [Table("times", "Time by stage", columns, rows, note="Per worker, on the machines that were used.")]
     if again:
         tables.append(Table("attempts", "Tried more than once", ("stage", "tasks", "attempts at most"), again))
     return tables

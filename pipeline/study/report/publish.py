@@ -1,4 +1,4 @@
-"""The report as files: one HTML page, the same as PDF, every table as CSV; and an entry in the log."""
+"""The report as files: one HTML page, the same as a PDF, every table as CSV; and an entry in the log."""
 
 from __future__ import annotations
 
@@ -28,41 +28,41 @@ from training.foundation.words.counts import counted
 
 HTML_FILE, PDF_FILE, TABLES_DIR = "report.html", "report.pdf", "tables"
 SHOWN = 5
-"""Findings of a log that does not verify, in the report; `gemslide study verify` lists all."""
+"""Findings shown in the report if the log does not verify; `gemslide study verify` lists all."""
 KINDS_OF_TEXT = {"hash": r"[0-9a-f]{64}", "interval": r"\S{1,8} to \S{1,8}", "long": r"\S{24,}|.{60,}"}
-"""Cells that lines break in differently."""
+"""Kinds of cells whose lines break differently."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """Report as it was written."""
+    """A written report."""
 
     folder: Path
     html: Path
     pdf: Path
     findings: tuple[str, ...]
-    """Problems of the log; the report states them, too."""
+    """Problems with the log; the report also states them."""
 
 
 def write_report(study: Study, *, actor: str, out: Path | None = None) -> Report:
-    """Write a study's report as it stands now. An earlier report is never written over.
+    """Write a study's report as of now. An earlier report is never overwritten.
 
     Args:
-        out: folder to make; by default one in the study, named by the log's last entry.
+        out: folder to create; by default one in the study, named by the log's last entry.
 
     Raises:
-        BadManifestError: `out` is there already. ProcessFailedError: the libraries that make a PDF are not installed.
+        BadManifestError: `out` already exists. ProcessFailedError: the libraries that make a PDF are not installed.
         UnreadableError, BadRecipeError: an endpoint cannot be computed. DiskFullError: cannot be written.
     """
     verified = verify_log(study.ledger.database, study.study_id)
     facts = gather(study)
     folder = out or study.folder / REPORTS_DIR / f"{facts.head[0]:09d}"
     if folder.exists():
-        raise BadManifestError(f"{folder}: exists already; a report is never written over. Choose another --out.")
-    said = f"The log was verified: {counted(verified.entries, 'entry', 'entries')}, nothing is wrong."
+        raise BadManifestError(f"{folder}: already exists; a report is never overwritten. Choose another --out.")
+    verdict = f"The log was verified: {counted(verified.entries, 'entry', 'entries')}, nothing is wrong."
     if verified.findings:
-        said = f"THE LOG DOES NOT VERIFY: {'; '.join(verified.findings[:SHOWN])}."
-    sections = sections_of(facts, verified=said)
+        verdict = f"THE LOG DOES NOT VERIFY: {'; '.join(verified.findings[:SHOWN])}."
+    sections = sections_of(facts, verified=verdict)
     page = render(facts, sections, unverified=verified.findings[:SHOWN])
     with new_folder(folder) as unfinished:
         (unfinished / HTML_FILE).write_text(page, encoding="utf-8")
@@ -78,10 +78,10 @@ def write_report(study: Study, *, actor: str, out: Path | None = None) -> Report
 
 
 def render(facts: Facts, sections: list[Section], *, unverified: Sequence[str] = ()) -> str:
-    """The page.
+    """Render the page.
 
     Args:
-        unverified: what is wrong with the log.
+        unverified: problems with the log.
     """
     environment = templates_in(Path(__file__).parent)
     environment.filters["counted"] = counted
@@ -89,10 +89,10 @@ def render(facts: Facts, sections: list[Section], *, unverified: Sequence[str] =
     environment.filters["image"] = _image
     environment.filters["coded"] = _coded
     environment.tests |= {name: _like(pattern) for name, pattern in KINDS_OF_TEXT.items()}
-    about, reading = facts.protocol.study, facts.protocol.reading
+    study, reading = facts.protocol.study, facts.protocol.reading
     return environment.get_template("report.html.j2").render(
-        title=about.title or f"Study {facts.row.study_id}",
-        question=about.question,
+        title=study.title or f"Study {facts.row.study_id}",
+        question=study.question,
         study_id=facts.row.study_id,
         version=facts.row.version,
         protocol_sha256=facts.row.protocol_sha256,
@@ -112,7 +112,7 @@ def _like(pattern: str) -> Callable[[object], bool]:
 
 
 def _image(svg: str) -> str:
-    """A drawing as a picture of its own: identifiers in one do not meet those in another."""
+    """A drawing as a separate image, so that identifiers in one do not clash with those in another."""
     return f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"
 
 
@@ -123,7 +123,7 @@ def _coded(text: str) -> Markup:
 
 
 def as_pdf(page: str) -> bytes:
-    """The page on A4; nothing is fetched from anywhere.
+    """The page as a PDF on A4; nothing is fetched from anywhere.
 
     Raises:
         ProcessFailedError: Pango is not installed.

@@ -23,8 +23,8 @@ Row = tuple[Cell, ...]
 
 
 def reader_tables(facts: Facts) -> list[Table]:
-    """Tables about the readings; none where the protocol has no readers. What a validation asks is there without any
-    reading, too."""
+    """Tables about the readings; none if the protocol has no readers. The criteria of a validation are listed even
+    without any reading."""
     config = facts.protocol.reading
     if config is None:
         return []
@@ -50,14 +50,14 @@ def _progress(readings: pd.DataFrame) -> Table:
 
 
 def _coded(question: Question, given: pd.DataFrame) -> NDArray[np.int64]:
-    """Answers to a choice, or yes and no, as numbers."""
+    """Answers to a choice, or to a yes/no question, as numbers."""
     values: list[object] = list(question.choices) or [False, True]
     return np.array([values.index(value) for value in given["value"]], dtype=np.int64)
 
 
 def _compared(config: ReadingConfig) -> list[Question]:
-    """Questions whose answers can be the same: scores and free texts hardly are."""
-    return [each for each in config.questions if each.kind in ("choice", "yes_no")]
+    """Questions whose answers can be the same; scores and free texts hardly are."""
+    return [question for question in config.questions if question.kind in ("choice", "yes_no")]
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class _Compared:
     seed: int
 
     def measures(self) -> list[tuple[str, Agreement]]:
-        """Kappa, weighted first where the choices are ordered, and for two columns their concordance."""
+        """Kappa, weighted first if the choices are ordered, and for two columns their concordance."""
         drawn: Any = {"patients": self.patients, "resamples": self.resamples, "seed": self.seed}
         is_pair = self.codes.shape[1] == 2
         kappas: list[tuple[str, Callable[[], Agreement]]] = []
@@ -105,7 +105,7 @@ def _side_by_side(question: Question, own: pd.DataFrame, columns: str, facts: Fa
     return list(map(str, wide.columns)), compared
 
 
-BY_PATIENT = "Intervals are by patient: exact for shares where each patient has one slide, else by bootstrap."
+BY_PATIENT = "Intervals are by patient: exact for shares if each patient has one slide, otherwise by bootstrap."
 AGREEMENT_COLUMNS = ("measure", "value", "95 % interval", "slides", "patients")
 
 
@@ -121,9 +121,9 @@ def _agreement(config: ReadingConfig, given: pd.DataFrame, facts: Facts) -> Tabl
             for pair in combinations(range(len(readers)), 2):
                 of_pair = replace(compared, codes=compared.codes[:, pair])
                 named = ", ".join(readers[at] for at in pair)
-                rows += [(question.name, arm, named, *_cells(*each)) for each in of_pair.measures()]
+                rows += [(question.name, arm, named, *_cells(*measured)) for measured in of_pair.measures()]
             if len(readers) > 2:
-                rows += [(question.name, arm, "all readers", *_cells(*each)) for each in compared.measures()]
+                rows += [(question.name, arm, "all readers", *_cells(*measured)) for measured in compared.measures()]
     note = f"Each reader’s first reading of a slide. {BY_PATIENT} {_about_weights(config)}"
     columns = ("question", "arm", "readers", *AGREEMENT_COLUMNS)
     return Table("agreement", "Agreement between readers", columns, rows, note=note.strip())
@@ -131,7 +131,7 @@ def _agreement(config: ReadingConfig, given: pd.DataFrame, facts: Facts) -> Tabl
 
 def _about_weights(config: ReadingConfig) -> str:
     """Sentence on the questions whose kappa is weighted, and their weights; "" without any."""
-    ordered = [f"{each.name} ({each.weights})" for each in _compared(config) if each.ordered]
+    ordered = [f"{question.name} ({question.weights})" for question in _compared(config) if question.ordered]
     return f"Ordered grades, whose kappa has weights: {', '.join(ordered)}." if ordered else ""
 
 
@@ -142,8 +142,8 @@ def _tried(measure: Callable[[], Agreement]) -> Agreement:
         return Agreement(None, None, None, 0)
 
 
-def _cells(measure: str, found: Agreement) -> Row:
-    return (measure, found.value, interval(found.low, found.high), found.cases, found.patients)
+def _cells(measure: str, agreement: Agreement) -> Row:
+    return (measure, agreement.value, interval(agreement.low, agreement.high), agreement.cases, agreement.patients)
 
 
 def _with_themselves(config: ReadingConfig, given: pd.DataFrame, facts: Facts) -> Table:
@@ -156,14 +156,14 @@ def _with_themselves(config: ReadingConfig, given: pd.DataFrame, facts: Facts) -
             again = both[both.groupby("slide_id")["session"].transform("nunique") > 1]
             if len(again):
                 _, compared = _side_by_side(question, again, "which", facts)
-                rows += [(question.name, str(arm), str(reader), *_cells(*each)) for each in compared.measures()]
+                rows += [(question.name, str(arm), str(reader), *_cells(*measured)) for measured in compared.measures()]
     columns = ("question", "arm", "reader", *AGREEMENT_COLUMNS)
     note = f"First and last reading of the same slide by the same reader, under the same condition. {BY_PATIENT}"
     return Table("intra_observer", "Agreement of readers with themselves", columns, rows, note=note)
 
 
 def _against_labels(config: ReadingConfig, given: pd.DataFrame, facts: Facts) -> Table:
-    """A reader's first reading of each slide, as elsewhere: a slide that was read again is no further case."""
+    """A reader's first reading of each slide, as elsewhere: a slide that was read again is not another case."""
     rows: list[Row] = []
     drawn: Any = {"resamples": facts.protocol.analysis.bootstrap, "seed": facts.protocol.study.seed}
     for question in config.questions:
@@ -172,22 +172,22 @@ def _against_labels(config: ReadingConfig, given: pd.DataFrame, facts: Facts) ->
         own = _with_truth(given[given["question"] == question.name], question, facts)
         first = own.sort_values("session").drop_duplicates(["reader", "arm", "slide_id"])
         for (reader, arm), of_reader in first.groupby(["reader", "arm"]):
-            said, truth = of_reader["value"].to_numpy(bool), of_reader["truth"].to_numpy(bool)
+            called, truth = of_reader["value"].to_numpy(bool), of_reader["truth"].to_numpy(bool)
             patients = of_reader["patient"].to_numpy(dtype=str)
-            for name, among, right in (("sensitivity", truth, said), ("specificity", ~truth, ~said)):
+            for name, among, right in (("sensitivity", truth, called), ("specificity", ~truth, ~called)):
                 if among.any():
                     hits = right[among].astype(np.int64)
-                    found = concordance(hits, np.ones_like(hits), patients=patients[among], **drawn)
-                    rows.append((question.name, str(arm), str(reader), *_cells(name, found)))
+                    agreement = concordance(hits, np.ones_like(hits), patients=patients[among], **drawn)
+                    rows.append((question.name, str(arm), str(reader), *_cells(name, agreement)))
     columns = ("question", "arm", "reader", *AGREEMENT_COLUMNS)
     note = f"Each reader’s first reading of a slide. {BY_PATIENT}"
     return Table("readers_and_labels", "Readers and the slides’ labels", columns, rows, note=note)
 
 
 def _with_truth(own: pd.DataFrame, question: Question, facts: Facts) -> pd.DataFrame:
-    found = own.assign(label=own["slide_id"].map(facts.slides["label"]))
-    found = found[found["label"].notna()]
-    return found.assign(truth=found["label"] == question.class_name)
+    labelled = own.assign(label=own["slide_id"].map(facts.slides["label"]))
+    labelled = labelled[labelled["label"].notna()]
+    return labelled.assign(truth=labelled["label"] == question.class_name)
 
 
 def _mrmc(config: ReadingConfig, given: pd.DataFrame, facts: Facts) -> Table:
@@ -205,17 +205,17 @@ def _mrmc(config: ReadingConfig, given: pd.DataFrame, facts: Facts) -> Table:
             rows += _estimated(question.name, f"{second} − {first}", lambda a=one, b=other: mrmc_difference(a, b))  # type: ignore[misc]
     columns = ("question", "arm", "AUC or difference", "95 % interval", "p", "degrees of freedom", "by reader")
     note = (
-        "Readers and cases are both samples: variances are those of U-statistics (Gallas 2006), as iMRMC has them. "
-        "Limits beyond 0 and 1 show how little was read; there are none where all areas agree completely. A case is a "
+        "Readers and cases are both samples: variances are those of U-statistics (Gallas 2006), as in iMRMC. "
+        "Limits beyond 0 and 1 show how little was read; there are none if all areas agree completely. A case is a "
         "patient, with the highest score of the slides read."
     )
     return Table("mrmc", "Readers’ areas under the ROC curve (MRMC)", columns, rows, note=note)
 
 
 def _scores(own: pd.DataFrame, arm: str) -> ArmScores:
-    """Readers and cases are those of both arms, so that a difference is of the same.
+    """Scores of the readers and cases of both arms, so that a difference is between the same ones.
 
-    A case is a patient, as slides of one are not independent: it has the class where any slide has it, and a reader's
+    A case is a patient, as slides of one are not independent: it has the class if any slide has it, and a reader's
     highest score of the slides read.
     """
     readers = sorted(own["reader"].unique())
@@ -231,11 +231,11 @@ def _scores(own: pd.DataFrame, arm: str) -> ArmScores:
 
 def _estimated(question: str, arm: str, measure: Callable[[], MrmcEstimate]) -> list[Row]:
     try:
-        found = measure()
+        estimate = measure()
     except EmptyTableError:
         return [
             (question, arm, None, interval(None, None), None, None, "fewer than two readers or cases of both kinds")
         ]
-    by_reader = ", ".join("–" if np.isnan(value) else f"{value:.3f}" for value in found.by_reader)
-    limits = interval(found.low, found.high)
-    return [(question, arm, found.value, limits, found.p_value, found.degrees_of_freedom, by_reader)]
+    by_reader = ", ".join("–" if np.isnan(value) else f"{value:.3f}" for value in estimate.by_reader)
+    limits = interval(estimate.low, estimate.high)
+    return [(question, arm, estimate.value, limits, estimate.p_value, estimate.degrees_of_freedom, by_reader)]

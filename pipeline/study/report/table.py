@@ -10,7 +10,7 @@ from io import StringIO
 Cell = str | int | float | None
 MINUS = "\N{MINUS SIGN}"
 FORMULAS = ("=", "+", "-", "@", "\t", "\r")
-"""A spreadsheet runs text that begins so."""
+"""Beginnings of text that a spreadsheet runs as a formula."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Table:
     rows: Sequence[tuple[Cell, ...]]
     note: str = ""
     shown: int = 60
-    """Most rows that the page has; the CSV file has all."""
+    """Most rows shown on the page; the CSV file has all."""
 
     @property
     def shown_rows(self) -> Sequence[tuple[Cell, ...]]:
@@ -32,7 +32,7 @@ class Table:
 
     @property
     def numeric(self) -> tuple[bool, ...]:
-        """Whether each column holds numbers, which stand right-aligned."""
+        """Whether each column holds numbers, which are right-aligned."""
         columns = zip(*self.rows, strict=True) if self.rows else [()] * len(self.columns)
         return tuple(all(not isinstance(cell, str) for cell in column) for column in columns)
 
@@ -49,7 +49,7 @@ def _for_spreadsheets(cell: Cell) -> Cell:
 
 
 def shown(cell: Cell) -> str:
-    """As people read it."""
+    """A cell as shown to people."""
     if cell is None:
         return "–"
     if isinstance(cell, bool):

@@ -1,8 +1,8 @@
-"""Whether a validation of digital pathology reached what its guideline asks.
+"""Check of a validation of digital pathology against its guideline.
 
-The guideline counts cases. A case is a patient with all of their slides: it was read where every slide of it that was
-laid out for a reader was signed on glass and on the screen, and it agrees where every slide got the same answer. Days
-between its readings are measured from the signed times that the ledger has, not taken from the protocol.
+The guideline counts cases. A case is a patient with all of their slides: it was read if each of its slides that was
+laid out for a reader was signed on glass and on the screen, and it agrees if every slide got the same answer. Days
+between its readings are measured from the times in the ledger, not taken from the protocol.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class CaseReadings:
     """One reader's readings of one case.
 
     Attributes:
-        same: whether all slides got the same answer on glass and on the screen; None where one was not read both ways.
+        same: whether all slides got the same answer on glass and on the screen; None if one was not read both ways.
         fewest_days: the shortest time from the end of one session's readings of the case to the next session's; None
             with a single session.
     """
@@ -41,14 +41,14 @@ class CaseReadings:
 
 
 def validation_table(facts: Facts) -> list[Table]:
-    """Criteria, one per row: what is asked, what was found, whether that is enough; none where nothing is asked."""
-    asked, reading = facts.protocol.validation, facts.protocol.reading
-    if asked is None or reading is None:
+    """Criteria, one per row: the requirement, the finding, and whether it is met; none without a validation."""
+    criteria, reading = facts.protocol.validation, facts.protocol.reading
+    if criteria is None or reading is None:
         return []
     rows: list[Row] = []
     for reader in reading.readers:
         rows += _rows_of_reader_cases(
-            reader, readings_of_cases(facts, reader, asked.question), asked, reading.washout_days
+            reader, readings_of_cases(facts, reader, criteria.question), criteria, reading.washout_days
         )
     is_met = all(row[-1] == "yes" for row in rows)
     rows.append(_row("all criteria", "each of them", f"{sum(row[-1] == 'yes' for row in rows)} of {len(rows)}", is_met))
@@ -57,48 +57,50 @@ def validation_table(facts: Facts) -> list[Table]:
         "146:440, 2022. A case is a patient with all slides. Days are measured by the ledger’s times, from the end of "
         "a case’s readings in one session to the start of those in the next."
     )
-    columns = ("criterion", "asked", "found", "met")
+    columns = ("criterion", "criteria", "found", "met")
     return [Table("validation", "Validation of digital pathology", columns, rows, note=note)]
 
 
-def _rows_of_reader_cases(reader: str, cases: list[CaseReadings], asked: Validation, washout_days: float) -> list[Row]:
+def _rows_of_reader_cases(
+    reader: str, cases: list[CaseReadings], criteria: Validation, washout_days: float
+) -> list[Row]:
     complete = [case for case in cases if case.same is not None]
     number = len(complete)
     read = f"{number}" if number == len(cases) else f"{number} read both ways, of {len(cases)} laid out"
-    rows = [_row(f"{reader}: cases", f"at least {asked.min_cases}", read, number >= asked.min_cases)]
+    rows = [_row(f"{reader}: cases", f"at least {criteria.min_cases}", read, number >= criteria.min_cases)]
     same = np.array([case.same for case in complete], dtype=np.int64)
     if number:
-        found = concordance(same, np.ones(number, np.int64))
-        said = f"{found.value:.3f} ({interval(found.low, found.high)})"
-        is_met = found.value is not None and found.value >= asked.min_concordance
+        agreement = concordance(same, np.ones(number, np.int64))
+        finding = f"{agreement.value:.3f} ({interval(agreement.low, agreement.high)})"
+        is_met = agreement.value is not None and agreement.value >= criteria.min_concordance
     else:
-        said, is_met = "no case was read both ways", False
-    rows.append(_row(f"{reader}: concordance", f"at least {asked.min_concordance:g}", said, is_met))
-    for days in dict.fromkeys((asked.min_washout_days, max(asked.min_washout_days, washout_days))):
+        finding, is_met = "no case was read both ways", False
+    rows.append(_row(f"{reader}: concordance", f"at least {criteria.min_concordance:g}", finding, is_met))
+    for days in dict.fromkeys((criteria.min_washout_days, max(criteria.min_washout_days, washout_days))):
         rows.append(_days_row(reader, cases, days))
     return rows
 
 
 def _days_row(reader: str, cases: list[CaseReadings], days: float) -> Row:
-    asked = f"at least {days:g}"
+    required = f"at least {days:g}"
     measured = [case.fewest_days for case in cases if case.fewest_days is not None]
     name = f"{reader}: days between readings"
     if not measured:
-        return _row(name, asked, "no case was read twice", False)
-    said = f"{_rounded_down(min(measured))} at least, {_rounded_down(float(np.median(measured)))} in the median"
+        return _row(name, required, "no case was read twice", False)
+    finding = f"{_rounded_down(min(measured))} at least, {_rounded_down(float(np.median(measured)))} in the median"
     early = sum(value < days for value in measured)
     if early:
-        said += f"; {early} of {counted(len(measured), 'case')} too early"
-    return _row(name, asked, said, not early)
+        finding += f"; {early} of {counted(len(measured), 'case')} too early"
+    return _row(name, required, finding, not early)
 
 
 def _rounded_down(days: float) -> str:
-    """To a tenth, never up: 13.99 days are not 14."""
+    """Rounded down to a tenth: 13.99 days are not 14."""
     return f"{np.floor(days * 10) / 10:g}"
 
 
 def readings_of_cases(facts: Facts, reader: str, question: str) -> list[CaseReadings]:
-    """A reader's cases, in the order of their names, with what came of each."""
+    """A reader's cases in order of their names, each with its result."""
     laid_out = facts.readings[(facts.readings["reader"] == reader) & (facts.readings["state"] != "erased")]
     laid_out = laid_out[laid_out["arm"].isin(ARMS)]
     laid_out = laid_out.assign(patient=laid_out["slide_id"].map(facts.slides["patient"]))

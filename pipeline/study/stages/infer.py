@@ -19,12 +19,12 @@ from pipeline.study.stages.hashes import folder_sha256
 from pipeline.study.stages.kind import Output, StageKind, Work
 
 _SAY_WHEN: Final = ("report", "dicom-seg", "dicom-pm")
-"""Results whose files say when they were made: two runs, of which one counts, leave different ones."""
+"""Results whose files contain the time they were made: two runs, only one of which counts, leave different files."""
 
 
 class Infer(StageKind):
     """Its output is the predictions; its measures are a slide's scores, with `stored_sha256` of the layer's files and
-    `files`: the SHA-256 of each file of the slide's results that does not say when it was made."""
+    `files`: the SHA-256 of each file of the slide's results that does not contain the time it was made."""
 
     name = "infer"
     settings: ClassVar = InferConfig

@@ -16,7 +16,7 @@ from pipeline.store.reading.reader import StoreReader
 from pipeline.study.stages.kind import Output, StageKind, Work
 
 PIXEL_BYTES = 4 * 2**20
-"""Of a store's pixels, the files that are read in any case."""
+"""Total size of the files of a store's pixels that are always read."""
 
 
 class Ingest(StageKind):
@@ -59,7 +59,7 @@ INGEST = Ingest()
 
 
 def changed_files(store: Path, *, all_pixels: bool = False) -> Iterator[str]:
-    """Files of a store that are not those of its list of checksums. Raises OSError, ValueError."""
+    """Files of a store that differ from its list of checksums. Raises OSError, ValueError."""
     expected, there = read_checksums(store), set(covered_files(store))
     yield from (f"{name}: is missing" for name in sorted(expected.keys() - there))
     yield from (f"{name}: was not written by ingest" for name in sorted(there - expected.keys()))
@@ -70,7 +70,7 @@ def changed_files(store: Path, *, all_pixels: bool = False) -> Iterator[str]:
             left -= was.bytes
             if left < 0:
                 if path.stat().st_size != was.bytes:
-                    yield f"{name}: has another length than ingest wrote"
+                    yield f"{name}: does not have the length that ingest wrote"
                 continue
         if sum_file(path) != was:
             yield f"{name}: is not what ingest wrote"

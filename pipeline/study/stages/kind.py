@@ -1,4 +1,4 @@
-"""A kind of a study's tasks, and one of them as it is given to a worker."""
+"""Kinds of a study's tasks, and a task as it is given to a worker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Source(NamedTuple):
 
     path: Path
     mpp: float | None
-    """The manifest's, where it has one."""
+    """The manifest's, if it has one."""
     series: str | None = None
     """Slide of a file with several, by the manifest."""
 
@@ -30,10 +30,10 @@ def sources_of(cohort: Cohort) -> dict[str, Source]:
 
 
 class Output(NamedTuple):
-    """The output of a finished task: one slide's, of one model where the kind is of models.
+    """The output of a finished task: one slide's, of one model if the kind is of models.
 
     Attributes:
-        model_id: "" where the kind is not of models.
+        model_id: "" if the kind is not of models.
     """
 
     project: Project
@@ -47,7 +47,7 @@ class Output(NamedTuple):
 
 @dataclass(frozen=True)
 class Work:
-    """All that a task's work depends on.
+    """Everything that a task's work depends on.
 
     Attributes:
         settings: the protocol's section of the task's kind.
@@ -62,7 +62,7 @@ class Work:
 
 
 class StageKind(ABC):
-    """One kind of tasks. A study has one task of it for each slide, or one for each slide and model.
+    """One kind of task. A study has one for each slide, or one for each slide and model.
 
     Attributes:
         name: of its tasks, and of its section in the protocol and in `gemslide.toml`.
@@ -80,32 +80,32 @@ class StageKind(ABC):
 
     def outputs(self, project: Project, slide_id: str) -> Iterator[Path]:
         """Folders with a slide's outputs of every study and model, which an erasure deletes; none for a stage that
-        writes into the store alone."""
+        writes only to the store."""
         return iter(())
 
     @abstractmethod
     def stage(self, work: Work) -> Stage:
-        """The work that a task stands for. What it needs is imported here: reading a protocol needs none of it."""
+        """The work of a task. What it needs is imported here: reading a protocol needs none of it."""
 
     @abstractmethod
     def output_sha256(self, output: Output) -> str:
-        """SHA-256 of what a finished task has left: equal where a rerun gave the same, at any time on any machine.
+        """SHA-256 of a finished task's output: equal if a rerun gave the same, at any time on any machine.
 
         Raises:
-            UnreadableError: it is not there, or damaged.
+            UnreadableError: it is missing or damaged.
         """
 
     @abstractmethod
     def measures(self, output: Output) -> dict[str, Any]:
         """Values of the output that the ledger keeps, so that the report reads the ledger and no store; and the SHA-256
-        of its files that `output_sha256` does not cover, or that leave in an export.
+        of its files that `output_sha256` does not cover, or that are exported.
 
         Raises:
             UnreadableError: the output is missing or damaged. OSError: a file cannot be read.
         """
 
     def changed_files(self, output: Output, *, all_pixels: bool) -> Iterator[str]:
-        """Report what else is wrong with the output's files, besides hash and measures. Raises: OSError, ValueError.
+        """Report problems with the output's files beyond hash and measures. Raises: OSError, ValueError.
 
         Args:
             all_pixels: read every file of pixels, not only the smallest ones.

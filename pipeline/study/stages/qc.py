@@ -40,9 +40,9 @@ class Qc(StageKind):
 
     def measures(self, output: Output) -> dict[str, Any]:
         summary = stored_summary(StoreReader(output.store)) or {}
-        said = {name: summary.get(name) for name in ("verdict", "reasons", "scores")}
+        kept = {name: summary.get(name) for name in ("verdict", "reasons", "scores")}
         store = output.store
-        return said | {
+        return kept | {
             "stored_sha256": folder_sha256(store / QUALITY),
             "root_sha256": sha256_of(store / "zarr.json"),
         }

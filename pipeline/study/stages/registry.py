@@ -1,4 +1,4 @@
-"""All stages of a study, in the order of a slide's tasks. A further one is a file beside this one, and a line here."""
+"""All stages of a study, in the order of a slide's tasks. Another one is a file beside this one, and a line here."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KINDS: tuple[StageKind, ...] = (INGEST, QC, INFER)
 if TYPE_CHECKING:
 
     class StageSettings(Section):
-        """Every stage's section of a protocol, by the stage's name, with its defaults where it is left out."""
+        """Every stage's section of a protocol, by the stage's name, with its defaults if it is left out."""
 
 else:
     _SECTIONS = {kind.name: (kind.settings, kind.settings()) for kind in KINDS}
@@ -39,13 +39,13 @@ def tasks_of(model_ids: Sequence[str]) -> tuple[str, ...]:
 
 
 def kind_of(task: str) -> StageKind:
-    """The kind of a task. Raises LookupError: no stage is called so."""
+    """The kind of a task. Raises LookupError: no stage has that name."""
     name = task.partition(" ")[0]
     return next(kind for kind in KINDS if kind.name == name)
 
 
 def output_of(project: Project, slide_id: str, task: str) -> Output:
-    """Output that a task stands for."""
+    """Output of a task."""
     return Output(project, slide_id, task.partition(" ")[2])
 
 

@@ -1,1 +1,1 @@
-"""Starting a study's workers: on this machine, on a Dask cluster, as SLURM's jobs."""
+"""Starting a study's workers: on this machine, on a Dask cluster, as SLURM jobs."""

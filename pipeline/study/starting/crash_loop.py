@@ -1,4 +1,4 @@
-"""Workers that end at once, one after another, will not do better the next time."""
+"""Detection of a crash loop: workers that keep ending at once will not do better the next time."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ class CrashLoop:
         self._count = 0
 
     def add(self, seconds: float, how: str) -> None:
-        """A worker that ended before the study was over.
+        """Count a worker that ended before the study was over.
 
         Args:
             seconds: how long it lasted.
             how: how it ended, for the message.
 
         Raises:
-            ProcessFailedError: it is one too many.
+            ProcessFailedError: too many have ended early.
         """
         self._count = self._count + 1 if seconds < EARLY_S else 0
         if self._count >= MAX_EARLY_ENDS:
             raise ProcessFailedError(
-                f"{self._count} workers ended within {EARLY_S:.0f} s of their start, the last {how}. What was done is "
-                "kept; mend it and run again."
+                f"{self._count} workers ended within {EARLY_S:.0f} s of their start, the last {how}. Finished work is "
+                "kept; fix the cause and run again."
             )

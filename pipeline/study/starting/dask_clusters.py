@@ -1,4 +1,4 @@
-"""The Dask clusters that a study's workers can be started on: one of this machine, one by its address, one on SLURM."""
+"""The Dask clusters that a study's workers can be started on: one on this machine, one by its address, one on SLURM."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def run_on_dask(
     """Start workers on a Dask cluster and wait until the study is over, or paused.
 
     Args:
-        on: "dask" (a cluster of this machine), "slurm", or the address of a scheduler.
-        workers: how many; None: as many as fit, or one for each Dask worker that is there.
-        most: more would have nothing to do.
+        on: "dask" (a cluster on this machine), "slurm", or the address of a scheduler.
+        workers: how many; None: as many as fit, or one for each present Dask worker.
+        most: upper limit; more would have nothing to do.
 
     Raises:
         BadRecipeError, UnreadableError, ProcessFailedError: as `start_workers`.
@@ -57,7 +57,7 @@ def run_on_dask(
             client, resources = stack.enter_context(local_cluster(number)), {}
         elif on == "slurm":
             if not workers:
-                raise BadRecipeError("--on slurm: say by --workers how many jobs there are to be.")
+                raise BadRecipeError("--on slurm: give the number of jobs with --workers.")
             number, resources = min(workers, most), {}
             order = replace(order, threads=config.slurm.cores)
             jobs = slurm_cluster(config.slurm, order.study_id, Path(order.folder), number, tell)
@@ -70,8 +70,8 @@ def run_on_dask(
 
 @contextmanager
 def local_cluster(workers: int) -> Iterator[Client]:
-    """A cluster of this machine alone; others on it cannot use it."""
-    # Dask's processes write to this terminal, and a closing connection is a traceback to them; what matters is told.
+    """A cluster on this machine alone; other people on it cannot use it."""
+    # Dask's processes write to this terminal, and a closing connection means a traceback; what matters is reported.
     quiet = {f"{_SPAWN_ENVIRONMENT}.DASK_LOGGING__DISTRIBUTED": "critical"}
     with (
         dask.config.set(quiet),
@@ -83,7 +83,7 @@ def local_cluster(workers: int) -> Iterator[Client]:
             protocol="tls://",
             security=True,
             dashboard_address="127.0.0.1:0",
-            memory_limit=None,  # a study worker is a process of its own
+            memory_limit=None,  # a study worker is a separate process
             silence_logs=logging.CRITICAL,
         ) as cluster,
         Client(cluster) as client,
@@ -94,9 +94,9 @@ def local_cluster(workers: int) -> Iterator[Client]:
 
 @contextmanager
 def cluster_at(address: str) -> Iterator[Client]:
-    """A cluster whose scheduler runs already. Raises UnreadableError: nobody answers there as a scheduler does."""
+    """A cluster whose scheduler is already running. Raises UnreadableError: no scheduler answers there."""
     with ExitStack() as stack:
-        # To Dask a scheduler that goes away is a traceback, at whatever moment it notices; what matters is told.
+        # When a scheduler goes away, Dask prints a traceback whenever it notices; what matters is reported.
         for logger in ("distributed", "distributed.client"):
             stack.enter_context(silence_logging_cmgr(logging.CRITICAL, logger))
         yield stack.enter_context(_connected(address))
@@ -104,22 +104,22 @@ def cluster_at(address: str) -> Iterator[Client]:
 
 def _connected(address: str) -> Client:
     try:
-        # Dask's own client waits for ever for a stranger who takes the connection and says nothing.
+        # Dask's own client waits forever for a stranger who accepts the connection and says nothing.
         asyncio.run(asyncio.wait_for(_greet(address), CONNECT_S))
         return Client(address, timeout=CONNECT_S)
-    except Exception as error:  # whatever Dask makes of what a stranger says
+    except Exception as error:  # whatever Dask raises on a stranger's reply
         raise UnreadableError(
-            f"{address}: no Dask scheduler answered there within {CONNECT_S:.0f} s. Check the address, that it runs, "
-            f"and that its Python, dask and distributed are those of this environment. ({_first_line(error)})"
+            f"{address}: no Dask scheduler answered there within {CONNECT_S:.0f} s. Check the address, that it is "
+            f"running, and that its Python, dask and distributed match this environment. ({_first_line(error)})"
         ) from error
 
 
 async def _greet(address: str) -> None:
     security = Security().get_connection_args("client")
     async with rpc(address, timeout=CONNECT_S, connection_args=security) as scheduler:
-        found = await scheduler.identity(n_workers=0)
-    if found["type"] != "Scheduler":
-        raise ValueError(f"a Dask {found['type']}, not a scheduler")
+        peer = await scheduler.identity(n_workers=0)
+    if peer["type"] != "Scheduler":
+        raise ValueError(f"a Dask {peer['type']}, not a scheduler")
 
 
 def _first_line(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""A Dask cluster whose workers are SLURM's jobs, by dask-jobqueue."""
+"""A Dask cluster whose workers are SLURM jobs, by dask-jobqueue."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from pipeline.study.work.shutdown import restored_signals
 from training.foundation.errors import BadRecipeError
 from training.foundation.words.counts import counted
 
-with restored_signals():  # as it is imported, it takes Ctrl+C for itself
+with restored_signals():  # on import, it takes over Ctrl+C
     from dask_jobqueue import SLURMCluster
 
 LOOK_S = 20.0
@@ -39,11 +39,11 @@ _ANSWER_S = 20.0
 class StudyCluster(SLURMCluster):  # type: ignore[misc]  # it has no types
     """Jobs with one study worker each, over encrypted connections.
 
-    dask-jobqueue writes paths into its scripts as they are. So a job goes to the study's folder first, by a line that
-    quotes it, and finds all else from there.
+    dask-jobqueue writes paths into its scripts unquoted. So a job changes to the study's folder first, by a line that
+    quotes it, and finds everything else from there.
 
     Args:
-        config: what a job asks of SLURM; the person's own Dask settings may add to it.
+        config: what a job requests from SLURM; the user's own Dask settings may add to it.
         folder: of the study; all machines see it.
     """
 
@@ -78,20 +78,20 @@ class StudyCluster(SLURMCluster):  # type: ignore[misc]  # it has no types
             raise
 
     def _get_worker_security(self, security: Security) -> Security:
-        """Keys in files that only this person can read, named from the study's folder."""
-        found = copy.copy(security)
+        """Keys in files that only this user can read, named relative to the study's folder."""
+        copied = copy.copy(security)
         for name, pem in security.get_tls_config_for_role("worker").items():
             if pem:
                 path = Path(self._keys.name) / f"{name}.pem"
                 path.write_text(pem, encoding="ascii")
-                setattr(found, f"tls_{name}" if name == "ca_file" else f"tls_worker_{name}", self._from_folder(path))
-        return found
+                setattr(copied, f"tls_{name}" if name == "ca_file" else f"tls_worker_{name}", self._from_folder(path))
+        return copied
 
     def _from_folder(self, path: Path) -> str:
         return str(path.relative_to(self._folder))
 
     def submit(self, jobs: int) -> None:
-        """Submit as many jobs as are missing. Raises RuntimeError with what sbatch said."""
+        """Submit the missing jobs. Raises RuntimeError with sbatch's message."""
         self.sync(self._submit, jobs)
 
     async def _submit(self, jobs: int) -> None:
@@ -99,20 +99,20 @@ class StudyCluster(SLURMCluster):  # type: ignore[misc]  # it has no types
             self.worker_spec.update(self.new_worker_spec())
         try:
             await self._correct_state()
-        except (RuntimeError, ValueError) as error:  # ValueError: sbatch told no job's number
+        except (RuntimeError, ValueError) as error:  # ValueError: sbatch returned no job id
             # dask-jobqueue keeps them as if they had been accepted.
             for name in [name for name, job in self.workers.items() if not job.job_id]:
                 self._created.discard(self.workers.pop(name))
             raise RuntimeError(str(error)) from error
 
     def forget_ended(self) -> list[str]:
-        """Jobs that SLURM has ended before their worker came; where it is not known, none.
+        """Forget jobs that SLURM ended before their worker started; none if that is not known.
 
         Returns:
-            their numbers. They are missing from now on.
+            their ids. They are missing from now on.
         """
-        found = self.scheduler_info["workers"].values()
-        here = {worker["name"] for worker in found}
+        present = self.scheduler_info["workers"].values()
+        here = {worker["name"] for worker in present}
         waiting = {job.job_id: name for name, job in self.workers.items() if name not in here and job.job_id}
         ended = [job_id for job_id in waiting if job_id not in _jobs_in_slurm(waiting)] if waiting else []
         for job_id in ended:
@@ -124,33 +124,33 @@ class StudyCluster(SLURMCluster):  # type: ignore[misc]  # it has no types
 
 
 def _jobs_in_slurm(job_ids: Iterable[str]) -> set[str]:
-    """Those of the jobs that wait or run; all of them where SLURM does not say."""
-    asked = ["squeue", "--noheader", "--format=%i", f"--jobs={','.join(job_ids)}"]
+    """Jobs that are pending or running; all of them if SLURM does not say."""
+    command = ["squeue", "--noheader", "--format=%i", f"--jobs={','.join(job_ids)}"]
     try:
-        found = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=_ANSWER_S)
+        listed = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_ANSWER_S)
     except (OSError, subprocess.TimeoutExpired):
         return set(job_ids)
-    # Of jobs that ended a while ago it says "Invalid job id specified", and fails.
-    is_known = found.returncode == 0 or "Invalid job id" in found.stderr
-    return set(found.stdout.split()) if is_known else set(job_ids)
+    # For jobs that ended a while ago it says "Invalid job id specified", and fails.
+    is_known = listed.returncode == 0 or "Invalid job id" in listed.stderr
+    return set(listed.stdout.split()) if is_known else set(job_ids)
 
 
 @contextmanager
 def slurm_cluster(
     config: SlurmConfig, study_id: str, folder: Path, jobs: int, tell: Callable[[str], None]
 ) -> Iterator[tuple[Client, Callable[[], None]]]:
-    """Jobs that are submitted now, and again where one has ended.
+    """Jobs that are submitted now, and again when one has ended.
 
     Yields:
-        a client, and what is to be called now and then to submit again.
+        a client, and a function to call now and then to resubmit.
 
     Raises:
         BadRecipeError: there is no SLURM here, or it does not accept such a job.
     """
     if not shutil.which("sbatch"):
         raise BadRecipeError(
-            "--on slurm: there is no `sbatch` here. Start this on a machine from which jobs are submitted, or use "
-            "--on local or dask."
+            "--on slurm: there is no `sbatch` here. Start this on a machine that can submit jobs, or use --on "
+            "local or dask."
         )
     cluster = StudyCluster(config, study_id, folder)
     try:
@@ -158,15 +158,17 @@ def slurm_cluster(
             try:
                 cluster.submit(jobs)
             except RuntimeError as error:
-                raise BadRecipeError(f"--on slurm: {_said(error)}. See [study.slurm] in gemslide.toml.") from error
+                raise BadRecipeError(
+                    f"--on slurm: {_sbatch_message(error)}. See [study.slurm] in gemslide.toml."
+                ) from error
             tell(f"{counted(jobs, 'job')} submitted; logs are in {folder / LOGS_DIR}.")
-            yield client, _Mender(cluster, jobs, folder, tell)
+            yield client, _Resubmitter(cluster, jobs, folder, tell)
     finally:
         cluster.remove_keys()
 
 
-class _Mender:
-    """Submits jobs for those that have ended, such as at their time limit."""
+class _Resubmitter:
+    """Resubmits jobs that have ended, for example at their time limit."""
 
     def __init__(self, cluster: StudyCluster, jobs: int, folder: Path, tell: Callable[[str], None]) -> None:
         self._cluster, self._jobs, self._folder, self._tell = cluster, jobs, folder, tell
@@ -174,7 +176,7 @@ class _Mender:
         self._failed = 0
 
     def __call__(self) -> None:
-        """Raises ProcessFailedError: one job after the other ended before its worker came."""
+        """Resubmit ended jobs. Raises ProcessFailedError: one job after the other ended before its worker started."""
         if time.monotonic() - self._looked < LOOK_S:
             return
         self._looked = time.monotonic()
@@ -182,18 +184,18 @@ class _Mender:
         self._failed = 0 if self._cluster.scheduler_info["workers"] else self._failed + len(ended)
         if self._failed >= MAX_EARLY_ENDS:
             raise ProcessFailedError(
-                f"{self._failed} jobs ended before their workers came, the last {ended[-1]}. What they said is in "
-                f"{self._folder / LOGS_DIR}, or in gemslide-*.out here; `sacct` tells how they ended."
+                f"{self._failed} jobs ended before their workers started, the last {ended[-1]}. Their output is in "
+                f"{self._folder / LOGS_DIR}, or in gemslide-*.out here; `sacct` shows how they ended."
             )
         for job_id in ended:
-            self._tell(f"job {job_id} ended before its worker came; another one is submitted.")
+            self._tell(f"job {job_id} ended before its worker started; submitting another one.")
         try:
             self._cluster.submit(self._jobs)
-        except RuntimeError as error:  # a busy SLURM; those that run go on
-            self._tell(f"SLURM did not accept a job: {_said(error)}; trying again.")
+        except RuntimeError as error:  # SLURM is busy; running jobs continue
+            self._tell(f"SLURM did not accept a job: {_sbatch_message(error)}; trying again.")
 
 
-def _said(error: RuntimeError) -> str:
-    """Message of sbatch, out of all that dask-jobqueue reports about its call."""
-    said = str(error).partition("stderr:\n")[2].strip() or str(error)
-    return said.splitlines()[-1][:500]
+def _sbatch_message(error: RuntimeError) -> str:
+    """The message of sbatch, from all that dask-jobqueue reports about its call."""
+    output = str(error).partition("stderr:\n")[2].strip() or str(error)
+    return output.splitlines()[-1][:500]

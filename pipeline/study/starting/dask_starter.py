@@ -1,4 +1,4 @@
-"""Study workers on a Dask cluster: Dask finds them a place, and another one where a Dask worker dies.
+"""Study workers on a Dask cluster: Dask finds them a place, and another one if a Dask worker dies.
 
 Dask only starts workers. Each of its tasks is one study worker, which pulls its tasks from the ledger until the study
 is over; nothing that Dask loses, repeats or delays changes a result.
@@ -32,10 +32,10 @@ class DaskStarter:
     Args:
         client: connected to the cluster.
         address: of its scheduler, for messages.
-        workers: how many at a time; those that find no place wait in Dask for one.
-        resources: what each takes of a Dask worker, in Dask's sense.
-        tell: called with a line for each task that ended, and for what else happens.
-        mend: called again and again; where jobs of the cluster have ended, it may submit others.
+        workers: number at a time; those without a place wait in Dask for one.
+        resources: share of each in a Dask worker, in Dask's sense.
+        tell: called with a line for each task that ended, and for other events.
+        mend: called repeatedly; if jobs of the cluster have ended, it may submit others.
     """
 
     client: Client
@@ -48,19 +48,19 @@ class DaskStarter:
     mend: Callable[[], None] = lambda: None
 
     def run(self) -> None:
-        """Start the workers and wait until the study is over. Whatever ends this process ends them, too.
+        """Start the workers and wait until the study is over. Anything that ends this process ends them, too.
 
         Raises:
-            ProcessFailedError: workers ended at once, again and again; the scheduler is gone.
+            ProcessFailedError: workers kept ending at once; the scheduler is gone.
             BadRecipeError, UnreadableError: a Dask worker cannot reach the ledger or the project.
         """
         futures = [self._submit() for _ in range(self.workers)]
         early, looked, reminded = CrashLoop(), 0.0, time.monotonic()
         try:
             while futures:
-                for each in [each for each in futures if each.done()]:
-                    futures.remove(each)
-                    if not self._is_enough(each, early):
+                for future in [future for future in futures if future.done()]:
+                    futures.remove(future)
+                    if not self._is_enough(future, early):
                         futures.append(self._submit())
                 if time.monotonic() - looked >= _LOOK_S:
                     looked = time.monotonic()
@@ -78,11 +78,11 @@ class DaskStarter:
         return self.client.submit(be_study_worker, self.order, pure=False, resources=dict(self.resources) or None)
 
     def _is_enough(self, future: Future[WorkerEnd], early: CrashLoop) -> bool:
-        """Whether nobody has to follow this worker. Raises what cannot be healed by another one."""
+        """Whether this worker needs no successor. Raises errors that another one cannot fix."""
         if future.status in ("cancelled", "lost"):
             raise ProcessFailedError(
-                f"the Dask scheduler {self.address} has gone, or has forgotten this study's workers. "
-                "They give their tasks back and end. What was done is kept; start again when the scheduler is there."
+                f"the Dask scheduler {self.address} is gone, or has forgotten this study's workers. "
+                "They return their tasks and end. Finished work is kept; start again when the scheduler is back."
             )
         if future.status == "error":
             error = future.exception()
@@ -99,7 +99,7 @@ class DaskStarter:
         return False
 
     def _look(self) -> bool:
-        """Say what has ended; whether there is nothing more to wait for, also where workers still wait for a place."""
+        """Report what has ended; returns whether nothing is left to wait for, even if workers still wait in Dask."""
         self._tell_news()
         self.mend()
         return self.watching.is_over() and not self.watching.is_worked_on()
@@ -113,7 +113,7 @@ class DaskStarter:
             self.tell("the Dask cluster has no workers yet; waiting for them.")
 
     def _end(self, futures: list[Future[WorkerEnd]]) -> None:
-        """End the workers that are left, and wait until they have given back what they had."""
+        """End the remaining workers, and wait until they have returned their tasks."""
         give_up = time.monotonic() + GRACE_S
         try:
             self.client.cancel(futures, force=True)
@@ -121,5 +121,5 @@ class DaskStarter:
                 if not sum(self.client.run(count_live, self.order.run_id, on_error="ignore").values()):
                     return
                 time.sleep(_POLL_S)
-        except (OSError, RuntimeError, TimeoutError):  # no scheduler: then they end by themselves
+        except (OSError, RuntimeError, TimeoutError):  # no scheduler: then they end on their own
             return

@@ -1,9 +1,9 @@
-"""Task of a Dask worker for a study: it starts one study worker, and ends it when it is no longer wanted.
+"""Task of a Dask worker for a study: it starts one study worker, and ends it when it is no longer needed.
 
-The study worker is a process of its own. The process that computes is the one that sends heartbeats, and unlike a
+The study worker is a separate process. The process that computes is the one that sends heartbeats, and unlike a
 thread it can be ended at any time; the Dask worker's event loop stays free, and its limits on its own memory do not
-count slides. Whatever ends the Dask worker, even `kill -9`, also ends the study worker, by a signal on which it gives
-its task back.
+count slides. Anything that ends the Dask worker, even `kill -9`, also ends the study worker, by a signal on which it
+returns its task.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from training.foundation.errors import BadRecipeError, UnreadableError
 _POLL_S = 0.2
 _SAID_BYTES = 2000
 _live: dict[str, int] = {}
-"""Study workers of this Dask worker's process, by the run that ordered them."""
+"""Study workers of this Dask worker's process, by the run that requested them."""
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,10 @@ class IgnoreCtrlC(WorkerPlugin):
 
 
 def be_study_worker(order: StartRequest) -> WorkerEnd:
-    """Start a study worker and wait until it ends, or until Dask wants this task no more.
+    """Start a study worker and wait until it ends, or until Dask no longer wants this task.
 
     Raises:
-        BadRecipeError: the ledger is out of this machine's reach. UnreadableError: the project is not here.
+        BadRecipeError: this machine cannot reach the ledger. UnreadableError: the project is not here.
     """
     _check_reach(order)
     environment = {**os.environ, **({"OMP_NUM_THREADS": str(order.threads)} if order.threads else {})}
@@ -63,15 +63,15 @@ def be_study_worker(order: StartRequest) -> WorkerEnd:
     _live[order.run_id] = _live.get(order.run_id, 0) + 1
     try:
         with _log(order) as log:
-            # A session of its own: Ctrl+C in the terminal of a Dask worker is for Dask to hear.
+            # A separate session: Ctrl+C in the terminal of a Dask worker is for Dask to handle.
             process = subprocess.Popen(
                 command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
             _wait(process)
-            said = _end_of(Path(log.name))
+            last_line = _end_of(Path(log.name))
     finally:
         _live[order.run_id] -= 1
-    return WorkerEnd(socket.gethostname(), process.returncode, time.monotonic() - began, said, log.name)
+    return WorkerEnd(socket.gethostname(), process.returncode, time.monotonic() - began, last_line, log.name)
 
 
 def count_live(run_id: str) -> int:
@@ -84,18 +84,18 @@ def _check_reach(order: StartRequest) -> None:
     if order.has_ledger_variable and not os.environ.get(LEDGER_VARIABLE):
         raise BadRecipeError(
             f"{LEDGER_VARIABLE} is not set on {host}, where a Dask worker is to work on study {order.study_id}; it is "
-            "where the study was started. Export it in the environment of the Dask workers: it is not sent to them, "
-            "since it may hold a password."
+            "set where the study was started. Export it in the environment of the Dask workers: it is not sent to "
+            "them, since it may hold a password."
         )
     if order.machine and order.machine != machine_id():
         raise BadRecipeError(
-            f"the ledger of study {order.study_id} is a SQLite file on another machine than {host}, where a Dask "
+            f"the ledger of study {order.study_id} is a SQLite file on a different machine from {host}, where a Dask "
             "worker is to work on it. Use PostgreSQL for workers on several machines (docs/how_to/operating.md)."
         )
     if not Path(order.folder).is_dir():
         raise UnreadableError(
-            f"{order.folder}: not on {host}, where a Dask worker is to work on study {order.study_id}. Let all "
-            "machines see the project under one path."
+            f"{order.folder}: not on {host}, where a Dask worker is to work on study {order.study_id}. Make the "
+            "project available under the same path on all machines."
         )
 
 
@@ -115,12 +115,12 @@ def _wait(process: subprocess.Popen[bytes]) -> None:
 
 
 def _is_wanted(worker: Worker, key: object) -> bool:
-    """Not when the task was cancelled, the client that ordered it is gone, or the Dask worker is closing."""
+    """Whether the task was not cancelled, the client that requested it is there, and the Dask worker is not closing."""
     task = worker.state.tasks.get(key)  # type: ignore[call-overload]
     is_closing = worker.status in (Status.closing, Status.closed, Status.failed)
     return task is not None and task.state != "cancelled" and not is_closing
 
 
 def _end_of(log: Path) -> str:
-    said = log.read_bytes()[-_SAID_BYTES:].decode(errors="replace").strip()
-    return said.splitlines()[-1] if said else "it said nothing"
+    text = log.read_bytes()[-_SAID_BYTES:].decode(errors="replace").strip()
+    return text.splitlines()[-1] if text else "it printed nothing"

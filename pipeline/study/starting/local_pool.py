@@ -22,16 +22,16 @@ _POLL_S = 0.1
 
 
 def workers_that_fit() -> int:
-    """By cores and free memory; at least one."""
+    """Number of workers, by cores and free memory; at least one."""
     return max(1, min(len(os.sched_getaffinity(0)), psutil.virtual_memory().available // WORKER_BYTES))
 
 
 def slots(devices: Sequence[str], workers: int | None, *, fit: int) -> list[str]:
-    """Device of each worker: one worker per device, in turns where more are asked for; on the CPU, as many as fit.
+    """Device of each worker: one worker per device, in turn if more are requested; on the CPU, as many as fit.
 
     Args:
-        devices: as `named_devices` gives them; "cuda:0+cuda:1" is one.
-        workers: number asked for; None: as many as there are devices, and as fit.
+        devices: as from `named_devices`; "cuda:0+cuda:1" is one.
+        workers: requested number; None: as many as there are devices, and as fit.
     """
     is_cpu = all(device == "cpu" for device in devices)
     number = workers or (fit if is_cpu else min(fit, len(devices)))
@@ -49,8 +49,8 @@ class LocalPool:
     """Processes that work on a study until it is over.
 
     Args:
-        commands: of each worker that is to run at a time.
-        is_over: asked when a worker ended; then nobody is started again.
+        commands: one for each worker to run at a time.
+        is_over: called when a worker has ended; if true, it is not started again.
     """
 
     def __init__(self, commands: Sequence[list[str]], is_over: Callable[[], bool]) -> None:
@@ -60,26 +60,26 @@ class LocalPool:
         self._environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
 
     def run(self) -> None:
-        """Start the workers and wait for all. Whatever ends this process ends them too.
+        """Start the workers and wait for all. Anything that ends this process ends them too.
 
         Raises:
-            ProcessFailedError: workers ended at once, again and again.
+            ProcessFailedError: workers kept ending at once.
         """
         previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
         running = [self._start(command) for command in self._commands]
         early = CrashLoop()
         try:
             while running:
-                for each in [each for each in running if each.process.poll() is not None]:
-                    running.remove(each)
-                    if each.process.returncode == 0 or self._is_over():
+                for worker in [worker for worker in running if worker.process.poll() is not None]:
+                    running.remove(worker)
+                    if worker.process.returncode == 0 or self._is_over():
                         continue
-                    how = f"with exit code {each.process.returncode}; what they said stands above"
-                    early.add(time.monotonic() - each.began, how)
-                    running.append(self._start(each.command))
+                    how = f"with exit code {worker.process.returncode}; their output is above"
+                    early.add(time.monotonic() - worker.began, how)
+                    running.append(self._start(worker.command))
                 time.sleep(_POLL_S)
         finally:
-            end_processes([each.process for each in running])
+            end_processes([worker.process for worker in running])
             signal.signal(signal.SIGTERM, previous)
 
     def _start(self, command: list[str]) -> _Running:

@@ -1,4 +1,4 @@
-"""Monitoring of a study for a starter that waits: whether it is over, whether anybody works, which tasks have ended."""
+"""Monitoring of a study for a starter that waits: whether it is over, whether anybody is working, which tasks ended."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _AT_ONCE = 1000
 
 
 class StudyMonitor:
-    """A study, watched from now on, also while its database is away for some time.
+    """A study, monitored from now on, even while its database is unavailable for some time.
 
     Args:
-        said: called with what is waited for, where there is something to wait for.
+        said: called with the reason for a wait, if there is one.
 
     Raises:
         BadManifestError: no such study.
@@ -47,12 +47,12 @@ class StudyMonitor:
         return wait_for_ledger(ask, warn=self._said)
 
     def is_worked_on(self) -> bool:
-        """Whether any worker has a task in its hands."""
+        """Whether any worker holds a task."""
         held = select(task.c.slide_id).where(task.c.study_id == self._study_id, task.c.state == "leased")
         return bool(self._rows(held.limit(1)))
 
     def news(self) -> Sequence[str]:
-        """A line for each task that ended since the last look."""
+        """A line for each task that ended since the last call."""
         own = (audit.c.study_id == self._study_id, audit.c.seq > self._seen)
         ended = select(audit.c.seq, audit.c.subject, audit.c.action, audit.c.details)
         ended = ended.where(*own, audit.c.action.in_(RESULTS)).order_by(audit.c.seq).limit(_AT_ONCE)

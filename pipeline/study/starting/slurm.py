@@ -1,4 +1,4 @@
-"""Options for SLURM, and the script of an array of jobs, each of which is one of a study's workers."""
+"""Options for SLURM, and the script of an array of jobs, each of which runs one of a study's workers."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from pipeline.units import RESEARCH_USE
 from training.foundation.words.counts import counted
 
 GRACE_S = 90
-"""Before the time limit, for a worker to give its task back. SLURM counts in minutes."""
+"""Before the time limit, for a worker to return its task. SLURM counts in minutes."""
 
 
 def directives(config: SlurmConfig, study_id: str) -> list[str]:
     """Options of sbatch for one worker of a study."""
-    asked = {"partition": config.partition, "account": config.account, "time": config.walltime}
-    asked |= {"ntasks": "1", "cpus-per-task": str(config.cores), "mem": f"{config.memory_gb}G"}
-    asked |= {"gres": f"gpu:{config.gpus}" if config.gpus else ""}
-    named = [f"--{name}={value}" for name, value in asked.items() if value]
+    requested = {"partition": config.partition, "account": config.account, "time": config.walltime}
+    requested |= {"ntasks": "1", "cpus-per-task": str(config.cores), "mem": f"{config.memory_gb}G"}
+    requested |= {"gres": f"gpu:{config.gpus}" if config.gpus else ""}
+    named = [f"--{name}={value}" for name, value in requested.items() if value]
     return [f"--job-name=gemslide-{study_id}", *named, *config.extra]
 
 
 def array_script(order: StartRequest, config: SlurmConfig, workers: int) -> str:
     """A script for sbatch: `workers` jobs, each of them one worker of the study until it is over.
 
-    No path stands in a line that SLURM reads, which has rules of quoting of its own.
+    No path is in a line that SLURM reads, since SLURM has its own quoting rules.
     """
     options = [
         *directives(config, order.study_id),
@@ -52,7 +52,7 @@ def array_script(order: StartRequest, config: SlurmConfig, workers: int) -> str:
 
 
 _LEDGER = f"""\
-# It may hold a password, so it does not stand here; sbatch takes the environment along.
+# It may hold a password, so it is not written here; sbatch passes the environment on.
 : "${{{LEDGER_VARIABLE}:?export {LEDGER_VARIABLE} before sbatch, and do not let sbatch drop it by --export}}"
 """
 
@@ -68,14 +68,14 @@ echo "$HOSTNAME: see $logs/slurm-$job.log"
 mkdir -p -- "$logs" && exec >> "$logs/slurm-$job.log" 2>&1 || exit 1
 export OMP_NUM_THREADS="${{SLURM_CPUS_PER_TASK:-{cores}}}"
 
-# At the time limit (USR1) the worker gives its task back and the job is put into the queue again;
-# when the job is cancelled or makes room for another (TERM), the worker gives its task back.
+# At the time limit (USR1) the worker returns its task and the job is requeued;
+# when the job is cancelled or preempted (TERM), the worker returns its task.
 worker='' asked=''
 end() {{ asked=$1; [ -z "$worker" ] || kill -TERM "$worker" 2> /dev/null; }}
 trap 'end limit' USR1
 trap 'end cancel' TERM INT
 
-# A worker that died is started again, unless one after the other ends at once.
+# A worker that died is started again, unless workers keep ending at once.
 early=0
 while :; do
     began=$SECONDS

@@ -30,15 +30,15 @@ def start_workers(
     """Start workers and wait until the study is over, or paused.
 
     Args:
-        on: "local", "dask" (a cluster of this machine), "slurm", or the address of a Dask scheduler.
-        workers: how many; None: as many as fit, one for each device that is not the CPU, or one for each Dask worker
-            that is there.
-        devices: of each worker; on this machine they are given to the workers one by one.
-        tell: called with a line for each task that workers elsewhere have ended, and for what else happens there.
+        on: "local", "dask" (a cluster on this machine), "slurm", or the address of a Dask scheduler.
+        workers: how many; None: as many as fit, one for each device that is not the CPU, or one for each present
+            Dask worker.
+        devices: of each worker; on this machine they are assigned to the workers one by one.
+        tell: called with a line for each task that workers elsewhere have ended, and for other events there.
 
     Raises:
         BadRecipeError: no such place, Dask is not installed, or no number of jobs. UnreadableError: nobody answers.
-        ProcessFailedError: workers ended at once, again and again; or the Dask scheduler is gone.
+        ProcessFailedError: workers kept ending at once; or the Dask scheduler is gone.
     """
     check_place(on)
     watching = StudyMonitor(study.ledger, study.study_id, tell)
@@ -50,7 +50,7 @@ def start_workers(
         LocalPool(commands, watching.is_over).run()
         return
     with restored_signals():
-        _check_installed(on)  # dask-jobqueue takes Ctrl+C for itself as it is imported
+        _check_installed(on)  # dask-jobqueue takes over Ctrl+C on import
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.default_int_handler)
         from pipeline.study.starting.dask_clusters import run_on_dask
@@ -70,9 +70,9 @@ def _check_installed(on: str) -> None:
 
 
 def check_place(on: str) -> None:
-    """Raises BadRecipeError: neither a place that workers can be started on, nor the address of a Dask scheduler."""
-    found = _ADDRESS.fullmatch(on)
-    if on not in ("local", *ON_DASK) and not (found and 0 < int(found[3]) < 65_536):
+    """Check where to start workers. Raises BadRecipeError: no such place, and not the address of a Dask scheduler."""
+    match = _ADDRESS.fullmatch(on)
+    if on not in ("local", *ON_DASK) and not (match and 0 < int(match[3]) < 65_536):
         raise BadRecipeError(
             f"--on {on!r:.200}: give local, dask, slurm, or the address of a Dask scheduler, tcp://HOST:PORT or "
             "tls://HOST:PORT."
@@ -80,7 +80,7 @@ def check_place(on: str) -> None:
 
 
 def order_for(study: Study, devices: str) -> StartRequest:
-    """Order for each worker of a study."""
+    """Start request for each worker of a study."""
     return StartRequest(
         run_id=uuid.uuid4().hex,
         study_id=study.study_id,

@@ -1,1 +1,1 @@
-"""Doing a study: begun, amended, its tasks leased by workers and done."""
+"""Running a study: beginning and amending it, leasing its tasks to workers, and doing them."""

@@ -1,8 +1,8 @@
-"""Amendments: a protocol or a manifest changed after the study began, with a reason; what the change touches is done
+"""Amendments: a protocol or a manifest changed after the study began, with a reason; what the change affects is done
 again, and nothing else.
 
-A slide stays in the study for ever: it can be excluded with a reason, not removed. Models can be added after those that
-are there, not removed or exchanged: that would be another study.
+A slide stays in the study forever: it can be excluded with a reason, not removed. Models can be added after the
+existing ones, not removed or replaced: that would be another study.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from pipeline.study.stages.registry import kind_of, settings_of
 from pipeline.study.work.study import Study, slides_of
 
 AMENDED = "protocol amended"
-"""The action of an entry whose details have what the changed sections said before (`earlier`)."""
+"""The action of an entry whose details have the earlier content of the changed sections (`earlier`)."""
 _OVER = ("done", "ended")
 
 
 def amend(before: Study, *, actor: str, why: str) -> Study:
-    """Freeze the protocol and the manifest as they are now, and lay out what follows from the change.
+    """Freeze the protocol and the manifest as they are now, and carry out what follows from the change.
 
     Raises:
         BadManifestError: no reason, nothing has changed, a slide or a model is gone, or the readings' design changed.
@@ -54,7 +54,7 @@ def amend(before: Study, *, actor: str, why: str) -> Study:
 def freeze(
     connection: Connection, after: Study, slides: Sequence[NewSlide], *, actor: str, why: str, first: int
 ) -> None:
-    """Write a study's new protocol and manifest down, and what follows from them, in this transaction.
+    """Record a study's new protocol and manifest, and carry out what follows from them, in this transaction.
 
     Args:
         first: position of the first stage to be done again.
@@ -78,12 +78,12 @@ def freeze(
 
 
 def changed_sections(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """Sections of the protocol that differ; of who may sign, say."""
+    """Sections of the protocol that differ; for example, the signers."""
     return sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
 
 
 def first_changed(before: Protocol, after: Protocol) -> int:
-    """Position of the first stage that has to be done again; beyond the last one where none has."""
+    """Position of the first stage that has to be done again; beyond the last one if none has."""
     kinds = [kind_of(task) for task in before.stages]
     differ = (at for at, kind in enumerate(kinds) if settings_of(before, kind) != settings_of(after, kind))
     return next(differ, len(kinds))
@@ -99,7 +99,7 @@ def _check(before: Study, protocol: Protocol, manifest_sha256: str) -> None:
             "these hashes. An amendment can add models after them; to use others, begin another study."
         )
     if old.reading is not None and protocol.reading != old.reading:
-        raise BadManifestError(f"study {study_id}: the design of its readings stays as it was frozen.")
+        raise BadManifestError(f"study {study_id}: the design of its readings is frozen and cannot be amended.")
 
 
 @dataclass(frozen=True)
@@ -120,38 +120,38 @@ class _Amendment:
     def carry_out(self, slides: Sequence[NewSlide]) -> None:
         known = {row.slide_id: row for row in self.connection.execute(_select_of_study(slide, self.study_id))}
         staying = {slide_id for slide_id, row in known.items() if row.code != ERASED}
-        gone = sorted(staying - {each.slide_id for each in slides})
+        gone = sorted(staying - {new_slide.slide_id for new_slide in slides})
         if gone:
             raise BadManifestError(
-                f"study {self.study_id}: not in the manifest any more: {', '.join(gone[:10])}. A slide stays in its "
+                f"study {self.study_id}: no longer in the manifest: {', '.join(gone[:10])}. A slide stays in its "
                 "study; give it a reason in the manifest's column `exclude`."
             )
-        new = [each for each in slides if each.slide_id not in known]
+        new = [new_slide for new_slide in slides if new_slide.slide_id not in known]
         enter_slides(self.connection, self.study_id, new, self.stages, self.actor, first_ordinal=len(known))
         tasks: dict[str, list[Row[Any]]] = {}
         for row in self.connection.execute(
             _select_of_study(task, self.study_id).order_by(task.c.slide_id, task.c.position)
         ):
             tasks.setdefault(row.slide_id, []).append(row)
-        for each in slides:
-            if each.slide_id in known:
-                changes = self._amend_slide(known[each.slide_id], tasks[each.slide_id], each)
+        for new_slide in slides:
+            if new_slide.slide_id in known:
+                changes = self._amend_slide(known[new_slide.slide_id], tasks[new_slide.slide_id], new_slide)
                 append(self.connection, self.study_id, changes)
 
-    def _amend_slide(self, row: Row[Any], tasks: list[Row[Any]], each: NewSlide) -> list[Change]:
-        if each.excluded:
+    def _amend_slide(self, row: Row[Any], tasks: list[Row[Any]], new_slide: NewSlide) -> list[Change]:
+        if new_slide.excluded:
             if row.state == "excluded":
                 return self._add_tasks(row, len(tasks), is_over=True)
             ended = [self._set_task(old, "ended") for old in tasks if old.state not in _OVER]
             return [
                 *ended,
                 *self._add_tasks(row, len(tasks), is_over=True),
-                self._set_slide(row, "excluded", message=each.excluded),
+                self._set_slide(row, "excluded", message=new_slide.excluded),
             ]
         first = 0 if row.state == "excluded" else self.first
         ended_at = next((old.position for old in tasks if old.state == "ended"), len(tasks))
         if row.state not in ("done", "pending", "excluded") and first > ended_at:
-            return self._add_tasks(row, len(tasks), is_over=True)  # it ended before what the amendment touches
+            return self._add_tasks(row, len(tasks), is_over=True)  # it ended before what the amendment affects
         again = [old for old in tasks if old.position >= first]
         is_open = all(old.state == "done" for old in tasks if old.position < first)
         changes = [self._set_task(old, "ready" if is_open and old.position == first else "blocked") for old in again]
@@ -162,13 +162,13 @@ class _Amendment:
         return changes
 
     def _add_tasks(self, row: Row[Any], at: int, *, is_over: bool = False, is_ready: bool = False) -> list[Change]:
-        """Tasks of stages that the study did not have."""
+        """Add tasks of stages that the study did not have."""
         added = list(enumerate(self.stages))[at:]
         if not added:
             return []
-        each = NewSlide(row.slide_id, excluded="over" if is_over else None, priority=row.priority)
+        new_slide = NewSlide(row.slide_id, excluded="over" if is_over else None, priority=row.priority)
         first = at if is_ready else None
-        rows = [task_row(self.study_id, each, row.ordinal, number, stage, first=first) for number, stage in added]
+        rows = [task_row(self.study_id, new_slide, row.ordinal, number, stage, first=first) for number, stage in added]
         self.connection.execute(insert(task), rows)
         details = {"tasks": new_tasks(rows)}
         return [Change(self.actor, TASKS_ADDED, slide_subject(row.slide_id), self.why, details=details)]
@@ -176,7 +176,7 @@ class _Amendment:
     def _set_task(self, row: Row[Any], state: str) -> Change:
         values: dict[str, Any] = {"state": state, "attempts": 0, "owner": None, "not_before": None}
         values |= {"code": None, "message": None, "output_sha256": None, "measures": None}
-        if row.state == "leased":  # who has it now comes too late
+        if row.state == "leased":  # its present owner comes too late
             values["token"] = row.token + 1
         is_task = (task.c.study_id == self.study_id, task.c.slide_id == row.slide_id, task.c.position == row.position)
         self.connection.execute(update(task).where(*is_task).values(values))

@@ -1,9 +1,9 @@
-"""Taking tasks and giving them back: each is held by one worker at a time, and done once to the end.
+"""Taking tasks and returning them: each is held by one worker at a time, and completed once.
 
-A lease lapses when its owner's count of beats stood still for `lease_s` by the *watcher's* own monotonic clock: no two
-clocks are ever compared, so none of them may step and break it. While the database is away nobody can beat, and the
-watch begins again. On the same machine a dead owner is seen at once. Each taking counts the task's token up; who comes
-back with an earlier token is refused (a fencing token).
+A lease lapses when its owner's count of heartbeats has stood still for `lease_s` by the *watcher's* own monotonic
+clock: no two clocks are ever compared, so one that steps cannot break it. While the database is unavailable nobody can
+beat, and the watch starts again. On the same machine a dead owner is noticed at once. Each taking increments the
+task's token; a worker that comes back with an earlier token is refused (a fencing token).
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from pipeline.study.work.statements import SLIDE_ROW, UPDATE_SLIDE, UPDATE_TASK,
 
 _RESULT = {"done": "task done", "again": "task to be tried again"}
 RESULTS = (*_RESULT.values(), "task ended")
-"""Actions by which an owner's own result enters the log."""
+"""Actions with which an owner's own result enters the log."""
 SET_ASIDE = "set_aside"
-"""Code of a slide on which workers died, or that could not be healed, as often as the study allows."""
+"""Code of a slide on which workers died, or that failed, as often as the study allows."""
 LOST_WORKER = "lost_worker"
-"""Code of a task whose worker died or was silent; it is tried again."""
+"""Code of a task whose worker died or went silent; it is retried."""
 
 
 @dataclass(frozen=True)
 class Lease:
-    """A task in this worker's hands."""
+    """A task held by this worker."""
 
     study_id: str
     slide_id: str
@@ -50,7 +50,7 @@ class Lease:
 
 @dataclass(frozen=True)
 class Ended:
-    """End of a task. `again`: it may heal and is retried; `done`: the next one follows; any other ends the slide."""
+    """End of a task. `again`: it may succeed later, so it is retried; `done`: the next one follows; others end the slide."""
 
     state: Literal["done", "again", "no_tissue", "qc_failed", "refused", "unreadable", "failed"]
     code: str | None = None
@@ -66,7 +66,7 @@ class Leases:
     """One worker's side of a study's tasks.
 
     Args:
-        actor: who the log names.
+        actor: named in the log.
         wall, clock: the time of day, and one that never steps.
     """
 
@@ -91,7 +91,7 @@ class Leases:
         """Time at which the database was last found to be unavailable."""
 
     def take(self, study_id: str) -> Lease | None:
-        """The next task, or None where nothing can be done now (or the study is paused).
+        """Take the next task; None if nothing can be done now (or the study is paused).
 
         Raises:
             BadManifestError: no such study.
@@ -102,14 +102,14 @@ class Leases:
             return lease
 
     def beat(self, lease: Lease) -> bool:
-        """Say that this worker lives; False where the task is no longer its own."""
+        """Record a heartbeat; returns False if the task is no longer this worker's."""
         mine = self._mine(lease)
         with self._report_unavailable(), self._database.write() as connection:
             changed = connection.execute(update(task).where(mine).values(beat=task.c.beat + 1, beat_utc=utc_now()))
             return changed.rowcount == 1
 
     def finish(self, lease: Lease, ended: Ended, *, take_next: bool = False) -> tuple[bool, Lease | None]:
-        """Write down how a task ended, and take the next one in the same transaction.
+        """Record how a task ended, and take the next one in the same transaction.
 
         Returns:
             whether the result counted (a worker whose lease was stolen comes too late), and the next task.
@@ -134,7 +134,7 @@ class Leases:
         return False, [Change(self._actor, "late result refused", subject, details=details)]
 
     def release(self, lease: Lease, why: str) -> None:
-        """Give back a task whose work was stopped through no fault of its own: the attempt does not count."""
+        """Return a task whose work was stopped through no fault of its own: the attempt does not count."""
         with self._database.write() as connection:
             row = connection.execute(select(task).where(self._mine(lease)).with_for_update()).one_or_none()
             if row is not None:
@@ -143,7 +143,7 @@ class Leases:
                 append(connection, lease.study_id, [replace(change, why=why)])
 
     def _was_written(self, connection: Connection, lease: Lease) -> bool:
-        """Whether this result is written already: a connection can be cut between a commit and its answer."""
+        """Whether this result is already written: a connection can be cut between a commit and its answer."""
         subject = task_subject(lease.slide_id, lease.stage)
         ends = select(audit.c.details).where(
             audit.c.study_id == lease.study_id, audit.c.subject == subject, audit.c.action.in_(RESULTS)
@@ -151,7 +151,7 @@ class Leases:
         return any(json.loads(details)["token"] == lease.token for details in connection.scalars(ends))
 
     def steal(self, study_id: str) -> int:
-        """Give back the tasks whose owners are gone, for others to take. Returns how many."""
+        """Return the tasks whose owners are gone, for others to take. Returns their number."""
         leased = select(task).where(task.c.study_id == study_id, task.c.state == "leased")
         with self._report_unavailable(), self._database.read() as connection:
             rows = connection.execute(leased).all()
@@ -190,7 +190,7 @@ class Leases:
             return True
 
     def _take(self, connection: Connection, study_id: str) -> tuple[Lease | None, list[Change]]:
-        """The next task, and what is to be logged of that."""
+        """Take the next task; returns it, and the changes to log."""
         row = connection.execute(self._next, {"of_study": study_id, "now": self._wall()}).one_or_none()
         if row is None:
             found(connection, study_id)
@@ -214,14 +214,14 @@ class Leases:
     def _end(
         self, connection: Connection, row: Row[Any], rest: Sequence[Row[Any]], ended: Ended, *, action: str = ""
     ) -> list[Change]:
-        """Write down how a task ended, and what that means for the slide. Returns what is to be logged.
+        """Record how a task ended, and what that means for the slide. Returns the changes to log.
 
         Args:
             rest: the slide's later tasks.
         """
         if ended.state == "again" and row.attempts >= self._limits.max_attempts:
-            said = f"set aside after {row.attempts} attempts; the last: {ended.message or ended.code}"
-            ended = Ended("failed", SET_ASIDE, said, ended.seconds)
+            message = f"set aside after {row.attempts} attempts; the last: {ended.message or ended.code}"
+            ended = Ended("failed", SET_ASIDE, message, ended.seconds)
         states = {"done": "done", "again": "ready"}
         values = {
             "state": states.get(ended.state, "ended"),
@@ -240,13 +240,13 @@ class Leases:
         return changes
 
     def _go_on(self, connection: Connection, row: Row[Any], rest: Sequence[Row[Any]], ended: Ended) -> list[Change]:
-        """After a task that is over: the slide's next one is ready, or the slide has ended."""
+        """Continue after a finished task: the slide's next one is ready, or the slide has ended."""
         if ended.state == "done" and rest:
             changes = [self._change_task(connection, rest[0], {"state": "ready"}, "task ready")]
             if ended.source_sha256 is None:
                 return changes
             return changes + self._change_slide(connection, row, {"source_sha256": ended.source_sha256}, "slide read")
-        changes = [self._change_task(connection, each, {"state": "ended"}, "task dropped") for each in rest]
+        changes = [self._change_task(connection, later, {"state": "ended"}, "task dropped") for later in rest]
         values = {
             "state": ended.state,
             "code": ended.code,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 LONGEST_BACKOFF_S = 3600.0
 MOST_DOUBLINGS = 30
-"""Enough for an hour, from a millisecond on."""
+"""Enough to reach an hour from a millisecond."""
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,6 @@ class Limits:
     """Before the second attempt; doubled before each further one, up to an hour."""
 
     def wait_s(self, attempts: int) -> float:
-        """Before the next attempt, after so many."""
+        """Seconds before the next attempt, after this many."""
         doublings = min(max(attempts - 1, 0), MOST_DOUBLINGS)
         return min(self.backoff_s * 2.0**doublings, max(self.backoff_s, LONGEST_BACKOFF_S))

@@ -60,7 +60,7 @@ def test_a_report_names_the_reference_that_it_was_made_with_and_verify_finds_ano
     audited.make_reference(study.project, min_tissue=0.9)
 
     assert study.reports_changed() == [
-        "tile set reference: its labels are the last report's reference, and it was replaced since"
+        "tile set reference: its labels are the last report's reference, and it has been replaced since"
     ]
 
 
@@ -130,7 +130,7 @@ def test_verify_says_what_is_wrong_with_files_and_what_it_costs_to_be_sure(study
     audited.SIGNATURES["a signature is taken out"](study)
     done = gemslide(*verify)
     assert done.code == 1
-    assert f"changed: slide a, infer {study.model_id}: its output is not the one that the ledger has" in done.err
+    assert f"changed: slide a, infer {study.model_id}: its output does not match the ledger" in done.err
     assert "reports/000000001/tables/endpoints.csv: was changed after the report was made" in done.err
     assert "Bob signed it" in done.err
 

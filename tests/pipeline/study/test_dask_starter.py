@@ -168,7 +168,7 @@ def test_without_dask_the_extra_is_named(begun, gemslide, monkeypatch):
 
 def test_slurm_needs_sbatch_and_a_number_of_jobs(begun, gemslide, monkeypatch, tmp_path):
     without = gemslide("study", "run", "s", "--on", "slurm", "--project", begun.root)
-    assert "say by --workers how many jobs" in without.err
+    assert "give the number of jobs with --workers" in without.err
     monkeypatch.setenv("PATH", str(tmp_path))
     done = gemslide("study", "run", "s", "--on", "slurm", "--workers", 1, "--project", begun.root)
     assert (without.code, done.code) == (1, 1)
@@ -224,9 +224,9 @@ def test_jobs_that_end_before_their_workers_come_are_submitted_again_and_then_gi
                 time.sleep(0.1)
                 mend()
 
-    with pytest.raises(ProcessFailedError, match=r"jobs ended before their workers came.*/logs"):
+    with pytest.raises(ProcessFailedError, match=r"jobs ended before their workers started.*/logs"):
         wait()
-    assert "job 101 ended before its worker came; another one is submitted." in messages
+    assert "job 101 ended before its worker started; submitting another one." in messages
     assert calls.with_suffix(".103.sh").exists()
 
 
@@ -299,7 +299,7 @@ def test_a_scheduler_that_goes_away_is_one_clear_error_and_leaves_no_task_held(b
         psutil.wait_procs([study_worker], timeout=60)
         assert not study_worker.is_running()
     assert running.returncode == 1
-    assert f"error [failed_process]: the Dask scheduler {address} has gone" in err
+    assert f"error [failed_process]: the Dask scheduler {address} is gone" in err
     assert "Traceback" not in err
     assert owners(ledger) == []
 

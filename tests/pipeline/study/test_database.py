@@ -109,9 +109,7 @@ def test_a_server_that_lets_nobody_in_yet_or_any_more_is_away(postgres):
             with ledger.database.read() as connection:
                 connection.execute(text("SELECT 1"))
                 postgres.stop("smart", wait=False)  # while a client is connected, it only refuses new ones
-                with pytest.raises(
-                    LedgerUnavailableError, match="not answer now: the database system is shutting down"
-                ):
+                with pytest.raises(LedgerUnavailableError, match="not answering: the database system is shutting down"):
                     Database(url)
         finally:
             postgres.stop()
@@ -138,7 +136,7 @@ def accept_and_reset(server: socket.socket) -> None:
 
 
 def test_a_database_that_the_server_does_not_have_is_one_clear_error(postgres):
-    with pytest.raises(UnreadableError, match='the server refuses it: database "none" does not exist') as error:
+    with pytest.raises(UnreadableError, match='refused the connection: database "none" does not exist') as error:
         Database(postgres.url("none"))
     assert not isinstance(error.value, LedgerUnavailableError)
 
@@ -176,5 +174,5 @@ def test_a_file_put_in_the_ledgers_place_is_seen(tmp_path):
 
 
 def test_a_server_without_the_database_is_said_in_a_sentence(postgres):
-    with pytest.raises(UnreadableError, match=r'the server refuses it: database "nowhere" does not exist\.$'):
+    with pytest.raises(UnreadableError, match=r'refused the connection: database "nowhere" does not exist\.$'):
         Database(postgres.url("nowhere"))

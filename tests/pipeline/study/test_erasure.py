@@ -154,11 +154,11 @@ def test_what_is_still_in_the_manifest_or_in_work_or_unknown_is_not_erased(study
     write_manifest(study.folder, *OTHERS)
     with pytest.raises(BadManifestError, match="is not in study s"):
         erase(study, ["nobody"], actor="ada", why="request")
-    with pytest.raises(BadManifestError, match="needs its reason"):
+    with pytest.raises(BadManifestError, match="needs a reason"):
         erase(study, [NAME], actor="ada", why=" ")
     assert study.project.store_path(NAME).exists()
     erase(study, [NAME], actor="ada", why="request")
-    with pytest.raises(BadManifestError, match="was erased before"):
+    with pytest.raises(BadManifestError, match="was already erased"):
         erase(study, ["erased-1"], actor="ada", why="request")
 
 

@@ -44,4 +44,4 @@ def test_a_model_whose_training_data_are_elsewhere_is_said_to_be_unknown(small_p
     shutil.copytree(packages[small_project.model_id], tmp_path / "models" / small_project.model_id)
     elsewhere = {small_project.model_id: tmp_path / "models" / small_project.model_id}
     (message,) = check_leakage(cohort(tmp_path, "x.tiff,small-train,,"), elsewhere, Project(tmp_path))
-    assert "is not known. Compare the lists yourself" in message
+    assert "known whether its patients are in the study. Compare the lists yourself" in message

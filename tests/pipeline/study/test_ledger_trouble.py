@@ -208,7 +208,7 @@ def test_of_two_who_begin_one_study_at_once_one_does_and_the_other_is_told(ledge
         thread.join()
     assert ends.count("begun") == 1
     others = [end for end in ends if end != "begun"]
-    assert all(isinstance(end, BadManifestError) and "has begun already" in explained_of(end) for end in others)
+    assert all(isinstance(end, BadManifestError) and "has already begun" in explained_of(end) for end in others)
     assert ledger.counts("s").total == 50
     assert verify_log(ledger.database, "s").findings == ()
 
@@ -233,7 +233,7 @@ def test_of_two_who_write_one_protocol_at_once_one_does_and_the_other_is_told(sm
     for thread in threads:
         thread.join()
     [winner] = ends
-    assert ["exists already" in message for message in others] == [True] * 3
+    assert ["already exists" in message for message in others] == [True] * 3
     folder = project.root / "studies" / "s"
     assert f'question = "{winner}"' in (folder / "study.toml").read_text()
     assert [path.name for path in folder.iterdir()] == ["study.toml"]
@@ -273,7 +273,7 @@ def test_status_says_that_the_disk_is_full_though_it_can_be_read(gemslide, small
 
 @pytest.mark.parametrize("why", [" ", "\t\n", "\u00a0", "\u200b", "\u2800", "\u200e\u202e"])
 def test_a_text_in_which_nothing_can_be_seen_is_no_reason(why):
-    with pytest.raises(BadManifestError, match="a pause needs its reason"):
+    with pytest.raises(BadManifestError, match="a pause needs a reason"):
         check_reason(why, "a pause")
     check_reason("?", "a pause")
 
@@ -286,7 +286,7 @@ def test_an_empty_reason_is_refused_everywhere(gemslide, begun_project, argument
     verb, *more = arguments
     done = _study(gemslide, begun_project, verb, *more, "--why", "")
     assert done.code == 1
-    assert "needs its reason" in done.err
+    assert "needs a reason" in done.err
 
 
 @pytest.fixture(scope="module")

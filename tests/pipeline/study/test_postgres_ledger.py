@@ -85,11 +85,11 @@ def test_the_connection_is_encrypted_and_the_server_is_who_it_says_it_is(postgre
     ("query", "said"),
     [
         ("sslmod=require", "unknown in a PostgreSQL URL: sslmod"),
-        ("sslmode=require&sslmode=disable", "each once"),
+        ("sslmode=require&sslmode=disable", "once each"),
         ("sslmode=perhaps", "sslmode=perhaps"),
         ("sslmode=require&sslrootcert=/x", "with a certificate"),
         ("host=elsewhere", "host names the folder of a socket"),
-        ("host=/run&sslmode=require", "nothing stands beside it"),
+        ("host=/run&sslmode=require", "is the only parameter"),
         ("sslrootcert=/nowhere/ca.pem", "sslrootcert=/nowhere/ca.pem: cannot be used: No such file"),
     ],
 )

@@ -93,11 +93,11 @@ def test_a_reading_goes_from_its_start_over_its_answers_to_its_signature(reading
         (lambda r: r.give("r1", 1, 1, "grade", "low"), "is not started"),
         (lambda r: r.start("nobody", 1, 1), "has no readings"),
         (lambda r: r.answers("r1", 9, 9), "has no slide 9 in session 9"),
-        (lambda r: r.begin([], actor="ada"), "laid out before"),
+        (lambda r: r.begin([], actor="ada"), "already laid out"),
         (lambda r: (r.start("r1", 1, 1), r.sign("r1", 1, 1, seconds=1)), "not answered: grade"),
         (lambda r: (r.start("r1", 1, 1), r.give("r1", 1, 1, "grade", "middle")), "give one of low, high"),
         (lambda r: (r.start("r1", 1, 1), r.give("r1", 1, 1, "sure", True)), "a number from 0 to 100"),
-        (lambda r: (r.start("r1", 1, 1), r.give("r1", 1, 1, "colour", "x")), "there are grade, sure"),
+        (lambda r: (r.start("r1", 1, 1), r.give("r1", 1, 1, "colour", "x")), "which has grade, sure"),
         (lambda r: (r.start("r1", 1, 1), r.start("r1", 1, 1)), r"slide 1 \(started\)"),
     ],
 )

@@ -81,7 +81,7 @@ def test_status_says_what_to_do(tmp_path, gemslide, monkeypatch):
         end(ledger, "s", "missing_mpp", "locked")
     text = " ".join(gemslide("study", "status", "s", "--project", tmp_path).out.split())
     assert "What to do about them" in text
-    assert "Find that in the scanner's settings" in text
+    assert "Look it up in the scanner's settings" in text
     summary = json.loads(gemslide("study", "status", "s", "--project", tmp_path, "--json").out)
     assert summary["remedies"] == {code: REMEDIES[code] for code in ("locked", "missing_mpp")}
     assert [(failure["code"], failure["slides"], failure["example"]) for failure in summary["failures"]] == [

@@ -139,11 +139,11 @@ def test_the_key_is_its_owner_s_alone_and_lies_in_no_project(tmp_path):
     assert open_pseudonym_key(tmp_path / "other").pseudonym("slide", "a") != key.pseudonym("slide", "a")
     assert key.pseudonym("slide", "a") != key.pseudonym("patient", "a")
     path.write_text("no key")
-    with pytest.raises(UnreadableError, match="is no key of pseudonyms"):
+    with pytest.raises(UnreadableError, match="is not a pseudonym key"):
         open_pseudonym_key(path)
     (tmp_path / "p").mkdir()
     (tmp_path / "p" / "gemslide.toml").write_text("")
-    with pytest.raises(BadManifestError, match="must not lie inside the project"):
+    with pytest.raises(BadManifestError, match="must not be inside the project"):
         open_pseudonym_key(tmp_path / "p" / "key")
 
 

@@ -219,7 +219,7 @@ def test_a_report_is_one_page_a_pdf_and_tables_and_stands_in_the_log(ledger, tmp
     [*_, entry] = study.ledger.history("s", "report")
     assert json.loads(entry.details)["sha256"]["report.pdf"] == sha256_of(report.pdf)
     assert verify_log(study.ledger.database, "s").findings == ()
-    with pytest.raises(BadManifestError, match="never written over"):
+    with pytest.raises(BadManifestError, match="never overwritten"):
         write_report(study, actor="ada", out=report.folder)
 
 

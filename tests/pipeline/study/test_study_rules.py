@@ -53,13 +53,13 @@ def test_only_those_sign_whom_the_protocol_names_and_only_as_it_says(ledger, tmp
         sign_report(ledger, "s", report, key, Signing(name, meaning), actor="x")  # type: ignore[arg-type]
 
     for key, meaning, name in ((bob, "authored", "Ada"), (ada, "approved", "Ada"), (ada, "authored", "Bob")):
-        with pytest.raises(BadManifestError, match="its protocol does not let"):
+        with pytest.raises(BadManifestError, match="its protocol does not allow"):
             sign(key, meaning, name)
     sign(ada, "authored", "Ada")
-    with pytest.raises(BadManifestError, match=r"does not let key .* sign \(anchor\)"):
+    with pytest.raises(BadManifestError, match=r"does not allow key .* to sign \(anchor\)"):
         make_anchor(ledger, "s", bob, tmp_path, actor="x")
     anchor = make_anchor(ledger, "s", ada, tmp_path, actor="x")
-    with pytest.raises(BadManifestError, match="does not let"):
+    with pytest.raises(BadManifestError, match="does not allow"):
         countersign(ledger, anchor, bob)
     assert study.ledger.history("s", "report")[-1].action == "report signed"
 
@@ -120,7 +120,7 @@ def cap(**changes: object) -> dict[str, object]:
     ("changes", "said"),
     [
         ({"min_washout_days": 21.0}, "washout_days = 14 is below"),
-        ({"question": "remarks"}, "question remarks: of kind choice or yes_no"),
+        ({"question": "remarks"}, "question remarks: name one of kind choice or yes_no"),
     ],
 )
 def test_a_validation_that_its_readings_cannot_answer_is_refused(changes, said):

@@ -145,8 +145,8 @@ def test_a_study_whose_model_says_something_else_by_now_does_not_go_on(begun, sm
     ran = gemslide("study", "run", "s", "--project", begun.root)
 
     assert ran.code == 1
-    assert f"has other {what} (SHA-256 " in ran.err
-    assert "than the protocol names" in ran.err
+    assert f"has {what} with SHA-256 " in ran.err
+    assert "but the protocol names" in ran.err
 
 
 @pytest.mark.parametrize(

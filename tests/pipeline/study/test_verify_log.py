@@ -50,13 +50,13 @@ EDITS += [(name, "NULL") for name in ERASABLE]  # no database allows the others 
 def test_an_edit_of_any_column_of_an_entry_is_found(worked, column, value):
     tamper(worked, f"UPDATE audit SET {column} = {value} WHERE seq = 9")
     assert "entry 9" in log_findings(worked)
-    assert f"was changed: its {'hash' if column in HASHED else 'content'} is another" in log_findings(worked)
+    assert f"was changed: its {'hash' if column in HASHED else 'content'} differs" in log_findings(worked)
 
 
 def test_an_entry_that_was_emptied_behind_the_log_s_back_is_found(begun):
     empty = ", ".join(f"{name} = NULL" for name in ERASABLE)
     tamper(begun, f"UPDATE audit SET {empty} WHERE seq = 3")  # as the database allows for an erasure
-    assert "entry 3 was emptied, and no entry says that it was erased" in log_findings(begun)
+    assert "entry 3 was emptied, but no entry says that it was erased" in log_findings(begun)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_an_entry_that_was_emptied_behind_the_log_s_back_is_found(begun):
 )
 def test_an_entry_by_which_tasks_came_is_found_however_it_was_edited(worked, details):
     tamper(worked, f"UPDATE audit SET details = '{details}' WHERE seq = 2")
-    assert "entry 2 (slide entered, slide S-1) was changed: its content is another" in log_findings(worked)
+    assert "entry 2 (slide entered, slide S-1) was changed: its content differs" in log_findings(worked)
     assert "task S-1/" in log_findings(worked)
 
 
@@ -133,7 +133,7 @@ def test_a_tail_that_was_cut_with_the_head_is_found_by_an_anchor(worked):
         "UPDATE study SET audit_seq = (SELECT max(seq) FROM audit), "
         "audit_hash = (SELECT hash FROM audit WHERE seq = (SELECT max(seq) FROM audit))",
     )
-    assert "was anchored, and the log ends with" in log_findings(worked, {whole.entries: whole.head})
+    assert "was anchored, but the log ends with" in log_findings(worked, {whole.entries: whole.head})
 
 
 @pytest.mark.parametrize("statement", ["UPDATE audit SET actor = 'x'", "DELETE FROM audit"])

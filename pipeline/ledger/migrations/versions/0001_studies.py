@@ -1,6 +1,6 @@
-"""Studies, slides, tasks, and the log, which a database refuses to change.
+"""Studies, slides, tasks, and the log, which the database refuses to change.
 
-A migration says what was, not what is: it never imports `tables.py`.
+A migration describes the past, not the present: it never imports `tables.py`.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ _ONLY_ADDED = "the log of a study is only added to"
 
 
 def _forbid_changes() -> None:
-    """Against accidents; against who owns the database there is the chain. Erasing what an entry says is let through:
+    """Guard against accidents; the chain guards against the database's owner. Erasing an entry's content is allowed:
     `verify` finds every erasure that the log does not name."""
     same = {"sqlite": "IS", "postgresql": "IS NOT DISTINCT FROM"}[op.get_bind().dialect.name]
     is_erasure = " AND ".join(
@@ -203,4 +203,4 @@ def _forbid_changes() -> None:
 
 
 def downgrade() -> None:
-    raise NotImplementedError("A study's log is never taken apart; restore a backup of the database instead.")
+    raise NotImplementedError("A study's log cannot be downgraded; restore a backup of the database instead.")

@@ -1,4 +1,4 @@
-"""Sessions of the web app and what was tried to get one, shared by all of its processes."""
+"""Sessions of the web app and sign-in attempts, shared by all of its processes."""
 
 from __future__ import annotations
 
@@ -36,4 +36,4 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    raise NotImplementedError("A ledger is never taken back to an earlier version; restore a backup instead.")
+    raise NotImplementedError("A ledger cannot be downgraded; restore a backup instead.")

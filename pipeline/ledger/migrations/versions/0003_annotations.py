@@ -1,4 +1,4 @@
-"""Annotations: what is drawn on slides, with every earlier revision."""
+"""Annotations drawn on slides, with every earlier revision."""
 
 from __future__ import annotations
 
@@ -81,4 +81,4 @@ def _make_annotation() -> None:
 
 
 def downgrade() -> None:
-    raise NotImplementedError("What people drew is never taken apart; restore a backup of the database instead.")
+    raise NotImplementedError("Annotations cannot be downgraded; restore a backup of the database instead.")

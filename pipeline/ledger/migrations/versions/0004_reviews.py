@@ -1,4 +1,4 @@
-"""Reviews of slides by people: hotspots judged, coverage, reviews outside studies."""
+"""Reviews of slides by people: reviewed hotspots, coverage, reviews outside studies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def upgrade() -> None:
 
 
 def _looking() -> list[sa.Column[str]]:
-    """Columns for who looked at which slide, for what."""
+    """Columns for who viewed which slide, and for what."""
     lengths = {"study_id": 64, "reading": 96, "slide_id": 64, "person": 200}
     return [sa.Column(name, sa.String(length), nullable=False) for name, length in lengths.items()]
 
@@ -81,4 +81,4 @@ def _make_review() -> None:
 
 
 def downgrade() -> None:
-    raise NotImplementedError("What people said of slides is never taken apart; restore a backup instead.")
+    raise NotImplementedError("Reviews cannot be downgraded; restore a backup instead.")
