@@ -1,11 +1,11 @@
-"""Choice of the image of a file that is the slide: one rule for every reader.
+"""Choice of the image in a file that is the slide: one rule for every reader.
 
 A file or folder holds images: pages of a TIFF, images of an OME-TIFF or OME-Zarr, series of DICOM files. Reduced copies
 of an image belong to it and are not candidates; each reader groups them first. Of the others:
 
 1. An image that its file calls label, macro, overview or thumbnail (`side_images.py`) is never the slide.
 2. The largest of the rest is the slide.
-3. If a second one is of comparable size (`is_comparable`), it may equally be the slide: nothing is guessed, `--series`
+3. If another is of comparable size (`is_comparable`), it may equally be the slide: nothing is guessed, and `--series`
    or the manifest's column `series` must choose.
 
 Messages and stores name images only by number or UID: a file's own names for them can name a person.
@@ -24,11 +24,11 @@ SideImage = Literal["label", "macro", "thumbnail"]
 
 MAX_SIDE_SHARE = 1 / 16
 """Of the largest image's pixels. Macro and label images of whole slides have less than a thousandth; of small crops and
-test slides they reach a twentieth. Two sections on one glass, scanned apart, seldom differ by more than this."""
+test slides they reach a twentieth. Two sections on one glass, scanned separately, seldom differ by more than this."""
 MAX_SIDE_PX = 20_000_000
 """Pixels. The largest overview images of scanners have about 10 million, 1 mm² of tissue at 0.25 µm/px has 16."""
 _MAX_SCALE_RATIO = 1.25
-"""Images beside a slide show the whole glass, so that their pixels are at least ten times as large."""
+"""Side images show the whole glass, so their pixels are at least ten times as large."""
 _MAX_LISTED = 8
 
 
@@ -41,9 +41,9 @@ class Candidate:
     width_px: int
     height_px: int
     mpp: float | None = None
-    """Microns per pixel, where the file says so of this image."""
+    """Microns per pixel, where the file states it for this image."""
     kind: SideImage | None = None
-    """Kind that the file gives it, where that is something other than the slide."""
+    """Kind of image according to the file, where that is something other than the slide."""
     is_declared: bool = False
     """Whether the file says that it is an image of the slide, as DICOM's VOLUME does."""
     detail: str = ""
@@ -63,13 +63,13 @@ def choose_series(candidates: Sequence[Candidate], series: str | None, name: str
     """The image that is the slide.
 
     Args:
-        series: the one that a person chose; None where nobody did.
+        series: the one that the user chose; None if none was chosen.
         name: of the file or folder, for messages.
-        by_end: whether the end of a series' name, if only one has it, is enough.
+        by_end: whether a unique ending of a series' name is enough.
 
     Raises:
         UnreadableError: nothing but side images, or a side image was chosen.
-        AmbiguousSeriesError: several may be the slide, or there is none of that name; it lists those that there are.
+        AmbiguousSeriesError: several may be the slide, or none has that name; it lists the available ones.
     """
     slides = [candidate for candidate in candidates if candidate.kind is None]
     if series is not None:
@@ -88,8 +88,8 @@ def choose_series(candidates: Sequence[Candidate], series: str | None, name: str
 def is_comparable(candidate: Candidate, largest: Candidate) -> bool:
     """Whether an image may be the slide as well as the largest one.
 
-    It may, if it is too large for an image beside the slide, by its share of the largest or by itself; if it has the
-    same scale, which a picture of the whole glass has not; or if its file says so.
+    It may if it is too large for a side image, by its share of the largest or on its own; if it has the same scale,
+    unlike an image of the whole glass; or if its file says so.
     """
     if candidate.is_declared or candidate.num_px > min(MAX_SIDE_SHARE * largest.num_px, MAX_SIDE_PX):
         return True
@@ -123,16 +123,16 @@ def _chosen(
     if chosen.kind is not None:
         raise UnreadableError(
             f"{name}: series {chosen.series} is the {chosen.kind} image, which is never read as the slide. "
-            f"There are {_listed(slides) or 'no others'}."
+            f"The others: {_listed(slides) or 'none'}."
         )
     return chosen
 
 
 def _several(rivals: Sequence[Candidate], name: str) -> str:
     same = len({(one.width_px, one.height_px) for one in rivals}) < len(rivals)
-    planes = " Images of one size can be focal planes." if same else ""
+    planes = " Images of the same size may be focal planes." if same else ""
     return (
-        f"{name}: holds {len(rivals)} series, each a slide of its own: {_listed(rivals)}.{planes} Choose one with "
+        f"{name}: holds {len(rivals)} series that may each be the slide: {_listed(rivals)}.{planes} Choose one with "
         f"`--series {rivals[0].series}`, or in a manifest by the column `series`."
     )
 

@@ -24,21 +24,21 @@ class SlideInfo:
     mpp_xy: tuple[float, float] | None
     """Microns per level-0 pixel; None when absent or absurd."""
     mpp_looked_in: str
-    """Places in which mpp was looked for, with what they held, for the error message."""
+    """Places searched for mpp, with what they held, for the error message."""
     objective_power: float | None = None
     scanner_model: str | None = None
     icc: bytes | None = None
     associated: tuple[str, ...] = ()
     series: str | None = None
-    """Image of the file that this is (`series.recorded_series`); None where it is the only slide and comes first."""
+    """Image of the file that this is (`series.recorded_series`); None if it is the only slide and comes first."""
     bounds_px0: Box | None = None
     """Scanned area, where the level-0 frame is larger; white outside."""
     nm_centre_xy: tuple[float, float] | None = None
-    """Hamamatsu's slides: where the middle of level 0 lies, in nanometres from the centre of the glass slide."""
+    """Position of the middle of level 0 on a Hamamatsu slide, in nanometres from the centre of the glass."""
     label_in_image: str | None = None
     """The file's statement that the slide's label, or other text that can name a person, is among its pixels."""
     warnings: SlideWarnings = field(default_factory=SlideWarnings, compare=False)
-    """Contradictions in the file, as far as it was read; complete once all pixels were."""
+    """Contradictions in the file, as far as it was read; complete once all pixels have been."""
 
 
 class EncodedLevel(Protocol):
@@ -50,7 +50,7 @@ class EncodedLevel(Protocol):
     rows: int
 
     def byte_counts(self) -> NDArray[np.int64]:
-        """Bytes of every tile in the source, int64 of shape (rows, columns); 0 where the scanner left a tile out."""
+        """Bytes of every tile in the source, int64 of shape (rows, columns); 0 where the scanner skipped a tile."""
 
     def streams(self, row: int, columns: range) -> list[Stream]:
         """Self-contained streams of neighbouring tiles of one row. Raises CorruptTileError."""
@@ -89,7 +89,7 @@ class Slide(Protocol):
         """
 
     def encoded_level(self, level: int) -> EncodedLevel | NotCopied:
-        """The level's own tiles, or why they cannot pass through."""
+        """The level's own tiles, or why they cannot be copied."""
 
     def associated_image(self, name: str) -> Pixels:
         """A label, macro or thumbnail image by its name in `info.associated`."""

@@ -121,7 +121,7 @@ def test_of_two_slides_in_one_tiff_neither_is_guessed_and_each_can_be_chosen(tmp
     pages = TWO_SLIDES[case]
     path = write_pages(tmp_path / "a.tif", *pages)
 
-    with pytest.raises(AmbiguousSeriesError, match=r"2 series, each a slide of its own: 0 \(600×440 px.*--series"):
+    with pytest.raises(AmbiguousSeriesError, match=r"2 series that may each be the slide: 0 \(600×440 px.*--series"):
         open_slide(path)
     second = 2 if "one chain" in case else 1
     for number in (0, second):
@@ -221,7 +221,7 @@ def test_a_label_is_never_read_as_the_slide_not_even_when_it_is_chosen(tmp_path,
     label, macro = page(sample_image(900, 700, 1), description="Label"), page(OTHER, description="Macro")
     path = write_pages(tmp_path / "a.tif", label, SLIDE_PAGES[0], macro)
 
-    with pytest.raises(UnreadableError, match=r"never read as the slide. There are 1 \(600×440"):
+    with pytest.raises(UnreadableError, match=r"never read as the slide. The others: 1 \(600×440"):
         open_slide(path, series=number)
 
 
