@@ -1,1 +1,1 @@
-"""Formats of makers that only the OpenSlide library reads."""
+"""Makers' formats that only the OpenSlide library reads."""
