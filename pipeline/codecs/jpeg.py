@@ -235,7 +235,7 @@ class _Parser:
         )  # fmt: skip
 
     def _has_restarts(self) -> bool:
-        """Whether there is an interval. Without it, a restart marker ends the image for libjpeg; the rest is ignored."""
+        """Whether there is an interval. Without one, a restart marker ends the image for libjpeg: the rest is lost."""
         interval = self._current.get(("restart", 0))
         return interval is not None and interval.body != bytes(2)
 

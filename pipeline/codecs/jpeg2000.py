@@ -224,7 +224,7 @@ class _Rules:
             what = (marker, self._segment_index(marker, body))
             length = self._length(marker, body)
             if what in seen or length > len(body) or (length < len(body) and marker not in _MAY_BE_LONGER):
-                raise Jpeg2000Error(f"a segment {marker:04x} of {len(body)} bytes where {length} belong, or a second")
+                raise Jpeg2000Error(f"a segment {marker:04x} of {len(body)} bytes where {length} belong, or repeated")
             seen.add(what)
             kept.append(struct.pack(">HH", marker, length + 2) + body[:length])
         return b"".join(kept)

@@ -1,4 +1,4 @@
-"""Models and tile sets by the names that people type. Light to import: misspelt names are reported before torch loads."""
+"""Models and tile sets by the names people type. Light to import: a misspelt name is reported before torch loads."""
 
 from __future__ import annotations
 

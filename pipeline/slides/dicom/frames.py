@@ -61,7 +61,9 @@ def find_frames(header: Header, descriptor: int, num_frames: int, frame_bytes: i
     if header.pixel_bytes is None or not needed <= header.pixel_bytes <= needed + 1:
         raise _damaged(header, f"{num_frames} frames need {needed} bytes, but its pixel data have {header.pixel_bytes}")
     if header.pixels_at + needed > header.file_bytes:
-        raise _damaged(header, f"its pixels end at byte {header.pixels_at + needed}, the file at {header.file_bytes}")
+        raise _damaged(
+            header, f"its pixels end at byte {header.pixels_at + needed}, but the file ends at {header.file_bytes}"
+        )
     starts = header.pixels_at + frame_bytes * np.arange(num_frames, dtype=np.int64)
     return FrameTable(starts, starts + frame_bytes, in_items=False)
 
@@ -210,7 +212,7 @@ class _Items:
 
     def _check_inside(self, end: int) -> None:
         if end > self._header.file_bytes:
-            raise _damaged(self._header, f"a frame ends at byte {end}, but the file at {self._header.file_bytes}")
+            raise _damaged(self._header, f"a frame ends at byte {end}, but the file ends at {self._header.file_bytes}")
 
 
 def _item_length(head: bytes) -> int | None:

@@ -64,7 +64,9 @@ def plane_of(header: Header) -> SlidePlane:
         cosines = [as_number(one, "ImageOrientationSlide") for one in values(ds, "ImageOrientationSlide")]
     mpp_xy, searched = mpp_of(header)
     if mpp_xy is None:
-        raise UnreadableError(f"{header.path.name}: states no pixel size ({searched}), so no position on the glass.")
+        raise UnreadableError(
+            f"{header.path.name}: states no pixel size ({searched}), so it has no position on the glass."
+        )
     x_mm, y_mm, z_mm = offsets
     if len(cosines) != 6 or not _is_orthonormal(cosines):
         raise UnreadableError(

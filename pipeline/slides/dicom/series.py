@@ -79,7 +79,7 @@ def _files_of_series(folder: Path, series: str | None) -> list[Path]:
     by_series, others = _briefs_by_series(folder)
     if not by_series:
         objects = ", ".join(f"{n} × {kind}" for kind, n in others.most_common(_MAX_NAMED)) or "no DICOM objects"
-        raise UnreadableError(f"{folder.name}: no whole-slide DICOM image in this folder (objects: {objects}).")
+        raise UnreadableError(f"{folder.name}: no whole-slide DICOM image in this folder (found: {objects}).")
     candidates = [_candidate(uid, briefs) for uid, briefs in by_series.items()]
     chosen = choose_series(candidates, series, folder.name, by_end=True)
     return sorted(brief.path for brief in by_series[chosen.series])

@@ -59,7 +59,7 @@ class SegmentReader:
         if count == 0 or offset == 0:
             return None
         if min(offset, count) < 0 or offset + count > self._file_bytes:
-            raise DamagedFileError(f"its bytes end at {offset + count}, but the file at {self._file_bytes}")
+            raise DamagedFileError(f"its bytes end at {offset + count}, but the file ends at {self._file_bytes}")
         return read_at(self._descriptor, count if at_most is None else min(count, at_most), offset, self._name)
 
     def stated_header(self, page: tifffile.TiffPage, index: int) -> StreamHeader | None:

@@ -148,7 +148,7 @@ class EncodedTiffLevel:
         if last > self._file_bytes or max(counts) > MAX_TILE_BYTES:
             ends = [offset + count for offset, count in zip(offsets, counts, strict=True)]
             worst = max(range(len(columns)), key=lambda i: (ends[i] > self._file_bytes, counts[i]))
-            why = f"its {counts[worst]} bytes end at {ends[worst]}, but the file at {self._file_bytes}"
+            why = f"its {counts[worst]} bytes end at {ends[worst]}, but the file ends at {self._file_bytes}"
             raise self._corrupt(row, columns[worst], why)
         return first, last
 

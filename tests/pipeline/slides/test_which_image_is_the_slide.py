@@ -344,7 +344,7 @@ def test_another_series_of_the_same_file_is_not_taken_for_the_store_that_is_ther
     ingest_slide(IngestRequest(path, "S-1", series="0"), project, IngestConfig())
 
     assert ingest_slide(IngestRequest(path, "S-1", series="0"), project, IngestConfig()).skipped
-    with pytest.raises(ChangedSourceError, match="holds series 0 of its file, and series 1 was asked for"):
+    with pytest.raises(ChangedSourceError, match="holds series 0 of its file, but series 1 was requested"):
         ingest_slide(IngestRequest(path, "S-1", series="1"), project, IngestConfig())
 
 
