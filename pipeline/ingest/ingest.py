@@ -105,7 +105,7 @@ def ingest_slide(
         ):
             if store.exists():
                 raise LockedError(f"{store.name}: another process has just finished it. Run again to check it.")
-            damage = _damage_of(slide, slide_id, config, advance)
+            damage = _find_damage(slide, slide_id, config, advance)
             with PassThroughGate(slide, config.gate_tiles) as gate:
                 plans = plan_levels(slide, gate, config, damage)
                 writer = StoreWriter(folder, slide, plans, config, mpp, advance, damage)
@@ -124,7 +124,7 @@ def ingest_slide(
     )  # fmt: skip
 
 
-def _damage_of(slide: Slide, slide_id: str, config: IngestConfig, advance: Advance) -> Damage | None:
+def _find_damage(slide: Slide, slide_id: str, config: IngestConfig, advance: Advance) -> Damage | None:
     """Scan a slide for damage; None if that is not needed, since any damage encountered ends the ingest."""
     if config.damaged == "refuse":
         return None
@@ -284,11 +284,11 @@ def stored_key(store: Path) -> Key | None:
 
 
 def _key(source_sha256: str, series: str | None, mpp: Mpp, config: IngestConfig) -> Key:
-    settings = _settings_of_pixels(config)
+    settings = _pixel_settings(config)
     return {"source_sha256": source_sha256, "series": series, "mpp0": mpp.mpp0, "ingest": settings}
 
 
-def _settings_of_pixels(config: IngestConfig) -> dict[str, Any]:
+def _pixel_settings(config: IngestConfig) -> dict[str, Any]:
     """All settings but those of the tissue mask, which can be rebuilt by itself (`gemslide tissue`)."""
     return config.model_dump(mode="json", exclude={"tissue"})
 
@@ -297,6 +297,6 @@ def _made_from(attributes: SlideAttributes) -> Key:
     """Key that a store was made from. Settings that it does not know yet had their default when it was made."""
     settings = attributes.ingest.get("settings")
     with suppress(ValidationError):  # of another version: not these settings, whatever they are
-        settings = _settings_of_pixels(IngestConfig.model_validate(settings))
+        settings = _pixel_settings(IngestConfig.model_validate(settings))
     source = attributes.source
     return {"source_sha256": source.sha256, "series": source.series, "mpp0": attributes.mpp0, "ingest": settings}

@@ -65,7 +65,7 @@ class StoreWriter:
     ) -> None:
         self.folder, self.slide, self.plans, self.config, self.mpp = folder, slide, plans, config, mpp
         self._advance, self._damage = advance, damage
-        self._damaged = _mask_of(damage, plans[0].spec) if damage and damage[0].tiles else None
+        self._damaged = _damage_mask(damage, plans[0].spec) if damage and damage[0].tiles else None
         self.warnings: list[str] = []
         """Warnings to know before relying on the store; complete once all pixels are written."""
 
@@ -188,7 +188,7 @@ class StoreWriter:
         (self.folder / "OME" / "METADATA.ome.xml").write_text(xml, encoding="utf-8")
 
 
-def _mask_of(damage: Damage, finest: ArraySpec) -> tuple[NDArray[np.uint8], int]:
+def _damage_mask(damage: Damage, finest: ArraySpec) -> tuple[NDArray[np.uint8], int]:
     """Damaged tiles of level 0 as a mask with a cell for each, and a cell's side in level-0 pixels."""
     t = damage[0].tile_px
     mask_yx = np.zeros((-(-finest.height_px // t), -(-finest.width_px // t)), np.uint8)

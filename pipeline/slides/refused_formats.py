@@ -14,7 +14,7 @@ from training.foundation.errors import UnreadableError
 
 _HEAD_BYTES = 4096
 _CONVERT = "Convert it to OME-TIFF or OME-Zarr with Bio-Formats (`bfconvert`, `bioformats2raw`)"
-_EXPORT = "Export it from the maker's viewer as a tiled TIFF, SVS or DICOM"
+_EXPORT = "Export it from the vendor's viewer as a tiled TIFF, SVS or DICOM"
 _NOT_A_SLIDE = (
     "It is one image that can only be read whole. Convert it to a tiled TIFF, for example `vips tiffsave --tile "
     "--pyramid`, and give its scale with `--mpp`"
@@ -77,7 +77,7 @@ _FORMATS = (
 
 
 def refuse_by_name(path: Path, vendor: str | None, *, has_reader: bool) -> None:
-    """Refuse a file of a format that is not read.
+    """Refuse a file of an unsupported format.
 
     Args:
         vendor: OpenSlide's name for the file's family; None if OpenSlide does not recognise it.
@@ -95,17 +95,17 @@ def refuse_by_name(path: Path, vendor: str | None, *, has_reader: bool) -> None:
     if variant:
         raise UnreadableError(f"{path.name}: is {variant}. {_EXPORT}, or convert it with `bfconvert`.")
     head = b"" if has_reader else first_bytes(path, _HEAD_BYTES)
-    for one in _FORMATS:
-        if (one.is_like_ours or not has_reader) and (
-            suffix in one.suffixes or re.match(one.magic, head, re.DOTALL | re.IGNORECASE)
+    for refused in _FORMATS:
+        if (refused.is_like_ours or not has_reader) and (
+            suffix in refused.suffixes or re.match(refused.magic, head, re.DOTALL | re.IGNORECASE)
         ):
-            raise UnreadableError(f"{path.name}: is {one.name}, a format that is not read. {one.way_round}.")
+            raise UnreadableError(f"{path.name}: is {refused.name}, an unsupported format. {refused.way_round}.")
 
 
 def is_refused_by_name(name: str) -> bool:
-    """Whether a file's name is that of a format that is not read."""
+    """Whether a file's name is that of an unsupported format."""
     suffix = Path(name).suffix.lower()
-    return any(suffix in one.suffixes for one in _FORMATS)
+    return any(suffix in refused.suffixes for refused in _FORMATS)
 
 
 def _is_olympus_preview(path: Path) -> bool:

@@ -31,7 +31,7 @@ def has_slide_suffix(name: str) -> bool:
 
 
 def is_slide_or_refused(name: str) -> bool:
-    """Whether a file's name is that of a slide or image, whether or not its format is read."""
+    """Whether a file's name is that of a slide or image, whether or not its format is supported."""
     return has_slide_suffix(name) or is_refused_by_name(name)
 
 

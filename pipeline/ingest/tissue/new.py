@@ -106,7 +106,7 @@ def from_file(
     with within(Limits.for_file(len(data)), str(path)):
         file = parse_annotations(data, path)
     frame = frame_of_store(reader.attributes).as_set(counts_from, allow_other_mpp=allow_other_mpp)
-    regions, dropped = _tissue_of(on_slide(file, frame), path, classes)
+    regions, dropped = _tissue_areas(on_slide(file, frame), path, classes)
     check_regions(regions, reader.size_wh_px0)
     mask_yx, mpp = mask_of_regions(reader, regions, config)
     new = _put(
@@ -124,7 +124,7 @@ def _read(path: Path) -> bytes:
         raise BadAnnotationError(f"{path}: cannot be read ({why}). Name a GeoJSON file or a PNG.") from error
 
 
-def _tissue_of(file: AnnotationFile, path: Path, classes: Sequence[str]) -> tuple[list[Region], tuple[str, ...]]:
+def _tissue_areas(file: AnnotationFile, path: Path, classes: Sequence[str]) -> tuple[list[Region], tuple[str, ...]]:
     """The areas that are tissue, valid, and what could not be imported."""
     areas = [area for area in file.objects if area.is_area and area.object_type == "annotation"]
     unknown = sorted(set(classes) - {area.class_name for area in areas if area.class_name})

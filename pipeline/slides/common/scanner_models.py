@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class _Family:
-    """Scanners of one maker."""
+    """Scanners of one vendor."""
 
     makers: tuple[str, ...]
     """Names that may precede a model in a file."""

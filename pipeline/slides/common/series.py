@@ -79,9 +79,9 @@ def choose_series(candidates: Sequence[Candidate], series: str | None, name: str
             f"{name}: has no image of the slide, only {_listed(candidates)}. Export the slide itself, or name its file."
         )
     largest = max(slides, key=lambda candidate: candidate.num_px)
-    rivals = [one for one in slides if one is not largest and is_comparable(one, largest)]
+    rivals = [slide for slide in slides if slide is not largest and is_comparable(slide, largest)]
     if rivals:
-        raise AmbiguousSeriesError(_several([one for one in slides if one is largest or one in rivals], name))
+        raise AmbiguousSeriesError(_several([slide for slide in slides if slide is largest or slide in rivals], name))
     return largest
 
 
@@ -99,11 +99,11 @@ def is_comparable(candidate: Candidate, largest: Candidate) -> bool:
 
 
 def recorded_series(candidates: Sequence[Candidate], chosen: Candidate) -> str | None:
-    """Chosen series as a store records it; None where there was no choice to make.
+    """Chosen series as a store records it; None if there was no choice to make.
 
     A number or a path of numbers is kept; anything else, which could name a person, is replaced by its position.
     """
-    if [one for one in candidates if one.kind is None] == [chosen] and candidates[0] is chosen:
+    if [candidate for candidate in candidates if candidate.kind is None] == [chosen] and candidates[0] is chosen:
         return None
     is_plain = all(part.isascii() and part.isdigit() for part in chosen.series.split("/"))
     return chosen.series if is_plain else f"#{list(candidates).index(chosen)}"
@@ -112,9 +112,9 @@ def recorded_series(candidates: Sequence[Candidate], chosen: Candidate) -> str |
 def _chosen(
     candidates: Sequence[Candidate], slides: Sequence[Candidate], series: str, name: str, *, by_end: bool
 ) -> Candidate:
-    matches = [one for one in candidates if one.series == series]
+    matches = [candidate for candidate in candidates if candidate.series == series]
     if by_end and series and not matches:
-        matches = [one for one in candidates if one.series.endswith(series)]
+        matches = [candidate for candidate in candidates if candidate.series.endswith(series)]
     if len(matches) != 1:
         ends = f"; {len(matches)} of them end in {series}" if matches else ""
         what = f"has no series {series!r:.100}. It has" if not matches else f"holds {len(candidates)} series:"
@@ -129,7 +129,7 @@ def _chosen(
 
 
 def _several(rivals: Sequence[Candidate], name: str) -> str:
-    same = len({(one.width_px, one.height_px) for one in rivals}) < len(rivals)
+    same = len({(rival.width_px, rival.height_px) for rival in rivals}) < len(rivals)
     planes = " Images of the same size may be focal planes." if same else ""
     return (
         f"{name}: holds {len(rivals)} series that may each be the slide: {_listed(rivals)}.{planes} Choose one with "

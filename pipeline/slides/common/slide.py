@@ -22,7 +22,7 @@ class SlideInfo:
     format: str
     levels: tuple[LevelSize, ...]
     mpp_xy: tuple[float, float] | None
-    """Microns per level-0 pixel; None when absent or absurd."""
+    """Microns per level-0 pixel; None if absent or absurd."""
     mpp_looked_in: str
     """Places searched for mpp, with what they held, for the error message."""
     objective_power: float | None = None
@@ -78,7 +78,7 @@ class Slide(Protocol):
 
     @property
     def openslide_file(self) -> Path | None:
-        """The file by which OpenSlide reads the same slide in the right colours; None where it cannot."""
+        """The file by which OpenSlide reads the same slide in the right colours; None if it cannot."""
 
     def read_region(self, level: int, box: Box) -> Pixels:
         """A box of a level's own pixels, uint8 (box.height_px, box.width_px, 3); white outside.
@@ -100,7 +100,7 @@ class Slide(Protocol):
 
 
 def paste(region: Pixels, tile: Pixels, x_px: int, y_px: int) -> None:
-    """Copy the part of `tile` that lies inside `region` when its corner is at (x_px, y_px)."""
+    """Copy the part of `tile` that is inside `region` when its corner is at (x_px, y_px)."""
     height, width = region.shape[:2]
     x0, y0 = max(0, x_px), max(0, y_px)
     x1, y1 = min(width, x_px + tile.shape[1]), min(height, y_px + tile.shape[0])

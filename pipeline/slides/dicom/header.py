@@ -68,7 +68,7 @@ class Header:
     pixels_at: int
     """Byte position of the first byte of Pixel Data's value."""
     pixel_bytes: int | None
-    """Length of that value; None when it is encapsulated (of undefined length)."""
+    """Length of that value; None if it is encapsulated (of undefined length)."""
     file_bytes: int
 
 
@@ -130,7 +130,7 @@ def read_header(path: Path) -> Header:
 
 @contextmanager
 def refusing_damage(path: Path) -> Iterator[None]:
-    """Turn damage of a file into the error that names it."""
+    """Turn damage to a file into the error that names it."""
     try:
         yield
     except DamagedFileError as error:

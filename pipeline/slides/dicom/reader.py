@@ -85,12 +85,12 @@ class DicomSlide:
         return level
 
     def _read_info(self, finest: Header, label_statement: str | None) -> SlideInfo:
-        mpp_xy, looked_in = mpp_of(finest)
+        mpp_xy, searched = mpp_of(finest)
         return SlideInfo(
             format="dicom",
             levels=tuple(self._size(level) for level in self._levels),
             mpp_xy=mpp_xy,
-            mpp_looked_in=looked_in,
+            mpp_looked_in=searched,
             objective_power=objective_power_of(finest),
             scanner_model=scanner_model_of(finest),
             icc=icc_of(finest),

@@ -55,8 +55,8 @@ def find_images(folder: ZarrFolder, path: Path, name: str) -> list[ZarrImage]:
     """
     ome = ome_attributes(folder.attributes())
     if "multiscales" in ome:
-        inner = [one for one in sorted(folder.names()) if one not in _NO_IMAGES and _holds_images(folder, one)]
-        below = [image for one in inner for image in _images_below(folder, one, "", name, _MAX_DEPTH)]
+        inner = [group for group in sorted(folder.names()) if group not in _NO_IMAGES and _holds_images(folder, group)]
+        below = [image for group in inner for image in _images_below(folder, group, "", name, _MAX_DEPTH)]
         own = _images_of_group(folder, "", "", name)
         return [*map(_named_as_root, own), *below] if below else own
     _refuse_plate(ome, name)

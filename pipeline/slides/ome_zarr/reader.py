@@ -107,12 +107,12 @@ class OmeZarrSlide:
 
     def _read_info(self) -> SlideInfo:
         finest = self._levels[0]
-        mpp_xy, looked_in = mpp_of(self._multiscale)
+        mpp_xy, searched = mpp_of(self._multiscale)
         return SlideInfo(
             format="ome-zarr",
             levels=tuple(level.size(finest) for level in self._levels),
             mpp_xy=mpp_xy,
-            mpp_looked_in=looked_in,
+            mpp_looked_in=searched,
             objective_power=objective_power_of(self._path),
             associated=tuple(self._associated),
             series=recorded_series([image.candidate for image in self._images], self._chosen.candidate),

@@ -1,1 +1,1 @@
-"""Makers' formats that only the OpenSlide library reads."""
+"""Vendors' formats that only the OpenSlide library reads."""

@@ -118,7 +118,7 @@ class OpenSlideHandle:
         if ("not supported" in why or "nsupported" in why) and "missing" not in why:
             return UnreadableError(
                 f"{self._path.name}: is of a variant that OpenSlide {library_version()} does not read: {error}. "
-                "Convert it with `bfconvert` or `bioformats2raw`, or export it from the maker's viewer without it."
+                "Convert it with `bfconvert` or `bioformats2raw`, or export it from the vendor's viewer without it."
             )
         return UnreadableError(
             f"{self._path.name}: OpenSlide {library_version()} cannot open it: {error}. "

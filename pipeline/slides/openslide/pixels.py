@@ -31,7 +31,7 @@ class OpenSlideLevel:
     Args:
         source_level: its number in OpenSlide.
         bounds_px0: scanned area; None for everything.
-        scn_areas: of a Leica slide, the areas placed on the level's canvas; [] for other makers.
+        scn_areas: of a Leica slide, the areas placed on the level's canvas; [] for other vendors.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Focal planes, times and channels in makers' files: OpenSlide shows one of several without saying so."""
+"""Focal planes, times and channels in vendors' files: OpenSlide shows one of several without saying so."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def check_one_plane(path: Path, vendor: str, properties: Mapping[str, str]) -> N
     if stack:
         raise NotBrightfieldRgbError(
             f"{path.name}: holds a stack: {stack}. Only slides of one plane are read, and OpenSlide would "
-            "silently show one of several. Export one as a separate file, with the maker's viewer or with `bfconvert`."
+            "silently show one of several. Export one as a separate file, with the vendor's viewer or with `bfconvert`."
         )
 
 

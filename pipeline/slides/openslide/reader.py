@@ -1,4 +1,4 @@
-"""Slides of the makers whose formats only OpenSlide reads.
+"""Slides of the vendors whose formats only OpenSlide reads.
 
 The level-0 frame is OpenSlide's own, never cropped to the scanned area, so that annotations from other programs fit.
 """
@@ -87,7 +87,7 @@ class VendorSlide:
 
     def _read_info(self, source_levels: list[int]) -> SlideInfo:
         handle, properties = self._handle, self._handle.properties
-        mpp_xy, looked_in = mpp_of(properties)
+        mpp_xy, searched = mpp_of(properties)
         sizes_wh = handle.level_sizes_wh
         return SlideInfo(
             format=f"openslide:{handle.vendor}",
@@ -95,7 +95,7 @@ class VendorSlide:
                 level_size(*sizes_wh[i], *sizes_wh[0], tile_px=tile_side_px(properties, i)) for i in source_levels
             ),
             mpp_xy=mpp_xy,
-            mpp_looked_in=looked_in,
+            mpp_looked_in=searched,
             objective_power=parse_number(handle.objective_power),
             scanner_model=scanner_model_of(properties),
             icc=handle.icc(),

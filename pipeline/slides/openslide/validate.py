@@ -1,4 +1,4 @@
-"""Numbers in a maker's headers that must be checked before OpenSlide sees them.
+"""Numbers in a vendor's headers that must be checked before OpenSlide sees them.
 
 OpenSlide allocates for every tile that a header claims, and aborts the process if that fails: no error can be caught.
 """

@@ -87,7 +87,7 @@ class TiffSlide:
         image, images = choose_image(self._tiff, self._name, series, PageChecks(self._check_page, self._are_unlike))
         check_page_chain(self._tiff, self._bytes, self._name)
         pages = level_pages(self._tiff, image)
-        # If each colour is a page, a level with a single page is not one.
+        # If each colour is a page, a single page is not a level.
         by_plane = [bool(level_source(self._tiff, page, self._name).planes) for page in pages]
         return [page for page, is_plane in zip(pages, by_plane, strict=True) if is_plane == by_plane[0]], images
 
@@ -103,14 +103,14 @@ class TiffSlide:
         )  # fmt: skip
 
     def _read_info(self, pages: list[tifffile.TiffPage], images: list[TiffImage]) -> SlideInfo:
-        mpp_xy, looked_in = mpp_of(self._tiff)
+        mpp_xy, searched = mpp_of(self._tiff)
         candidates = [image.candidate for image in images]
         chosen = next(one for one, image in zip(candidates, images, strict=True) if image.page is pages[0])
         return SlideInfo(
             format=f"tiff:{_family(self._tiff)}",
             levels=_sizes(pages),
             mpp_xy=mpp_xy,
-            mpp_looked_in=looked_in,
+            mpp_looked_in=searched,
             objective_power=objective_power_of(self._tiff),
             scanner_model=scanner_model_of(self._tiff),
             icc=icc_of(self._tiff, pages[0]),
