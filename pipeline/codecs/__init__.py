@@ -1,4 +1,4 @@
-"""Image codecs: the only parsers of JPEG and JPEG 2000, and the only calls of libraries that decode or encode."""
+"""Image codecs: the only parsers of JPEG and JPEG 2000, and the only calls to libraries that decode or encode."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Frames of DICOM into pixels: the only calls of wsidicom's decoders, which are other libraries' inside."""
+"""Frames of DICOM into pixels: the only calls to wsidicom's decoders, which wrap other libraries."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _DECODER_ERRORS = (
 
 
 class DicomFrameDecoder:
-    """Decodes frames of one transfer syntax and size. Safe in threads.
+    """Decodes frames of one transfer syntax and size. Thread-safe.
 
     Args:
-        photometric: PS3.3's name of the colours that the decoder must turn into R, G, B.
+        photometric: PS3.3's name for the colours that the decoder must turn into R, G, B.
     """
 
     def __init__(self, transfer_syntax: str, size_wh_px: tuple[int, int], photometric: str) -> None:
         self._decoder = _decoder(transfer_syntax, size_wh_px, photometric)
 
     def decode(self, stream: bytes) -> Pixels:
-        """Pixels of a frame, of whatever shape they come out. Raises DecodeError."""
+        """Pixels of a frame, in whatever shape they decode to. Raises DecodeError."""
         try:
             return np.asarray(self._decoder.decode(stream))
         except _DECODER_ERRORS as error:
@@ -40,7 +40,7 @@ class DicomFrameDecoder:
 
 
 def _decoder(transfer_syntax: str, size_wh_px: tuple[int, int], photometric: str) -> Decoder:
-    # wsidicom takes a second to import, and uncompressed or passed-through slides do without.
+    # wsidicom takes a second to import, and uncompressed or passed-through slides do without it.
     from wsidicom.codec import Decoder
     from wsidicom.geometry import Size
 

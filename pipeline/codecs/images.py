@@ -1,9 +1,9 @@
-"""JPEG, JPEG 2000 and PNG streams into pixels and back, by imagecodecs; JPEG made smaller on the way, by simplejpeg.
+"""JPEG, JPEG 2000 and PNG streams into pixels and back, by imagecodecs; JPEG decoded at a smaller size by simplejpeg.
 
 All image codecs are called from this folder: here for single streams, in `strict.py` to find damage, in
 `tiff_segments.py` through tifffile, which undoes what a TIFF wraps around a codec, and in `dicom_frames.py` through
-wsidicom. Two libraries decode by themselves: OpenSlide (`slides/openslide/library.py`), whose decoders are what the
-reference decoder is for, and zarr (`slides/ome_zarr/library.py`), whose codecs are named by the folder. Copies in TIFF
+wsidicom. Two libraries decode by themselves: OpenSlide (`slides/openslide/library.py`), whose decoders are the point of
+the reference decoder, and zarr (`slides/ome_zarr/library.py`), whose codecs are named by the folder. Copies in TIFF
 are encoded by tifffile (`export/tiff/writer.py`), the web viewer's overlays by Pillow
 (`pathology_app/tiles/overlay_png.py`).
 """
@@ -24,16 +24,16 @@ from pipeline.codecs.types import DecodeError, Pixels
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _PNG_HEADER = struct.Struct(">8x8xIIBB")
-"""Signature, head of the first chunk; width, height, bits per value, kind of colour."""
+"""Signature, head of the first chunk; width, height, bits per value, colour type."""
 _PNG_CHANNELS = {0: 2, 2: 4, 3: 4, 4: 2, 6: 4}
-"""By kind of colour, with alpha, which a PNG may state further on."""
+"""By colour type, with alpha, which a PNG may state further on."""
 
 
 def decode_jpeg(stream: bytes, **options: Any) -> Pixels:
-    """Pixels of a JPEG stream, uint8 (height, width, 3), colours as its own markers say.
+    """Pixels of a JPEG stream, uint8 (height, width, 3), colours as its own markers state.
 
     Args:
-        options: of the library: `tables`, `colorspace`, `outcolorspace` where the stream alone does not say enough;
+        options: of the library: `tables`, `colorspace`, `outcolorspace` if the stream alone does not say enough;
             `out` to decode into.
 
     Raises:
@@ -52,7 +52,7 @@ def decode_jpeg_segment(raw: bytes, tables: bytes | None, colours: str) -> NDArr
 
     Args:
         tables: the page's JPEGTables.
-        colours: what its components are, in imagecodecs' words: "RGB", "YCBCR", which both become R, G, B, or
+        colours: kind of its components, in imagecodecs' terms: "RGB", "YCBCR", which both become R, G, B, or
             "GRAYSCALE" for a single one.
 
     Raises:
@@ -89,12 +89,12 @@ def decode_jpeg_small(stream: bytes, side_px: int, shrink: int) -> Pixels:
     except ValueError as error:
         raise DecodeError(f"JPEG of {len(stream)} bytes: {error}") from error
     if pixels.shape != (small_px, small_px, 3):
-        raise DecodeError(f"JPEG of {side_px} px: decoded in {pixels.shape}, not {small_px} px")
+        raise DecodeError(f"JPEG of {side_px} px: decoded to {pixels.shape}, not {small_px} px")
     return np.asarray(pixels, np.uint8)
 
 
 def encode_jpeg(pixels: Pixels, *, quality: int = 90) -> bytes:
-    """A complete JPEG of pixels (4:4:4): for display, and for levels that were asked for in JPEG."""
+    """A complete JPEG of pixels (4:4:4): for display, and for levels requested in JPEG."""
     return bytes(imagecodecs.jpeg8_encode(np.ascontiguousarray(pixels), level=quality, subsampling="444"))
 
 
@@ -116,7 +116,7 @@ def encode_jpeg_2000(pixels: Pixels) -> bytes:
 
 
 def ycbcr_to_rgb(ycbcr: Pixels) -> Pixels:
-    """R, G, B of Y, Cb, Cr in their whole range (JFIF), as JPEG 2000 streams that do not say so hold them."""
+    """R, G, B from full-range Y, Cb, Cr (JFIF), as in JPEG 2000 streams that are not marked as such."""
     y, cb, cr = (ycbcr[..., i].astype(np.float32) for i in range(3))
     cb, cr = cb - 128, cr - 128
     rgb = np.stack([y + 1.402 * cr, y - 0.344136 * cb - 0.714136 * cr, y + 1.772 * cb], axis=-1)
@@ -127,20 +127,20 @@ def png_size(data: bytes) -> tuple[int, int, int]:
     """Width, height and decoded bytes, at most, that a PNG claims; nothing is decoded.
 
     Raises:
-        DecodeError: no PNG.
+        DecodeError: not a PNG.
     """
     if not data.startswith(PNG_SIGNATURE) or len(data) < _PNG_HEADER.size:
-        raise DecodeError(f"{len(data)} bytes that are no PNG")
+        raise DecodeError(f"{len(data)} bytes that are not a PNG")
     width, height, bits, colour = _PNG_HEADER.unpack_from(data)
     if colour not in _PNG_CHANNELS:
-        raise DecodeError(f"a PNG of an unknown kind of colour ({colour})")
+        raise DecodeError(f"a PNG of an unknown colour type ({colour})")
     return width, height, width * height * _PNG_CHANNELS[colour] * (2 if bits > 8 else 1)
 
 
 def decode_png(data: bytes) -> NDArray[Any]:
-    """Values of a PNG, uint8 or uint16 (height, width, channels): grey or RGB, and alpha where it has that.
+    """Values of a PNG, uint8 or uint16 (height, width, channels): grey or RGB, and alpha if it has that.
 
-    The caller looks at `png_size` first: a small file can claim any size.
+    The caller checks `png_size` first: a small file can claim any size.
 
     Raises:
         DecodeError: cannot be decoded.

@@ -1,9 +1,9 @@
-"""JPEG streams as bytes: one parser that makes a scanner's tile stand alone and copies only what it knows.
+"""JPEG streams as bytes: one parser that makes a scanner's tile self-contained and copies only what it knows.
 
 A TIFF keeps the Huffman and quantisation tables once (JPEGTables) and each tile without them. A tile in the store must
-stand alone: tables are put back, and an APP14 marker is added where the components are R, G, B and no marker says so,
-because a decoder that sees neither JFIF nor APP14 takes three components for YCbCr. What no pixel depends on is left
-behind, wherever it stands: comments, application data, tables that no scan uses, and everything behind the end of the
+be self-contained: tables are put back, and an APP14 marker is added if the components are R, G, B and no marker says
+so, because a decoder that sees neither JFIF nor APP14 takes three components for YCbCr. What no pixel depends on is
+dropped, wherever it is: comments, application data, tables that no scan uses, and everything after the end of the
 image.
 """
 
@@ -38,8 +38,8 @@ from pipeline.codecs.jpeg_segments import (
 )
 from pipeline.codecs.stream_header import StreamHeader
 
-# In coded data 0xFF stands before 0 (a stuffed byte), a restart marker, or the marker that ends the scan, with as many
-# more 0xFF before it as the encoder likes.
+# In coded data 0xFF precedes 0 (a stuffed byte), a restart marker, or the marker that ends the scan, with as many more
+# 0xFF before it as the encoder likes.
 _ENDS_SCAN = re.compile(rb"\xff+[^\xff\x00]")
 _ENDS_SCAN_WITH_RESTARTS = re.compile(rb"\xff+[^\xff\x00\xd0-\xd7]")
 _FILL = re.compile(rb"\xff{2,}")
@@ -61,18 +61,18 @@ class JpegStart:
 
     @cached_property
     def num_marks(self) -> int:
-        """Least `count_marks` of a tile that begins like this; a tile with something hidden in it has more."""
+        """Smallest `count_marks` of a tile that begins like this; a tile with something hidden in it has more."""
         return count_marks(self.own) + 1
 
     def end(self, data: bytes | memoryview, start: int, end: int) -> int | None:
         """End of the image of a tile in `data[start:end]` that begins like this: just after its first EOI.
 
-        None where something other than EOI ends the coded data: such a tile must be parsed.
+        None if something other than EOI ends the coded data: such a tile must be parsed.
         """
-        found = _end_of_scan(self.has_restarts).search(data, start + len(self.own), end)
-        if found is None or found.end() != found.start() + len(EOI) or data[found.end() - 1] != END_OF_IMAGE:
+        match = _end_of_scan(self.has_restarts).search(data, start + len(self.own), end)
+        if match is None or match.end() != match.start() + len(EOI) or data[match.end() - 1] != END_OF_IMAGE:
             return None
-        return found.end()
+        return match.end()
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Jpeg:
     _definitions: bytes
     """The bytes between SOI and the first scan's coded data."""
     coded: bytes
-    """From there on, up to and with the first EOI."""
+    """From there on, up to and including the first EOI."""
     has_one_scan: bool
     has_restarts: bool
 
@@ -93,13 +93,13 @@ class Jpeg:
         """The bytes before the coded data in a complete stream.
 
         Args:
-            is_rgb: the file says that its components are R, G, B; it counts where the stream itself does not say.
+            is_rgb: whether the file says that its components are R, G, B; it counts if the stream itself does not say.
         """
         needs_marker = self.header.adobe_transform is None and self.header.holds_rgb(file_says_rgb=is_rgb)
         return SOI + (app14_rgb() if needs_marker else b"") + self._definitions
 
     def start(self, *, is_rgb: bool) -> JpegStart | None:
-        """For other tiles of the same encoder; None where there is more to a stream than a start and one scan."""
+        """Start shared by tiles of the same encoder; None if there is more to the stream than a start and one scan."""
         return JpegStart(self.own_start, self.head(is_rgb=is_rgb), self.has_restarts) if self.has_one_scan else None
 
 
@@ -131,7 +131,7 @@ def read_header(stream: bytes, tables: bytes | None = None, *, any_process: bool
 
 
 def check_claim(stream: bytes, max_bytes: int) -> None:
-    """Whether a decoder makes room for `max_bytes` of pixels at most: it believes the frame header, of any process.
+    """Check that a decoder allocates `max_bytes` of pixels at most: it trusts the frame header, of any process.
 
     Raises:
         StreamError: more, or not a JPEG.
@@ -157,7 +157,7 @@ def _check_start(stream: bytes) -> None:
 
 
 def check_end(stream: bytes) -> None:
-    """A stream without an end marker was cut short or overwritten; decoders fill the rest with grey and say nothing.
+    """Refuse a stream that was cut short or overwritten at its end: decoders silently fill the rest with grey.
 
     Raises:
         JpegError: no end marker.
@@ -167,7 +167,7 @@ def check_end(stream: bytes) -> None:
 
 
 def count_marks(data: bytes) -> int:
-    """Count 0xFF before anything but 0, at the speed of memory: markers, if all of it is coded data."""
+    """Count 0xFF before anything but 0, at memory speed: markers, if all of it is coded data."""
     values = np.frombuffer(data, np.uint8)
     is_ff = (values[:-1] == 0xFF).view(np.uint8)
     return int(np.count_nonzero(np.minimum(is_ff, values[1:], out=is_ff).view(np.bool_)))
@@ -185,7 +185,7 @@ class _Definition:
 
 
 class _Parser:
-    """Collects a stream's pieces; which definitions the scans use is known when the last scan is read."""
+    """Collects a stream's pieces; which definitions the scans use is known once the last scan has been read."""
 
     def __init__(self, stream: bytes, tables: bytes | None, frames: Collection[int] = HUFFMAN_FRAMES) -> None:
         self._stream, self._tables, self._frames = stream, tables, frames
@@ -222,7 +222,7 @@ class _Parser:
     def _first_scan(self) -> tuple[Segment, Frame]:
         scan = self._next_scan(len(SOI))
         if scan is None or self._frame is None:
-            raise JpegError("no scan behind a baseline, extended or progressive frame header")
+            raise JpegError("no scan after a baseline, extended or progressive frame header")
         return scan, self._frame
 
     def _header(self, frame: Frame) -> JpegHeader:
@@ -235,12 +235,12 @@ class _Parser:
         )  # fmt: skip
 
     def _has_restarts(self) -> bool:
-        """Without an interval a restart marker ends the image for libjpeg, and what follows it is never decoded."""
+        """Whether there is an interval. Without one, a restart marker ends the image for libjpeg: the rest is lost."""
         interval = self._current.get(("restart", 0))
         return interval is not None and interval.body != bytes(2)
 
     def _next_scan(self, at: int) -> Segment | None:
-        """Take what stands before the next scan, and its header; None at the end of the image."""
+        """Take everything before the next scan, and its header; None at the end of the image."""
         for segment in segments(self._stream, at):
             if segment.marker == START_OF_SCAN:
                 self._scan_header(segment)
@@ -257,7 +257,7 @@ class _Parser:
             return
         defined = [_Definition(key, body) for key, body in definitions(segment)]
         if self._has_marker_in_tables and any(definition.key in COLOUR_MARKERS for definition in defined):
-            # The stream's own marker stands in place of whatever the tables say of colours.
+            # The stream's own marker overrides whatever the tables say of colours.
             self._current = {key: kept for key, kept in self._current.items() if key not in COLOUR_MARKERS}
             self._has_marker_in_tables = False
         self._current.update({definition.key: definition for definition in defined})
@@ -272,12 +272,12 @@ class _Parser:
         self._pieces.append(packed(segment.marker, segment.body))
 
     def _coded_data(self, start: int) -> int:
-        """Take a scan's coded data; where the marker behind them stands."""
-        found = _end_of_scan(self._has_restarts()).search(self._stream, start)
-        if found is None:
+        """Take a scan's coded data. Returns the position of the marker after them."""
+        match = _end_of_scan(self._has_restarts()).search(self._stream, start)
+        if match is None:
             raise JpegError(f"its {len(self._stream)} bytes have no end marker (ffd9)")
-        self._pieces.append(_FILL.sub(b"\xff", self._stream[start : found.start()]))
-        return found.end() - 2
+        self._pieces.append(_FILL.sub(b"\xff", self._stream[start : match.start()]))
+        return match.end() - 2
 
     def _joined(self, pieces: list[bytes | tuple[int, list[_Definition]]]) -> bytes:
         joined = []
@@ -290,7 +290,7 @@ class _Parser:
 
 
 def _ended(tables: bytes) -> bytes:
-    """JPEGTables with their end marker, which some writers leave out."""
+    """JPEGTables with their end marker, which some writers omit."""
     if not tables.startswith(SOI):
         raise JpegError(f"its shared tables start with {tables[:2].hex()}, not ffd8")
     return tables if tables.endswith(EOI) else tables + EOI

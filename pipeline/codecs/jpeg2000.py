@@ -1,7 +1,7 @@
 """JPEG 2000 streams as bytes (ISO/IEC 15444-1, annex A): one parser that copies only what it knows.
 
-Of a JP2 file only the codestream is kept. Of the codestream: what pixels are decoded with. Comments, lengths that only
-speed up reading, boxes, unknown segments and everything behind the end are left behind.
+Of a JP2 file only the codestream is kept, and of that only what pixels are decoded with. Comments, lengths that only
+speed up reading, boxes, unknown segments and everything after the end are dropped.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Jpeg2000Header(StreamHeader):
 
 @dataclass(frozen=True)
 class Jpeg2000Start:
-    """The main header of one encoder's tiles, and what stands in place of it in a complete stream."""
+    """The main header of one encoder's tiles, and its replacement in a complete stream."""
 
     own: bytes
     head: bytes
@@ -75,7 +75,7 @@ class Jpeg2000:
     """The tile parts and the end marker."""
 
     def start(self) -> Jpeg2000Start:
-        """For other tiles of the same encoder."""
+        """Start shared by tiles of the same encoder."""
         return Jpeg2000Start(self.own_start, self.head)
 
 
@@ -83,7 +83,7 @@ def parse(stream: bytes) -> Jpeg2000:
     """Read a codestream, or that of a JP2 file, up to its end marker.
 
     Raises:
-        Jpeg2000Error: no codestream, of components of unequal kind, damaged or cut short.
+        Jpeg2000Error: not a codestream, of components of unequal kind, damaged or cut short.
     """
     check_end(stream)
     start, end = _codestream(stream)
@@ -102,26 +102,26 @@ def parse(stream: bytes) -> Jpeg2000:
 
 
 def check_claim(stream: bytes, max_bytes: int) -> None:
-    """Whether a decoder makes room for `max_bytes` of pixels at most: it believes the header, whatever the file says.
+    """Check that a decoder allocates `max_bytes` of pixels at most: it trusts the header, whatever the file says.
 
     Raises:
-        StreamError: more, or no codestream.
+        StreamError: more, or not a codestream.
     """
     read_size(stream).check_claim(max_bytes)
 
 
 def read_size(stream: bytes) -> StreamHeader:
-    """The size and number of components that a codestream states; it may be cut short behind them.
+    """The size and number of components that a codestream states; it may be cut short after them.
 
     Raises:
-        Jpeg2000Error: no codestream.
+        Jpeg2000Error: not a codestream.
     """
     size = _read_size(stream, _codestream(stream)[0])
     return StreamHeader(size.width_px, size.height_px, len(size.kinds), bits=8)
 
 
 def check_end(stream: bytes) -> None:
-    """Decoders do without the end marker, so only zeros in its place count as damage.
+    """Refuse a stream that ends in zeros. Decoders do without the end marker, so only these count as damage.
 
     Raises:
         Jpeg2000Error: the end was overwritten with zeros.
@@ -152,7 +152,7 @@ def _codestream(stream: bytes) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class _Size:
-    """The size segment, which stands right after the start of every codestream (A.5.1)."""
+    """The size segment, which comes right after the start of every codestream (A.5.1)."""
 
     width_px: int
     height_px: int
@@ -172,30 +172,30 @@ def _read_size(stream: bytes, start: int) -> _Size:
     except struct.error as error:
         raise Jpeg2000Error(f"its {len(stream)} bytes end inside the header") from error
     if not (kinds and tile_w and tile_h):
-        raise Jpeg2000Error(f"says {num} components in tiles of {tile_w}×{tile_h} px")
+        raise Jpeg2000Error(f"states {num} components in tiles of {tile_w}×{tile_h} px")
     num_tiles = -(-(right - tiles_left) // tile_w) * -(-(bottom - tiles_top) // tile_h)
     return _Size(right - left, bottom - top, num_tiles, kinds)
 
 
 def _segments(stream: bytes, at: int, *, stop: int) -> tuple[list[tuple[int, bytes]], int]:
-    """Marker and body of the segments from a byte on, and where the marker stands at which they stop."""
-    found: list[tuple[int, bytes]] = []
+    """Marker and body of the segments from a byte on, and the position of the marker at which they stop."""
+    segments: list[tuple[int, bytes]] = []
     while at + 4 <= len(stream):
         marker, length = struct.unpack_from(">HH", stream, at)
         if marker == stop:
-            return found, at
+            return segments, at
         if marker in _WITHOUT_LENGTH:
             at += 2
             continue
         if marker < 0xFF01 or not 2 <= length <= len(stream) - at - 2:
             break
-        found.append((marker, stream[at + 4 : at + 2 + length]))
+        segments.append((marker, stream[at + 4 : at + 2 + length]))
         at += 2 + length
     raise Jpeg2000Error(f"no whole segment at byte {at} of its {len(stream)}")
 
 
 def _num_levels(segments: list[tuple[int, bytes]], components: int) -> int:
-    """The most decompositions that a style segment asks for."""
+    """The most decompositions that a style segment specifies."""
     at = {_STYLE: 5, _COMPONENT_STYLE: _index_bytes(components) + 1}
     return max([body[at[marker]] for marker, body in segments if marker in at and len(body) > at[marker]], default=0)
 
@@ -212,10 +212,10 @@ class _Rules:
     levels: int
 
     def kept(self, segments: list[tuple[int, bytes]], known: frozenset[int]) -> bytes:
-        """The known ones of a header's segments, each cut to what it needs.
+        """The known segments of a header, each cut to what it needs.
 
         Raises:
-            Jpeg2000Error: one twice, of a component that is not there, or of another length than its content needs.
+            Jpeg2000Error: one occurs twice, is of a missing component, or of another length than its content needs.
         """
         kept, seen = [], set()
         for marker, body in segments:
@@ -224,7 +224,7 @@ class _Rules:
             what = (marker, self._segment_index(marker, body))
             length = self._length(marker, body)
             if what in seen or length > len(body) or (length < len(body) and marker not in _MAY_BE_LONGER):
-                raise Jpeg2000Error(f"a segment {marker:04x} of {len(body)} bytes where {length} belong, or twice")
+                raise Jpeg2000Error(f"a segment {marker:04x} of {len(body)} bytes where {length} belong, or repeated")
             seen.add(what)
             kept.append(struct.pack(">HH", marker, length + 2) + body[:length])
         return b"".join(kept)
@@ -274,7 +274,7 @@ def _precincts(body: bytes, at_flags: int, at_levels: int) -> int:
 
 
 def _tile_parts(stream: bytes, at: int, num_tiles: int, rules: _Rules) -> Iterator[bytes]:
-    """The tile parts without what no pixel needs, and the end marker (A.4.2)."""
+    """The tile parts with only what pixels need, and the end marker (A.4.2)."""
     while stream[at : at + 2] != _END:
         if not stream[at:].strip(b"\0"):
             break  # decoders do without the end marker
@@ -287,7 +287,7 @@ def _tile_parts(stream: bytes, at: int, num_tiles: int, rules: _Rules) -> Iterat
         if tile >= num_tiles or not data_at < end <= len(stream):
             raise Jpeg2000Error(f"a tile part of tile {tile} of {num_tiles} ends at byte {end} of its {len(stream)}")
         if _num_levels(segments, rules.components) > rules.levels:
-            raise Jpeg2000Error("a tile part with more decompositions than the main header says")
+            raise Jpeg2000Error("a tile part with more decompositions than the main header states")
         inside = rules.kept(segments, _IN_TILE_PART) + stream[data_at:end]
         yield struct.pack(">HHHIBB", _TILE_PART, 10, tile, _TILE_PART_BYTES + len(inside), number, num_parts)
         yield inside
@@ -296,6 +296,6 @@ def _tile_parts(stream: bytes, at: int, num_tiles: int, rules: _Rules) -> Iterat
 
 
 def _last_end(stream: bytes, at: int) -> int:
-    """The end of a tile part that says 0 for its length: up to the end of the codestream."""
+    """The end of a tile part that states 0 as its length: the end of the codestream."""
     end = stream.find(_END, at)
     return end if end >= 0 else len(stream)

@@ -1,8 +1,9 @@
 """The header of a JPEG stream, and the one rule for what three components are.
 
-The stream comes before the file around it, since it was written together with the pixels: JFIF means Y, Cb, Cr; Adobe's
-marker says which by its transform; components named R, G, B are these; and nobody samples R, G, B unequally. Only where
-a stream says nothing of this does the file's tag or attribute count. A tile's markers come before those of JPEGTables.
+The stream takes precedence over the file around it, since it was written together with the pixels: JFIF means Y, Cb,
+Cr; Adobe's marker says which by its transform; components named R, G, B are just that; and nobody samples R, G, B
+unequally. Only if a stream states none of this does the file's tag or attribute count. A tile's markers take precedence
+over those of JPEGTables.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class JpegHeader(StreamHeader):
     adobe_transform: int | None
     component_names: bytes
     has_marker_in_tables: bool = False
-    """The JFIF or Adobe marker stands in the shared tables, not in the stream itself."""
+    """Whether the JFIF or Adobe marker is in the shared tables, not in the stream itself."""
 
     @property
     def is_subsampled(self) -> bool:
@@ -47,7 +48,7 @@ class JpegHeader(StreamHeader):
 
     @property
     def stated_colours(self) -> StatedColours | None:
-        """Colours that the stream states for three components; None where only the file around it can say."""
+        """Colours that the stream states for three components; None if only the file around it can say."""
         where = " in JPEGTables" if self.has_marker_in_tables else ""
         if self.has_jfif:
             return StatedColours(False, f"JFIF marker{where}")
@@ -62,7 +63,7 @@ class JpegHeader(StreamHeader):
 
         Args:
             file_says_rgb: by the tag or attribute of the file around the stream. Without a file, a decoder takes
-                components of which nothing is said for Y, Cb, Cr.
+                unmarked components for Y, Cb, Cr.
         """
         stated = self.stated_colours
         return file_says_rgb if stated is None else stated.is_rgb

@@ -1,7 +1,7 @@
-"""The segments of a JPEG stream (ITU-T T.81, annex B): walking them, and what each must hold, to the byte.
+"""The segments of a JPEG stream (ITU-T T.81, annex B): walking them, and checking what each must hold, to the byte.
 
-Only what a decoder of pixels needs is known here. Comments, application data and unknown segments are walked over and
-left behind; a segment with a byte more or less than its content needs is damage, as libjpeg sees it, too.
+Only what a decoder of pixels needs is known here. Comments, application data and unknown segments are skipped and
+dropped; a segment with a byte more or less than its content needs is damaged, as it is to libjpeg.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ class Frame:
 
 
 def segments(stream: bytes, at: int = len(SOI)) -> Iterator[Segment]:
-    """The segments from a byte on, up to and with the next scan header or the end of the image, whichever is first.
+    """The segments from a byte on, up to and including the next scan header or the end of the image.
 
     Raises:
-        JpegError: something else than a segment stands there, or it is cut short.
+        JpegError: there is something other than a segment, or it is cut short.
     """
     while True:
         if stream[at : at + 1] != b"\xff" or at + 2 > len(stream):
@@ -109,7 +109,7 @@ def keys_of_scan(body: bytes, frame: Frame) -> set[Key]:
     """The definitions that a scan is decoded with.
 
     Raises:
-        JpegError: its length is not that of its components, or these are not the frame's.
+        JpegError: its length does not match its components, or these are not the frame's.
     """
     if not body or len(body) != 4 + 2 * body[0]:
         raise JpegError(f"a scan header of {len(body)} bytes")
@@ -128,7 +128,7 @@ def keys_of_scan(body: bytes, frame: Frame) -> set[Key]:
 
 
 def definitions(segment: Segment) -> list[tuple[Key, bytes]]:
-    """Definitions of a segment for the scans after it, rewritten where it has room for more; [] where pixels need none.
+    """Definitions of a segment for the scans after it, rewritten if it has room for more; [] if pixels need none.
 
     Raises:
         JpegError: bytes are missing or left over.
@@ -150,7 +150,7 @@ def definitions(segment: Segment) -> list[tuple[Key, bytes]]:
 
 
 def adobe(transform: int) -> bytes:
-    """Body of Adobe's segment: 0 for R, G, B; 1 for Y, Cb, Cr, for which decoders take whatever they do not know."""
+    """Body of Adobe's segment: 0 for R, G, B; 1 for Y, Cb, Cr, as which decoders take whatever they do not know."""
     return _ADOBE + bytes([transform if transform in (0, 1, 2) else 1])
 
 
@@ -165,27 +165,27 @@ def app14_rgb() -> bytes:
 
 
 def _quantisation_tables(body: bytes) -> list[tuple[Key, bytes]]:
-    found: list[tuple[Key, bytes]] = []
+    tables: list[tuple[Key, bytes]] = []
     at = 0
     while at < len(body):
         precision, table = body[at] >> 4, body[at] & 15
         end = at + 1 + 64 * (1 + precision)
         if precision > 1 or table > _MAX_TABLE or end > len(body):
-            raise JpegError(f"{len(body) - at} stray bytes after {len(found)} quantisation tables")
-        found.append((("quantisation", table), body[at:end]))
+            raise JpegError(f"{len(body) - at} stray bytes after {len(tables)} quantisation tables")
+        tables.append((("quantisation", table), body[at:end]))
         at = end
-    return found
+    return tables
 
 
 def _huffman_tables(body: bytes) -> list[tuple[Key, bytes]]:
-    found: list[tuple[Key, bytes]] = []
+    tables: list[tuple[Key, bytes]] = []
     at = 0
     while at < len(body):
         kind, table = body[at] >> 4, body[at] & 15
         symbols = sum(body[at + 1 : at + 17])
         end = at + 17 + symbols
         if kind > 1 or table > _MAX_TABLE or symbols > _MAX_SYMBOLS or end > len(body):
-            raise JpegError(f"{len(body) - at} stray bytes after {len(found)} Huffman tables")
-        found.append((("AC" if kind else "DC", table), body[at:end]))
+            raise JpegError(f"{len(body) - at} stray bytes after {len(tables)} Huffman tables")
+        tables.append((("AC" if kind else "DC", table), body[at:end]))
         at = end
-    return found
+    return tables

@@ -19,17 +19,17 @@ class StreamHeader:
     bits: int
 
     def check_is_tile(self, width_px: int, height_px: int) -> None:
-        """Whether it is an RGB tile of the size that the file says.
+        """Check that it is an RGB tile of the size that the file says.
 
         Raises:
             StreamError: another size, other than three components, or other than eight bits.
         """
-        said = (self.width_px, self.height_px, self.components, self.bits)
-        if said != (width_px, height_px, 3, 8):
-            raise StreamError("its stream says {}×{} px with {} components of {} bits".format(*said))
+        stated = (self.width_px, self.height_px, self.components, self.bits)
+        if stated != (width_px, height_px, 3, 8):
+            raise StreamError("its stream says {}×{} px with {} components of {} bits".format(*stated))
 
     def check_claim(self, max_bytes: int) -> None:
-        """A decoder makes room for what a stream says of itself, whatever the file says.
+        """Refuse a stream that claims too much: a decoder allocates what it states, whatever the file says.
 
         Raises:
             StreamError: more than `max_bytes` of pixels.

@@ -1,7 +1,7 @@
-"""Tiles, strips and pages of a TIFF into pixels: the only calls of tifffile's decoders, which are imagecodecs' inside.
+"""Tiles, strips and pages of a TIFF into pixels: the only calls to tifffile's decoders, which wrap imagecodecs.
 
 tifffile chooses the codec by the page's tags and undoes predictor, bit order and byte order. JPEG alone is decoded
-without it (`images.py`): each stream says what its components are, but tifffile asks the tags and the first tile.
+without it (`images.py`): each stream says what its components are, but tifffile goes by the tags and the first tile.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def decode_segment(page: tifffile.TiffPage, raw: bytes, index: int) -> NDArray[n
     A tile at the right or bottom edge may come out cut to the image.
 
     Raises:
-        DecodeError: cannot be decoded, or to something else than bytes.
+        DecodeError: cannot be decoded, or decodes to something other than bytes.
     """
     try:
         decoded = page.decode(raw, index, jpegtables=page.jpegtables)[0]
@@ -42,7 +42,7 @@ def decode_segment(page: tifffile.TiffPage, raw: bytes, index: int) -> NDArray[n
 
 
 def decode_page(page: tifffile.TiffPage) -> Pixels:
-    """Pixels of a whole page as uint8; of whatever shape it has.
+    """Pixels of a whole page as uint8, in whatever shape it has.
 
     Raises:
         DecodeError: cannot be decoded.

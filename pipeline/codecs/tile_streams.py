@@ -1,4 +1,4 @@
-"""A level's own tiles as streams that stand alone: parsed once per encoder, then copied."""
+"""A level's own tiles as self-contained streams: parsed once per encoder, then copied."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TileStart = JpegStart | Jpeg2000Start
 
 @dataclass(frozen=True)
 class ParsedTile:
-    """A tile's stream, and how other tiles of its encoder begin, where these need not be parsed."""
+    """A tile's stream, and the start of other tiles of its encoder, if these need not be parsed."""
 
     stream: Stream
     start: TileStart | None
@@ -24,7 +24,7 @@ class TileStreams:
     """Makes tiles of one level complete. Tiles that begin like the last one parsed are not parsed again.
 
     Args:
-        parse: parses and checks a tile that begins otherwise; what it raises is passed on.
+        parse: parses and checks a tile that begins otherwise; its errors are passed on.
     """
 
     def __init__(self, parse: Callable[[bytes], ParsedTile]) -> None:

@@ -11,10 +11,10 @@ Pixels = NDArray[np.uint8]
 """uint8 of shape (height, width, 3), RGB."""
 
 Stream = tuple[bytes | memoryview, ...]
-"""A tile's encoded bytes as buffers to be laid one after the other; () for a tile the scanner left out."""
+"""A tile's encoded bytes as buffers to be concatenated; () for a tile the scanner left out."""
 
 StreamCodec = Literal["imagecodecs_jpeg", "imagecodecs_jpeg2k"]
-"""zarr's names of the codecs whose streams a store keeps as the scanner wrote them."""
+"""zarr's names for the codecs whose streams a store keeps as the scanner wrote them."""
 
 
 class DecodeError(ValueError):

@@ -1,4 +1,4 @@
-"""Slide files into stores."""
+"""Ingest of slide files into stores."""
 
 import lazy_loader
 

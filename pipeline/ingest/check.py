@@ -14,7 +14,7 @@ from pipeline.slides.registry import open_slide
 
 @dataclass(frozen=True)
 class CheckedSlide:
-    """A slide that can be ingested, and what its annotations are compared with."""
+    """A slide that can be ingested, and the size and frame that its annotations are checked against."""
 
     size_wh_px0: tuple[int, int]
     frame: SlideFrame
@@ -23,7 +23,7 @@ class CheckedSlide:
 
 
 def check_slide(cohort: Cohort, entry: SlideEntry, keep_associated: Collection[str] = ()) -> CheckedSlide:
-    """Open one slide of a cohort and look at what ingest will ask of it.
+    """Open one slide of a cohort and check what ingest will need from it.
 
     Raises:
         GemslideError: unreadable, no mpp, several slides and none chosen, or a label inside the image

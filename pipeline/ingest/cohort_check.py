@@ -1,4 +1,4 @@
-"""Check for what would stop each slide of a cohort, before the long runs: many at a time where there are many."""
+"""Check for what would stop each slide of a cohort, before the long runs: many at a time if there are many."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from pipeline.store.reading.threads import CORES
 from training.foundation.errors import GemslideError, UnreadableError
 
 FEW = 200
-"""So many slides are checked sooner than a process starts."""
+"""As many slides as are checked before a process has even started."""
 AT_ONCE = 50
-"""Slides a process is given at a time."""
+"""Slides given to a process at a time."""
 
 
 @dataclass(frozen=True)
@@ -37,15 +37,15 @@ class _How:
 def check_entries(
     cohort: Cohort, keep_associated: Sequence[str] = (), tile: TileConfig | None = None
 ) -> Iterator[SlideOutcome]:
-    """Open every slide that is not excluded, and what is annotated on it, as `ingest` and `tile` will.
+    """Open every slide that is not excluded, and its annotations, as `ingest` and `tile` will.
 
     Args:
         keep_associated: as in `[ingest]`.
-        tile: `[tile]`, for where annotations lie.
+        tile: `[tile]`, for the position of annotations.
 
     Yields:
-        One outcome per slide, in the manifest's order; what is wrong with one does not stop the others. Of many, that
-        holds for slides that crash the process that opens them, too.
+        One outcome per slide, in the manifest's order; a problem with one does not stop the others. If there are many,
+        that includes slides that crash the process that opens them.
     """
     entries, how = cohort.included, _How(cohort.path, tuple(keep_associated), tile or TileConfig())
     if len(entries) <= FEW:
@@ -68,7 +68,7 @@ def _check_all(part: _Part) -> list[SlideOutcome]:
 def _one_by_one(
     pool: Pool[_Part, list[SlideOutcome]], how: _How, entries: Sequence[SlideEntry]
 ) -> Iterator[SlideOutcome]:
-    """Slides among which one crashed the process that opened it."""
+    """Check slides one by one, of which one crashed the process that opened it."""
     for entry, outcomes in zip(entries, pool.in_order([(how, [entry]) for entry in entries]), strict=True):
         if isinstance(outcomes, list):
             yield from outcomes
@@ -82,13 +82,13 @@ def _one_by_one(
 def _check(how: _How, entry: SlideEntry) -> SlideOutcome:
     start = time.perf_counter()
     try:
-        message = _what_it_holds(Cohort(path=how.manifest, entries=(entry,)), entry, how)
+        message = _describe_slide(Cohort(path=how.manifest, entries=(entry,)), entry, how)
     except GemslideError as error:
         return SlideOutcome.from_error(entry.slide_id, error, time.perf_counter() - start)
     return SlideOutcome(entry.slide_id, "done", message=message, seconds=round(time.perf_counter() - start, 3))
 
 
-def _what_it_holds(cohort: Cohort, entry: SlideEntry, how: _How) -> str:
+def _describe_slide(cohort: Cohort, entry: SlideEntry, how: _How) -> str:
     slide = check_slide(cohort, entry, how.keep_associated)
     can_be = f"can be ingested; but {'; '.join(slide.warnings)}" if slide.warnings else "can be ingested"
     annotations = cohort.annotations_path(entry)

@@ -1,4 +1,4 @@
-"""The gate of pass-through: sampled tiles, decoded as a reader will decode them, equal the source's own decode."""
+"""The gate of pass-through: sampled tiles, decoded as readers will decode them, must equal the source's own pixels."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ class _Comparison:
     """One tile beside a second decoder's pixels."""
 
     reference: str
-    """The decoder that was believed."""
+    """The decoder that was trusted."""
     reason: str | None = None
-    """The tile's difference from it; None where it is equal."""
+    """The tile's difference from it; None if it is equal."""
     unlike_openslide: int = 0
-    """Largest difference from what OpenSlide shows, where that was not believed."""
+    """Largest difference from what OpenSlide shows, where that was not trusted."""
 
 
 class PassThroughGate:
-    """Compares tiles with OpenSlide where it sees the same levels and can place them exactly, else with the reader."""
+    """Compares tiles with OpenSlide if it sees the same levels and can place them exactly, else with the reader."""
 
     def __init__(self, slide: Slide, num_tiles: int) -> None:
         self._slide = slide
@@ -58,7 +58,7 @@ class PassThroughGate:
             self._second.close()
 
     def check(self, level: int, encoded: EncodedLevel, *, without: Collection[tuple[int, int]] = ()) -> Gate:
-        """Compare sampled tiles of a level. What OpenSlide shows otherwise is added to the slide's warnings.
+        """Compare sampled tiles of a level. Differences in what OpenSlide shows are added to the slide's warnings.
 
         Args:
             without: (row, column) of tiles that are not the source's.
@@ -84,10 +84,10 @@ class PassThroughGate:
         return Gate(tiles=len(sample), against=", ".join(sorted(references)), equal=True)
 
     def _compare(self, level: int, encoded: EncodedLevel, row: int, column: int) -> _Comparison:
-        """A tile against OpenSlide; where that cannot be asked, or shows something else, against the file's own reader.
+        """Compare a tile with OpenSlide; if that cannot read it, or shows something else, with the file's own reader.
 
-        OpenSlide follows the file's tags where they contradict a tile's markers: its image proves a tile right, and
-        never proves it wrong.
+        OpenSlide follows the file's tags where they contradict a tile's markers: its image can prove a tile right, but
+        never wrong.
         """
         stream = one_stream(encoded, row, column)
         if stream is None:
@@ -103,18 +103,18 @@ class PassThroughGate:
         size = self._slide.info.levels[level]
         box = Box(column * encoded.tile_px, row * encoded.tile_px, encoded.tile_px, encoded.tile_px)
         box = box.within(size.width_px, size.height_px)
-        found = decoded[: box.height_px, : box.width_px]
+        pixels = decoded[: box.height_px, : box.width_px]
         shown = self._second.read(level, box) if self._second and not self._is_drawn(level, row, column) else None
-        unlike_openslide = 0 if shown is None else _largest_difference(found, shown)
+        unlike_openslide = 0 if shown is None else _largest_difference(pixels, shown)
         if self._second and shown is not None and not unlike_openslide:
             return _Comparison(self._second.name)
         reference = _own_decoder(self._slide)
-        worst = _largest_difference(found, self._slide.read_region(level, box))
+        worst = _largest_difference(pixels, self._slide.read_region(level, box))
         reason = f"tile in row {row}, column {column} differs from {reference} by up to {worst}" if worst else None
         return _Comparison(reference, reason, unlike_openslide)
 
     def _is_drawn(self, level: int, row: int, column: int) -> bool:
-        """Whether OpenSlide shows something else than the tile's own bytes (`left_out.py`)."""
+        """Whether OpenSlide shows something other than the tile's own bytes (`left_out.py`)."""
         if self._slide.info.format != APERIO:
             return False
         if level not in self._drawn:
@@ -122,8 +122,8 @@ class PassThroughGate:
         return bool(self._drawn[level][row, column])
 
 
-def _largest_difference(found: Pixels, expected: Pixels) -> int:
-    return 0 if np.array_equal(found, expected) else int(np.abs(found.astype(int) - expected).max())
+def _largest_difference(pixels: Pixels, expected: Pixels) -> int:
+    return 0 if np.array_equal(pixels, expected) else int(np.abs(pixels.astype(int) - expected).max())
 
 
 def sample_tiles(encoded: EncodedLevel, num_tiles: int) -> Iterator[tuple[int, int]]:

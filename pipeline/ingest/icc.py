@@ -1,9 +1,9 @@
-"""The colour profile without its texts: what is needed to show colours, and nothing that could name somebody.
+"""The colour profile without its texts: what is needed to show colours, and nothing that could name a person.
 
 A profile's free texts (description, copyright, maker, model, calibration target) and dates can hold serial numbers,
-sites and operators. Kept are the tags that colours are computed from, by an allow-list of tags and of their types
-(ICC.1:2022, clauses 7 to 10), each cut to what its type needs, and of the header what says how to use them; the two
-texts that the format requires say nothing.
+sites and operators. Only the tags that colours are computed from are kept, by an allow-list of tags and of their types
+(ICC.1:2022, clauses 7 to 10), each cut to what its type needs, and the parts of the header that say how to use them;
+the two texts that the format requires are placeholders.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def strip_icc_text(profile: bytes) -> bytes | None:
     """A profile that gives the same colours, without texts, dates and names of devices.
 
     Returns:
-        None where the profile is damaged: nothing of it can be trusted to be harmless.
+        None if the profile is damaged: nothing in it can be trusted to be harmless.
     """
     tags = _tags(profile)
     header = None if tags is None else _header(profile)
@@ -46,7 +46,7 @@ def strip_icc_text(profile: bytes) -> bytes | None:
 
 
 def _header(profile: bytes) -> bytes | None:
-    """Version, class, colour spaces and rendering intent; all else is blank. Its length is put in later."""
+    """Version, class, colour spaces and rendering intent; all else is blank. Its length is filled in later."""
     kind, colours, connection = (profile[at : at + 4] for at in (12, 16, 20))
     if kind not in _CLASSES or colours != b"RGB " or connection not in _CONNECTION_SPACES:
         return None
@@ -73,7 +73,7 @@ def _tags(profile: bytes) -> dict[bytes, bytes] | None:
 
 
 def _assembled(header: bytes, tags: dict[bytes, bytes]) -> bytes:
-    """Header, table and data; equal data (the three curves, often) stand there once."""
+    """Header, table and data; equal data (the three curves, often) are stored once."""
     position = _HEADER_BYTES + 4 + _ENTRY_BYTES * len(tags)
     offsets: dict[bytes, int] = {}
     body, table = b"", struct.pack(">I", len(tags))

@@ -14,7 +14,7 @@ _MOST_INPUTS = 16
 
 
 def exact(data: bytes) -> bytes | None:
-    """A tag's data without anything that colours are not computed from; None where that cannot be told."""
+    """A tag's data without anything that colours are not computed from; None if that cannot be determined."""
     rebuild = _TYPES.get(data[:4])
     try:
         return None if rebuild is None else rebuild(data)
@@ -23,7 +23,7 @@ def exact(data: bytes) -> bytes | None:
 
 
 def _cut(data: bytes, length: int, *, cleared: tuple[int, ...] = ()) -> bytes | None:
-    """The first bytes, with the four reserved ones behind the type's name (and others) cleared."""
+    """The first bytes, with the four reserved ones after the type's name (and others) cleared."""
     if not 8 <= length <= len(data):
         return None
     kept = bytearray(data[:length])
@@ -78,7 +78,7 @@ def _code_points(data: bytes) -> bytes | None:
 
 
 def _elements(data: bytes) -> bytes | None:
-    """lutAToB and lutBToA: curves, a matrix and a table at offsets of their own, laid one behind the other again."""
+    """lutAToB and lutBToA: curves, a matrix and a table at offsets of their own, repacked one after the other."""
     inputs, outputs = data[8], data[9]
     at_b, at_matrix, at_m, at_table, at_a = struct.unpack_from(">5I", data, 12)
     to_pcs = data[:4] == b"mAB "
@@ -101,7 +101,7 @@ def _elements(data: bytes) -> bytes | None:
 
 
 def _curves(data: bytes, at: int, count: int) -> bytes | None:
-    """As many curves one behind the other, each filled up to four bytes; b"" where there are none."""
+    """That many consecutive curves, each padded to four bytes; b"" if there are none."""
     kept = b""
     for _ in range(count if at else 0):
         kind = data[at : at + 4]

@@ -62,13 +62,13 @@ class IngestReport:
     levels: tuple[Level, ...]
     seconds: float
     mask_made: bool = False
-    """Of a store that was kept: whether its missing tissue mask was made again."""
+    """Of a store that was kept: whether its missing tissue mask was rebuilt."""
     other_mask: bool = False
-    """Of a store that was kept: whether its mask was made in another way than `[ingest.tissue]` says."""
+    """Of a store that was kept: whether its mask was made otherwise than `[ingest.tissue]` says."""
     damaged: tuple[int, int] | None = None
-    """Tiles of level 0 that are damaged and masked, and of how many; None: nobody looked."""
+    """Tiles of level 0 that are damaged and masked, and of how many; None: not checked."""
     warnings: tuple[str, ...] = ()
-    """Clauses to know before relying on the store; they go on after "slide S-1: "."""
+    """Clauses to know before relying on the store; they follow "slide S-1: "."""
 
 
 def ingest_slide(
@@ -80,7 +80,7 @@ def ingest_slide(
 ) -> IngestReport:
     """Turn one slide into `slides/<slide_id>.ome.zarr`; a finished store of the same bytes is kept.
 
-    A run that was killed left the shards it had finished; this one goes on with the others.
+    A run that was killed leaves the shards it finished; the next one continues with the others.
 
     Raises:
         MissingMppError, UnreadableError, CorruptTileError, NotBrightfieldRgbError, DecompressionBombError: the slide.
@@ -104,8 +104,8 @@ def ingest_slide(
             _say_how_to_mask(config),
         ):
             if store.exists():
-                raise LockedError(f"{store.name}: another process finished it just now. Run again to check it.")
-            damage = _damage_of(slide, slide_id, config, advance)
+                raise LockedError(f"{store.name}: another process has just finished it. Run again to check it.")
+            damage = _find_damage(slide, slide_id, config, advance)
             with PassThroughGate(slide, config.gate_tiles) as gate:
                 plans = plan_levels(slide, gate, config, damage)
                 writer = StoreWriter(folder, slide, plans, config, mpp, advance, damage)
@@ -124,8 +124,8 @@ def ingest_slide(
     )  # fmt: skip
 
 
-def _damage_of(slide: Slide, slide_id: str, config: IngestConfig, advance: Advance) -> Damage | None:
-    """Scan a slide for damage; None where that is not needed, since any damage that is met ends the ingest."""
+def _find_damage(slide: Slide, slide_id: str, config: IngestConfig, advance: Advance) -> Damage | None:
+    """Scan a slide for damage; None if that is not needed, since any damage encountered ends the ingest."""
     if config.damaged == "refuse":
         return None
     damage = scan_for_damage(slide, config, advance)
@@ -135,7 +135,7 @@ def _damage_of(slide: Slide, slide_id: str, config: IngestConfig, advance: Advan
 
 @contextmanager
 def _say_how_to_mask(config: IngestConfig) -> Iterator[None]:
-    """A slide that is refused for its damage can be ingested all the same: whoever reads the refusal learns how."""
+    """Add to the refusal of a damaged slide how to ingest it all the same."""
     try:
         yield
     except CorruptTileError as error:
@@ -177,7 +177,7 @@ def _identity(slide: Slide) -> list[tuple[int, int, int]]:
 
 
 def _resume_key(request: IngestRequest, identity: list[tuple[int, int, int]], mpp: Mpp, config: IngestConfig) -> str:
-    """Key of all that a store's bytes depend on: shards of a run that was killed count only under the same key."""
+    """Key of everything that a store's bytes depend on: shards of a killed run count only under the same key."""
     settings = {"mpp0": mpp.mpp0, "ingest": config.model_dump(mode="json")}
     return json.dumps([CONTRACT_VERSION, request.slide_id, request.series, identity, settings, versions()])
 
@@ -188,17 +188,17 @@ def count_shards(array_dir: Path) -> int:
 
 
 def _check_complete(store: Path, attributes: SlideAttributes) -> None:
-    """Notice shards that went away: a reader would take them for white."""
-    found = [count_shards(store / IMAGE / level.path) for level in attributes.levels]
-    if found != attributes.ingest.get("shards"):
+    """Refuse a store with missing shards: a reader would take them for white."""
+    counts = [count_shards(store / IMAGE / level.path) for level in attributes.levels]
+    if counts != attributes.ingest.get("shards"):
         raise UnreadableError(
-            f"{store}: has {found} shard files per level, was written with {attributes.ingest.get('shards')}. "
+            f"{store}: has {counts} shard files per level, but was written with {attributes.ingest.get('shards')}. "
             "The store is damaged; delete it and ingest the slide again."
         )
 
 
 def _finished(store: Path, source: Source, mpp: Mpp, config: IngestConfig, start: float) -> IngestReport:
-    """Skip a store made from the same bytes with the same settings, but for a missing mask; refuse anything else."""
+    """Skip a store made from the same bytes with the same settings, except for a missing mask; refuse anything else."""
     reader = StoreReader(store)
     attributes = reader.attributes
     changed = differences(_made_from(attributes), _key(source.sha256, source.series, mpp, config))
@@ -254,16 +254,16 @@ def _check_same_series(reader: StoreReader, series: str | None) -> None:
     stored = reader.attributes.source.series
     if stored != series:
         raise ChangedSourceError(
-            f"slide {reader.slide_id}: the store {reader.path} holds series {stored or '0'} of its file, and series "
-            f"{series or '0'} was asked for. Give each series of a file a `slide_id` of its own."
+            f"slide {reader.slide_id}: the store {reader.path} holds series {stored or '0'} of its file, but series "
+            f"{series or '0'} was requested. Give each series of a file its own `slide_id`."
         )
 
 
 def ingest_key(request: IngestRequest, config: IngestConfig) -> Key:
-    """Key of all that a slide's store depends on. Reads the whole file.
+    """Key of everything that a slide's store depends on. Reads the whole file.
 
     Raises:
-        GemslideError: the slide cannot be opened, or the size of its pixels is stated nowhere.
+        GemslideError: the slide cannot be opened, or its pixel size is not stated anywhere.
     """
     slide_id = check_slide_id(request.slide_id, where=request.path.name)
     with open_slide(request.path, request.series) as slide:
@@ -274,7 +274,7 @@ def ingest_key(request: IngestRequest, config: IngestConfig) -> Key:
 
 
 def stored_key(store: Path) -> Key | None:
-    """Key that a store says it was made from; None where there is no store, or one that is damaged or incomplete."""
+    """Key that a store says it was made from; None if there is no store, or one that is damaged or incomplete."""
     try:
         reader = StoreReader(store)
         _check_complete(store, reader.attributes)
@@ -284,19 +284,19 @@ def stored_key(store: Path) -> Key | None:
 
 
 def _key(source_sha256: str, series: str | None, mpp: Mpp, config: IngestConfig) -> Key:
-    settings = _settings_of_pixels(config)
+    settings = _pixel_settings(config)
     return {"source_sha256": source_sha256, "series": series, "mpp0": mpp.mpp0, "ingest": settings}
 
 
-def _settings_of_pixels(config: IngestConfig) -> dict[str, Any]:
-    """All settings but those of the tissue mask, which can be made again by itself (`gemslide tissue`)."""
+def _pixel_settings(config: IngestConfig) -> dict[str, Any]:
+    """All settings but those of the tissue mask, which can be rebuilt by itself (`gemslide tissue`)."""
     return config.model_dump(mode="json", exclude={"tissue"})
 
 
 def _made_from(attributes: SlideAttributes) -> Key:
-    """Settings that a store does not know yet had their default when it was made."""
+    """Key that a store was made from. Settings that it does not know yet had their default when it was made."""
     settings = attributes.ingest.get("settings")
     with suppress(ValidationError):  # of another version: not these settings, whatever they are
-        settings = _settings_of_pixels(IngestConfig.model_validate(settings))
+        settings = _pixel_settings(IngestConfig.model_validate(settings))
     source = attributes.source
     return {"source_sha256": source.sha256, "series": source.series, "mpp0": attributes.mpp0, "ingest": settings}

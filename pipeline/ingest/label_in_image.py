@@ -19,7 +19,7 @@ def refuse_label_in_image(info: SlideInfo, keep_associated: Collection[str], *, 
     """
     if info.label_in_image is not None and "label" not in keep_associated:
         raise UnreadableError(
-            f"slide {slide_id}: its file says that the slide's label, or text that was burned in, is inside the image "
+            f"slide {slide_id}: its file says that the slide's label, or burned-in text, is inside the image "
             f"of the tissue ({info.label_in_image}), so that it cannot be left out. Crop it, set the attribute to NO "
-            "if that is not so, or give `--keep-label` to keep what it shows in the store."
+            "if that is wrong, or give `--keep-label` to keep it in the store."
         )

@@ -11,7 +11,7 @@ from pipeline.units import MAX_ANISOTROPY, MAX_MPP, MIN_MPP, is_plausible_mpp
 
 @dataclass(frozen=True)
 class Mpp:
-    """Microns per level-0 pixel, and who said so."""
+    """Microns per level-0 pixel, and its source."""
 
     mpp0: float
     source: str
@@ -23,14 +23,14 @@ def resolve_mpp(
     """Microns per level-0 pixel of a slide.
 
     Raises:
-        MissingMppError: nobody says, the value is absurd, or x and y differ.
+        MissingMppError: it is stated nowhere, the value is absurd, or x and y differ.
     """
     for value, source in ((option_mpp, "--mpp"), (manifest_mpp, "manifest")):
         if value is None:
             continue
         if not is_plausible_mpp(value):
             raise MissingMppError(
-                f"slide {slide_id}: {source} says {value} µm/px; plausible is {MIN_MPP} to {MAX_MPP}. Correct it."
+                f"slide {slide_id}: {source} says {value} µm/px; plausible values: {MIN_MPP} to {MAX_MPP}. Correct it."
             )
         in_file = f"{info.mpp_xy[0]:.6g}" if info.mpp_xy else "none"
         return Mpp(value, f"override by {source} (file: {in_file})")

@@ -41,7 +41,7 @@ def plan_levels(
     """Plans of the source's levels, then of levels each half the last, until the slide fits a screen.
 
     Args:
-        damage: tiles that must not be shown; None where nobody has looked for them.
+        damage: tiles that must not be shown; None if they were not looked for.
 
     Raises:
         CorruptTileError: a sampled tile that no decoder can read.
@@ -98,7 +98,7 @@ def _spec(size: LevelSize, chunk_px: int, codec: Codec, shard_px: int, config: I
 def _passing(
     slide: Slide, level: int, gate: PassThroughGate, config: IngestConfig, repaired_at: tuple[Position, ...]
 ) -> tuple[EncodedLevel | None, Gate]:
-    """The level's own tiles if they pass the gate, else None and why."""
+    """The level's own tiles if they pass the gate, else None and the reason."""
     encoded: EncodedLevel | NotCopied = NotCopied("`pass_through = false` in the settings")
     if config.pass_through:
         encoded = slide.encoded_level(level)
@@ -111,7 +111,7 @@ def _passing(
 
 
 def _built(parent: ArraySpec, level: int, finest: LevelSize, config: IngestConfig) -> Iterator[LevelPlan]:
-    """A built level has its parent's chunks and shards: four shards of the parent make one of it."""
+    """Plans of built levels. Each has its parent's chunks and shards: four shards of the parent make one of it."""
     codec = parent.codec if parent.codec == "zstd" else _codec(config)
     while max(parent.width_px, parent.height_px) > config.smallest_level_px:
         width_px, height_px = -(-parent.width_px // 2), -(-parent.height_px // 2)
@@ -133,7 +133,7 @@ def _codec(config: IngestConfig) -> Codec:
 
 
 def _decode_chunk_px(size: LevelSize, config: IngestConfig) -> int:
-    """The largest multiple of the source's tiles that fits, where they are known, so that none is decoded twice."""
+    """The largest multiple of the source's tiles that fits, if they are known, so that none is decoded twice."""
     if size.tile_px is None or not 16 <= size.tile_px <= 2 * config.decode_chunk_px:
         return config.decode_chunk_px
     return size.tile_px * max(1, config.decode_chunk_px // size.tile_px)

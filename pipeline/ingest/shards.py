@@ -1,7 +1,7 @@
 """Writing levels shard by shard: tiles copied, pixels encoded, levels built while their parent is in memory.
 
-A shard belongs to one worker, takes its name when it is whole and on the disk, and is never touched again: a run that
-was killed goes on with the shards that are not there.
+A shard belongs to one worker, takes its name once it is complete and on disk, and is never touched again: after a
+kill, the next run continues with the missing shards.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pipeline.store.reading.threads import CORES, parallel_for
 from training.foundation.progress import Advance
 
 COPIERS = 2 * CORES
-"""Copying waits for the disk about half of the time."""
+"""Copying waits for the disk about half the time."""
 MAX_WAITING = 2
 """Encoded shards in memory that wait for the disk while the next is being made."""
 
@@ -54,7 +54,7 @@ class Shard:
 
     @property
     def key(self) -> str:
-        """Its file, below the image."""
+        """Path of its file below the image."""
         return f"{self.plan.about.path}/{self.plan.spec.shard_key(self.row, self.column)}"
 
     def white(self) -> Pixels:
@@ -81,7 +81,7 @@ class LevelsWriter:
     def __init__(self, image_dir: Path, plans: list[LevelPlan], advance: Advance) -> None:
         self._dir, self._plans, self._advance = image_dir, plans, advance
         self.sums: dict[str, FileChecksum] = {}
-        """Of the shards written by this run, by path below the image."""
+        """Checksums of the shards written by this run, by path below the image."""
         # One thread, in order: a built shard is never on the disk before those it was built from.
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="write")
         self._waiting: deque[Future[None]] = deque()
@@ -93,14 +93,14 @@ class LevelsWriter:
             advance.expect(plan.spec.shard_rows * plan.spec.shard_columns)
 
     def start_copying(self, pool: ThreadPoolExecutor, index: int) -> list[Future[None]]:
-        """Begin to copy a level's own tiles, if it has such; errors are in the futures."""
+        """Begin to copy a level's own tiles, if it has any; errors are in the futures."""
         plan = self._plans[index]
         if plan.encoded is None:
             return []
         return [pool.submit(self._copy_alone, shard) for shard in shards_of(index, plan)]
 
     def write_encoded(self, index: int) -> None:
-        """Write a level that is decoded, or built with all that it is built from.
+        """Write a level that is decoded, or built along with everything that it is built from.
 
         Depth first, so that one shard per level is in memory.
         """
@@ -113,16 +113,16 @@ class LevelsWriter:
             self._waiting.clear()
 
     def close(self) -> None:
-        """End the thread that writes; what still waits is not written."""
+        """Stop the writing thread; shards that are still waiting are not written."""
         self._writer.shutdown(cancel_futures=True)
 
     def _copy_alone(self, shard: Shard) -> None:
         self._finish(shard, want=False)
 
     def _finish(self, shard: Shard, *, want: bool) -> Pixels | None:
-        """See that a shard is on the disk. Its pixels if they are wanted; None where all is white.
+        """Make sure that a shard is on disk. Returns its pixels if wanted; None if all are white.
 
-        A shard that is there has its parents there, too: it was written after them.
+        If a shard is there, so are its parents: it was written after them.
         """
         plan = shard.plan
         if (self._dir / shard.key).exists():
@@ -200,7 +200,7 @@ class LevelsWriter:
 
     def _write(self, shard: Shard, chunks: Iterable[Stream]) -> None:
         if shard.plan.is_built:
-            # The names of those it was built from must outlive a power cut if its own does.
+            # The names of those it was built from must survive a power cut if its own does.
             parents = shard.quarters(self._plans[shard.level - 1])
             for folder in {(self._dir / quarter.key).parent for _, _, quarter in parents}:
                 if folder.is_dir():
@@ -210,18 +210,18 @@ class LevelsWriter:
             self.sums[shard.key] = written
 
     def all_sums(self) -> dict[str, FileChecksum]:
-        """Length and checksum of every shard, also of those that an earlier run wrote; by path below the image."""
-        found = {}
+        """Length and checksum of every shard, including those that an earlier run wrote; by path below the image."""
+        sums = {}
         for plan in self._plans:
             for path in sorted((self._dir / plan.about.path / "c").rglob("*")):
                 if path.is_file():
                     name = str(path.relative_to(self._dir))
-                    found[name] = self.sums.get(name) or sum_file(path)
-        return found
+                    sums[name] = self.sums.get(name) or sum_file(path)
+        return sums
 
 
 def _decoded_part(shard: Shard, decoder: Slide) -> Callable[[int, int], Pixels]:
-    """Reads a chunk by its corner in the shard."""
+    """Reader of a chunk by its corner in the shard."""
     box, t = shard.box, shard.plan.spec.chunk_px
 
     def read(top: int, left: int) -> Pixels:
@@ -251,7 +251,7 @@ def halve(pixels: Pixels) -> Pixels:
 
 
 def encoded_chunk(pixels: Pixels, chunk_px: int, quality: int | None) -> Stream:
-    """A chunk as a stream: zstd, or JPEG where a quality is asked for; () where everything is white."""
+    """A chunk as a stream: zstd, or JPEG if a quality is given; () if everything is white."""
     if pixels[0, 0, 0] == FILL_VALUE and (pixels == FILL_VALUE).all():
         return ()
     if pixels.shape[:2] != (chunk_px, chunk_px):

@@ -1,4 +1,4 @@
-"""A store against the slide it was made from: its bytes, and a sample of its pixels."""
+"""Comparison of a store with the slide it was made from: its bytes, and a sample of its pixels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from training.foundation.words.counts import counted
 
 MAX_SHOWN = 5
 REPLACE_OVERLAY = (
-    "The slide itself is whole. Make damaged predictions again with `gemslide infer`, scores with `gemslide qc`."
+    "The slide itself is intact. Recreate damaged predictions with `gemslide infer`, scores with `gemslide qc`."
 )
 
 
@@ -35,35 +35,35 @@ def verify_store(
     sample_chunks: int = 64,
     every_chunk: bool = False,
 ) -> str:
-    """Check a store, and with `source` that it holds that slide. Returns a description of what was checked.
+    """Check a store and, given `source`, that it holds that slide. Returns a description of what was checked.
 
     Args:
         sample_chunks: chunks per level that are decoded and compared.
-        every_chunk: decode all of them (those compared stay a sample).
+        every_chunk: decode all of them (still, only a sample is compared).
 
     Raises:
         DamagedStoreError: it is not as it was written; says what and where.
         WrongSlideError: its folder is named after another slide.
         ChangedSourceError: it was made from other bytes than `source` has.
-        UnreadableError: it is no store, or the source cannot be read.
+        UnreadableError: it is not a store, or the source cannot be read.
     """
-    found = find_damage(store, sample_chunks=sample_chunks, every_chunk=every_chunk, threads=CORES)
-    if not found and source is not None:
-        found = _differences(StoreReader(store), source, series, sample_chunks)
-    if found and not has_tissue(store):
-        raise DamagedStoreError(f"{store}: {_first(found)}. It has no tissue mask: {MASK_AGAIN} Then verify it again.")
-    if found:
-        raise DamagedStoreError(f"{store}: {_first(found)}. Delete the store and ingest the slide again.")
-    found = find_overlay_damage(store)
-    if found:
-        raise DamagedStoreError(f"{store}: {_first(found)}. {REPLACE_OVERLAY}")
+    faults = find_damage(store, sample_chunks=sample_chunks, every_chunk=every_chunk, threads=CORES)
+    if not faults and source is not None:
+        faults = _differences(StoreReader(store), source, series, sample_chunks)
+    if faults and not has_tissue(store):
+        raise DamagedStoreError(f"{store}: {_first(faults)}. It has no tissue mask: {MASK_AGAIN} Then verify it again.")
+    if faults:
+        raise DamagedStoreError(f"{store}: {_first(faults)}. Delete the store and ingest the slide again.")
+    faults = find_overlay_damage(store)
+    if faults:
+        raise DamagedStoreError(f"{store}: {_first(faults)}. {REPLACE_OVERLAY}")
     decoded = "every chunk decoded" if every_chunk else f"{counted(sample_chunks, 'chunk')} per level decoded"
     return f"all files as written, {decoded}" + (", pixels equal the source's" if source else "")
 
 
-def _first(found: list[str]) -> str:
-    more = f"; and {len(found) - MAX_SHOWN} more" if len(found) > MAX_SHOWN else ""
-    return "; ".join(found[:MAX_SHOWN]) + more
+def _first(faults: list[str]) -> str:
+    more = f"; and {len(faults) - MAX_SHOWN} more" if len(faults) > MAX_SHOWN else ""
+    return "; ".join(faults[:MAX_SHOWN]) + more
 
 
 def _differences(reader: StoreReader, source: Path, series: str | None, sample_chunks: int) -> list[str]:
@@ -76,37 +76,39 @@ def _differences(reader: StoreReader, source: Path, series: str | None, sample_c
                 f"{reader.path}: was made from SHA-256 {reader.source_sha256[:12]}…, but {source.name} has "
                 f"{sha256[:12]}…. Name the slide it was made from; or, if the slide was replaced, ingest it again."
             )
-        found, damage = [], damage_in_store(reader, slide)
-        for level, about in enumerate(attributes.levels):
-            if about.route == "built":
-                found += _built_wrongly(reader, level, about, sample_chunks)
-            elif about.quality is None:
-                found += _unlike_source(reader, level, MaskedSlide(slide, damage), damage[level], sample_chunks)
-        return found
+        faults, damage = [], damage_in_store(reader, slide)
+        for level, metadata in enumerate(attributes.levels):
+            if metadata.route == "built":
+                faults += _built_wrongly(reader, level, metadata, sample_chunks)
+            elif metadata.quality is None:
+                faults += _unlike_source(reader, level, MaskedSlide(slide, damage), damage[level], sample_chunks)
+        return faults
 
 
 def _unlike_source(reader: StoreReader, level: int, slide: Slide, damage: LevelDamage, sample_chunks: int) -> list[str]:
-    """Chunks that differ from the slide without its damage; what was made from the level before is no copy."""
-    array, found = reader.levels[level], []
+    """Chunks that differ from the slide without its damage; tiles made from the level before are not copies."""
+    array, faults = reader.levels[level], []
     t = array.chunk_px
     for row, column in sampled(array.array.spec, sample_chunks):
         box = Box(column * t, row * t, t, t).within(array.width_px, array.height_px)
         if level and damage.touches(box):
             continue
         if not np.array_equal(reader.read_region(level, box), slide.read_region(level, box)):
-            found.append(f"level {level}: pixels of the chunk in row {row}, column {column} are not the source's")
-    return found
+            faults.append(f"level {level}: pixels of the chunk in row {row}, column {column} are not the source's")
+    return faults
 
 
-def _built_wrongly(reader: StoreReader, level: int, about: Level, sample_chunks: int) -> list[str]:
+def _built_wrongly(reader: StoreReader, level: int, metadata: Level, sample_chunks: int) -> list[str]:
     """Chunks that are not the means of the level before; lossy ones cannot be compared."""
-    if about.codec != "zstd":
+    if metadata.codec != "zstd":
         return []
-    array, parent, found = reader.levels[level], reader.levels[level - 1], []
+    array, parent, faults = reader.levels[level], reader.levels[level - 1], []
     t = array.chunk_px
     for row, column in sampled(array.array.spec, sample_chunks):
         box = Box(column * t, row * t, t, t).within(array.width_px, array.height_px)
         taken = Box(*(2 * number for number in box)).within(parent.width_px, parent.height_px)
         if not np.array_equal(reader.read_region(level, box), halve(reader.read_region(level - 1, taken))):
-            found.append(f"level {level}: the chunk in row {row}, column {column} is not the mean of level {level - 1}")
-    return found
+            faults.append(
+                f"level {level}: the chunk in row {row}, column {column} is not the mean of level {level - 1}"
+            )
+    return faults

@@ -47,13 +47,13 @@ class IngestStage(Stage):
     def crashed(self, how: str) -> str:
         return (
             f"slide {self.slide_id}: the process that read {self.request.path.name} {how}. "
-            "If memory ran out, use fewer --workers; else the file is damaged: try it alone."
+            "If memory ran out, use fewer --workers; otherwise the file is damaged: try it alone."
         )
 
 
 @dataclass(frozen=True)
 class IngestIfMissing(IngestStage):
-    """For who needs a slide's store and does not mind with which settings it was ingested."""
+    """Ingest where a slide's store is needed, whatever settings it was ingested with."""
 
     replaces: ClassVar[bool] = False
 
@@ -68,12 +68,12 @@ class IngestIfMissing(IngestStage):
         return StageReport(outcome, ({"id": self.slide_id, "sha256": sha256},), (store,))
 
 
-OTHER_MASK = " (not by the settings of [ingest.tissue]: `gemslide tissue` makes the mask again)"
+OTHER_MASK = " (not made with the settings of [ingest.tissue]: `gemslide tissue` rebuilds the mask)"
 
 
 def _report(report: IngestReport) -> StageReport:
     routes = ", ".join(f"{level.path} {level.route}" for level in report.levels)
-    what = "done" if not report.skipped else "kept, the missing tissue mask was made" if report.mask_made else "kept"
+    what = "done" if not report.skipped else "kept, its missing tissue mask was rebuilt" if report.mask_made else "kept"
     outcome = SlideOutcome(
         report.slide_id,
         "skipped" if report.skipped and not report.mask_made else "done",
@@ -82,8 +82,8 @@ def _report(report: IngestReport) -> StageReport:
         output=str(report.store),
         seconds=report.seconds,
     )
-    tiles, of = report.damaged or (0, 0)
-    of_all = f"of {counted(of, 'tile')}"
+    tiles, total = report.damaged or (0, 0)
+    of_all = f"of {counted(total, 'tile')}"
     warnings = [f"{counted(tiles, f'{of_all} is', f'{of_all} are')} damaged, and masked"] if tiles else []
     warnings += report.warnings
     return StageReport(

@@ -1,4 +1,4 @@
-"""Writing one store: levels, tissue mask, associated images, and the metadata that make it whole."""
+"""Writing one store: levels, tissue mask, associated images, and the metadata that complete it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from pipeline.units import plausible_power
 from training.foundation.progress import Advance, no_bar
 
 ASSOCIATED_CHUNK_PX = 4096
-"""Labels and macros are smaller, and so one chunk."""
+"""Labels and macros are smaller, and so fit into one chunk."""
 
 
 def _nanometres(info: SlideInfo) -> Nanometres | None:
@@ -65,15 +65,15 @@ class StoreWriter:
     ) -> None:
         self.folder, self.slide, self.plans, self.config, self.mpp = folder, slide, plans, config, mpp
         self._advance, self._damage = advance, damage
-        self._damaged = _mask_of(damage, plans[0].spec) if damage and damage[0].tiles else None
+        self._damaged = _damage_mask(damage, plans[0].spec) if damage and damage[0].tiles else None
         self.warnings: list[str] = []
-        """What to know before relying on the store; known when all pixels are written."""
+        """Warnings to know before relying on the store; complete once all pixels are written."""
 
     def write(self, slide_id: str, source: Callable[[], Source]) -> Tissue:
         """Write everything; the root group comes last, because it says that the store is complete.
 
         Args:
-            source: gives what is known of the source's bytes; asked when all pixels are written.
+            source: returns the facts about the source's bytes; called once all pixels are written.
         """
         start = time.perf_counter()
         levels = LevelsWriter(self.folder / IMAGE, self.plans, self._advance)
@@ -86,7 +86,7 @@ class StoreWriter:
         shards = [sum(name.startswith(f"{plan.about.path}/") for name in sums) for plan in self.plans]
         self._write_groups(associated)
         self.warnings = [*self.slide.info.warnings, *([tissue.warning] if tissue.warning else [])]
-        checksum = write_checksums(self.folder, {f"{IMAGE}/{name}": found for name, found in sums.items()})
+        checksum = write_checksums(self.folder, {f"{IMAGE}/{name}": file_sum for name, file_sum in sums.items()})
         attributes = self._attributes(
             slide_id, source(), tissue, tuple(name for name, _ in associated),
             {"shards": shards, "checksums_sha256": checksum, "seconds": round(time.perf_counter() - start, 3)},
@@ -122,8 +122,8 @@ class StoreWriter:
 
     def _overview_level(self) -> int:
         """The coarsest level that is fine enough for the tissue mask."""
-        wanted = overview_downsample(self.mpp.mpp0, self.config.tissue) * 1.01
-        return max(i for i, plan in enumerate(self.plans) if plan.about.downsample <= wanted)
+        most = overview_downsample(self.mpp.mpp0, self.config.tissue) * 1.01
+        return max(i for i, plan in enumerate(self.plans) if plan.about.downsample <= most)
 
     def _find_tissue(self, level: int) -> Tissue:
         """Tissue in the whole slide at the mask's resolution (or its own if that is coarser), area-averaged."""
@@ -133,7 +133,7 @@ class StoreWriter:
         return tissue_of_slide(reader, size_wh_px0, self.mpp.mpp0, self.config.tissue, self._damaged)
 
     def _write_associated(self) -> list[tuple[str, ArraySpec]]:
-        """Associated images that were asked for, as further series of the store, each in one shard."""
+        """Write the requested associated images as further series of the store, each in one shard."""
         kept: list[tuple[str, ArraySpec]] = []
         for series, name in enumerate((n for n in self.config.keep_associated if n in self.slide.info.associated), 1):
             pixels = self.slide.associated_image(name)
@@ -148,7 +148,7 @@ class StoreWriter:
         return kept
 
     def _attributes(
-        self, slide_id: str, source: Source, tissue: Tissue, associated: tuple[str, ...], found: dict[str, object]
+        self, slide_id: str, source: Source, tissue: Tissue, associated: tuple[str, ...], facts: dict[str, object]
     ) -> SlideAttributes:
         info = self.slide.info
         icc = strip_icc_text(info.icc) if info.icc else None
@@ -172,7 +172,7 @@ class StoreWriter:
                 "utc": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
                 **({"damaged": summary_of(self._damage)} if self._damage else {}),
                 **({"warnings": self.warnings} if self.warnings else {}),
-                **found,
+                **facts,
             },
         )
 
@@ -188,7 +188,7 @@ class StoreWriter:
         (self.folder / "OME" / "METADATA.ome.xml").write_text(xml, encoding="utf-8")
 
 
-def _mask_of(damage: Damage, finest: ArraySpec) -> tuple[NDArray[np.uint8], int]:
+def _damage_mask(damage: Damage, finest: ArraySpec) -> tuple[NDArray[np.uint8], int]:
     """Damaged tiles of level 0 as a mask with a cell for each, and a cell's side in level-0 pixels."""
     t = damage[0].tile_px
     mask_yx = np.zeros((-(-finest.height_px // t), -(-finest.width_px // t)), np.uint8)

@@ -15,15 +15,15 @@ from urllib.parse import quote, quote_plus
 
 HIDDEN = "(name left out)"
 LONGEST_KEY = 6
-"""Names at least as long are found inside of words, too; shorter ones where they stand alone."""
+"""Names at least this long are found inside words, too; shorter ones where they stand alone."""
 SHORTEST = 3
 SHORTEST_START = 4
 """Characters of a name that a message was cut in."""
 _CUT = re.compile(r"…|\.\.\.|\s*(?:\n|\Z)")
 """The place where a message was cut short."""
 _PLAIN_TEXT = re.compile(r"[A-Za-z0-9_./-]*")
-"""Every program writes it as it is."""
-# Names of files and folders that name nobody, and stand in our own messages.
+"""Text that every program writes unchanged."""
+# Names of files and folders that identify nobody, and occur in our own messages.
 _PLAIN = frozenset({
     "annotation", "annotations", "asap", "cohort", "data", "dicom", "done", "failed", "file", "files", "folder",
     "geojson", "halo", "hamamatsu", "histomicstk", "home", "image", "images", "imagescope", "label", "labels",
@@ -31,21 +31,21 @@ _PLAIN = frozenset({
     "slide", "slides", "source", "sources", "study", "tile", "tiles", "user",
 })  # fmt: skip
 _MARK = "\ue000"
-"""In place of a name, until all are found."""
+"""Placeholder for a name, until all are found."""
 _IN_A_PATH = re.compile(r"""[^\s'"`<>|:;,)\]}]""")
 """A character that continues a path below a folder that is a name; a known name in it does so, too."""
 _REST_OF_FILE = re.compile(r"""[ ][^\n'"`<>|:/\\]{0,120}?\.[A-Za-z]{2,8}(?![A-Za-z.])""")
-"""The rest of a file's name that has blanks, up to its suffix."""
+"""The rest of a file name with spaces, up to its suffix."""
 
 
 _BETWEEN = r"""(?:[\W_]|\\[A-Za-z0-9]{1,5}|%[0-9A-Fa-f]{2}|&\#?\w{2,6};){1,12}?"""
-"""Any form that quoting and escaping can give to the marks between two words of a name."""
+"""Any form that quoting and escaping can give to the punctuation between two words of a name."""
 MAX_IN_WORDS = 2000
-"""Names that are looked for word by word; of more, only the written forms are."""
+"""Most names that are searched word by word; if there are more, only the written forms are."""
 
 
 def _in_words(names: Iterable[str]) -> re.Pattern[str] | None:
-    """A pattern of all names of several words, whatever stands between these."""
+    """A pattern of all names of several words, whatever separates the words."""
     patterns: set[str] = set()
     for name in names:
         for form in ("NFC", "NFD"):
@@ -63,10 +63,10 @@ def written_forms(name: str) -> set[str]:
     if _PLAIN_TEXT.fullmatch(name):
         return {name, name.lower()}
     spellings = {unicodedata.normalize(form, name) for form in ("NFC", "NFD")} | {name, " ".join(name.split())}
-    found: set[str] = set()
-    for spelling in spellings | {each.lower() for each in spellings}:
-        found |= {spelling, *_escaped(spelling), *_in_other_codes(spelling)}
-    return {form for form in found if form}
+    forms: set[str] = set()
+    for spelling in spellings | {text.lower() for text in spellings}:
+        forms |= {spelling, *_escaped(spelling), *_in_other_codes(spelling)}
+    return {form for form in forms if form}
 
 
 def _escaped(name: str) -> Iterator[str]:
@@ -88,7 +88,7 @@ def _escaped(name: str) -> Iterator[str]:
     content = os.fsencode(name)
     yield repr(content)[2:-1]
     for percent in (quote(content, safe="/"), quote(content, safe=""), quote_plus(content)):
-        yield from (percent, re.sub("%..", lambda found: found[0].lower(), percent))
+        yield from (percent, re.sub("%..", lambda match: match[0].lower(), percent))
 
 
 def _in_other_codes(name: str) -> Iterator[str]:
@@ -102,9 +102,9 @@ class Names:
     """Many names, found in a text in one pass over it."""
 
     def __init__(self, names: Iterable[str], kept: Iterable[str]) -> None:
-        telling = {name for name in names if is_telling(name)}
-        written = {form for name in telling for form in written_forms(name)}
-        self._in_words = _in_words(name for name in telling if "/" not in name and not _PLAIN_TEXT.fullmatch(name))
+        identifying = {name for name in names if is_telling(name)}
+        written = {form for name in identifying for form in written_forms(name)}
+        self._in_words = _in_words(name for name in identifying if "/" not in name and not _PLAIN_TEXT.fullmatch(name))
         self._hidden = {form for form in written if is_telling(form)}
         self._starts = sorted(name for name in self._hidden if "/" not in name)
         self._longest_start = max(map(len, self._starts), default=0)
@@ -116,12 +116,12 @@ class Names:
             self.keep(name)
 
     def keep(self, name: str) -> None:
-        """This stays, even where a name is a part of it."""
+        """Keep this name, even if another one is a part of it."""
         self._kept.add(name)
         self._lengths[name[:LONGEST_KEY]].add(len(name))
 
     def removed_from(self, text: str) -> str:
-        """The text with each name, the longest first, replaced; with what lies below a folder that is one, and the
+        """The text with each name replaced, longest first; also the rest of a path below a folder that is one, and the
         beginning of a name where the text was cut."""
         if " " in text:  # a single word was not cut
             text = self._without_starts(text)
@@ -139,7 +139,7 @@ class Names:
         return "".join([*pieces, text[start:]]).replace(_MARK, HIDDEN)
 
     def _end_below(self, text: str, start: int, end: int) -> int:
-        """End of a path that goes on below a folder, or beside a file, whose name was found."""
+        """End of a path that continues below a folder, or beside a file, whose name was found."""
         if not ("/" in text[start:end] or text[end : end + 1] in ("/", "\\")):
             return end
         while end < len(text):
@@ -176,8 +176,8 @@ class Names:
                 end = at + length
                 if self._is_name(text, at, end):
                     return end
-        if self._in_words and not text[at - 1 : at].isalnum() and (found := self._in_words.match(text, at)):
-            return found.end()
+        if self._in_words and not text[at - 1 : at].isalnum() and (match := self._in_words.match(text, at)):
+            return match.end()
         return None
 
     def _is_name(self, text: str, start: int, end: int) -> bool:

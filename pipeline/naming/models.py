@@ -1,4 +1,4 @@
-"""Models and tile sets by the names that people type. Light to import: a misspelt name is said before torch loads."""
+"""Models and tile sets by the names people type. Light to import: a misspelt name is reported before torch loads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_SHOWN = 8
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:
-    """A sentence with the known names nearest to a misspelt one, or with the first of all of them."""
+    """A sentence with the known names nearest to a misspelt one, or with the first few of them all."""
     near = nearest(name, known, most=3)
     if near:
         return f"Did you mean {' or '.join(near)}?"
@@ -26,7 +26,7 @@ def find_package(model: str, project: Project) -> Path:
     """A model package by model id, or by its folder.
 
     Raises:
-        UnreadableError: there is neither. BadManifestError: the folder's name is no model id.
+        UnreadableError: there is neither. BadManifestError: the folder's name is not a model id.
     """
     # Resolved: `.` in a package's folder is that package, and its name is the model's id.
     in_project = [project.model_path(model)] if is_name(model) else []
@@ -40,10 +40,10 @@ def find_package(model: str, project: Project) -> Path:
 
 
 def check_tile_set(table: Path) -> None:
-    """Check that a tile set's table is there.
+    """Check that a tile set's table exists.
 
     Raises:
-        EmptyTableError: it is not.
+        EmptyTableError: it does not.
     """
     if not table.exists():
         known = sorted(path.stem for path in table.parent.glob("[!.]*.parquet"))

@@ -1,6 +1,6 @@
-"""Slides that a person means: ids, stores, slide files or one manifest, as all verbs take them.
+"""Slides as the user names them: ids, stores, slide files or one manifest, as all verbs accept them.
 
-A plain name is a slide of the project where the project has one of that name, and a path otherwise; `./NAME` is always
+A plain name is a slide of the project if the project has one of that name, and a path otherwise; `./NAME` is always
 a path. Nothing here opens a slide or a store, so that a misspelt name is reported at once.
 """
 
@@ -22,13 +22,13 @@ from training.foundation.words.counts import counted
 from training.foundation.words.names import is_name
 
 MANIFEST_SUFFIXES = (*TABLE_SUFFIXES, *WORKBOOK_SUFFIXES)
-"""Of what is taken for a manifest where one is typed."""
+"""Suffixes of a typed name that is taken for a manifest."""
 OFFERED_MANIFEST_SUFFIXES = (".csv", ".tsv")
-"""Of manifests that are looked for: a folder of slides has other texts, too."""
+"""Suffixes of manifests that are searched for: a folder of slides has other text files, too."""
 
 
 def manifest_in(names: Sequence[str]) -> Path | None:
-    """The manifest, where one was typed in place of slides.
+    """The manifest, if one was typed in place of slides.
 
     Raises:
         BadManifestError: slides beside it, or several.
@@ -52,7 +52,7 @@ def find_slide(name: str, project: Project) -> Path:
 
 
 def find_store(name: str, project: Project) -> Path:
-    """A store by the id of a slide of the project, or by its path, wherever it lies.
+    """A store by the id of a slide of the project, or by its path, wherever it is.
 
     Raises:
         UnreadableError: no such slide, no such store, or a slide file. NoSlidesError: the project has none.
@@ -84,23 +84,23 @@ def find_slide_id(name: str, project: Project) -> str:
 def find_slide_ids(names: Sequence[str], project: Project) -> list[str]:
     """Slides of this project, each once: those named, those of the one manifest named, or all.
 
-    A manifest's slides may lack a store; who works on them says so of each.
+    A manifest's slides may lack a store; the work on each reports that.
 
     Raises:
-        NoSlidesError: all are asked for, and there are none. What `find_slide_id` and `load_cohort` raise.
+        NoSlidesError: all are requested, and there are none. What `find_slide_id` and `load_cohort` raise.
     """
     manifest = manifest_in(names)
     if manifest:
         return [entry.slide_id for entry in included_in(load_cohort(manifest))]
-    found = [find_slide_id(name, project) for name in names] or project.slide_ids()
-    if not found:
+    slide_ids = [find_slide_id(name, project) for name in names] or project.slide_ids()
+    if not slide_ids:
         raise NoSlidesError(f"{project.slides_dir}: no slides. Run `gemslide ingest` first, or name another --project.")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(slide_ids))
 
 
 @dataclass(frozen=True)
 class SlideToDo:
-    """A slide that is to be worked on, and the file to ingest first where it has no store yet."""
+    """A slide to be processed, and the file to ingest first if it has no store yet."""
 
     slide_id: str
     path: Path | None = None
@@ -109,7 +109,7 @@ class SlideToDo:
 
 
 def find_slides_to_do(names: Sequence[str], project: Project) -> list[SlideToDo]:
-    """As `find_slide_ids`, but slide files may be named, too; and a manifest's slides are ingested that have no store.
+    """Like `find_slide_ids`, but slide files may be named, too; and a manifest's slides without a store are ingested.
 
     Raises:
         What `find_slide_ids` raises. BadManifestError: two slide files of one name.
@@ -121,9 +121,9 @@ def find_slides_to_do(names: Sequence[str], project: Project) -> list[SlideToDo]
         return [_to_do(entry.slide_id, cohort.slide_path(entry), project, entry.mpp, entry.series) for entry in entries]
     if not names:
         return [SlideToDo(slide_id) for slide_id in find_slide_ids([], project)]
-    found = [_named(name, project) for name in names]
+    named = [_named(name, project) for name in names]
     by_id: dict[str, SlideToDo] = {}
-    for slide in found:
+    for slide in named:
         earlier = by_id.setdefault(slide.slide_id, slide)
         if earlier != slide:
             raise BadManifestError(
@@ -149,7 +149,7 @@ def _to_do(
 
 
 def find_stores(names: Sequence[str], project: Project) -> list[Path]:
-    """As `find_slide_ids`, but stores; those named may lie anywhere."""
+    """Like `find_slide_ids`, but stores; those named may be anywhere."""
     if names and not manifest_in(names):
         return list(dict.fromkeys(find_store(name, project) for name in names))
     return [project.slides_dir / f"{slide_id}{STORE_SUFFIX}" for slide_id in find_slide_ids(names, project)]
@@ -164,7 +164,7 @@ def included_in(cohort: Cohort) -> tuple[SlideEntry, ...]:
     if cohort.included:
         return cohort.included
     raise BadManifestError(
-        f"{cohort.path}: excludes all it has, {counted(len(cohort.entries), 'slide')} (column `exclude`)."
+        f"{cohort.path}: excludes all that it lists, {counted(len(cohort.entries), 'slide')} (column `exclude`)."
     )
 
 
@@ -175,7 +175,7 @@ def _store_by_id(name: str, project: Project) -> Path | None:
 
 
 def _is_plain(name: str) -> bool:
-    """Whether it can be meant as an id: not a path, and not named like a store or a file."""
+    """Whether a name can be meant as an id: not a path, and not named like a store or a file."""
     return os.sep not in name and not name.endswith(STORE_SUFFIX)
 
 

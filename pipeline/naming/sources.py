@@ -1,4 +1,4 @@
-"""Keeping sources' names out of what is kept and passed on: file names can name patients.
+"""Keeping sources' names out of what is stored and passed on: file names can name patients.
 
 Every message that goes into the ledger, a record, a `--json` line, a report, a page or a job's log passes through
 `SourceNames.cleaned`, whatever wrote it: our own errors, the system, or a library.
@@ -25,19 +25,19 @@ from pipeline.spreadsheets import TABLE_SUFFIXES, WORKBOOK_SUFFIXES, cells_of_an
 from training.foundation.reading import read_regular
 from training.foundation.words.names import is_name
 
-TOO_MANY = "left out, because it may name files of the source, a folder of more files than are looked through"
+TOO_MANY = "left out, because it may name files of the source, a folder of more files than are checked"
 MAX_ENTRIES = 20_000
-"""Names looked at in all folders that are sources."""
+"""Names checked in all folders that are sources."""
 MAX_LINKS = 40
 _FILE_SUFFIXES = {*ANNOTATION_SUFFIXES, *TABLE_SUFFIXES, *WORKBOOK_SUFFIXES}
 
 
 class SourceNames:
-    """The names of a run's sources, in all forms a message may have them.
+    """The names of a run's sources, in all forms in which a message may have them.
 
-    A name is the path as it was given, absolute and resolved; the names of the file, of the folders it lies in and of
-    the entries of a folder that is a source; each with its suffix and without. No such names are slide ids, folders
-    that hold the project as well, and what names nobody (`slides`, `12`).
+    A name is the path as it was given, absolute and resolved; the names of the file, of the folders it is in and of
+    the entries of a folder that is a source; each with and without its suffix. Not counted are slide ids, folders that
+    hold the project as well, and names that identify nobody (`slides`, `12`).
     """
 
     def __init__(self, *sources: Path, project: Project | None = None) -> None:
@@ -45,7 +45,7 @@ class SourceNames:
         self._given_root = os.path.abspath(project.root) if project else ""
         self._sources: dict[Path, None] = {}
         self._file_names: set[str] = set()
-        """Of the sources that have a suffix: no slide's id, though they look like one."""
+        """Of the sources that have a suffix: not slide ids, though they look like them."""
         self._cells: set[str] = set()
         self._slide_ids: set[str] = set()
         self._found: Names | None = None
@@ -53,7 +53,7 @@ class SourceNames:
         self.add(*sources)
 
     def add(self, *paths: Path) -> None:
-        """These are sources: slides, annotation files, manifests with all that they name; copies, named by people."""
+        """Add sources: slides, annotation files, manifests with all that they name; copies, named by people."""
         self._sources.update(dict.fromkeys(paths))
         self._file_names.update(path.name for path in paths if path.suffix)
         self._found = None
@@ -70,10 +70,10 @@ class SourceNames:
                 self.add(Path(name))
 
     def _add_named_in(self, manifest: Path) -> None:
-        """Every file that a manifest names, even where it does not hold together."""
+        """Add every file that a manifest names, even if the manifest is inconsistent."""
         header: list[str] = []
         files: list[Path] = []
-        with suppress(OSError, csv.Error):  # reading it again, as a manifest, says what is wrong
+        with suppress(OSError, csv.Error):  # reading it again, as a manifest, reports what is wrong
             for cells in cells_of_any(read_regular(manifest, max_bytes=MAX_MANIFEST_BYTES)):
                 header = header or cells
                 for name, cell in itertools.zip_longest(header, cells, fillvalue=""):
@@ -83,15 +83,15 @@ class SourceNames:
         self.add(*(path for path in files if path.suffix.lower() not in TABLE_SUFFIXES))
 
     def keep(self, slide_id: str) -> None:
-        """This name is the id of a slide, and lines may hold it."""
+        """Keep this name: it is the id of a slide, and lines may hold it."""
         if not (slide_id in self._slide_ids or slide_id in self._file_names):
             self._slide_ids.add(slide_id)
             if self._found is not None:
                 self._found.keep(slide_id)
 
     def cleaned(self, message: str) -> str:
-        """A message without names of sources, with files of the project as from its folder, and without the home
-        folder: what may be kept and shown."""
+        """A message that may be kept and shown: without names of sources, with files of the project relative to its
+        folder, and without the home folder."""
         text: str = self.removed_from(message)
         for folder, inside, itself in self._folders():
             text = re.sub(rf"(?<![\w./-]){re.escape(folder)}/", inside, text)
@@ -99,7 +99,7 @@ class SourceNames:
         return text
 
     def _folders(self) -> Iterator[tuple[str, str, str]]:
-        """Folders of this computer that messages name, and what stands in their place: before a path, and alone."""
+        """Folders of this computer that messages name, and their replacements: before a path, and alone."""
         for folder in dict.fromkeys((self._given_root, str(self._root)) if self._root else ()):
             yield folder, "", "the project"
         home = os.path.expanduser("~")
@@ -109,9 +109,9 @@ class SourceNames:
     def removed_from(self, value: Any) -> Any:
         """A JSON value in whose strings none of the names is left; keys stay as they are."""
         if isinstance(value, dict):
-            return {key: self.removed_from(each) for key, each in value.items()}
+            return {key: self.removed_from(item) for key, item in value.items()}
         if isinstance(value, list | tuple):
-            return [self.removed_from(each) for each in value]
+            return [self.removed_from(item) for item in value]
         if not isinstance(value, str) or not self._sources:
             return value
         if self._found is None:
@@ -135,10 +135,10 @@ class SourceNames:
         self._saw_every_entry = next(entries, None) is None
 
     def _entries(self) -> Iterator[str]:
-        """Names in folders that are sources; and beside DICOM files, where the others of their series lie."""
-        looked_in = {path for path in self._sources if os.path.isdir(path)}
-        instances = {path for path in self._sources if path.suffix.lower() in ("", ".dcm", ".dicom")} - looked_in
-        for folder in looked_in | {path.parent for path in instances if os.path.exists(path)}:
+        """Names in folders that are sources; and beside DICOM files, where the rest of their series is."""
+        searched = {path for path in self._sources if os.path.isdir(path)}
+        instances = {path for path in self._sources if path.suffix.lower() in ("", ".dcm", ".dicom")} - searched
+        for folder in searched | {path.parent for path in instances if os.path.exists(path)}:
             for _, folders, files in os.walk(folder):
                 yield from (*folders, *files)
 

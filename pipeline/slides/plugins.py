@@ -1,4 +1,4 @@
-"""Readers that other packages bring, by the entry point group `gemslide.readers` (docs/reference/readers.md)."""
+"""Readers that other packages provide, by the entry point group `gemslide.readers` (docs/reference/readers.md)."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ class Reader(Protocol):
 
     @property
     def priority(self) -> int:
-        """Readers are asked from the highest to the lowest: ours have 40 (OME-Zarr), 30 (DICOM), 20 (TIFF), 10."""
+        """Readers are tried from the highest to the lowest: ours have 40 (OME-Zarr), 30 (DICOM), 20 (TIFF), 10."""
 
-    # Optional: `suffixes`, a tuple of strings as ".ppm", by which folders are searched (`suffixes.py`).
+    # Optional: `suffixes`, a tuple of strings such as ".ppm", by which folders are searched (`suffixes.py`).
 
     def accepts(self, path: Path, vendor: str | None) -> bool:
-        """Whether the reader takes a file or folder, by its first bytes: it need not be undamaged.
+        """Whether the reader accepts a file or folder, by its first bytes: it may still be damaged.
 
         Args:
-            vendor: OpenSlide's name of the file's family; None where OpenSlide does not know it.
+            vendor: OpenSlide's name for the file's family; None if OpenSlide does not recognise it.
         """
 
     def open(self, path: Path, series: str | None) -> Slide:
@@ -49,12 +49,12 @@ class Plugins:
 
     readers: tuple[Reader, ...]
     broken: dict[str, str]
-    """Entry points that could not be loaded: name → why."""
+    """Entry points that could not be loaded: name → reason."""
 
 
 @cache
 def load_plugins() -> Plugins:
-    """Load the entry points, once in a process. One that cannot be loaded stops no other."""
+    """Load the entry points, once per process. One that cannot be loaded does not stop the others."""
     loaded: list[Reader] = []
     broken: dict[str, str] = {}
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
@@ -71,8 +71,8 @@ def _loaded(entry: EntryPoint) -> Reader:
     reader = entry.load()
     reader = reader() if isinstance(reader, type) else reader
     if not isinstance(reader, Reader) or not isinstance(reader.priority, int):
-        raise TypeError("is no reader: it needs a name, a whole number as priority, accepts() and open()")
+        raise TypeError("is not a reader: it needs a name, a whole number as priority, accepts() and open()")
     suffixes = getattr(reader, "suffixes", ())
     if not isinstance(suffixes, tuple) or not all(isinstance(s, str) and s[:1] == "." and s[1:] for s in suffixes):
-        raise TypeError("its suffixes are no tuple of texts that begin with a dot")
+        raise TypeError("its suffixes are not a tuple of strings that begin with a dot")
     return reader

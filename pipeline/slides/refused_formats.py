@@ -1,4 +1,4 @@
-"""Formats of slides and images that no reader of ours reads: refused by name, with the way round.
+"""Formats of slides and images that none of our readers reads: refused by name, with a workaround.
 
 Some of them hold a preview that is a plain TIFF, which must not pass for the slide.
 """
@@ -14,7 +14,7 @@ from training.foundation.errors import UnreadableError
 
 _HEAD_BYTES = 4096
 _CONVERT = "Convert it to OME-TIFF or OME-Zarr with Bio-Formats (`bfconvert`, `bioformats2raw`)"
-_EXPORT = "Export it from the maker's viewer as a tiled TIFF, SVS or DICOM"
+_EXPORT = "Export it from the vendor's viewer as a tiled TIFF, SVS or DICOM"
 _NOT_A_SLIDE = (
     "It is one image that can only be read whole. Convert it to a tiled TIFF, for example `vips tiffsave --tile "
     "--pyramid`, and give its scale with `--mpp`"
@@ -31,11 +31,11 @@ class _Format:
     magic: bytes = rb"(?!)"
     """Regular expression over the first bytes; by default it matches nothing."""
     is_like_ours: bool = False
-    """Whether a reader of ours may take the file for one of its own, so that the suffix alone counts."""
+    """Whether one of our readers may take the file for its own, so that the suffix alone counts."""
 
 
 _FORMATS = (
-    _Format("Olympus or Evident VSI, whose TIFF is but a preview", _CONVERT, (".vsi",), is_like_ours=True),
+    _Format("Olympus or Evident VSI, whose TIFF is only a preview", _CONVERT, (".vsi",), is_like_ours=True),
     _Format("Olympus or Evident ETS, a part of a VSI slide", _CONVERT, (".ets",), rb"SIS\0"),
     _Format(
         "Philips iSyntax", "Export it as Philips TIFF or DICOM from the Philips system, or convert it with isyntax2raw",
@@ -77,11 +77,11 @@ _FORMATS = (
 
 
 def refuse_by_name(path: Path, vendor: str | None, *, has_reader: bool) -> None:
-    """Refuse a file of a format that is not read.
+    """Refuse a file of an unsupported format.
 
     Args:
-        vendor: OpenSlide's name of the file's family; None where OpenSlide does not know it.
-        has_reader: whether a reader of ours would take it.
+        vendor: OpenSlide's name for the file's family; None if OpenSlide does not recognise it.
+        has_reader: whether one of our readers would accept it.
 
     Raises:
         UnreadableError: names the format, and says what to do.
@@ -95,32 +95,32 @@ def refuse_by_name(path: Path, vendor: str | None, *, has_reader: bool) -> None:
     if variant:
         raise UnreadableError(f"{path.name}: is {variant}. {_EXPORT}, or convert it with `bfconvert`.")
     head = b"" if has_reader else first_bytes(path, _HEAD_BYTES)
-    for one in _FORMATS:
-        if (one.is_like_ours or not has_reader) and (
-            suffix in one.suffixes or re.match(one.magic, head, re.DOTALL | re.IGNORECASE)
+    for refused in _FORMATS:
+        if (refused.is_like_ours or not has_reader) and (
+            suffix in refused.suffixes or re.match(refused.magic, head, re.DOTALL | re.IGNORECASE)
         ):
-            raise UnreadableError(f"{path.name}: is {one.name}, a format that is not read. {one.way_round}.")
+            raise UnreadableError(f"{path.name}: is {refused.name}, an unsupported format. {refused.way_round}.")
 
 
 def is_refused_by_name(name: str) -> bool:
-    """Whether a file's name is that of a format that is not read."""
+    """Whether a file's name is that of an unsupported format."""
     suffix = Path(name).suffix.lower()
-    return any(suffix in one.suffixes for one in _FORMATS)
+    return any(suffix in refused.suffixes for refused in _FORMATS)
 
 
 def _is_olympus_preview(path: Path) -> bool:
-    """Whether a folder of Olympus's tiles lies beside the file, whatever its suffix."""
+    """Whether there is a folder of Olympus tiles beside the file, whatever its suffix."""
     beside = path.with_name(f"_{path.stem}_")
     return beside.is_dir() and any(beside.glob("*/*.ets"))
 
 
 def _unknown_variant(path: Path, suffix: str, vendor: str | None) -> str:
-    """Slides whose format OpenSlide reads, but not this variant; as a plain TIFF, their picture would be wrong."""
+    """Variant of a format that OpenSlide otherwise reads; "" for others. As a plain TIFF its image would be wrong."""
     from pipeline.slides.openslide.library import library_version
 
-    known_by = f"that OpenSlide {library_version()} does not know"
+    unknown = f"that OpenSlide {library_version()} does not know"
     if suffix == ".bif" and vendor != "ventana":
-        return f"a Ventana BIF of a variant {known_by}"
+        return f"a Ventana BIF of a variant {unknown}"
     if vendor is None and first_bytes(path, 10) == b"ZISRAWFILE":
-        return f"a Zeiss CZI of a variant {known_by}"
+        return f"a Zeiss CZI of a variant {unknown}"
     return ""

@@ -1,4 +1,4 @@
-"""Choosing a reader: ours and those that a site's packages add by entry point, the first that accepts a file."""
+"""Choice of a reader: the first that accepts a file, of ours and those that a site's packages add by entry point."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class BuiltInReader:
 
 
 def _open_dicom(path: Path, series: str | None) -> Slide:
-    # Its libraries take longer to import than a small slide to copy.
+    # Its libraries take longer to import than a small slide takes to copy.
     from pipeline.slides.dicom.reader import DicomSlide
 
     return DicomSlide(path, series)
@@ -81,7 +81,7 @@ def _is_ome_zarr(path: Path, _: str | None) -> bool:
 def _is_plain_tiff(path: Path, vendor: str | None) -> bool:
     if vendor not in TIFF_VENDORS or not path.is_file() or not is_tiff(path):
         return False
-    # What OpenSlide takes for a generic TIFF it reads through libtiff, which knows no JPEG 2000.
+    # OpenSlide reads what it takes for a generic TIFF through libtiff, which does not support JPEG 2000.
     return vendor == "generic-tiff" or not has_unmarked_ycc(path)
 
 
@@ -101,7 +101,7 @@ BUILT_IN = (OME_ZARR, DICOM, TIFF, OPENSLIDE)
 
 
 def readers() -> list[Reader]:
-    """All readers in the order in which they are asked: by priority, highest first; of equals, ours first."""
+    """All readers in the order in which they are tried: by priority, highest first; of equals, ours first."""
     return sorted([*BUILT_IN, *load_plugins().readers], key=lambda reader: reader.priority, reverse=True)
 
 
@@ -110,13 +110,13 @@ def open_slide(path: Path, series: str | None = None) -> Slide:
 
     Args:
         path: a file; or a folder of DICOM instances or an OME-Zarr.
-        series: which of several slides in a file or folder (`series.py`).
+        series: one of several slides in a file or folder (`series.py`).
 
     Raises:
         UnreadableError: no such file, no reader accepts it, or it is damaged.
-        AmbiguousSeriesError: it holds several slides and none was chosen, or the chosen one is not there.
+        AmbiguousSeriesError: it holds several slides and none was chosen, or the chosen one does not exist.
         OutsideFoldersError: as `check_source`.
-        NotBrightfieldRgbError: it holds something else than 8-bit RGB.
+        NotBrightfieldRgbError: it holds something other than 8-bit RGB.
         DecompressionBombError: it claims more pixels than its bytes can hold.
     """
     check_source(path)
@@ -142,10 +142,10 @@ def open_slide(path: Path, series: str | None = None) -> Slide:
 
 
 def _not_loaded() -> str:
-    """Sentence on a site's readers that could not be loaded, and so were not asked; "" for none."""
+    """Sentence on a site's readers that could not be loaded, and so were not tried; "" if none."""
     broken = load_plugins().broken
     names = ", ".join(sorted(broken))
-    return f" Not asked, as they could not be loaded: {names} (`gemslide doctor` says why)." if broken else ""
+    return f" Not tried, as they could not be loaded: {names} (`gemslide doctor` says why)." if broken else ""
 
 
 def _check_file(path: Path) -> None:

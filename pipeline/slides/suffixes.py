@@ -1,4 +1,4 @@
-"""Suffixes of slides: what the readers declare, those of a site's packages among them. There is no other list."""
+"""Suffixes of slides: what the readers declare, including those of a site's packages. There is no other list."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from pipeline.slides.refused_formats import is_refused_by_name
 
 @cache
 def slide_suffixes() -> frozenset[str]:
-    """All suffixes, in lower case; some are double, as ".ome.tiff"."""
-    from pipeline.slides.registry import readers  # with its libraries: not needed by whoever only names stores
+    """All suffixes, in lower case; some are double, such as ".ome.tiff"."""
+    from pipeline.slides.registry import readers  # with its libraries: not needed just to name stores
 
     return frozenset(suffix.lower() for reader in readers() for suffix in getattr(reader, "suffixes", ()))
 
 
 def slide_suffix(name: str) -> str:
-    """The longest declared suffix that a file's name ends in, as it stands there; "" without."""
+    """The longest declared suffix that a file's name ends in, as written there; "" if none."""
     lower = name.lower()
-    found = (suffix for suffix in slide_suffixes() if lower.endswith(suffix) and len(name) > len(suffix))
-    length = max(map(len, found), default=0)
+    matches = (suffix for suffix in slide_suffixes() if lower.endswith(suffix) and len(name) > len(suffix))
+    length = max(map(len, matches), default=0)
     return name[len(name) - length :]
 
 
@@ -31,12 +31,12 @@ def has_slide_suffix(name: str) -> bool:
 
 
 def is_slide_or_refused(name: str) -> bool:
-    """Whether a file's name is that of a slide or image, of a format that is read or not."""
+    """Whether a file's name is that of a slide or image, whether or not its format is supported."""
     return has_slide_suffix(name) or is_refused_by_name(name)
 
 
 def slide_id_from(path: Path) -> str:
-    """The slide id that a file or folder gives: its name without what a reader declares; else without the last suffix.
+    """The slide id from a file or folder: its name without a suffix that a reader declares, else without the last one.
 
     "x.ome.tiff" and "x.svs" are both "x".
     """

@@ -121,7 +121,7 @@ def _check(trial: _Trial, folder: Path, result: Result, *, pass_through: bool) -
         box = Box(0, 0, expected.shape[1], expected.shape[0])
         difference = np.abs(reader.read_region(level, box).astype(int) - expected).max()
         result.check(difference == 0, f"level {level} differs by up to {difference}: {trial}")
-    warned = any("were believed" in warning for warning in report.warnings)
+    warned = any("were trusted" in warning for warning in report.warnings)
     result.check(warned == trial.contradicts, f"warned {warned}, contradicts {trial.contradicts}: {trial}")
     result.check(not report.damaged or not report.damaged[0], f"damage was found: {trial}")
     verify_store(report.store, source=path)

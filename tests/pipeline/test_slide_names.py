@@ -74,7 +74,7 @@ def test_a_manifest_stands_for_its_slides_and_for_nothing_beside_it(project, tmp
     assert find_slide_ids([str(manifest)], project) == ["A"]
     with pytest.raises(BadManifestError, match="give slides or one manifest, not both"):
         find_slide_ids([str(manifest), "small-val"], project)
-    with pytest.raises(BadManifestError, match="excludes all it has, 1 slide "):
+    with pytest.raises(BadManifestError, match="excludes all that it lists, 1 slide "):
         find_slide_ids([str(tmp_path / "none.csv")], project)
 
 

@@ -1,7 +1,8 @@
-"""Damage that decodes: a tile that shows something else than the levels beside its own.
+"""Damage that decodes: a tile that shows something other than the levels next to its own.
 
-A reduced level is a copy of the one before. Means over cells of `CELL_PX` of its pixels are held against means over the
-same place of the finer level. Where they differ, one of the two is wrong; a third level says which, or else both count.
+A reduced level is a copy of the one before. Means over cells of `CELL_PX` of its pixels are compared with means over
+the same place in the finer level. Where they differ, one of the two is wrong; a third level shows which, or else both
+count as wrong.
 """
 
 from __future__ import annotations
@@ -16,22 +17,22 @@ from numpy.typing import NDArray
 from pipeline.ingest.damage.repaired import Position
 
 CELL_PX = 16
-"""Side of a compared cell in pixels of the coarser level; less than any tile, and enough to even filters out."""
+"""Side of a compared cell in pixels of the coarser level; less than any tile, and enough to average out filters."""
 MAX_DIFFERENCE = 24
 """Difference of two means, of 255, from which one is wrong. See docs/how_to/damaged_slides.md for whole slides."""
 _MAX_DRIFT_PX = CELL_PX / 4
-"""By how much a ratio that is no whole number may shift the far end of the coarser level."""
+"""How far a ratio that is not a whole number may shift the far end of the coarser level."""
 
 Cells = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class LevelMeans:
-    """Means of one level over square cells, and which tiles they are known of."""
+    """Means of one level over square cells, and the tiles for which they are known."""
 
     tile_px: int
     cell_px: int
-    """0 where tiles do not divide into cells."""
+    """0 if tiles do not divide into cells."""
     size_wh_px: tuple[int, int]
     means: NDArray[np.uint8]
     """(rows · n, columns · n, 3) for n cells along a tile."""
@@ -41,7 +42,7 @@ class LevelMeans:
 
 @dataclass(frozen=True)
 class _Comparison:
-    """A level against the next one, in cells of the next one."""
+    """A level compared with the next one, in cells of the next one."""
 
     difference: NDArray[np.int16]
     is_known: Cells
@@ -52,7 +53,7 @@ class _Comparison:
 
 
 def unlike_tiles(levels: Sequence[LevelMeans], downsamples: Sequence[float]) -> list[set[Position]]:
-    """Tiles of each level that are not what the levels beside it show.
+    """Tiles of each level that differ from the levels next to it.
 
     Args:
         downsamples: of the levels, finest first.
@@ -60,18 +61,18 @@ def unlike_tiles(levels: Sequence[LevelMeans], downsamples: Sequence[float]) -> 
     pairs = list(zip(levels, levels[1:], downsamples, downsamples[1:], strict=False))
     compared = [_compare(*pair) for pair in pairs]
     ratios = [round(coarse / fine) for _, _, fine, coarse in pairs]
-    found: list[set[Position]] = [set() for _ in levels]
+    unlike: list[set[Position]] = [set() for _ in levels]
     for index, comparison in enumerate(compared):
         if comparison is None or not comparison.is_off.any():
             continue
         finer, coarser = _blamed(compared, ratios, index)
-        found[index] |= _tiles_of(finer, CELL_PX * ratios[index], levels[index].tile_px)
-        found[index + 1] |= _tiles_of(coarser, CELL_PX, levels[index + 1].tile_px)
-    return found
+        unlike[index] |= _covered_tiles(finer, CELL_PX * ratios[index], levels[index].tile_px)
+        unlike[index + 1] |= _covered_tiles(coarser, CELL_PX, levels[index + 1].tile_px)
+    return unlike
 
 
 def _compare(fine: LevelMeans, coarse: LevelMeans, fine_step: float, coarse_step: float) -> _Comparison | None:
-    """None where the levels cannot be laid on each other."""
+    """The difference of two levels; None if they cannot be overlaid."""
     ratio = round(coarse_step / fine_step)
     drift_px = abs(coarse_step / fine_step / max(1, ratio) - 1) * max(coarse.size_wh_px)
     if ratio < 2 or not fine.cell_px or not coarse.cell_px or drift_px > _MAX_DRIFT_PX:
@@ -98,23 +99,23 @@ def _per_cell(level: LevelMeans, rows: int, columns: int) -> Cells:
 
 
 def _blamed(compared: Sequence[_Comparison | None], ratios: Sequence[int], index: int) -> tuple[Cells, Cells]:
-    """Cells of a pair where the finer, and where the coarser level is held to be wrong.
+    """Cells of a pair where the finer, and where the coarser level is considered wrong.
 
     A level that also differs from its other neighbour is the wrong one; one that equals its other neighbour is right.
-    Without such evidence, or with evidence for both, both are wrong: a tile too many is masked, not one too few.
+    Without such evidence, or with evidence for both, both are wrong: better one tile too many masked than one too few.
     """
     pair = compared[index]
     assert pair is not None
     shape = pair.is_known.shape
-    finer_off, finer_right = _beside(compared[index - 1] if index else None, ratios[index], shape)
+    finer_off, finer_right = _against_previous(compared[index - 1] if index else None, ratios[index], shape)
     after = compared[index + 1] if index + 1 < len(compared) else None
-    coarser_off, coarser_right = _behind(after, ratios[index + 1] if after else 1, shape)
+    coarser_off, coarser_right = _against_next(after, ratios[index + 1] if after else 1, shape)
     finer_innocent = finer_right | (coarser_off & ~finer_off)
     coarser_innocent = coarser_right | (finer_off & ~coarser_off)
     return pair.is_off & ~(finer_innocent & ~coarser_innocent), pair.is_off & ~(coarser_innocent & ~finer_innocent)
 
 
-def _beside(before: _Comparison | None, ratio: int, shape: tuple[int, ...]) -> tuple[Cells, Cells]:
+def _against_previous(before: _Comparison | None, ratio: int, shape: tuple[int, ...]) -> tuple[Cells, Cells]:
     """Whether the finer level differs from, or equals, the one before it; in cells that are `ratio` times as large."""
     off, right = np.zeros(shape, bool), np.zeros(shape, bool)
     if before is not None:
@@ -127,7 +128,7 @@ def _beside(before: _Comparison | None, ratio: int, shape: tuple[int, ...]) -> t
     return off, right
 
 
-def _behind(after: _Comparison | None, ratio: int, shape: tuple[int, ...]) -> tuple[Cells, Cells]:
+def _against_next(after: _Comparison | None, ratio: int, shape: tuple[int, ...]) -> tuple[Cells, Cells]:
     """Whether the coarser level differs from, or equals, the next; in cells of which `ratio`² make one of those.
 
     One wrong cell moves the mean of the larger one by a `ratio`²-th of its difference: only less than that is equal.
@@ -141,11 +142,11 @@ def _behind(after: _Comparison | None, ratio: int, shape: tuple[int, ...]) -> tu
     return off, right
 
 
-def _tiles_of(cells: Cells, cell_px: int, tile_px: int) -> set[Position]:
+def _covered_tiles(cells: Cells, cell_px: int, tile_px: int) -> set[Position]:
     """The tiles that cells reach into."""
-    found: set[Position] = set()
+    tiles: set[Position] = set()
     for row, column in np.argwhere(cells).tolist():
         top, left = row * cell_px // tile_px, column * cell_px // tile_px
         bottom, right = -(-(row + 1) * cell_px // tile_px), -(-(column + 1) * cell_px // tile_px)
-        found |= {(r, c) for r in range(top, bottom) for c in range(left, right)}
-    return found
+        tiles |= {(r, c) for r in range(top, bottom) for c in range(left, right)}
+    return tiles

@@ -1,6 +1,6 @@
 """Tiles that Aperio scanners are known to leave empty or scrambled at the right and bottom of their reduced levels.
 
-They are found by looking across the seam to their neighbour, confirmed against the parent level, and built from it.
+They are found by comparison across the seam to their neighbour, confirmed by the parent level, and rebuilt from it.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from pipeline.store.format.layout import FILL_VALUE
 from pipeline.store.reading.threads import CORES, parallel_for
 
 _SUSPICIOUS_SEAM = 12.0
-"""Mean difference of pixels across a seam, over twice the one inside the neighbour, from which the parent is asked."""
+"""Mean difference of pixels across a seam, over twice the one inside the neighbour, from which the parent is read."""
 _SCRAMBLED = 24.0
 """Mean difference from the parent's mean that no filter or JPEG quality explains."""
 
 
 class EdgeCheck:
-    """Looks at one reduced level of an Aperio slide; the slide shows the level before as it was repaired.
+    """Checks one reduced level of an Aperio slide; the slide shows the level before as repaired.
 
     Args:
-        is_masked: whether a box of the level before has lost pixels; what covers them cannot be held against it.
+        is_masked: whether a box of the level before has lost pixels; tiles over them cannot be compared with it.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class EdgeCheck:
         self._parent_is_empty = _EmptyParts(slide, level - 1)
 
     def repair(self) -> RepairedLevel | None:
-        """The level with its bad tiles built again; None when there are none."""
+        """The level with its bad tiles rebuilt; None if there are none."""
         bad: dict[Position, Stream] = {}
 
         def look(row: int, column: int) -> None:
@@ -72,7 +72,7 @@ class EdgeCheck:
         return expected if difference > _SCRAMBLED else None
 
     def _decoded(self, row: int, column: int) -> Pixels | None:
-        """The part of a tile inside the level; None when it is left out or cannot be decoded."""
+        """The part of a tile inside the level; None if it is left out or cannot be decoded."""
         t = self._encoded.tile_px
         try:
             stream = one_stream(self._encoded, row, column)
@@ -102,7 +102,7 @@ class EdgeCheck:
 
 
 class _EmptyParts:
-    """Whether a box of a level lies wholly in tiles that the scanner left out."""
+    """Whether a box of a level is entirely in tiles that the scanner left out."""
 
     def __init__(self, slide: Slide, level: int) -> None:
         encoded = slide.encoded_level(level)

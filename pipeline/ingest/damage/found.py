@@ -17,7 +17,7 @@ from pipeline.store.reading.reader import StoreReader
 from training.foundation.words.counts import counted
 
 MAX_SHARE = 0.9
-"""Of a slide's tiles at level 0: with more of them damaged there is no slide left to look at."""
+"""Of a slide's tiles at level 0: with more of them damaged, not enough of the slide is left to view."""
 
 HOW_TO_MASK = (
     'Or ingest what is left of it: with `damaged = "mask"` in the [ingest] section of gemslide.toml each damaged tile '
@@ -27,14 +27,14 @@ HOW_TO_MASK = (
 
 @dataclass(frozen=True)
 class LevelDamage:
-    """The damaged tiles of one level, in the grid in which the source stores it, or in which it was looked through."""
+    """The damaged tiles of one level, in the grid in which the source stores it, or in which it was scanned."""
 
     tile_px: int
     num_tiles: int
-    """Of the source; those that the scanner left out do not count."""
+    """Tiles in the source; those that the scanner left out do not count."""
     undecodable: frozenset[Position] = frozenset()
     unlike: frozenset[Position] = frozenset()
-    """Tiles that decode, to something else than the levels beside theirs show."""
+    """Tiles that decode to something other than the levels next to theirs show."""
 
     @property
     def tiles(self) -> frozenset[Position]:
@@ -51,22 +51,22 @@ Damage = tuple[LevelDamage, ...]
 
 
 def grid_px(slide: Slide, level: int, else_px: int) -> int:
-    """Side of the tiles in which a level is looked through: the source's own where they are square, or `else_px`."""
+    """Side of the tiles in which a level is scanned: the source's own if they are square, or `else_px`."""
     encoded = slide.encoded_level(level)
     return slide.info.levels[level].tile_px or else_px if isinstance(encoded, NotCopied) else encoded.tile_px
 
 
 def damage_in_store(reader: StoreReader, slide: Slide) -> Damage:
-    """Read from a store the damage of the slide that it was made from.
+    """Read from a store the damage to the slide that it was made from.
 
     Raises:
         UnreadableError: its label cannot be read.
     """
-    found = read_damaged(reader.path)
-    levels = [LevelDamage(1, 0)] if found is None else [_from_mask(*found)]
+    stored = read_damaged(reader.path)
+    levels = [LevelDamage(1, 0)] if stored is None else [_from_mask(*stored)]
     source_levels = zip(reader.levels, reader.attributes.levels, slide.info.levels, strict=False)
-    for array, about, _ in list(source_levels)[1:]:
-        levels.append(LevelDamage(grid_px(slide, array.level, array.chunk_px), 0, frozenset(about.rebuilt)))
+    for array, metadata, _ in list(source_levels)[1:]:
+        levels.append(LevelDamage(grid_px(slide, array.level, array.chunk_px), 0, frozenset(metadata.rebuilt)))
     return tuple(levels)
 
 
@@ -86,14 +86,14 @@ def summary_of(damage: Damage) -> dict[str, Any]:
 
 
 def refuse_mostly_damaged(damage: Damage, slide_id: str) -> None:
-    """A slide of which next to nothing is left is no slide.
+    """Refuse a slide of which next to nothing is left.
 
     Raises:
         CorruptTileError: more than `MAX_SHARE` of level 0 is damaged.
     """
-    tiles, of = len(damage[0].tiles), damage[0].num_tiles
-    if tiles > MAX_SHARE * of:
-        of_all = f"of its {counted(of, 'tile')} at level 0"
+    tiles, total = len(damage[0].tiles), damage[0].num_tiles
+    if tiles > MAX_SHARE * total:
+        of_all = f"of its {counted(total, 'tile')} at level 0"
         raise CorruptTileError(
             f"slide {slide_id}: {counted(tiles, f'{of_all} is', f'{of_all} are')} damaged "
             f"({len(damage[0].undecodable)} cannot be decoded, the others are unlike the reduced levels); with more "

@@ -1,8 +1,8 @@
 """Tiles of Aperio slides that OpenSlide does not decode, since it takes them for missing.
 
 Where a tile has no bytes, OpenSlide draws it from the level before, and so also every tile of later levels that covers
-it, which it holds for damaged (openslide-vendor-aperio.c, propagate_missing_tile). Of such a tile that has bytes of its
-own OpenSlide's image is no second opinion.
+it, which it considers damaged (openslide-vendor-aperio.c, propagate_missing_tile). If such a tile has bytes of its own,
+OpenSlide's image is not a second opinion on it.
 """
 
 from __future__ import annotations

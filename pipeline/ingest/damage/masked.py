@@ -1,6 +1,6 @@
 """A slide without its damaged tiles: white at level 0, made from the level before on the others.
 
-White and masked is the truth at level 0: the reduced copies are blurred, and whoever measures nuclei must not get them.
+White and masked is the truth at level 0: the reduced copies are blurred, and must not be used to measure nuclei.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from pipeline.slides.common.slide import EncodedLevel, NotCopied, Slide
 
 
 class MaskedLevel:
-    """An encoded level in which damaged tiles are left out, or made from the level before. Safe in threads.
+    """An encoded level in which damaged tiles are left out, or made from the level before. Thread-safe.
 
     Args:
-        instead_of: makes the stream in place of a damaged tile; None: they are left out.
+        instead_of: makes the stream that replaces a damaged tile; None: they are left out.
     """
 
     def __init__(
@@ -34,21 +34,21 @@ class MaskedLevel:
         self.columns, self.rows = encoded.columns, encoded.rows
 
     def byte_counts(self) -> NDArray[np.int64]:
-        """Of the source's tiles, damaged or not; 0 for tiles left out."""
+        """Bytes of the source's tiles, damaged or not; 0 for tiles left out."""
         counts = self._encoded.byte_counts().copy()
         for position in self._damaged:
             counts[position] = max(1, counts[position]) if self._instead_of else 0
         return counts
 
     def streams(self, row: int, columns: range) -> list[Stream]:
-        found: list[Stream] = []
+        streams: list[Stream] = []
         start = columns.start
         for column in columns:
             if (row, column) in self._damaged:
-                found += self._own(row, range(start, column))
-                found.append(self._instead_of((row, column)) if self._instead_of else ())
+                streams += self._own(row, range(start, column))
+                streams.append(self._instead_of((row, column)) if self._instead_of else ())
                 start = column + 1
-        return found + self._own(row, range(start, columns.stop))
+        return streams + self._own(row, range(start, columns.stop))
 
     def _own(self, row: int, columns: range) -> list[Stream]:
         return self._encoded.streams(row, columns) if columns else []

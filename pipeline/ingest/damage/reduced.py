@@ -1,4 +1,4 @@
-"""A tile of a reduced level made again from the level before it."""
+"""A tile of a reduced level rebuilt from the level before it."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def box_in_parent(info: SlideInfo, level: int, box: Box) -> Box:
 
 
 def from_parent(slide: Slide, level: int, box: Box) -> Pixels:
-    """A box of a level as the means of the level before."""
+    """A box of a level, averaged from the level before."""
     region = slide.read_region(level - 1, box_in_parent(slide.info, level, box))
     return np.asarray(cv2.resize(region, box.size_wh_px, interpolation=cv2.INTER_AREA), np.uint8)
 
 
 def encoded_tile(pixels: Pixels, codec: StreamCodec, tile_px: int) -> bytes:
-    """Pixels as a whole tile's stream; what lies beyond them repeats their edge."""
+    """Pixels as a whole tile's stream; the padding repeats their edge."""
     full = np.pad(pixels, ((0, tile_px - pixels.shape[0]), (0, tile_px - pixels.shape[1]), (0, 0)), mode="edge")
     return encode_jpeg(full, quality=_QUALITY) if codec == "imagecodecs_jpeg" else encode_jpeg_2000(full)

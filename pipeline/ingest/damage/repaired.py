@@ -36,11 +36,11 @@ class RepairedLevel:
     def streams(self, row: int, columns: range) -> list[Stream]:
         if not any((row, column) in self.repaired for column in columns):
             return self._encoded.streams(row, columns)
-        found: list[Stream] = []
+        streams: list[Stream] = []
         for column in columns:
             one = self.repaired.get((row, column))
-            found += self._encoded.streams(row, range(column, column + 1)) if one is None else [one]
-        return found
+            streams += self._encoded.streams(row, range(column, column + 1)) if one is None else [one]
+        return streams
 
     def pixels(self, position: Position) -> Pixels:
         """A repaired tile, uint8 (tile_px, tile_px, 3)."""
@@ -59,7 +59,7 @@ def region_with_others(
 
     Args:
         others: those tiles.
-        pixels_of: what stands in place of one, (tile_px, tile_px, 3) or what of it lies in the level; None: white.
+        pixels_of: replacement of one, (tile_px, tile_px, 3) or the part of it inside the level; None: white.
     """
     size = slide.info.levels[level]
     inside = box.within(size.width_px, size.height_px)

@@ -1,6 +1,6 @@
-"""Finding damaged tiles: every tile of every level is decoded once, and the levels are held against each other.
+"""Finding damaged tiles: every tile of every level is decoded once, and the levels are compared with each other.
 
-Before anything is written: a run that was killed finds the same again, and a slide that is mostly damaged ends at once.
+Before anything is written: a run after a kill finds the same again, and a mostly damaged slide is refused at once.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from training.foundation.progress import Advance, no_bar
 
 
 def scan_for_damage(slide: Slide, config: IngestConfig, advance: Advance = no_bar) -> Damage:
-    """Every damaged tile of a slide that can be told.
+    """Every damaged tile of a slide that can be detected.
 
-    A tile is damaged if it cannot be read or decoded, if its JPEG data hold what no encoder writes (a warning of
-    libjpeg's), or if it decodes to something else than the levels beside its own show (`level_comparison`).
+    A tile is damaged if it cannot be read or decoded, if its JPEG data hold what no encoder writes (a warning from
+    libjpeg), or if it decodes to something other than the levels next to its own show (`comparison.py`).
 
     Raises:
-        UnreadableError: the disk fails: that is no damage of the file.
+        UnreadableError: the disk fails, which is not damage to the file.
     """
     scans = [_LevelScan(slide, level, config) for level in range(len(slide.info.levels))]
     work = [(level, row) for level, scan in enumerate(scans) for row in range(scan.rows)]
@@ -46,13 +46,13 @@ def scan_for_damage(slide: Slide, config: IngestConfig, advance: Advance = no_ba
     parallel_for(look, work, CORES)
     unlike = unlike_tiles([scan.means() for scan in scans], [size.downsample for size in slide.info.levels])
     return tuple(
-        LevelDamage(scan.tile_px, scan.num_tiles, frozenset(scan.undecodable), frozenset(found))
-        for scan, found in zip(scans, unlike, strict=True)
+        LevelDamage(scan.tile_px, scan.num_tiles, frozenset(scan.undecodable), frozenset(positions))
+        for scan, positions in zip(scans, unlike, strict=True)
     )
 
 
 class _LevelScan:
-    """Looks through one level, and keeps the means of its cells."""
+    """Scans one level, and keeps the means of its cells."""
 
     def __init__(self, slide: Slide, level: int, config: IngestConfig) -> None:
         self._slide, self._level = slide, level
@@ -71,7 +71,7 @@ class _LevelScan:
         self._lock = threading.Lock()
 
     def _usable_cell_px(self) -> int:
-        """Side of the kept cells: of level 0 as coarse as the next level needs; 0 where tiles do not divide."""
+        """Side of the kept cells: at level 0 as coarse as the next level needs; 0 if tiles do not divide."""
         if self.tile_px % CELL_PX or len(self._slide.info.levels) == 1:
             return 0
         ratio = round(self._slide.info.levels[1].downsample) if self._level == 0 else 1
@@ -85,7 +85,7 @@ class _LevelScan:
         """Mean colours found in the level."""
         is_known = self._is_known
         if self._level and self._slide.info.format == APERIO:
-            # Known to be scrambled by the scanner at the right and bottom: `edges.py` looks at them.
+            # Known to be scrambled by the scanner at the right and bottom: `edges.py` checks them.
             is_known = is_known.copy()
             is_known[-1], is_known[:, -1] = False, False
         size_wh_px = self._size.width_px, self._size.height_px

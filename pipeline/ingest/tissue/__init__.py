@@ -1,1 +1,1 @@
-"""The tissue mask: detected, given, missing, made again."""
+"""The tissue mask: detected, given, missing, rebuilt."""

@@ -1,7 +1,7 @@
-"""Tissue is what differs in colour from the slide's own background.
+"""Detection of tissue: whatever differs in colour from the slide's own background.
 
 Saturation alone loses pale, DAB-negative tissue, and a fixed white loses grey backgrounds: so the background
-colour is estimated per slide, and tissue is what lies further than a CIELAB distance from it.
+colour is estimated per slide, and tissue is whatever is further than a CIELAB distance from it.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class Tissue:
     mpp: float
     background_lab: tuple[float, float, float]
     grey_white_share: float
-    """Of the overview's pixels, those that are light and without colour, as glass is."""
+    """Share of the overview's pixels that are light and colourless, like glass."""
     lightest_chroma: float
-    """Median CIELAB chroma of its lightest tenth, which glass is part of under any lamp."""
+    """Median CIELAB chroma of its lightest tenth, which includes the glass under any lamp."""
 
     @property
     def fraction(self) -> float:
@@ -50,13 +50,13 @@ class Tissue:
 
     @property
     def warning(self) -> str | None:
-        """Clause on what is implausible about the whole; it goes on after "slide S-1: "."""
+        """Clause on what is implausible about the whole; it follows "slide S-1: "."""
         has_glass = self.fraction <= _NEARLY_ALL and self.lightest_chroma < _COLOURED
         if has_glass or self.grey_white_share >= _NO_GLASS:
             return None
         return (
-            f"{self.fraction:.1%} of it would be tissue, and it is grey-white nowhere, as glass is; unless it was cut "
-            "out of tissue, its colours are wrong: look at its thumbnail"
+            f"{self.fraction:.1%} of it would be tissue, and none of it is grey-white like glass; unless it was "
+            "cropped from tissue, its colours are wrong: look at its thumbnail"
         )
 
 
@@ -76,7 +76,7 @@ def tissue_of_slide(
 
     Args:
         level: the coarsest that is at least as fine as the mask.
-        damaged: mask (y, x) of what the slide lost, and level-0 pixels along its cells; no tissue is found there.
+        damaged: mask (y, x) of what the slide lost, and level-0 pixels along its cells; tissue is never found there.
     """
     downsample = overview_downsample(mpp0, config)
     width_px, height_px = (max(1, round(side_px / downsample)) for side_px in size_wh_px0)
@@ -89,16 +89,16 @@ def find_tissue(pixels: Pixels, mpp: float, config: TissueConfig, lost_yx: Mask 
 
     Args:
         pixels: the whole slide, uint8 (height, width, 3), at `mpp` microns per pixel.
-        lost_yx: cells that are never tissue, and of which the background's colour is not taken.
+        lost_yx: cells that are never tissue, and are left out of the background's colour.
     """
     blurred: Pixels = np.asarray(cv2.GaussianBlur(pixels, (3, 3), 0), np.uint8)
     sample_lab = to_lab(_background_sample(blurred, lost_yx))
     background, lightest = background_colour(sample_lab), _lightest(sample_lab)
     mask = np.empty(blurred.shape[:2], bool)
     for top in range(0, len(blurred), _BAND_ROWS):
-        away = to_lab(blurred[top : top + _BAND_ROWS]) - np.asarray(background, np.float32)
-        np.multiply(away, away, out=away)
-        mask[top : top + _BAND_ROWS] = away[..., 0] + away[..., 1] + away[..., 2] > config.min_delta_e**2
+        distance = to_lab(blurred[top : top + _BAND_ROWS]) - np.asarray(background, np.float32)
+        np.multiply(distance, distance, out=distance)
+        mask[top : top + _BAND_ROWS] = distance[..., 0] + distance[..., 1] + distance[..., 2] > config.min_delta_e**2
     if lost_yx is None:
         return Tissue(_clean(mask, mpp, config), mpp, background, *lightest)
     return Tissue(_clean(mask & ~lost_yx, mpp, config) & ~lost_yx, mpp, background, *lightest)
@@ -120,9 +120,9 @@ def to_lab(pixels: Pixels) -> NDArray[np.float32]:
 
 
 def background_colour(lab: NDArray[np.float32]) -> tuple[float, float, float]:
-    """CIELAB colour of the glass: the commonest one among those light and grey enough to be glass.
+    """CIELAB colour of the glass: the most common one among those light and grey enough to be glass.
 
-    A slide without glass in view has no such peak: then white.
+    White for a slide without glass in view, which has no such peak.
     """
     flat = lab.reshape(-1, 3)
     chroma = np.hypot(flat[:, 1], flat[:, 2])
@@ -151,7 +151,7 @@ def _lightest(lab: NDArray[np.float32]) -> tuple[float, float]:
 
 
 def _smoothed(counts: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Counts under a Gaussian of 0.7 bins along every axis."""
+    """Counts smoothed by a Gaussian of 0.7 bins along every axis."""
     kernel = np.exp(-0.5 * (np.arange(-3, 4) / 0.7) ** 2)
     smooth = np.pad(counts.astype(np.float64), 3, mode="reflect" if min(counts.shape) > 3 else "edge")
     for axis in range(counts.ndim):

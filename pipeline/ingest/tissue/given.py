@@ -1,4 +1,4 @@
-"""A tissue mask from what a person gives: outlines in level-0 pixels, or a black-and-white PNG of the whole slide."""
+"""A tissue mask that the user provides: outlines in level-0 pixels, or a black-and-white PNG of the whole slide."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from training.foundation.words.counts import counted
 Mask = NDArray[np.bool_]
 
 MAX_PNG_BYTES, MAX_DECODED_BYTES = 2**28, 2**29
-"""Of a file, and of its pixels: 16,384 × 16,384 in grey."""
+"""Size of a file, and of its pixels: 16,384 × 16,384 in grey."""
 MAX_CELLS = 2**27
-"""Of a mask: 128 MB."""
+"""Cells of a mask: 128 MB."""
 POINTS_AT_ONCE = 2**20
 MAX_TIMES_COVERED = 30
 """Number of times the bounds of all areas may cover a slide: outlines drawn by people cover it a few times."""
@@ -38,26 +38,26 @@ def mask_grid(reader: StoreReader, config: TissueConfig) -> tuple[tuple[int, int
     """(rows, columns) of a slide's mask, and level-0 pixels along its cells.
 
     Raises:
-        BadRecipeError: cells so small that the mask is larger than memory should be asked for.
+        BadRecipeError: cells so small that the mask would take too much memory.
     """
     downsample = overview_downsample(reader.mpp0, config)
     columns, rows = (max(1, round(side_px / downsample)) for side_px in reader.size_wh_px0)
     if rows * columns > MAX_CELLS:
         raise BadRecipeError(
-            f"slide {reader.slide_id}: a mask at {config.mpp:g} µm per cell has {rows * columns} cells, at most "
-            f"{MAX_CELLS} are made. Give a larger mpp ([ingest.tissue], or --set mpp=8)."
+            f"slide {reader.slide_id}: a mask at {config.mpp:g} µm per cell has {rows * columns} cells; at most "
+            f"{MAX_CELLS} are allowed. Give a larger mpp ([ingest.tissue], or --set mpp=8)."
         )
     return (rows, columns), downsample
 
 
 def mask_of_regions(reader: StoreReader, regions: Sequence[Region], config: TissueConfig) -> tuple[Mask, float]:
-    """The cells whose centre lies in an area, and microns per cell; what is damaged in the slide's file is no tissue.
+    """The cells whose centre is in an area, and microns per cell; damaged parts of the slide's file are not tissue.
 
     Args:
         regions: level-0 pixels, on the slide.
 
     Raises:
-        BadAnnotationError: areas lie over each other so often that it would take minutes.
+        BadAnnotationError: areas overlap so often that it would take minutes.
         BadRecipeError: as `mask_grid`.
     """
     shape_yx, downsample = mask_grid(reader, config)
@@ -70,19 +70,18 @@ def mask_of_regions(reader: StoreReader, regions: Sequence[Region], config: Tiss
 
 
 def _check_work(polygons: Sequence[BaseGeometry], shape_yx: tuple[int, int], cell_px0: float, where: str) -> None:
-    """Refuse what would look at every cell of the mask over and over: each polygon looks at those in its bounds."""
+    """Refuse areas that would test every cell of the mask over and over: each polygon tests those in its bounds."""
     left, top, right, bottom = shapely.bounds(polygons).T / cell_px0
-    looked_at, cells = float(((right - left + 1) * (bottom - top + 1)).sum()), shape_yx[0] * shape_yx[1]
-    if looked_at > MAX_TIMES_COVERED * cells + POINTS_AT_ONCE:
+    tested, cells = float(((right - left + 1) * (bottom - top + 1)).sum()), shape_yx[0] * shape_yx[1]
+    if tested > MAX_TIMES_COVERED * cells + POINTS_AT_ONCE:
         raise BadAnnotationError(
-            f"{where}: {counted(len(polygons), 'area')}, whose bounds together are {looked_at / cells:.0f} times the "
-            f"slide; at most {MAX_TIMES_COVERED} are looked at. Join areas that lie over each other, or choose some "
-            "with --class."
+            f"{where}: {counted(len(polygons), 'area')}, whose bounds together are {tested / cells:.0f} times the "
+            f"slide; at most {MAX_TIMES_COVERED} are allowed. Merge overlapping areas, or choose some with --class."
         )
 
 
 def _fill(mask_yx: Mask, polygon: BaseGeometry, cell_px0: float) -> None:
-    """Set the cells whose centre lies in a polygon."""
+    """Set the cells whose centre is in a polygon."""
     left, top, right, bottom = polygon.bounds
     rows, columns = mask_yx.shape
     first_column, last_column = max(0, int(left / cell_px0)), min(columns, int(right / cell_px0) + 1)
@@ -97,7 +96,7 @@ def _fill(mask_yx: Mask, polygon: BaseGeometry, cell_px0: float) -> None:
 
 
 def is_png(data: bytes) -> bool:
-    """Whether a file's bytes begin as a PNG's do."""
+    """Whether a file's bytes begin like a PNG's."""
     return data.startswith(PNG_SIGNATURE)
 
 
@@ -108,7 +107,7 @@ def mask_of_png(reader: StoreReader, data: bytes, path: Path, config: TissueConf
         data: the file's bytes. path: for messages.
 
     Raises:
-        BadAnnotationError: no PNG that can be read, not black and white, or of other proportions than the slide.
+        BadAnnotationError: not a readable PNG, not black and white, or of other proportions than the slide.
         BadRecipeError: as `mask_grid`.
     """
     shape_yx, downsample = mask_grid(reader, config)
@@ -133,24 +132,22 @@ def _white(data: bytes, path: Path) -> Mask:
             )
         values = decode_png(data)
     except DecodeError as error:
-        raise BadAnnotationError(
-            f"{path}: is no PNG that can be read ({error!s:.200}). Save the mask again."
-        ) from error
+        raise BadAnnotationError(f"{path}: is not a readable PNG ({error!s:.200}). Save the mask again.") from error
     return _two_values(values, path)
 
 
 def _two_values(values: NDArray[Any], path: Path) -> Mask:
-    """Black is glass, any one other value tissue. Transparent pixels are black."""
+    """Mask of an image: black is glass, any single other value is tissue. Transparent pixels are black."""
     channels = values.shape[2]
     colours = values[..., : channels - (channels in (2, 4))]
     is_white = colours.any(2)
     if channels in (2, 4):
         is_white &= values[..., -1] > 0
-    found = colours[is_white]
-    if len(found) and (found != found[0]).any():
-        number = len(np.unique(found.reshape(len(found), -1), axis=0))
+    whites = colours[is_white]
+    if len(whites) and (whites != whites[0]).any():
+        number = len(np.unique(whites.reshape(len(whites), -1), axis=0))
         raise BadAnnotationError(
-            f"{path}: has {number} values beside black; a mask has one, for tissue. Save it in black and white, "
+            f"{path}: has {number} values besides black; a mask has one, for tissue. Save it in black and white, "
             "without smoothing at edges."
         )
     return np.asarray(is_white)
@@ -164,7 +161,7 @@ def _check_proportions(reader: StoreReader, shape_yx: tuple[int, ...], path: Pat
     if least > most:
         raise BadAnnotationError(
             f"{path}: is {width} × {height} pixels, slide {reader.slide_id} is {width_px0} × {height_px0}: other "
-            "proportions, so it is no mask of this whole slide. Export the mask of the whole image, from its corner."
+            "proportions, so it is not a mask of this whole slide. Export the mask of the whole image, from its corner."
         )
 
 

@@ -1,4 +1,4 @@
-"""A finished store whose tissue mask is gone gets it again, from its own pixels: no need to ingest for hours."""
+"""The missing tissue mask of a finished store, rebuilt from its own pixels: no need to ingest for hours."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pipeline.store.reading.reader import StoreReader
 
 
 def make_missing_mask(reader: StoreReader, config: TissueConfig) -> Tissue | None:
-    """Write the mask that ingest wrote, byte for byte, where there is none. None: there is one.
+    """Write the mask that ingest wrote, byte for byte, if it is missing. Returns None if it is not.
 
     Args:
-        config: for a store that does not say which settings it was ingested with.
+        config: for a store that does not state the settings it was ingested with.
     """
     if has_tissue(reader.path):
         return None

@@ -1,4 +1,4 @@
-"""Another tissue mask for a slide that is in the project: found again, or made of areas or of an image."""
+"""A new tissue mask for a slide in the project: detected again, or made from areas or an image."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class NewTissue:
 
     slide_id: str
     fraction: float
-    """Of the slide that is tissue now."""
+    """Share of the slide that is tissue now."""
     fraction_before: float
     is_new: bool
     """False: the mask is what it was before."""
@@ -44,7 +44,7 @@ class NewTissue:
     outdated: tuple[str, ...]
     """Models whose predictions were made with another mask."""
     dropped: tuple[str, ...] = ()
-    """Parts of a file that could not be taken over, one sentence each."""
+    """Parts of a file that could not be imported, one sentence each."""
 
 
 def find_again(reader: StoreReader, config: TissueConfig) -> NewTissue:
@@ -52,7 +52,7 @@ def find_again(reader: StoreReader, config: TissueConfig) -> NewTissue:
 
     Raises:
         NoTissueError: there is none; the mask stays. UnreadableError, DiskFullError, LockedError: the store.
-        BadRecipeError: a mask that is larger than memory should be asked for.
+        BadRecipeError: the mask would take too much memory.
     """
     mask_grid(reader, config)
     tissue = find_stored_tissue(reader, config)
@@ -62,14 +62,14 @@ def find_again(reader: StoreReader, config: TissueConfig) -> NewTissue:
 def from_regions(
     reader: StoreReader, regions: Sequence[Region], config: TissueConfig, *, classes: Sequence[str]
 ) -> NewTissue:
-    """Take areas that were drawn in the project, in level-0 pixels.
+    """Use areas that were drawn in the project, in level-0 pixels.
 
     Raises:
-        BadAnnotationError: there are none, or they lie outside the slide. NoTissueError, …: as `find_again`.
+        BadAnnotationError: there are none, or they are outside the slide. NoTissueError, …: as `find_again`.
     """
     if not regions:
         raise BadAnnotationError(
-            f"slide {reader.slide_id}: nobody has drawn an area of class {' or '.join(map(repr, classes))} on it. "
+            f"slide {reader.slide_id}: no area of class {' or '.join(map(repr, classes))} has been drawn on it. "
             "Draw one in the app, or name another class."
         )
     check_regions(regions, reader.size_wh_px0)
@@ -86,15 +86,15 @@ def from_file(
     counts_from: str = "scanned",
     allow_other_mpp: bool = False,
 ) -> NewTissue:
-    """Take the areas of an annotation file (GeoJSON and the other formats), or a PNG of the whole slide.
+    """Use the areas of an annotation file (GeoJSON and the other formats), or a PNG of the whole slide.
 
     Args:
-        classes: of an annotation file: whose areas are tissue; empty: all areas.
+        classes: classes of an annotation file whose areas are tissue; empty: all areas.
         counts_from: where QuPath's coordinates begin, as in `[tile] qupath_counts_from`.
-        allow_other_mpp: also an annotation file that states another pixel size than the slide has.
+        allow_other_mpp: accept an annotation file that states another pixel size than the slide has.
 
     Raises:
-        BadAnnotationError: the file cannot be used, or is that of another slide. NoTissueError, …: as `find_again`.
+        BadAnnotationError: the file cannot be used, or belongs to another slide. NoTissueError, …: as `find_again`.
     """
     data = _read(path)
     sha256 = hashlib.sha256(data).hexdigest()
@@ -106,7 +106,7 @@ def from_file(
     with within(Limits.for_file(len(data)), str(path)):
         file = parse_annotations(data, path)
     frame = frame_of_store(reader.attributes).as_set(counts_from, allow_other_mpp=allow_other_mpp)
-    regions, dropped = _tissue_of(on_slide(file, frame), path, classes)
+    regions, dropped = _tissue_areas(on_slide(file, frame), path, classes)
     check_regions(regions, reader.size_wh_px0)
     mask_yx, mpp = mask_of_regions(reader, regions, config)
     new = _put(
@@ -124,29 +124,29 @@ def _read(path: Path) -> bytes:
         raise BadAnnotationError(f"{path}: cannot be read ({why}). Name a GeoJSON file or a PNG.") from error
 
 
-def _tissue_of(file: AnnotationFile, path: Path, classes: Sequence[str]) -> tuple[list[Region], tuple[str, ...]]:
-    """The areas that are tissue, valid, and what could not be taken over."""
-    areas = [each for each in file.objects if each.is_area and each.object_type == "annotation"]
-    unknown = sorted(set(classes) - {each.class_name for each in areas if each.class_name})
+def _tissue_areas(file: AnnotationFile, path: Path, classes: Sequence[str]) -> tuple[list[Region], tuple[str, ...]]:
+    """The areas that are tissue, valid, and what could not be imported."""
+    areas = [area for area in file.objects if area.is_area and area.object_type == "annotation"]
+    unknown = sorted(set(classes) - {area.class_name for area in areas if area.class_name})
     if unknown:
-        known = sorted({each.class_name or NO_CLASS for each in areas})
+        known = sorted({area.class_name or NO_CLASS for area in areas})
         raise BadAnnotationError(
             f"{path}: has no area of class {', '.join(map(repr, unknown))}; its areas are of "
-            f"{', '.join(known) or 'no kind: there are none'}."
+            f"{', '.join(known) or 'no class: there are none'}."
         )
-    chosen = [replace(each, class_name=each.class_name or NO_CLASS) for each in areas]
-    chosen = [each for each in chosen if not classes or each.class_name in classes]
+    chosen = [replace(area, class_name=area.class_name or NO_CLASS) for area in areas]
+    chosen = [area for area in chosen if not classes or area.class_name in classes]
     regions, report = labelled_regions(replace(file, objects=tuple(chosen)))
     if not regions:
-        raise BadAnnotationError(f"{path}: has no area that could be tissue: lines, points and cells are none.")
+        raise BadAnnotationError(f"{path}: has no area that could be tissue: lines, points and cells do not count.")
     return regions, (*report.dropped, *file.notes)
 
 
 def _put(reader: StoreReader, mask_yx: NDArray[np.bool_], mpp: float, **origin: Any) -> NewTissue:
     if not mask_yx.any():
         raise NoTissueError(
-            f"slide {reader.slide_id}: the new mask has no tissue at all. The mask was left as it is; look at the "
-            "settings, or at the file."
+            f"slide {reader.slide_id}: the new mask has no tissue at all. The old mask was kept; check the "
+            "settings, or the file."
         )
     before = float(reader.attributes.ingest.get("tissue_fraction", 0.0))
     is_new = replace_tissue(reader, mask_yx, mpp, **origin)

@@ -2,7 +2,7 @@
 
 Three fluorescence stains have the shape of R, G, B and are often shown in these colours. Names tell them apart: a name
 means red, green or blue, or nothing ("Channel 0", as Bio-Formats writes for a channel without a name), or something
-else. Names are free text of the file and never passed on, except those of well-known stains.
+else. Names are free text in the file and are never passed on, except those of well-known stains.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _PURE = {(255, 0, 0): 0, (0, 255, 0): 1, (0, 0, 255): 2}
 
 
 class NotRgbChannelsError(Exception):
-    """Channels that are not red, green and blue; the message says why, without the file's own words."""
+    """Channels that are not red, green and blue; the message says why, without quoting the file."""
 
 
 def check_no_fluorescence(names: Sequence[str | None]) -> None:
-    """Of however many channels: whether one is named after a dye that only fluorescence has.
+    """Refuse channels, however many, if one is named after a dye used only in fluorescence.
 
     Raises:
         NotRgbChannelsError: one is.
@@ -52,13 +52,13 @@ def check_no_fluorescence(names: Sequence[str | None]) -> None:
 
 
 def rgb_order(names: Sequence[str | None], colours: Sequence[str | int | None] = ()) -> Order | None:
-    """Positions of red, green and blue among three channels; None where neither names nor colours tell.
+    """Positions of red, green and blue among three channels; None if neither names nor colours say.
 
     Without names, only the colours red, green, blue in this order count: the usual order of stains is blue, green, red.
 
     Args:
-        names: by channel, as the file gives them.
-        colours: display colours by channel: RRGGBB as text or number, with or without "#" or an alpha before or behind.
+        names: by channel, as in the file.
+        colours: display colours by channel: RRGGBB as text or number, with or without "#" or an alpha before or after.
 
     Raises:
         NotRgbChannelsError: a channel is something else, or names and colours contradict each other.
@@ -68,37 +68,37 @@ def rgb_order(names: Sequence[str | None], colours: Sequence[str | int | None] =
         raise NotRgbChannelsError(f"its channels are {_listed(names)}")
     named = _order(channels)
     if named is None and any(channel is not None for channel in channels):
-        raise NotRgbChannelsError("its channels' names are not one each of red, green and blue")
+        raise NotRgbChannelsError("its channel names are not one each of red, green and blue")
     shown = _shown_colours(colours)
     if len(shown) != len(names) or not any(shown):
         return named
     coloured = _order([_PURE.get(colour) if colour else None for colour in shown])
     if named is None and coloured != _IN_ORDER:
-        raise NotRgbChannelsError(f"its channels are shown in colours {_hex(shown)}")
+        raise NotRgbChannelsError(f"its channels are displayed in the colours {_hex(shown)}")
     if coloured is not None and coloured != (named or coloured):
-        raise NotRgbChannelsError("its channels are named red, green and blue in another order than they are shown")
+        raise NotRgbChannelsError("its channels are named red, green and blue in another order than they are displayed")
     return named or coloured
 
 
 def _colour_named(name: str | None) -> int | str | None:
     """0, 1, 2 for red, green, blue; None for a name that says nothing; "other"."""
     words = re.findall(r"[^\W\d_]+", (name or "").casefold())
-    said = [word for word in words if word not in _FILLERS]
-    if not said:
+    meaningful = [word for word in words if word not in _FILLERS]
+    if not meaningful:
         return None
-    colours = {_COLOURS.get(word, -1) for word in said}
+    colours = {_COLOURS.get(word, -1) for word in meaningful}
     return colours.pop() if len(colours) == 1 and -1 not in colours else "other"
 
 
 def _order(channels: Sequence[int | str | None]) -> Order | None:
-    """Positions of 0, 1 and 2, each of them there once; else None."""
+    """Positions of 0, 1 and 2 if each occurs exactly once; else None."""
     if sorted(channels, key=str) != [0, 1, 2]:
         return None
     return channels.index(0), channels.index(1), channels.index(2)
 
 
 def _listed(names: Sequence[str | None]) -> str:
-    """Names that can be repeated: colours and known stains; of others that they are there."""
+    """Names that are safe to repeat (colours and known stains); placeholders for the others."""
     listed = []
     for name in names:
         text = (name or "").strip()
@@ -111,22 +111,22 @@ _Colour = tuple[int, int, int]
 
 
 def _shown_colours(colours: Sequence[str | int | None]) -> list[_Colour | None]:
-    """Display colours without their alpha: of eight digits in the reading that gives red, green and blue, if one does.
+    """Display colours without alpha: eight digits are read so as to give red, green and blue, if either reading does.
 
     Raises:
-        NotRgbChannelsError: one of them is no colour.
+        NotRgbChannelsError: one of them is not a colour.
     """
     texts = [_digits(colour) for colour in colours]
-    alpha_behind = [_rgb(text[:6]) if text else None for text in texts]
-    alpha_before = [_rgb(text[-6:]) if text else None for text in texts]
-    for reading in (alpha_behind, alpha_before):
+    alpha_last = [_rgb(text[:6]) if text else None for text in texts]
+    alpha_first = [_rgb(text[-6:]) if text else None for text in texts]
+    for reading in (alpha_last, alpha_first):
         if _order([_PURE.get(colour) if colour else None for colour in reading]) is not None:
             return reading
-    return alpha_behind
+    return alpha_last
 
 
 def _digits(colour: str | int | None) -> str | None:
-    """Six or eight hexadecimal digits; None where there is no colour."""
+    """Six or eight hexadecimal digits; None if there is no colour."""
     if colour is None or (isinstance(colour, str) and not colour.strip()):
         return None
     if isinstance(colour, int):
@@ -135,7 +135,7 @@ def _digits(colour: str | int | None) -> str | None:
     if re.fullmatch("[0-9A-F]{3}", text):
         text = "".join(2 * digit for digit in text)
     if not re.fullmatch("[0-9A-F]{6}|[0-9A-F]{8}", text):
-        raise NotRgbChannelsError("a channel's display colour is no colour (RRGGBB)")
+        raise NotRgbChannelsError("a channel's display colour is not a colour (RRGGBB)")
     return text
 
 

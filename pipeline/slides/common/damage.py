@@ -1,8 +1,8 @@
-"""Damage of a file, told apart from bugs of our own: only a library's own calls are guarded.
+"""Damage in a file, kept apart from our own bugs: only library calls are guarded.
 
-A library fails on a file that lies about itself in as many ways as it has lines of code, TypeError and AttributeError
-among them. A `library_errors` block therefore holds nothing but the library's call; around our own code the same
-exceptions are bugs, and come out as they are.
+A library fails on a file that lies about itself in as many ways as it has lines of code, with TypeError and
+AttributeError among them. A `library_errors` block therefore holds nothing but the library call; in our own code the
+same exceptions are bugs, and pass through unchanged.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from contextlib import contextmanager
 
 
 class DamagedFileError(Exception):
-    """A file does not hold together: said by one of our checks, or by a library.
+    """A file is inconsistent, as found by one of our checks or by a library.
 
-    Readers turn it into the error that names the file and says what to do, and so does whoever reads results back
-    (`pipeline.export`): it reaches no person.
+    Readers turn it into the error that names the file and says what to do, as does the code that reads results back
+    (`pipeline.export`): no user ever sees it.
     """
 
 
 @contextmanager
 def library_errors(kinds: tuple[type[Exception], ...]) -> Iterator[None]:
-    """Around a library's call, and nothing else: what it raises on a damaged file.
+    """Guard a library call, and nothing else, against the errors it raises on a damaged file.
 
     Args:
-        kinds: what this library is known to raise.
+        kinds: exceptions that this library is known to raise.
 
     Raises:
         DamagedFileError: it raised one of them; the message begins with its name.

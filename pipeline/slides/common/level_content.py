@@ -1,4 +1,4 @@
-"""Whether a smaller image shows what a larger one of its proportions shows: a level does, a label page does not."""
+"""Whether a smaller image shows the same as a larger one of its proportions: a level does, a label page does not."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from pipeline.errors import CorruptTileError
 ReadRegion = Callable[[Box], Pixels]
 
 _SIDE_PX, _CELL_PX = 64, 8
-"""Of a compared place and of a cell in it, in pixels of the smaller image."""
+"""Side of a compared place and of a cell in it, in pixels of the smaller image."""
 _MIN_SIDE_PX, _MAX_FINE_PX = 32, 2048
-"""A place is made smaller, down to the first, so that it has at most the second in the larger image."""
+"""A place is shrunk, down to the first, so that it spans at most the second in the larger image."""
 _MAX_DIFFERENCE = 24
-"""Of 255, between the medians of cells' means: more than filters, resampling and compression change."""
+"""Of 255, for the median difference of cell means: more than filters, resampling and compression change."""
 _MIN_CORRELATION = 0.5
-"""Of grey values: what was stored in other colours has the same structure."""
+"""Of grey values: an image stored in other colours has the same structure."""
 
 
 def shows_another_image(
@@ -31,7 +31,7 @@ def shows_another_image(
     fine_wh_px: tuple[int, int],
     places_xy: Iterable[tuple[int, int]],
 ) -> bool:
-    """Whether the two differ wherever they are compared. Places that cannot be decoded are passed over.
+    """Whether the two differ wherever they are compared. Places that cannot be decoded are skipped.
 
     Args:
         places_xy: where to look, in pixels of the smaller image.
@@ -48,7 +48,7 @@ def _differ(
     fine_wh_px: tuple[int, int],
     place_xy: tuple[int, int],
 ) -> bool | None:
-    """None where it cannot be said: not decodable, or so much smaller that single pixels would be compared."""
+    """None if it cannot be determined: not decodable, or so much smaller that single pixels would be compared."""
     width_px, height_px = coarse_wh_px
     scale_x, scale_y = fine_wh_px[0] / width_px, fine_wh_px[1] / height_px
     side_px = min(_SIDE_PX, int(_MAX_FINE_PX / max(scale_x, scale_y)))
@@ -74,7 +74,7 @@ def _means(pixels: Pixels, cells_wh: tuple[int, int]) -> NDArray[np.float32]:
 
 
 def _correlation(first: NDArray[np.float32], second: NDArray[np.float32]) -> float:
-    """Of two grids of values; 0 where one of them is flat."""
+    """Correlation of two grids of values; 0 if either is flat."""
     a, b = (values.ravel() - values.mean() for values in (first, second))
     norm = float(np.sqrt((a * a).sum() * (b * b).sum()))
     return float((a * b).sum()) / norm if norm > 1e-6 else 0.0

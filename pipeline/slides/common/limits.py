@@ -11,5 +11,5 @@ _SMALL_CLAIM_BYTES = 2**30
 
 
 def most_raw_bytes(file_bytes: int, ratio: int = MAX_UNPACK_RATIO) -> int:
-    """The most raw bytes of pixels that files of so many bytes may claim."""
+    """The most raw bytes of pixels that files of this size may claim."""
     return max(_SMALL_CLAIM_BYTES, ratio * file_bytes)

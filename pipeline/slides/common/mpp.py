@@ -1,4 +1,4 @@
-"""The one search for microns per pixel: a file's sources in the order in which they are believed; and their texts."""
+"""Search for microns per pixel through a file's sources, in order of trust; and parsing of their texts."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _UM_PER_UNIT = {
 
 
 def search_mpp(sources: Iterable[tuple[str, Callable[[], MppXy | None]]]) -> tuple[MppXy | None, str]:
-    """The first plausible value, and where it was looked for: each source's name and what it says.
+    """The first plausible value, and the sources searched: each one's name and what it states.
 
     Args:
-        sources: names as a person reads them, each with the function that asks it.
+        sources: display names, each with the function that reads its value.
     """
-    looked_in = []
-    for name, ask in sources:
-        mpp_xy = ask()
-        looked_in.append(f"{name}: {'none' if mpp_xy is None else f'{mpp_xy[0]:.4g} × {mpp_xy[1]:.4g} µm/px'}")
+    searched = []
+    for name, read in sources:
+        mpp_xy = read()
+        searched.append(f"{name}: {'none' if mpp_xy is None else f'{mpp_xy[0]:.4g} × {mpp_xy[1]:.4g} µm/px'}")
         if mpp_xy is not None and is_plausible_mpp(mpp_xy[0]) and is_plausible_mpp(mpp_xy[1]):
-            return mpp_xy, "; ".join(looked_in)
-    return None, "; ".join(looked_in)
+            return mpp_xy, "; ".join(searched)
+    return None, "; ".join(searched)
 
 
 def parse_number(text: str | None) -> float | None:
@@ -47,12 +47,12 @@ def parse_number(text: str | None) -> float | None:
 
 
 def um_per_unit(unit: str | None) -> float | None:
-    """Microns in a unit of length by its name or sign, singular or plural, also "… per pixel".
+    """Microns in a unit of length by its name or symbol, singular or plural, also "… per pixel".
 
-    None for what is no length, such as "pixel".
+    None if it is not a length, such as "pixel".
     """
-    # The letter mu has two codes: a sign of its own, and the Greek letter.
+    # The letter mu has two code points: the micro sign and the Greek letter.
     name = (unit or "").strip().lower().replace("\u03bc", "\u00b5")
     name = re.sub(r"\s*(/|per)\s*(px|pix|pixel)$", "", name)
-    found = _UM_PER_UNIT.get(name)
-    return _UM_PER_UNIT.get(name.removesuffix("es" if name == "inches" else "s")) if found is None else found
+    um = _UM_PER_UNIT.get(name)
+    return _UM_PER_UNIT.get(name.removesuffix("es" if name == "inches" else "s")) if um is None else um

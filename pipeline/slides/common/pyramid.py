@@ -38,7 +38,7 @@ def is_reduced_copy(size_wh_px: tuple[int, int], finest_wh_px: tuple[int, int]) 
     (width_px, height_px), (width_px0, height_px0) = size_wh_px, finest_wh_px
     if not 1 <= width_px < width_px0 or height_px < 1:
         return False
-    # The width is rounded to a whole pixel: on a tall slide one pixel of it is several of the height.
+    # The width is rounded to a whole pixel: on a tall slide one pixel of width equals several of height.
     tolerance_px = 1 + max(1.0, height_px / width_px)
     return abs(height_px0 * width_px / width_px0 - height_px) <= tolerance_px
 
@@ -53,7 +53,7 @@ def looks_reduced(
 ) -> bool:
     """Whether an image may be a reduced copy of another, though not exact enough to be read as its level.
 
-    Its proportions are nearly those of the other one, or its sides are filled up to whole tiles.
+    Its proportions are nearly those of the other, or its sides are padded to whole tiles.
     """
     (width_px, height_px), (width_px0, height_px0) = size_wh_px, finest_wh_px
     if is_reduced_copy(size_wh_px, finest_wh_px):
@@ -67,7 +67,7 @@ def looks_reduced(
 
 
 def _is_padded_copy(size_wh_px: tuple[int, int], finest_wh_px: tuple[int, int], tile_wh_px: tuple[int, int]) -> bool:
-    """Whether some downsample explains both sides, each filled up to whole tiles."""
+    """Whether some downsample explains both sides, each padded to whole tiles."""
     least, most = _padded_downsamples(size_wh_px, finest_wh_px, tile_wh_px)
     return least < most
 
@@ -75,20 +75,20 @@ def _is_padded_copy(size_wh_px: tuple[int, int], finest_wh_px: tuple[int, int], 
 def covered_sizes_wh(
     size_wh_px: tuple[int, int], finest_wh_px: tuple[int, int], tile_wh_px: tuple[int, int] | None = None
 ) -> list[tuple[int, int]]:
-    """Sizes that an image that `looks_reduced` may cover, in pixels of the other one: all of it; or, if its sides are
+    """Sizes that an image that `looks_reduced` may cover, in pixels of the other: all of it; or, if its sides are
     padded to whole tiles, also more than that, by each whole downsample that explains them."""
-    found = [finest_wh_px]
+    sizes = [finest_wh_px]
     if tile_wh_px is not None and not is_reduced_copy(size_wh_px, finest_wh_px):
         least, most = _padded_downsamples(size_wh_px, finest_wh_px, tile_wh_px)
         whole = range(math.ceil(least), math.ceil(min(most, 2 * least)))  # one of them is a power of two
-        found += [(size_wh_px[0] * downsample, size_wh_px[1] * downsample) for downsample in whole[:_MAX_DOWNSAMPLES]]
-    return found
+        sizes += [(size_wh_px[0] * downsample, size_wh_px[1] * downsample) for downsample in whole[:_MAX_DOWNSAMPLES]]
+    return sizes
 
 
 def _padded_downsamples(
     size_wh_px: tuple[int, int], finest_wh_px: tuple[int, int], tile_wh_px: tuple[int, int]
 ) -> tuple[float, float]:
-    """The least downsample, and the one that all lie below; equal where there is none."""
+    """The smallest downsample, and the limit that all are below; equal if there is none."""
     least, most = _LEAST_DOWNSAMPLE, float("inf")
     for side_px, finest_px, tile_px in zip(size_wh_px, finest_wh_px, tile_wh_px, strict=True):
         if tile_px < 1 or side_px % tile_px:

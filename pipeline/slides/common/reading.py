@@ -1,4 +1,4 @@
-"""Reading a slide file's bytes: by position, with the errors of a network disk explained; and a first look at them."""
+"""Reading a slide file's bytes by position, with the errors of a network disk explained; and its first bytes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def read_at(descriptor: int, count: int, offset: int, name: str) -> bytes:
 
 @contextmanager
 def disk_errors(name: str) -> Iterator[None]:
-    """Around a library's call that reads the file itself. Other errors, those of a damaged file too, pass through.
+    """Guard a library call that reads the file itself. Other errors, including those of a damaged file, pass through.
 
     Raises:
         UnreadableError: the disk or the network fails, or the file may not be read.
@@ -55,7 +55,7 @@ def _disk_failed(what: str, error: OSError) -> UnreadableError:
 
 
 class PositionedFile(io.RawIOBase):
-    """A file that is read by position, for libraries that want a stream. Seems to end at `stop_at`, if that is set.
+    """A file that is read by position, for libraries that need a stream. Appears to end at `stop_at`, if that is set.
 
     Raises:
         UnreadableError: on reading, where the disk or the network fails.
@@ -65,7 +65,7 @@ class PositionedFile(io.RawIOBase):
         self.stop_at = stop_at
         self._at = 0
         self.name = path.name
-        """pydicom asks every stream for one."""
+        """Required of every stream by pydicom."""
         with disk_errors(path.name):
             self._descriptor = os.open(path, os.O_RDONLY)
 
@@ -76,10 +76,10 @@ class PositionedFile(io.RawIOBase):
         return True
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        wanted = len(buffer)
+        count = len(buffer)
         if self.stop_at is not None:
-            wanted = min(wanted, max(0, self.stop_at - self._at))
-        data = read_at(self._descriptor, wanted, self._at, self.name)
+            count = min(count, max(0, self.stop_at - self._at))
+        data = read_at(self._descriptor, count, self._at, self.name)
         buffer[: len(data)] = data
         self._at += len(data)
         return len(data)
@@ -101,12 +101,12 @@ class PositionedFile(io.RawIOBase):
 
 
 def is_dicom(path: Path) -> bool:
-    """Whether a file has DICOM's mark behind its preamble. Raises UnreadableError where the disk fails."""
+    """Whether a file has DICOM's magic bytes after its preamble. Raises UnreadableError if the disk fails."""
     return first_bytes(path, 132)[128:] == b"DICM"
 
 
 def first_bytes(path: Path, count: int) -> bytes:
-    """The first bytes of a file; fewer where it is shorter.
+    """The first bytes of a file; fewer if it is shorter.
 
     Raises:
         UnreadableError: the disk or the network fails, or the file may not be read.

@@ -1,7 +1,7 @@
 """Whole-slide scanners by name: the only values that are stored as a slide's scanner.
 
-Free text of a file is never passed on, as it can hold a person's name, a barcode or a serial number. A text that is
-not one of these names as a whole, in any spelling of letters, spaces and signs, counts as absent.
+Free text in a file is never passed on, as it can hold a person's name, a barcode or a serial number. A text that is
+not, as a whole, one of these names, whatever its capitals, spaces and punctuation, counts as absent.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class _Family:
-    """Scanners of one maker."""
+    """Scanners of one vendor."""
 
     makers: tuple[str, ...]
     """Names that may precede a model in a file."""
@@ -92,9 +92,9 @@ _FAMILIES = (
 
 
 def known_model(text: str) -> str | None:
-    """The scanner that a text names, in the table's spelling; None where the whole text is not a name in it.
+    """The scanner that a text names, in the table's spelling; None if the whole text is not a name in it.
 
-    Capitals, spaces and signs do not count: "APERIO GT450" is "Aperio GT 450".
+    Capitals, spaces and punctuation do not matter: "APERIO GT450" is "Aperio GT 450".
     """
     return _KNOWN.get(_folded(text))
 

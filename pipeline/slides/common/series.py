@@ -1,11 +1,11 @@
-"""Choice of the image of a file that is the slide: one rule for every reader.
+"""Choice of the image in a file that is the slide: one rule for every reader.
 
 A file or folder holds images: pages of a TIFF, images of an OME-TIFF or OME-Zarr, series of DICOM files. Reduced copies
 of an image belong to it and are not candidates; each reader groups them first. Of the others:
 
 1. An image that its file calls label, macro, overview or thumbnail (`side_images.py`) is never the slide.
 2. The largest of the rest is the slide.
-3. If a second one is of comparable size (`is_comparable`), it may equally be the slide: nothing is guessed, `--series`
+3. If another is of comparable size (`is_comparable`), it may equally be the slide: nothing is guessed, and `--series`
    or the manifest's column `series` must choose.
 
 Messages and stores name images only by number or UID: a file's own names for them can name a person.
@@ -24,11 +24,11 @@ SideImage = Literal["label", "macro", "thumbnail"]
 
 MAX_SIDE_SHARE = 1 / 16
 """Of the largest image's pixels. Macro and label images of whole slides have less than a thousandth; of small crops and
-test slides they reach a twentieth. Two sections on one glass, scanned apart, seldom differ by more than this."""
+test slides they reach a twentieth. Two sections on one glass, scanned separately, seldom differ by more than this."""
 MAX_SIDE_PX = 20_000_000
 """Pixels. The largest overview images of scanners have about 10 million, 1 mm² of tissue at 0.25 µm/px has 16."""
 _MAX_SCALE_RATIO = 1.25
-"""Images beside a slide show the whole glass, so that their pixels are at least ten times as large."""
+"""Side images show the whole glass, so their pixels are at least ten times as large."""
 _MAX_LISTED = 8
 
 
@@ -41,9 +41,9 @@ class Candidate:
     width_px: int
     height_px: int
     mpp: float | None = None
-    """Microns per pixel, where the file says so of this image."""
+    """Microns per pixel, where the file states it for this image."""
     kind: SideImage | None = None
-    """Kind that the file gives it, where that is something other than the slide."""
+    """Kind of image according to the file, where that is something other than the slide."""
     is_declared: bool = False
     """Whether the file says that it is an image of the slide, as DICOM's VOLUME does."""
     detail: str = ""
@@ -63,13 +63,13 @@ def choose_series(candidates: Sequence[Candidate], series: str | None, name: str
     """The image that is the slide.
 
     Args:
-        series: the one that a person chose; None where nobody did.
+        series: the one that the user chose; None if none was chosen.
         name: of the file or folder, for messages.
-        by_end: whether the end of a series' name, if only one has it, is enough.
+        by_end: whether a unique ending of a series' name is enough.
 
     Raises:
         UnreadableError: nothing but side images, or a side image was chosen.
-        AmbiguousSeriesError: several may be the slide, or there is none of that name; it lists those that there are.
+        AmbiguousSeriesError: several may be the slide, or none has that name; it lists the available ones.
     """
     slides = [candidate for candidate in candidates if candidate.kind is None]
     if series is not None:
@@ -79,17 +79,17 @@ def choose_series(candidates: Sequence[Candidate], series: str | None, name: str
             f"{name}: has no image of the slide, only {_listed(candidates)}. Export the slide itself, or name its file."
         )
     largest = max(slides, key=lambda candidate: candidate.num_px)
-    rivals = [one for one in slides if one is not largest and is_comparable(one, largest)]
+    rivals = [slide for slide in slides if slide is not largest and is_comparable(slide, largest)]
     if rivals:
-        raise AmbiguousSeriesError(_several([one for one in slides if one is largest or one in rivals], name))
+        raise AmbiguousSeriesError(_several([slide for slide in slides if slide is largest or slide in rivals], name))
     return largest
 
 
 def is_comparable(candidate: Candidate, largest: Candidate) -> bool:
     """Whether an image may be the slide as well as the largest one.
 
-    It may, if it is too large for an image beside the slide, by its share of the largest or by itself; if it has the
-    same scale, which a picture of the whole glass has not; or if its file says so.
+    It may if it is too large for a side image, by its share of the largest or on its own; if it has the same scale,
+    unlike an image of the whole glass; or if its file says so.
     """
     if candidate.is_declared or candidate.num_px > min(MAX_SIDE_SHARE * largest.num_px, MAX_SIDE_PX):
         return True
@@ -99,11 +99,11 @@ def is_comparable(candidate: Candidate, largest: Candidate) -> bool:
 
 
 def recorded_series(candidates: Sequence[Candidate], chosen: Candidate) -> str | None:
-    """Chosen series as a store records it; None where there was no choice to make.
+    """Chosen series as a store records it; None if there was no choice to make.
 
     A number or a path of numbers is kept; anything else, which could name a person, is replaced by its position.
     """
-    if [one for one in candidates if one.kind is None] == [chosen] and candidates[0] is chosen:
+    if [candidate for candidate in candidates if candidate.kind is None] == [chosen] and candidates[0] is chosen:
         return None
     is_plain = all(part.isascii() and part.isdigit() for part in chosen.series.split("/"))
     return chosen.series if is_plain else f"#{list(candidates).index(chosen)}"
@@ -112,9 +112,9 @@ def recorded_series(candidates: Sequence[Candidate], chosen: Candidate) -> str |
 def _chosen(
     candidates: Sequence[Candidate], slides: Sequence[Candidate], series: str, name: str, *, by_end: bool
 ) -> Candidate:
-    matches = [one for one in candidates if one.series == series]
+    matches = [candidate for candidate in candidates if candidate.series == series]
     if by_end and series and not matches:
-        matches = [one for one in candidates if one.series.endswith(series)]
+        matches = [candidate for candidate in candidates if candidate.series.endswith(series)]
     if len(matches) != 1:
         ends = f"; {len(matches)} of them end in {series}" if matches else ""
         what = f"has no series {series!r:.100}. It has" if not matches else f"holds {len(candidates)} series:"
@@ -123,16 +123,16 @@ def _chosen(
     if chosen.kind is not None:
         raise UnreadableError(
             f"{name}: series {chosen.series} is the {chosen.kind} image, which is never read as the slide. "
-            f"There are {_listed(slides) or 'no others'}."
+            f"The others: {_listed(slides) or 'none'}."
         )
     return chosen
 
 
 def _several(rivals: Sequence[Candidate], name: str) -> str:
-    same = len({(one.width_px, one.height_px) for one in rivals}) < len(rivals)
-    planes = " Images of one size can be focal planes." if same else ""
+    same = len({(rival.width_px, rival.height_px) for rival in rivals}) < len(rivals)
+    planes = " Images of the same size may be focal planes." if same else ""
     return (
-        f"{name}: holds {len(rivals)} series, each a slide of its own: {_listed(rivals)}.{planes} Choose one with "
+        f"{name}: holds {len(rivals)} series that may each be the slide: {_listed(rivals)}.{planes} Choose one with "
         f"`--series {rivals[0].series}`, or in a manifest by the column `series`."
     )
 

@@ -1,4 +1,4 @@
-"""Label, macro and thumbnail images by what files call them, in the words of makers, programs and languages.
+"""Label, macro and thumbnail images by their names in files, in the terms of various vendors, programs and languages.
 
 Only names count: a line or field of few words, or the value of a field that holds a name. A word somewhere in a longer
 text says nothing, since titles and notes are free text.

@@ -22,23 +22,23 @@ class SlideInfo:
     format: str
     levels: tuple[LevelSize, ...]
     mpp_xy: tuple[float, float] | None
-    """Microns per level-0 pixel; None when absent or absurd."""
+    """Microns per level-0 pixel; None if absent or absurd."""
     mpp_looked_in: str
-    """Places in which mpp was looked for, with what they held, for the error message."""
+    """Places searched for mpp, with what they held, for the error message."""
     objective_power: float | None = None
     scanner_model: str | None = None
     icc: bytes | None = None
     associated: tuple[str, ...] = ()
     series: str | None = None
-    """Image of the file that this is (`series.recorded_series`); None where it is the only slide and comes first."""
+    """Image of the file that this is (`series.recorded_series`); None if it is the only slide and comes first."""
     bounds_px0: Box | None = None
     """Scanned area, where the level-0 frame is larger; white outside."""
     nm_centre_xy: tuple[float, float] | None = None
-    """Hamamatsu's slides: where the middle of level 0 lies, in nanometres from the centre of the glass slide."""
+    """Position of the middle of level 0 on a Hamamatsu slide, in nanometres from the centre of the glass."""
     label_in_image: str | None = None
     """The file's statement that the slide's label, or other text that can name a person, is among its pixels."""
     warnings: SlideWarnings = field(default_factory=SlideWarnings, compare=False)
-    """Contradictions in the file, as far as it was read; complete once all pixels were."""
+    """Contradictions in the file, as far as it was read; complete once all pixels have been."""
 
 
 class EncodedLevel(Protocol):
@@ -50,7 +50,7 @@ class EncodedLevel(Protocol):
     rows: int
 
     def byte_counts(self) -> NDArray[np.int64]:
-        """Bytes of every tile in the source, int64 of shape (rows, columns); 0 where the scanner left a tile out."""
+        """Bytes of every tile in the source, int64 of shape (rows, columns); 0 where the scanner skipped a tile."""
 
     def streams(self, row: int, columns: range) -> list[Stream]:
         """Self-contained streams of neighbouring tiles of one row. Raises CorruptTileError."""
@@ -78,7 +78,7 @@ class Slide(Protocol):
 
     @property
     def openslide_file(self) -> Path | None:
-        """The file by which OpenSlide reads the same slide in the right colours; None where it cannot."""
+        """The file by which OpenSlide reads the same slide in the right colours; None if it cannot."""
 
     def read_region(self, level: int, box: Box) -> Pixels:
         """A box of a level's own pixels, uint8 (box.height_px, box.width_px, 3); white outside.
@@ -89,7 +89,7 @@ class Slide(Protocol):
         """
 
     def encoded_level(self, level: int) -> EncodedLevel | NotCopied:
-        """The level's own tiles, or why they cannot pass through."""
+        """The level's own tiles, or why they cannot be copied."""
 
     def associated_image(self, name: str) -> Pixels:
         """A label, macro or thumbnail image by its name in `info.associated`."""
@@ -100,7 +100,7 @@ class Slide(Protocol):
 
 
 def paste(region: Pixels, tile: Pixels, x_px: int, y_px: int) -> None:
-    """Copy the part of `tile` that lies inside `region` when its corner is at (x_px, y_px)."""
+    """Copy the part of `tile` that is inside `region` when its corner is at (x_px, y_px)."""
     height, width = region.shape[:2]
     x0, y0 = max(0, x_px), max(0, y_px)
     x1, y1 = min(width, x_px + tile.shape[1]), min(height, y_px + tile.shape[0])

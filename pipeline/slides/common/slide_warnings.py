@@ -9,7 +9,7 @@ SizeWh = tuple[int, int]
 
 
 class SlideWarnings:
-    """Clauses that each go on after "slide S-1: ", without a name of the file in them. Safe in threads."""
+    """Clauses that each follow "slide S-1: " and never name the file. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -19,15 +19,15 @@ class SlideWarnings:
         """Keep a clause, once however often it is added.
 
         Args:
-            level_wh_px: the level that it holds for, by its size; None for the whole slide.
+            level_wh_px: size of the level it applies to; None for the whole slide.
         """
         with self._lock:
             self._levels_of.setdefault(clause, set()).update({level_wh_px} if level_wh_px else ())
 
     def __iter__(self) -> Iterator[str]:
-        """In one order, whatever thread was first; each with its levels, finest first."""
+        """In a fixed order, whichever thread came first; each with its levels, finest first."""
         with self._lock:
-            found = sorted((clause, sorted(levels, reverse=True)) for clause, levels in self._levels_of.items())
-        for clause, levels in found:
+            clauses = sorted((clause, sorted(levels, reverse=True)) for clause, levels in self._levels_of.items())
+        for clause, levels in clauses:
             sizes = ", ".join(f"{width_px}×{height_px} px" for width_px, height_px in levels)
             yield f"{clause} (level{'s' if len(levels) > 1 else ''} of {sizes})" if levels else clause

@@ -1,6 +1,6 @@
-"""Attributes of a DICOM data set, as numbers and texts. pydicom parses a value when it is asked for, and fails then.
+"""Attributes of a DICOM data set, as numbers and texts. pydicom parses a value only on access, and fails then.
 
-Every function raises `DamagedFileError` where pydicom cannot parse the attribute, or it is of another kind.
+Every function raises `DamagedFileError` if pydicom cannot parse the attribute, or it is of another kind.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ _PYDICOM_ERRORS = (
 
 @contextmanager
 def pydicom_errors() -> Iterator[None]:
-    """Around a call of pydicom, and nothing else: what it raises becomes a `DamagedFileError`, and it does not warn."""
+    """Guard a pydicom call, and nothing else: its errors become a `DamagedFileError`, and its warnings are silenced."""
     with library_errors(_PYDICOM_ERRORS), warnings.catch_warnings(action="ignore"):
         yield
 
 
 def value(ds: Dataset, keyword: str) -> Any:
-    """An attribute's value as pydicom gives it; None where it is absent or empty."""
+    """An attribute's value as pydicom returns it; None if absent or empty."""
     with pydicom_errors():
         return ds.get(keyword)
 
 
 def values(ds: Dataset, keyword: str) -> list[Any]:
-    """All values of an attribute; [] where it is absent or empty."""
+    """All values of an attribute; [] if absent or empty."""
     one = value(ds, keyword)
     if one is None or one == "":
         return []
@@ -49,24 +49,24 @@ def values(ds: Dataset, keyword: str) -> list[Any]:
 
 
 def text(ds: Dataset, keyword: str) -> str:
-    """ "" where it is absent or empty."""
+    """An attribute as text; "" if absent or empty."""
     one = value(ds, keyword)
     return "" if one is None else str(one)
 
 
 def integer(ds: Dataset, keyword: str) -> int:
-    """0 where it is absent or empty."""
+    """An attribute as a whole number; 0 if absent or empty."""
     number = _number(ds, keyword)
     return 0 if number is None else int(number)
 
 
 def number(ds: Dataset, keyword: str) -> float | None:
-    """None where it is absent or empty."""
+    """An attribute as a number; None if absent or empty."""
     return _number(ds, keyword)
 
 
 def items(ds: Dataset, keyword: str) -> list[Dataset]:
-    """The items of a sequence; [] where there is none."""
+    """The items of a sequence; [] if there is none."""
     sequence = value(ds, keyword)
     if not isinstance(sequence, pydicom.Sequence):
         return []
@@ -75,25 +75,25 @@ def items(ds: Dataset, keyword: str) -> list[Dataset]:
 
 
 def first_item(ds: Dataset, keyword: str) -> Dataset:
-    """The first item of a sequence; an empty data set where there is none."""
+    """The first item of a sequence; an empty data set if there is none."""
     return next(iter(items(ds, keyword)), Dataset())
 
 
 def as_number(one: object, what: str) -> float:
-    """A single value as a number: int where it is a whole one."""
+    """A single value as a number: an int stays one."""
     if isinstance(one, int):
         return int(one)
     try:
-        found = float(one) if isinstance(one, float | str) else math.nan
+        parsed = float(one) if isinstance(one, float | str) else math.nan
     except ValueError:
-        found = math.nan
-    if not math.isfinite(found):
+        parsed = math.nan
+    if not math.isfinite(parsed):
         raise DamagedFileError(f"{what} is {one!r}, not a number")
-    return found
+    return parsed
 
 
 def _number(ds: Dataset, keyword: str) -> float | None:
-    found = values(ds, keyword)
-    if len(found) > 1:
-        raise DamagedFileError(f"{keyword} has {len(found)} values")
-    return as_number(found[0], keyword) if found else None
+    entries = values(ds, keyword)
+    if len(entries) > 1:
+        raise DamagedFileError(f"{keyword} has {len(entries)} values")
+    return as_number(entries[0], keyword) if entries else None

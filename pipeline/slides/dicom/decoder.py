@@ -1,4 +1,4 @@
-"""Frames of a DICOM slide into pixels."""
+"""Decoding of a DICOM slide's frames into pixels."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SAMPLES = 3
 
 
 class FrameDecoder:
-    """Decodes the frames of one level. Safe in threads."""
+    """Decodes the frames of one level. Thread-safe."""
 
     def __init__(self, matrix: Matrix, streams: FrameStreams) -> None:
         self._matrix, self._streams = matrix, streams
@@ -58,7 +58,7 @@ class FrameDecoder:
 
     @cached_property
     def _decoder(self) -> DicomFrameDecoder:
-        # JPEG streams come with their colours said in them: what the file says besides must not count again.
+        # JPEG streams already state their own colours: the file's statement must not be applied as well.
         photometric = "YBR_FULL_422" if self._matrix.transfer_syntax in JPEG else "RGB"
         size_wh_px = (self._matrix.tile_w_px, self._matrix.tile_h_px)
         return DicomFrameDecoder(self._matrix.transfer_syntax, size_wh_px, photometric)

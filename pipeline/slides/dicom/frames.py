@@ -18,7 +18,7 @@ _ITEM_HEADER_BYTES = 8
 _MAX_FRAGMENTS = 2**16
 _MAX_READ_BYTES = 32 * 2**20
 _SAMPLED_ITEMS = 64
-"""Entries of an offset table that are looked up when a file is opened; each is checked when its frame is read."""
+"""Entries of an offset table that are verified when a file is opened; each is checked when its frame is read."""
 
 
 class FrameError(ValueError):
@@ -27,13 +27,13 @@ class FrameError(ValueError):
 
 @dataclass(frozen=True)
 class FrameTable:
-    """Byte ranges of the frames of one file, int64 each; of encapsulated frames with their item headers."""
+    """Byte ranges of the frames of one file, int64 each; those of encapsulated frames include the item headers."""
 
     starts: NDArray[np.int64]
     ends: NDArray[np.int64]
     in_items: bool
     has_false_offsets: bool = False
-    """The file has a table of offsets that does not hold. OpenSlide 4.0.1 believes it, and crashes."""
+    """Whether the file has a wrong offset table. OpenSlide 4.0.1 trusts it, and crashes."""
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -48,10 +48,10 @@ def find_frames(header: Header, descriptor: int, num_frames: int, frame_bytes: i
 
     Args:
         descriptor: the open file; read by position.
-        frame_bytes: raw bytes of a decoded frame, which is what an uncompressed one takes.
+        frame_bytes: raw bytes of a decoded frame, which is also the size of an uncompressed one.
 
     Raises:
-        UnreadableError: cut short, or another number of frames than it says.
+        UnreadableError: the file is cut short, or has another number of frames than it claims.
     """
     if header.transfer_syntax.is_encapsulated:
         if header.pixel_bytes is not None:
@@ -59,15 +59,17 @@ def find_frames(header: Header, descriptor: int, num_frames: int, frame_bytes: i
         return _Items(header, descriptor, num_frames).table()
     needed = num_frames * frame_bytes
     if header.pixel_bytes is None or not needed <= header.pixel_bytes <= needed + 1:
-        raise _damaged(header, f"{num_frames} frames need {needed} bytes, its pixel data have {header.pixel_bytes}")
+        raise _damaged(header, f"{num_frames} frames need {needed} bytes, but its pixel data have {header.pixel_bytes}")
     if header.pixels_at + needed > header.file_bytes:
-        raise _damaged(header, f"its pixels end at byte {header.pixels_at + needed}, the file at {header.file_bytes}")
+        raise _damaged(
+            header, f"its pixels end at byte {header.pixels_at + needed}, but the file ends at {header.file_bytes}"
+        )
     starts = header.pixels_at + frame_bytes * np.arange(num_frames, dtype=np.int64)
     return FrameTable(starts, starts + frame_bytes, in_items=False)
 
 
 class FrameSource:
-    """Frames of one level, over all files it is spread over. Safe in threads: it reads by position."""
+    """Frames of one level, across all its files. Thread-safe: it reads by position."""
 
     def __init__(self, tables: Sequence[FrameTable], descriptors: Sequence[int], names: Sequence[str]) -> None:
         self._descriptors, self._names = descriptors, names
@@ -82,9 +84,9 @@ class FrameSource:
     def read(self, frames: Sequence[int]) -> list[memoryview | None]:
         """All bytes between start and end of each frame, for `payload`; None for a number below 0.
 
-        Frames that follow one another in the file are read at once. Raises UnreadableError where the disk fails.
+        Frames that are adjacent in the file are read at once. Raises UnreadableError if the disk fails.
         """
-        found: list[memoryview | None] = [None] * len(frames)
+        blocks: list[memoryview | None] = [None] * len(frames)
         existing = [i for i, frame in enumerate(frames) if frame >= 0]
         numbers = np.array([frames[i] for i in existing], dtype=np.int64)
         starts, ends = self._starts[numbers].tolist(), self._ends[numbers].tolist()
@@ -93,14 +95,14 @@ class FrameSource:
             part, count = parts[first], ends[last] - starts[first]
             data = memoryview(read_at(self._descriptors[part], count, starts[first], self._names[part]))
             for i in range(first, last + 1):
-                found[existing[i]] = data[starts[i] - starts[first] : ends[i] - starts[first]]
-        return found
+                blocks[existing[i]] = data[starts[i] - starts[first] : ends[i] - starts[first]]
+        return blocks
 
     def payload(self, data: memoryview) -> memoryview:
         """A frame's own bytes, from all bytes between its start and its end.
 
         Raises:
-            FrameError: no whole items there.
+            FrameError: its items are incomplete.
         """
         if not self._in_items:
             return data
@@ -119,7 +121,7 @@ class FrameSource:
 
 
 def _runs(starts: list[int], ends: list[int], parts: list[int]) -> Iterator[tuple[int, int]]:
-    """First and last of the ranges that lie in a row in the same file."""
+    """First and last index of each run of adjacent ranges in the same file."""
     first = 0
     for i in range(len(starts)):
         follows = i + 1 < len(starts) and starts[i + 1] == ends[i] and parts[i + 1] == parts[i]
@@ -142,12 +144,12 @@ class _Items:
         """Start of the first fragment's item; offsets count from here."""
 
     def table(self) -> FrameTable:
-        """By the offset table if there is one that holds, else by walking from item to item."""
+        """Byte ranges by the offset table if there is a valid one, else by walking from item to item."""
         offsets = self._listed_offsets()
         if offsets is not None:
-            found = self._from_offsets(offsets)
-            if found is not None:
-                return found
+            frames = self._from_offsets(offsets)
+            if frames is not None:
+                return frames
         is_false = self._table_bytes > 0 or value(self._header.dataset, "ExtendedOffsetTable") is not None
         return replace(self._walk(), has_false_offsets=is_false)
 
@@ -174,7 +176,7 @@ class _Items:
         return FrameTable(starts, np.append(starts[1:], last_end), in_items=True)
 
     def _end_of_last(self, start: int) -> int:
-        """Behind the last fragment of the last frame."""
+        """Position after the last fragment of the last frame."""
         end = start
         for _ in range(_MAX_FRAGMENTS):
             length = self._length_at(end)
@@ -198,19 +200,19 @@ class _Items:
         if self._num_frames == 1 and len(bounds) > 1:
             bounds = [bounds[0], bounds[-1]]
         if len(bounds) - 1 != self._num_frames:
-            raise _damaged(self._header, f"it says {self._num_frames} frames and holds {len(bounds) - 1}")
+            raise _damaged(self._header, f"it claims {self._num_frames} frames but holds {len(bounds) - 1}")
         ranges = np.asarray(bounds, dtype=np.int64)
         return FrameTable(ranges[:-1], ranges[1:], in_items=True)
 
     def _length_at(self, at: int) -> int | None:
-        """Length of the item whose header stands at a byte; None if none does."""
+        """Length of the item whose header is at a byte; None if there is none."""
         if not 0 <= at <= self._header.file_bytes:
             return None
         return _item_length(read_at(self._descriptor, _ITEM_HEADER_BYTES, at, self._header.path.name))
 
     def _check_inside(self, end: int) -> None:
         if end > self._header.file_bytes:
-            raise _damaged(self._header, f"a frame ends at byte {end}, the file at {self._header.file_bytes}")
+            raise _damaged(self._header, f"a frame ends at byte {end}, but the file ends at {self._header.file_bytes}")
 
 
 def _item_length(head: bytes) -> int | None:

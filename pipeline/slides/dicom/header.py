@@ -1,4 +1,4 @@
-"""Header of a DICOM file, all that precedes its pixels, read through pydicom in bounded memory."""
+"""Header of a DICOM file (everything before its pixels), read through pydicom in bounded memory."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ _ITEM, _UNDEFINED_LENGTH = b"\xfe\xff\x00\xe0", 0xFFFFFFFF
 
 @dataclass(frozen=True)
 class Brief:
-    """Series that a file belongs to, and kind of file, read from its first few kilobytes."""
+    """Series and kind of a file, read from its first few kilobytes."""
 
     path: Path
     sop_class: str
     series_uid: str
     matrix_wh: tuple[int, int]
-    """(0, 0) where it is no tiled image."""
+    """(0, 0) if it is not a tiled image."""
     concatenation_uid: str | None
     image_type: str = ""
-    """Third value of Image Type (VOLUME, LABEL, OVERVIEW, THUMBNAIL); "" where older exports say it elsewhere."""
+    """Third value of Image Type (VOLUME, LABEL, OVERVIEW, THUMBNAIL); "" where older exports state it elsewhere."""
 
     @property
     def kind(self) -> str:
@@ -59,7 +59,7 @@ class Brief:
 
 @dataclass(frozen=True)
 class Header:
-    """One file's attributes, and where its pixel data stand."""
+    """One file's attributes, and the position of its pixel data."""
 
     path: Path
     dataset: Dataset
@@ -68,7 +68,7 @@ class Header:
     pixels_at: int
     """Byte position of the first byte of Pixel Data's value."""
     pixel_bytes: int | None
-    """Length of that value; None when it is encapsulated (of undefined length)."""
+    """Length of that value; None if it is encapsulated (of undefined length)."""
     file_bytes: int
 
 
@@ -76,7 +76,7 @@ def read_brief(path: Path) -> Brief:
     """Read as far as the size of the pixel matrix.
 
     Raises:
-        UnreadableError: not DICOM, cut short or damaged there.
+        UnreadableError: not DICOM, or cut short or damaged up to there.
     """
     with refusing_damage(path), PositionedFile(path, _MAX_HEADER_BYTES) as raw:
         _refuse_deflated(raw, path.name)
@@ -110,7 +110,7 @@ def read_header(path: Path) -> Header:
         reader = _Elements(raw, stream, is_implicit=syntax.is_implicit_VR, is_little=syntax.is_little_endian)
         frames = FramePositions()
         if reader.peek_tag() == _PER_FRAME_GROUPS:
-            # Frames of TILED_FULL lie in order; only the first one's groups can hold more of interest.
+            # Frames of TILED_FULL are in order; only the first one's groups can hold anything else of interest.
             is_full = text(ds, "DimensionOrganizationType") == "TILED_FULL"
             reader.read_positions(frames, integer(ds, "NumberOfFrames") or 1, only_first=is_full)
         reader.add_rest(ds)
@@ -130,7 +130,7 @@ def read_header(path: Path) -> Header:
 
 @contextmanager
 def refusing_damage(path: Path) -> Iterator[None]:
-    """Turn damage of a file into the error that names it."""
+    """Turn damage to a file into the error that names it."""
     try:
         yield
     except DamagedFileError as error:
@@ -149,17 +149,17 @@ def _transfer_syntax(ds: Dataset, name: str) -> UID:
     with pydicom_errors():
         is_known = bool(syntax.is_transfer_syntax)
     if not is_known:
-        raise UnreadableError(f"{name}: its transfer syntax {syntax} is not known. Convert it to another.")
+        raise UnreadableError(f"{name}: its transfer syntax {syntax} is unknown. Convert it to another.")
     return syntax
 
 
 def _refuse_deflated(raw: PositionedFile, name: str) -> None:
-    """Its whole content would have to be unpacked to read the header."""
+    """Refuse deflated DICOM: its whole content would have to be unpacked to read the header."""
     head = io.BytesIO(raw.read(_MAX_META_BYTES))
     with pydicom_errors():
         try:
             meta = read_partial(head, stop_when=lambda tag, vr, length: True).file_meta
-        except zlib.error:  # it begins to unpack at once
+        except zlib.error:  # pydicom starts to unpack at once
             raise _deflated(name) from None
     syntax = text(meta, "TransferSyntaxUID")
     if not syntax:
@@ -169,7 +169,7 @@ def _refuse_deflated(raw: PositionedFile, name: str) -> None:
 
 
 def _deflated(name: str) -> UnreadableError:
-    return UnreadableError(f"{name}: is deflated DICOM as a whole. Convert it to another transfer syntax.")
+    return UnreadableError(f"{name}: the whole file is deflated DICOM. Convert it to another transfer syntax.")
 
 
 class _Elements:
@@ -180,11 +180,11 @@ class _Elements:
         self._order = "<" if is_little else ">"
 
     def allow(self, more_bytes: int) -> None:
-        """Let reading go on for so many bytes from here."""
+        """Allow so many more bytes to be read from here."""
         self._raw.stop_at = self._stream.tell() + more_bytes
 
     def add_rest(self, ds: Dataset) -> None:
-        """Read what stands between here and the pixels into a data set."""
+        """Read everything between here and the pixels into a data set."""
         self.allow(_MAX_HEADER_BYTES)
         with pydicom_errors():
             ds.update(
@@ -212,7 +212,7 @@ class _Elements:
         group, element, length = struct.unpack(f"{self._order}HHL", head)
         if not self._is_implicit:
             if head[4:6] not in (b"SQ", b"OB", b"OW", b"UN"):
-                raise DamagedFileError(f"element ({group:04x},{element:04x}) has the kind {head[4:6]!r}")
+                raise DamagedFileError(f"element ({group:04x},{element:04x}) has the VR {head[4:6]!r}")
             if head[4:6] == b"UN" and group == 0x5200:
                 raise DamagedFileError("its per-frame groups are stored as an unknown kind (UN)")
             longer = self._stream.read(4)
@@ -222,7 +222,7 @@ class _Elements:
         return int(group << 16 | element), int(length)
 
     def read_positions(self, frames: FramePositions, num_frames: int, *, only_first: bool) -> None:
-        """Read the sequence of per-frame groups that starts here, item by item; the stream is left behind it."""
+        """Read the sequence of per-frame groups that starts here, item by item; the stream is left just after it."""
         _, length = self.next_element()
         end = None if length == _UNDEFINED_LENGTH else self._stream.tell() + length
         num_items = 0
@@ -248,7 +248,7 @@ class _Elements:
             raise DamagedFileError("its per-frame groups do not end where they should")
 
     def _next_encoded_item(self) -> bytes | None:
-        """Bytes of the item that starts here; None, and nothing read, where it is of undefined length or none."""
+        """Bytes of the item that starts here; None, with nothing read, if its length is undefined or there is none."""
         at = self._stream.tell()
         head = self._stream.read(8)
         length = int.from_bytes(head[4:], "little")

@@ -15,13 +15,13 @@ from training.foundation.words.counts import counted
 def position_frames(headers: list[Header], matrix: Matrix) -> NDArray[np.int64]:
     """Number of the frame at every tile, int64 (rows, columns); -1 where there is none.
 
-    Frames of TILED_FULL follow one another row by row (PS3.3, C.7.6.17.3); of TILED_SPARSE each says where it lies.
+    Frames of TILED_FULL follow one another row by row (PS3.3, C.7.6.17.3); each of TILED_SPARSE states its position.
 
     Args:
         headers: of all files of the level, in order.
 
     Raises:
-        UnreadableError: frames that do not fit the matrix, or do not say where they lie.
+        UnreadableError: frames that do not fit the matrix, or do not state their positions.
     """
     total = sum(num_frames(header) for header in headers)
     tiles = matrix.rows * matrix.columns
@@ -31,12 +31,12 @@ def position_frames(headers: list[Header], matrix: Matrix) -> NDArray[np.int64]:
     if organization == "TILED_FULL" or (total == tiles == 1 and not has_positions):
         if total != tiles:
             raise _wrong(
-                first, f"its {matrix.columns}×{matrix.rows} tiles need {counted(tiles, 'frame')}, it says {total}"
+                first, f"its {matrix.columns}×{matrix.rows} tiles need {counted(tiles, 'frame')}, but it claims {total}"
             )
         return np.arange(tiles, dtype=np.int64).reshape(matrix.rows, matrix.columns)
     if not has_positions:
         raise _wrong(
-            first, f"its {total} frames do not say where they lie (Dimension Organization Type: {organization})"
+            first, f"its {total} frames do not state their positions (Dimension Organization Type: {organization})"
         )
     return _by_position(headers, matrix)
 
@@ -47,27 +47,27 @@ def _by_position(headers: list[Header], matrix: Matrix) -> NDArray[np.int64]:
     rows_px = [row for header in headers for row in header.frames.rows_px]
     total = sum(num_frames(header) for header in headers)
     if len(columns_px) != total or None in columns_px or None in rows_px:
-        raise _wrong(first, f"of its {total} frames only some say where they lie")
+        raise _wrong(first, f"only some of its {total} frames state their positions")
     x_px, y_px = np.array(columns_px, np.int64) - 1, np.array(rows_px, np.int64) - 1
     outside = (x_px < 0) | (y_px < 0) | (x_px >= matrix.width_px) | (y_px >= matrix.height_px)
     if outside.any():
         frame = int(outside.argmax())
-        raise _wrong(first, f"frame {frame + 1} lies at x={x_px[frame]}, y={y_px[frame]}, outside the pixel matrix")
+        raise _wrong(first, f"frame {frame + 1} is at x={x_px[frame]}, y={y_px[frame]}, outside the pixel matrix")
     askew = (x_px % matrix.tile_w_px != 0) | (y_px % matrix.tile_h_px != 0)
     if askew.any():
         frame = int(askew.argmax())
         raise _wrong(
             first,
-            f"frame {frame + 1} lies at x={x_px[frame]}, y={y_px[frame]}, between the tiles of "
-            f"{matrix.tile_w_px}×{matrix.tile_h_px} px; overlapping frames are not read",
+            f"frame {frame + 1} is at x={x_px[frame]}, y={y_px[frame]}, between the tiles of "
+            f"{matrix.tile_w_px}×{matrix.tile_h_px} px; overlapping frames are not supported",
         )
     indices = np.full((matrix.rows, matrix.columns), -1, np.int64)
     tile = y_px // matrix.tile_h_px * matrix.columns + x_px // matrix.tile_w_px
     if len(np.unique(tile)) != total:
-        raise _wrong(first, "several frames lie at the same place; one focal plane and one optical path are read")
+        raise _wrong(first, "several frames have the same position; only one focal plane and one optical path are read")
     indices.ravel()[tile] = np.arange(total)
     return indices
 
 
 def _wrong(header: Header, why: str) -> UnreadableError:
-    return UnreadableError(f"{header.path.name}: {why}. The file is damaged, incomplete or of a kind that is not read.")
+    return UnreadableError(f"{header.path.name}: {why}. The file is damaged, incomplete or of an unsupported kind.")

@@ -16,7 +16,7 @@ JPEG_2000 = {"1.2.840.10008.1.2.4.90", "1.2.840.10008.1.2.4.91"}
 HIGH_THROUGHPUT_JPEG_2000 = {f"1.2.840.10008.1.2.4.{n}" for n in (201, 202, 203)}
 RUN_LENGTH = "1.2.840.10008.1.2.5"
 OTHERS_OF_RGB = {RUN_LENGTH} | {f"1.2.840.10008.1.2.4.{n}" for n in (57, 70, 80, 81)}
-"""RLE, lossless JPEG, JPEG-LS: read where the file says RGB, as their streams cannot say what they hold."""
+"""RLE, lossless JPEG, JPEG-LS: read if the file says RGB, as their streams cannot state what they hold."""
 
 
 IMAGE_KINDS = {"VOLUME": "volume", "LABEL": "label", "OVERVIEW": "macro", "THUMBNAIL": "thumbnail"}
@@ -53,26 +53,26 @@ def image_kind(header: Header) -> str:
     """volume, label, macro (DICOM: overview) or thumbnail, by Image Type or, in older exports, Frame Type.
 
     Raises:
-        UnreadableError: it says neither; a label must never be taken for the slide.
+        UnreadableError: it states neither; a label must never be mistaken for the slide.
     """
-    said = values(header.dataset, "ImageType")
+    image_type = values(header.dataset, "ImageType")
     for groups in (first_item(header.dataset, "SharedFunctionalGroupsSequence"), header.frames.first):
-        said = said or values(first_item(groups, "WholeSlideMicroscopyImageFrameTypeSequence"), "FrameType")
-    kind = IMAGE_KINDS.get(str(said[2])) if len(said) > 2 else None
+        image_type = image_type or values(first_item(groups, "WholeSlideMicroscopyImageFrameTypeSequence"), "FrameType")
+    kind = IMAGE_KINDS.get(str(image_type[2])) if len(image_type) > 2 else None
     if kind is None:
         raise UnreadableError(
             f"{header.path.name}: does not say whether it is an image of the slide or of its label (Image Type: "
-            f"{'/'.join(map(str, said)) or 'absent'}). "
+            f"{'/'.join(map(str, image_type)) or 'absent'}). "
             "Set ImageType to ORIGINAL/PRIMARY/VOLUME/NONE if it shows the tissue."
         )
     return kind
 
 
 def read_matrix(header: Header) -> Matrix:
-    """The level's matrix as the file says, to be checked by `validate.check_matrix`.
+    """The level's matrix as the file states it, to be checked by `validate.check_matrix`.
 
     Raises:
-        UnreadableError: it does not say.
+        UnreadableError: it does not state it.
     """
     ds = header.dataset
     try:
@@ -87,11 +87,11 @@ def read_matrix(header: Header) -> Matrix:
         )
     except DamagedFileError as error:
         raise UnreadableError(
-            f"{header.path.name}: does not say what its pixels are ({error}). The file is damaged or no whole-slide "
-            "image."
+            f"{header.path.name}: does not describe its pixels ({error}). The file is damaged or not a "
+            "whole-slide image."
         ) from error
 
 
 def num_frames(header: Header) -> int:
-    """Frames the file says it has, at least one."""
+    """Number of frames that the file claims, at least one."""
     return integer(header.dataset, "NumberOfFrames") or 1

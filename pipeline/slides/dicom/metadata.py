@@ -18,7 +18,7 @@ _LABEL_IN_IMAGE = ("BurnedInAnnotation", "SpecimenLabelInImage")
 
 
 def mpp_of(header: Header) -> tuple[MppXy | None, str]:
-    """Microns per pixel (x, y) of this level, and where it was looked for."""
+    """Microns per pixel (x, y) of this level, and the places searched."""
     shared = first_item(header.dataset, "SharedFunctionalGroupsSequence")
     return search_mpp(
         [
@@ -32,8 +32,8 @@ def mpp_of(header: Header) -> tuple[MppXy | None, str]:
 def icc_of(header: Header) -> bytes | None:
     """The ICC profile of the optical path."""
     profile = value(first_item(header.dataset, "OpticalPathSequence"), "ICCProfile")
-    is_one = isinstance(profile, bytes) and 0 < len(profile) <= _MAX_ICC_BYTES
-    return profile if is_one else None
+    is_profile = isinstance(profile, bytes) and 0 < len(profile) <= _MAX_ICC_BYTES
+    return profile if is_profile else None
 
 
 def objective_power_of(header: Header) -> float | None:
@@ -50,13 +50,13 @@ def scanner_model_of(header: Header) -> str | None:
 
 
 def label_in_image(headers: Iterable[Header]) -> str | None:
-    """By what attributes files say that a label, or other text that can name a person, is among their pixels."""
-    said = {name for header in headers for name in _LABEL_IN_IMAGE if _is_yes(values(header.dataset, name))}
-    return " and ".join(f"{name} YES" for name in sorted(said)) or None
+    """Attributes by which files say that a label, or other text that can name a person, is among their pixels."""
+    names = {name for header in headers for name in _LABEL_IN_IMAGE if _is_yes(values(header.dataset, name))}
+    return " and ".join(f"{name} YES" for name in sorted(names)) or None
 
 
-def _is_yes(said: list[object]) -> bool:
-    return any(str(one).strip("\0 ").upper() == "YES" for one in said)
+def _is_yes(entries: list[object]) -> bool:
+    return any(str(one).strip("\0 ").upper() == "YES" for one in entries)
 
 
 def _spacing(groups: Dataset) -> MppXy | None:

@@ -1,4 +1,4 @@
-"""One level of a DICOM slide: its pixels, and its JPEG and JPEG 2000 frames as they are."""
+"""One level of a DICOM slide: its pixels, and its JPEG and JPEG 2000 frames unchanged."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ _LARGE_FRAME_BYTES = 4 * 2**20
 class DicomLevel:
     """One matrix of frames, in one file or the parts of a concatenation. An `EncodedLevel` where its frames allow.
 
-    Coordinates are those of the total pixel matrix, whatever way the slide lay on the stage.
+    Coordinates are those of the total pixel matrix, whichever way the slide lay on the stage.
 
     Args:
         headers: of its files.
-        warnings: what the file says wrongly of its colours is added to them.
+        warnings: receives what the file states wrongly about its colours.
     """
 
     def __init__(self, headers: list[Header], warnings: SlideWarnings) -> None:
@@ -54,7 +54,7 @@ class DicomLevel:
             check_matrix(header, read_matrix(header), file_bytes)
             if read_matrix(header) != self.matrix:
                 raise UnreadableError(
-                    f"{header.path.name}: differs from {self._name}, of which it is a part. Copy both."
+                    f"{header.path.name}: differs from {self._name}, another part of the same level. Copy both."
                 )
         self._positions = position_frames(headers, self.matrix)
         self.columns, self.rows = self.matrix.columns, self.matrix.rows
@@ -80,11 +80,11 @@ class DicomLevel:
         return FrameSource(tables, descriptors, [header.path.name for header in headers])
 
     def _check_frames(self) -> None:
-        """Refuse at once what no frame could be read of."""
+        """Refuse early a level whose frames could not be read."""
         largest = int(self._source.byte_counts.max())
         if largest > MAX_TILE_BYTES:
             raise UnreadableError(
-                f"{self._name}: a frame of {largest} bytes; at most {MAX_TILE_BYTES >> 20} MiB are read."
+                f"{self._name}: has a frame of {largest} bytes; at most {MAX_TILE_BYTES >> 20} MiB are read."
             )
         syntax = self.matrix.transfer_syntax
         if syntax in JPEG_2000 | HIGH_THROUGHPUT_JPEG_2000 and self.matrix.photometric != "RGB" and largest:
@@ -99,7 +99,7 @@ class DicomLevel:
     # --- the scanner's own frames ----------------------------------------------------------------
 
     def why_not_encoded(self) -> NotCopied | None:
-        """None when every frame can be stored as it is; else the reason."""
+        """None if every frame can be stored as it is; else the reason."""
         return why_not_a_stream(self.matrix)
 
     def byte_counts(self) -> NDArray[np.int64]:
@@ -107,16 +107,16 @@ class DicomLevel:
 
     def streams(self, row: int, columns: range) -> list[Stream]:
         frames = self._positions[row, columns.start : columns.stop].tolist()
-        found: list[Stream] = []
+        streams: list[Stream] = []
         for data, column in zip(self._source.read(frames), columns, strict=True):
             try:
-                found.append(() if data is None else self._streams.stream(self._source.payload(data)))
+                streams.append(() if data is None else self._streams.stream(self._source.payload(data)))
             except FrameError as error:
                 raise self._corrupt(row, column, error) from error
-        return found
+        return streams
 
     def colours_as_said(self) -> bool:
-        """Whether its frames hold the colours that the file's attribute says, judged by the largest frame."""
+        """Whether its frames hold the colours that the file's attribute states, judged by the largest frame."""
         largest = int(self._source.byte_counts.argmax())
         if self.matrix.transfer_syntax not in JPEG | JPEG_2000 or not self._source.byte_counts[largest]:
             return True

@@ -28,7 +28,7 @@ class SlidePlane:
     spacing_xy_mm: tuple[float, float]
     """Between columns (x) and between rows (y)."""
     has_origin: bool = True
-    """False: the file does not say where its first pixel lies, and it is taken for the origin, as viewers do."""
+    """False: the file does not state the position of its first pixel, which is taken as the origin, as in viewers."""
 
     def at(self, x_px: float, y_px: float) -> tuple[float, float, float]:
         """Millimetres of a position in pixels; (0, 0) is the centre of the first one."""
@@ -39,7 +39,7 @@ class SlidePlane:
         return x_mm, y_mm, z_mm
 
     def for_cells(self, side_px: float) -> SlidePlane:
-        """The matrix of square cells of so many pixels over the same place: its first centre is that of a cell."""
+        """The matrix of square cells of so many pixels over the same area; its origin is the first cell's centre."""
         middle_px = (side_px - 1) / 2
         x_mm, y_mm = self.spacing_xy_mm
         return SlidePlane(
@@ -52,23 +52,25 @@ class SlidePlane:
 
 
 def plane_of(header: Header) -> SlidePlane:
-    """The plane of a level as its file says.
+    """The plane of a level as its file states it.
 
     Raises:
-        UnreadableError: it does not say which way it lies or how large its pixels are, or says what cannot be.
+        UnreadableError: its orientation or pixel size is missing or impossible.
     """
     with refusing_damage(header.path):
         ds = header.dataset
         origin = first_item(ds, "TotalPixelMatrixOriginSequence")
         offsets = [number(origin, f"{axis}OffsetInSlideCoordinateSystem") for axis in _AXES]
         cosines = [as_number(one, "ImageOrientationSlide") for one in values(ds, "ImageOrientationSlide")]
-    mpp_xy, looked_in = mpp_of(header)
+    mpp_xy, searched = mpp_of(header)
     if mpp_xy is None:
-        raise UnreadableError(f"{header.path.name}: says no size of a pixel ({looked_in}): no place on the glass.")
+        raise UnreadableError(
+            f"{header.path.name}: states no pixel size ({searched}), so it has no position on the glass."
+        )
     x_mm, y_mm, z_mm = offsets
     if len(cosines) != 6 or not _is_orthonormal(cosines):
         raise UnreadableError(
-            f"{header.path.name}: does not say which way it lies on the glass (its Image Orientation (Slide) is "
+            f"{header.path.name}: does not state its orientation on the glass (Image Orientation (Slide) is "
             f"{cosines}), so no DICOM result can be placed on it. Write the other formats, or convert the slide again."
         )
     row, column = cosines[:3], cosines[3:]

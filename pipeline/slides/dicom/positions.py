@@ -25,13 +25,13 @@ class FramePositions:
     columns_px: list[int | None] = field(default_factory=list)
     rows_px: list[int | None] = field(default_factory=list)
     heights: set[float] = field(default_factory=set)
-    """Different z offsets: more than one means several focal planes."""
+    """Distinct z offsets: more than one means several focal planes."""
     optical_paths: set[str] = field(default_factory=set)
     first: Dataset = field(default_factory=Dataset)
     """The first frame's groups."""
 
     def add(self, item: Dataset) -> None:
-        """Take in the next frame's groups."""
+        """Add the next frame's groups."""
         if not self.columns_px:
             self.first = item
         plane = first_item(item, "PlanePositionSlideSequence")
@@ -45,23 +45,23 @@ class FramePositions:
             self.optical_paths.add(optical_path)
 
     def add_encoded(self, item: bytes) -> None:
-        """The same from an item's own bytes (explicit VR, little endian), ten times as fast as through pydicom.
+        """Add them from an item's own bytes (explicit VR, little endian), ten times as fast as through pydicom.
 
         Raises:
-            DamagedFileError: they do not hold together.
+            DamagedFileError: they are inconsistent.
         """
-        found = _scan(item)
-        self.columns_px.append(_position(found.get(_COLUMN)))
-        self.rows_px.append(_position(found.get(_ROW)))
-        if found.get(_HEIGHT):
-            self.heights.add(as_number(found[_HEIGHT].decode("latin-1").strip(" \0"), "a frame's height"))
-        if _OPTICAL_PATH in found:
-            self.optical_paths.add(found[_OPTICAL_PATH].decode("latin-1").strip(" \0"))
+        values = _scan(item)
+        self.columns_px.append(_position(values.get(_COLUMN)))
+        self.rows_px.append(_position(values.get(_ROW)))
+        if values.get(_HEIGHT):
+            self.heights.add(as_number(values[_HEIGHT].decode("latin-1").strip(" \0"), "a frame's height"))
+        if _OPTICAL_PATH in values:
+            self.optical_paths.add(values[_OPTICAL_PATH].decode("latin-1").strip(" \0"))
 
 
 def _scan(item: bytes) -> dict[int, bytes]:
     """Values of the wanted elements, at whatever depth: sequences and their items are stepped into, not over."""
-    found: dict[int, bytes] = {}
+    values: dict[int, bytes] = {}
     at = 0
     while at < len(item):
         try:
@@ -80,9 +80,9 @@ def _scan(item: bytes) -> dict[int, bytes]:
             raise DamagedFileError(f"an element of a frame's groups claims {length} bytes at byte {at} of {len(item)}")
         tag = group << 16 | element
         if tag in _WANTED:
-            found[tag] = item[at : at + length]
+            values[tag] = item[at : at + length]
         at += length
-    return found
+    return values
 
 
 def _position(value: bytes | None) -> int | None:
@@ -94,7 +94,7 @@ def _position(value: bytes | None) -> int | None:
 
 
 def _whole(plane: Dataset, keyword: str) -> int | None:
-    found = number(plane, keyword)
-    if found is not None and not -_MAX_POSITION_PX <= found <= _MAX_POSITION_PX:
-        raise DamagedFileError(f"{keyword} is {found}")
-    return None if found is None else int(found)
+    position = number(plane, keyword)
+    if position is not None and not -_MAX_POSITION_PX <= position <= _MAX_POSITION_PX:
+        raise DamagedFileError(f"{keyword} is {position}")
+    return None if position is None else int(position)

@@ -29,7 +29,7 @@ class DicomSlide:
     Args:
         path: a folder, for the whole slide; or one instance's file, for that level alone (with the other parts
             beside it, if it is one of a concatenation).
-        series: which series of the folder, see `files_of_slide`.
+        series: the series of the folder to read, see `files_of_slide`.
     """
 
     def __init__(self, path: Path, series: str | None = None) -> None:
@@ -41,27 +41,27 @@ class DicomSlide:
             self._levels = [self._open_level(parts, on_error, warnings) for parts in levels]
             self._levels.sort(key=lambda level: level.matrix.width_px, reverse=True)
             check_pyramid([(level.matrix, mpp_of(level.header)[0]) for level in self._levels], self._name)
-            said = label_in_image(header for parts in levels for header in parts)
+            label_statement = label_in_image(header for parts in levels for header in parts)
             finest = self._levels[0].header
             for level in self._levels:
-                level.colours_as_said()  # warns where they are not
-            self.info = replace(self._read_info(finest, said), warnings=warnings)
+                level.colours_as_said()  # warns if they are not
+            self.info = replace(self._read_info(finest, label_statement), warnings=warnings)
             self._finest_file = finest.path
             self._opened = on_error.pop_all()
 
     @property
     def openslide_file(self) -> Path | None:
-        """The file through which OpenSlide can serve as the reference decoder; None where it would be misled.
+        """The file through which OpenSlide can serve as the reference decoder; None if it would be misled.
 
-        OpenSlide believes the attribute Photometric Interpretation, which is often wrong; frames say it themselves.
-        And it believes a damaged table of offsets, and crashes.
+        OpenSlide trusts the attribute Photometric Interpretation, which is often wrong; frames state it themselves.
+        It also trusts a damaged offset table, and crashes.
         """
         is_honest = all(level.colours_as_said() and not level.has_false_offsets for level in self._levels)
         return self._finest_file if is_honest else None
 
     @property
     def finest_header(self) -> Header:
-        """Attributes of the finest level, of its first file where it is spread over several."""
+        """Attributes of the finest level, those of its first file if it has several."""
         return self._levels[0].header
 
     def _sorted_by_kind(self) -> tuple[list[list[Header]], dict[str, list[Header]]]:
@@ -75,8 +75,8 @@ class DicomSlide:
             else:
                 associated.setdefault(kind, parts)
         if not levels:
-            found = ", ".join(associated)
-            raise UnreadableError(f"{self._name}: has no image of the tissue, only: {found}. Name the slide's folder.")
+            kinds = ", ".join(associated)
+            raise UnreadableError(f"{self._name}: has no image of the tissue, only: {kinds}. Name the slide's folder.")
         return levels, associated
 
     def _open_level(self, parts: list[Header], opened: ExitStack, warnings: SlideWarnings) -> DicomLevel:
@@ -84,18 +84,18 @@ class DicomSlide:
         opened.callback(level.close)
         return level
 
-    def _read_info(self, finest: Header, said_of_label: str | None) -> SlideInfo:
-        mpp_xy, looked_in = mpp_of(finest)
+    def _read_info(self, finest: Header, label_statement: str | None) -> SlideInfo:
+        mpp_xy, searched = mpp_of(finest)
         return SlideInfo(
             format="dicom",
             levels=tuple(self._size(level) for level in self._levels),
             mpp_xy=mpp_xy,
-            mpp_looked_in=looked_in,
+            mpp_looked_in=searched,
             objective_power=objective_power_of(finest),
             scanner_model=scanner_model_of(finest),
             icc=icc_of(finest),
             associated=tuple(name for name in ("thumbnail", "label", "macro") if name in self._associated),
-            label_in_image=said_of_label,
+            label_in_image=label_statement,
         )
 
     def _size(self, level: DicomLevel) -> LevelSize:

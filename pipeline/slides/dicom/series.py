@@ -23,11 +23,11 @@ def files_of_slide(path: Path, series: str | None) -> list[Path]:
     """The files of one slide, sorted.
 
     A folder (with the folders in it) stands for the one series in it that is a slide (`slides.series`); other DICOM
-    objects lying there, such as annotations, are passed over, and so are series of nothing but labels. A file stands
-    for itself alone, and for the parts of its concatenation beside it.
+    objects in it, such as annotations, are skipped, and so are series that hold only labels. A file stands for itself
+    alone, and for the parts of its concatenation beside it.
 
     Args:
-        series: Series Instance UID, or an end of it that only one has; None when there is only one.
+        series: Series Instance UID, or a unique ending of it; None if there is only one.
 
     Raises:
         UnreadableError: no whole-slide images, or a damaged file.
@@ -52,7 +52,7 @@ def in_levels(headers: list[Header]) -> list[list[Header]]:
     """Headers by instance; the parts of a concatenation (PS3.3, C.7.6.16.2.2.4) together and in order.
 
     Raises:
-        UnreadableError: a part is missing, or the same instance is there twice.
+        UnreadableError: a part is missing, or the same instance occurs twice.
     """
     by_instance: dict[str, list[Header]] = defaultdict(list)
     for header in headers:
@@ -64,7 +64,7 @@ def in_levels(headers: list[Header]) -> list[list[Header]]:
             check_parts(parts)
         elif len(parts) > 1:
             raise UnreadableError(
-                f"{parts[0].path.name} and {parts[1].path.name}: are the same instance twice. Take one of them away."
+                f"{parts[0].path.name} and {parts[1].path.name}: are the same instance. Remove one of them."
             )
     return list(by_instance.values())
 
@@ -78,15 +78,15 @@ def slide_series(folder: Path) -> list[str]:
 def _files_of_series(folder: Path, series: str | None) -> list[Path]:
     by_series, others = _briefs_by_series(folder)
     if not by_series:
-        found = ", ".join(f"{n} × {kind}" for kind, n in others.most_common(_MAX_NAMED)) or "nothing of the kind"
-        raise UnreadableError(f"{folder.name}: no whole-slide DICOM image in this folder (found: {found}).")
+        objects = ", ".join(f"{n} × {kind}" for kind, n in others.most_common(_MAX_NAMED)) or "no DICOM objects"
+        raise UnreadableError(f"{folder.name}: no whole-slide DICOM image in this folder (found: {objects}).")
     candidates = [_candidate(uid, briefs) for uid, briefs in by_series.items()]
     chosen = choose_series(candidates, series, folder.name, by_end=True)
     return sorted(brief.path for brief in by_series[chosen.series])
 
 
 def _briefs_by_series(folder: Path) -> tuple[dict[str, list[Brief]], Counter[str]]:
-    """Whole-slide instances, and how many others there are of each kind."""
+    """Whole-slide instances, and the number of others of each kind."""
     by_series: dict[str, list[Brief]] = defaultdict(list)
     others: Counter[str] = Counter()
     for path in _dicom_files(folder):
@@ -112,7 +112,7 @@ def _dicom_files(folder: Path) -> list[Path]:
     try:
         files = sorted(path for path in folder.rglob("*") if path.is_file())
         if len(files) > _MAX_FILES:
-            raise UnreadableError(f"{folder.name}: {len(files)} files in it; name the slide's own folder.")
+            raise UnreadableError(f"{folder.name}: holds {len(files)} files; name the slide's own folder.")
         return [path for path in files if is_dicom(path)]
     except OSError as error:
         raise UnreadableError(f"{error.filename}: cannot be read ({error.strerror}). Check its permissions.") from error

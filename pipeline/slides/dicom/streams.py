@@ -1,4 +1,4 @@
-"""A DICOM frame as a stream that stands alone: padding off, colours said, size checked."""
+"""A DICOM frame as a self-contained stream: padding removed, colours stated, size checked."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class FrameStreams:
         self._streams = TileStreams(self._jpeg if matrix.transfer_syntax in JPEG else self._jpeg_2000)
 
     def stream(self, payload: memoryview) -> Stream:
-        """The buffers of one frame, without the padding behind its image; () for an empty one.
+        """The buffers of one frame, without the padding after its image; () for an empty one.
 
         Raises:
-            FrameError: cut short, of another size than the file says, or of colours that cannot be told.
+            FrameError: cut short, of another size than the file says, or of colours that cannot be determined.
         """
         if not len(payload):
             return ()
@@ -38,7 +38,7 @@ class FrameStreams:
             raise FrameError(str(error)) from error
 
     def colours_as_said(self, payload: memoryview) -> bool:
-        """Whether a frame's stream holds the colours that the file's attribute says; decoders differ where it does not.
+        """Whether a frame's stream holds the colours that the file's attribute states; decoders differ if it does not.
 
         Raises:
             FrameError: as `stream`.
@@ -61,15 +61,15 @@ class FrameStreams:
         if not frame.header.has_colour_transform and self._matrix.photometric != "RGB":
             raise FrameError(
                 f"its JPEG 2000 stream has no colour transform and the file says {self._matrix.photometric}: "
-                "whether that is R, G, B or Y, Cb, Cr cannot be told"
+                "whether that is R, G, B or Y, Cb, Cr cannot be determined"
             )
         return ParsedTile((frame.head, frame.coded), frame.start())
 
 
 def why_not_a_stream(matrix: Matrix) -> NotCopied | None:
-    """None when frames can be stored as they are; else the reason."""
+    """None if frames can be stored as they are; else the reason."""
     if matrix.transfer_syntax in HIGH_THROUGHPUT_JPEG_2000:
-        return NotCopied("compressed with high-throughput JPEG 2000, which few readers of stores know")
+        return NotCopied("compressed with high-throughput JPEG 2000, which few store readers support")
     if matrix.transfer_syntax not in JPEG | JPEG_2000:
         return NotCopied("not compressed with JPEG or JPEG 2000")
     if matrix.tile_w_px != matrix.tile_h_px:

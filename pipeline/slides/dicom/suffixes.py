@@ -1,4 +1,4 @@
-"""Suffixes of DICOM instances, apart from their reader: looking for slides does not load its libraries."""
+"""Suffixes of DICOM instances, kept apart from the reader: searching for slides does not load its libraries."""
 
 DICOM_SUFFIXES = (".dcm", ".dicom")
-"""Of single instances: the slide is the folder that they lie in."""
+"""Of single instances: the slide is the folder that they are in."""

@@ -31,20 +31,20 @@ _MAX_SPARSE_RATIO = 10 * MAX_UNPACK_RATIO
 """Raw bytes of the whole matrix per byte of file: most of a sparsely tiled slide is not in the file."""
 _MAX_TILES = 2**22
 _MAX_RUN_LENGTH_BYTES = 4 * 2**20
-"""Raw bytes of a run-length frame: two bytes of it can claim 128, and the decoder believes them."""
+"""Raw bytes of a run-length frame: two bytes of it can claim 128, and the decoder trusts them."""
 _RUN_LENGTH_HEADER_BYTES, _COLOURS = 64, 3
 _MAX_SCALE_ERROR = 0.1
 """Largest relative deviation of two levels' ratio of pixel sizes from the ratio of their matrices."""
 
 
 def check_matrix(header: Header, matrix: Matrix, file_bytes: int) -> None:
-    """Whether a file's pixels can be read as a level.
+    """Check that a file's pixels can be read as a level.
 
     Args:
-        file_bytes: of all files the level is spread over, to judge what it claims.
+        file_bytes: of all files of the level, to judge what it claims.
 
     Raises:
-        UnreadableError, DecompressionBombError, NotBrightfieldRgbError: why not.
+        UnreadableError, DecompressionBombError, NotBrightfieldRgbError: they cannot.
     """
     _check_pixels_are_rgb(header.dataset, matrix, header.path.name)
     _check_one_plane(header)
@@ -53,7 +53,7 @@ def check_matrix(header: Header, matrix: Matrix, file_bytes: int) -> None:
 
 
 def check_pyramid(levels: list[tuple[Matrix, tuple[float, float] | None]], name: str) -> None:
-    """Whether levels are one image at falling size: planes and regions of their own are not told apart.
+    """Check that levels are one image at decreasing sizes: separate planes and regions cannot be distinguished.
 
     Args:
         levels: matrix and microns per pixel of each, finest first.
@@ -86,25 +86,25 @@ def first_frame(header: Header) -> int:
 
 
 def check_parts(parts: list[Header]) -> None:
-    """Whether the parts of a concatenation, in order, are complete. Raises UnreadableError."""
+    """Check that the parts of a concatenation, in order, are complete. Raises UnreadableError."""
     expected = 0
     for part in parts:
         if first_frame(part) != expected:
             raise UnreadableError(
                 f"{part.path.name}: begins with frame {first_frame(part) + 1} of its concatenation where frame "
-                f"{expected + 1} should follow. A part is missing or there twice; put all parts into one folder."
+                f"{expected + 1} should follow. A part is missing or duplicated; put all parts into one folder."
             )
         expected += num_frames(part)
     total = integer(parts[0].dataset, "InConcatenationTotalNumber")
     if total and total != len(parts):
         raise UnreadableError(
-            f"{parts[0].path.name}: {counted(len(parts), 'is', 'are')} there of its concatenation's "
+            f"{parts[0].path.name}: {counted(len(parts), 'is', 'are')} present of its concatenation's "
             f"{counted(total, 'part')}."
         )
 
 
 def check_claimed_size(matrix: Matrix, stream: bytes) -> None:
-    """Refuse a JPEG of any process whose own header claims another size, before a decoder makes room for it.
+    """Refuse a JPEG of any process whose own header claims another size, before a decoder allocates memory for it.
 
     Raises:
         FrameError: no frame header, or another size.
@@ -130,7 +130,7 @@ def check_run_lengths(matrix: Matrix, payload: bytes) -> None:
     num_segments, *offsets = np.frombuffer(payload[:_RUN_LENGTH_HEADER_BYTES], "<u4").tolist() or [0]
     bounds = [*offsets[:_COLOURS], len(payload)]
     if num_segments != _COLOURS or bounds[0] != _RUN_LENGTH_HEADER_BYTES or bounds != sorted(set(bounds)):
-        raise FrameError(f"its run lengths say {num_segments} segments at {bounds[:-1]} of {len(payload)} bytes")
+        raise FrameError(f"its run lengths claim {num_segments} segments at {bounds[:-1]} of {len(payload)} bytes")
 
 
 def _check_pixels_are_rgb(ds: Dataset, matrix: Matrix, name: str) -> None:
@@ -145,7 +145,7 @@ def _check_pixels_are_rgb(ds: Dataset, matrix: Matrix, name: str) -> None:
     for path in items(ds, "OpticalPathSequence"):
         if text(first_item(path, "IlluminationTypeCodeSequence"), "CodeValue") == _EPIFLUORESCENCE:
             raise NotBrightfieldRgbError(
-                f"{name}: was taken by fluorescence (illumination {_EPIFLUORESCENCE}); only brightfield is read."
+                f"{name}: was imaged in fluorescence (illumination {_EPIFLUORESCENCE}); only brightfield is read."
             )
 
 
@@ -164,8 +164,8 @@ def _check_transfer_syntax(header: Header, matrix: Matrix) -> None:
     syntax = matrix.transfer_syntax
     if syntax not in NATIVE | JPEG | JPEG_2000 | HIGH_THROUGHPUT_JPEG_2000 | OTHERS_OF_RGB:
         raise UnreadableError(
-            f"{header.path.name}: its transfer syntax {header.transfer_syntax.name} is not read. Convert it to JPEG, "
-            "JPEG 2000 or uncompressed little endian."
+            f"{header.path.name}: its transfer syntax {header.transfer_syntax.name} is not supported. Convert it to "
+            "JPEG, JPEG 2000 or uncompressed little endian."
         )
     if syntax in NATIVE | OTHERS_OF_RGB and matrix.photometric != "RGB":
         raise NotBrightfieldRgbError(
@@ -178,18 +178,18 @@ def _check_claim(header: Header, matrix: Matrix, file_bytes: int) -> None:
     frames, raw_bytes = num_frames(header), matrix.width_px * matrix.height_px * 3
     is_full = text(header.dataset, "DimensionOrganizationType") == "TILED_FULL"
     ratio = MAX_UNPACK_RATIO if is_full else _MAX_SPARSE_RATIO
-    says = (
+    claim = (
         f"{header.path.name}: claims {matrix.width_px}×{matrix.height_px} px in {frames} frames of "
         f"{matrix.tile_w_px}×{matrix.tile_h_px} px, {raw_bytes / 2**30:.2f} GiB raw"
     )
     if min(matrix.width_px, matrix.height_px, matrix.tile_w_px, matrix.tile_h_px, frames) < 1:
-        raise UnreadableError(f"{says}. The file is damaged.")
+        raise UnreadableError(f"{claim}. The file is damaged.")
     most = _MAX_RUN_LENGTH_BYTES if matrix.transfer_syntax == RUN_LENGTH else MAX_TILE_BYTES
     if matrix.frame_bytes > most:
-        raise DecompressionBombError(f"{says}; at most {most >> 20} MiB per frame are read.")
+        raise DecompressionBombError(f"{claim}; at most {most >> 20} MiB per frame are read.")
     if (
         raw_bytes > most_raw_bytes(file_bytes, ratio)
         or frames > header.file_bytes
         or matrix.rows * matrix.columns > _MAX_TILES
     ):
-        raise DecompressionBombError(f"{says}, in {file_bytes} bytes of file: more than they can hold. It is damaged.")
+        raise DecompressionBombError(f"{claim}, in {file_bytes} bytes of file: more than they can hold. It is damaged.")

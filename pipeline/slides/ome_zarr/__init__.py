@@ -1,1 +1,1 @@
-"""OME-Zarr 0.4 and 0.5 of other programs."""
+"""OME-Zarr 0.4 and 0.5 written by other programs."""

@@ -20,7 +20,7 @@ from training.foundation.words.counts import counted
 
 _MAX_IMAGES, _MAX_DEPTH = 1000, 4
 _ROOT = "."
-"""Value of `--series` for the image of the named folder itself, where there are others below it."""
+"""Value of `--series` for the image of the named folder itself, if there are others below it."""
 _NO_IMAGES = {"labels", "OME"}
 """Groups that belong to the image beside them."""
 
@@ -30,12 +30,12 @@ class ZarrImage:
     """One multiscale image."""
 
     path: str
-    """Of its group in the folder, "" for the folder itself."""
+    """Path of its group in the folder, "" for the folder itself."""
     index: int
-    """Among the entries of that group's `multiscales`."""
+    """Position among the entries of that group's `multiscales`."""
     candidate: Candidate
     xml_number: int | None = None
-    """In the container's OME-XML; None where that does not list it."""
+    """Number in the container's OME-XML; None if it is not listed there."""
 
     @property
     def series(self) -> str:
@@ -47,7 +47,7 @@ class ZarrImage:
 
 
 def find_images(folder: ZarrFolder, path: Path, name: str) -> list[ZarrImage]:
-    """All images of a folder, those of containers in it too.
+    """All images of a folder, including those of containers in it.
 
     Raises:
         UnreadableError: it holds none, or is a plate of wells.
@@ -55,14 +55,14 @@ def find_images(folder: ZarrFolder, path: Path, name: str) -> list[ZarrImage]:
     """
     ome = ome_attributes(folder.attributes())
     if "multiscales" in ome:
-        inner = [one for one in sorted(folder.names()) if one not in _NO_IMAGES and _holds_images(folder, one)]
-        below = [image for one in inner for image in _images_below(folder, one, "", name, _MAX_DEPTH)]
+        inner = [group for group in sorted(folder.names()) if group not in _NO_IMAGES and _holds_images(folder, group)]
+        below = [image for group in inner for image in _images_below(folder, group, "", name, _MAX_DEPTH)]
         own = _images_of_group(folder, "", "", name)
         return [*map(_named_as_root, own), *below] if below else own
     _refuse_plate(ome, name)
     if "bioformats2raw.layout" not in ome:
         groups = [group for group in folder.names() if _holds_images(folder, group)]
-        inside = f" It holds {counted(len(groups), 'image')}, each in a folder of its own." if groups else ""
+        inside = f" It holds {counted(len(groups), 'image')}, each in its own folder." if groups else ""
         raise UnreadableError(
             f"{name}: is a zarr folder without OME-Zarr metadata (no multiscales).{inside} Name the image's folder."
         )
@@ -71,8 +71,8 @@ def find_images(folder: ZarrFolder, path: Path, name: str) -> list[ZarrImage]:
     for position, group in enumerate(groups):
         xml_number = position if len(xml_names) == len(groups) else None
         xml_name = "" if xml_number is None else xml_names[xml_number]
-        found = _images_below(folder, group, xml_name, name, _MAX_DEPTH)
-        images += [replace(image, xml_number=xml_number) for image in found]
+        inner_images = _images_below(folder, group, xml_name, name, _MAX_DEPTH)
+        images += [replace(image, xml_number=xml_number) for image in inner_images]
     if not images:
         raise UnreadableError(f"{name}: is a container without images. Convert the slide again.")
     return images[:_MAX_IMAGES]
@@ -83,21 +83,21 @@ def _named_as_root(image: ZarrImage) -> ZarrImage:
 
 
 def _images_below(folder: ZarrFolder, group: str, xml_name: str, name: str, depth: int) -> list[ZarrImage]:
-    """Images of a group, or of the container that it is."""
-    ome = _ome_of(folder, group)
+    """Images of a group, which may be a container."""
+    ome = _read_ome(folder, group)
     if "multiscales" in ome or depth == 0:
         return _images_of_group(folder, group, xml_name, name)
     _refuse_plate(ome, f"{name}/{group}")
     if "bioformats2raw.layout" not in ome:
         return _images_of_group(folder, group, xml_name, name)
-    found = []
+    images = []
     for inner in _listed(folder, name, group):
-        found += _images_below(folder, _joined(group, inner), "", name, depth - 1)
-    return found
+        images += _images_below(folder, _join(group, inner), "", name, depth - 1)
+    return images
 
 
 def _images_of_group(folder: ZarrFolder, group: str, xml_name: str, name: str) -> list[ZarrImage]:
-    """One image for each entry of `multiscales` that has arrays of its own; others are the same image reduced again."""
+    """One image for each entry of `multiscales` with its own arrays; others are the same image, reduced again."""
     attributes = folder.attributes(group)
     entries = ome_attributes(attributes).get("multiscales")
     num_entries = len(entries) if isinstance(entries, list) else 1
@@ -120,7 +120,7 @@ def _finest_path(entries: object, index: int) -> str | None:
 
 
 def _image(folder: ZarrFolder, group: str, index: int, series: str, xml_name: str) -> ZarrImage:
-    """An image with its size; (0, 0) where its metadata are damaged, and that is for its reading to report."""
+    """An image with its size; (0, 0) if its metadata are damaged, which is reported when it is read."""
     attributes = folder.attributes(group)
     names = [*_names(attributes, index), xml_name, *group.split("/")]
     kind = next((kind for kind in map(kind_by_name, names) if kind), None)
@@ -155,28 +155,28 @@ def _names(attributes: Mapping[str, Any], index: int) -> Sequence[str]:
 def _listed(folder: ZarrFolder, name: str, group: str = "") -> list[str]:
     """Paths of a container's images: those that it lists, then further groups that are images or hold some."""
     names = folder.names(group)
-    ome = _joined(group, "OME")
-    listed = (_ome_of(folder, ome).get("series") if "OME" in names else None) or []
+    ome = _join(group, "OME")
+    listed = (_read_ome(folder, ome).get("series") if "OME" in names else None) or []
     if not isinstance(listed, list):
-        raise UnreadableError(f"{name}: is a container whose list of images is none. Convert the slide again.")
+        raise UnreadableError(f"{name}: is a container whose list of images is not a list. Convert the slide again.")
     known = [str(path) for path in listed]
     numbered = sorted((one for one in names if re.fullmatch("[0-9]{1,9}", one)), key=int)
-    others = [one for one in sorted(set(names) - {"OME", *numbered}) if _holds_images(folder, _joined(group, one))]
-    found = list(dict.fromkeys([*known, *numbered, *others]))
-    if not found:
+    others = [one for one in sorted(set(names) - {"OME", *numbered}) if _holds_images(folder, _join(group, one))]
+    paths = list(dict.fromkeys([*known, *numbered, *others]))
+    if not paths:
         raise UnreadableError(f"{name}: is a container without images. Convert the slide again.")
-    return found[:_MAX_IMAGES]
+    return paths[:_MAX_IMAGES]
 
 
-def _joined(group: str, name: str) -> str:
+def _join(group: str, name: str) -> str:
     return f"{group}/{name}" if group else name
 
 
 def _holds_images(folder: ZarrFolder, group: str) -> bool:
-    return not {"multiscales", "bioformats2raw.layout"}.isdisjoint(_ome_of(folder, group))
+    return not {"multiscales", "bioformats2raw.layout"}.isdisjoint(_read_ome(folder, group))
 
 
-def _ome_of(folder: ZarrFolder, group: str) -> Mapping[str, Any]:
+def _read_ome(folder: ZarrFolder, group: str) -> Mapping[str, Any]:
     return ome_attributes(folder.attributes(group))
 
 

@@ -1,6 +1,6 @@
-"""A zarr folder through zarr: every call of it, each guarded by itself.
+"""A zarr folder read through zarr: every call to it, each guarded separately.
 
-Everything here raises `DamagedFileError` where zarr cannot read the folder, and `UnreadableError` where the disk or the
+Everything here raises `DamagedFileError` if zarr cannot read the folder, and `UnreadableError` if the disk or the
 network fails.
 """
 
@@ -71,7 +71,7 @@ class ZarrFolder:
         with _guarded(self._name):
             array = self._root[path]
         if not isinstance(array, zarr.Array):
-            raise DamagedFileError(f"{path} is no array")
+            raise DamagedFileError(f"{path} is not an array")
         with _guarded(self._name):
             return ZarrArray(array.shape, array.chunks, array.dtype, array, self._name)
 

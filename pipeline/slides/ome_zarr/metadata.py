@@ -45,7 +45,7 @@ class Axes:
 
 @dataclass(frozen=True)
 class Dataset:
-    """One level: its array's path in the image's group, and what one step and the origin are along each axis."""
+    """One level: its array's path in the image's group, and its step and origin along each axis."""
 
     path: str
     scale: tuple[float, ...]
@@ -65,11 +65,11 @@ class Multiscale:
     """Index of the finest dataset: by the specification, the first."""
 
     def with_finest(self, index: int) -> Multiscale:
-        """The same image, whose finest dataset is another than the first."""
+        """The same image with another dataset as its finest."""
         return replace(self, finest=index)
 
     def step_um(self, dataset: Dataset, axis: int) -> float | None:
-        """Microns per pixel along an axis; None where its unit is not said."""
+        """Microns per pixel along an axis; None if its unit is not stated."""
         unit = self.axes.um_per_unit[axis]
         return None if unit is None else dataset.scale[axis] * unit
 
@@ -83,14 +83,14 @@ def ome_attributes(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
 def read_multiscale(
     attributes: Mapping[str, Any], name: str, index: int = 0, xml_names: Sequence[str | None] = ()
 ) -> Multiscale:
-    """A multiscale image of a group: the first, by the specification the default, or another by its number.
+    """A multiscale image of a group: the first (by the specification, the default), or another by its number.
 
     Args:
         xml_names: the channels' names in OME-XML, if there is any.
 
     Raises:
         UnreadableError: the metadata contradicts itself, or is of another version of NGFF.
-        NotBrightfieldRgbError: its channels are said to be something else than red, green and blue.
+        NotBrightfieldRgbError: its channels are stated to be something other than red, green and blue.
     """
     ome = ome_attributes(attributes)
     try:
@@ -113,7 +113,7 @@ def read_multiscale(
 def _image(ome: Mapping[str, Any], index: int) -> Mapping[str, Any]:
     images = ome.get("multiscales")
     if not isinstance(images, list) or len(images) <= index or not isinstance(images[index], Mapping):
-        raise DamagedFileError("multiscales is no list of images")
+        raise DamagedFileError("multiscales is not a list of images")
     image: Mapping[str, Any] = images[index]
     return image
 
@@ -122,7 +122,7 @@ def _check_version(ome: Mapping[str, Any], name: str) -> None:
     version = str(ome.get("version", _image(ome, 0).get("version", "none")))
     if version not in _VERSIONS:
         raise UnreadableError(
-            f"{name}: is OME-Zarr of version {version}; {' and '.join(_VERSIONS)} are read. Convert it, for "
+            f"{name}: is OME-Zarr version {version}; {' and '.join(_VERSIONS)} are read. Convert it, for "
             "example with bioformats2raw."
         )
 
@@ -191,7 +191,7 @@ def _channel_order(omero: schema.Omero, xml_names: Sequence[str | None], name: s
             return by_xml
         order = rgb_order([channel.label for channel in channels], [channel.color for channel in channels])
         if by_xml and order and by_xml != order:
-            raise NotRgbChannelsError("its display settings and its OME-XML name red, green and blue in another order")
+            raise NotRgbChannelsError("its display settings and OME-XML name red, green and blue in different orders")
         return by_xml or order
     except NotRgbChannelsError as error:
         raise NotBrightfieldRgbError(
@@ -200,7 +200,7 @@ def _channel_order(omero: schema.Omero, xml_names: Sequence[str | None], name: s
 
 
 def mpp_of(multiscale: Multiscale) -> tuple[MppXy | None, str]:
-    """Microns per level-0 pixel (x, y), and where it was looked for."""
+    """Microns per level-0 pixel (x, y), and the places searched."""
     return search_mpp([("OME-Zarr scale with its axes' units", partial(_scale_mpp, multiscale))])
 
 
@@ -222,13 +222,13 @@ def objective_power_of(folder: Path) -> float | None:
 
 
 def image_names(folder: Path) -> list[str]:
-    """Names of a container's images in the order of its series, from that OME-XML; [] without."""
+    """Names of a container's images in the order of its series, from that OME-XML; [] if there is none."""
     root = _ome_xml(folder)
     return [] if root is None else [image.attrib.get("Name", "") for image in root.findall("{*}Image")]
 
 
 def channel_names(folder: Path, image: int) -> list[str | None]:
-    """The channels' names of an image in that OME-XML, by its number there; [] without."""
+    """The channels' names of an image in that OME-XML, by its number there; [] if there is none."""
     root = _ome_xml(folder)
     images = [] if root is None else root.findall("{*}Image")
     channels = images[image].findall("{*}Pixels/{*}Channel") if image < len(images) else []

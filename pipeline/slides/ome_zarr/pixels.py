@@ -1,4 +1,4 @@
-"""Pixels of one array of an OME-Zarr: RGB in whatever order its axes stand."""
+"""Pixels of one array of an OME-Zarr: RGB, whatever the order of its axes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class OmeZarrLevel:
     """One array as a level.
 
     Raises:
-        UnreadableError, NotBrightfieldRgbError, DecompressionBombError: it is none (`validate.check_array`).
+        UnreadableError, NotBrightfieldRgbError, DecompressionBombError: it cannot be one (`validate.check_array`).
     """
 
     def __init__(self, array: ZarrArray, multiscale: Multiscale, name: str) -> None:

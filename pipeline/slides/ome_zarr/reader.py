@@ -33,7 +33,7 @@ class OmeZarrSlide:
 
     Args:
         path: the folder: an image, or a container of several as bioformats2raw writes it.
-        series: which image of a container, by its path in it.
+        series: the image of a container to read, by its path in it.
     """
 
     def __init__(self, path: Path, series: str | None = None) -> None:
@@ -53,7 +53,7 @@ class OmeZarrSlide:
     def _read_structure(self, series: str | None) -> None:
         attributes = self._folder.attributes()
         if "gemslide" in attributes:
-            raise UnreadableError(f"{self._name}: is a gemslide store already. Open it as it is, or name its source.")
+            raise UnreadableError(f"{self._name}: is already a gemslide store. Open it directly, or name its source.")
         self._images = find_images(self._folder, self._path, self._name)
         chosen = self._choose(series)
         self._chosen = chosen
@@ -63,7 +63,7 @@ class OmeZarrSlide:
         self._levels = self._read_levels()
         self.info = self._read_info()
 
-    # --- what is in the folder -------------------------------------------------------------------
+    # --- contents of the folder ------------------------------------------------------------------
 
     def _choose(self, series: str | None) -> ZarrImage:
         if series is not None and [image.series for image in self._images] == [""]:
@@ -77,7 +77,7 @@ class OmeZarrSlide:
         return read_multiscale(self._folder.attributes(image.path), where, image.index, xml_names)
 
     def _read_levels(self) -> list[OmeZarrLevel]:
-        """The levels that are one image at falling size, in whatever order they are listed; the rest is built again."""
+        """The levels that are one image at decreasing sizes, however they are ordered; the rest are rebuilt."""
         opened = [(index, self._open_level(self._chosen, self._multiscale, index)) for index in self._slide_datasets()]
         opened.sort(key=lambda entry: entry[1].width_px, reverse=True)
         finest_index, finest = opened[0]
@@ -90,7 +90,7 @@ class OmeZarrSlide:
         return levels
 
     def _slide_datasets(self) -> list[int]:
-        """Datasets whose paths do not call them a label or a thumbnail; all, where every one of them does."""
+        """Datasets whose paths do not call them a label or a thumbnail; all, if every one of them does."""
         paths = [dataset.path for dataset in self._multiscale.datasets]
         return [i for i, path in enumerate(paths) if kind_by_name(path) is None] or list(range(len(paths)))
 
@@ -103,16 +103,16 @@ class OmeZarrSlide:
         is_copy = is_reduced_copy((level.width_px, level.height_px), (finest.width_px, finest.height_px))
         return is_copy and starts_at_same_corner(self._multiscale, index, finest_index)
 
-    # --- what it says of itself ------------------------------------------------------------------
+    # --- metadata --------------------------------------------------------------------------------
 
     def _read_info(self) -> SlideInfo:
         finest = self._levels[0]
-        mpp_xy, looked_in = mpp_of(self._multiscale)
+        mpp_xy, searched = mpp_of(self._multiscale)
         return SlideInfo(
             format="ome-zarr",
             levels=tuple(level.size(finest) for level in self._levels),
             mpp_xy=mpp_xy,
-            mpp_looked_in=looked_in,
+            mpp_looked_in=searched,
             objective_power=objective_power_of(self._path),
             associated=tuple(self._associated),
             series=recorded_series([image.candidate for image in self._images], self._chosen.candidate),
@@ -121,13 +121,13 @@ class OmeZarrSlide:
     @cached_property
     def _associated(self) -> dict[str, ZarrImage]:
         """Label, macro and thumbnail among a container's images, by their names."""
-        found: dict[str, ZarrImage] = {}
+        images: dict[str, ZarrImage] = {}
         for image in self._images:
             if image.kind is not None:
                 with suppress(DamagedFileError, UnreadableError, NotBrightfieldRgbError):
                     self._read_image(image)
-                    found.setdefault(image.kind, image)
-        return found
+                    images.setdefault(image.kind, image)
+        return images
 
     # --- pixels ----------------------------------------------------------------------------------
 

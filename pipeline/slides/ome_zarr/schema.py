@@ -1,4 +1,4 @@
-"""The part of NGFF 0.4 and 0.5 metadata that is used, as pydantic models that name what is of another type."""
+"""The part of NGFF 0.4 and 0.5 metadata that is used, as pydantic models that name whatever has the wrong type."""
 
 from __future__ import annotations
 

@@ -16,10 +16,10 @@ _MAX_CHUNK_BYTES = 256 * 2**20
 
 
 def check_array(array: ZarrArray, axes: Axes, name: str) -> None:
-    """Whether an array is an RGB image of chunks that fit in memory.
+    """Check that an array is an RGB image of chunks that fit in memory.
 
     Raises:
-        UnreadableError, NotBrightfieldRgbError, DecompressionBombError: why not.
+        UnreadableError, NotBrightfieldRgbError, DecompressionBombError: it is not.
     """
     if len(array.shape) != len(axes.names):
         raise UnreadableError(f"{name}: an array of {len(array.shape)} dimensions for the axes {axes.names}.")
@@ -43,7 +43,7 @@ def check_array(array: ZarrArray, axes: Axes, name: str) -> None:
 
 
 def check_claim(width_px: int, height_px: int, num_bytes: int, name: str) -> None:
-    """Whether the finest level can be what a folder of so many bytes holds. Raises DecompressionBombError."""
+    """Check that a folder of so many bytes can hold the finest level. Raises DecompressionBombError."""
     if width_px * height_px * 3 > most_raw_bytes(num_bytes):
         raise DecompressionBombError(
             f"{name}: claims {width_px}×{height_px} px in {num_bytes} bytes: more than "
@@ -52,13 +52,13 @@ def check_claim(width_px: int, height_px: int, num_bytes: int, name: str) -> Non
 
 
 def check_associated_claim(width_px: int, height_px: int, what: str, name: str) -> None:
-    """Whether an image beside the slide can be read as a whole. Raises DecompressionBombError."""
+    """Check that an associated image can be read as a whole. Raises DecompressionBombError."""
     if width_px * height_px * 3 > MAX_WHOLE_PAGE_BYTES:
         raise DecompressionBombError(f"{name}: its {what} image claims {width_px}×{height_px} px.")
 
 
 def starts_at_same_corner(multiscale: Multiscale, index: int, finest: int) -> bool:
-    """Whether a level's origin is that of the finest level, by one of its own pixels at most."""
+    """Whether a level's origin is that of the finest level, to within one of its own pixels."""
     first, own = multiscale.datasets[finest], multiscale.datasets[index]
     axes = (multiscale.axes.y, multiscale.axes.x)
     return all(abs(own.translation[axis] - first.translation[axis]) <= abs(own.scale[axis]) for axis in axes)

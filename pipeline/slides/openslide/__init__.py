@@ -1,1 +1,1 @@
-"""Formats of makers that only the OpenSlide library reads."""
+"""Vendors' formats that only the OpenSlide library reads."""

@@ -1,4 +1,4 @@
-"""A first look at the directory of a Zeiss CZI: OpenSlide ends the process on a tile that claims too much.
+"""Prescan of the directory of a Zeiss CZI: OpenSlide aborts the process on a tile that claims too much.
 
 Source of the layout: Zeiss's published description of CZI (ZISRAW segments).
 """
@@ -17,7 +17,7 @@ from training.foundation.errors import DecompressionBombError, UnreadableError
 
 _SEGMENT_BYTES = 32
 _DIRECTORY_AT, _ATTACHMENTS_AT = 52, 72
-"""Positions in the file header's content of the positions of both directories."""
+"""Positions, in the file header's content, of the pointers to both directories."""
 _DIRECTORY_HEAD, _ATTACHMENT_HEAD, _ATTACHMENT_ENTRY, _EMBEDDED_AT = 128, 256, 128, 256
 _ENTRY_HEAD, _DIMENSION_BYTES, _MAX_DIMENSIONS = 32, 20, 40
 _MAX_ENTRIES, _MAX_ATTACHMENTS = 2_000_000, 100
@@ -50,17 +50,17 @@ class _Bytes:
 
     def read(self, at: int, count: int) -> bytes:
         if at < 0 or count < 0 or at + count > self.length:
-            raise DamagedFileError(f"its directory names byte {at + count}, and it ends at {self.length}")
+            raise DamagedFileError(f"its directory points to byte {at + count}, but it ends at {self.length}")
         return read_at(self.descriptor, count, at, self.name)
 
     def number(self, at: int, kind: str) -> int:
-        """One number of the file: "i" of 4 bytes, "q" of 8."""
+        """One number in the file: "i" of 4 bytes, "q" of 8."""
         (number,) = struct.unpack(f"<{kind}", self.read(at, struct.calcsize(f"<{kind}")))
         return int(number)
 
 
 def _check_at(file: _Bytes, start: int) -> None:
-    """A CZI, or one that is embedded in another, from its first byte on."""
+    """Check a CZI, or one embedded in another, from its first byte on."""
     at = start + file.number(start + _SEGMENT_BYTES + _DIRECTORY_AT, "q") + _SEGMENT_BYTES
     count = file.number(at, "i")
     if not 0 <= count <= _MAX_ENTRIES:
@@ -71,7 +71,7 @@ def _check_at(file: _Bytes, start: int) -> None:
 
 
 def _check_entry(file: _Bytes, start: int, at: int) -> int:
-    """One tile's entry. Returns the position of the next."""
+    """Check one tile's entry. Returns the position of the next."""
     num_dimensions = file.number(at + _ENTRY_HEAD - 4, "i")
     if not 0 <= num_dimensions <= _MAX_DIMENSIONS:
         raise DamagedFileError(f"a tile of {num_dimensions} dimensions")
@@ -92,7 +92,7 @@ def _check_entry(file: _Bytes, start: int, at: int) -> int:
 
 
 def _attachments(file: _Bytes) -> Iterator[int]:
-    """Positions of what is attached, label and preview among them."""
+    """Positions of the attachments, including label and preview."""
     directory_at = file.number(_SEGMENT_BYTES + _ATTACHMENTS_AT, "q")
     if directory_at <= 0:
         return

@@ -18,7 +18,7 @@ from training.foundation.errors import UnreadableError
 
 
 def companion_files(path: Path, vendor: str) -> tuple[Path, ...]:
-    """Every file whose bytes make up the slide, the one that was named among them, sorted."""
+    """Every file whose bytes make up the slide, including the named one, sorted."""
     files = {path}
     if vendor == "mirax":
         folder = path.with_suffix("")
@@ -37,7 +37,7 @@ def _named_in_ini(path: Path) -> set[Path]:
 
 
 def scn_areas(path: Path) -> list[list[Box]]:
-    """By level, the areas that OpenSlide lays on a Leica slide's canvas (openslide.org/formats/leica).
+    """Areas, by level, that OpenSlide places on a Leica slide's canvas (openslide.org/formats/leica).
 
     Raises:
         UnreadableError: the XML is not as Leica writes it.
@@ -86,7 +86,7 @@ def _scn_image(collection: ElementTree.Element, image: ElementTree.Element) -> _
     """Offset (nm), nanometres per pixel by level, level sizes; None for the macro image and for fluorescence."""
     view = image.find("{*}view")
     if view is None:
-        raise DamagedFileError("an image without view")
+        raise DamagedFileError("an image without a view")
     offset, size = (_whole(view, "offsetX"), _whole(view, "offsetY")), (_whole(view, "sizeX"), _whole(view, "sizeY"))
     is_macro = offset == (0, 0) and size == (_whole(collection, "sizeX"), _whole(collection, "sizeY"))
     if is_macro or image.findtext(".//{*}illuminationSource") != "brightfield":

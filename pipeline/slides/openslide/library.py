@@ -1,4 +1,4 @@
-"""The OpenSlide library: the only file that imports it. Its errors and its transparent pixels end here."""
+"""Access to the OpenSlide library, imported only here. Its errors and transparent pixels are converted here."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from training.foundation.errors import UnreadableError
 
 
 def detect_vendor(path: Path) -> str | None:
-    """OpenSlide's name for the file's family, None when it does not know it or must not see it."""
+    """OpenSlide's name for the file's family; None if it does not recognise it or must not see it."""
     if not prescan_tags(path):
         return None
     try:
         vendor: str | None = openslide.OpenSlide.detect_format(str(path))
     except openslide.OpenSlideError:
         return None
-    # Without its folder OpenSlide does not know an .mrxs; opening it says what is missing.
+    # OpenSlide does not recognise an .mrxs without its folder; opening it says what is missing.
     return "mirax" if vendor is None and path.suffix == ".mrxs" else vendor
 
 
@@ -35,16 +35,16 @@ def library_version() -> str:
 
 
 def not_rgb(name: str, what: str) -> NotBrightfieldRgbError:
-    """The refusal of a slide that holds something else than 8-bit RGB."""
+    """Error that refuses a slide that holds something other than 8-bit RGB."""
     return NotBrightfieldRgbError(
         f"{name}: holds {what}. Only 8-bit brightfield RGB slides are read. Export it as 8-bit RGB."
     )
 
 
 class OpenSlideHandle:
-    """One slide opened by OpenSlide; opened again after an error, since one bad tile must not take the others with it.
+    """One slide opened by OpenSlide; reopened after an error, since one bad tile must not take the others with it.
 
-    Safe in threads.
+    Thread-safe.
 
     Raises:
         UnreadableError, NotBrightfieldRgbError: OpenSlide cannot open it.
@@ -60,7 +60,7 @@ class OpenSlideHandle:
             raise self._cannot_be_opened(error) from error
 
     def _read_properties(self, slide: openslide.OpenSlide) -> None:
-        # A property whose text is damaged is listed, and not there when it is asked for.
+        # A property with damaged text is listed, but missing on access.
         texts = {name: slide.properties.get(name) for name in slide.properties}
         self.properties: dict[str, str] = {name: text for name, text in texts.items() if text is not None}
         self.vendor = self.properties.get(openslide.PROPERTY_NAME_VENDOR, "unknown")
@@ -70,7 +70,7 @@ class OpenSlideHandle:
         self.associated: tuple[str, ...] = tuple(slide.associated_images)
 
     def read_region(self, level: int, location_xy0: tuple[int, int], size_wh_px: tuple[int, int]) -> Pixels | None:
-        """Pixels of a level, uint8 (height, width, 3), white where nothing was scanned; None when all of it is.
+        """Pixels of a level, uint8 (height, width, 3), white where nothing was scanned; None if all of it is.
 
         Args:
             location_xy0: the region's corner in whole level-0 pixels.
@@ -97,7 +97,7 @@ class OpenSlideHandle:
         return white(Box(0, 0, rgba.width, rgba.height)) if pixels is None else pixels
 
     def icc(self) -> bytes | None:
-        """The ICC profile; None without, or where it is damaged: the pixels are there all the same."""
+        """The ICC profile; None if absent or damaged: the pixels can be read all the same."""
         try:
             profile = self._slide.color_profile
         except (ImageCms.PyCMSError, openslide.OpenSlideError):
@@ -118,7 +118,7 @@ class OpenSlideHandle:
         if ("not supported" in why or "nsupported" in why) and "missing" not in why:
             return UnreadableError(
                 f"{self._path.name}: is of a variant that OpenSlide {library_version()} does not read: {error}. "
-                "Convert it with `bfconvert` or `bioformats2raw`, or export it from the maker's viewer without that."
+                "Convert it with `bfconvert` or `bioformats2raw`, or export it from the vendor's viewer without it."
             )
         return UnreadableError(
             f"{self._path.name}: OpenSlide {library_version()} cannot open it: {error}. "
@@ -127,7 +127,7 @@ class OpenSlideHandle:
         )
 
     def _replace(self, dead: openslide.OpenSlide) -> None:
-        """A handle is dead after its first error, and closes itself when the last thread released it."""
+        """Replace a handle: it is dead after its first error, and closes itself once the last thread releases it."""
         with self._lock:
             if self._slide is dead:
                 self._slide = self._open()
@@ -142,7 +142,7 @@ def white(box: Box) -> Pixels:
 
 
 def _on_white(rgba: Image.Image) -> Pixels | None:
-    """Transparent means not scanned: shown as white, as on the glass. None when all of it is."""
+    """Pixels on white, as on the glass: transparent means not scanned. None if all of it is."""
     lowest, highest = rgba.getchannel("A").getextrema()
     if lowest == 255:
         return np.asarray(rgba.convert("RGB"))

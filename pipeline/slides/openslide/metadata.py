@@ -1,4 +1,4 @@
-"""Scale, scanner and scanned area from OpenSlide's properties. Free text of the file is never passed on."""
+"""Scale, scanner and scanned area from OpenSlide's properties. Free text in the file is never passed on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PRODUCT_KEYS = (
 
 
 def mpp_of(properties: Mapping[str, str]) -> tuple[MppXy | None, str]:
-    """Microns per level-0 pixel (x, y), and where it was looked for."""
+    """Microns per level-0 pixel (x, y), and the places searched."""
     return search_mpp(
         [
             ("OpenSlide's openslide.mpp-x, openslide.mpp-y", partial(_property_mpp, properties)),
@@ -41,12 +41,12 @@ def _aperio_mpp(properties: Mapping[str, str]) -> MppXy | None:
 
 def scanner_model_of(properties: Mapping[str, str]) -> str | None:
     """The scanner's model, if it is a known one."""
-    found = (known_model(properties.get(key, "").split(";")[0]) for key in _PRODUCT_KEYS)
-    return next((model for model in found if model is not None), None)
+    models = (known_model(properties.get(key, "").split(";")[0]) for key in _PRODUCT_KEYS)
+    return next((model for model in models if model is not None), None)
 
 
 def nm_centre_xy(properties: Mapping[str, str]) -> tuple[float, float] | None:
-    """Offset of a Hamamatsu slide's middle from the centre of the glass, in nm; None where it is not stated."""
+    """Offset of a Hamamatsu slide's middle from the centre of the glass, in nm; None if it is not stated."""
     texts = [properties.get(f"hamamatsu.{axis}OffsetFromSlideCentre", "") for axis in "XY"]
     if not all(re.fullmatch("-?[0-9]{1,10}", text) for text in texts):
         return None
@@ -55,7 +55,7 @@ def nm_centre_xy(properties: Mapping[str, str]) -> tuple[float, float] | None:
 
 
 def bounds_px0(properties: Mapping[str, str], size_wh0: tuple[int, int]) -> Box | None:
-    """Scanned area; None where OpenSlide does not state it or it is everything."""
+    """Scanned area; None if OpenSlide does not state it or it is the whole frame."""
     texts = [properties.get(f"openslide.bounds-{name}", "") for name in ("x", "y", "width", "height")]
     if not all(re.fullmatch("-?[0-9]+", text) for text in texts):
         return None
@@ -65,7 +65,7 @@ def bounds_px0(properties: Mapping[str, str], size_wh0: tuple[int, int]) -> Box 
 
 
 def tile_side_px(properties: Mapping[str, str], level: int) -> int | None:
-    """Side of a level's tiles; None where OpenSlide does not say, or they are not square."""
+    """Side of a level's tiles; None if OpenSlide does not say, or they are not square."""
     sides = {properties.get(f"openslide.level[{level}].tile-{name}", "") for name in ("width", "height")}
     text = sides.pop()
     return int(text) if not sides and text.isdigit() and int(text) > 1 else None

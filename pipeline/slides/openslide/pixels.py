@@ -1,6 +1,6 @@
-"""Regions of a level through OpenSlide, in pieces that fit in memory and from positions that meet whole pixels.
+"""Regions of a level through OpenSlide, in pieces that fit in memory and from positions on whole pixels.
 
-OpenSlide takes whole level-0 positions. Where a level's downsample is not a whole number, most of its pixels do not
+OpenSlide takes whole level-0 positions. If a level's downsample is not a whole number, most of its pixels do not
 start at one, and OpenSlide blends neighbours.
 """
 
@@ -22,16 +22,16 @@ _PIECE_PX = 2048
 _MAX_OFFSET_PX = 1e-3
 """Cairo, which lays out OpenSlide's tiles, counts in 1/256 px."""
 _MARGIN_PX = 2
-"""Tiles of lower levels may start between pixels, so what was scanned may reach a little further there."""
+"""Tiles of lower levels may start between pixels, so the scanned area may reach a little further there."""
 
 
 class OpenSlideLevel:
-    """One of OpenSlide's levels: its pixels. Safe in threads.
+    """Pixels of one of OpenSlide's levels. Thread-safe.
 
     Args:
-        source_level: its number for OpenSlide.
-        bounds_px0: what was scanned; None for everything.
-        scn_areas: of a Leica slide, the areas laid on the level's canvas; [] for other makers.
+        source_level: its number in OpenSlide.
+        bounds_px0: scanned area; None for everything.
+        scn_areas: of a Leica slide, the areas placed on the level's canvas; [] for other vendors.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class OpenSlideLevel:
                     yield Box(left, top, min(_PIECE_PX, x + width - left), min(_PIECE_PX, y + height - top))
 
     def _read_piece(self, box: Box) -> Pixels | None:
-        """Pixels of a piece; None when nothing of it was scanned."""
+        """Pixels of a piece; None if none of it was scanned."""
         try:
             return self._handle.read_region(self._source_level, self._location_xy0(box), box.size_wh_px)
         except DamagedFileError as error:
@@ -86,8 +86,8 @@ class OpenSlideLevel:
             ) from error
 
     def _location_xy0(self, box: Box) -> tuple[int, int]:
-        # Within an area of a Leica slide OpenSlide 4.0.1 cuts off what follows the point of position / step, so that
-        # the smallest position behind the pixel's start gives that pixel.
+        # Within an area of a Leica slide OpenSlide 4.0.1 truncates position / step to a whole number, so that the
+        # smallest position from the pixel's start on gives that pixel.
         to_whole = math.ceil if self._scn_areas else round
         return to_whole(box.x_px * self._step), to_whole(box.y_px * self._step)
 
@@ -103,7 +103,7 @@ def is_on_whole_pixels(side_px: int, step: float) -> bool:
 
 
 def whole_location_xy0(box: Box, step: float) -> tuple[int, int] | None:
-    """The level-0 position of a level's box; None where it lies between whole positions."""
+    """The level-0 position of a level's box; None if it is between whole positions."""
     x_px0, y_px0 = round(box.x_px * step), round(box.y_px * step)
     if max(abs(x_px0 / step - box.x_px), abs(y_px0 / step - box.y_px)) > _MAX_OFFSET_PX:
         return None
@@ -111,9 +111,9 @@ def whole_location_xy0(box: Box, step: float) -> tuple[int, int] | None:
 
 
 def _cut_along(areas: list[Box], box: Box) -> Iterator[Box]:
-    """The parts of a region that lie in an area, none of them across an area's border.
+    """The parts of a region that are in an area, none of them across an area's border.
 
-    OpenSlide cuts towards zero from an area's corner: a region that begins left of it shows it a pixel off.
+    OpenSlide truncates towards zero from an area's corner: a region that begins left of it shows it a pixel off.
     """
     x_cuts = {edge for a in areas for edge in (a.x_px, a.right_px) if box.x_px < edge < box.right_px}
     y_cuts = {edge for a in areas for edge in (a.y_px, a.bottom_px) if box.y_px < edge < box.bottom_px}

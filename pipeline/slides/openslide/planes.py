@@ -1,4 +1,4 @@
-"""Focal planes, times and channels of makers' files: OpenSlide shows one of several, and does not say so."""
+"""Focal planes, times and channels in vendors' files: OpenSlide shows one of several without saying so."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from pipeline.slides.tiff.library import TiffStructure
 from training.foundation.errors import UnreadableError
 
 _SOURCE_LENS, _Z_OFFSET_NM = 65421, 65424
-"""Tags of Hamamatsu: magnification, -1 and -2 for pictures of the whole glass; and the focal plane's height."""
+"""Tags of Hamamatsu: magnification, -1 and -2 for images of the whole glass; and the focal plane's height."""
 _MAX_NAMED = 9
 
 
 def check_one_plane(path: Path, vendor: str, properties: Mapping[str, str]) -> None:
-    """Refuse a slide of several planes, as those of other formats are.
+    """Refuse a slide of several planes, as in other formats.
 
     Raises:
         NotBrightfieldRgbError: it has them. UnreadableError: its tags cannot be read.
     """
-    stack = _stack_of(path, vendor, properties)
+    stack = _describe_stack(path, vendor, properties)
     if stack:
         raise NotBrightfieldRgbError(
-            f"{path.name}: holds a stack: {stack}. Only slides of one plane are read, and OpenSlide would show one of "
-            "them without a word. Export one of them as a file of its own, with the maker's viewer or with `bfconvert`."
+            f"{path.name}: holds a stack: {stack}. Only slides of one plane are read, and OpenSlide would "
+            "silently show one of several. Export one as a separate file, with the vendor's viewer or with `bfconvert`."
         )
 
 
-def _stack_of(path: Path, vendor: str, properties: Mapping[str, str]) -> str:
-    """Description of the stack, such as "3 focal planes"; "" where there is one plane."""
+def _describe_stack(path: Path, vendor: str, properties: Mapping[str, str]) -> str:
+    """Description of the stack, such as "3 focal planes"; "" if there is one plane."""
     if vendor == "hamamatsu" and path.suffix.lower() not in (".vms", ".vmu"):
         return _ndpi_stack(path)
     if vendor == "leica":
@@ -43,8 +43,8 @@ def _stack_of(path: Path, vendor: str, properties: Mapping[str, str]) -> str:
         "ventana": lambda p: [(_number(p.get("ventana.Z-layers")), "focal planes")],
         "zeiss": _zeiss_counts,
     }.get(vendor)
-    found = counts(properties) if counts else []
-    return ", ".join(f"{count} {what}" for count, what in found if count > 1)
+    dimensions = counts(properties) if counts else []
+    return ", ".join(f"{count} {what}" for count, what in dimensions if count > 1)
 
 
 def _ndpi_stack(path: Path) -> str:
@@ -71,7 +71,7 @@ def _is_positive(lens: object) -> bool:
 
 
 def _mirax_counts(properties: Mapping[str, str]) -> Iterator[tuple[int, str]]:
-    """Slidedat.ini lists what images differ in: zoom, filter, focus."""
+    """Numbers of focal planes: Slidedat.ini lists the dimensions of the images (zoom, filter, focus)."""
     for key, name in properties.items():
         match = re.fullmatch(r"mirax\.HIERARCHICAL\.(HIER_\d+)_NAME", key)
         if match and "focus" in name.lower():

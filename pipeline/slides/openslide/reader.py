@@ -1,6 +1,6 @@
-"""Slides of the makers whose formats only OpenSlide reads.
+"""Slides of the vendors whose formats only OpenSlide reads.
 
-The level-0 frame is OpenSlide's own, never cropped to what was scanned, so that annotations made in other programs fit.
+The level-0 frame is OpenSlide's own, never cropped to the scanned area, so that annotations from other programs fit.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class VendorSlide:
             self.files = companion_files(path, self._handle.vendor)
             self.openslide_file: Path | None = path
             areas = scn_areas(path) if self._handle.vendor == "leica" else []
-            # Of a Leica slide OpenSlide rounds positions itself, so that every level can be met.
+            # OpenSlide rounds positions on a Leica slide itself, so that every level can be read.
             source_levels = self._usable_levels(every_level or bool(areas))
             if self._handle.vendor in _PAGES_AS_LEVELS and not every_level:
                 source_levels = self._without_side_images(path, source_levels)
@@ -76,18 +76,18 @@ class VendorSlide:
         return [i for i, (wh, step) in enumerate(sizes_and_steps) if every_level or is_on_whole_pixels(max(wh), step)]
 
     def _without_side_images(self, path: Path, source_levels: list[int]) -> list[int]:
-        """OpenSlide takes every tiled page for a level, a label too, and the first for the slide."""
+        """Levels that are not side images: OpenSlide takes any tiled page for a level, and the first for the slide."""
         sizes_wh = level_sizes_wh(path)
         if self._handle.level_sizes_wh[0] != sizes_wh[0]:
             raise UnreadableError(
                 f"{self._name}: OpenSlide would read its image of {'×'.join(map(str, self._handle.level_sizes_wh[0]))} "
-                f"px, and the slide has {'×'.join(map(str, sizes_wh[0]))} px. Export the slide alone."
+                f"px, but the slide has {'×'.join(map(str, sizes_wh[0]))} px. Export the slide alone."
             )
         return [level for level in source_levels if self._handle.level_sizes_wh[level] in sizes_wh]
 
     def _read_info(self, source_levels: list[int]) -> SlideInfo:
         handle, properties = self._handle, self._handle.properties
-        mpp_xy, looked_in = mpp_of(properties)
+        mpp_xy, searched = mpp_of(properties)
         sizes_wh = handle.level_sizes_wh
         return SlideInfo(
             format=f"openslide:{handle.vendor}",
@@ -95,7 +95,7 @@ class VendorSlide:
                 level_size(*sizes_wh[i], *sizes_wh[0], tile_px=tile_side_px(properties, i)) for i in source_levels
             ),
             mpp_xy=mpp_xy,
-            mpp_looked_in=looked_in,
+            mpp_looked_in=searched,
             objective_power=parse_number(handle.objective_power),
             scanner_model=scanner_model_of(properties),
             icc=handle.icc(),
@@ -109,7 +109,7 @@ class VendorSlide:
         return self._levels[level].read_region(box)
 
     def encoded_level(self, level: int) -> EncodedLevel | NotCopied:
-        return NotCopied(f"tiles of {self.info.format} are not stored as they stand in the file")
+        return NotCopied(f"tiles of {self.info.format} are not stored as they are in the file")
 
     def associated_image(self, name: str) -> Pixels:
         try:

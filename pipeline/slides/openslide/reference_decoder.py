@@ -23,7 +23,7 @@ class ReferenceDecoder:
 
     @classmethod
     def for_level_sizes(cls, path: Path, sizes_wh: list[tuple[int, int]]) -> ReferenceDecoder | None:
-        """A decoder when OpenSlide opens the file and sees the same level sizes, else None."""
+        """A decoder if OpenSlide opens the file and sees the same level sizes, else None."""
         if not prescan_tags(path):
             return None
         try:
@@ -37,7 +37,7 @@ class ReferenceDecoder:
         return None
 
     def _pads_to(self, sizes_wh: list[tuple[int, int]]) -> bool:
-        """Philips fills lower levels up to whole tiles: OpenSlide counts that in, but has the scale right."""
+        """Whether sizes differ by Philips's padding of lower levels to whole tiles, which OpenSlide counts in."""
         if self._handle.vendor != "philips":
             return False
         width_px0, height_px0 = self._handle.level_sizes_wh[0]
@@ -50,7 +50,7 @@ class ReferenceDecoder:
         return f"openslide {library_version()}"
 
     def read(self, level: int, box: Box) -> Pixels | None:
-        """Pixels of one tile, None where OpenSlide cannot read it or only between its pixels."""
+        """Pixels of one tile; None if OpenSlide cannot read it, or only between its pixels."""
         location_xy0 = whole_location_xy0(box, self._handle.level_downsamples[level])
         if location_xy0 is None:
             return None

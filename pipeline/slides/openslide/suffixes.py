@@ -1,4 +1,4 @@
-"""Suffixes of the formats that the OpenSlide library at hand reads."""
+"""Suffixes of the formats that the installed OpenSlide library reads."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pipeline.slides.openslide.library import detect_vendor
 _SUFFIXES = (".svs", ".ndpi", ".vms", ".vmu", ".scn", ".mrxs", ".bif", ".svslide", ".avs", ".tif", ".tiff")
 """Of formats that every version since 4.0 reads."""
 _NEWER = {".czi": b"ZISRAWFILE".ljust(544, b"\0")}
-"""By suffix, the least of a file by which a newer library tells its format."""
+"""By suffix, the shortest file by which a newer library recognises the format."""
 
 
 @cache
 def openslide_suffixes() -> tuple[str, ...]:
-    """All suffixes; of newer formats those that this library says it knows."""
+    """All suffixes; of newer formats, those that this library recognises."""
     with tempfile.TemporaryDirectory() as folder:
         return (
             *_SUFFIXES,

@@ -1,6 +1,6 @@
-"""Numbers in a maker's headers that must be checked before OpenSlide sees them.
+"""Numbers in a vendor's headers that must be checked before OpenSlide sees them.
 
-OpenSlide allocates for every tile that a header claims, and ends the process where that fails: no error can be caught.
+OpenSlide allocates for every tile that a header claims, and aborts the process if that fails: no error can be caught.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MAX_INI_BYTES = 2**20
 _MAX_TILES = 20_000_000
 """A whole glass slide at 0.1 µm/px in images of 128 px has half as many."""
 _MAX_FRAME_PX = 10**12
-"""A whole glass slide at 0.1 µm/px has a fifth of it."""
+"""A whole glass slide at 0.1 µm/px has a fifth of that."""
 _TILE_OFFSETS, _TILE_BYTE_COUNTS, _XML_PACKET = 324, 325, 700
 _TIFF_VENDORS = ("aperio", "generic-tiff", "hamamatsu", "leica", "philips", "trestle", "ventana")
 
@@ -70,7 +70,7 @@ def check_colours(path: Path, vendor: str) -> None:
     Raises:
         UnreadableError: they do, or the file cannot be read.
     """
-    if vendor not in _TIFF_VENDORS or vendor == "hamamatsu":  # of NDPI OpenSlide leaves it to the stream
+    if vendor not in _TIFF_VENDORS or vendor == "hamamatsu":  # for NDPI OpenSlide follows the stream
         return
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -89,13 +89,13 @@ def _check_page_colours(decoder: SegmentDecoder, name: str) -> None:
         contradiction = decoder.colours.contradiction(header)
         if contradiction:
             raise UnreadableError(
-                f"{name}: {contradiction}. OpenSlide, by which this format is read, follows the tag and would show "
+                f"{name}: {contradiction}. OpenSlide, which reads this format, follows the tag and would show "
                 "wrong colours. Correct the tag, or convert the slide with the scanner's own program."
             )
 
 
 def read_ini(path: Path) -> str:
-    """Text of a small file of settings."""
+    """Text of a small settings file."""
     return first_bytes(path, MAX_INI_BYTES).decode("utf-8", "replace")
 
 
@@ -111,8 +111,8 @@ def _check_grid(name: str, ini: Path, counts: tuple[str, ...], sides: tuple[str,
 
 
 def _largest(text: str, before: str) -> int:
-    """The largest whole number after a pattern; 1 without any."""
-    # Longer ones than 20 digits are no numbers for OpenSlide either.
+    """The largest whole number after a pattern; 1 if there is none."""
+    # More than 20 digits are not a number for OpenSlide either.
     return max((int(digits[:20]) for digits in re.findall(rf"{before}[\"']?\+?([0-9]+)", text)), default=1)
 
 
@@ -133,9 +133,9 @@ def _check_pages(path: Path) -> None:
 
 
 def _check_tiles(tiff: TiffStructure, page: tifffile.TiffPage, allowed_bytes: int, where: str) -> None:
-    """A list that is damaged libtiff reads as far as it goes, and OpenSlide allocates what it finds there."""
+    """Refuse a damaged list: libtiff reads it as far as it goes, and OpenSlide allocates what it finds there."""
     num_tiles = -(-page.imagewidth // max(1, page.tilewidth)) * -(-page.imagelength // max(1, page.tilelength))
-    # Asked from the tags: where one is missing or damaged, tifffile fills in what fits.
+    # Counted from the tags: if one is missing or damaged, tifffile fills in what fits.
     listed = min(tiff.num_values(code, page) for code in (_TILE_OFFSETS, _TILE_BYTE_COUNTS))
     if listed < num_tiles:
         raise UnreadableError(
@@ -146,7 +146,7 @@ def _check_tiles(tiff: TiffStructure, page: tifffile.TiffPage, allowed_bytes: in
 
 
 def _check_areas(name: str, packet: object) -> None:
-    """Ventana says in XML how many tiles an area has."""
+    """Refuse areas of too many tiles, as Ventana states them in XML."""
     text = packet.decode("utf-8", "replace") if isinstance(packet, bytes) else str(packet or "")
     tiles = _largest(text, r"NumRows\s*=\s*") * _largest(text, r"NumCols\s*=\s*")
     if tiles > _MAX_TILES:

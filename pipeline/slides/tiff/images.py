@@ -1,6 +1,6 @@
-"""The images of a TIFF: pages put together that show the same at several sizes, and what the file calls each.
+"""The images of a TIFF: groups of pages that show the same at several sizes, and the kind that the file gives each.
 
-Nothing is taken from the order of the pages: a thumbnail or label may come first, and levels in any order.
+Nothing is inferred from the order of the pages: a thumbnail or label may come first, and levels in any order.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pipeline.slides.tiff.metadata import page_mpp
 
 _NEW_SUBFILE_TYPE, _PAGE_NAME = 254, 285
 _APERIO_KINDS: dict[object, SideImage] = {1: "label", 9: "macro"}
-"""By NewSubfileType, of pages in strips."""
+"""By NewSubfileType, for pages in strips."""
 _APERIO_THUMBNAIL = re.compile(r"\d+x\d+ -> \d+x\d+ - ")
 _IS_MASK = 4
 """Bit of NewSubfileType."""
@@ -32,15 +32,15 @@ class TiffImage:
     """One image: its finest page and the pages that may be its levels."""
 
     number: int
-    """Of its page in the chain; in an OME-TIFF, of the image in its XML."""
+    """Number of its page in the chain; in an OME-TIFF, of the image in its XML."""
     page: tifffile.TiffPage
-    """The finest."""
+    """The finest page."""
     reduced: tuple[tifffile.TiffPage, ...] = ()
     """Pages that the file puts below this one, or that have its proportions at a smaller size."""
     kind: SideImage | None = None
     mpp_xy: MppXy | None = None
     below: int | None = None
-    """Of an image that hangs below that page and is not its level: its number there."""
+    """Number of an image below that page that is not a level of it; None for others."""
     copy_of: tuple[tifffile.TiffPage, ...] = ()
     """Pages of which it may be a reduced copy, by its shape: it is an image of its own if it shows none of them."""
 
@@ -59,7 +59,7 @@ def images_in(tiff: TiffStructure) -> list[TiffImage]:
     """All images, in the file's order.
 
     Raises:
-        DamagedFileError: a page's size is no number. It could be the slide, and its levels must not take its place.
+        DamagedFileError: a page's size is not a number. It could be the slide, and its levels must not take its place.
     """
     if tiff.is_of("ome"):
         return _ome_images(tiff)
@@ -88,7 +88,7 @@ def size_of(page: tifffile.TiffPage) -> tuple[int, int]:
 def _sized(page: tifffile.TiffPage) -> tifffile.TiffPage:
     sizes = (page.imagewidth, page.imagelength, page.tilewidth, page.tilelength)
     if not all(isinstance(size, int) for size in sizes):
-        raise DamagedFileError(f"a size of page {page.index} is no number but {type(page.imagewidth).__name__}")
+        raise DamagedFileError(f"a size of page {page.index} is not a number but {type(page.imagewidth).__name__}")
     return page
 
 
@@ -122,10 +122,10 @@ def _images_of_page(
     kind: SideImage | None,
     ome_image: int,
 ) -> list[TiffImage]:
-    """A page with what hangs below it: one image at several sizes, unless something there is another image.
+    """A page with the pages below it: one image at several sizes, unless one of them is another image.
 
     Args:
-        kind: what the page is called; it holds for all of them.
+        kind: what the page is called; it applies to all of them.
     """
     kinds = [kind, *(kind or page_kind(tiff, sub) for sub in below)]
     entries = list(zip((None, *range(len(below))), (page, *below), kinds, strict=True))
@@ -147,9 +147,9 @@ def _images_of_page(
 
 
 def _philips_images(tiff: TiffStructure, pages: Sequence[tuple[int, tifffile.TiffPage]]) -> list[TiffImage]:
-    """Philips fills lower levels up to whole tiles, so that shapes do not tell; its XML counts the scans.
+    """Images of a Philips file. Lower levels are padded to whole tiles, so shapes say nothing; the XML counts scans.
 
-    tifffile takes the padding off the sizes of its series' levels.
+    tifffile removes the padding from the sizes of its series' levels.
     """
     named = [(number, page, page_kind(tiff, page)) for number, page in pages]
     beside = [TiffImage(number, page, kind=kind) for number, page, kind in named if kind]
@@ -165,9 +165,9 @@ def _philips_images(tiff: TiffStructure, pages: Sequence[tuple[int, tifffile.Tif
 def _chain_images(tiff: TiffStructure, pages: Sequence[tuple[int, tifffile.TiffPage]]) -> list[TiffImage]:
     """Largest first, every page is a reduced copy of an image before it, or an image of its own.
 
-    A page with pages below it (SubIFDs) has its own levels, and is a reduced copy of nothing large. One that could be a
-    copy of several images, or is not exact enough, is a level of none: levels can be built, and those of another slide
-    must not be shown.
+    A page with pages below it (SubIFDs) has its own levels, and is not a reduced copy of anything large. One that could
+    be a copy of several images, or is not exact enough, is a level of none: levels can be built, and those of another
+    slide must not be shown.
     """
     images: list[TiffImage] = []
     doubtful: list[TiffImage] = []
@@ -185,7 +185,7 @@ def _chain_images(tiff: TiffStructure, pages: Sequence[tuple[int, tifffile.TiffP
             doubtful.append(_perhaps_copy(part, owners))
         else:
             images.append(part)
-    # The file's own word on what lies below an image goes before shapes.
+    # The file's own statement of what is below an image takes precedence over shapes.
     own = [replace(image, reduced=image.reduced or tuple(copies.get(image.series, ()))) for image in images]
     return own + doubtful
 

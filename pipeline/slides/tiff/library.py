@@ -1,7 +1,7 @@
-"""A TIFF's structure through tifffile: every call of it that can fail on a damaged file, each guarded by itself.
+"""A TIFF's structure through tifffile: every call that can fail on a damaged file, each guarded separately.
 
-Sizes and offsets of a page are plain attributes, but of whatever type a damaged tag gives them: `has_plain_sizes` in
-`validate.py` comes before they are used.
+Sizes and offsets of a page are plain attributes, but of whatever type a damaged tag gives them: check them with
+`has_plain_sizes` in `validate.py` before use.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class Series:
     keyframe: tifffile.TiffPage
     levels: tuple[tifffile.TiffPage, ...]
     offsets: frozenset[int]
-    """Of all its pages, planes of a stack among them."""
+    """Of all its pages, including planes of a stack."""
 
 
 class TiffStructure:
-    """An open TIFF: its pages, series and texts, read when asked for. Use as a context manager.
+    """An open TIFF: its pages, series and texts, read on demand. Use as a context manager.
 
     Raises:
-        DamagedFileError: here and from everything below; tifffile cannot read it.
+        DamagedFileError: here and from every method below; tifffile cannot read it.
         UnreadableError: the disk or the network fails.
     """
 
@@ -80,11 +80,11 @@ class TiffStructure:
             return self._tiff.pages.first
 
     def pages(self) -> list[tifffile.TiffPage]:
-        """All pages of the chain, once each where it leads back into itself."""
+        """All pages of the chain, each only once if it loops."""
         if self.num_pages > _MAX_PAGES:
-            raise DamagedFileError(f"it has {self.num_pages} pages, and no slide more than {_MAX_PAGES}")
+            raise DamagedFileError(f"it has {self.num_pages} pages, and no slide has more than {_MAX_PAGES}")
         with self._guarded():
-            # Iterating would follow a chain that leads back into itself for ever.
+            # Iterating would follow a chain that loops forever.
             return [self._tiff.pages[index].aspage() for index in range(self.num_pages)]
 
     @cached_property
@@ -100,9 +100,9 @@ class TiffStructure:
             )  # fmt: skip
 
     def stacked_pages(self, page: tifffile.TiffPage) -> list[tifffile.TiffPage]:
-        """The pages that make up one image at one size together with a page, in their order; [page] where it is alone.
+        """The pages that together with a page make up one image at one size, in order; [page] if it is alone.
 
-        Those of a stack with more than three are not read.
+        Stacks of more than three are not read.
         """
         with self._guarded():
             for series in self._tiff.series:
@@ -117,20 +117,20 @@ class TiffStructure:
             return any(bool(getattr(self._tiff, f"is_{family}")) for family in families)
 
     def sub_pages(self, page: tifffile.TiffPage) -> list[tifffile.TiffPage]:
-        """Pages that hang below one of the chain (SubIFDs)."""
+        """Pages below one of the chain (SubIFDs)."""
         with self._guarded():
             num_listed, below = len(page.subifds or ()), page.pages
             if num_listed > _MAX_SUB_PAGES:
-                raise DamagedFileError(f"{num_listed} pages hang below page {page.index}")
+                raise DamagedFileError(f"{num_listed} pages are below page {page.index}")
             return [below[index].aspage() for index in range(num_listed)] if below is not None else []
 
     def use_page(self, page: tifffile.TiffPage, image: int) -> None:
-        """Tags and description are this page's from now on; and what OME-XML says, this image's."""
+        """Use this page's tags and description, and this image's entry in OME-XML, from now on."""
         self._slide_page, self.slide_image = page, image
 
     @property
     def description(self) -> str:
-        """Of the slide's page, or of the first while none was chosen; "" without."""
+        """Description of the slide's page, or of the first until one is chosen; "" if absent."""
         return self.description_of(self._slide_page or self.first)
 
     def description_of(self, page: tifffile.TiffPage) -> str:
@@ -139,18 +139,18 @@ class TiffStructure:
 
     @cached_property
     def ome_xml(self) -> str:
-        """OME-XML; "" where the file has none."""
+        """OME-XML; "" if the file has none."""
         with self._guarded():
             return (self._tiff.ome_metadata or "") if self._tiff.is_ome else ""
 
     @cached_property
     def philips_xml(self) -> str:
-        """The XML of a Philips file; "" where it is none."""
+        """The XML of a Philips file; "" for others."""
         with self._guarded():
             return (self._tiff.philips_metadata or "") if self._tiff.is_philips else ""
 
     def tag(self, code: int, page: tifffile.TiffPage | None = None) -> Any:
-        """A tag's value, of whatever type the file gives it; None without. Of the slide's page, unless one is named."""
+        """A tag's value, of whatever type the file gives it; None if absent. The slide's page is the default."""
         with self._guarded():
             tag = (self._slide_page or self.first if page is None else page).tags.get(code)
             return None if tag is None else tag.value
@@ -168,7 +168,7 @@ class TiffStructure:
             handle.seek(last)
             num_tags = handle.read(fmt.tagnosize)
         if len(num_tags) < fmt.tagnosize:
-            raise DamagedFileError(f"its last page stands at byte {last}, behind its end")
+            raise DamagedFileError(f"its last page is at byte {last}, past its end")
         (count,) = struct.unpack(fmt.tagnoformat, num_tags)
         with self._guarded():
             handle.seek(last + fmt.tagnosize + count * fmt.tagsize)

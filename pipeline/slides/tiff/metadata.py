@@ -1,4 +1,4 @@
-"""Scale and scanner of a TIFF as its file states them. Free text of the file is never passed on."""
+"""Scale and scanner of a TIFF as its file states them. Free text in the file is never passed on."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PHILIPS_IMAGES = "Attribute[@Name='PIM_DP_SCANNED_IMAGES']/Array/DataObject"
 
 
 def mpp_of(tiff: TiffStructure) -> tuple[MppXy | None, str]:
-    """Microns per level-0 pixel (x, y), and where it was looked for."""
+    """Microns per level-0 pixel (x, y), and the places searched."""
     philips = [("Philips pixel spacing", partial(_philips_mpp, tiff))] if tiff.philips_xml else []
     imagej = [("ImageJ unit", partial(_imagej_mpp, tiff))] if tiff.description.startswith("ImageJ=") else []
     return search_mpp(
@@ -36,7 +36,7 @@ def mpp_of(tiff: TiffStructure) -> tuple[MppXy | None, str]:
 
 
 def page_mpp(tiff: TiffStructure, page: tifffile.TiffPage, image: int) -> MppXy | None:
-    """Microns per pixel of one page, by its own description and tags; None where they do not say.
+    """Microns per pixel of one page, by its own description and tags; None if they do not state it.
 
     Args:
         image: its number in the file's OME-XML.
@@ -61,7 +61,7 @@ def icc_of(tiff: TiffStructure, page: tifffile.TiffPage) -> bytes | None:
     """The ICC profile of a page.
 
     Raises:
-        DamagedFileError: its tag holds something else than bytes.
+        DamagedFileError: its tag holds something other than bytes.
     """
     profile = tiff.tag(_ICC_PROFILE, page)
     if profile is not None and not isinstance(profile, bytes):
@@ -70,31 +70,31 @@ def icc_of(tiff: TiffStructure, page: tifffile.TiffPage) -> bytes | None:
 
 
 def _described(tiff: TiffStructure, key: str) -> tuple[float, str] | None:
-    """A number in the description and its unit, as `|MPP = 0.252|` of Aperio and of those who write like it (Motic)."""
+    """A number in the description and its unit, such as `|MPP = 0.252|` in Aperio's files and similar ones (Motic)."""
     end = r"(?=$|[|;\r\n])"
-    found = re.search(
+    match = re.search(
         rf"(?:^|[|;\r\n])\s*{key}\s*[=:]\s*({NUMBER})[ \t]*((?![0-9.,])[^|;\r\n]*?)[ \t]*{end}", tiff.description
     )
-    number = parse_number(found.group(1)) if found else None
-    return None if found is None or number is None else (number, found.group(2))
+    number = parse_number(match.group(1)) if match else None
+    return None if match is None or number is None else (number, match.group(2))
 
 
 def _described_power(tiff: TiffStructure) -> float | None:
-    found = _described(tiff, "AppMag")
-    return found[0] if found and found[1].lower() in ("", "x", "×") else None
+    power = _described(tiff, "AppMag")
+    return power[0] if power and power[1].lower() in ("", "x", "×") else None
 
 
 def _described_mpp(tiff: TiffStructure) -> MppXy | None:
-    found = _described(tiff, "MPP")
-    unit_um = um_per_unit(found[1] or "µm") if found else None
-    return None if found is None or unit_um is None else (found[0] * unit_um, found[0] * unit_um)
+    mpp = _described(tiff, "MPP")
+    unit_um = um_per_unit(mpp[1] or "µm") if mpp else None
+    return None if mpp is None or unit_um is None else (mpp[0] * unit_um, mpp[0] * unit_um)
 
 
 def _imagej_mpp(tiff: TiffStructure) -> MppXy | None:
-    """ImageJ names the unit that its resolution tags count in."""
-    found = re.search(r"^unit=(.+)$", tiff.description, re.MULTILINE)
-    # It escapes what is not ASCII.
-    return _resolution(tiff, um_per_unit(found.group(1).replace("\\u00B5", "µ")) if found else None)
+    """Microns per pixel by the unit that ImageJ names for its resolution tags."""
+    match = re.search(r"^unit=(.+)$", tiff.description, re.MULTILINE)
+    # ImageJ escapes what is not ASCII.
+    return _resolution(tiff, um_per_unit(match.group(1).replace("\\u00B5", "µ")) if match else None)
 
 
 def _ome_root(tiff: TiffStructure) -> ElementTree.Element | None:
@@ -129,18 +129,18 @@ def _ome_length(pixels: ElementTree.Element, key: str) -> float | None:
 
 
 def philips_images(tiff: TiffStructure, kind: str) -> list[bytes]:
-    """Images of one kind (WSI, LABELIMAGE, MACROIMAGE) in the XML of a Philips TIFF, decoded; b"" without data.
+    """Images of one kind (WSI, LABELIMAGE, MACROIMAGE) in the XML of a Philips TIFF, decoded; b"" if there are no data.
 
     Source of the structure: openslide.org/formats/philips.
     """
-    found = []
+    images = []
     for image in _philips_of_kind(tiff, kind):
         data = image.findtext("Attribute[@Name='PIM_DP_IMAGE_DATA']") or ""
         try:
-            found.append(base64.b64decode(data))
+            images.append(base64.b64decode(data))
         except ValueError:
-            found.append(b"")
-    return found
+            images.append(b"")
+    return images
 
 
 def _philips_of_kind(tiff: TiffStructure, kind: str) -> list[ElementTree.Element]:
@@ -155,7 +155,7 @@ def _philips_of_kind(tiff: TiffStructure, kind: str) -> list[ElementTree.Element
 
 
 def _philips_text(tiff: TiffStructure, key: str) -> str:
-    """An attribute of the file or of its scan; "" without."""
+    """An attribute of the file or of its scan; "" if absent."""
     for image in _philips_of_kind(tiff, "WSI"):
         text = image.findtext(f"Attribute[@Name='{key}']")
         if text is not None:
@@ -165,7 +165,7 @@ def _philips_text(tiff: TiffStructure, key: str) -> str:
 
 
 def _philips_mpp(tiff: TiffStructure) -> MppXy | None:
-    """Millimetres between rows, then between columns, as DICOM has them."""
+    """Millimetres between rows, then between columns, as in DICOM."""
     numbers = [parse_number(text) for text in _philips_text(tiff, "DICOM_PIXEL_SPACING").replace('"', " ").split()]
     match numbers:
         case [float(y_mm), float(x_mm)]:
@@ -181,7 +181,7 @@ def _tag_mpp(tiff: TiffStructure) -> MppXy | None:
 
 
 def _resolution(tiff: TiffStructure, unit_um: float | None) -> MppXy | None:
-    """Microns per pixel where the resolution tags count pixels per unit."""
+    """Microns per pixel from resolution tags that count pixels per unit."""
     x, y = _ratio(tiff.tag(_X_RESOLUTION)), _ratio(tiff.tag(_Y_RESOLUTION))
     return None if unit_um is None or not x or not y else (unit_um / x, unit_um / y)
 
@@ -198,10 +198,10 @@ def _ratio(value: object) -> float | None:
 
 @lru_cache(maxsize=2)
 def parsed_xml(text: str) -> ElementTree.Element | None:
-    """The root of an XML text; None without text, or where it is damaged."""
+    """The root of an XML text; None if it is empty or damaged."""
     if not text:
         return None
     try:
         return ElementTree.fromstring(text)
-    except (ElementTree.ParseError, ValueError):  # ValueError: characters that UTF-8 does not have
+    except (ElementTree.ParseError, ValueError):  # ValueError: characters that UTF-8 cannot encode
         return None

@@ -1,4 +1,4 @@
-"""The slide among the images of a TIFF: its levels, the images beside it; and whether it is one plane."""
+"""The slide among the images of a TIFF: its levels, its associated images, and whether it is one plane."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _SIDE_IMAGES = ("thumbnail", "label", "macro")
 
 @dataclass(frozen=True)
 class PageChecks:
-    """A reader's checks of pages, by which the slide is told from the rest."""
+    """A reader's checks of pages, which tell the slide from the rest."""
 
     check: Callable[[tifffile.TiffPage], None]
-    """Raises what is wrong with a page that will be level 0."""
+    """Raises if anything is wrong with a page that will be level 0."""
     is_another_image: Callable[[tifffile.TiffPage, tifffile.TiffPage], bool]
-    """Whether a page shows something else than a finer one of its proportions."""
+    """Whether a page shows something other than a finer one of its proportions."""
 
 
 def choose_image(
@@ -41,21 +41,21 @@ def choose_image(
     """The image that is the slide (`series.py`), and all images of the file.
 
     Args:
-        series: which one a person chose; None where nobody did.
+        series: the one that the user chose; None if none was chosen.
 
     Raises:
-        UnreadableError: there is no page, no image but label or macro, or the image lies in other files too.
-        AmbiguousSeriesError: several may be the slide, or there is none of that number.
+        UnreadableError: there is no page, no image but label or macro, or the image is in other files too.
+        AmbiguousSeriesError: several may be the slide, or none has that number.
     """
     if not tiff.num_pages:
         raise UnreadableError(f"{name}: no image in it. The file is damaged or cut short; copy it again.")
     _check_one_file(tiff, name)
     images = images_in(tiff)
     if not images:
-        raise UnreadableError(f"{name}: no image in it, but masks of one. Export the slide itself.")
+        raise UnreadableError(f"{name}: no image in it, only masks of one. Export the slide itself.")
     slides = [image for image in images if image.kind is None]
     if series is None and slides:
-        # A stack of fluorescence is refused for what it is, not for the number of its pages.
+        # A fluorescence stack is refused for what it is, not for the number of its pages.
         _check_image(tiff, max(slides, key=lambda image: image.candidate.num_px), name, checks)
     images = [part for image in images for part in _split_by_content(tiff, image, checks)]
     chosen = choose_series([image.candidate for image in images], series, name)
@@ -67,7 +67,7 @@ def choose_image(
 def _split_by_content(tiff: TiffStructure, image: TiffImage, checks: PageChecks) -> list[TiffImage]:
     """An image without the pages that only have its proportions, and those as images of their own.
 
-    Pages that the file itself puts below the image are no other slides; as levels they are left out all the same.
+    Pages that the file itself puts below the image are not other slides, but are still left out as levels.
     """
     if image.copy_of:
         shown = (_is_copy(image.page, page, checks) for page in image.copy_of)
@@ -76,7 +76,7 @@ def _split_by_content(tiff: TiffStructure, image: TiffImage, checks: PageChecks)
         return [image]
     try:
         checks.check(image.page)
-    except GemslideError:  # said again where this image is chosen
+    except GemslideError:  # raised again if this image is chosen
         return [image]
     levels = level_pages(tiff, image)
     in_strips = [page for page in image.reduced if not page.is_tiled and page_kind(tiff, page) is None]
@@ -96,7 +96,7 @@ def _split_by_content(tiff: TiffStructure, image: TiffImage, checks: PageChecks)
 
 
 def _is_copy(page: tifffile.TiffPage, finer: tifffile.TiffPage, checks: PageChecks) -> bool:
-    """Whether a page shows what a finer one shows; also where that cannot be read, as it is no slide then."""
+    """Whether a page shows the same as a finer one; also if it cannot be read, as it is not a slide then."""
     try:
         checks.check(page)
         checks.check(finer)
@@ -113,7 +113,7 @@ def _check_image(tiff: TiffStructure, image: TiffImage, name: str, checks: PageC
 
 
 def level_pages(tiff: TiffStructure, image: TiffImage) -> list[tifffile.TiffPage]:
-    """The pages of an image at falling size, whatever their order in the file.
+    """The pages of an image by decreasing size, whatever their order in the file.
 
     Pages of another shape or kind, and those that say they are a label, are not levels.
     """
@@ -151,7 +151,7 @@ def _is_level_of(page: tifffile.TiffPage, first: tifffile.TiffPage) -> bool:
 
 
 def _check_one_file(tiff: TiffStructure, name: str) -> None:
-    """An OME-TIFF may be one of several files; tifffile would open the others, and show black where one is missing."""
+    """Refuse one of several OME-TIFF files: tifffile would open the others, and show black where one is missing."""
     if not tiff.ome_xml:
         return
     try:
@@ -167,7 +167,7 @@ def _check_one_file(tiff: TiffStructure, name: str) -> None:
 
 
 def check_one_plane(tiff: TiffStructure, image: TiffImage, name: str) -> None:
-    """Whether an image is one plane, where the file's maker puts several into one image.
+    """Check that an image is one plane, in formats that put several into one image.
 
     Raises:
         NotBrightfieldRgbError: several planes: focal planes, times or channels.
@@ -190,7 +190,7 @@ def check_one_plane(tiff: TiffStructure, image: TiffImage, name: str) -> None:
 
 
 def describe_stack(tiff: TiffStructure) -> str:
-    """Clause on a file that is not RGB: its first series' axes, where its format names them; else ""."""
+    """Clause on a file that is not RGB: its first series' axes, if its format names them; else ""."""
     if not tiff.is_of("ome", "qpi", "imagej", "lsm"):
         return ""
     series = tiff.series[0]
@@ -198,18 +198,18 @@ def describe_stack(tiff: TiffStructure) -> str:
 
 
 def associated_sources(tiff: TiffStructure, images: Sequence[TiffImage]) -> dict[str, tifffile.TiffPage | bytes]:
-    """Label, macro and thumbnail by name: a page, or a JPEG stream out of Philips' XML."""
-    found: dict[str, tifffile.TiffPage | bytes] = {}
+    """Label, macro and thumbnail by name: a page, or a JPEG stream from Philips's XML."""
+    sources: dict[str, tifffile.TiffPage | bytes] = {}
     for image in images:
         if image.kind:
-            found.setdefault(image.kind, image.page)
+            sources.setdefault(image.kind, image.page)
         elif tiff.is_of("svs", "qpi"):
             for page in image.reduced:
                 if not page.is_tiled:
-                    found.setdefault("thumbnail", page)
+                    sources.setdefault("thumbnail", page)
     if tiff.is_of("philips"):
         for kind, name in (("LABELIMAGE", "label"), ("MACROIMAGE", "macro")):
             streams = [stream for stream in philips_images(tiff, kind) if stream]
             if streams:
-                found.setdefault(name, streams[0])
-    return {name: found[name] for name in _SIDE_IMAGES if name in found}
+                sources.setdefault(name, streams[0])
+    return {name: sources[name] for name in _SIDE_IMAGES if name in sources}

@@ -1,4 +1,4 @@
-"""Pixels of a TIFF: of a page as a level, tile by tile; and of the images beside the slide."""
+"""Pixels of a TIFF: of a page as a level, tile by tile; and of associated images."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _COMPARED_TILES = 3
 
 
 class TiffLevel:
-    """One image of a TIFF as a level: its pixels.
+    """Pixels of one image of a TIFF as a level.
 
     Args:
-        warnings: what the file says wrongly of its colours is added to them.
+        warnings: receives what the file states wrongly about its colours.
     """
 
     def __init__(self, source: LevelSource, segments: SegmentReader, name: str, warnings: SlideWarnings) -> None:
@@ -62,7 +62,7 @@ class TiffLevel:
         return self._decoder.colours
 
     def is_another_image(self, finer: TiffLevel) -> bool:
-        """Whether this page shows something else than a finer level: it is none of the same slide."""
+        """Whether this page shows something other than a finer level, and so is not a level of the same slide."""
         size_wh, finer_wh = (self.width_px, self.height_px), (finer.width_px, finer.height_px)
         tile_wh = self.source.segment_wh_px if self.is_tiled else None
         return all(
@@ -77,7 +77,7 @@ class TiffLevel:
         return self.read_region(box)
 
     def _has_gaps(self, box: Box) -> bool:
-        """Whether the scanner left out a tile there. One that cannot be read is another fault: decoding says so."""
+        """Whether the scanner left out a tile there. One that cannot be read is another fault: decoding reports it."""
         rows, columns = box.within(self.width_px, self.height_px).cells(self.source.segment_wh_px)
         indices = (row * self.source.grid[1] + column for row in rows for column in columns)
         with suppress(DamagedFileError):
@@ -110,7 +110,7 @@ class TiffLevel:
         return region
 
     def why_not_encoded(self) -> NotCopied | None:
-        """None when every tile can be stored as it is; else the reason."""
+        """None if every tile can be stored as it is; else the reason."""
         reason = why_not_encoded(self.source)
         if reason is None and has_cut_tiles(self.source, self._segments):
             return NotCopied("tiles at its edges are cut to the image, not whole")
@@ -128,7 +128,7 @@ class TiffLevel:
         return tile[:height_px, :width_px]
 
     def _image_once(self) -> Pixels:
-        """The whole image, decoded by the first thread that asks: strips cannot be read piece by piece."""
+        """The whole image, decoded by the first thread that needs it: strips cannot be read piece by piece."""
         with self._whole_image_lock:
             return self._whole_image()
 
@@ -139,13 +139,13 @@ class TiffLevel:
             raise self._corrupt(0, 0, error) from error
 
     def _joined_strips(self) -> Pixels:
-        """A strip that is missing is damage: other programs would fill it with black."""
+        """All strips as one image. A missing one is damage: other programs would fill it with black."""
         pixels = np.empty((self.height_px, self.width_px, 3), np.uint8)
         (rows, _), (_, strip_px) = self.source.grid, self.source.segment_wh_px
-        wanted = len(self.source.parts(0)) * rows if not self.source.planes else rows
+        expected = len(self.source.parts(0)) * rows if not self.source.planes else rows
         listed = min(len(self.page.dataoffsets), len(self.page.databytecounts))
-        if listed != wanted:
-            raise DamagedFileError(f"{listed} strips listed where {wanted} are needed")
+        if listed != expected:
+            raise DamagedFileError(f"{listed} strips listed where {expected} are needed")
         for index in range(rows):
             strip = self._decoder.pixels(index)
             if strip is None:
@@ -164,7 +164,7 @@ class TiffLevel:
 
 
 def associated_pixels(source: tifffile.TiffPage | bytes, segments: SegmentReader, name: str) -> Pixels:
-    """Decode what `pages.associated_sources` found, uint8; of a page in whatever shape it has.
+    """Decode a source from `pages.associated_sources`, uint8; a page in whatever shape it has.
 
     Raises:
         DamagedFileError: it claims more pixels than such an image has.
@@ -182,7 +182,7 @@ def associated_pixels(source: tifffile.TiffPage | bytes, segments: SegmentReader
 
 
 def _check_page_claim(page: tifffile.TiffPage, segments: SegmentReader) -> None:
-    """Of the page, and of its JPEG segments: their decoder makes room for what they say of themselves."""
+    """Check the sizes that the page and its JPEG segments claim: the segments' decoder allocates what they claim."""
     if not has_plain_sizes(page) or page.imagewidth * page.imagelength > _MAX_ASSOCIATED_PX:
         raise DamagedFileError(f"claims {page.imagewidth}×{page.imagelength} px")
     if page.compression in COMPRESSIONS_JPEG:

@@ -1,4 +1,4 @@
-"""Red, green and blue as pages of their own, as OME-TIFF allows; and stains, which must not pass as such."""
+"""Red, green and blue as separate pages, as OME-TIFF allows; and stains, which must not pass for them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def level_source(tiff: TiffStructure, page: tifffile.TiffPage, name: str) -> Lev
         order = _order(channels)
     except NotRgbChannelsError as error:
         raise NotBrightfieldRgbError(
-            f"{name}: {error} by its OME-XML: fluorescence or single stains, not red, green and blue of a brightfield "
+            f"{name}: {error} in its OME-XML: fluorescence or single stains, not red, green and blue of a brightfield "
             "slide. Export it as 8-bit RGB."
         ) from error
     if order is None or not is_grey(page):
@@ -43,7 +43,7 @@ def level_source(tiff: TiffStructure, page: tifffile.TiffPage, name: str) -> Lev
 
 
 def _channels(tiff: TiffStructure, page: tifffile.TiffPage) -> list[ElementTree.Element]:
-    """The channels of the page's image in OME-XML; [] without."""
+    """The channels of the page's image in OME-XML; [] if there are none."""
     root = parsed_xml(tiff.ome_xml)
     images = [] if root is None else root.findall("{*}Image")
     for image, series in zip(images, tiff.series if images else (), strict=False):
@@ -53,16 +53,16 @@ def _channels(tiff: TiffStructure, page: tifffile.TiffPage) -> list[ElementTree.
 
 
 def _order(channels: list[ElementTree.Element]) -> Order | None:
-    """Raises NotRgbChannelsError."""
+    """Positions of red, green and blue. Raises NotRgbChannelsError."""
     names = [channel.get("Name") or channel.get("Fluor") for channel in channels]
     check_no_fluorescence(names)
     if any(channel.get("ContrastMethod") == "Fluorescence" for channel in channels):
-        raise NotRgbChannelsError("its channels are of fluorescence")
+        raise NotRgbChannelsError("its channels are fluorescence")
     return rgb_order(names, [_colour(channel) for channel in channels]) if len(channels) == _NUM_COLOURS else None
 
 
 def _colour(channel: ElementTree.Element) -> str | None:
-    """OME-XML writes R, G, B and alpha as one signed number of 32 bits; -1, white, is what it means without one."""
+    """Display colour. OME-XML writes R, G, B and alpha as one signed 32-bit number; -1, white, is the default."""
     try:
         number = int(channel.get("Color", "-1"))
     except ValueError:

@@ -1,4 +1,4 @@
-"""A first look at a TIFF's tags that trusts nothing: OpenSlide ends the process on one that claims too many values."""
+"""Prescan of a TIFF's tags that trusts nothing: OpenSlide aborts the process on one that claims too many values."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pipeline.slides.common.reading import disk_errors, read_at
 _TYPE_BYTES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4, 16: 8, 17: 8, 18: 8}
 _MAX_PAGES = 10_000
 _MAX_OFFSET = 2**62
-"""Behind every file's end; the system refuses positions near 2**63."""
+"""Past the end of every file; the system refuses positions near 2**63."""
 _HARMLESS_BYTES = 256 * 2**20
-"""A claim this small can be allocated; that it is false comes out when it is read."""
+"""A claim this small can be allocated; if it is false, that shows when it is read."""
 
 
 @dataclass(frozen=True)
@@ -26,17 +26,17 @@ class _Layout:
     tag: str
     offset: str
     name: str
-    """Of the file, for messages."""
+    """Name of the file, for messages."""
 
     def read(self, descriptor: int, at: int, fields: str) -> tuple[int, ...] | None:
-        """Numbers at a position; None behind the end of the file. Raises UnreadableError."""
+        """Numbers at a position; None past the end of the file. Raises UnreadableError."""
         size = struct.calcsize(self.order + fields)
         data = read_at(descriptor, size, at, self.name) if 0 <= at < _MAX_OFFSET else b""
         return struct.unpack(self.order + fields, data) if len(data) == size else None
 
 
 def prescan_tags(path: Path) -> bool:
-    """Whether no tag of a TIFF claims far more bytes than the file has; True for what is no TIFF.
+    """Whether no tag of a TIFF claims far more bytes than the file has; True if it is not a TIFF.
 
     Raises:
         UnreadableError: the disk or the network fails.
@@ -51,14 +51,14 @@ def prescan_tags(path: Path) -> bool:
         seen: set[int] = set()
         while at and at[0] and at[0] not in seen and len(seen) < _MAX_PAGES:
             seen.add(at[0])
-            found = layout.read(descriptor, at[0], layout.num_tags)
+            num_tags = layout.read(descriptor, at[0], layout.num_tags)
             start = at[0] + struct.calcsize(layout.order + layout.num_tags)
             tag_bytes = struct.calcsize(layout.order + layout.tag)
-            if found is None:
+            if num_tags is None:
                 break
-            if found[0] * tag_bytes > allowed or not _page_fits(layout, descriptor, start, found[0], allowed):
+            if num_tags[0] * tag_bytes > allowed or not _page_fits(layout, descriptor, start, num_tags[0], allowed):
                 return False
-            at = layout.read(descriptor, start + found[0] * tag_bytes, layout.offset)
+            at = layout.read(descriptor, start + num_tags[0] * tag_bytes, layout.offset)
     return True
 
 

@@ -47,10 +47,10 @@ def has_unmarked_ycc(path: Path) -> bool:
 
 
 class TiffSlide:
-    """One TIFF slide: the largest image of the file that is no label, macro or thumbnail, and its reduced copies.
+    """One TIFF slide: the largest image of the file that is not a label, macro or thumbnail, and its reduced copies.
 
     Args:
-        series: which of several images, by its number.
+        series: the number of the image to read, if there are several.
     """
 
     def __init__(self, path: Path, series: str | None = None) -> None:
@@ -87,12 +87,12 @@ class TiffSlide:
         image, images = choose_image(self._tiff, self._name, series, PageChecks(self._check_page, self._are_unlike))
         check_page_chain(self._tiff, self._bytes, self._name)
         pages = level_pages(self._tiff, image)
-        # Where colours are a page each, a level with a single page is none.
+        # If each colour is a page, a single page is not a level.
         by_plane = [bool(level_source(self._tiff, page, self._name).planes) for page in pages]
         return [page for page, is_plane in zip(pages, by_plane, strict=True) if is_plane == by_plane[0]], images
 
     def _are_unlike(self, page: tifffile.TiffPage, finer: tifffile.TiffPage) -> bool:
-        """Whether a page shows something else than a finer one; what it says of colours counts once it is a level."""
+        """Whether a page shows something other than a finer one; its colour warnings count once it is a level."""
         return self._level(page, SlideWarnings()).is_another_image(self._level(finer, SlideWarnings()))
 
     def _check_page(self, page: tifffile.TiffPage) -> None:
@@ -103,14 +103,14 @@ class TiffSlide:
         )  # fmt: skip
 
     def _read_info(self, pages: list[tifffile.TiffPage], images: list[TiffImage]) -> SlideInfo:
-        mpp_xy, looked_in = mpp_of(self._tiff)
+        mpp_xy, searched = mpp_of(self._tiff)
         candidates = [image.candidate for image in images]
         chosen = next(one for one, image in zip(candidates, images, strict=True) if image.page is pages[0])
         return SlideInfo(
             format=f"tiff:{_family(self._tiff)}",
             levels=_sizes(pages),
             mpp_xy=mpp_xy,
-            mpp_looked_in=looked_in,
+            mpp_looked_in=searched,
             objective_power=objective_power_of(self._tiff),
             scanner_model=scanner_model_of(self._tiff),
             icc=icc_of(self._tiff, pages[0]),

@@ -1,4 +1,4 @@
-"""Tiles and strips of a TIFF's level: their bytes, and their pixels whether the colours lie together or by plane."""
+"""Tiles and strips of a TIFF's level: their bytes, and their pixels, with colours interleaved or by plane."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from training.foundation.words.counts import counted
 
 _SAMPLES = 3
 _HEADER_BYTES = 4096
-"""Nearly every stream's header fits in them."""
+"""Nearly every stream's header fits in this."""
 _LIGHT, _NEAR_GREY = 150, 24
 _COLOUR_SAMPLE = 8
-"""Segments of a level of which the header is read when a slide is opened."""
+"""Segments of a level whose header is read when a slide is opened."""
 
 
 class SegmentReader:
-    """The bytes of tiles and strips, read by position. Safe in threads."""
+    """The bytes of tiles and strips, read by position. Thread-safe."""
 
     def __init__(self, descriptor: int, file_bytes: int, name: str) -> None:
         self._descriptor, self._file_bytes, self._name = descriptor, file_bytes, name
@@ -49,7 +49,7 @@ class SegmentReader:
         """One tile or strip, or its first bytes; None where the scanner left it out.
 
         Raises:
-            DamagedFileError: it ends behind the file's end, or is not listed.
+            DamagedFileError: it ends past the end of the file, or is not listed.
             UnreadableError: the disk or the network fails.
         """
         num_listed = min(len(page.dataoffsets), len(page.databytecounts))
@@ -59,11 +59,11 @@ class SegmentReader:
         if count == 0 or offset == 0:
             return None
         if min(offset, count) < 0 or offset + count > self._file_bytes:
-            raise DamagedFileError(f"its bytes end at {offset + count}, the file at {self._file_bytes}")
+            raise DamagedFileError(f"its bytes end at {offset + count}, but the file ends at {self._file_bytes}")
         return read_at(self._descriptor, count if at_most is None else min(count, at_most), offset, self._name)
 
     def stated_header(self, page: tifffile.TiffPage, index: int) -> StreamHeader | None:
-        """Header of a JPEG or JPEG 2000 segment; None where the segment is left out or damaged."""
+        """Header of a JPEG or JPEG 2000 segment; None if the segment is left out or damaged."""
         for at_most in (_HEADER_BYTES, None):
             try:
                 raw = self.read(page, index, at_most=at_most)
@@ -78,18 +78,18 @@ class LevelSource:
     """The page or pages in which a level's colours are stored."""
 
     page: tifffile.TiffPage
-    """For sizes and tags; of pages by colour the first."""
+    """Page for sizes and tags; the first one if each colour is a page."""
     planes: tuple[tifffile.TiffPage, ...] = ()
-    """Pages that hold red, green and blue; () where one page holds all."""
+    """Pages that hold red, green and blue; () if one page holds all."""
 
     @property
     def is_planar(self) -> bool:
-        """Whether each colour is stored by itself."""
+        """Whether each colour is stored separately."""
         return bool(self.planes) or self.page.planarconfig != PLANAR_CONTIG
 
     @property
     def segment_wh_px(self) -> tuple[int, int]:
-        """Of a whole tile or strip."""
+        """Size of a whole tile or strip."""
         page = self.page
         if page.is_tiled:
             return page.tilewidth, page.tilelength
@@ -110,7 +110,7 @@ class LevelSource:
         return [(self.page, start + index) for start in starts]
 
     def size_inside(self, index: int) -> tuple[int, int]:
-        """Width and height of what a tile or strip covers of the image."""
+        """Width and height of the part of the image that a tile or strip covers."""
         row, column = divmod(index, self.grid[1])
         width_px, height_px = self.segment_wh_px
         return (
@@ -119,17 +119,17 @@ class LevelSource:
         )
 
     def is_cut_to_image(self, index: int, size_wh_px: tuple[int, int]) -> bool:
-        """Whether a size is that of a tile without what would lie beyond the image, along one side or both."""
+        """Whether a size is that of a tile cut off at the image's edge, along one side or both."""
         inside, whole = self.size_inside(index), self.segment_wh_px
         fits = all(size in (cut, full) for size, cut, full in zip(size_wh_px, inside, whole, strict=True))
         return fits and size_wh_px != whole
 
 
 class SegmentDecoder:
-    """The tiles or strips of one level as pixels. Safe in threads.
+    """The tiles or strips of one level as pixels. Thread-safe.
 
     Args:
-        warnings: what the file says wrongly of its colours is added to them.
+        warnings: receives what the file states wrongly about its colours.
     """
 
     def __init__(self, source: LevelSource, segments: SegmentReader, warnings: SlideWarnings) -> None:
@@ -147,7 +147,7 @@ class SegmentDecoder:
             )
 
     def look_at_colours(self) -> None:
-        """Warn of what a few streams say, before any pixel is read."""
+        """Warn of contradictions in a few streams, before any pixel is read."""
         for header in self.sampled_headers():
             self.colours.holds_rgb(header)
 
@@ -163,9 +163,9 @@ class SegmentDecoder:
                 yield header
 
     def holds_planes_of_ycbcr(self) -> bool:
-        """Whether planes that the tag calls Y, Cb, Cr look like these: near grey wherever the first one is lightest.
+        """Whether planes that the tag calls Y, Cb, Cr look like it: near grey wherever the first one is lightest.
 
-        Of R, G, B all three are light there. Judged by a few segments; those that cannot be decoded are passed over.
+        In R, G, B all three are light there. Judged by a few segments; those that cannot be decoded are skipped.
         """
         if not self.source.is_planar or self.source.page.photometric != PHOTOMETRIC_YCBCR:
             return False
@@ -183,24 +183,24 @@ class SegmentDecoder:
         return bool(first > _LIGHT and max(abs(second - 128), abs(third - 128)) < _NEAR_GREY)
 
     def pixels(self, index: int) -> Pixels | None:
-        """A tile or strip, uint8 (height, width, 3), whole or cut to the image; None where it is left out.
+        """A tile or strip, uint8 (height, width, 3), whole or cut to the image; None if it is left out.
 
         Raises:
             DamagedFileError, StreamError, DecodeError: it is damaged, or of another size.
         """
         parts = [self._part(page, number, index) for page, number in self.source.parts(index)]
-        found = [part for part in parts if part is not None]
-        if not found:
+        present = [part for part in parts if part is not None]
+        if not present:
             return None
-        if len(found) < len(parts):
-            raise DamagedFileError(f"{len(parts) - len(found)} of its {len(parts)} colour planes are missing")
-        whole = found[0] if len(found) == 1 else np.concatenate(found, axis=2)
+        if len(present) < len(parts):
+            raise DamagedFileError(f"{len(parts) - len(present)} of its {len(parts)} colour planes are missing")
+        whole = present[0] if len(present) == 1 else np.concatenate(present, axis=2)
         if whole.shape[2] != _SAMPLES:
             raise DecodeError(f"it decodes to shape {whole.shape}")
         return whole
 
     def _part(self, page: tifffile.TiffPage, number: int, index: int) -> NDArray[np.uint8] | None:
-        """One segment; of a level stored by plane (height, width, 1)."""
+        """One segment; (height, width, 1) if the level is stored by plane."""
         raw = self._segments.read(page, number)
         if raw is None:
             return None
@@ -218,7 +218,7 @@ class SegmentDecoder:
         return decoded if jpeg2000.parse(raw).header.has_colour_transform else ycbcr_to_rgb(decoded)
 
     def _check_size(self, header: StreamHeader, index: int) -> None:
-        """A codec decodes whatever size a stream states; only a whole tile, or one cut to the image, has a place."""
+        """Refuse any size but a whole tile or one cut to the image: a codec decodes whatever a stream states."""
         samples, size_wh_px = 1 if self.source.is_planar else _SAMPLES, (header.width_px, header.height_px)
         inside = self.source.size_inside(index)
         is_strip_with_more = not self.source.page.is_tiled and size_wh_px[0] == inside[0] and size_wh_px[1] > inside[1]
@@ -245,7 +245,7 @@ def _header(page: tifffile.TiffPage, raw: bytes) -> StreamHeader:
 
 
 def has_cut_tiles(source: LevelSource, segments: SegmentReader) -> bool:
-    """Whether any JPEG or JPEG 2000 tile at the right or bottom edge is cut to the image: all of them are asked."""
+    """Whether any JPEG or JPEG 2000 tile at the right or bottom edge is cut to the image: all of them are checked."""
     rows, columns = source.grid
     last = rows * columns - 1
     cut_right, cut_bottom = (

@@ -1,4 +1,4 @@
-"""A TIFF level's own JPEG and JPEG 2000 tiles as streams that stand alone, at the speed of the disk."""
+"""A TIFF level's own JPEG and JPEG 2000 tiles as self-contained streams, at the speed of the disk."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _ABSURD = 2**61
 
 
 def why_not_encoded(source: LevelSource) -> NotCopied | None:
-    """None when every whole tile of a level can be stored as it is; else the reason."""
+    """None if every whole tile of a level can be stored as it is; else the reason."""
     page = source.page
     if source.is_planar:
         return NotCopied("red, green and blue are stored by plane")
     if not page.is_tiled:
         return NotCopied("stored in strips, not tiles")
     if page.compression == COMPRESSION_APERIO_YCC:
-        return NotCopied("JPEG 2000 of Y, Cb, Cr that does not say so")
+        return NotCopied("JPEG 2000 of Y, Cb, Cr that is not marked as such")
     if page.compression not in COMPRESSIONS_JPEG | COMPRESSIONS_JPEG_2000:
         return NotCopied(
             f"compressed with {getattr(page.compression, 'name', page.compression)}, not JPEG or JPEG 2000"
@@ -58,7 +58,7 @@ def why_not_encoded(source: LevelSource) -> NotCopied | None:
 
 
 class EncodedTiffLevel:
-    """Tiles of one page as an `EncodedLevel`. Safe in threads: it reads by position."""
+    """Tiles of one page as an `EncodedLevel`. Thread-safe: it reads by position."""
 
     def __init__(
         self, page: tifffile.TiffPage, colours: FileColours, descriptor: int, file_bytes: int, name: str
@@ -80,7 +80,7 @@ class EncodedTiffLevel:
         return np.where(self._offsets > 0, self._grid(self._page.databytecounts), 0)
 
     def _grid(self, values: Sequence[int]) -> NDArray[np.int64]:
-        """A tag's numbers in rows and columns; absurd ones become such as lie behind any file's end.
+        """A tag's numbers in rows and columns; absurd ones become positions past the end of any file.
 
         One of the two tags may be longer than the other, and than the grid.
         """
@@ -111,9 +111,9 @@ class EncodedTiffLevel:
     def _copied(self, data: bytes, bounds: list[tuple[int, int]]) -> list[Stream] | None:
         """The streams of a row in which every tile begins and ends as known, with nothing but coded data in between.
 
-        This is what a hundred thousand tiles of a slide go through. Each of them holds at least the marks of its start
-        and its end; that there are no more in all of them is seen in one go over the row. None where that is not so, or
-        where tiles overlap, which would be counted once.
+        A slide's hundred thousand tiles go through this. Each of them holds at least the markers of its start and its
+        end; one pass over the row shows that there are no more in all of them. None if there are, or if tiles overlap,
+        which would be counted once.
         """
         known, view = self._streams.known, memoryview(data)
         if not isinstance(known, jpeg.JpegStart):
@@ -136,7 +136,7 @@ class EncodedTiffLevel:
         return [self._stream(data, 0, len(data), row, column) if data else ()]
 
     def _span(self, row: int, columns: range, offsets: list[int], counts: list[int]) -> tuple[int, int]:
-        """First and last byte of the tiles that are there; (0, 0) when there is none."""
+        """First and last byte of the tiles that exist; (0, 0) if there is none."""
         if not any(counts):
             return 0, 0
         first = min(offset for offset, count in zip(offsets, counts, strict=True) if count)
@@ -148,7 +148,7 @@ class EncodedTiffLevel:
         if last > self._file_bytes or max(counts) > MAX_TILE_BYTES:
             ends = [offset + count for offset, count in zip(offsets, counts, strict=True)]
             worst = max(range(len(columns)), key=lambda i: (ends[i] > self._file_bytes, counts[i]))
-            why = f"its {counts[worst]} bytes end at {ends[worst]}, the file at {self._file_bytes}"
+            why = f"its {counts[worst]} bytes end at {ends[worst]}, but the file ends at {self._file_bytes}"
             raise self._corrupt(row, columns[worst], why)
         return first, last
 
@@ -159,7 +159,7 @@ class EncodedTiffLevel:
             raise self._corrupt(row, column, error) from error
 
     def _parse(self, raw: bytes) -> ParsedTile:
-        """Parse a tile whose beginning was not seen before."""
+        """Parse a tile whose beginning has not been seen before."""
         if self.codec == "imagecodecs_jpeg":
             own = jpeg.parse(raw, self._page.jpegtables)
             own.header.check_is_tile(self.tile_px, self.tile_px)

@@ -16,7 +16,7 @@ from training.foundation.errors import DecompressionBombError, UnreadableError
 COMPRESSION_OLD_JPEG, COMPRESSION_JPEG = 6, 7
 COMPRESSIONS_JPEG = {COMPRESSION_JPEG, 33007, 34892}
 COMPRESSION_APERIO_YCC = 33003
-"""JPEG 2000 of Y, Cb, Cr; neither the stream nor the TIFF tags tell it from RGB, only OpenSlide knows."""
+"""JPEG 2000 of Y, Cb, Cr; neither the stream nor the TIFF tags distinguish it from RGB, only OpenSlide knows."""
 COMPRESSIONS_JPEG_2000 = {33003, 33004, 33005, 34712}
 KNOWN_COMPRESSIONS = {int(compression) for compression in tifffile.COMPRESSION}
 PHOTOMETRIC_GREY, PHOTOMETRIC_RGB, PHOTOMETRIC_YCBCR = 1, 2, 6
@@ -24,10 +24,10 @@ PLANAR_CONTIG = 1
 
 
 def check_sizes(page: tifffile.TiffPage, name: str) -> None:
-    """Whether a page's sizes can be calculated with.
+    """Check that a page's sizes can be calculated with.
 
     Raises:
-        UnreadableError: they are no numbers.
+        UnreadableError: they are not numbers.
     """
     if not has_plain_sizes(page):
         raise UnreadableError(
@@ -45,15 +45,15 @@ def check_page(
     orientation: object,
     more: Callable[[], str],
 ) -> None:
-    """Whether the finest page, of plain sizes, can be read as a slide.
+    """Check that the finest page, of plain sizes, can be read as a slide.
 
     Args:
-        is_plane: it is one of three pages, a colour each.
-        orientation: value of its tag; None without.
-        more: what else to say of a page that is no RGB.
+        is_plane: whether it is one of three pages, one per colour.
+        orientation: value of its tag; None if absent.
+        more: further clause on a page that is not RGB.
 
     Raises:
-        UnreadableError, DecompressionBombError, NotBrightfieldRgbError: why not.
+        UnreadableError, DecompressionBombError, NotBrightfieldRgbError: it cannot.
     """
     _check_claim(page, file_bytes, name)
     _check_compression(page, name)
@@ -63,11 +63,11 @@ def check_page(
 
 
 def check_page_chain(tiff: TiffStructure, file_bytes: int, name: str) -> None:
-    """tifffile leaves out pages that lie behind the end of the file, and says nothing."""
+    """Refuse a page past the end of the file: tifffile leaves it out silently."""
     following = tiff.offset_behind_chain()
     if following >= file_bytes:
         raise UnreadableError(
-            f"{name}: the page after the first {tiff.num_pages} stands at byte {following}, the file ends at "
+            f"{name}: the page after the first {tiff.num_pages} is at byte {following}, but the file ends at "
             f"{file_bytes}. It was cut short; copy it again."
         )
 
@@ -75,7 +75,7 @@ def check_page_chain(tiff: TiffStructure, file_bytes: int, name: str) -> None:
 def has_plain_sizes(page: tifffile.TiffPage) -> bool:
     """Whether sizes, offsets and byte counts are numbers.
 
-    A damaged tag gives a tuple for a size, and multiplying that takes all memory; and bytes or text for an offset.
+    A damaged tag yields a tuple for a size, which takes all memory when multiplied; and bytes or text for an offset.
     """
     sizes = (
         page.imagewidth, page.imagelength, page.imagedepth, page.tilewidth, page.tilelength, page.rowsperstrip,
@@ -88,8 +88,8 @@ def has_plain_sizes(page: tifffile.TiffPage) -> bool:
 
 
 def is_rgb(page: tifffile.TiffPage) -> bool:
-    """Whether the decoder gives three bytes of R, G, B per pixel."""
-    # Only JPEG's decoder turns YCbCr into RGB: with other compressions tifffile gives Y, Cb, Cr as they are.
+    """Whether the decoder returns three bytes of R, G, B per pixel."""
+    # Only JPEG's decoder turns YCbCr into RGB: with other compressions tifffile returns Y, Cb, Cr as they are.
     is_ycc_jpeg = page.photometric == PHOTOMETRIC_YCBCR and page.compression in COMPRESSIONS_JPEG
     return bool(
         page.samplesperpixel == 3
@@ -101,7 +101,7 @@ def is_rgb(page: tifffile.TiffPage) -> bool:
 
 
 def is_grey(page: tifffile.TiffPage) -> bool:
-    """Whether a page is one sample of a byte per pixel, as one colour of three pages is stored."""
+    """Whether a page has one 8-bit sample per pixel, as each colour of three pages is stored."""
     return bool(
         page.samplesperpixel == 1
         and page.bitspersample == 8
@@ -112,7 +112,7 @@ def is_grey(page: tifffile.TiffPage) -> bool:
 
 
 def check_planes_alike(pages: Sequence[tifffile.TiffPage], name: str) -> None:
-    """Whether the pages of red, green and blue can be laid on each other. Raises UnreadableError."""
+    """Check that the pages of red, green and blue fit together. Raises UnreadableError."""
     kinds = {
         (page.imagewidth, page.imagelength, page.is_tiled, page.tilewidth, page.tilelength, page.rowsperstrip)
         for page in pages
@@ -125,22 +125,22 @@ def check_planes_alike(pages: Sequence[tifffile.TiffPage], name: str) -> None:
 
 def _check_pixels_are_rgb(page: tifffile.TiffPage, name: str, more: Callable[[], str]) -> None:
     photometric = getattr(page.photometric, "name", str(page.photometric))
-    found = (
+    pixels = (
         f"{page.samplesperpixel} samples of {page.bitspersample} bits, photometric {photometric}, "
         f"compression {getattr(page.compression, 'name', page.compression)}, "
         f"{page.imagewidth}×{page.imagelength}×{page.imagedepth} px"
     )
     if not is_rgb(page):
         raise NotBrightfieldRgbError(
-            f"{name}: holds {found}{more()}. Only 8-bit brightfield RGB slides are read (no fluorescence, 16-bit, "
-            "grey, CMYK, palette or transparent images, no YCbCr but in JPEG). Export it as 8-bit RGB."
+            f"{name}: holds {pixels}{more()}. Only 8-bit brightfield RGB slides are read (no fluorescence, 16-bit, "
+            "grey, CMYK, palette or transparent images, no YCbCr except in JPEG). Export it as 8-bit RGB."
         )
 
 
 def _check_layout(page: tifffile.TiffPage, name: str, orientation: object) -> None:
     if orientation is not None and not (isinstance(orientation, int) and orientation == 1):
         raise UnreadableError(
-            f"{name}: TIFF orientation {orientation!r}, that is turned or mirrored. Save it with orientation 1 "
+            f"{name}: has TIFF orientation {orientation!r}, rotated or mirrored. Save it with orientation 1 "
             "(top left), so that coordinates mean the same in every program."
         )
     if page.imagewidth < 1 or page.imagelength < 1 or (page.is_tiled and not tile_bytes(page)):
@@ -166,19 +166,20 @@ def _check_claim(page: tifffile.TiffPage, file_bytes: int, name: str) -> None:
     samples = page.samplesperpixel * page.imagedepth
     claimed = page.imagewidth * page.imagelength * samples
     bytes_per_tile = tile_bytes(page) if page.is_tiled else 0
-    says = (
+    claim = (
         f"{name}: claims {page.imagewidth}×{page.imagelength} px of {samples} samples, {claimed / 2**30:.2f} GiB raw, "
     )
     if claimed > most_raw_bytes(file_bytes):
         raise DecompressionBombError(
-            f"{says}in a file of {file_bytes} bytes: more than {MAX_UNPACK_RATIO} to 1. The header is damaged."
+            f"{claim}in a file of {file_bytes} bytes: more than {MAX_UNPACK_RATIO} to 1. The header is damaged."
         )
     if bytes_per_tile > MAX_TILE_BYTES:
         raise DecompressionBombError(
-            f"{says}in tiles of {bytes_per_tile / 2**20:.0f} MiB; at most {MAX_TILE_BYTES >> 20} MiB per tile are read."
+            f"{claim}in tiles of {bytes_per_tile / 2**20:.0f} MiB; at most {MAX_TILE_BYTES >> 20} MiB per tile "
+            "are read."
         )
     if not page.is_tiled and claimed > MAX_WHOLE_PAGE_BYTES:
         raise DecompressionBombError(
-            f"{says}in strips, which cannot be read piece by piece; at most {MAX_WHOLE_PAGE_BYTES >> 20} MiB. "
+            f"{claim}in strips, which cannot be read piece by piece; at most {MAX_WHOLE_PAGE_BYTES >> 20} MiB. "
             "Convert it to a tiled TIFF (for example `vips tiffsave --tile`)."
         )

@@ -69,7 +69,7 @@ def test_the_ends_of_the_plausible_range_are_in_it(tmp_path, mpp):
 
 @pytest.mark.parametrize("request_mpp", [{"mpp_option": 352.8}, {"mpp_manifest": 0.01}])
 def test_an_absurd_override_is_refused_even_if_the_file_knows_better(tmp_path, request_mpp):
-    with pytest.raises(MissingMppError, match=r"plausible is 0\.05 to 50"):
+    with pytest.raises(MissingMppError, match=r"plausible values: 0\.05 to 50"):
         ingested(tmp_path, slide(tmp_path), **request_mpp)
 
 

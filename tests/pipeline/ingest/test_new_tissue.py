@@ -118,7 +118,7 @@ def test_settings_of_tissue_that_changed_hold_up_no_finished_slide_and_touch_non
 
     again = gemslide("ingest", tmp_path / "a.tiff", "--project", project.root)
     assert again.code == 0, again.err
-    assert "`gemslide tissue` makes the mask again" in again.out
+    assert "`gemslide tissue` rebuilds the mask" in again.out
     assert sha256_by_file(project.slides_dir) == before
     one = gemslide("tissue", "a", "--project", project.root)
     assert one.code == 0, one.err
@@ -168,7 +168,7 @@ def test_areas_drawn_in_the_project_become_the_mask(project, store, gemslide):
     assert "class 'T\\u00efssue'" in typed_apart.out
     nobody = run(gemslide, project, "--drawn", "Tisue", "--json")
     assert nobody.code == 1
-    assert "nobody has drawn an area of class 'Tisue'" in nobody.out
+    assert "no area of class 'Tisue' has been drawn" in nobody.out
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "ones", "P", "RGB", "RGBA"])
@@ -224,12 +224,12 @@ def hostile_files(folder):
     Image.fromarray(np.full((height, width), 255, np.uint8)).save(folder / "whole.png")
     whole = (folder / "whole.png").read_bytes()
     return {
-        "values beside black": folder / "grey.png",
+        "values besides black": folder / "grey.png",
         "has no tissue at all": folder / "black.png",
         "other proportions": folder / "turned.png",
-        "is no PNG that can be read": written(folder / "cut.png", whole[: len(whole) // 2]),
+        "is not a readable PNG": written(folder / "cut.png", whole[: len(whole) // 2]),
         "at most 512 are read": written(folder / "bomb.png", png_that_claims(110_000, 82_000)),
-        "lines, points and cells are none": geojson(folder / "point.geojson", [Point(5, 5)]),
+        "lines, points and cells do not count": geojson(folder / "point.geojson", [Point(5, 5)]),
         "the slide only": geojson(folder / "outside.geojson", [box(5000, 10, 6000, 90)]),
         "times the slide": geojson(folder / "piled.geojson", [box(i, i, 1100 - i, 820 - i) for i in range(1, 400)]),
         "cannot be read": folder / "nowhere.png",

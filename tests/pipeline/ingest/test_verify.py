@@ -144,7 +144,7 @@ def test_a_flipped_bit_in_predictions_or_scores_is_found_and_the_slide_is_said_t
     for name in ("predictions/m-1/0/c/0/0/0", "quality/0/c/0/0/0"):
         data = (store / name).read_bytes()
         (store / name).write_bytes(bytes([data[0] ^ 1]) + data[1:])
-        with pytest.raises(DamagedStoreError, match=f"{name}: the checksum .* The slide itself is whole"):
+        with pytest.raises(DamagedStoreError, match=f"{name}: the checksum .* The slide itself is intact"):
             verify_store(store)
         (store / name).write_bytes(data)
 

@@ -42,7 +42,7 @@ def test_the_same_picture_twice_and_a_warning(cases, tmp_path, name):
     assert len(digests) == 1
     for report, pixels in stored_twice:
         assert np.abs(pixels.astype(int) - the_picture(cases)).mean() < 3
-        assert any("the tiles were believed" in warning for warning in report.warnings)
+        assert any("the tiles were trusted" in warning for warning in report.warnings)
 
 
 def test_three_stains_are_refused(cases):

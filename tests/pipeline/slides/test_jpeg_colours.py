@@ -110,11 +110,11 @@ def test_the_pyramid_around_a_level_does_not_change_its_colours(tmp_path, name, 
 
     assert [(level.route, level.gate.equal) for level in report.levels] == [("pass-through", True)] * 2
     assert all("tifffile" in level.gate.against for level in report.levels)
-    assert any("the tiles were believed" in warning for warning in report.warnings)
+    assert any("the tiles were trusted" in warning for warning in report.warnings)
     other = "ycbcr" if tag == "rgb" else "rgb"
     plain = write_coded(tmp_path / "b.tif", halved(PIXELS, 1), coding, tag=other, subfiletype=subfiletype)
     honest = ingest(plain, tmp_path, slide_id="S-2")
-    assert not any("believed" in warning for warning in honest.warnings)
+    assert not any("trusted" in warning for warning in honest.warnings)
     for level in ("0", "1"):
         shards = [sorted((one.store / "0" / level / "c").rglob("*")) for one in (report, honest)]
         assert [file.read_bytes() for file in shards[0] if file.is_file()] == [
@@ -181,7 +181,7 @@ def test_levels_that_contradict_one_another_are_each_read_by_their_own_markers(t
 
     report = ingest(path, tmp_path)
 
-    assert len([warning for warning in report.warnings if "were believed" in warning]) == 2
+    assert len([warning for warning in report.warnings if "were trusted" in warning]) == 2
     for level, wanted in enumerate((large, small)):
         assert is_near(both_routes(path, level)[0], wanted)
 
@@ -202,7 +202,7 @@ def test_strips_follow_the_same_rule(tmp_path, name):
 
     with open_slide(path) as slide:
         assert is_near(slide.read_region(0, Box(0, 0, 150, 110)), PIXELS)
-    assert any("were believed" in warning for warning in report.warnings)
+    assert any("were trusted" in warning for warning in report.warnings)
 
 
 @pytest.mark.parametrize("pass_through", [True, False])

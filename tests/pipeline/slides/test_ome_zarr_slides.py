@@ -142,7 +142,7 @@ def test_a_gemslide_store_is_not_taken_for_a_source(tmp_path):
     write_image(group, [sample_image(100, 80)])
     group.attrs["gemslide"] = {"contract_version": 1}
 
-    with pytest.raises(UnreadableError, match="is a gemslide store already"):
+    with pytest.raises(UnreadableError, match="is already a gemslide store"):
         open_slide(tmp_path / "a.zarr")
 
 

@@ -124,7 +124,7 @@ def test_a_reader_of_a_site_stands_in_the_doctor_s_list(tmp_path):
         ("ppm = site_ppm:PpmReader", "import no_such_library", "ModuleNotFoundError"),
         ("ppm = site_ppm:Missing", "", "AttributeError"),
         ("ppm = site_ppm:PpmReader", "class PpmReader", "SyntaxError"),
-        ("ppm = site_ppm:PpmReader", "PpmReader = 3", "is no reader"),
+        ("ppm = site_ppm:PpmReader", "PpmReader = 3", "is not a reader"),
     ],
 )
 def test_a_broken_reader_stops_no_other_format_and_is_named_where_nothing_reads_the_file(

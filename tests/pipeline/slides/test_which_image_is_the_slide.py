@@ -121,7 +121,7 @@ def test_of_two_slides_in_one_tiff_neither_is_guessed_and_each_can_be_chosen(tmp
     pages = TWO_SLIDES[case]
     path = write_pages(tmp_path / "a.tif", *pages)
 
-    with pytest.raises(AmbiguousSeriesError, match=r"2 series, each a slide of its own: 0 \(600×440 px.*--series"):
+    with pytest.raises(AmbiguousSeriesError, match=r"2 series that may each be the slide: 0 \(600×440 px.*--series"):
         open_slide(path)
     second = 2 if "one chain" in case else 1
     for number in (0, second):
@@ -221,7 +221,7 @@ def test_a_label_is_never_read_as_the_slide_not_even_when_it_is_chosen(tmp_path,
     label, macro = page(sample_image(900, 700, 1), description="Label"), page(OTHER, description="Macro")
     path = write_pages(tmp_path / "a.tif", label, SLIDE_PAGES[0], macro)
 
-    with pytest.raises(UnreadableError, match=r"never read as the slide. There are 1 \(600×440"):
+    with pytest.raises(UnreadableError, match=r"never read as the slide. The others: 1 \(600×440"):
         open_slide(path, series=number)
 
 
@@ -344,7 +344,7 @@ def test_another_series_of_the_same_file_is_not_taken_for_the_store_that_is_ther
     ingest_slide(IngestRequest(path, "S-1", series="0"), project, IngestConfig())
 
     assert ingest_slide(IngestRequest(path, "S-1", series="0"), project, IngestConfig()).skipped
-    with pytest.raises(ChangedSourceError, match="holds series 0 of its file, and series 1 was asked for"):
+    with pytest.raises(ChangedSourceError, match="holds series 0 of its file, but series 1 was requested"):
         ingest_slide(IngestRequest(path, "S-1", series="1"), project, IngestConfig())
 
 
