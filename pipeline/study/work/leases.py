@@ -50,7 +50,11 @@ class Lease:
 
 @dataclass(frozen=True)
 class Ended:
-    """End of a task. `again`: it may succeed later, so it is retried; `done`: the next one follows; others end the slide."""
+    """End of a task.
+
+    After `done` the slide's next task follows; `again` means that it may succeed later, so it is retried; every other
+    state ends the slide.
+    """
 
     state: Literal["done", "again", "no_tissue", "qc_failed", "refused", "unreadable", "failed"]
     code: str | None = None
