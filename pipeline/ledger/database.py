@@ -89,13 +89,14 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A connection whose reads all see one consistent snapshot."""
-        with _explained(self.url), self._engine.connect() as connection:
+        with _explained(self.url), self._engine.connect() as connection, connection.begin():
             if not self.is_sqlite:
-                connection = connection.execution_options(isolation_level="REPEATABLE READ")
-            with connection.begin():
-                if not self.is_sqlite:  # nobody waits for a reader, so it may be idle for as long as it likes
-                    connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
-                yield connection
+                # Not as an execution option: SQLAlchemy undoes that outside of its error handling, so that a cut
+                # there would reach the caller as the driver's own error.
+                connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
+                # Nobody waits for a reader, so it may be idle for as long as it likes.
+                connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
+            yield connection
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
