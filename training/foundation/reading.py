@@ -6,6 +6,7 @@ import errno
 import json
 import math
 import os
+import re
 import stat
 from collections import Counter
 from pathlib import Path
@@ -15,6 +16,8 @@ MAX_JSON_BYTES = 64 * 2**20
 """Limit for a zarr.json, a package's or a project's JSON file. The largest item in one is an ICC profile in base64."""
 MAX_DIGITS = 20
 """Limit for a whole number: as many as 64 bits hold."""
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
+"""Halves of surrogate pairs in a JSON text, escaped or not. Two escaped halves may make one character."""
 
 
 def open_regular(path: Path | str) -> int:
@@ -47,15 +50,29 @@ def parse_json(text: str | bytes) -> Any:
     """A JSON text as Python values.
 
     Raises:
-        ValueError: not JSON, not UTF-8, nested too deeply, a number that is infinite or has too many digits, or a key
-            that appears twice in one object: parsers differ in which of its values they use.
+        ValueError: not JSON, not Unicode, nested too deeply, a number that is infinite or has too many digits, half of
+            a surrogate pair, which no file or database can store, or a key that appears twice in one object: parsers
+            differ in which of its values they use.
     """
+    # Decoded here, since `json.loads` would let encoded halves of surrogate pairs pass.
+    text = text if isinstance(text, str) else text.decode(json.detect_encoding(text))
     try:
-        return json.loads(
+        values = json.loads(
             text, parse_int=_integer, parse_float=_finite, parse_constant=_finite, object_pairs_hook=_unique_keys
         )
+        if _SURROGATE.search(text):
+            _check_storable(values)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
+    return values
+
+
+def _check_storable(values: Any) -> None:
+    try:
+        json.dumps(values, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        found = error.object[error.start]
+        raise ValueError(f"a text contains {found!r}, half of a surrogate pair, which is no character") from error
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

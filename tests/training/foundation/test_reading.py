@@ -40,11 +40,20 @@ def test_a_file_is_read_up_to_its_bound_and_refused_beyond(tmp_path: Path) -> No
         "\xff".encode("latin-1"),
         "{",
         '[{"a": 1, "b": 2, "a": 1}]',
+        r'{"a": ["\ud800"]}',
+        r'{"\uDFFF": 1}',
+        r'["\udc00\ud800"]',
+        '["\ud800"]',
+        b'["\xed\xa0\x80"]',
     ],
 )
 def test_json_that_cannot_be_parsed_is_one_kind_of_error(text: str | bytes) -> None:
     with pytest.raises(ValueError, match=r".+"):
         parse_json(text)
+
+
+def test_two_halves_of_a_surrogate_pair_are_one_character() -> None:
+    assert parse_json(rb'["\ud83d\ude00", "\\ud800"]') == ["\U0001f600", "\\ud800"]
 
 
 def test_a_json_file_is_read(tmp_path: Path) -> None:
