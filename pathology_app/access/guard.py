@@ -163,7 +163,7 @@ class Guard:
                 return None
             raise signed_out(had_one=bool(token))
         await self._offer()
-        raise log_in(had_one=bool(token))
+        raise log_in(had_one=bool(token), session_s=sign_in.life_s)
 
     async def _behind(self, token: str) -> Caller | None:
         """Find the person that a session belongs to. Raises RefusedError: it cannot be checked now."""

@@ -34,12 +34,14 @@ def signed_out(*, had_one: bool) -> RefusedError:
     return RefusedError(401, code, "Sign in: your session has ended, or there was none.")
 
 
-def log_in(*, had_one: bool) -> RefusedError:
+def log_in(*, had_one: bool, session_s: float) -> RefusedError:
+    """Ask for the link on the terminal. `session_s`: how long a session lasts once it has been opened."""
     return RefusedError(
         401,
         "session_is_over" if had_one else "log_in",
         "Open the link that gemslide printed on the terminal where it runs. It works once and lets this browser in "
-        "for 12 hours. If you have logged in before and followed a link from elsewhere, continue to the worklist.",
+        f"for {session_s / 3600:g} h. If you have logged in before and followed a link from elsewhere, continue to the "
+        "worklist.",
     )
 
 

@@ -179,7 +179,7 @@ def init_cohort(folder: Path, target: Path) -> Cohort:
         BadManifestError: no slide files found, or the manifest exists.
     """
     if os.path.lexists(target):
-        raise BadManifestError(f"{target}: exists already; it may hold your edits. Delete it or choose another name.")
+        raise BadManifestError(f"{target}: already exists; it may hold your edits. Delete it or choose another name.")
     if not folder.is_dir():
         raise BadManifestError(f"{folder}: is not a folder.")
     try:

@@ -201,7 +201,7 @@ def _check_replaceable(out: Path, names: PseudonymMap) -> None:
         return
     if not all(names.is_pseudonym(entry.slide_id) for entry in load_cohort(out).entries):
         raise BadManifestError(
-            f"{out}: exists already and was not made with the map {names.path}. Delete it or choose another name."
+            f"{out}: already exists and was not made with the map {names.path}. Delete it or choose another name."
         )
 
 

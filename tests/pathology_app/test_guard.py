@@ -175,6 +175,8 @@ def test_a_link_lets_one_browser_in_and_the_next_gets_another(guard: Make, termi
     welcome = ask(app, f"/?slide=S-001&token={token}")
 
     cookie = welcome.headers["set-cookie"]
+    assert f"Max-Age={terminal.sign_in.life_s:.0f}" in cookie
+    assert f"for {terminal.sign_in.life_s / 3600:g} h." in refused.body.decode()
     assert (welcome.status, welcome.headers["location"]) == (303, "/?slide=S-001")
     assert "HttpOnly" in cookie
     assert "SameSite=strict" in cookie

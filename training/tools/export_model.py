@@ -116,7 +116,7 @@ def export_package(
 
 def _check_can_be_exported(model_id: str, config: PackageConfig, to: Format, out: Path) -> None:
     if out.exists() or out.is_symlink():
-        raise UnreadableError(f"--out {out}: exists already; it may hold work. Delete it or name another folder.")
+        raise UnreadableError(f"--out {out}: already exists; it may hold work. Delete it or name another folder.")
     if config.gemslide.runtime not in ("torch", "entry-point"):
         raise BadRecipeError(
             f"model {model_id}: is a {config.gemslide.runtime} file itself, which cannot be converted to another "

@@ -19,7 +19,7 @@ def check_free(out: Path, store: Path) -> None:
         BadRecipeError: either.
     """
     if out.exists() or out.is_symlink():
-        raise BadRecipeError(f"{out}: exists already. An export never overwrites: delete it or choose another name.")
+        raise BadRecipeError(f"{out}: already exists. An export never overwrites: delete it or choose another name.")
     if store.resolve() in out.resolve().parents:
         raise BadRecipeError(f"{out}: is inside the store {store}. Choose a path outside it.")
 

@@ -70,7 +70,7 @@ def _changed_references(project: Project, tile_sets: dict[str, str]) -> Iterator
             yield f"tile set {name}, whose labels are the last report's reference: {error}"
         else:
             if now != then:
-                yield f"tile set {name}: its labels are the last report's reference, and it has been replaced since"
+                yield f"tile set {name}: its labels are the last report's reference, and it has since been replaced"
 
 
 def _changes(folder: Path, made: dict[str, str], where: str) -> Iterator[str]:

@@ -77,7 +77,7 @@ def test_an_existing_manifest_is_not_overwritten(tmp_path):
     (tmp_path / "a.svs").touch()
     write(tmp_path, "path\nmine.svs\n")
 
-    with pytest.raises(BadManifestError, match="exists already"):
+    with pytest.raises(BadManifestError, match="already exists"):
         init_cohort(tmp_path, tmp_path / "cohort.csv")
     assert "mine" in (tmp_path / "cohort.csv").read_text()
 

@@ -255,7 +255,7 @@ def test_export_writes_predictions_of_the_store_over_its_own_source(source, made
 
     assert (lacking.code, done.code, again.code, unfit.code) == (1, 0, 1, 1)
     assert "needs --model MODEL_ID" in json.loads(lacking.out)["message"]
-    assert "exists already" in json.loads(again.out)["message"]
+    assert "already exists" in json.loads(again.out)["message"]
     assert "are for --to dicom-seg" in json.loads(unfit.out)["message"]
     assert np.abs(read_segmentation(tmp_path / "s.dcm") - np.nan_to_num(float32(made))).max() <= 0.5 / 255 + 1e-6
     record = json.loads(max((tmp_path / "project/runs").glob("*.json")).read_text())

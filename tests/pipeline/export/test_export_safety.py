@@ -49,7 +49,7 @@ def kind(request):
 def test_what_is_there_is_not_replaced(tmp_path, mixed_store, kind):
     (tmp_path / NAMES[kind]).write_text("mine")
 
-    with pytest.raises(BadRecipeError, match="exists already"):
+    with pytest.raises(BadRecipeError, match="already exists"):
         export_slide(ExportRequest(mixed_store, tmp_path / NAMES[kind], kind))
 
     assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [(NAMES[kind], "mine")]
@@ -151,7 +151,7 @@ def test_the_command_exports_by_slide_id_and_by_store_and_records_no_place(gemsl
     line = json.loads(by_id.out)
     assert (line["slide_id"], line["status"], line["output"]) == ("M-1", "done", None)
     assert "0 JPEG tiles as stored" in line["message"]
-    assert "exists already" in again.err
+    assert "already exists" in again.err
     assert json.loads(missing.out)["code"] == "unreadable"
     records = [path.read_text() for path in (project / "runs").glob("*.json")]
     assert len(records) == 3

@@ -60,7 +60,7 @@ def test_a_report_names_the_reference_that_it_was_made_with_and_verify_finds_ano
     audited.make_reference(study.project, min_tissue=0.9)
 
     assert study.reports_changed() == [
-        "tile set reference: its labels are the last report's reference, and it has been replaced since"
+        "tile set reference: its labels are the last report's reference, and it has since been replaced"
     ]
 
 
