@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -22,6 +22,7 @@ from pipeline.slides.suffixes import slide_id_from, slide_suffixes
 from pipeline.spreadsheets import read_rows, with_header
 from training.foundation.settings import did_you_mean
 from training.foundation.words.class_names import check_class_name, check_printable
+from training.foundation.words.findings import message_of
 from training.foundation.words.names import NAME_PATTERN, comparable
 
 Split = Literal["train", "val", "test"]
@@ -165,11 +166,13 @@ def _entry(path: Path, number: int, row: Mapping[str, str], other: OtherList | N
     try:
         return SlideEntry.model_validate(values)
     except ValidationError as error:
-        findings = "; ".join(
-            f"`{'.'.join(map(str, e['loc']))}` = {e['input'] if e['type'] != 'missing' else 'empty'!r:.200}: {e['msg']}"
-            for e in error.errors()
-        )
+        findings = "; ".join(_finding(detail) for detail in error.errors())
         raise BadManifestError(f"{path}, line {number}: {findings}.") from error
+
+
+def _finding(detail: Mapping[str, Any]) -> str:
+    value = "empty" if detail["type"] == "missing" else detail["input"]
+    return f"`{'.'.join(map(str, detail['loc']))}` = {value!r:.200}: {message_of(detail)}"
 
 
 def init_cohort(folder: Path, target: Path) -> Cohort:

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Tag, ValidationError
 
 from training.foundation.errors import BadRecipeError
 from training.foundation.toml_file import read_toml
+from training.foundation.words.findings import message_of
 from training.foundation.words.spelling import nearest
 
 
@@ -84,7 +85,7 @@ def _sentence(kind: type[Section], detail: dict[str, Any]) -> str:
         return f"unknown key {name}: {did_you_mean(str(detail['loc'][-1]), around.model_fields)}"
     if detail["type"] == "missing":
         return f"{name} is missing"
-    message = str(detail["ctx"]["error"]) if detail["type"] == "value_error" else detail["msg"]
+    message = message_of(detail)
     if isinstance(detail["input"], dict | BaseModel):  # the finding concerns a whole table
         return f"{name}: {message}" if name else message
     return f"{name} = {detail['input']!r:.200}: {message}"

@@ -14,6 +14,7 @@ from training.foundation.model_files import MAX_CONFIG_BYTES, Runtime
 from training.foundation.reading import read_json_file
 from training.foundation.tile_read import UNSTATED, TileRead
 from training.foundation.words.counts import counted
+from training.foundation.words.findings import message_of
 from training.foundation.words.names import comparable
 from training.models.build import Outputs, outputs_of
 from training.recipe.config import MAX_CLASSES, MAX_THREADS, ModelConfig
@@ -236,5 +237,5 @@ def _explained(detail: dict[str, Any]) -> str:
     if detail["type"] == "missing":
         return f"`{where}` is missing"
     if detail["type"] == "value_error":
-        return f"`{where}`: {detail['ctx']['error']!s:.200}"
-    return f"`{where}` = {detail['input']!r:.60}: {detail['msg']}"
+        return f"`{where}`: {message_of(detail):.200}"
+    return f"`{where}` = {detail['input']!r:.60}: {message_of(detail)}"

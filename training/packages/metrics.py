@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from training.foundation.errors import UnreadableError
 from training.foundation.reading import read_json_file
+from training.packages.config import explained
 from training.packages.intervals import Intervals
 
 MAX_METRICS_BYTES = 2**20
@@ -66,7 +67,7 @@ def read_metrics(path: Path) -> Metrics:
         figures = _FIGURES.validate_python(raw)
         checked = None if drawn is None else _Intervals.model_validate(drawn)
     except (ValidationError, OSError, ValueError) as error:
-        reason = " ".join(str(error).split())
+        reason = explained(error) if isinstance(error, ValidationError) else " ".join(str(error).split())
         raise UnreadableError(
             f"{path}: not the figures of a model package ({reason:.300}). Copy the package again."
         ) from error

@@ -17,6 +17,7 @@ from pipeline.slides.common.damage import DamagedFileError
 from pipeline.slides.common.mpp import MppXy, search_mpp, um_per_unit
 from pipeline.slides.ome_zarr import schema
 from training.foundation.errors import UnreadableError
+from training.foundation.words.findings import message_of
 
 _VERSIONS = ("0.4", "0.5")
 _NUM_COLOURS = 3
@@ -131,7 +132,7 @@ def _why(error: DamagedFileError | ValidationError) -> str:
     if isinstance(error, DamagedFileError):
         return str(error)
     first = error.errors(include_url=False)[0]
-    return f"{'.'.join(map(str, first['loc'])) or 'an image'}: {first['msg']}"
+    return f"{'.'.join(map(str, first['loc'])) or 'an image'}: {message_of(first)}"
 
 
 def _axes(entries: list[schema.Axis]) -> Axes:

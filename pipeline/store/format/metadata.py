@@ -14,6 +14,7 @@ from pipeline.files import write_text_atomic
 from pipeline.store.format.layout import CONTRACT_VERSION
 from pipeline.units import MAX_MPP, MIN_MPP
 from training.foundation.reading import read_json_file
+from training.foundation.words.findings import message_of
 from training.foundation.words.names import NAME_PATTERN
 
 MAX_LEVELS, MAX_DOWNSAMPLE = 32, 1e6
@@ -161,7 +162,7 @@ class SlideAttributes(_Strict):
 def first_finding(error: ValidationError) -> str:
     """The first error in input from others: its location and message, both of bounded length."""
     first = error.errors()[0]
-    return f"`{'.'.join(map(str, first['loc'])):.80}`: {first['msg']:.200}"
+    return f"`{'.'.join(map(str, first['loc'])):.80}`: {message_of(first):.200}"
 
 
 def write_group(path: Path, attributes: dict[str, Any]) -> None:

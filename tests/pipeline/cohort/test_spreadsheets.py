@@ -72,7 +72,7 @@ HOW = 'Save it as "CSV UTF-8'
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        (PLAIN.encode("cp1252"), rf"line 2: the byte 0xFC is no UTF-8.*{HOW}"),
+        (PLAIN.encode("cp1252"), rf"line 2: the byte 0xFC is not UTF-8.*{HOW}"),
         (PLAIN.encode("mac-roman"), HOW),
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600), rf"a spreadsheet \(\.xls\).*{HOW}"),
         (b"<html><table></table></html>", f"HTML.*{HOW}"),
@@ -80,8 +80,8 @@ HOW = 'Save it as "CSV UTF-8'
         ("path\tslide_id,mpp\na.svs\tx,1\n", "tabs and commas"),
         ("path,slide_id\na.svs;x\n", "line 2: the number of fields.*semicolons"),
         ("path,slide_id\na.svs\n", "line 2: the number of fields"),
-        ("path,exclude\na.svs,FALSE\n", "line 2: `exclude` = 'FALSE'.*is no reason.*empty the cell to keep"),
-        ("path;exclude\na.svs;0\n", "line 2: `exclude` = '0'.*is not a reason"),
+        ("path,exclude\na.svs,FALSE\n", "line 2: `exclude` = 'FALSE': is not a reason.*empty the cell to keep"),
+        ("path;exclude\na.svs;0\n", "line 2: `exclude` = '0': is not a reason"),
         ("path,slide_id,,\na.svs,x,,stray\n", r"line 2: the number of fields differs from the header's \(4, not 2\)"),
         ("path,,slide_id\na.svs,stray,x\n", "line 2: column 2 has no name, but holds 'stray'"),
         ('path,site\na.svs,"x\nb.svs,y\nc.svs,z\n', "cannot be read as a UTF-8 CSV"),
