@@ -163,7 +163,7 @@ def test_two_packages_of_one_run_are_told_apart_by_their_epochs(small_project, p
             ("training", "epoch", own, own + 3)
         ]
         assert comparison.conclusion == (
-            f"The weights differ because they are of two epochs of one run: {own} and {own + 3}."
+            f"The weights differ because they are from two epochs of one run: {own} and {own + 3}."
         )
     done = gemslide("compare", small_project.model_id, later, "--project", project.root)
     assert done.code == 0

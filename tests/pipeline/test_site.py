@@ -68,7 +68,7 @@ def test_a_site_file_that_cannot_be_used_is_one_message(
     with pytest.raises(BadRecipeError, match=said):
         check_installation(project)
     write_site(tmp_path, monkeypatch, "", mode=0o666)
-    with pytest.raises(BadRecipeError, match=r"others can write.*chmod go-w"):
+    with pytest.raises(BadRecipeError, match=r"others can change.*chmod go-w"):
         check_installation(project)
 
 

@@ -122,7 +122,7 @@ def test_weights_of_another_network_are_refused_with_what_is_missing(small_proje
 @pytest.mark.parametrize(
     ("weights", "error", "says"),
     [
-        ("no-such-model", BadRecipeError, r"looked for .*models/no-such-model/model\.safetensors and .*no-such-model"),
+        ("no-such-model", BadRecipeError, r"not found at .*/no-such-model/model\.safetensors and .*no-such-model"),
         ("text.safetensors", UnreadableError, "not a safetensors file, or damaged"),
     ],
 )

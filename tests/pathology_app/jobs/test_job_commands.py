@@ -123,7 +123,7 @@ def test_links_that_lead_elsewhere_are_refused(project: Project, folders: SlideF
 def test_a_manifest_may_name_slides_in_the_folders_only(project: Project, folders: SlideFolders) -> None:
     manifest = project.root / "incoming" / "cohort.csv"
     manifest.write_text("path,slide_id\nplain.svs,S-7\n../../elsewhere.svs,S-8\n")
-    with pytest.raises(BadRunError, match="1 of its 2 slides lies outside"):
+    with pytest.raises(BadRunError, match="1 of its 2 slides is outside"):
         ingest_command(folders, ["incoming/cohort.csv"])
 
     manifest.write_text("path,slide_id\nplain.svs,S-7\n")

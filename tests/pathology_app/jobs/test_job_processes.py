@@ -111,7 +111,7 @@ def test_a_run_that_is_stopped_leaves_nothing_half_written_and_goes_on_when_star
     run = read_run(project, job_id)
     assert run.record
     assert run.record.outcome == "interrupted"  # the record contains the job's name
-    with pytest.raises(BadRunError, match="does not run, it is stopped"):
+    with pytest.raises(BadRunError, match="is not running, it is stopped"):
         stop_job(project, job_id, by="Bob")
 
     again = start_job(project, command(project), by="Ada", max_jobs=1)

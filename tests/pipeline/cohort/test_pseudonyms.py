@@ -148,7 +148,7 @@ def test_the_manifest_itself_is_never_the_target(cohort, secret):
 def test_pseudonyms_are_not_given_pseudonyms(cohort, secret, tmp_path):
     pseudonymize(cohort, secret)
 
-    with pytest.raises(BadManifestError, match="is a pseudonym of the map"):
+    with pytest.raises(BadManifestError, match="is already a pseudonym of the map"):
         pseudonymize_cohort(secret / "pseudo.csv", secret / "map.csv", tmp_path / "twice.csv")
 
 

@@ -96,5 +96,5 @@ def test_a_slide_without_a_file_of_candidates_is_named(tmp_path):
     with pytest.raises(BadManifestError, match=r"s\.csv: no such file.*empty if it has no candidates"):
         read_candidates(tmp_path / "s.csv", (4000, 3000))
     (tmp_path / "s.csv").write_bytes(b"\xff\xfe0.5")
-    with pytest.raises(BadManifestError, match="line 1: the byte 0x35 is no UTF-16"):
+    with pytest.raises(BadManifestError, match="line 1: the byte 0x35 is not UTF-16"):
         read_candidates(tmp_path / "s.csv", (4000, 3000))

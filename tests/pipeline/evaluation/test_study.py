@@ -218,7 +218,7 @@ def test_a_label_alone_makes_a_slide_negative_but_no_lesion_is_guessed(study, ev
 
     left_out = dict(result.flow.left_out)
     assert left_out == {
-        "slide-0": "the whole slide has no label: its label 'hot' is none of the model's classes",
+        "slide-0": "the whole slide has no label: its label 'hot' is not one of the model's classes",
     }
     # slide-1 is positive without an outline; slide-9 has neither label nor outlines, but tiles that are all "cold"
     assert result.levels[1].classes[0].positives == WARM_SLIDES - 1

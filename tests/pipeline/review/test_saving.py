@@ -181,7 +181,7 @@ def test_an_outline_that_crosses_itself_is_repaired(ledger: Ledger) -> None:
         (Draft(Point(float("nan"), 1), "point"), "empty or not finite"),
         (Draft(Point(1, 1), "polygon"), "cannot be a Point"),
         (Draft(LineString([(0, 0), (1, 1)]), "spiral"), "expected one of point"),
-        (Draft(box(0, 0, 9, 9), class_name=" tumour"), "blank"),
+        (Draft(box(0, 0, 9, 9), class_name=" tumour"), "begins or ends with a space"),
         (Draft(box(0, 0, 9, 9), class_name="a\u202eb"), "cannot be printed"),
         (Draft(box(0, 0, 9, 9), note="x" * 2001), "at most 2000 are allowed"),
         (Draft(box(0, 0, 9, 9), note="a\x00b"), "cannot be printed"),
@@ -215,7 +215,7 @@ def test_what_is_too_much_is_refused(ledger: Ledger, monkeypatch: pytest.MonkeyP
 
 def test_a_million_crossings_are_refused_at_once(ledger: Ledger) -> None:
     corners = [((i * 7919) % 2000, 1000 * (i % 2)) for i in range(3000)]
-    with pytest.raises(BadAnnotationError, match=r"the outlines cross [\d,]+ times or more; 40,000"):
+    with pytest.raises(BadAnnotationError, match=r"the outlines cross [\d,]+ times or more; the limit is 40,000"):
         save(ledger, "S-1", [Draft(Polygon(corners), "freehand")], "ada", size_wh_px0=SIZE)
 
 

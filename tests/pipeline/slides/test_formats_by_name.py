@@ -252,7 +252,7 @@ def test_an_ndpi_of_several_focal_planes_is_refused_as_other_stacks_are(tmp_path
 
     set_focal_planes(path, [0, -2000])
 
-    with pytest.raises(NotBrightfieldRgbError, match=r"2 focal planes \(at -2000, 0 nm\).*Export one of them"):
+    with pytest.raises(NotBrightfieldRgbError, match=r"2 focal planes \(at -2000, 0 nm\).*Export one as"):
         open_slide(path)
 
 
