@@ -1,4 +1,5 @@
 from .leakage import check_leakage as check_leakage
+from .new_protocol import new_protocol as new_protocol
 from .outcomes.failures import Failures as Failures
 from .outcomes.failures import failures_of as failures_of
 from .outcomes.failures import remedies_of as remedies_of
@@ -42,7 +43,6 @@ from .proof.verify import verify_log as verify_log
 from .protocol import PROTOCOL_FILE as PROTOCOL_FILE
 from .protocol import AboutStudy as AboutStudy
 from .protocol import load_protocol as load_protocol
-from .protocol import new_protocol as new_protocol
 from .protocol import study_dir as study_dir
 from .reading.arms import ADJUDICATION as ADJUDICATION
 from .reading.arms import ASSISTED as ASSISTED

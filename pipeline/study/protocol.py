@@ -6,30 +6,25 @@ made with the ledger's copy, and a file that has changed since is refused until 
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
-import tomli_w
 from pydantic import AfterValidator, Field, model_validator
 
-from pipeline.cohort.duplicates import refuse_changes
 from pipeline.cohort.manifest import Cohort, load_cohort
 from pipeline.errors import BadManifestError, ChangedSourceError
 from pipeline.evaluation.statistics.agreement import Weights
 from pipeline.evaluation.stored import SlideScore
-from pipeline.files import sha256_of, write_new_text
+from pipeline.files import sha256_of
 from pipeline.ledger.reasons import is_blank
 from pipeline.naming.models import find_package
 from pipeline.project import Project, check_name
-from pipeline.settings.config import load_settings
 from pipeline.study.reading.questions import ReadingConfig
-from pipeline.study.stages.registry import KINDS, StageSettings, settings_of, tasks_of
+from pipeline.study.stages.registry import StageSettings, tasks_of
 from training.foundation.errors import BadRecipeError
-from training.foundation.model_files import MAX_CONFIG_BYTES, weights_file
-from training.foundation.reading import read_json_file
+from training.foundation.model_files import weights_file
 from training.foundation.settings import Section, load_section, parse_section
 from training.foundation.words.class_names import check_class_name, check_printable
 from training.foundation.words.names import NAME_PATTERN
@@ -270,7 +265,7 @@ def find_models(protocol: Protocol, project: Project) -> dict[str, Path]:
 
 def _package(model: StudyModel, project: Project) -> Path:
     package = find_package(model.id, project)
-    present = _study_model(package)
+    present = model_of(package)
     for what, now, then in (
         ("weights", present.sha256, model.sha256),
         ("config.json", present.config_sha256, model.config_sha256),
@@ -283,103 +278,7 @@ def _package(model: StudyModel, project: Project) -> Path:
     return package
 
 
-def _study_model(package: Path) -> StudyModel:
-    """A package's present state."""
+def model_of(package: Path) -> StudyModel:
+    """A package as a protocol names it, in its present state."""
     config_sha256 = sha256_of(package / "config.json")
     return StudyModel(id=package.name, sha256=sha256_of(weights_file(package)), config_sha256=config_sha256)
-
-
-def new_protocol(
-    project: Project, study_id: str, about: AboutStudy, models: Sequence[str], template: str | None = None
-) -> Path:
-    """Write a protocol to be completed; its settings are the project's.
-
-    Args:
-        about: `cohort` is relative to the current folder.
-        template: "cap-validation" adds the design of a validation of digital pathology.
-
-    Raises:
-        BadManifestError: one already exists, or the cohort cannot be read. UnreadableError: no such model.
-    """
-    path = study_dir(project, study_id) / PROTOCOL_FILE
-    there_is_one = BadManifestError(f"{path}: already exists. Choose another name for the study, or edit this one.")
-    if path.exists():
-        raise there_is_one
-    refuse_changes(load_cohort(Path(about.cohort)), project)
-    packages = [find_package(model, project) for model in models]
-    settings = load_settings(project.settings_path)
-    content: dict[str, Any] = {
-        "study": {
-            **about.model_dump(),
-            "cohort": os.path.relpath(os.path.abspath(about.cohort), path.parent.absolute()),
-        },
-        "models": [_study_model(package).model_dump() for package in packages],
-        **{kind.name: settings_of(settings, kind).model_dump(mode="json", exclude_unset=True) for kind in KINDS},
-    }
-    content |= TEMPLATES[template] if template else {}
-    parse_section(Protocol, content, where="the study")
-    written = tomli_w.dumps({name: table for name, table in content.items() if table})
-    try:
-        write_new_text(path, _HEADING + written + _examples(packages))
-    except FileExistsError as error:  # somebody else has made one meanwhile
-        raise there_is_one from error
-    return path
-
-
-def _examples(packages: Sequence[Path]) -> str:
-    """Example endpoints of the first model, as comments: nothing is measured unless requested."""
-    try:
-        config = read_json_file(packages[0] / "config.json", max_bytes=MAX_CONFIG_BYTES)
-        class_name = str(config["class_names"][-1])
-    except (OSError, ValueError, LookupError, TypeError):  # reported when the model is loaded
-        class_name = "tumour"
-    # JSON's strings are TOML's as well.
-    return _EXAMPLES.format(model=json.dumps(packages[0].name), class_name=json.dumps(class_name))
-
-
-TEMPLATES: dict[str, dict[str, Any]] = {
-    "cap-validation": {
-        "reading": {
-            "readers": ["reader-1"],
-            "arms": ["glass", "digital"],
-            "order": "crossover",
-            "washout_days": 14.0,
-            "questions": [
-                {
-                    "name": "diagnosis",
-                    "ask": "What is the diagnosis?",
-                    "kind": "choice",
-                    "choices": ["benign", "atypical", "malignant"],
-                    "ordered": True,
-                },
-                {"name": "remarks", "ask": "Remarks on the slide", "kind": "text", "required": False},
-            ],
-        },
-        "validation": {"question": "diagnosis", "min_cases": 60, "min_concordance": 0.95, "min_washout_days": 14.0},
-    },
-}
-"""Sections that `study init --template` writes, to be completed."""
-
-_HEADING = """\
-# Protocol of a study. It is frozen when the study begins; later changes are amendments, each with its reason.
-# All sections and keys: docs/reference/studies.md.
-
-"""
-_EXAMPLES = """
-# Endpoints, and the results expected before any data are seen: uncomment and edit, or add others.
-# [[endpoints]]
-# name = "area under the ROC curve, by patient"
-# measure = "auc"                # or accuracy, balanced_accuracy, sensitivity, specificity, kappa
-# level = "patient"              # or slide; or tile, with the `tile_set` whose labels are the reference
-# model = {model}
-# class_name = {class_name}
-# at_least = 0.8                 # met if the lower end of the 95 % interval reaches it
-# kind = "primary"               # or secondary
-
-# [[endpoints]]
-# name = "sensitivity, by slide"
-# measure = "sensitivity"
-# model = {model}
-# class_name = {class_name}
-# at_least = 0.7
-"""

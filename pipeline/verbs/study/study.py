@@ -22,12 +22,13 @@ from pipeline.ledger.ledger import Ledger
 from pipeline.ledger.opening import actor_here, open_ledger
 from pipeline.project import Project, open_project
 from pipeline.settings.config import load_settings
+from pipeline.study.new_protocol import new_protocol
 from pipeline.study.outcomes.failures import failures_of
 from pipeline.study.outcomes.priorities import prioritize
 from pipeline.study.outcomes.progress import Progress, progress_of
 from pipeline.study.outcomes.remedies import remedies_of
 from pipeline.study.outcomes.retries import MAY_BE_RETRIED, retry
-from pipeline.study.protocol import AboutStudy, new_protocol
+from pipeline.study.protocol import AboutStudy
 from pipeline.study.work.amendments import amend
 from pipeline.study.work.leases import Ended, Lease
 from pipeline.study.work.retry import wait_for_ledger

@@ -34,7 +34,8 @@ from pipeline.ledger.ledger import Ledger
 from pipeline.ledger.opening import LEDGER_FILE
 from pipeline.ledger.tables import task
 from pipeline.project import Project
-from pipeline.study.protocol import AboutStudy, new_protocol
+from pipeline.study.new_protocol import new_protocol
+from pipeline.study.protocol import AboutStudy
 from pipeline.study.work.study import begin_study
 from tests.pipeline.study.chaos_cohort import write_cohort
 from tests.pipeline.study.chaos_findings import A_STEP_S, Findings, find, last_time, wrong_with

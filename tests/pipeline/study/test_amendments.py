@@ -8,8 +8,9 @@ import pytest
 
 from pipeline.errors import BadManifestError
 from pipeline.project import Project
+from pipeline.study.new_protocol import new_protocol
 from pipeline.study.proof.verify import verify_log
-from pipeline.study.protocol import AboutStudy, new_protocol
+from pipeline.study.protocol import AboutStudy
 from pipeline.study.work.amendments import amend
 from pipeline.study.work.leases import Ended, Leases
 from pipeline.study.work.limits import Limits

@@ -17,7 +17,8 @@ from pipeline.ledger.database import Database
 from pipeline.ledger.ledger import Ledger
 from pipeline.project import Project
 from pipeline.settings.site import LEDGER_VARIABLE
-from pipeline.study.protocol import AboutStudy, new_protocol
+from pipeline.study.new_protocol import new_protocol
+from pipeline.study.protocol import AboutStudy
 from pipeline.study.work.study import begin_study
 from tests.small_trained_project import TISSUE_TOML, make_slide
 

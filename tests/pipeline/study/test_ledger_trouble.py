@@ -21,8 +21,9 @@ from pipeline.ledger.ledger import Ledger, NewSlide
 from pipeline.ledger.reasons import check_reason
 from pipeline.project import Project
 from pipeline.settings.site import LEDGER_VARIABLE
+from pipeline.study.new_protocol import new_protocol
 from pipeline.study.proof.verify import verify_log
-from pipeline.study.protocol import AboutStudy, load_protocol, new_protocol
+from pipeline.study.protocol import AboutStudy, load_protocol
 from pipeline.study.work.leases import Leases
 from pipeline.study.work.limits import Limits
 from pipeline.study.work.owner import this_process

@@ -10,12 +10,12 @@ from pydantic import ValidationError
 from pipeline.errors import BadManifestError
 from pipeline.ledger.ledger import NewSlide
 from pipeline.settings.config import Settings
+from pipeline.study.new_protocol import TEMPLATES
 from pipeline.study.outcomes.priorities import prioritize
 from pipeline.study.proof.anchors import countersign, make_anchor
 from pipeline.study.proof.sign_off import Signing, sign_report
 from pipeline.study.proof.signing import SigningKey, new_key, open_key
 from pipeline.study.proof.verify import verify_log
-from pipeline.study.protocol import TEMPLATES
 from pipeline.study.reading.order import lay_out
 from pipeline.study.reading.readings import Readings
 from pipeline.study.report.facts import gather

@@ -14,7 +14,8 @@ from sklearn.metrics import cohen_kappa_score
 
 from pipeline.evaluation.statistics.agreement import cohens_kappa, concordance, mean_kappa
 from pipeline.evaluation.statistics.bootstrap import Draws
-from pipeline.study.protocol import TEMPLATES, Endpoint, Protocol
+from pipeline.study.new_protocol import TEMPLATES
+from pipeline.study.protocol import Endpoint, Protocol
 from pipeline.study.reading import readings as readings_module
 from pipeline.study.reading.order import lay_out
 from pipeline.study.reading.questions import Question
