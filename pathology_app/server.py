@@ -18,6 +18,7 @@ from pathology_app.people.sign_in import SignIn
 from pathology_app.project.served import PROJECT_VARIABLE
 from pathology_app.serving.environment import sign_in_here
 from pathology_app.serving.installation import confine
+from pathology_app.serving.shutdown import answers_at_shutdown
 from pathology_app.serving.timeouts import Timeouts, protocol_with
 from pipeline.project import open_project
 from pipeline.settings.config import load_settings
@@ -79,7 +80,7 @@ def serve(
     app = create(_access(project, listening, given, login=login, tiles_only=tiles_only))
     timeouts = timeouts or Timeouts()
     config = uvicorn.Config(
-        app,
+        answers_at_shutdown(app),
         http=protocol_with(timeouts),
         ws_max_size=MAX_MESSAGE_BYTES,
         limit_concurrency=MAX_CONNECTIONS,
