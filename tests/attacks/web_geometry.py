@@ -35,7 +35,7 @@ MOST_MIB = 600
 TILE_S = 2.0
 BODY_BYTES = 1 << 20
 SIZES = (300, 3_000, 12_000, 40_000)
-_EXPLAINED = re.compile(r"impl|give|Choose|Export|Send|smaller|most|outside|slide only|no area|needed|cut through")
+_EXPLAINED = re.compile(r"impl|give|Choose|Export|Send|smaller|most|outside|slide only|no area|needed|cut through|move")
 
 
 def bodies(family: str, corners: int) -> Iterator[tuple[str, bytes, str]]:
