@@ -25,13 +25,13 @@ def _names(word: str) -> Callable[[Mapping[str, str]], bool]:
 
 
 PAGES = (
-    DeclaredPage("slide", _names(SLIDE_PATH), Shows.RESULT, slide.page, redacts=True),
-    DeclaredPage("compare", _names(COMPARE), Shows.RESULT, compare.page, redacts=True),
+    DeclaredPage("slide", _names(SLIDE_PATH), Shows.PREDICTION, slide.page, redacts=True),
+    DeclaredPage("compare", _names(COMPARE), Shows.PREDICTION, compare.page, redacts=True),
     DeclaredPage("log", _names(LOG), Shows.MODEL, access_log.page),
     DeclaredPage("study", _names("study"), Shows.MODEL, studies.page, redacts=True),
     DeclaredPage("check", _names("check"), Shows.NEITHER, calibration.page),
     DeclaredPage("runs", lambda query: query.get("page") == RUNS, Shows.MODEL, runs.page),
-    DeclaredPage("worklist", lambda query: True, Shows.RESULT, worklist.page, redacts=True),
+    DeclaredPage("worklist", lambda query: True, Shows.PREDICTION, worklist.page, redacts=True),
 )
 """The views of a study have their own table, `studies.VIEWS`. Before sign-in, only `signing_in` is drawn, which
 shows nothing of the project."""

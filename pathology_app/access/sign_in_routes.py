@@ -10,7 +10,7 @@ import hmac
 import html
 import re
 import secrets
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote
 
 import anyio
 from starlette.requests import Request
@@ -21,6 +21,7 @@ from pathology_app.access.plain_page import link, paragraph, plain_page
 from pathology_app.callers.cookies import Cookies
 from pathology_app.people.person import person_of
 from pathology_app.people.sign_in import BadSignInError, SignIn, TooManyAttemptsError
+from pathology_app.routes.bodies import LateBodyError, TooLargeError, body_of
 from pathology_app.routes.declared import plain
 from pathology_app.routes.paths import SIGN_IN, SIGN_OUT, AcceptedBody
 from pipeline.ledger import key_of
@@ -31,6 +32,7 @@ SIGN_IN_KEY = "gemslide.sign_in"
 SESSION_KEY = "gemslide.session"
 """In a request's scope: key of its session, or None."""
 FORM_S = 3600
+MAX_FORM_BYTES, MAX_FIELDS = 16_384, 8
 _OWN_PATH = re.compile(r"/(?:[?#].*|[A-Za-z0-9._~-][^\\\x00-\x20]*)?", re.ASCII)
 _AT_ONCE = anyio.CapacityLimiter(2)
 """Passwords checked at once: each takes 64 MiB."""
@@ -40,9 +42,9 @@ def sign_in_routes() -> list[BaseRoute]:
     """Both pages."""
     return [
         plain(SIGN_IN, _sign_in_page, methods=["GET"]),
-        plain(SIGN_IN, _sign_in, methods=["POST"], takes=AcceptedBody(16_384, None)),
+        plain(SIGN_IN, _sign_in, methods=["POST"], takes=AcceptedBody(MAX_FORM_BYTES, None)),
         plain(SIGN_OUT, _sign_out_page, methods=["GET"]),
-        plain(SIGN_OUT, _sign_out, methods=["POST"], takes=AcceptedBody(4_096, None)),
+        plain(SIGN_OUT, _sign_out, methods=["POST"], takes=AcceptedBody(MAX_FORM_BYTES, None)),
     ]
 
 
@@ -159,9 +161,14 @@ async def _sign_out(request: Request) -> Response:
 
 
 async def _form_fields(request: Request) -> dict[str, str]:
-    """The fields of a form, each once; the guard has limited its length."""
-    form = await request.form(max_files=0, max_fields=8)
-    return {key: value for key, value in form.items() if isinstance(value, str)}
+    """The fields of a form as our pages send it, each once; none if it is another, or did not arrive in time."""
+    if not request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
+        return {}
+    try:
+        text = (await body_of(request, MAX_FORM_BYTES)).decode()
+        return dict(parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS))
+    except (LateBodyError, TooLargeError, ValueError):
+        return {}
 
 
 def _is_own_form(request: Request, fields: dict[str, str]) -> bool:

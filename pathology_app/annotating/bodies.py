@@ -6,35 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from shapely.geometry.base import BaseGeometry
-from starlette.requests import Request
 
 from pipeline.errors import BadAnnotationError
 from pipeline.review import MAX_DRAFTS, Draft, shape_of
-from training.foundation.errors import GemslideError
 from training.foundation.reading import parse_json
 
 MAX_CHANGES_BYTES = 1 << 20
 MAX_IMPORT_BYTES = 16 << 20
 """Larger files are imported with `gemslide annotations import`, which does not keep other people's pages waiting."""
 _KEYS = {"id", "revision", "deleted", "kind", "object_type", "geometry", "class", "note"}
-
-
-class TooLargeError(GemslideError):
-    """A request's body is over the limit."""
-
-    code = "too_large"
-
-
-async def body_of(request: Request, most_bytes: int) -> bytes:
-    """The body of a request. Raises TooLargeError: more than `most_bytes`."""
-    body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > most_bytes:
-            raise TooLargeError(
-                f"More than {most_bytes >> 20} MiB. Import large files with `gemslide annotations import`."
-            )
-    return bytes(body)
 
 
 def drafts_of(body: bytes) -> list[Draft]:

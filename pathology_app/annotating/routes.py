@@ -19,7 +19,6 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
-from functools import partial
 from typing import Any, TypeVar
 
 import anyio
@@ -31,8 +30,6 @@ from pathology_app.access.visibility import may_see
 from pathology_app.annotating.bodies import (
     MAX_CHANGES_BYTES,
     MAX_IMPORT_BYTES,
-    TooLargeError,
-    body_of,
 )
 from pathology_app.annotating.geometry import BusyError, GeometryWork
 from pathology_app.annotating.slide_outlines import OutlineCache, Outlines
@@ -41,7 +38,8 @@ from pathology_app.html.text import READ_ERRORS
 from pathology_app.people.acts import RIGHTS, Act
 from pathology_app.people.person import Action, ForbiddenError, Person, person_of, require
 from pathology_app.project.ledger import StudyLedger
-from pathology_app.readings.blinding import Shows
+from pathology_app.readings.blinding import Shows, visibility_of
+from pathology_app.routes.bodies import LateBodyError, TooLargeError, body_of
 from pathology_app.routes.declared import REVALIDATED, declared
 from pathology_app.routes.errors import json_error
 from pathology_app.routes.paths import AcceptedBody
@@ -151,8 +149,7 @@ class AnnotationServer:
         return JSONResponse(await self._in_thread(read), headers=_NEVER_KEPT)
 
     def _summary(self, ledger: Ledger | None, outlines: Outlines, person: Person) -> dict[str, Any]:
-        seen = None if person.slides is None else partial(may_see, person)
-        colours = class_colours(ledger, seen) if ledger else {}
+        colours = class_colours(ledger, self._named(person)) if ledger else {}
         return {
             "change": outlines.change,
             "classes": [[name, outlines.counts.get(name, 0), colour] for name, colour in colours.items()],
@@ -163,6 +160,13 @@ class AnnotationServer:
             "may_annotate": person.may(Action.ANNOTATE),
             "may_export": person.may(Action.EXPORT),
         }
+
+    def _named(self, person: Person) -> Callable[[str], bool] | None:
+        """Whether the classes used on a slide may be named to a person; None: those of all slides may."""
+        hidden = visibility_of(self._cache.project, person).hidden
+        if person.slides is None and not hidden:
+            return None
+        return lambda slide_id: slide_id not in hidden and may_see(person, slide_id)
 
     async def _tile(self, request: Request, reader: StoreReader, _: Person) -> Response:
         level, col, row = (int(digits) for digits in _matched(request, r"(\d{1,2})/(\d{1,9})_(\d{1,9})"))
@@ -310,6 +314,7 @@ def _matched(request: Request, pattern: str) -> tuple[str, ...]:
 _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (ForbiddenError, 403),
     (UnknownNameError, 404),
+    (LateBodyError, 408),
     (TooLargeError, 413),
     (BadLinkError, 400),
     (BadAnnotationError, 400),

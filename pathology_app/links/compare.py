@@ -51,11 +51,13 @@ class CompareLink(Link):
     def without(self, index: int) -> CompareLink:
         return CompareLink(tuple(view for at, view in enumerate(self.views) if at != index))
 
-    def without_models(self, slides: Collection[str], models: Collection[str]) -> CompareLink:
-        """The link without these models over these slides, which a link from somebody else may name."""
+    def without_models(self, predicted: Collection[str] | None, models: Collection[str]) -> CompareLink:
+        """The link without these models, which a link from somebody else may name, but over slides in `predicted`."""
         return CompareLink(
             tuple(
-                replace(view, model_id="") if view.slide_id in slides and view.model_id in models else view
+                replace(view, model_id="")
+                if predicted is not None and view.slide_id not in predicted and view.model_id in models
+                else view
                 for view in self.views
             )
         )

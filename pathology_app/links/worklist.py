@@ -104,7 +104,7 @@ class WorklistLink(Link):
         ) + (self.min_score is not None)
 
     def wanted(
-        self, readings: Mapping[str, str], reading_words: tuple[str, ...], hidden: Collection[str] = ()
+        self, readings: Mapping[str, str], reading_words: tuple[str, ...], predicted: Collection[str] | None = None
     ) -> Wanted:
         """The same choice as a query to the index. Arguments: as in `Wanted`."""
         model_id, class_name = self.score_of or ("", "")
@@ -123,5 +123,5 @@ class WorklistLink(Link):
             is_reversed=self.is_reversed,
             readings=readings,
             reading_words=reading_words,
-            hidden=hidden,
+            predicted=predicted,
         )

@@ -17,7 +17,7 @@ from pathology_app.slides.cache import SlideCache
 from pipeline.ledger import Ledger
 from pipeline.ledger.ledger import StudyRow
 from pipeline.project import Project
-from pipeline.study import Blinded, blinded_slides, blinding_of
+from pipeline.study import Blinded, blinded_slides, blinding_of, read_slides
 from training.foundation.errors import GemslideError
 from training.foundation.words.names import is_name
 
@@ -34,7 +34,9 @@ class Shows(StrEnum):
     NEITHER = "neither"
     """The slide itself, a person's own work: nothing from a model or another reader."""
     RESULT = "result"
-    """Predictions for a slide, and other people's assessments of it."""
+    """Other people's assessments of a slide: hidden where the slide is still to be read."""
+    PREDICTION = "prediction"
+    """A model's predictions for a slide: hidden, too, where the slide is not to be read, while models as such are."""
     MODEL = "model"
     """Models as such (names, cards, metrics, runs, logs), and results of any slide."""
 
@@ -46,13 +48,26 @@ class Visibility:
     Attributes:
         first: why models as such are hidden; None where they are not.
         models: ids that must not be named.
-        hidden: slides whose results are hidden, each with the reason.
+        hidden: slides on which other people's assessments are hidden, each with the reason.
+        read: slides that the person has read, or reads now with the predictions before them (`read_slides`).
     """
 
     person: Person
     first: Blinded | None = None
     models: frozenset[str] = frozenset()
     hidden: Mapping[str, Blinded] = field(default_factory=dict)
+    read: frozenset[str] = frozenset()
+
+    @property
+    def predicted(self) -> frozenset[str] | None:
+        """Slides whose predictions may be shown; None: all."""
+        return None if self.first is None else self.read - self.hidden.keys()
+
+    def hides_predictions(self, slide_id: str) -> Blinded | None:
+        """Why predictions for a slide are hidden; None where they are not."""
+        if self.first is None or slide_id in (self.predicted or ()):
+            return None
+        return self.hidden.get(slide_id, self.first)
 
     def models_of(self, cache: SlideCache, slide_id: str) -> tuple[list[str], Blinded | None]:
         """Models whose predictions for a slide may be shown, and the reason if none may be.
@@ -60,7 +75,7 @@ class Visibility:
         Raises:
             GemslideError, OSError: as `SlideCache.model_ids`.
         """
-        blinded = self.hidden.get(slide_id)
+        blinded = self.hides_predictions(slide_id)
         return ([], blinded) if blinded else (cache.model_ids(slide_id), None)
 
     def without_names(self, text: str) -> str:
@@ -81,7 +96,8 @@ def visibility_of(project: Project, person: Person) -> Visibility:
         return Visibility(person)
     blinding = blinding_of(ledger, person.reader)
     first = next(iter(blinding.studies), None)
-    return Visibility(person, first, blinding.models, blinded_slides(ledger, person.reader))
+    hidden = blinded_slides(ledger, person.reader)
+    return Visibility(person, first, blinding.models, hidden, read_slides(ledger, person.reader))
 
 
 def check_shown(project: Project, person: Person, shows: Shows, slide_id: str | None = None) -> None:
@@ -96,10 +112,11 @@ def check_shown(project: Project, person: Person, shows: Shows, slide_id: str | 
     ledger = None if shows is Shows.NEITHER else _ledger_for(project, person)
     if ledger is None or (slide_id is not None and not is_name(slide_id)):
         return
-    if shows is Shows.RESULT and slide_id is not None:
-        blinded = blinded_slides(ledger, person.reader, slide_id).get(slide_id)
-    else:
+    blinded = None if slide_id is None else blinded_slides(ledger, person.reader, slide_id).get(slide_id)
+    if blinded is None and (slide_id is None or shows is not Shows.RESULT):
         blinded = next(iter(blinding_of(ledger, person.reader).studies), None)
+        if slide_id is not None and shows is Shows.PREDICTION and read_slides(ledger, person.reader, slide_id):
+            blinded = None
     if blinded is not None:
         raise BlindedError(f"{f'slide {slide_id}: ' if slide_id else ''}{why_hidden(blinded)}")
 

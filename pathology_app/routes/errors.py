@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse, Response
 from pathology_app.html.text import READ_ERRORS, message_of
 from pathology_app.people.person import ForbiddenError
 from pathology_app.readings.blinding import BlindedError
+from pathology_app.routes.bodies import LateBodyError, TooLargeError
 from pathology_app.slides.cache import BadLinkError, NoSuchTileError, UnknownNameError
 from pipeline.errors import BadManifestError, ChangedSourceError
 from training.foundation.errors import BadRecipeError, GemslideError, UnreadableError
@@ -42,4 +43,6 @@ def _status(error: GemslideError | OSError) -> int:
         return 400
     if isinstance(error, (ForbiddenError, BlindedError)):
         return 403
+    if isinstance(error, (LateBodyError, TooLargeError)):
+        return 408 if isinstance(error, LateBodyError) else 413
     return 404 if isinstance(error, (NoSuchTileError, UnknownNameError)) else 500

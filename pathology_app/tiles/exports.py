@@ -65,7 +65,7 @@ def export_routes(cache: SlideCache) -> list[BaseRoute]:
     return [
         declared(cache.project, path, handler, shows)
         for path, handler, shows in (
-            ("/exports/{slide_id}/{model_id}/{rest:path}", ExportServer(cache).file, Shows.RESULT),
+            ("/exports/{slide_id}/{model_id}/{rest:path}", ExportServer(cache).file, Shows.PREDICTION),
             ("/exports/{rest:path}", bad_link, Shows.NEITHER),
         )
     ]

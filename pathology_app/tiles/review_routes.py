@@ -28,6 +28,7 @@ from pathology_app.people.person import Action, person_of
 from pathology_app.project.ledger import study_ledger_of
 from pathology_app.readings.blinding import Shows
 from pathology_app.readings.taking_part import LockedReadingError, view_context
+from pathology_app.routes.bodies import body_of
 from pathology_app.routes.declared import REVALIDATED, declared
 from pathology_app.routes.paths import AcceptedBody
 from pathology_app.slides.cache import BadLinkError, OpenSlide, SlideCache, UnknownNameError
@@ -52,8 +53,6 @@ CROP_PX, CROP_MPP = 112, 2.0
 MAX_LOOKS, MAX_JUDGED = 200, 500
 MAX_BYTES = 2**16
 """Limit for a body of viewings or judgements."""
-BODY_S = 10.0
-"""Time limit for a body to arrive."""
 _THREADS = 4
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
@@ -101,12 +100,12 @@ class ReviewServer:
 
     async def coverage(self, request: Request) -> Response:
         slide_id = request.path_params["slide_id"]
-        body = _parsed(_Looked, await _body(request)) if request.method == "POST" else None
+        body = _parsed(_Looked, await body_of(request, MAX_BYTES)) if request.method == "POST" else None
         return await self._json(lambda: self._looked(request, slide_id, body))
 
     async def hotspots(self, request: Request) -> Response:
         slide_id, model_id = request.path_params["slide_id"], request.path_params["model_id"]
-        body = _parsed(_Judged, await _body(request)) if request.method == "POST" else None
+        body = _parsed(_Judged, await body_of(request, MAX_BYTES)) if request.method == "POST" else None
         return await self._json(lambda: self._judged(request, slide_id, model_id, body))
 
     async def crop(self, request: Request) -> Response:
@@ -212,22 +211,13 @@ def review_routes(cache: SlideCache) -> list[BaseRoute]:
         for path, handler, shows, takes in (
             # Only a person's own viewings.
             ("/coverage/{slide_id}.json", server.coverage, Shows.NEITHER, looks),
-            ("/hotspots/{slide_id}/{model_id}.json", server.hotspots, Shows.RESULT, judged),
-            ("/crops/{slide_id}/{rest:path}", server.crop, Shows.RESULT, None),
+            ("/hotspots/{slide_id}/{model_id}.json", server.hotspots, Shows.PREDICTION, judged),
+            ("/crops/{slide_id}/{rest:path}", server.crop, Shows.PREDICTION, None),
             ("/coverage/{rest:path}", bad_link, Shows.NEITHER, looks),
             ("/hotspots/{rest:path}", bad_link, Shows.NEITHER, judged),
             ("/crops/{rest:path}", bad_link, Shows.NEITHER, None),
         )
     ]
-
-
-async def _body(request: Request) -> bytes:
-    """Body of a request; the guard has checked its length and kind."""
-    try:
-        with anyio.fail_after(BODY_S):
-            return await request.body()
-    except TimeoutError as error:
-        raise BadLinkError(f"{request.url.path!r}: the request body did not arrive in {BODY_S:.0f} s") from error
 
 
 def _parsed(kind: type[Body], body: bytes) -> Body:

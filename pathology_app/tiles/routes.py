@@ -245,7 +245,7 @@ def viewer_routes(cache: SlideCache) -> list[BaseRoute]:
         BadRecipeError: the project's `gemslide.toml`, which sets the size of the memory cache, is invalid.
     """
     server = TileServer(cache, BodyCache(load_settings(cache.project.settings_path).app.tile_cache_mb * 2**20))
-    neither, result = Shows.NEITHER, Shows.RESULT
+    neither, prediction = Shows.NEITHER, Shows.PREDICTION
     by_path: dict[str, list[OverlayKind]] = {}
     for kind in KINDS:
         by_path.setdefault(kind.path, []).append(kind)
@@ -254,12 +254,12 @@ def viewer_routes(cache: SlideCache) -> list[BaseRoute]:
         for path, handler, shows, middleware in (
             ("/tiles/{slide_id}/{rest:path}", server.tile, neither, ()),
             *(
-                (path, server.overlays(kinds), result if any(kind.blinded for kind in kinds) else neither, ())
+                (path, server.overlays(kinds), prediction if any(kind.blinded for kind in kinds) else neither, ())
                 for path, kinds in by_path.items()
             ),
             ("/colour/{rest:path}", server.colour, neither, ()),
             ("/thumbnails/{rest:path}", server.thumbnail, neither, ()),
-            ("/heatmaps/{slide_id}/{model_id}/{rest:path}", server.heat_map, result, ()),
+            ("/heatmaps/{slide_id}/{model_id}/{rest:path}", server.heat_map, prediction, ()),
             # Everything else sent here is already compressed.
             ("/viewer/{rest:path}", viewer_bundle, neither, (Middleware(GZipMiddleware),)),
             # Otherwise Streamlit would answer with its page.

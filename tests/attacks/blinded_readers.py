@@ -28,7 +28,7 @@ from pipeline.study import lay_out
 from tests.attacks.attack import Result, main
 from tests.pathology_app.signed_in import browser, cookie_of, hashed, sign_in
 from tests.pathology_app.small_project import MODEL_ID, make_project
-from tests.pathology_app.small_reading import STUDY, make_reading_study, of_study
+from tests.pathology_app.small_reading import STUDY, copy_slide, make_reading_study, of_study
 from tests.pathology_app.started_app import StartedApp, started_app
 from tests.pathology_app.streamlit_socket import tab
 
@@ -38,9 +38,11 @@ SECRETS = (MODEL_ID, "positive", "0.97", FIGURE, CARD)
 """Planted: the model's name, a class, a hotspot's score, an area under a curve, words of the card."""
 READERS = {"rita": "r1", "rolf": "r2", "carl": "chief"}
 SLIDES = ("S-001", "S-002")
+OUTSIDE = "S-003"
+"""A slide of no study, with predictions of the same model."""
 PAGES: Mapping[str, tuple[str, ...]] = {
-    "slide": ("slide=S-001", "slide=S-002&class=positive", f"slide=S-001&model={MODEL_ID}"),
-    "compare": ("compare=S-001,S-002", f"compare=S-001~{MODEL_ID},S-001"),
+    "slide": ("slide=S-001", "slide=S-002&class=positive", f"slide=S-001&model={MODEL_ID}", f"slide={OUTSIDE}"),
+    "compare": ("compare=S-001,S-002", f"compare=S-001~{MODEL_ID},S-001", f"compare={OUTSIDE},S-002"),
     "log": ("log=", "log=&slide_of=S-001"),
     "study": ("study=",),
     "check": ("check=screen",),
@@ -57,7 +59,11 @@ CONTROLS = ("slide=S-001", f"page=runs&run={JOB}")
 """Pages that show all secrets to people who may see them."""
 ROUTES: Mapping[str, tuple[str, ...]] = {
     "/tiles/{slide_id}/{rest:path}": ("/tiles/S-001/0/0_0",),
-    "/overlays/{slide_id}/{model_id}/{rest:path}": (f"/overlays/S-001/{MODEL_ID}/1.png", "/overlays/S-001/none/0.png"),
+    "/overlays/{slide_id}/{model_id}/{rest:path}": (
+        f"/overlays/S-001/{MODEL_ID}/1.png",
+        f"/overlays/{OUTSIDE}/{MODEL_ID}/1.png",
+        "/overlays/S-001/none/0.png",
+    ),
     "/layers/{slide_id}/{rest:path}": ("/layers/S-001/tissue.png", "/layers/S-001/quality/0.png"),
     "/colour/{rest:path}": ("/colour/S-001",),
     "/damaged/{rest:path}": ("/damaged/S-001.png",),
@@ -70,7 +76,10 @@ ROUTES: Mapping[str, tuple[str, ...]] = {
     "/annotations/{slide_id}/found": ("/annotations/S-001/found?words=a",),
     "/annotations/{slide_id}/qupath.geojson": ("/annotations/S-001/qupath.geojson",),
     "/coverage/{slide_id}.json": ("/coverage/S-001.json",),
-    "/hotspots/{slide_id}/{model_id}.json": (f"/hotspots/S-001/{MODEL_ID}.json",),
+    "/hotspots/{slide_id}/{model_id}.json": (
+        f"/hotspots/S-001/{MODEL_ID}.json",
+        f"/hotspots/{OUTSIDE}/{MODEL_ID}.json",
+    ),
     "/crops/{slide_id}/{rest:path}": ("/crops/S-001/480_864.jpg",),
     "/exports/{slide_id}/{model_id}/{rest:path}": (
         f"/exports/S-001/{MODEL_ID}/predictions.csv",
@@ -136,6 +145,7 @@ def plant(root: Path, small: Project) -> None:
         small, root, slides=len(SLIDES), laid_out=False, arms=["unassisted", "assisted"], order="sequential"
     )
     project = Project(root)
+    copy_slide(small, project, OUTSIDE)
     (project.models_dir / MODEL_ID).mkdir(parents=True)
     (project.models_dir / MODEL_ID / "card.md").write_text(f"# {MODEL_ID}\n{CARD}\nAUC {FIGURE}\n")
     project.jobs_dir.mkdir(parents=True, exist_ok=True)

@@ -6,7 +6,8 @@ import asyncio
 import json
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -19,8 +20,11 @@ from pathology_app.annotating.routes import annotation_routes
 from pathology_app.people import person as people
 from pathology_app.people.person import Person, Role
 from pathology_app.project.ledger import StudyLedger
+from pathology_app.readings.blinding import Visibility
+from pathology_app.routes import bodies as request_bodies
 from pathology_app.slides.cache import SlideCache
 from pipeline.project import Project
+from pipeline.study import Blinded
 from tests.pathology_app.small_project import HEIGHT_PX0, SLIDE_ID, WIDTH_PX0
 
 ROOT = f"/annotations/{SLIDE_ID}"
@@ -311,6 +315,34 @@ def test_a_body_that_is_too_large_is_not_read_to_its_end(app: App, monkeypatch: 
     monkeypatch.setattr(bodies, "MAX_CHANGES_BYTES", 1 << 20)
     answer = app.ask(ROOT, b"x" * ((1 << 20) + 1))
     assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
+
+
+def test_a_body_that_does_not_arrive_is_not_waited_for(two_slides: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request_bodies, "BODY_S", 0.0)
+    monkeypatch.setattr(request_bodies, "SLOWEST_BYTES_PER_S", 1e9)
+    app = App(two_slides)
+
+    async def send() -> httpx.Response:
+        async def never() -> AsyncIterator[bytes]:
+            yield b"{"
+            await asyncio.Event().wait()
+
+        transport = httpx.ASGITransport(app._app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://slides") as client:
+            return await client.post(ROOT, content=never())
+
+    answer = asyncio.run(send())
+    assert (answer.status_code, answer.json()["code"]) == (408, "late_body")
+    app.ledger.close()
+
+
+def test_classes_used_on_slides_that_are_hidden_only_are_not_named(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    app.save(change())
+    app.save(change(**{"class": "micrometastasis"}), slide_id=OTHER)
+    shown = Visibility(Person())
+    for hidden, named in (({}, ["tumour", "micrometastasis"]), ({OTHER: Blinded("s", "to be read")}, ["tumour"])):
+        monkeypatch.setattr(routes, "visibility_of", lambda *_, hidden=hidden: replace(shown, hidden=hidden))
+        assert [name for name, *_ in app.ask(f"{ROOT}/changes").json()["classes"]] == named
 
 
 @pytest.mark.parametrize(

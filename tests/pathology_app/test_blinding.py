@@ -44,6 +44,8 @@ CHIEF = Person("carl", frozenset({Role.REVIEWER}), "chief")
 COORDINATOR = Person("eve", frozenset({Role.COORDINATOR}))
 NOBODY = Person()
 SLIDES = ("S-1", "S-2")
+OUTSIDE = "S-9"
+"""A slide of no study."""
 
 
 @pytest.fixture
@@ -76,6 +78,15 @@ def hidden(project: Project, person: Person) -> set[str]:
         with pytest.raises(BlindedError):
             check_shown(project, person, Shows.MODEL)
     assert not visibility.hidden or visibility.first is not None
+    for slide_id in (*SLIDES, OUTSIDE):
+        if blinded := visibility.hides_predictions(slide_id):
+            assert blinded.study_id == STUDY
+            with pytest.raises(BlindedError):
+                check_shown(project, person, Shows.PREDICTION, slide_id)
+        else:
+            assert slide_id not in visibility.hidden
+            check_shown(project, person, Shows.PREDICTION, slide_id)
+    assert (visibility.hides_predictions(OUTSIDE) is None) == (visibility.first is None), "a slide of no study"
     return set(visibility.hidden)
 
 
@@ -186,9 +197,9 @@ def test_every_route_says_what_it_shows_and_is_visited_by_the_attack(project: Pr
     routes = only_declared(app_routes())
     get_paths = {route.path for route in routes if "GET" in (route.methods or ()) and not _leads_nowhere(route)}
     assert get_paths == set(blinded_readers.ROUTES)
-    shown = {route.path.split("/")[1] for route in routes if route.shows is Shows.RESULT}
-    assert shown == {"overlays", "heatmaps", "annotations", "hotspots", "crops", "exports"}
-    assert [route.path for route in routes if route.shows is Shows.MODEL] == ["/log.csv"]
+    shown = {route.path.split("/")[1]: route.shows for route in routes if route.shows is not Shows.NEITHER}
+    predictions = dict.fromkeys(("overlays", "heatmaps", "hotspots", "crops", "exports"), Shows.PREDICTION)
+    assert shown == {**predictions, "annotations": Shows.RESULT, "log.csv": Shows.MODEL}
 
 
 def _leads_nowhere(route: DeclaredRoute) -> bool:

@@ -32,7 +32,7 @@ def test_a_kind_s_route_hides_it_from_blinded_readers_just_where_it_is_a_result(
 
     (route,) = (route for route in routes if route.path == kind.path)
 
-    assert route.shows is (Shows.RESULT if kind.blinded else Shows.NEITHER)
+    assert route.shows is (Shows.PREDICTION if kind.blinded else Shows.NEITHER)
     assert all(other.blinded == kind.blinded for other in KINDS if other.path == kind.path)
     assert kind.style.palette in PALETTES
 

@@ -204,6 +204,11 @@ def test_guessing_is_stopped_and_does_not_stop_others(client: httpx.Client, root
         ({"Sec-Fetch-Site": "cross-site"}, b"name=ada", 403),
         ({"Content-Type": "application/x-www-form-urlencoded"}, b"name=ada&password=x", 403),
         ({"Content-Type": "multipart/form-data; boundary=x"}, b"--x\r\nnonsense", 403),
+        ({"Content-Type": "multipart/form-data"}, b"name=ada", 403),
+        ({"Content-Type": "multipart/form-data; boundary=a"}, b"--b\r\nzz", 403),
+        ({"Content-Type": "application/x-www-form-urlencoded"}, b"name=%ff&form=x", 403),
+        ({"Content-Type": "application/x-www-form-urlencoded"}, b"\xff\xfe", 403),
+        ({"Content-Type": "application/x-www-form-urlencoded"}, b"&".join([b"name=ada"] * 9), 403),
     ],
 )
 def test_a_form_that_is_not_ours_is_refused(

@@ -23,7 +23,7 @@ _NO_MODEL = "no prediction"
 def page(worklist: st.Page, visibility: Visibility) -> None:
     """Draw the views that the link names."""
     cache, link = current_cache(), CompareLink.of(st.query_params.to_dict())
-    link = link.without_models(visibility.hidden, visibility.models)
+    link = link.without_models(visibility.predicted, visibility.models)
     back, title, add = st.columns([1.2, 3, 3], vertical_alignment="center")
     with back:
         if st.button("Worklist", icon=":material/arrow_back:", type="tertiary", key="back"):

@@ -82,7 +82,7 @@ def _is(name: str) -> Callable[[Mapping[str, str]], bool]:
 
 
 VIEWS = (
-    DeclaredPage("study slide", _is("slide"), Shows.RESULT, study_slide.draw, redacts=True),
+    DeclaredPage("study slide", _is("slide"), Shows.PREDICTION, study_slide.draw, redacts=True),
     DeclaredPage("failures", _is("failures"), Shows.MODEL, study_failures.draw),
     DeclaredPage("readings", _is("readings"), Shows.RESULT, readings_overview.draw, redacts=True),
     DeclaredPage("read", _is("read"), Shows.RESULT, reading.draw, redacts=True),

@@ -40,13 +40,13 @@ def draw_filters(
     link: WorklistLink,
     table: SlideTable,
     readings: ReadingStatuses | None,
-    hidden: Collection[str],
+    predicted: Collection[str] | None,
     only: frozenset[str] | None = None,
 ) -> None:
     """Draw the filters; those with nothing to choose from are left out.
 
     Args:
-        hidden: slides whose model output may not be shown.
+        predicted: slides whose model output may be shown; None: all.
         only: slides that the person may see; None: all.
     """
     left, right = st.columns([2, 3], vertical_alignment="bottom")
@@ -69,7 +69,7 @@ def draw_filters(
         ):
             if headings_sort:
                 _sorting(link, table, "stretch", only)
-            _filters(link, table, readings, hidden, only)
+            _filters(link, table, readings, predicted, only)
         if link.filters:
             st.button("Clear", key="clear_filters", on_click=go, args=(_cleared(link),), width="content")
         if not headings_sort:
@@ -136,10 +136,10 @@ def _filters(
     link: WorklistLink,
     table: SlideTable,
     readings: ReadingStatuses | None,
-    hidden: Collection[str],
+    predicted: Collection[str] | None,
     only: frozenset[str] | None,
 ) -> None:
-    scored = table.scored(hidden, only)
+    scored = table.scored(predicted, only)
     if scored:
         _score(link, scored)
     states = [*(readings.statuses if readings else ()), *table.choices("study state", only)]

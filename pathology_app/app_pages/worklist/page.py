@@ -49,7 +49,7 @@ class WorklistView:
     @property
     def wanted(self) -> Wanted:
         states, words = (self.readings.states, self.readings.statuses) if self.readings else ({}, ())
-        return replace(self.link.wanted(states, words, self.visibility.hidden), only=self.only)
+        return replace(self.link.wanted(states, words, self.visibility.predicted), only=self.only)
 
     @property
     def number(self) -> int:
@@ -86,7 +86,7 @@ def page(_: st.Page, visibility: Visibility) -> None:
         )
         return
     with filters:
-        draw_filters(link, index.table, view.readings, view.visibility.hidden, only)
+        draw_filters(link, index.table, view.readings, view.visibility.predicted, only)
     if due is not None:
         link_button(unread, "Next unread", due, key="next_unread", icon=":material/visibility:")
     elif view.readings:
@@ -168,7 +168,7 @@ def _rows(view: WorklistView, listed: list[Listed]) -> list[WorklistRow]:
     readers = readings.readers([slide.slide_id for slide in listed]) if readings else {}
     rows = []
     for slide in listed:
-        facts, blinded = view.index.facts(slide), view.visibility.hidden.get(slide.slide_id)
+        facts, blinded = view.index.facts(slide), view.visibility.hides_predictions(slide.slide_id)
         if blinded:
             facts = without_predictions(facts, _HIDDEN.format(blinded.study_id))
         word = readings.text(slide.slide_id, slide.reading) if readings else ""

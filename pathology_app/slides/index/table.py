@@ -173,13 +173,15 @@ class SlideTable:
         )
         return sorted(str(row[0]) for row in self._read(text, Wanted(only=only)))
 
-    def scored(self, hidden: Collection[str] = (), only: frozenset[str] | None = None) -> list[tuple[str, str]]:
-        """(model, class) pairs that have scores on slides that are not hidden; of `only` these slides."""
+    def scored(
+        self, predicted: Collection[str] | None = None, only: frozenset[str] | None = None
+    ) -> list[tuple[str, str]]:
+        """(model, class) pairs that have scores on slides in `predicted` (None: all); of `only` these slides."""
         text = (
             f"SELECT DISTINCT model_id, class_name FROM score AS slide WHERE NOT {HIDDEN} "
             f"AND (:only IS NULL OR {ONLY}) ORDER BY 1, 2 LIMIT {FEW}"
         )
-        rows = self._read(text, Wanted(hidden=hidden, only=only))
+        rows = self._read(text, Wanted(predicted=predicted, only=only))
         return [(str(model_id), str(class_name)) for model_id, class_name in rows]
 
     def has(self, what: str, only: frozenset[str] | None = None) -> bool:

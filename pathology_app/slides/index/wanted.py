@@ -10,7 +10,7 @@ FROM = """
 FROM slide LEFT JOIN cohort USING (slide_id)
 LEFT JOIN (SELECT key AS slide_id, value AS word FROM json_each(:readings)) AS reading USING (slide_id)
 """
-HIDDEN = "slide.slide_id IN (SELECT value FROM json_each(:hidden))"
+HIDDEN = "(:predicted IS NOT NULL AND slide.slide_id NOT IN (SELECT value FROM json_each(:predicted)))"
 ONLY = "slide.slide_id IN (SELECT value FROM json_each(:only))"
 SCORE = f"""(SELECT max(score) FROM score WHERE score.slide_id = slide.slide_id AND NOT {HIDDEN}
     AND (:model IS NULL OR model_id = :model) AND (:class IS NULL OR class_name = :class))"""
@@ -51,7 +51,7 @@ class Wanted:
         sort: a key of `SORTS`. Ties are sorted by name.
         is_reversed: reverse order; unknown values stay last.
         readings: a person's reading status by slide.
-        hidden: slides whose predictions and labels are treated as unknown.
+        predicted: slides whose predictions and labels are known; None: all.
         reading_words: all such statuses, in order of work; the first applies to all other slides.
         only: slides that the person may see; None: all.
     """
@@ -71,7 +71,7 @@ class Wanted:
     is_reversed: bool = False
     readings: Mapping[str, str] = field(default_factory=dict)
     reading_words: tuple[str, ...] = ()
-    hidden: Collection[str] = ()
+    predicted: Collection[str] | None = None
     only: frozenset[str] | None = None
 
     def values(self) -> dict[str, str | float | None]:
@@ -79,7 +79,7 @@ class Wanted:
         return {
             "readings": json.dumps(dict(self.readings)),
             "reading_words": json.dumps(self.reading_words),
-            "hidden": json.dumps(list(self.hidden)),
+            "predicted": None if self.predicted is None else json.dumps(sorted(self.predicted)),
             "only": None if self.only is None else json.dumps(sorted(self.only)),
             "model": self.model_id,
             "class": self.class_name,

@@ -4,7 +4,8 @@ Results of a slide (predictions, other readers' answers) are hidden from the day
 each of their readings of the slide is signed, in every session; from an adjudicator until the slide is decided. During
 an assisted reading its reader sees the predictions (`check_shown_in`).
 
-Models as such (names, cards, metrics) are hidden until all of a person's readings are signed.
+Models as such (names, cards, metrics) are hidden until all of a person's readings are signed, and with them the
+predictions of slides that the person has not read, in a study or not: they name the model, and teach how it marks.
 """
 
 from __future__ import annotations
@@ -103,17 +104,40 @@ def blinded_slides(ledger: Ledger, reader: str | None, slide_id: str | None = No
     """
     with ledger.database.read() as connection:
         unsigned = _unsigned(connection, reader, slide_id)
-        helped = {
-            (row.reader, row.slide_id)
-            for row in unsigned
-            if may_show_predictions(row) and row.state == "started" and not _unaided_elsewhere(connection, row)
-        }
+        helped = _helped(connection, unsigned)
         hidden: dict[str, Blinded] = {}
         for design in _designs(connection) if reader is not None else []:
             names = _slides_before(connection, design, reader or "", slide_id)
             hidden |= dict.fromkeys((name for name in names if (reader, name) not in helped), _before(design, reader))
     hidden_by = [row for row in reversed(unsigned) if (row.reader, row.slide_id) not in helped]
     return hidden | {row.slide_id: Blinded(row.study_id, _reading_reason(row)) for row in hidden_by}
+
+
+def read_slides(ledger: Ledger, reader: str | None, slide_id: str | None = None) -> frozenset[str]:
+    """Slides whose predictions a person may see although models are hidden from them: those with a signed reading by
+    the person, or by another on whom they may have to decide, and those that they read now with the predictions.
+
+    Some of them may have to be read again, and are in `blinded_slides`, too. Arguments and errors: as there.
+    """
+    with ledger.database.read() as connection:
+        helped = _helped(connection, _unsigned(connection, reader, slide_id))
+        chosen = select(reading.c.slide_id).where(reading.c.state == "signed").distinct()
+        if slide_id is not None:
+            chosen = chosen.where(reading.c.slide_id == slide_id)
+        if reader is not None:
+            decides = [design.study_id for design in _designs(connection) if reader in design.adjudicators]
+            chosen = chosen.where(or_(reading.c.reader == reader, reading.c.study_id.in_(decides)))
+        signed = connection.scalars(chosen).all()
+    return frozenset(signed) | {name for _, name in helped}
+
+
+def _helped(connection: Connection, unsigned: Sequence[Row[Any]]) -> set[tuple[str, str]]:
+    """Reader and slide of each assisted reading that has been started."""
+    return {
+        (row.reader, row.slide_id)
+        for row in unsigned
+        if may_show_predictions(row) and row.state == "started" and not _unaided_elsewhere(connection, row)
+    }
 
 
 def _unsigned(connection: Connection, reader: str | None, slide_id: str | None) -> Sequence[Row[Any]]:
