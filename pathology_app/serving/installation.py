@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 from pathology_app.jobs.offers import allowed_folders
 from pathology_app.people.account_file import check_account_path
 from pipeline.ledger import ledger_url
 from pipeline.project import Project
-from pipeline.settings.site import WITHIN_VARIABLE, slide_folders, trusted_proxies
+from pipeline.settings.site import WITHIN_VARIABLE, link_folders, slide_folders, trusted_proxies
+from pipeline.settings.source_folders import entries_below
 
 
 def check_installation(project: Project) -> None:
@@ -25,8 +25,7 @@ def check_installation(project: Project) -> None:
     trusted_proxies()
     ledger_url(project)
     check_account_path(project.root)
-    for path in _links(project):
-        project.inside(path)
+    _check_links(project)
 
 
 def confine(project: Project) -> None:
@@ -39,20 +38,20 @@ def confine(project: Project) -> None:
     os.environ[WITHIN_VARIABLE] = json.dumps(allowed_folders(project))
 
 
-def _links(project: Project) -> Iterator[Path]:
-    """Links in the project's folders, to what the app reads or writes there."""
-    root = project.root
-    folders = [root, root / "studies", project.slides_dir, project.models_dir, project.tiles_dir, project.runs_dir]
-    for folder in [*folders, project.jobs_dir, project.results_dir, project.cache_dir, project.checkpoints_dir]:
-        if folder.is_symlink() or not folder.is_dir():
-            continue
-        with os.scandir(folder) as entries:
-            yield from (Path(entry.path) for entry in entries if entry.is_symlink() and not _is_for_slides(entry, root))
+def _check_links(project: Project) -> None:
+    """Check every link at and below what the app reads or writes in a project; other folders hold slides, whose links
+    are checked when they are read.
 
-
-def _is_for_slides(entry: os.DirEntry[str], root: Path) -> bool:
-    """Whether it is a folder of slides besides the project's own: its target is checked when it is read."""
-    return os.path.dirname(entry.path) == str(root) and entry.name not in _OWN
+    Raises:
+        OutsideFoldersError: a link leads out of the project, also one that another link leads to.
+    """
+    own = [project.root / name for name in _OWN]
+    for path in own:
+        project.inside(path)
+    # What the operator has allowed as a whole is not searched: it may be of any size.
+    for entry in entries_below(own, skip=link_folders(project.root)):
+        if entry.is_symlink():
+            project.inside(Path(entry.path))
 
 
 _OWN = (

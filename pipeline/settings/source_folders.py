@@ -96,22 +96,37 @@ def _parts(path: Path) -> Iterator[Path]:
 
 
 def _links_below(folder: Path) -> Iterator[Path]:
-    waiting, seen = [folder], 0
-    while waiting:
-        try:
-            entries = list(os.scandir(waiting.pop()))
-        except OSError:  # opening it reports the error
-            continue
-        seen += len(entries)
-        if seen > _MAX_PARTS:
+    for number, entry in enumerate(entries_below([folder])):
+        if number == _MAX_PARTS:
             raise OutsideFoldersError(
                 f"{folder.name}: has more than {_MAX_PARTS:,} files, too many to check for links."
             )
-        for entry in entries:
-            if entry.is_symlink():
-                yield Path(entry.path)
-            elif entry.is_dir(follow_symlinks=False):
-                waiting.append(Path(entry.path))
+        if entry.is_symlink():
+            yield Path(entry.path)
+
+
+def entries_below(folders: Sequence[Path], *, skip: Sequence[str] = ()) -> Iterator[os.DirEntry[str]]:
+    """Everything below some folders, once, also through links to folders: one link may lead to another.
+
+    A folder that a link leads to is entered after the link was yielded, so that a caller who refuses it ends the walk.
+
+    Args:
+        skip: folders that are not entered.
+    """
+    waiting, entered = [str(folder) for folder in folders], set()
+    while waiting:
+        folder = os.path.realpath(waiting.pop())
+        if folder in entered or is_within(folder, skip):
+            continue
+        entered.add(folder)
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    yield entry
+                    if entry.is_dir():
+                        waiting.append(entry.path)
+        except OSError:  # opening it reports the error
+            continue
 
 
 def _named_in(index: Path, folder: Path) -> Iterator[Path]:

@@ -84,17 +84,36 @@ def test_a_ledger_that_is_a_link_to_anothers_is_refused_and_not_touched(
     assert other.read_bytes() == b"another's"
 
 
-@pytest.mark.parametrize("name", ["slides", "models/m-1", "results", "runs", "cache", "tiles/a.parquet", "studies/s"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "slides", "models/m-1", "results", "runs", "cache", "tiles/a.parquet", "studies/s", "studies/s/study.toml",
+        "slides/S-1.ome.zarr/predictions", "slides/S-1.ome.zarr/0/c/0/0", "models/m-1/card.md", "recipes/a.toml",
+        "results/m-1/S-1/hotspots.json", "runs/tensorboard/a",
+    ],
+)  # fmt: skip
 def test_a_project_that_leads_out_by_a_link_is_not_served_unless_the_installation_says_so(
     name: str, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     link = project.root / name
-    link.parent.mkdir(exist_ok=True)
+    link.parent.mkdir(exist_ok=True, parents=True)
     link.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OutsideFoldersError, match=f"{name}: a link leads out.*GEMSLIDE_LINKS"):
         check_installation(project)
     write_site(tmp_path, monkeypatch, f'[project."{project.root}"]\nlinks = ["{tmp_path}/elsewhere"]\n')
     check_installation(project)
+
+
+def test_a_project_is_not_served_whose_link_leads_to_another_that_leads_out(project: Project, tmp_path: Path) -> None:
+    hidden = project.root / "incoming" / ".h"
+    hidden.mkdir(parents=True)
+    (hidden / "m-1").symlink_to(tmp_path / "elsewhere")
+    (hidden / "back").symlink_to(project.root)
+    check_installation(project)  # nothing of it is the app's
+    project.results_dir.mkdir()
+    (project.results_dir / "m-1").symlink_to(hidden)
+    with pytest.raises(OutsideFoldersError, match=r"incoming/\.h/m-1: a link leads out"):
+        check_installation(project)
 
 
 def test_accounts_that_are_a_link_let_nobody_in(project: Project, tmp_path: Path) -> None:
@@ -125,6 +144,11 @@ def test_a_run_reads_slides_and_manifests_in_its_folders_only(
     dicom = project.root / "incoming" / "dicom"
     dicom.mkdir()
     (dicom / "1.dcm").symlink_to(outside)
+    zarr, hidden = project.root / "incoming" / "x.zarr", project.root / "incoming" / ".h"
+    zarr.mkdir()
+    (zarr / "0").symlink_to(hidden)
+    hidden.mkdir()
+    (hidden / "0").symlink_to(tmp_path / "elsewhere")
     mrxs = project.root / "incoming" / "b.mrxs"
     mrxs.touch()
     (project.root / "incoming" / "b").symlink_to(tmp_path / "elsewhere")
@@ -138,7 +162,8 @@ def test_a_run_reads_slides_and_manifests_in_its_folders_only(
 
     with open_slide(inside):
         pass
-    for path in (outside, link, dicom, mrxs, index, project.root / "incoming" / ".." / ".." / "elsewhere" / "a.tiff"):
+    indirect = project.root / "incoming" / ".." / ".." / "elsewhere" / "a.tiff"
+    for path in (outside, link, dicom, zarr, mrxs, index, indirect):
         with pytest.raises(OutsideFoldersError, match=r"outside the folders.*GEMSLIDE_SLIDES"):
             open_slide(path)
     one, two = load_cohort(manifest).entries
