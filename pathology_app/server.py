@@ -130,6 +130,7 @@ def _access(project: Path, listening: socket.socket, given: Names, *, login: boo
     if sign_in.is_by_account:
         typer.echo(_who_may_sign_in(sign_in))
     elif everybody_logs_in:
+        sign_in.revoke_links()
         sign_in.links.offer()
     if not is_loopback(address):
         typer.echo("Network traffic is not encrypted; docs/reference/web_app.md shows how a proxy can do that.")

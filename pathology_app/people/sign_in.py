@@ -185,6 +185,15 @@ class SignIn:
         account = self.accounts.find(session.name) if session.name else None
         return Visitor(account.person, left_s) if account and account.stamp == session.stamp else None
 
+    def revoke_links(self) -> None:
+        """Revoke the links of earlier starts and their sessions: a project from somebody else may hold some, too.
+
+        Raises:
+            GemslideError: the ledger is unavailable, or cannot be written.
+        """
+        if sessions := self._sessions_there():
+            sessions.revoke_nameless()
+
     def close(self) -> None:
         """Log the waiting refusals."""
         self.refusals.close()

@@ -158,6 +158,16 @@ class Sessions:
             append_to_project(connection, changes)
             return True
 
+    def revoke_nameless(self) -> None:
+        """Revoke all links, and all sessions begun by one."""
+        now = self._clock()
+        living = session.c.name.is_(None) & session.c.revoked.is_(None) & session.c.kind.in_(("session", "link"))
+        with self.database.read() as connection:
+            if connection.execute(select(session.c.kind).where(living).limit(1)).first() is None:
+                return  # nothing is written to a ledger that may be read-only
+        with self.database.write() as connection:
+            connection.execute(update(session).where(living).values(revoked=now))
+
 
 def new_token() -> str:
     """256 random bits, as written in a link or a cookie."""

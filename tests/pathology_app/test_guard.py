@@ -21,6 +21,7 @@ from pathology_app.routes.declared import only_declared, openings_of
 from pathology_app.routes.paths import WritableRoutes
 from pathology_app.slides.cache import SlideCache
 from pathology_app.tiles.review_routes import review_routes
+from pipeline.ledger import Sessions, key_of
 from pipeline.project import Project
 from pipeline.units import RESEARCH_USE
 from tests.pathology_app.ask import ask, served
@@ -320,3 +321,16 @@ def test_who_is_not_logged_in_sends_nothing(guard: Make) -> None:
 def test_what_was_looked_at_and_judged_may_be_sent_by_the_apps_own_pages(guard: Make, path: str) -> None:
     assert ask(guard(), path, POST, method="POST").status == 200
     assert ask(guard(), path, {**POST, "content-length": "65537"}, method="POST").status == 413
+
+
+def test_a_session_that_somebody_sent_with_the_project_lets_nobody_in(guard: Make, terminal: Terminal) -> None:
+    sent = Sessions(terminal.ledger.made().database, clock=lambda: terminal.now_s)
+    keys = [sent.make("session", 10 * 365 * 86_400.0), sent.make("link", 10 * 365 * 86_400.0)]
+    account = sent.make("session", 3600.0, name="ada", stamp="s")
+    terminal.sign_in.revoke_links()
+    app = guard(everybody_logs_in=True)
+    assert ask(app, f"/?token={keys[1]}").status == 401
+    assert ask(app, TILE, {"cookie": f"gemslide_session_8501={keys[0]}"}).status == 401
+    found = sent.find(key_of(account))
+    assert found is not None
+    assert found.revoked is None, "an account's session has the account's stamp, which nobody else knows"
