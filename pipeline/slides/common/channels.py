@@ -2,13 +2,14 @@
 
 Three fluorescence stains have the shape of R, G, B and are often shown in these colours. Names tell them apart: a name
 means red, green or blue, or nothing ("Channel 0", as Bio-Formats writes for a channel without a name), or something
-else. Names are free text in the file and are never passed on, except those of well-known stains.
+else, such as a wavelength ("488"). Names are free text in the file and are never passed on, except those of well-known
+stains.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 Order = tuple[int, int, int]
 """Positions of red, green and blue among the channels."""
@@ -33,6 +34,7 @@ _FLUORESCENCE = re.compile(
     r"alexa|\baf ?\d{3}|\bopal ?\d|\batto ?\d|autofluorescence|fluorescein",
     re.IGNORECASE,
 )
+_WAVELENGTH_NM = re.compile(r"(?<!\d)(3[5-9]\d|[4-7]\d\d|8[0-4]\d|850)(?!\d)")
 _IN_ORDER: Order = (0, 1, 2)
 _PURE = {(255, 0, 0): 0, (0, 255, 0): 1, (0, 0, 255): 2}
 
@@ -49,6 +51,26 @@ def check_no_fluorescence(names: Sequence[str | None]) -> None:
     """
     if any(name and _FLUORESCENCE.search(re.sub(r"[_\-.]", " ", name)) for name in names):
         raise NotRgbChannelsError(f"its channels are {_listed(names)}")
+
+
+def xml_names(channels: Sequence[Mapping[str, str]]) -> list[str | None]:
+    """Names of the channels of OME-XML, by their attributes there.
+
+    Raises:
+        NotRgbChannelsError: one was imaged in fluorescence, by its name or by what else is said of it.
+    """
+    names = [channel.get("Name") or channel.get("Fluor") for channel in channels]
+    check_no_fluorescence(names)
+    if any(map(_is_fluorescence, channels)):
+        raise NotRgbChannelsError("its channels are fluorescence")
+    return names
+
+
+def _is_fluorescence(channel: Mapping[str, str]) -> bool:
+    contrast, illumination = channel.get("ContrastMethod", ""), channel.get("IlluminationType", "")
+    if contrast == "Fluorescence" or illumination == "Epifluorescence":
+        return True
+    return "EmissionWavelength" in channel and contrast != "Brightfield" and illumination != "Transmitted"
 
 
 def rgb_order(names: Sequence[str | None], colours: Sequence[str | int | None] = ()) -> Order | None:
@@ -85,7 +107,7 @@ def _colour_named(name: str | None) -> int | str | None:
     words = re.findall(r"[^\W\d_]+", (name or "").casefold())
     meaningful = [word for word in words if word not in _FILLERS]
     if not meaningful:
-        return None
+        return "other" if _WAVELENGTH_NM.search(name or "") else None
     colours = {_COLOURS.get(word, -1) for word in meaningful}
     return colours.pop() if len(colours) == 1 and -1 not in colours else "other"
 

@@ -32,11 +32,13 @@ _WORDS: dict[SideImage, str] = {
 _KINDS: dict[str, SideImage] = {word: kind for kind, words in _WORDS.items() for word in words.split()}
 _ORDER: tuple[SideImage, ...] = ("label", "macro", "thumbnail")
 _MAX_WORDS = 4
+_IMAGE_WORDS = {"image", "picture", "photo", "slide", "bild", "imagen", "immagine"}
 _NAME_KEYS = {
     "image", "imagekind", "imagename", "imagetype", "kind", "name", "page", "pagename", "role", "series", "seriesname",
     "type",
 }  # fmt: skip
 _FILE_NAME = re.compile(r"\S*\.[A-Za-z][A-Za-z0-9]{1,7}(?=[\s\]\)#:,;]|$)")
+_END = re.compile(r"(?:\[([^\[\]]{1,60})\]|\s[-\u2013\u2014]\s+([^-\u2013\u2014\[\]]{1,60}))\s*(?:#\d+)?\s*$")
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
@@ -45,8 +47,15 @@ def kind_by_name(name: str) -> SideImage | None:
     rest = _FILE_NAME.sub(" ", name[:2000])
     words = _words(rest)
     if len(words) > _MAX_WORDS:
-        return None
+        return _kind_at_end(name)
     return _first_kind(words) or _first_kind(_words(_CAMEL.sub(" ", rest)))
+
+
+def _kind_at_end(name: str) -> SideImage | None:
+    """Kind of image that follows a title of any length: "… left.svs [label image]", "… left - macro image"."""
+    end = _END.search(name[-200:])
+    words = _words(end.group(1) or end.group(2)) if end else []
+    return _first_kind(words) if all(word in _KINDS or word in _IMAGE_WORDS for word in words) else None
 
 
 def kind_by_description(text: str) -> SideImage | None:

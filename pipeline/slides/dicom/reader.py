@@ -17,7 +17,7 @@ from pipeline.slides.dicom.matrix import image_kind
 from pipeline.slides.dicom.metadata import icc_of, label_in_image, mpp_of, objective_power_of, scanner_model_of
 from pipeline.slides.dicom.pixels import DicomLevel
 from pipeline.slides.dicom.series import files_of_slide, in_levels
-from pipeline.slides.dicom.validate import check_pyramid
+from pipeline.slides.dicom.validate import check_one_slide, check_pyramid
 from training.foundation.errors import DecompressionBombError, UnreadableError
 
 
@@ -41,6 +41,7 @@ class DicomSlide:
             self._levels = [self._open_level(parts, on_error, warnings) for parts in levels]
             self._levels.sort(key=lambda level: level.matrix.width_px, reverse=True)
             check_pyramid([(level.matrix, mpp_of(level.header)[0]) for level in self._levels], self._name)
+            check_one_slide([header for parts in levels for header in parts], self._name)
             label_statement = label_in_image(header for parts in levels for header in parts)
             finest = self._levels[0].header
             for level in self._levels:

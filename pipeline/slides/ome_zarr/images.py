@@ -19,8 +19,8 @@ from training.foundation.errors import UnreadableError
 from training.foundation.words.counts import counted
 
 _MAX_IMAGES, _MAX_DEPTH = 1000, 4
-_ROOT = "."
-"""Value of `--series` for the image of the named folder itself, if there are others below it."""
+ROOT = "."
+"""Value of `--series` for the image of the named folder itself; also for the first of several there."""
 _NO_IMAGES = {"labels", "OME"}
 """Groups that belong to the image beside them."""
 
@@ -58,7 +58,7 @@ def find_images(folder: ZarrFolder, path: Path, name: str) -> list[ZarrImage]:
         inner = [group for group in sorted(folder.names()) if group not in _NO_IMAGES and _holds_images(folder, group)]
         below = [image for group in inner for image in _images_below(folder, group, "", name, _MAX_DEPTH)]
         own = _images_of_group(folder, "", "", name)
-        return [*map(_named_as_root, own), *below] if below else own
+        return [*map(_named_as_root, own), *below] if below or len(own) > 1 else own
     _refuse_plate(ome, name)
     if "bioformats2raw.layout" not in ome:
         groups = [group for group in folder.names() if _holds_images(folder, group)]
@@ -69,7 +69,7 @@ def find_images(folder: ZarrFolder, path: Path, name: str) -> list[ZarrImage]:
     groups, xml_names = _listed(folder, name), image_names(path)
     images = []
     for position, group in enumerate(groups):
-        xml_number = position if len(xml_names) == len(groups) else None
+        xml_number = _xml_number(group, position, len(groups), len(xml_names))
         xml_name = "" if xml_number is None else xml_names[xml_number]
         inner_images = _images_below(folder, group, xml_name, name, _MAX_DEPTH)
         images += [replace(image, xml_number=xml_number) for image in inner_images]
@@ -78,8 +78,16 @@ def find_images(folder: ZarrFolder, path: Path, name: str) -> list[ZarrImage]:
     return images[:_MAX_IMAGES]
 
 
+def _xml_number(group: str, position: int, num_groups: int, num_listed: int) -> int | None:
+    """Number of a container's group in its OME-XML: its position, or its own number where some are missing."""
+    if num_groups == num_listed:
+        return position
+    number = int(group) if re.fullmatch("[0-9]{1,9}", group) else num_listed
+    return number if number < num_listed else None
+
+
 def _named_as_root(image: ZarrImage) -> ZarrImage:
-    return replace(image, candidate=replace(image.candidate, series=f"{_ROOT}{image.series}"))
+    return replace(image, candidate=replace(image.candidate, series=f"{ROOT}{image.series}"))
 
 
 def _images_below(folder: ZarrFolder, group: str, xml_name: str, name: str, depth: int) -> list[ZarrImage]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,7 +13,7 @@ from xml.etree import ElementTree
 from pydantic import ValidationError
 
 from pipeline.errors import NotBrightfieldRgbError
-from pipeline.slides.common.channels import NotRgbChannelsError, Order, check_no_fluorescence, rgb_order
+from pipeline.slides.common.channels import NotRgbChannelsError, Order, check_no_fluorescence, rgb_order, xml_names
 from pipeline.slides.common.damage import DamagedFileError
 from pipeline.slides.common.mpp import MppXy, search_mpp, um_per_unit
 from pipeline.slides.ome_zarr import schema
@@ -21,6 +22,12 @@ from training.foundation.words.findings import message_of
 
 _VERSIONS = ("0.4", "0.5")
 _NUM_COLOURS = 3
+_MODELS = {"color", "greyscale"}
+_TRANSFORMATIONS = {
+    "scale", "translation", "affine", "rotation", "sequence", "mapAxis", "mapIndex", "coordinates", "displacements",
+    "byDimension", "bijection", "inverseOf",
+}  # fmt: skip
+"""What messages may quote; all else is free text of the file."""
 _MAX_XML_BYTES = 16 * 2**20
 
 
@@ -51,6 +58,8 @@ class Dataset:
     path: str
     scale: tuple[float, ...]
     translation: tuple[float, ...]
+    is_scaled: bool = True
+    """Whether its step is stated."""
 
 
 @dataclass(frozen=True)
@@ -82,12 +91,12 @@ def ome_attributes(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def read_multiscale(
-    attributes: Mapping[str, Any], name: str, index: int = 0, xml_names: Sequence[str | None] = ()
+    attributes: Mapping[str, Any], name: str, index: int = 0, xml_channels: Sequence[Mapping[str, str]] = ()
 ) -> Multiscale:
     """A multiscale image of a group: the first (by the specification, the default), or another by its number.
 
     Args:
-        xml_names: the channels' names in OME-XML, if there is any.
+        xml_channels: the channels' attributes in OME-XML, if there is any.
 
     Raises:
         UnreadableError: the metadata contradicts itself, or is of another version of NGFF.
@@ -108,7 +117,7 @@ def read_multiscale(
             f"{name}: its OME-Zarr metadata cannot be understood ({_why(error)}). "
             "It is damaged or was written by hand; convert the slide again."
         ) from error
-    return Multiscale(image.name or "", axes, datasets, _channel_order(omero, xml_names, name))
+    return Multiscale(image.name or "", axes, datasets, _channel_order(omero, xml_channels, name))
 
 
 def _image(ome: Mapping[str, Any], index: int) -> Mapping[str, Any]:
@@ -122,8 +131,9 @@ def _image(ome: Mapping[str, Any], index: int) -> Mapping[str, Any]:
 def _check_version(ome: Mapping[str, Any], name: str) -> None:
     version = str(ome.get("version", _image(ome, 0).get("version", "none")))
     if version not in _VERSIONS:
+        known = version if re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,3}){0,3}|none", version) else "of another form"
         raise UnreadableError(
-            f"{name}: is OME-Zarr version {version}; {' and '.join(_VERSIONS)} are read. Convert it, for "
+            f"{name}: is OME-Zarr version {known}; {' and '.join(_VERSIONS)} are read. Convert it, for "
             "example with bioformats2raw."
         )
 
@@ -138,8 +148,13 @@ def _why(error: DamagedFileError | ValidationError) -> str:
 def _axes(entries: list[schema.Axis]) -> Axes:
     names = tuple(entry.name for entry in entries)
     if len(set(names)) != len(names) or not {"y", "x"} <= set(names):
-        raise DamagedFileError(f"axes {names}")
+        raise DamagedFileError(f"axes {listed_axes(names)}")
     return Axes(names, tuple(um_per_unit(entry.unit) for entry in entries))
+
+
+def listed_axes(names: Sequence[str]) -> str:
+    """Names of axes as messages give them: a longer one is free text."""
+    return ", ".join(name if re.fullmatch("[a-z]", name) else "one of another name" for name in names)
 
 
 _Transformations = tuple[tuple[float, ...], tuple[float, ...]]
@@ -154,7 +169,8 @@ def _transformations(entries: list[schema.Transformation], num_axes: int) -> _Tr
         numbers = {"scale": entry.scale, "translation": entry.translation}.get(entry.type)
         if numbers is None or len(numbers) != num_axes:
             length = "no" if numbers is None else len(numbers)
-            raise DamagedFileError(f"coordinate transformation {entry.type!r} of {length} numbers for {num_axes} axes")
+            kind = repr(entry.type) if entry.type in _TRANSFORMATIONS else "of another type"
+            raise DamagedFileError(f"coordinate transformation {kind} of {length} numbers for {num_axes} axes")
         if entry.type == "scale":
             scale = numbers
         else:
@@ -165,15 +181,16 @@ def _transformations(entries: list[schema.Transformation], num_axes: int) -> _Tr
 def _dataset(entry: schema.Dataset, common: _Transformations, num_axes: int) -> Dataset:
     scale, translation = _transformations(entry.transformations, num_axes)
     if entry.path.startswith("/") or ".." in entry.path.split("/"):
-        raise DamagedFileError(f"a dataset outside the image: {entry.path!r}")
+        raise DamagedFileError("a dataset outside the image")
     return Dataset(
         entry.path,
         tuple(own * shared for own, shared in zip(scale, common[0], strict=True)),
         tuple(own * factor + shared for own, factor, shared in zip(translation, *common, strict=True)),
+        is_scaled=any(step.type == "scale" for step in entry.transformations),
     )
 
 
-def _channel_order(omero: schema.Omero, xml_names: Sequence[str | None], name: str) -> Order | None:
+def _channel_order(omero: schema.Omero, xml_channels: Sequence[Mapping[str, str]], name: str) -> Order | None:
     """Positions of red, green and blue, by the display settings and the OME-XML beside the images.
 
     Three fluorescence channels look like RGB if they are only counted.
@@ -185,9 +202,11 @@ def _channel_order(omero: schema.Omero, xml_names: Sequence[str | None], name: s
     model = (omero.rdefs.model if omero.rdefs else None) or "color"
     try:
         if channels and model != "color":
-            raise NotRgbChannelsError(f"its display settings show {len(channels)} channels, model {model}")
-        check_no_fluorescence([*(channel.label for channel in channels), *xml_names])
-        by_xml = rgb_order(xml_names) if len(xml_names) == _NUM_COLOURS else None
+            known = model if model in _MODELS else "of another name"
+            raise NotRgbChannelsError(f"its display settings show {len(channels)} channels, model {known}")
+        check_no_fluorescence([channel.label for channel in channels])
+        names = xml_names(xml_channels)
+        by_xml = rgb_order(names) if len(names) == _NUM_COLOURS else None
         if len(channels) != _NUM_COLOURS:
             return by_xml
         order = rgb_order([channel.label for channel in channels], [channel.color for channel in channels])
@@ -228,12 +247,12 @@ def image_names(folder: Path) -> list[str]:
     return [] if root is None else [image.attrib.get("Name", "") for image in root.findall("{*}Image")]
 
 
-def channel_names(folder: Path, image: int) -> list[str | None]:
-    """The channels' names of an image in that OME-XML, by its number there; [] if there is none."""
+def xml_channels(folder: Path, image: int) -> list[Mapping[str, str]]:
+    """Attributes of an image's channels in that OME-XML, by its number there; [] if there is none."""
     root = _ome_xml(folder)
     images = [] if root is None else root.findall("{*}Image")
     channels = images[image].findall("{*}Pixels/{*}Channel") if image < len(images) else []
-    return [channel.get("Name") or channel.get("Fluor") for channel in channels]
+    return [channel.attrib for channel in channels]
 
 
 def _ome_xml(folder: Path) -> ElementTree.Element | None:

@@ -8,6 +8,7 @@ from pipeline.box import Box
 from pipeline.codecs.types import Pixels
 from pipeline.errors import CorruptTileError
 from pipeline.slides.common.damage import DamagedFileError
+from pipeline.slides.common.level_content import places_of_grid, shows_another_image
 from pipeline.slides.common.pyramid import LevelSize, level_size
 from pipeline.slides.common.slide import paste
 from pipeline.slides.ome_zarr.library import ZarrArray
@@ -36,6 +37,12 @@ class OmeZarrLevel:
             self.width_px, self.height_px, finest.width_px, finest.height_px,
             tile_px=chunk_x if chunk_x == chunk_y else None,
         )  # fmt: skip
+
+    def is_another_image(self, finer: OmeZarrLevel) -> bool:
+        """Whether it shows something other than a finer level, and so is not a level of the same slide."""
+        sizes_wh = [(level.width_px, level.height_px) for level in (self, finer)]
+        places = places_of_grid(*sizes_wh[0])
+        return shows_another_image(self.read_region, sizes_wh[0], finer.read_region, sizes_wh[1], places)
 
     def read_region(self, box: Box) -> Pixels:
         """Pixels of the level, uint8 (box.height_px, box.width_px, 3); white outside it. Raises CorruptTileError."""

@@ -10,22 +10,31 @@ from pipeline.box import Box, check_region
 from pipeline.codecs.types import Pixels
 from pipeline.errors import NotBrightfieldRgbError
 from pipeline.slides.common.damage import DamagedFileError
+from pipeline.slides.common.level_content import ANOTHER_IMAGE
 from pipeline.slides.common.pyramid import is_reduced_copy
 from pipeline.slides.common.series import choose_series, recorded_series
 from pipeline.slides.common.side_images import kind_by_name
 from pipeline.slides.common.slide import EncodedLevel, NotCopied, SlideInfo
-from pipeline.slides.ome_zarr.images import ZarrImage, find_images
+from pipeline.slides.common.slide_warnings import SlideWarnings
+from pipeline.slides.ome_zarr.images import ROOT, ZarrImage, find_images
 from pipeline.slides.ome_zarr.library import ZarrFolder
 from pipeline.slides.ome_zarr.metadata import (
     Multiscale,
-    channel_names,
     mpp_of,
     objective_power_of,
     read_multiscale,
+    xml_channels,
 )
 from pipeline.slides.ome_zarr.pixels import OmeZarrLevel
-from pipeline.slides.ome_zarr.validate import check_associated_claim, check_claim, starts_at_same_corner
+from pipeline.slides.ome_zarr.validate import (
+    check_associated_claim,
+    check_claim,
+    has_stated_scale,
+    starts_at_same_corner,
+)
 from training.foundation.errors import UnreadableError
+
+_OTHER_SCALE = "an image of the slide's proportions states a scale that contradicts its size and is left out as a level"
 
 
 class OmeZarrSlide:
@@ -60,21 +69,26 @@ class OmeZarrSlide:
         if chosen.path:  # two images of one container are two slides
             self.files = tuple(file for file in self.files if (self._path / chosen.path) in file.parents)
         self._multiscale = self._read_image(chosen)
+        self._warnings = SlideWarnings()
         self._levels = self._read_levels()
         self.info = self._read_info()
 
     # --- contents of the folder ------------------------------------------------------------------
 
     def _choose(self, series: str | None) -> ZarrImage:
+        if series == ROOT and [image.series for image in self._images] == [""]:
+            series = None
         if series is not None and [image.series for image in self._images] == [""]:
-            raise UnreadableError(f"{self._name}: has one image, which has no name: leave out --series {series!r}.")
+            raise UnreadableError(
+                f"{self._name}: has one image, which has no name: leave out --series {series!r:.100}."
+            )
         chosen = choose_series([image.candidate for image in self._images], series, self._name)
         return next(image for image in self._images if image.series == chosen.series)
 
     def _read_image(self, image: ZarrImage) -> Multiscale:
         where = f"{self._name}/{image.path}" if image.path else self._name
-        xml_names = [] if image.xml_number is None else channel_names(self._path, image.xml_number)
-        return read_multiscale(self._folder.attributes(image.path), where, image.index, xml_names)
+        channels = [] if image.xml_number is None else xml_channels(self._path, image.xml_number)
+        return read_multiscale(self._folder.attributes(image.path), where, image.index, channels)
 
     def _read_levels(self) -> list[OmeZarrLevel]:
         """The levels that are one image at decreasing sizes, however they are ordered; the rest are rebuilt."""
@@ -86,8 +100,18 @@ class OmeZarrSlide:
         levels = [finest]
         for index, level in opened[1:]:
             if level.width_px < levels[-1].width_px and self._is_reduced_copy(index, level, finest, finest_index):
-                levels.append(level)
+                self._add_level(levels, level, index, finest_index)
         return levels
+
+    def _add_level(self, levels: list[OmeZarrLevel], level: OmeZarrLevel, index: int, finest_index: int) -> None:
+        """Add a level to finer ones if it shows the same at the scale that it states; else warn."""
+        widths_px = level.width_px, levels[0].width_px
+        if not has_stated_scale(self._multiscale, index, finest_index, widths_px):
+            self._warnings.add(_OTHER_SCALE, (level.width_px, level.height_px))
+        elif level.is_another_image(levels[-1]):
+            self._warnings.add(ANOTHER_IMAGE, (level.width_px, level.height_px))
+        else:
+            levels.append(level)
 
     def _slide_datasets(self) -> list[int]:
         """Datasets whose paths do not call them a label or a thumbnail; all, if every one of them does."""
@@ -116,6 +140,7 @@ class OmeZarrSlide:
             objective_power=objective_power_of(self._path),
             associated=tuple(self._associated),
             series=recorded_series([image.candidate for image in self._images], self._chosen.candidate),
+            warnings=self._warnings,
         )
 
     @cached_property

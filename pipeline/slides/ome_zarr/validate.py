@@ -9,10 +9,12 @@ import numpy as np
 from pipeline.errors import NotBrightfieldRgbError
 from pipeline.slides.common.limits import MAX_UNPACK_RATIO, MAX_WHOLE_PAGE_BYTES, most_raw_bytes
 from pipeline.slides.ome_zarr.library import ZarrArray
-from pipeline.slides.ome_zarr.metadata import Axes, Multiscale
+from pipeline.slides.ome_zarr.metadata import Axes, Multiscale, listed_axes
 from training.foundation.errors import DecompressionBombError, UnreadableError
 
 _MAX_CHUNK_BYTES = 256 * 2**20
+_MAX_SCALE_ERROR, _MAX_ROUNDING_PX = 0.1, 2
+"""Largest deviation of a level's width from what its step says."""
 
 
 def check_array(array: ZarrArray, axes: Axes, name: str) -> None:
@@ -22,12 +24,14 @@ def check_array(array: ZarrArray, axes: Axes, name: str) -> None:
         UnreadableError, NotBrightfieldRgbError, DecompressionBombError: it is not.
     """
     if len(array.shape) != len(axes.names):
-        raise UnreadableError(f"{name}: an array of {len(array.shape)} dimensions for the axes {axes.names}.")
+        raise UnreadableError(
+            f"{name}: an array of {len(array.shape)} dimensions for the axes {listed_axes(axes.names)}."
+        )
     shape = dict(zip(axes.names, array.shape, strict=True))
     channels = shape.pop("c", 1)
     height_px, width_px = shape.pop("y"), shape.pop("x")
     if channels != 3 or array.dtype != np.uint8 or any(length != 1 for length in shape.values()):
-        others = "".join(f", {length} along {axis}" for axis, length in shape.items())
+        others = "".join(f", {length} along {listed_axes([axis])}" for axis, length in shape.items())
         raise NotBrightfieldRgbError(
             f"{name}: holds {channels} channels of {array.dtype}{others}. Only 8-bit brightfield RGB slides "
             "are read (3 channels, one focal plane, one time). Export it as 8-bit RGB."
@@ -55,6 +59,22 @@ def check_associated_claim(width_px: int, height_px: int, what: str, name: str) 
     """Check that an associated image can be read as a whole. Raises DecompressionBombError."""
     if width_px * height_px * 3 > MAX_WHOLE_PAGE_BYTES:
         raise DecompressionBombError(f"{name}: its {what} image claims {width_px}×{height_px} px.")
+
+
+def has_stated_scale(multiscale: Multiscale, index: int, finest: int, sizes_px: tuple[int, int]) -> bool:
+    """Whether a level's step, where stated, fits its width: as many pixels of the finest level as lie in one of it.
+
+    Args:
+        sizes_px: widths of the level and of the finest one.
+    """
+    first, own = multiscale.datasets[finest], multiscale.datasets[index]
+    x = multiscale.axes.x
+    if not own.is_scaled:
+        return True
+    if own.scale[x] <= 0 or first.scale[x] <= 0:
+        return False
+    expected_px = sizes_px[1] * first.scale[x] / own.scale[x]
+    return abs(expected_px - sizes_px[0]) <= max(_MAX_ROUNDING_PX, _MAX_SCALE_ERROR * sizes_px[0])
 
 
 def starts_at_same_corner(multiscale: Multiscale, index: int, finest: int) -> bool:

@@ -33,12 +33,13 @@ def check_one_plane(path: Path, vendor: str, properties: Mapping[str, str]) -> N
 
 def _describe_stack(path: Path, vendor: str, properties: Mapping[str, str]) -> str:
     """Description of the stack, such as "3 focal planes"; "" if there is one plane."""
-    if vendor == "hamamatsu" and path.suffix.lower() not in (".vms", ".vmu"):
+    if vendor == "hamamatsu" and "hamamatsu.NoLayers" not in properties:
         return _ndpi_stack(path)
     if vendor == "leica":
         planes = scn_planes(path)
         return f"{planes} focal planes" if planes > 1 else ""
     counts = {
+        "hamamatsu": lambda p: [(_number(p.get("hamamatsu.NoLayers")), "focal planes")],
         "mirax": _mirax_counts,
         "ventana": lambda p: [(_number(p.get("ventana.Z-layers")), "focal planes")],
         "zeiss": _zeiss_counts,

@@ -43,6 +43,8 @@ class TiffImage:
     """Number of an image below that page that is not a level of it; None for others."""
     copy_of: tuple[tifffile.TiffPage, ...] = ()
     """Pages of which it may be a reduced copy, by its shape: it is an image of its own if it shows none of them."""
+    unlike: tuple[tifffile.TiffPage, ...] = ()
+    """Tiled pages of its proportions that show something else, and so are left out as levels."""
 
     @property
     def series(self) -> str:

@@ -16,7 +16,7 @@ from pipeline.slides.common.limits import MAX_TILE_BYTES
 from pipeline.slides.common.pyramid import is_reduced_copy
 from pipeline.slides.common.series import choose_series
 from pipeline.slides.tiff.images import TiffImage, images_in, page_kind, size_of
-from pipeline.slides.tiff.library import TiffStructure
+from pipeline.slides.tiff.library import Series, TiffStructure
 from pipeline.slides.tiff.metadata import page_mpp, philips_images
 from pipeline.slides.tiff.planes import level_source
 from pipeline.slides.tiff.validate import check_sizes, has_plain_sizes, is_grey, is_rgb, tile_bytes
@@ -90,7 +90,7 @@ def _split_by_content(tiff: TiffStructure, image: TiffImage, checks: PageChecks)
     reduced = tuple(page for page in image.reduced if page not in others)
     apart = [page for page in others if isinstance(page.index, int) and not tiff.is_of("ome")]
     return [
-        replace(image, reduced=reduced),
+        replace(image, reduced=reduced, unlike=tuple(page for page in others if page.is_tiled)),
         *(TiffImage(page.index, page, mpp_xy=page_mpp(tiff, page, 0)) for page in apart),
     ]
 
@@ -175,18 +175,31 @@ def check_one_plane(tiff: TiffStructure, image: TiffImage, name: str) -> None:
     """
     if tiff.is_of("philips") and (scanned := len(philips_images(tiff, "WSI"))) != 1:
         raise UnreadableError(f"{name}: holds {scanned} scans in one Philips file. Export them one by one.")
-    if not tiff.is_of("ome", "qpi", "imagej", "lsm"):
+    page = image.page
+    series = _series_of(tiff, image)
+    if series is None:
         return
-    page, number = image.page, image.number if tiff.is_of("ome") else 0
-    if number >= len(tiff.series) or image.below is not None:
-        return  # a page that the XML does not mention
-    series = tiff.series[number]
     planes = math.prod(series.shape) // max(1, page.imagewidth * page.imagelength * page.samplesperpixel)
     if planes > max(1, len(level_source(tiff, page, name).planes)):
         raise NotBrightfieldRgbError(
             f"{name}: holds {planes} images of {page.imagewidth}×{page.imagelength} px in one stack (axes "
             f"{series.axes}): focal planes, times or channels. Export one of them."
         )
+
+
+def _series_of(tiff: TiffStructure, image: TiffImage) -> Series | None:
+    """The series that tells the number of an image's planes; None if none does.
+
+    tifffile and MetaMorph write all planes behind one page: no other page tells of them.
+    """
+    if image.below is not None:
+        return None
+    if tiff.is_of("ome", "qpi", "imagej", "lsm"):
+        number = image.number if tiff.is_of("ome") else 0
+        return tiff.series[number] if number < len(tiff.series) else None  # a page that the XML does not mention
+    if not tiff.is_of("shaped", "stk"):
+        return None
+    return next((one for one in tiff.series if one.offsets == {image.page.offset}), None)
 
 
 def describe_stack(tiff: TiffStructure) -> str:

@@ -28,7 +28,8 @@ from pipeline.slides.tiff.streams import why_not_encoded
 from pipeline.slides.tiff.validate import COMPRESSIONS_JPEG, has_plain_sizes, is_rgb
 
 _MAX_ASSOCIATED_PX = 100_000_000
-_COMPARED_TILES = 3
+_COMPARED_TILES = 8
+"""Of each of two images: the most detailed one in each of as many parts."""
 
 
 class TiffLevel:
@@ -65,10 +66,14 @@ class TiffLevel:
         """Whether this page shows something other than a finer level, and so is not a level of the same slide."""
         size_wh, finer_wh = (self.width_px, self.height_px), (finer.width_px, finer.height_px)
         tile_wh = self.source.segment_wh_px if self.is_tiled else None
+        own_places = self._detailed_places((1, 1))
         return all(
-            shows_another_image(self._scanned, size_wh, finer._scanned, covered_wh, self._detailed_places())
-            for covered_wh in covered_sizes_wh(size_wh, finer_wh, tile_wh)
-        )
+            shows_another_image(
+                self._scanned, size_wh, finer._scanned, (width_px, height_px),
+                own_places + finer._detailed_places((size_wh[0] / width_px, size_wh[1] / height_px)),
+            )
+            for width_px, height_px in covered_sizes_wh(size_wh, finer_wh, tile_wh)
+        )  # fmt: skip
 
     def _scanned(self, box: Box) -> Pixels:
         """As `read_region`. Raises CorruptTileError: a tile is damaged, or was left out, so that it shows nothing."""
@@ -84,13 +89,19 @@ class TiffLevel:
             return any(self._segments.read(*part, at_most=1) is None for i in indices for part in self.source.parts(i))
         return False
 
-    def _detailed_places(self) -> list[tuple[int, int]]:
-        """Corners of the tiles with the most bytes, which hold the most detail; x and y in pixels."""
+    def _detailed_places(self, scale_xy: tuple[float, float]) -> list[Box]:
+        """The tiles with the most bytes, which hold the most detail, in pixels of an image of another scale."""
         tile_w, tile_h = self.source.segment_wh_px
         rows, columns = self.source.grid
         counts = np.asarray(self.page.databytecounts[: rows * columns], dtype=np.float64)
-        largest = np.argsort(counts, kind="stable")[::-1][:_COMPARED_TILES].tolist()
-        return [(index % columns * tile_w, index // columns * tile_h) for index in largest]
+        parts = (part for part in np.array_split(np.arange(len(counts)), _COMPARED_TILES) if len(part))
+        places = []
+        for index in (int(part[counts[part].argmax()]) for part in parts):
+            x, y = index % columns * tile_w, index // columns * tile_h
+            left, top = int(x * scale_xy[0]), int(y * scale_xy[1])
+            right, bottom = min(x + tile_w, self.width_px) * scale_xy[0], min(y + tile_h, self.height_px) * scale_xy[1]
+            places.append(Box(left, top, max(1, round(right) - left), max(1, round(bottom) - top)))
+        return places
 
     def read_region(self, box: Box) -> Pixels:
         """Pixels of the level, uint8 (box.height_px, box.width_px, 3); white outside it."""

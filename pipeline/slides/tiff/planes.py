@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import tifffile
 
 from pipeline.errors import NotBrightfieldRgbError
-from pipeline.slides.common.channels import NotRgbChannelsError, Order, check_no_fluorescence, rgb_order
+from pipeline.slides.common.channels import NotRgbChannelsError, Order, rgb_order, xml_names
 from pipeline.slides.tiff.library import TiffStructure
 from pipeline.slides.tiff.metadata import parsed_xml
 from pipeline.slides.tiff.segments import LevelSource
@@ -54,10 +54,7 @@ def _channels(tiff: TiffStructure, page: tifffile.TiffPage) -> list[ElementTree.
 
 def _order(channels: list[ElementTree.Element]) -> Order | None:
     """Positions of red, green and blue. Raises NotRgbChannelsError."""
-    names = [channel.get("Name") or channel.get("Fluor") for channel in channels]
-    check_no_fluorescence(names)
-    if any(channel.get("ContrastMethod") == "Fluorescence" for channel in channels):
-        raise NotRgbChannelsError("its channels are fluorescence")
+    names = xml_names([channel.attrib for channel in channels])
     return rgb_order(names, [_colour(channel) for channel in channels]) if len(channels) == _NUM_COLOURS else None
 
 

@@ -13,12 +13,13 @@ from pipeline.codecs.stream_header import StreamError
 from pipeline.codecs.types import DecodeError, Pixels
 from pipeline.errors import CorruptTileError, NotBrightfieldRgbError
 from pipeline.slides.common.damage import DamagedFileError
+from pipeline.slides.common.level_content import ANOTHER_IMAGE
 from pipeline.slides.common.pyramid import LevelSize, level_size
 from pipeline.slides.common.reading import first_bytes
 from pipeline.slides.common.series import recorded_series
 from pipeline.slides.common.slide import EncodedLevel, NotCopied, SlideInfo
 from pipeline.slides.common.slide_warnings import SlideWarnings
-from pipeline.slides.tiff.images import TiffImage
+from pipeline.slides.tiff.images import TiffImage, size_of
 from pipeline.slides.tiff.library import TiffStructure
 from pipeline.slides.tiff.metadata import icc_of, mpp_of, objective_power_of, scanner_model_of
 from pipeline.slides.tiff.pages import PageChecks, associated_sources, choose_image, describe_stack, level_pages
@@ -76,7 +77,8 @@ class TiffSlide:
                     "The file is damaged or cut short; copy it again."
                 ) from error
             self._levels = [self._level(page, self.info.warnings) for page in pages]
-            self._levels[0].refuse_planes_of_ycbcr()
+            for level in self._levels:
+                level.refuse_planes_of_ycbcr()
             on_error.pop_all()
         self._encoded: dict[int, EncodedLevel | NotCopied] = {}
 
@@ -105,7 +107,12 @@ class TiffSlide:
     def _read_info(self, pages: list[tifffile.TiffPage], images: list[TiffImage]) -> SlideInfo:
         mpp_xy, searched = mpp_of(self._tiff)
         candidates = [image.candidate for image in images]
-        chosen = next(one for one, image in zip(candidates, images, strict=True) if image.page is pages[0])
+        chosen, unlike = next(
+            (one, image.unlike) for one, image in zip(candidates, images, strict=True) if image.page is pages[0]
+        )
+        warnings = SlideWarnings()
+        for page in unlike:
+            warnings.add(ANOTHER_IMAGE, size_of(page))
         return SlideInfo(
             format=f"tiff:{_family(self._tiff)}",
             levels=_sizes(pages),
@@ -116,6 +123,7 @@ class TiffSlide:
             icc=icc_of(self._tiff, pages[0]),
             associated=tuple(self._associated),
             series=recorded_series(candidates, chosen),
+            warnings=warnings,
         )
 
     def read_region(self, level: int, box: Box) -> Pixels:

@@ -71,6 +71,15 @@ def _axis(axis: str, mpp: float | None, unit: str | None) -> dict[str, str]:
     return {**entry, "unit": UNITS[axis]} if axis in UNITS and mpp is not None else entry
 
 
+def state_scales(path: Path, scales: list[float]) -> None:
+    """Let the datasets of an OME-Zarr of axes c, y, x state other steps."""
+    group = zarr.open_group(path)
+    ome = group.attrs["ome"]
+    for dataset, scale in zip(ome["multiscales"][0]["datasets"], scales, strict=True):
+        dataset["coordinateTransformations"][0]["scale"] = [1.0, scale, scale]
+    group.attrs["ome"] = ome
+
+
 def create(path: Path, version: str = "0.5") -> zarr.Group:
     return zarr.create_group(path, zarr_format=3 if version == "0.5" else 2)
 

@@ -10,10 +10,11 @@ import tifffile
 
 from pipeline.box import Box
 from pipeline.errors import CorruptTileError, NotBrightfieldRgbError
+from pipeline.slides.common.channels import NotRgbChannelsError, xml_names
 from pipeline.slides.registry import open_slide
 from tests.pipeline.make import PHOTOMETRIC, halved, ingest, overwrite_tag, sample_image
 from tests.pipeline.slides.make_colours import Coding, tiles_of, write_tiles
-from tests.pipeline.slides.make_ome_zarr import write_ome_zarr
+from tests.pipeline.slides.make_ome_zarr import COLOURS, write_container, write_ome_zarr
 from training.foundation.errors import UnreadableError
 
 PIXELS = sample_image(150, 110)
@@ -89,6 +90,10 @@ def test_planes_that_are_y_cb_and_cr_are_refused(tmp_path):
     assert np.abs(read(tmp_path / "rgb.tif").astype(int) - glass).mean() < 4
     with pytest.raises(NotBrightfieldRgbError, match="hold Y, Cb, Cr"):
         open_slide(tmp_path / "ycc.tif")
+    levels = [glass, np.ascontiguousarray(np.stack([y, cb, cr], -1)[::2, ::2])]
+    overwrite_tag(write_planar(tmp_path / "below.tif", encode, "jpeg", levels), PHOTOMETRIC, 6, page=1)
+    with pytest.raises(NotBrightfieldRgbError, match="hold Y, Cb, Cr"):
+        open_slide(tmp_path / "below.tif")
 
 
 def test_a_plane_that_is_missing_is_damage_and_not_black(tmp_path):
@@ -171,6 +176,36 @@ def test_stains_are_refused_and_a_name_of_the_file_s_own_is_not_repeated(tmp_pat
     set_channels(folder, labels)
     with pytest.raises(NotBrightfieldRgbError, match=said):
         open_slide(folder)
+
+
+@pytest.mark.parametrize("names", [("405", "488", "561"), ("Ch405", "Ch488", "Ch561"), ("C 450", "C 525", "C 605")])
+def test_wavelengths_are_stains_and_not_red_green_and_blue(tmp_path, names):
+    path = write_pages(tmp_path / "a.ome.tif", (0, 1, 2), names, colours=(-16776961, 16711935, 65535))
+    folder = write_ome_zarr(tmp_path / "a.zarr", [PIXELS])
+    set_channels(folder, [{"label": name, "color": c} for name, c in zip(names, COLOURS, strict=True)])
+
+    for slide in (path, folder):
+        with pytest.raises(NotBrightfieldRgbError, match="of another name"):
+            open_slide(slide)
+
+
+@pytest.mark.parametrize(
+    "said", ['ContrastMethod="Fluorescence"', 'IlluminationType="Epifluorescence"', 'EmissionWavelength="461"']
+)
+def test_what_ome_xml_says_of_fluorescence_counts(tmp_path, said):
+    channels = "".join(f'<Channel Name="{name}" SamplesPerPixel="1" {said}/>' for name in ("Red", "Green", "Blue"))
+    image = f'<Image ID="Image:0" Name="a"><Pixels>{channels}</Pixels></Image>'
+    folder = write_container(tmp_path / "a.zarr", {"a": [PIXELS]})
+    (folder / "OME" / "METADATA.ome.xml").write_text(f"<OME>{image}</OME>")
+
+    with pytest.raises(NotBrightfieldRgbError, match="its channels are fluorescence"):
+        open_slide(folder)
+    with pytest.raises(NotRgbChannelsError):
+        xml_names([dict([said.replace('"', "").split("=")])])
+
+
+def test_a_brightfield_channel_may_state_a_wavelength():
+    assert xml_names([{"Name": "Red", "EmissionWavelength": "620", "IlluminationType": "Transmitted"}]) == ["Red"]
 
 
 @pytest.mark.parametrize("names", [None, ("Channel 0", "Channel 1", "Channel 2")])

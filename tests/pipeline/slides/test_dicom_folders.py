@@ -186,3 +186,16 @@ def test_a_pyramid_in_a_folder_has_openslide_for_a_reference(tmp_path, pixels):
     report = ingest(write_pyramid(tmp_path / "slide", pixels), tmp_path / "project")
 
     assert "openslide" in report.levels[0].gate.against
+
+
+@pytest.mark.parametrize("keyword", ["PatientID", "PatientName", "ContainerIdentifier", "FrameOfReferenceUID"])
+def test_an_image_of_another_patient_or_slide_in_the_same_series_is_no_level(tmp_path, pixels, keyword):
+    folder = write_pyramid(tmp_path / "slide", pixels, **LOSSLESS["native"])
+    for name, value in (("m", "1.2.77"), ("b", "1.2.78")):
+        instance = dcmread(folder / f"{name}.dcm")
+        setattr(instance, keyword, value)
+        instance.save_as(folder / f"{name}.dcm")
+
+    with pytest.raises(UnreadableError, match=f"of one series but differ in {keyword}, so") as error:
+        open_slide(folder)
+    assert "1.2.7" not in str(error.value)

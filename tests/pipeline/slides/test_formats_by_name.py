@@ -283,7 +283,8 @@ def test_an_scn_of_several_focal_planes_is_refused(tmp_path):
     ("vendor", "properties"),
     [
         ("mirax", {"mirax.HIERARCHICAL.HIER_2_NAME": "Microscope focus level", "mirax.HIERARCHICAL.HIER_2_COUNT": "3"}),
-        ("ventana", {"ventana.Z-layers": "3"}), ("zeiss", {"zeiss.Information.Image.SizeZ": "3"}),
+        ("ventana", {"ventana.Z-layers": "3"}), ("hamamatsu", {"hamamatsu.NoLayers": "3"}),
+        ("zeiss", {"zeiss.Information.Image.SizeZ": "3"}),
     ],
 )  # fmt: skip
 def test_what_makers_write_of_their_stacks_is_understood(tmp_path, vendor, properties):

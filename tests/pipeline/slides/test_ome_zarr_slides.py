@@ -226,3 +226,26 @@ def test_a_plate_and_a_bare_zarr_are_refused_by_name(tmp_path):
     for name, message in (("a.zarr", "plate of wells"), ("b.zarr", "no multiscales"), ("c.zarr", "zarr cannot read")):
         with pytest.raises(UnreadableError, match=message):
             open_slide(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda ome: ome.update(version="Doe Jane"),
+        lambda ome: ome["multiscales"][0]["axes"][0].update(name="Doe Jane"),
+        lambda ome: ome["multiscales"][0]["axes"][1].update(name="Doe Jane"),
+        lambda ome: ome["omero"]["rdefs"].update(model="Doe Jane"),
+        lambda ome: ome["multiscales"][0]["datasets"][0].update(path="../Doe Jane"),
+        lambda ome: ome["multiscales"][0]["datasets"][0]["coordinateTransformations"][0].update(type="Doe Jane"),
+    ],
+)
+def test_messages_do_not_repeat_free_text_of_the_metadata(tmp_path, change):
+    path = write_ome_zarr(tmp_path / "a.zarr", [sample_image(100, 80)])
+    group = zarr.open_group(path)
+    ome = group.attrs["ome"]
+    change(ome)
+    group.attrs["ome"] = ome
+
+    with pytest.raises((UnreadableError, NotBrightfieldRgbError)) as error:
+        open_slide(path)
+    assert "Doe" not in str(error.value)

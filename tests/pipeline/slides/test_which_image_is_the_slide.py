@@ -15,7 +15,6 @@ from pipeline.ingest.cohort_check import check_entries
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.project import Project
 from pipeline.settings.config import IngestConfig
-from pipeline.slides.common.level_content import shows_another_image
 from pipeline.slides.common.series import Candidate, choose_series, recorded_series
 from pipeline.slides.common.side_images import kind_by_description, kind_by_name
 from pipeline.slides.registry import open_slide
@@ -23,7 +22,7 @@ from pipeline.store.reading.reader import StoreReader
 from pipeline.verbs.info import run_info
 from tests.pipeline.make import halved, overwrite_tag, sample_image
 from tests.pipeline.slides.make_dicom import write_dicom
-from tests.pipeline.slides.make_ome_zarr import create, write_container, write_image
+from tests.pipeline.slides.make_ome_zarr import create, state_scales, write_container, write_image
 from tests.pipeline.slides.make_tiff_families import write_ome_tiff
 from tests.pipeline.slides.test_dicom_reader import LOSSLESS
 from training.foundation.errors import UnreadableError
@@ -266,6 +265,7 @@ def test_names_in_the_xml_of_a_container_count_too(tmp_path):
 
 def test_levels_of_an_ome_zarr_listed_smallest_first_are_read(tmp_path):
     write_image(create(tmp_path / "a.zarr"), LEVELS[::-1], mpp=0.5)
+    state_scales(tmp_path / "a.zarr", [2.0, 1.0, 0.5])
 
     with open_slide(tmp_path / "a.zarr") as slide:
         assert [size.width_px for size in slide.info.levels] == [600, 300, 150]
@@ -348,21 +348,37 @@ def test_another_series_of_the_same_file_is_not_taken_for_the_store_that_is_ther
         ingest_slide(IngestRequest(path, "S-1", series="1"), project, IngestConfig())
 
 
-def test_a_level_a_thousand_times_smaller_is_compared_without_reading_the_whole_slide(tmp_path):
-    boxes = []
+def test_the_first_of_several_images_of_a_folder_s_own_group_can_be_chosen(tmp_path):
+    path = tmp_path / "a.zarr"
+    root = create(path)
+    write_image(root, [SLIDE])
+    write_image(root.create_group("more"), [OTHER])
+    ome, second = root.attrs["ome"], root["more"].attrs["ome"]["multiscales"][0]
+    second["datasets"][0]["path"] = "more/0"
+    root["more"].attrs["ome"] = {}
+    root.attrs["ome"] = {**ome, "multiscales": [*ome["multiscales"], second]}
 
-    def fine(box):
-        boxes.append(box)
-        return np.full((box.height_px, box.width_px, 3), 255, np.uint8)
+    with pytest.raises(AmbiguousSeriesError, match=r"2 series.*\. \(600×440.*\.#1 \(560×480.*--series \."):
+        open_slide(path)
+    for series, width_px in ((".", 600), (".#1", 560)):
+        with open_slide(path, series) as slide:
+            assert slide.info.levels[0].width_px == width_px
 
-    for width in (100, 2000, 30_000):
-        coarse = np.zeros((width // 2, width, 3), np.uint8)
-        differs = shows_another_image(
-            lambda box, image=coarse: image[: box.height_px, : box.width_px], (width, width // 2),
-            fine, (100_000, 50_000), [(0, 0)],
-        )  # fmt: skip
-        assert differs == (width > 100)
-    assert max(max(box.size_wh_px) for box in boxes) <= 3200
+
+def test_a_folder_s_only_image_can_be_named_by_a_dot(tmp_path):
+    write_image(create(tmp_path / "a.zarr"), [SLIDE])
+
+    with open_slide(tmp_path / "a.zarr", ".") as slide:
+        assert slide.info.series is None
+
+
+def test_a_label_is_known_by_the_xml_of_a_container_of_which_an_image_is_missing(tmp_path):
+    path = write_container(tmp_path / "a.zarr", {"x": [OTHER], "y": [SLIDE]})
+    names = '<Image Name="label image"/><Image Name="a.svs"/><Image Name="macro image"/>'
+    (path / "OME" / "METADATA.ome.xml").write_text(f"<OME>{names}</OME>")
+
+    with open_slide(path) as slide:
+        assert (slide.info.series, slide.info.associated) == ("1", ("label",))
 
 
 # --- the rule ------------------------------------------------------------------------------------------------
@@ -391,6 +407,9 @@ def test_the_end_of_a_uid_is_enough_where_only_one_has_it():
         ("macro image", "macro"), ("SlidePreview", "macro"), ("Overview", "macro"), ("ÜBERSICHT", "macro"),
         ("Thumbnail", "thumbnail"), ("Vorschau", "thumbnail"), ("aperçu", "thumbnail"), ("preview 2", "thumbnail"),
         ("slide", None), ("scene 1", None), ("labelled slide", None), ("macrophages", None), ("label.svs", None),
+        ("S24-01234 Doe Jane A1 HE colon left.svs [label image]", "label"),
+        ("S24-01234 Doe Jane A1 HE colon left - macro image", "macro"),
+        ("S24-01234 Doe Jane A1 HE colon left [label removed]", None),
         ("overview.czi #1", None), ("H&E section that was labelled on the label of 3 May", None), ("", None),
     ],
 )  # fmt: skip
