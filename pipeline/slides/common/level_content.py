@@ -56,7 +56,7 @@ def shows_another_image(
     return bool(known) and float(np.median(known)) < _MIN_LIKENESS
 
 
-def places_of_grid(width_px: int, height_px: int, across: int = 4) -> list[Box]:
+def places_of_grid(width_px: int, height_px: int, across: int = 2) -> list[Box]:
     """An image cut into as many places along each side."""
     xs, ys = (np.linspace(0, side_px, across + 1).astype(int).tolist() for side_px in (width_px, height_px))
     return [
