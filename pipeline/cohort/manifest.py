@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from pipeline.cohort.other_lists import OtherList, find_slide_file, list_of
+from pipeline.cohort.other_lists import find_slide_file, list_of
 from pipeline.cohort.slide_files import find_slide_files
 from pipeline.errors import BadManifestError
 from pipeline.files import in_form_on_disk, replace_file
@@ -22,6 +22,7 @@ from pipeline.slides.suffixes import slide_id_from, slide_suffixes
 from pipeline.spreadsheets import read_rows, with_header
 from training.foundation.settings import did_you_mean
 from training.foundation.words.class_names import check_class_name, check_printable
+from training.foundation.words.counts import counted
 from training.foundation.words.findings import message_of
 from training.foundation.words.names import NAME_PATTERN, comparable
 
@@ -102,6 +103,23 @@ class Cohort(BaseModel):
 
     path: Path
     entries: tuple[SlideEntry, ...]
+    ignored_columns: tuple[str, ...] = ()
+    """Columns of another program's list that have no equivalent in a manifest."""
+
+    @property
+    def notes(self) -> list[str]:
+        """What was left unread or will be left out, in sentences: excluded slides, ignored columns."""
+        notes = []
+        excluded = len(self.entries) - len(self.included)
+        if excluded:
+            slides = counted(len(self.entries), "slide")
+            are = counted(excluded, f"of {slides} is", f"of {slides} are")
+            notes.append(f"{are} excluded by the column `exclude` of {self.path}.")
+        if self.ignored_columns:
+            named = ", ".join(f"{name!r:.80}" for name in self.ignored_columns[:MAX_SHOWN])
+            more = f" and {len(self.ignored_columns) - MAX_SHOWN} more" if self.ignored_columns[MAX_SHOWN:] else ""
+            notes.append(f"{self.path}: these columns mean nothing in a manifest and were ignored: {named}{more}.")
+        return notes
 
     @property
     def included(self) -> tuple[SlideEntry, ...]:
@@ -126,16 +144,15 @@ def load_cohort(path: Path) -> Cohort:
     """Read and check a manifest; a slide list of another program is read as one (`other_lists.py`).
 
     Raises:
-        BadManifestError: missing, too large, not a text table (`spreadsheets.py`), an unknown column, a bad value, or
-            a duplicate slide_id.
+        BadManifestError: missing, too large, not a text table (`spreadsheets.py`), an unknown column, two columns of
+            one meaning, a bad value, or a duplicate slide_id.
         OutsideFoldersError: as `check_source`.
     """
     check_source(path)
     header, rows = with_header(path, read_rows(path, max_bytes=MAX_MANIFEST_BYTES))
-    other = list_of(header)
-    if other is None:
-        _check_columns(path, header)
-    entries = tuple(_entry(path, number, row, other) for number, row in rows)
+    columns = _columns(path, header)
+    is_ours = "path" in header
+    entries = tuple(_entry(path, number, row, columns, is_ours) for number, row in rows)
     if not entries:
         raise BadManifestError(f"{path}: has no slides. Make a manifest with `gemslide cohort init FOLDER`.")
     twice = [slide_id for slide_id, count in Counter(e.slide_id for e in entries).items() if count > 1]
@@ -143,7 +160,22 @@ def load_cohort(path: Path) -> Cohort:
         more = f" and {len(twice) - MAX_SHOWN} more" if len(twice) > MAX_SHOWN else ""
         named = ", ".join(twice[:MAX_SHOWN])
         raise BadManifestError(f"{path}: slide_id {named}{more} is on more than one row. Make each one unique.")
-    return Cohort(path=path, entries=entries)
+    ignored = tuple(name for name in header if name and name not in columns)
+    return Cohort(path=path, entries=entries, ignored_columns=ignored)
+
+
+def _columns(path: Path, header: list[str]) -> dict[str, str]:
+    """Our column for each of a table's; without those of another program's list that a manifest does not have."""
+    other = list_of(header)
+    if other is None:
+        _check_columns(path, header)
+        return {name: name for name in header if name}
+    columns = {name: column for name in header if (column := other.column(name, COLUMNS))}
+    for column, count in Counter(columns.values()).items():
+        if count > 1:
+            both = " and ".join(f"`{name:.200}`" for name in columns if columns[name] == column)
+            raise BadManifestError(f"{path}: {both} of this {other.of} list both mean `{column}`. Keep one.")
+    return columns
 
 
 def _check_columns(path: Path, names: list[str]) -> None:
@@ -155,12 +187,10 @@ def _check_columns(path: Path, names: list[str]) -> None:
             raise BadManifestError(f"{path}: unknown column `{name:.200}`: {hint}.")
 
 
-def _entry(path: Path, number: int, row: Mapping[str, str], other: OtherList | None) -> SlideEntry:
-    values = {key: text for key, text in row.items() if text}
-    if other is not None:
-        values = {column: text for key, text in values.items() if (column := other.column(key))}
-        if "path" in values and "\0" not in values["path"]:
-            values["path"] = find_slide_file(values["path"], path.parent)
+def _entry(path: Path, number: int, row: Mapping[str, str], columns: Mapping[str, str], is_ours: bool) -> SlideEntry:
+    values = {columns[name]: text for name, text in row.items() if text and name in columns}
+    if not is_ours and "\0" not in values.get("path", "\0"):
+        values["path"] = find_slide_file(values["path"], path.parent)
     if "path" in values and "slide_id" not in values:
         values["slide_id"] = check_slide_id(slide_id_from(Path(values["path"])), where=f"{path.name}, line {number}")
     try:
