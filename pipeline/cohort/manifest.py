@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from pipeline.cohort.no_values import is_false, is_missing, why_no_value
 from pipeline.cohort.other_lists import find_slide_file, list_of
 from pipeline.cohort.slide_files import find_slide_files
 from pipeline.errors import BadManifestError
@@ -19,7 +20,7 @@ from pipeline.files import in_form_on_disk, replace_file
 from pipeline.project import check_slide_id
 from pipeline.settings.source_folders import check_source
 from pipeline.slides.suffixes import slide_id_from, slide_suffixes
-from pipeline.spreadsheets import read_rows, with_header
+from pipeline.spreadsheets import is_altered, read_rows, with_header
 from training.foundation.settings import did_you_mean
 from training.foundation.words.class_names import check_class_name, check_printable
 from training.foundation.words.counts import counted
@@ -52,12 +53,8 @@ def _lower(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
 
 
-_NOTHING = ("0", "false", "no", "n", "none", "nein", "falsch", "non", "faux", "falso", "onwaar", "-")
-"""Entries by a spreadsheet or a person that mean no reason."""
-
-
 def _reason(text: str) -> str:
-    if text.casefold() in _NOTHING:
+    if is_missing(text) or is_false(text):
         raise ValueError("is not a reason to leave the slide out: empty the cell to keep the slide")
     return text
 
@@ -189,6 +186,10 @@ def _check_columns(path: Path, names: list[str]) -> None:
 
 def _entry(path: Path, number: int, row: Mapping[str, str], columns: Mapping[str, str], is_ours: bool) -> SlideEntry:
     values = {columns[name]: text for name, text in row.items() if text and name in columns}
+    wrong = [(name, text, why) for name, text in values.items() if (why := why_no_value(name, text))]
+    if wrong:
+        findings = "; ".join(f"`{name}` = {text!r:.200}: {why}" for name, text, why in wrong)
+        raise BadManifestError(f"{path}, line {number}: {findings}.")
     if not is_ours and "\0" not in values.get("path", "\0"):
         values["path"] = find_slide_file(values["path"], path.parent)
     if "path" in values and "slide_id" not in values:
@@ -231,9 +232,9 @@ def init_cohort(folder: Path, target: Path) -> Cohort:
         beside = (path.with_name(f"{stem}{suffix}") for suffix in ANNOTATION_SUFFIXES for stem in stems)
         annotations = next((path for path in beside if path.is_file()), None)
         cells = dict.fromkeys(COLUMNS, "")
-        cells["path"], cells["series"] = _relative(path, target), slide.series or ""
+        cells["path"], cells["series"] = _as_cell(_relative(path, target)), slide.series or ""
         cells["slide_id"] = _free_id(name, taken)
-        cells["annotations"] = _relative(annotations, target) if annotations else ""
+        cells["annotations"] = _as_cell(_relative(annotations, target)) if annotations else ""
         rows.append(",".join(_quoted(cells[column]) for column in COLUMNS))
     # File names can identify people: like a map of pseudonyms, only its owner may read the manifest.
     replace_file(target, ("\n".join(rows) + "\n").encode(), mode=0o600)
@@ -243,6 +244,7 @@ def init_cohort(folder: Path, target: Path) -> Cohort:
 def _free_id(stem: str, taken: set[str]) -> str:
     """A legal, unique slide_id close to a file's stem; it is added to `taken`."""
     base = re.sub(r"[^A-Za-z0-9._-]+", "-", comparable(stem)).strip(".-")[:56] or "slide"
+    base = f"slide-{base}" if is_missing(base) else base
     numbers = (f"{base}-{number}" for number in itertools.count(2))
     slide_id = next(name for name in itertools.chain([base], numbers) if name not in taken)
     taken.add(slide_id)
@@ -256,6 +258,11 @@ def _relative(path: Path, manifest: Path) -> str:
         return typed
     # `..` after a linked folder leads elsewhere: in this case only the file's own name is kept.
     return os.path.relpath(os.path.join(os.path.realpath(path.parent), path.name), os.path.realpath(manifest.parent))
+
+
+def _as_cell(path: str) -> str:
+    """A relative path in a form that is not taken for a formula, an error or a missing value ("=a.svs")."""
+    return os.path.join(os.curdir, path) if is_altered(path) or why_no_value("path", path) else path
 
 
 def _quoted(cell: str) -> str:
