@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from pipeline.cohort.annotation_files import AnnotationFiles
 from pipeline.cohort.no_values import is_false, is_missing, why_no_value
 from pipeline.cohort.other_lists import find_slide_file, list_of
 from pipeline.cohort.slide_files import find_slide_files
@@ -29,8 +30,6 @@ from training.foundation.words.names import NAME_PATTERN, comparable
 
 Split = Literal["train", "val", "test"]
 
-ANNOTATION_SUFFIXES = (".geojson", ".json", ".xml", ".annotations", ".ndpa")
-"""Suffixes looked for beside each slide, in this order, in place of its suffix or after it."""
 MAX_MANIFEST_BYTES = 64 * 2**20
 """About half a million slides."""
 MAX_SHOWN = 10
@@ -210,7 +209,7 @@ def init_cohort(folder: Path, target: Path) -> Cohort:
     """Write a manifest of every slide file below a folder, with annotation files found beside the slides.
 
     Raises:
-        BadManifestError: no slide files found, or the manifest exists.
+        BadManifestError: no slide files found, the manifest exists, or as `AnnotationFiles.beside`.
     """
     if os.path.lexists(target):
         raise BadManifestError(f"{target}: already exists; it may hold your edits. Delete it or choose another name.")
@@ -226,14 +225,12 @@ def init_cohort(folder: Path, target: Path) -> Cohort:
         raise BadManifestError(f"{folder}: contains no slide files (looked for {', '.join(sorted(slide_suffixes()))}).")
     rows = [",".join(COLUMNS)]
     taken: set[str] = set()
+    annotation_files = AnnotationFiles()
     for slide in slides:
-        path, name = slide.path, slide_id_from(slide.path)
-        stems = (name, path.stem, path.name)
-        beside = (path.with_name(f"{stem}{suffix}") for suffix in ANNOTATION_SUFFIXES for stem in stems)
-        annotations = next((path for path in beside if path.is_file()), None)
+        annotations = annotation_files.beside(slide.path)
         cells = dict.fromkeys(COLUMNS, "")
-        cells["path"], cells["series"] = _as_cell(_relative(path, target)), slide.series or ""
-        cells["slide_id"] = _free_id(name, taken)
+        cells["path"], cells["series"] = _as_cell(_relative(slide.path, target)), slide.series or ""
+        cells["slide_id"] = _free_id(slide_id_from(slide.path), taken)
         cells["annotations"] = _as_cell(_relative(annotations, target)) if annotations else ""
         rows.append(",".join(_quoted(cells[column]) for column in COLUMNS))
     # File names can identify people: like a map of pseudonyms, only its owner may read the manifest.

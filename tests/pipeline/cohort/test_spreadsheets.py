@@ -256,6 +256,29 @@ def test_annotation_files_of_every_program_are_found_beside_slides(tmp_path):
     assert [e.annotations for e in cohort.entries] == ["a.ndpi.ndpa", "b.annotations", "c.svs.geojson", None]
 
 
+def test_annotation_files_are_found_in_any_capitals_and_unicode_form(tmp_path):
+    names = ["Müller.tif", unicodedata.normalize("NFD", "Müller.geojson"), "S4.tif", "S4.GeoJSON", "S5.TIF", "s5.XML"]
+    for name in [*names, unicodedata.normalize("NFD", "Ö6.svs"), "ö6.SVS.json", "S7.svs", "S70.json"]:
+        (tmp_path / name).touch()
+    (tmp_path / "S7.json").mkdir()
+
+    cohort = init_cohort(tmp_path, tmp_path / "cohort.csv")
+
+    found = {e.slide_id: cohort.annotations_path(e) for e in cohort.entries}
+    assert [path and path.name for path in found.values()] == [names[1], "ö6.SVS.json", "S4.GeoJSON", "s5.XML", None]
+    assert all(path is None or path.is_file() for path in found.values())
+
+
+@pytest.mark.parametrize("second", ["S4.GeoJSON", "s4.geojson"])
+def test_annotation_files_that_differ_only_in_capitals_are_refused(tmp_path, second):
+    for name in ("S4.tif", "S4.geojson", second):
+        (tmp_path / name).touch()
+
+    with pytest.raises(BadManifestError, match=r"several annotation files.*'S4\.geojson'.*Keep one"):
+        init_cohort(tmp_path, tmp_path / "cohort.csv")
+    assert not (tmp_path / "cohort.csv").exists()
+
+
 @pytest.mark.data
 def test_the_field_cases_of_spreadsheets_are_read(real_slides):
     cases = real_slides / "field_cases"
