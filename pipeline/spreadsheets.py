@@ -37,7 +37,9 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-_SEP_LINE = re.compile(r"sep=(.)(?:\r\n|\r|\n|$)", re.IGNORECASE)
+_SEP_LINE = re.compile(r"""[\s,;|"]*sep= *([^"\r\n])"?(?:\1| )*(?:\r\n|\r|\n|$)""", re.IGNORECASE)
+"""Also after blank lines, and as programs save such a line again: quoted, and filled up with separators."""
+_ANY_SEP_LINE = re.compile(r"""[\s,;|"]*(sep=[^\r\n]*)""", re.IGNORECASE)
 _SPOILT = re.compile(
     r"""
     \#.*[!?] | \#+                                                 # an error, a column too narrow for its number
@@ -143,7 +145,7 @@ def decoded(data: bytes) -> str:
         raise BadManifestError(f"is {what}. {HOW_TO_SAVE}.")
     encoding = next((name for mark, name in _MARKS if data.startswith(mark)), None) or _utf16_without_mark(data)
     try:
-        return data.decode(encoding or "utf-8")
+        return data.decode(encoding or "utf-8").lstrip("\N{ZERO WIDTH NO-BREAK SPACE}")  # a second mark
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise BadManifestError(
@@ -164,7 +166,12 @@ def _utf16_without_mark(data: bytes) -> str | None:
 
 def _rows(text: str) -> Iterator[Row]:
     sep_line = _SEP_LINE.match(text)
-    skipped = 1 if sep_line else 0
+    wrong = None if sep_line else _ANY_SEP_LINE.match(text)
+    if wrong:
+        raise BadManifestError(
+            f"its line {wrong[1]!r:.80} does not name one separator. Write it as in `sep=;`, or remove it."
+        )
+    skipped = len(re.findall(r"\r\n|\r|\n", sep_line[0])) if sep_line else 0
     body = text[sep_line.end() :] if sep_line else text
     separator = sep_line[1] if sep_line else separator_of(body)
     reader = csv.reader(io.StringIO(body, newline=""), delimiter=separator, strict=True)

@@ -56,8 +56,18 @@ def semicolons(text):
         ("\n\n" + PLAIN + "\n\n").encode(),
         PLAIN.replace("path", '"path"').replace("a.svs", '"a.svs"').encode(),
         unicodedata.normalize("NFD", PLAIN).encode(),
+        ("sep=;;;\n" + semicolons(PLAIN)).encode(),
+        ('"sep=;"\r\n' + semicolons(PLAIN)).encode(),
+        ('"sep=;";;;;\r\n' + semicolons(PLAIN)).encode(),
+        ('"sep=,",,,,\n' + PLAIN).encode(),
+        ("sep= ; \n" + semicolons(PLAIN)).encode(),
+        ("\n\r\n;;;\nsep=;\n" + semicolons(PLAIN)).encode("utf-8-sig"),
+        ("sep=\t\t\t\n" + PLAIN.replace(",", "\t")).encode(),
+        ("\ufeff\ufeff" + PLAIN).encode("utf-8-sig"),
+        ("\ufeff" + PLAIN).encode("utf-16"),
+        ("\ufeffsep=;\n" + semicolons(PLAIN)).encode("utf-8-sig"),
     ],
-    ids=range(21),
+    ids=range(31),
 )
 def test_every_spelling_of_a_spreadsheet_gives_the_same_manifest(tmp_path, data):
     assert facts(write(tmp_path, data)) == [
@@ -95,6 +105,11 @@ HOW = 'Save it as "CSV UTF-8'
         ('path,mpp\na.svs,"1.234,5"\n', "`mpp` = '1.234,5'"),
         ('path,exclude\n"a.svs","two\nlines"\nb.svs,y,z\n', "line 4: the number of fields"),
         ("sep=;\npath;site\na.svs;x;y\n", "line 3: the number of fields"),
+        ("\n\nsep=;\n\npath;site\na.svs;x;y\n", "line 6: the number of fields"),
+        ("sep=;,,\npath,site\na.svs,x\n", "its line 'sep=;,,' does not name one separator. Write it as in `sep=;`"),
+        ("sep=\r\npath;site\na.svs;x\n", "its line 'sep=' does not name one separator"),
+        ("\nsep=\npath;site\na.svs;x\n", "its line 'sep=' does not name one separator"),
+        ("sep=semicolon\npath;site\na.svs;x\n", "its line 'sep=semicolon' does not name one separator"),
     ],
 )
 def test_what_cannot_be_told_is_refused_with_the_way_out(tmp_path, data, says):
