@@ -97,13 +97,13 @@ def test_two_columns_of_one_meaning_are_refused(folder, header):
 
 
 def test_ignored_columns_and_excluded_slides_are_said(folder, gemslide):
-    (folder / "list.csv").write_text("wsi,exclude,mask,#\na,,m,1\nb,blurred,m,2\n")
-    assert load_cohort(folder / "list.csv").ignored_columns == ("mask", "#")
+    (folder / "list.csv").write_text("wsi,exclude,mask,x.y\na,,m,1\nb,blurred,m,2\n")
+    assert load_cohort(folder / "list.csv").ignored_columns == ("mask", "x.y")
 
     for verb in (("cohort", "check"), ("ingest",), ("tile",)):
         done = gemslide(*verb, folder / "list.csv", "--project", folder / "project")
         assert "note: 1 of 2 slides is excluded by the column `exclude`" in done.err
-        assert "mean nothing in a manifest and were ignored: 'mask', '#'." in done.err
+        assert "mean nothing in a manifest and were ignored: 'mask', 'x.y'." in done.err
 
 
 def test_a_manifest_that_is_read_whole_has_no_notes(folder):
