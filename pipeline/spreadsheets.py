@@ -37,9 +37,20 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-_SEP_LINE = re.compile(r"sep=(.)(?:\r\n|\r|\n|$)", re.IGNORECASE)
-_SPOILT = re.compile(r"""#(?:REF!|N/A|NAME\?|VALUE!|DIV/0!|NUM!|NULL!)|=".*"|[0-9](?:[.,][0-9]+)?E\+[0-9]+""")
-"""Text that a spreadsheet shows for an error, for protected text, and for a long number that it has shortened."""
+_SEP_LINE = re.compile(r"""[\s,;|"]*sep= *([^"\r\n])"?(?:\1| )*(?:\r\n|\r|\n|$)""", re.IGNORECASE)
+"""Also after blank lines, and as programs save such a line again: quoted, and filled up with separators."""
+_ANY_SEP_LINE = re.compile(r"""[\s,;|"]*(sep=[^\r\n]*)""", re.IGNORECASE)
+_SPOILT = re.compile(
+    r"""
+    \#.*[!?] | \#+                                                 # an error, a column too narrow for its number
+    | \#(?:N/A|NV|N/D|N/B|I/T|Н/Д|Δ/Υ|YOK|SAKNAS|PUUTTUU|HIÁNYZIK|NENÍ_K_DISPOZICI|NEDOSTUPN[ÝÉ]|GETTING_DATA)
+    | (?:Err|Error|Erro|Erreur|Errore|Fehler|Fout|Fel|Feil|Fejl|Virhe|Błąd|Chyba|Hiba|Hata|Ошибка)\s?:\s?[0-9]{3}
+    | =.*                                                         # a formula, among them protected text (="0012")
+    | [0-9](?:[.,][0-9]+)?(?-i:E)\+[0-9]+                         # a long number, shortened
+    """,
+    re.VERBOSE | re.IGNORECASE | re.DOTALL,
+)
+"""Text that Excel or LibreOffice, in any language, writes in place of a cell's value."""
 
 
 @dataclass(frozen=True)
@@ -68,12 +79,18 @@ def read_rows(path: Path, *, max_bytes: int) -> list[Row]:
         raise BadManifestError(f"{path}: cannot be read as a UTF-8 CSV file: {error}.") from error
     for row in rows:
         for column, cell in enumerate(row.cells, start=1):
-            if _SPOILT.fullmatch(cell):
+            if is_altered(cell):
                 raise BadManifestError(
                     f"{path}, line {row.number}: column {column} holds {cell!r:.80}, which a spreadsheet has put in "
-                    "place of another value. Format the column as text, type the value again, and save it as CSV."
+                    "place of another value. Format the column as text, type the value again "
+                    "(or empty the cell), and save it as CSV."
                 )
     return rows
+
+
+def is_altered(cell: str) -> bool:
+    """Whether a spreadsheet has put a cell's text in place of another value."""
+    return _SPOILT.fullmatch(cell) is not None
 
 
 def with_header(path: Path, rows: Sequence[Row]) -> tuple[list[str], Iterator[tuple[int, dict[str, str]]]]:
@@ -128,7 +145,7 @@ def decoded(data: bytes) -> str:
         raise BadManifestError(f"is {what}. {HOW_TO_SAVE}.")
     encoding = next((name for mark, name in _MARKS if data.startswith(mark)), None) or _utf16_without_mark(data)
     try:
-        return data.decode(encoding or "utf-8")
+        return data.decode(encoding or "utf-8").lstrip("\N{ZERO WIDTH NO-BREAK SPACE}")  # a second mark
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise BadManifestError(
@@ -149,7 +166,12 @@ def _utf16_without_mark(data: bytes) -> str | None:
 
 def _rows(text: str) -> Iterator[Row]:
     sep_line = _SEP_LINE.match(text)
-    skipped = 1 if sep_line else 0
+    wrong = None if sep_line else _ANY_SEP_LINE.match(text)
+    if wrong:
+        raise BadManifestError(
+            f"its line {wrong[1]!r:.80} does not name one separator. Write it as in `sep=;`, or remove it."
+        )
+    skipped = len(re.findall(r"\r\n|\r|\n", sep_line[0])) if sep_line else 0
     body = text[sep_line.end() :] if sep_line else text
     separator = sep_line[1] if sep_line else separator_of(body)
     reader = csv.reader(io.StringIO(body, newline=""), delimiter=separator, strict=True)

@@ -1,6 +1,6 @@
+from .annotation_files import ANNOTATION_SUFFIXES as ANNOTATION_SUFFIXES
 from .duplicates import find_changes as find_changes
 from .duplicates import refuse_changes as refuse_changes
-from .manifest import ANNOTATION_SUFFIXES as ANNOTATION_SUFFIXES
 from .manifest import COLUMNS as COLUMNS
 from .manifest import MAX_MANIFEST_BYTES as MAX_MANIFEST_BYTES
 from .manifest import Cohort as Cohort

@@ -12,23 +12,24 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from pipeline.cohort.other_lists import OtherList, find_slide_file, list_of
+from pipeline.cohort.annotation_files import AnnotationFiles
+from pipeline.cohort.no_values import is_false, is_missing, why_no_value
+from pipeline.cohort.other_lists import find_slide_file, list_of
 from pipeline.cohort.slide_files import find_slide_files
 from pipeline.errors import BadManifestError
 from pipeline.files import in_form_on_disk, replace_file
 from pipeline.project import check_slide_id
 from pipeline.settings.source_folders import check_source
 from pipeline.slides.suffixes import slide_id_from, slide_suffixes
-from pipeline.spreadsheets import read_rows, with_header
+from pipeline.spreadsheets import is_altered, read_rows, with_header
 from training.foundation.settings import did_you_mean
 from training.foundation.words.class_names import check_class_name, check_printable
+from training.foundation.words.counts import counted
 from training.foundation.words.findings import message_of
 from training.foundation.words.names import NAME_PATTERN, comparable
 
 Split = Literal["train", "val", "test"]
 
-ANNOTATION_SUFFIXES = (".geojson", ".json", ".xml", ".annotations", ".ndpa")
-"""Suffixes looked for beside each slide, in this order, in place of its suffix or after it."""
 MAX_MANIFEST_BYTES = 64 * 2**20
 """About half a million slides."""
 MAX_SHOWN = 10
@@ -51,12 +52,8 @@ def _lower(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
 
 
-_NOTHING = ("0", "false", "no", "n", "none", "nein", "falsch", "non", "faux", "falso", "onwaar", "-")
-"""Entries by a spreadsheet or a person that mean no reason."""
-
-
 def _reason(text: str) -> str:
-    if text.casefold() in _NOTHING:
+    if is_missing(text) or is_false(text):
         raise ValueError("is not a reason to leave the slide out: empty the cell to keep the slide")
     return text
 
@@ -102,6 +99,23 @@ class Cohort(BaseModel):
 
     path: Path
     entries: tuple[SlideEntry, ...]
+    ignored_columns: tuple[str, ...] = ()
+    """Columns of another program's list that have no equivalent in a manifest."""
+
+    @property
+    def notes(self) -> list[str]:
+        """What was left unread or will be left out, in sentences: excluded slides, ignored columns."""
+        notes = []
+        excluded = len(self.entries) - len(self.included)
+        if excluded:
+            slides = counted(len(self.entries), "slide")
+            are = counted(excluded, f"of {slides} is", f"of {slides} are")
+            notes.append(f"{are} excluded by the column `exclude` of {self.path}.")
+        if self.ignored_columns:
+            named = ", ".join(f"{name!r:.80}" for name in self.ignored_columns[:MAX_SHOWN])
+            more = f" and {len(self.ignored_columns) - MAX_SHOWN} more" if self.ignored_columns[MAX_SHOWN:] else ""
+            notes.append(f"{self.path}: these columns mean nothing in a manifest and were ignored: {named}{more}.")
+        return notes
 
     @property
     def included(self) -> tuple[SlideEntry, ...]:
@@ -126,16 +140,15 @@ def load_cohort(path: Path) -> Cohort:
     """Read and check a manifest; a slide list of another program is read as one (`other_lists.py`).
 
     Raises:
-        BadManifestError: missing, too large, not a text table (`spreadsheets.py`), an unknown column, a bad value, or
-            a duplicate slide_id.
+        BadManifestError: missing, too large, not a text table (`spreadsheets.py`), an unknown column, two columns of
+            one meaning, a bad value, or a duplicate slide_id.
         OutsideFoldersError: as `check_source`.
     """
     check_source(path)
     header, rows = with_header(path, read_rows(path, max_bytes=MAX_MANIFEST_BYTES))
-    other = list_of(header)
-    if other is None:
-        _check_columns(path, header)
-    entries = tuple(_entry(path, number, row, other) for number, row in rows)
+    columns = _columns(path, header)
+    is_ours = "path" in header
+    entries = tuple(_entry(path, number, row, columns, is_ours) for number, row in rows)
     if not entries:
         raise BadManifestError(f"{path}: has no slides. Make a manifest with `gemslide cohort init FOLDER`.")
     twice = [slide_id for slide_id, count in Counter(e.slide_id for e in entries).items() if count > 1]
@@ -143,7 +156,22 @@ def load_cohort(path: Path) -> Cohort:
         more = f" and {len(twice) - MAX_SHOWN} more" if len(twice) > MAX_SHOWN else ""
         named = ", ".join(twice[:MAX_SHOWN])
         raise BadManifestError(f"{path}: slide_id {named}{more} is on more than one row. Make each one unique.")
-    return Cohort(path=path, entries=entries)
+    ignored = tuple(name for name in header if name and name not in columns)
+    return Cohort(path=path, entries=entries, ignored_columns=ignored)
+
+
+def _columns(path: Path, header: list[str]) -> dict[str, str]:
+    """Our column for each of a table's; without those of another program's list that a manifest does not have."""
+    other = list_of(header)
+    if other is None:
+        _check_columns(path, header)
+        return {name: name for name in header if name}
+    columns = {name: column for name in header if (column := other.column(name, COLUMNS))}
+    for column, count in Counter(columns.values()).items():
+        if count > 1:
+            both = " and ".join(f"`{name:.200}`" for name in columns if columns[name] == column)
+            raise BadManifestError(f"{path}: {both} of this {other.of} list both mean `{column}`. Keep one.")
+    return columns
 
 
 def _check_columns(path: Path, names: list[str]) -> None:
@@ -155,12 +183,14 @@ def _check_columns(path: Path, names: list[str]) -> None:
             raise BadManifestError(f"{path}: unknown column `{name:.200}`: {hint}.")
 
 
-def _entry(path: Path, number: int, row: Mapping[str, str], other: OtherList | None) -> SlideEntry:
-    values = {key: text for key, text in row.items() if text}
-    if other is not None:
-        values = {column: text for key, text in values.items() if (column := other.column(key))}
-        if "path" in values and "\0" not in values["path"]:
-            values["path"] = find_slide_file(values["path"], path.parent)
+def _entry(path: Path, number: int, row: Mapping[str, str], columns: Mapping[str, str], is_ours: bool) -> SlideEntry:
+    values = {columns[name]: text for name, text in row.items() if text and name in columns}
+    wrong = [(name, text, why) for name, text in values.items() if (why := why_no_value(name, text))]
+    if wrong:
+        findings = "; ".join(f"`{name}` = {text!r:.200}: {why}" for name, text, why in wrong)
+        raise BadManifestError(f"{path}, line {number}: {findings}.")
+    if not is_ours and "\0" not in values.get("path", "\0"):
+        values["path"] = find_slide_file(values["path"], path.parent)
     if "path" in values and "slide_id" not in values:
         values["slide_id"] = check_slide_id(slide_id_from(Path(values["path"])), where=f"{path.name}, line {number}")
     try:
@@ -179,7 +209,7 @@ def init_cohort(folder: Path, target: Path) -> Cohort:
     """Write a manifest of every slide file below a folder, with annotation files found beside the slides.
 
     Raises:
-        BadManifestError: no slide files found, or the manifest exists.
+        BadManifestError: no slide files found, the manifest exists, or as `AnnotationFiles.beside`.
     """
     if os.path.lexists(target):
         raise BadManifestError(f"{target}: already exists; it may hold your edits. Delete it or choose another name.")
@@ -195,15 +225,13 @@ def init_cohort(folder: Path, target: Path) -> Cohort:
         raise BadManifestError(f"{folder}: contains no slide files (looked for {', '.join(sorted(slide_suffixes()))}).")
     rows = [",".join(COLUMNS)]
     taken: set[str] = set()
+    annotation_files = AnnotationFiles()
     for slide in slides:
-        path, name = slide.path, slide_id_from(slide.path)
-        stems = (name, path.stem, path.name)
-        beside = (path.with_name(f"{stem}{suffix}") for suffix in ANNOTATION_SUFFIXES for stem in stems)
-        annotations = next((path for path in beside if path.is_file()), None)
+        annotations = annotation_files.beside(slide.path)
         cells = dict.fromkeys(COLUMNS, "")
-        cells["path"], cells["series"] = _relative(path, target), slide.series or ""
-        cells["slide_id"] = _free_id(name, taken)
-        cells["annotations"] = _relative(annotations, target) if annotations else ""
+        cells["path"], cells["series"] = _as_cell(_relative(slide.path, target)), slide.series or ""
+        cells["slide_id"] = _free_id(slide_id_from(slide.path), taken)
+        cells["annotations"] = _as_cell(_relative(annotations, target)) if annotations else ""
         rows.append(",".join(_quoted(cells[column]) for column in COLUMNS))
     # File names can identify people: like a map of pseudonyms, only its owner may read the manifest.
     replace_file(target, ("\n".join(rows) + "\n").encode(), mode=0o600)
@@ -213,6 +241,7 @@ def init_cohort(folder: Path, target: Path) -> Cohort:
 def _free_id(stem: str, taken: set[str]) -> str:
     """A legal, unique slide_id close to a file's stem; it is added to `taken`."""
     base = re.sub(r"[^A-Za-z0-9._-]+", "-", comparable(stem)).strip(".-")[:56] or "slide"
+    base = f"slide-{base}" if is_missing(base) else base
     numbers = (f"{base}-{number}" for number in itertools.count(2))
     slide_id = next(name for name in itertools.chain([base], numbers) if name not in taken)
     taken.add(slide_id)
@@ -226,6 +255,11 @@ def _relative(path: Path, manifest: Path) -> str:
         return typed
     # `..` after a linked folder leads elsewhere: in this case only the file's own name is kept.
     return os.path.relpath(os.path.join(os.path.realpath(path.parent), path.name), os.path.realpath(manifest.parent))
+
+
+def _as_cell(path: str) -> str:
+    """A relative path in a form that is not taken for a formula, an error or a missing value ("=a.svs")."""
+    return os.path.join(os.curdir, path) if is_altered(path) or why_no_value("path", path) else path
 
 
 def _quoted(cell: str) -> str:

@@ -1,7 +1,8 @@
 """Slide lists of other programs, read as manifests, with their columns mapped to ours.
 
-Their other columns have no equivalent in a manifest and are ignored. A name without a slide suffix stands for the one
-slide file of that name in the list's folder.
+A column that has the name of one of a manifest's, in any capitals, means the same in them. Others have no equivalent
+and are ignored, which `Cohort.notes` says. A name without a slide suffix stands for the one slide file of that name in
+the list's folder.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ class OtherList:
     def fits(self, header: Sequence[str]) -> bool:
         return self.required.keys() <= set(header)
 
-    def column(self, name: str) -> str | None:
+    def column(self, name: str, ours: Sequence[str]) -> str | None:
         """Our column for one of theirs; None if a manifest has no such column."""
-        return self.required.get(name) or self.optional.get(name)
+        mapped = self.required.get(name) or self.optional.get(name)
+        return mapped or next((column for column in ours if column == name.casefold()), None)
 
 
 LISTS = (

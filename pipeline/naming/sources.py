@@ -15,7 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pipeline.cohort.manifest import ANNOTATION_SUFFIXES, COLUMNS, MAX_MANIFEST_BYTES
+from pipeline.cohort.annotation_files import ANNOTATION_SUFFIXES
+from pipeline.cohort.manifest import COLUMNS, MAX_MANIFEST_BYTES
 from pipeline.files import in_form_on_disk
 from pipeline.naming.matching import HIDDEN as HIDDEN
 from pipeline.naming.matching import Names

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any, NoReturn
@@ -85,6 +85,11 @@ class Reporter:
     def explained(self, message: str) -> str:
         """A message for standard error: with names on a terminal, without them in logs."""
         return self.sources.cleaned(message) if self._as_json else message
+
+    def say_notes(self, notes: Iterable[str]) -> None:
+        """Print sentences on standard error, as `explained`."""
+        for note in notes:
+            typer.echo(f"note: {self.explained(note)}", err=True)
 
     def finish(self) -> None:
         """Print the table of failures and exit with code 1 if there are any."""

@@ -35,6 +35,7 @@ def run_check(manifest: Path, project: Path, models: list[str], *, as_json: bool
     reporter = Reporter(as_json=as_json, sources=SourceNames(manifest, project=Project(project)))
     with report_errors(as_json=as_json, name="cohort", reporter=reporter):
         cohort = load_cohort(manifest)
+        reporter.say_notes(cohort.notes)
         settings = load_settings(open_project(project).settings_path)
         assign_splits(cohort.included, settings.tile.split)
         for unknown in _check_leakage(cohort, Project(project), models):

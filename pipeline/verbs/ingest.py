@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import typer
 
-from pipeline.cohort.manifest import load_cohort
+from pipeline.cohort.manifest import Cohort, load_cohort
 from pipeline.ingest.ingest import IngestRequest
 from pipeline.ingest.stage import IngestStage
 from pipeline.naming.slides import included_in, manifest_in
@@ -41,7 +41,10 @@ def run_ingest(
     with report_errors(as_json=as_json, reporter=reporter):
         config = load_settings(project.settings_path).ingest
         config = replace(config, keep_associated=tuple(dict.fromkeys((*config.keep_associated, *keep))))
-        requests = _requests(sources, given)
+        manifest = manifest_in([str(path) for path in sources])
+        cohort = load_cohort(manifest) if manifest else None
+        reporter.say_notes(cohort.notes if cohort else ())
+        requests = _requests(sources, given, cohort)
         _warn_of_names(sources, requests, project)
         record = RunRecord("ingest", {"ingest": config.model_dump(mode="json"), "mpp": given.mpp})
         stages = [IngestStage(request, project, config) for request in requests]
@@ -49,17 +52,16 @@ def run_ingest(
     reporter.finish()
 
 
-def _requests(sources: list[Path], given: Given) -> list[IngestRequest]:
+def _requests(sources: list[Path], given: Given, cohort: Cohort | None) -> list[IngestRequest]:
     slide_id, mpp, series = given
-    manifest = manifest_in([str(path) for path in sources])
-    if slide_id and (manifest or len(sources) > 1):
+    if slide_id and (cohort or len(sources) > 1):
+        given_as = cohort.path if cohort else f"{len(sources)} slides"
         raise BadRecipeError(
-            f"--slide-id {slide_id} names one slide, and {manifest or f'{len(sources)} slides'} may hold several. "
+            f"--slide-id {slide_id} names one slide, and {given_as} may hold several. "
             "Give one slide, or a manifest with a `slide_id` column."
         )
-    if manifest is None:
+    if cohort is None:
         return [IngestRequest(path, slide_id or slide_id_from(path), mpp_option=mpp, series=series) for path in sources]
-    cohort = load_cohort(manifest)
     if series is not None:
         raise BadRecipeError(
             f"--series {series}: with a manifest, set the series of each slide in its `series` column."

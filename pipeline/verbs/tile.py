@@ -43,6 +43,7 @@ def run_tile(
         config = replace(load_settings(project.settings_path).tile, tile_px=tile_px, mpp=tile_mpp)
         manifest = manifest_in(slides)
         cohort = load_cohort(manifest) if manifest else None
+        reporter.say_notes(cohort.notes if cohort else ())
         slide_ids = None if cohort else find_slide_ids(slides, project)
 
         def leave_out(slide_id: str, error: GemslideError) -> None:

@@ -74,7 +74,7 @@ def test_a_patient_in_two_forms_has_one_pseudonym(tmp_path):
 
 
 def test_invisible_differences_between_names_are_refused(tmp_path):
-    for invisible in ("\u200b", "\u00a0", "\ufeff", "\u200d", "\u2060"):
+    for invisible in ("\u200b", "\u00a0", "\ufeff", "\u200d", "\u2060", "\ufe0f", "\u034f", "\u3164", "\u2800"):
         for column in ("patient_id", "label", "site"):
             with pytest.raises(BadManifestError, match=r"cannot be printed"):
                 load_cohort(manifest(tmp_path, f"a.svs,x{invisible}y", header=f"path,{column}"))

@@ -62,3 +62,50 @@ def test_a_manifest_of_ours_keeps_its_strictness(folder):
 def test_what_is_wrong_in_them_is_one_clear_error(folder, text):
     with pytest.raises(BadManifestError):
         read(folder, text)
+
+
+LISTS = [
+    ("sample_id,image_path", "S-1,a.svs", "S-2,b.tiff"),
+    ("wsi", "a", "b"),
+    ("PATIENT,FILENAME", "P-1,a", "P-2,b"),
+    ("case_id,slide_id,label", "P-1,a,x", "P-2,b,y"),
+]
+
+
+@pytest.mark.parametrize(("header", "first", "second"), LISTS)
+@pytest.mark.parametrize("spelt", [str.lower, str.upper, str.title])
+def test_a_list_s_columns_with_a_manifest_s_names_keep_their_meaning(folder, header, first, second, spelt):
+    names = spelt("site,split,exclude")
+    entries = read(folder, f"{header},{names}\n{first},North,train,\n{second},South,test,pen everywhere\n")
+
+    assert [(entry["site"], entry["split"], entry.get("exclude")) for entry in entries] == [
+        ("North", "train", None),
+        ("South", "test", "pen everywhere"),
+    ]
+
+
+@pytest.mark.parametrize(("header", "first", "second"), LISTS)
+def test_a_list_s_split_that_is_none_of_ours_is_refused(folder, header, first, second):
+    with pytest.raises(BadManifestError, match="line 3: `split` = 'holdout'"):
+        read(folder, f"{header},split\n{first},train\n{second},holdout\n")
+
+
+@pytest.mark.parametrize("header", ["wsi,path_,PATH", "wsi,mpp,MPP", "PATIENT,FILENAME,patient_id", "wsi,split,Split"])
+def test_two_columns_of_one_meaning_are_refused(folder, header):
+    with pytest.raises(BadManifestError, match=r"list both mean `\w+`\. Keep one"):
+        read(folder, f"{header}\n{header}\n")
+
+
+def test_ignored_columns_and_excluded_slides_are_said(folder, gemslide):
+    (folder / "list.csv").write_text("wsi,exclude,mask,x.y\na,,m,1\nb,blurred,m,2\n")
+    assert load_cohort(folder / "list.csv").ignored_columns == ("mask", "x.y")
+
+    for verb in (("cohort", "check"), ("ingest",), ("tile",)):
+        done = gemslide(*verb, folder / "list.csv", "--project", folder / "project")
+        assert "note: 1 of 2 slides is excluded by the column `exclude`" in done.err
+        assert "mean nothing in a manifest and were ignored: 'mask', 'x.y'." in done.err
+
+
+def test_a_manifest_that_is_read_whole_has_no_notes(folder):
+    (folder / "list.csv").write_text("path,exclude\na.svs,\n")
+    assert load_cohort(folder / "list.csv").notes == []

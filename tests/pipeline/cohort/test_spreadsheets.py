@@ -8,7 +8,7 @@ import zipfile
 
 import pytest
 
-from pipeline.cohort.manifest import init_cohort, load_cohort
+from pipeline.cohort.manifest import COLUMNS, init_cohort, load_cohort
 from pipeline.cohort.pseudonyms import read_map
 from pipeline.errors import BadManifestError
 from pipeline.evaluation.camelyon_files import read_candidates
@@ -56,8 +56,18 @@ def semicolons(text):
         ("\n\n" + PLAIN + "\n\n").encode(),
         PLAIN.replace("path", '"path"').replace("a.svs", '"a.svs"').encode(),
         unicodedata.normalize("NFD", PLAIN).encode(),
+        ("sep=;;;\n" + semicolons(PLAIN)).encode(),
+        ('"sep=;"\r\n' + semicolons(PLAIN)).encode(),
+        ('"sep=;";;;;\r\n' + semicolons(PLAIN)).encode(),
+        ('"sep=,",,,,\n' + PLAIN).encode(),
+        ("sep= ; \n" + semicolons(PLAIN)).encode(),
+        ("\n\r\n;;;\nsep=;\n" + semicolons(PLAIN)).encode("utf-8-sig"),
+        ("sep=\t\t\t\n" + PLAIN.replace(",", "\t")).encode(),
+        ("\ufeff\ufeff" + PLAIN).encode("utf-8-sig"),
+        ("\ufeff" + PLAIN).encode("utf-16"),
+        ("\ufeffsep=;\n" + semicolons(PLAIN)).encode("utf-8-sig"),
     ],
-    ids=range(21),
+    ids=range(31),
 )
 def test_every_spelling_of_a_spreadsheet_gives_the_same_manifest(tmp_path, data):
     assert facts(write(tmp_path, data)) == [
@@ -95,11 +105,88 @@ HOW = 'Save it as "CSV UTF-8'
         ('path,mpp\na.svs,"1.234,5"\n', "`mpp` = '1.234,5'"),
         ('path,exclude\n"a.svs","two\nlines"\nb.svs,y,z\n', "line 4: the number of fields"),
         ("sep=;\npath;site\na.svs;x;y\n", "line 3: the number of fields"),
+        ("\n\nsep=;\n\npath;site\na.svs;x;y\n", "line 6: the number of fields"),
+        ("sep=;,,\npath,site\na.svs,x\n", "its line 'sep=;,,' does not name one separator. Write it as in `sep=;`"),
+        ("sep=\r\npath;site\na.svs;x\n", "its line 'sep=' does not name one separator"),
+        ("\nsep=\npath;site\na.svs;x\n", "its line 'sep=' does not name one separator"),
+        ("sep=semicolon\npath;site\na.svs;x\n", "its line 'sep=semicolon' does not name one separator"),
     ],
 )
 def test_what_cannot_be_told_is_refused_with_the_way_out(tmp_path, data, says):
     with pytest.raises(BadManifestError, match=says):
         load_cohort(write(tmp_path, data))
+
+
+MISSING = r"NA N/A n/a nan NaN null NULL None none <NA> n.a. N.A. - -- – — − . #NA (null) \N NaT"
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_a_cell_that_stands_for_a_missing_value_is_refused_in_every_column(tmp_path, column):
+    for text in MISSING.split():
+        if (column, text.lower()) != ("label", "none"):
+            row = dict.fromkeys(["path", column], "a.svs") | {column: text}
+            says = rf"line 2: `{column}` = '.*': stands for a missing value: empty the cell"
+            with pytest.raises(BadManifestError, match=says):
+                load_cohort(write(tmp_path, ",".join(row) + "\n" + ",".join(row.values()) + "\n"))
+
+
+ERRORS = (
+    "#WERT! #BEZUG! #ZAHL! #ÜBERLAUF! #NV #N/A #N/D #¡REF! #¿NOMBRE? #NOM? #SPILL! #CALC! #FIELD! #Н/Д #ИМЯ? #SAKNAS! "
+    '# ##### Err:502 Err:504 Fehler:502 Błąd:502 Ошибка:502 =A1 =A1&"x" =SUMME(A1) 1.23457E+11 #nv #GETTING_DATA'
+)
+
+
+@pytest.mark.parametrize("column", ["path", "patient_id", "site", "label", "exclude"])
+@pytest.mark.parametrize("text", [*ERRORS.split(), "#REF !", "=A1\nB2"])
+def test_a_spreadsheet_s_errors_and_formulas_are_refused_in_every_language(tmp_path, column, text):
+    row = dict.fromkeys(["path", column], "a.svs") | {column: '"' + text.replace('"', '""') + '"'}
+    with pytest.raises(BadManifestError, match=r"line 2: column [12] holds .* which a spreadsheet.*empty the cell"):
+        load_cohort(write(tmp_path, ",".join(row) + "\n" + ",".join(row.values()) + "\n"))
+
+
+FALSE = "0 0.0 0,0 00 -0 FALSE F n no FAŁSZ nej FALSK FALSKT NEPRAVDA HAMIS YANLIŞ ЛОЖЬ não нет keep Include ΨΕΥΔΗΣ"
+
+
+def test_no_word_for_false_is_a_reason_to_leave_a_slide_out(tmp_path):
+    for text in FALSE.split():
+        for form in ("NFC", "NFD"):
+            cell = unicodedata.normalize(form, text)
+            with pytest.raises(BadManifestError, match=r"line 2: `exclude` = '.*': is not a reason.*empty the cell"):
+                load_cohort(write(tmp_path, f"path;exclude\na.svs;{cell}\n"))
+
+
+@pytest.mark.parametrize(
+    ("column", "text"),
+    [
+        ("label", "None"), ("label", "F"), ("label", "no"), ("label", "#1"), ("label", "HER2 -"), ("label", "0"),
+        ("patient_id", "0"), ("patient_id", "F"), ("patient_id", "NA-1"), ("patient_id", "12E5"), ("site", "No"),
+        ("exclude", "no tissue"), ("exclude", "NA stain"), ("exclude", "1"), ("exclude", "x"), ("mpp", "2.5e-1"),
+    ],
+)  # fmt: skip
+def test_a_value_that_only_resembles_a_missing_one_is_kept(tmp_path, column, text):
+    (entry,) = load_cohort(write(tmp_path, f"path,{column}\na.svs,{text}\n")).entries
+    assert str(getattr(entry, column)) == (text if column != "mpp" else "0.25")
+
+
+def test_a_patient_s_number_that_another_program_shortened_is_refused(tmp_path):
+    with pytest.raises(BadManifestError, match=r"line 2: `patient_id` = '1.23457e[+]11': is a long number"):
+        load_cohort(write(tmp_path, "path,patient_id\na.svs,1.23457e+11\n"))
+
+
+def test_a_new_manifest_of_files_with_odd_names_is_read(tmp_path):
+    for name in ("=a.tiff", "NA.tiff", "none.tiff", "=a.geojson"):
+        (tmp_path / name).touch()
+
+    cohort = init_cohort(tmp_path, tmp_path / "cohort.csv")
+
+    assert [(e.path, e.slide_id) for e in cohort.entries] == [
+        ("./=a.tiff", "a"), ("NA.tiff", "slide-NA"), ("none.tiff", "slide-none"),
+    ]  # fmt: skip
+    assert all(cohort.slide_path(entry).is_file() for entry in cohort.entries)
+
+
+def test_candidates_in_short_numbers_are_read(tmp_path):
+    assert read_candidates(write(tmp_path, "9e-1,1.0e+01,2e+01\n"), (100, 100)).tolist() == [[0.9, 10, 20]]
 
 
 def test_a_workbook_is_refused_by_every_verb_in_one_sentence(gemslide, tmp_path):
@@ -182,6 +269,29 @@ def test_annotation_files_of_every_program_are_found_beside_slides(tmp_path):
     cohort = init_cohort(tmp_path, tmp_path / "cohort.csv")
 
     assert [e.annotations for e in cohort.entries] == ["a.ndpi.ndpa", "b.annotations", "c.svs.geojson", None]
+
+
+def test_annotation_files_are_found_in_any_capitals_and_unicode_form(tmp_path):
+    names = ["Müller.tif", unicodedata.normalize("NFD", "Müller.geojson"), "S4.tif", "S4.GeoJSON", "S5.TIF", "s5.XML"]
+    for name in [*names, unicodedata.normalize("NFD", "Ö6.svs"), "ö6.SVS.json", "S7.svs", "S70.json"]:
+        (tmp_path / name).touch()
+    (tmp_path / "S7.json").mkdir()
+
+    cohort = init_cohort(tmp_path, tmp_path / "cohort.csv")
+
+    found = {e.slide_id: cohort.annotations_path(e) for e in cohort.entries}
+    assert [path and path.name for path in found.values()] == [names[1], "ö6.SVS.json", "S4.GeoJSON", "s5.XML", None]
+    assert all(path is None or path.is_file() for path in found.values())
+
+
+@pytest.mark.parametrize("second", ["S4.GeoJSON", "s4.geojson"])
+def test_annotation_files_that_differ_only_in_capitals_are_refused(tmp_path, second):
+    for name in ("S4.tif", "S4.geojson", second):
+        (tmp_path / name).touch()
+
+    with pytest.raises(BadManifestError, match=r"several annotation files.*'S4\.geojson'.*Keep one"):
+        init_cohort(tmp_path, tmp_path / "cohort.csv")
+    assert not (tmp_path / "cohort.csv").exists()
 
 
 @pytest.mark.data
