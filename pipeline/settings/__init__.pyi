@@ -24,5 +24,6 @@ from .site import link_folders as link_folders
 from .site import slide_folders as slide_folders
 from .site import trusted_proxies as trusted_proxies
 from .source_folders import check_source as check_source
+from .source_folders import entries_below as entries_below
 from .source_folders import open_checked as open_checked
 from .starters import SlurmConfig as SlurmConfig
