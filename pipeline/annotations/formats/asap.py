@@ -14,7 +14,7 @@ from pathlib import Path
 import shapely
 from shapely.geometry import Polygon
 
-from pipeline.annotations.formats.conversion_loss import lost_values
+from pipeline.annotations.formats.conversion_loss import lost_mpp, lost_values
 from pipeline.annotations.formats.xml_ import (
     check_children,
     hex_of_rgb,
@@ -223,4 +223,4 @@ def _losses(file: AnnotationFile, changes: Counter[str]) -> list[str]:
         named = f"of the class {NO_GROUP!r}"
         lose = counted(nameless, f"object {named} loses", f"objects {named} lose")
         notes.append(f"{lose} it; in ASAP that name means no group")
-    return notes + lost_values(file, "ASAP", keeps_metadata=False)
+    return [*notes, *lost_mpp(file, "ASAP"), *lost_values(file, "ASAP", keeps_metadata=False)]

@@ -184,6 +184,14 @@ def test_what_asap_and_imagescope_cannot_hold_is_said(tmp_path):
     assert "3 objects of several parts became one region per part" in of_imagescope
 
 
+@pytest.mark.parametrize("to", FORMATS)
+def test_a_stated_pixel_size_is_kept_or_its_loss_is_said(tmp_path, to):
+    back, lost = through(tmp_path / "a", AnnotationFile("imagescope", (drawn(SQUARE),), mpp=0.25), to)
+
+    assert back.mpp == (0.25 if to == "imagescope" else None)
+    assert any("pixel size (0.25 µm/px) is left out" in line for line in lost) == (back.mpp is None)
+
+
 def test_groups_in_groups_are_lost_outside_asap_and_that_is_said(tmp_path):
     file = AnnotationFile("asap", (drawn(SQUARE, "a"),), {}, (Group("a", "top"),))
 
