@@ -14,7 +14,8 @@ from pathlib import Path
 import shapely
 from shapely.geometry import Polygon
 
-from pipeline.annotations.formats.conversion_loss import lost_values
+from pipeline.annotations.formats.conversion_loss import lost_mpp, lost_values
+from pipeline.annotations.formats.unread import unread_attributes
 from pipeline.annotations.formats.xml_ import (
     check_children,
     hex_of_rgb,
@@ -28,6 +29,7 @@ from pipeline.annotations.shapes.crossings import check_crossings
 from pipeline.annotations.shapes.objects import POINTS, AnnotationFile, AnnotationObject, Group, Rgb, Tool
 from pipeline.annotations.shapes.repair import repair
 from pipeline.annotations.shapes.rings import (
+    Corners,
     area_of,
     corners_of,
     line_of,
@@ -61,15 +63,24 @@ _CHILDREN = {
     "AnnotationGroups/Group": ("Attributes",),
 }
 
+_ATTRIBUTES = {
+    **dict.fromkeys((ROOT, "Annotations", "Coordinates", "AnnotationGroups", "Attributes"), frozenset[str]()),
+    "Annotation": frozenset({"Name", "Type", "PartOfGroup", "Color"}),
+    "Coordinate": frozenset({"Order", "X", "Y"}),
+    "Group": frozenset({"Name", "PartOfGroup", "Color"}),
+}
+
 
 def read_asap(root: ET.Element, file_name: str) -> AnnotationFile:
     """Every annotation, in file order. A spline becomes the polygon of its points.
 
     Raises:
-        BadAnnotationError: an unknown element or type, or a coordinate that is not a number.
+        BadAnnotationError: an unknown element or type, an attribute that may state a class but is unknown, several
+            outlines in one annotation, or a coordinate that is not a number.
     """
     objects, dropped = [], []
     _check_elements(root, file_name)
+    notes = unread_attributes(root, _ATTRIBUTES, file_name, "ASAP")
     for index, element in enumerate(root.iterfind("Annotations/Annotation")):
         obj, why = _read_annotation(element, f"{file_name}, annotation {index}")
         dropped += why
@@ -80,7 +91,8 @@ def read_asap(root: ET.Element, file_name: str) -> AnnotationFile:
         for element in root.iterfind("AnnotationGroups/Group")
     )
     colors = {group.name: group.color_rgb for group in groups if group.color_rgb}
-    return AnnotationFile("asap", tuple(objects), colors, groups, dropped=tuple(dropped))
+    notes += _own_values(root)
+    return AnnotationFile("asap", tuple(objects), colors, groups, dropped=tuple(dropped), notes=notes)
 
 
 def _check_elements(root: ET.Element, file_name: str) -> None:
@@ -88,6 +100,12 @@ def _check_elements(root: ET.Element, file_name: str) -> None:
     for path, known in _CHILDREN.items():
         for element in root.iterfind(path):
             check_children(element, known, file_name, "ASAP")
+
+
+def _own_values(root: ET.Element) -> tuple[str, ...]:
+    """A sentence on values that somebody gave to annotations or groups."""
+    count = sum(len(attributes) for attributes in root.iter("Attributes"))
+    return (f"{counted(count, 'value', 'values')} in <Attributes> of annotations or groups: left out",) if count else ()
 
 
 def _parent_group(element: ET.Element) -> str | None:
@@ -100,9 +118,7 @@ def _read_annotation(element: ET.Element, where: str) -> tuple[AnnotationObject 
     if kind.lower() not in _TOOLS:
         raise BadAnnotationError(f"{where}: Type={kind!r}; ASAP knows {', '.join(_TOOLS)}. Export it again.")
     tool = _TOOLS[kind.lower()]
-    coordinates = element.findall("Coordinates/Coordinate")
-    coordinates.sort(key=lambda point: number(point, "Order", where) if point.get("Order") else 0)
-    corners = corners_of([(number(point, "X", where), number(point, "Y", where)) for point in coordinates], where)
+    corners = _corners(element, where)
     dropped: list[str] = []
     if not len(corners):
         return None, [f"{where}: has no points"]
@@ -118,6 +134,21 @@ def _read_annotation(element: ET.Element, where: str) -> tuple[AnnotationObject 
         geometry = area
     color, name = rgb_of_hex(element.get("Color")), element.get("Name") or None
     return AnnotationObject(geometry, where, _parent_group(element), name, color, tool=tool), dropped
+
+
+def _corners(element: ET.Element, where: str) -> Corners:
+    lists = element.findall("Coordinates")
+    if len(lists) > 1:
+        raise BadAnnotationError(f"{where}: has {len(lists)} lists of coordinates; ASAP writes one. Export it again.")
+    points = element.findall("Coordinates/Coordinate")
+    ordered = sum(bool(point.get("Order")) for point in points)
+    if ordered not in (0, len(points)):
+        raise BadAnnotationError(
+            f"{where}: {ordered} of {len(points)} coordinates have an Order; ASAP writes it for all. Export it again."
+        )
+    if ordered:
+        points.sort(key=lambda point: number(point, "Order", where))
+    return corners_of([(number(point, "X", where), number(point, "Y", where)) for point in points], where)
 
 
 def write_asap(path: Path, file: AnnotationFile) -> list[str]:
@@ -223,4 +254,4 @@ def _losses(file: AnnotationFile, changes: Counter[str]) -> list[str]:
         named = f"of the class {NO_GROUP!r}"
         lose = counted(nameless, f"object {named} loses", f"objects {named} lose")
         notes.append(f"{lose} it; in ASAP that name means no group")
-    return notes + lost_values(file, "ASAP", keeps_metadata=False)
+    return [*notes, *lost_mpp(file, "ASAP"), *lost_values(file, "ASAP", keeps_metadata=False)]

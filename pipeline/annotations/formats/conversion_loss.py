@@ -1,9 +1,19 @@
-"""Sentences, shared by the XML formats, that say what is lost in conversion."""
+"""Sentences, shared by the formats, that say what is lost in conversion."""
 
 from __future__ import annotations
 
 from pipeline.annotations.shapes.objects import AnnotationFile
 from training.foundation.words.counts import counted
+
+
+def lost_mpp(file: AnnotationFile, program: str) -> list[str]:
+    """One sentence if the file states a pixel size, for a program whose files cannot."""
+    if file.mpp is None:
+        return []
+    return [
+        f"the file's pixel size ({file.mpp:g} µm/px) is left out; {program} has no place for it, so whether the new "
+        "file is used on a slide of another pixel size can no longer be checked: check this one on its slide first"
+    ]
 
 
 def lost_values(file: AnnotationFile, program: str, *, keeps_metadata: bool) -> list[str]:

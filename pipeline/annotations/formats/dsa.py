@@ -18,6 +18,7 @@ from shapely.affinity import rotate
 from shapely.geometry import Polygon
 from shapely.geometry.base import BaseGeometry
 
+from pipeline.annotations.formats.unread import Unread
 from pipeline.annotations.shapes.objects import AnnotationFile, AnnotationObject, Rgb, Tool
 from pipeline.annotations.shapes.rings import area_of, corners_of, ellipse_within, line_of, points_of, rectangle_around
 from pipeline.errors import BadAnnotationError
@@ -25,6 +26,25 @@ from pipeline.errors import BadAnnotationError
 PROGRAM = "the Digital Slide Archive (HistomicsTK)"
 NOT_DRAWN = ("heatmap", "griddata", "image", "pixelmap", "rectanglegrid")
 """Elements that are overlaid on a slide and outline nothing."""
+_COMMON = ("type", "id", "label", "group", "lineColor", "lineWidth", "fillColor")
+_BOX = ("center", "width", "height", "rotation", "normal")
+_KEYS = {
+    "polyline": {*_COMMON, "points", "closed", "holes"},
+    "rectangle": {*_COMMON, *_BOX},
+    "circle": {*_COMMON, "center", "radius"},
+    "ellipse": {*_COMMON, *_BOX},
+    "point": {*_COMMON, "center"},
+    "arrow": {*_COMMON, "points"},
+}
+"""Keys of each type of element, without `user`, which is not read."""
+_DOCUMENT = {"name", "elements", "display"}
+_WRAPPER = {
+    "annotation", "groups", "_id", "_version", "_modelType", "_accessLevel", "_elementQuery", "itemId", "created",
+    "creatorId", "updated", "updatedId", "public", "publicFlags", "access", "active",
+}  # fmt: skip
+"""What the server adds around a document."""
+_OFTEN_EMPTY = ("description", "attributes")
+_LABEL = {"value", "visibility", "fontSize", "color"}
 _HEX = re.compile(r"#([0-9a-f]{3}|[0-9a-f]{4}|[0-9a-f]{6}|[0-9a-f]{8})", re.IGNORECASE)
 _RGB = re.compile(r"rgba?\(\s*(\d{1,3})\s*,\s*(\d{1,3})\s*,\s*(\d{1,3})\s*(?:,\s*[0-9.]+%?\s*)?\)", re.IGNORECASE)
 
@@ -37,6 +57,7 @@ class _Reading:
     class_colors: dict[str, Rgb] = field(default_factory=dict)
     dropped: list[str] = field(default_factory=list)
     not_drawn: Counter[str] = field(default_factory=Counter)
+    unread: Unread = field(default_factory=lambda: Unread(PROGRAM))
 
 
 def is_dsa(content: Any) -> bool:
@@ -57,7 +78,8 @@ def read_dsa(content: Any, file_name: str) -> AnnotationFile:
     """Every element that outlines something, in file order.
 
     Raises:
-        BadAnnotationError: an element that the schema does not have, or whose values do not follow it.
+        BadAnnotationError: an element that the schema does not have, whose values do not follow it, or with a key that
+            may state a class or a sign but is unknown.
     """
     reading = _Reading()
     documents = content if isinstance(content, list) else [content]
@@ -66,6 +88,10 @@ def read_dsa(content: Any, file_name: str) -> AnnotationFile:
         document = _unwrap(item)
         if document is None:
             raise BadAnnotationError(f"{where}: is not an annotation of {PROGRAM}, unlike others in its list.")
+        if document is not item:
+            reading.unread.meet(item, _WRAPPER, "documents of the server", where)
+        filled = [key for key, value in document.items() if key not in _OFTEN_EMPTY or value]
+        reading.unread.meet(filled, _DOCUMENT, "documents", where)
         elements = document.get("elements")
         if not isinstance(elements, list):
             raise _wrong(
@@ -79,7 +105,11 @@ def read_dsa(content: Any, file_name: str) -> AnnotationFile:
         for kind, count in reading.not_drawn.items()
     )
     return AnnotationFile(
-        "dsa", tuple(reading.objects), reading.class_colors, dropped=tuple(reading.dropped), notes=notes
+        "dsa",
+        tuple(reading.objects),
+        reading.class_colors,
+        dropped=tuple(reading.dropped),
+        notes=notes + reading.unread.notes(),
     )
 
 
@@ -100,11 +130,13 @@ def _read_element(element: Any, document: Mapping[str, Any], where: str, reading
         raise BadAnnotationError(
             f"{where}: unknown element type {kind!r:.80}; {PROGRAM} has {', '.join((*_SHAPES, *NOT_DRAWN))}."
         )
+    reading.unread.meet(element, _KEYS[kind], "elements", where)
+    label = _label(element, where)
+    reading.unread.meet(element.get("label") or (), _LABEL, "labels of elements", where)
     geometry, tool, dropped = _SHAPES[kind](element, where)
     reading.dropped += dropped
     if geometry is None:
         return
-    label = _label(element, where)
     class_name = _text(element, "group", where) or label or _text(document, "name", where)
     color = _color(element, where)
     if class_name and color:

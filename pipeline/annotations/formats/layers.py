@@ -12,11 +12,11 @@ so either spelling is accepted for both; a word or element that neither has is a
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from collections import Counter
 from dataclasses import replace
 
 from shapely.geometry.base import BaseGeometry
 
+from pipeline.annotations.formats.unread import unread_attributes
 from pipeline.annotations.formats.xml_ import check_children, hex_of_rgb, number
 from pipeline.annotations.shapes.objects import AnnotationFile, AnnotationObject, Format, Rgb, Tool
 from pipeline.annotations.shapes.regions_cut import Layer, cut_out
@@ -30,23 +30,37 @@ from pipeline.annotations.shapes.rings import (
     rectangle_around,
 )
 from pipeline.errors import BadAnnotationError
-from training.foundation.words.counts import counted
 
 ROOT = "Annotations"
 DEFAULT_HEADER = "Description"
 """The attribute that ImageScope gives every layer; only its value can be informative."""
 PROGRAMS = "ImageScope or HALO"
-MAX_NOTES = 8
 _TOOLS: dict[str, Tool] = {
     **{"0": "freehand", "1": "rectangle", "2": "ellipse", "3": "line", "4": "measurement"},
     **{"polygon": "freehand", "freehand": "freehand", "rectangle": "rectangle", "ellipse": "ellipse"},
     **{"ruler": "measurement", "arrow": "line", "line": "line", "polyline": "line", "pin": "points", "point": "points"},
 }
-ATTRIBUTES = frozenset(
-    {"Id", "Type", "Zoom", "Selected", "ImageLocation", "ImageFocus", "Length", "Area", "LengthMicrons", "AreaMicrons"}
-    | {"Text", "NegativeROA", "InputRegionId", "Analyze", "DisplayId", "HasEndcaps"}
-)
-"""Attributes of a region."""
+_LAYER = (
+    "Id", "Name", "ReadOnly", "NameReadOnly", "LineColorReadOnly", "Incremental", "Type", "LineColor", "Visible",
+    "Selected", "MarkupImagePath", "MacroName",
+)  # fmt: skip
+_REGION = (
+    "Id", "Type", "Zoom", "Selected", "ImageLocation", "ImageFocus", "Length", "Area", "LengthMicrons", "AreaMicrons",
+    "Text", "NegativeROA", "InputRegionId", "Analyze", "DisplayId", "HasEndcaps",
+)  # fmt: skip
+ATTRIBUTES = {
+    ROOT: frozenset({"MicronsPerPixel"}),
+    "Annotation": frozenset(_LAYER),
+    "Attributes": frozenset[str](),
+    "Attribute": frozenset({"Id", "Name", "Value"}),
+    "Regions": frozenset[str](),
+    "Region": frozenset(_REGION),
+    "Vertices": frozenset[str](),
+    "Comment": frozenset({"Author", "Body", "CreatedTime", "ModifiedTime"}),
+}
+"""Attributes of each element that either program writes."""
+_CHILDREN = {"Attributes": ("Attribute",), "Plots": (), "Regions": ("Region", "RegionAttributeHeaders")}
+"""Children of a layer's children."""
 _NEGATIVE = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False, "": False}
 
 
@@ -54,11 +68,12 @@ def read_layers(root: ET.Element, file_name: str) -> AnnotationFile:
     """Every region, in file order; negative regions are cut out of the regions of their layer.
 
     Raises:
-        BadAnnotationError: an element, type or value that neither program writes, a coordinate or colour that is not a
-            number, a negative region that overlaps nothing in its layer but lies in another, or outlines that cross
-            too often.
+        BadAnnotationError: an element, type or value that neither program writes, an attribute that may state a class
+            or a sign but is unknown, a coordinate or colour that is not a number, a negative region that overlaps
+            nothing in its layer but lies in another, or outlines that cross too often.
     """
     check_children(root, ("Annotation",), file_name, PROGRAMS)
+    notes = unread_attributes(root, ATTRIBUTES, file_name, PROGRAMS)
     dropped: list[str] = []
     layers = [_read_layer(layer, f"{file_name}, layer {index}", dropped) for index, layer in enumerate(root)]
     dropped += cut_out(layers)
@@ -70,16 +85,7 @@ def read_layers(root: ET.Element, file_name: str) -> AnnotationFile:
         own = layer.color if layer.color != colors.get(layer.class_name or "") else None
         objects += [replace(obj, color_rgb=own) for obj in layer.positive if not obj.geometry.is_empty]
     mpp = _mpp(root, file_name)
-    return AnnotationFile(_program(root), tuple(objects), colors, mpp=mpp, dropped=tuple(dropped), notes=_notes(root))
-
-
-def _notes(root: ET.Element) -> tuple[str, ...]:
-    unknown = Counter(name for region in root.iter("Region") for name in region.attrib if name not in ATTRIBUTES)
-    return tuple(
-        f"{counted(count, 'region has', 'regions have')} an attribute {name!r:.60}, which {PROGRAMS} does not write: "
-        "it is left out"
-        for name, count in sorted(unknown.items())[:MAX_NOTES]
-    )
+    return AnnotationFile(_program(root), tuple(objects), colors, mpp=mpp, dropped=tuple(dropped), notes=notes)
 
 
 def _program(root: ET.Element) -> Format:
@@ -97,11 +103,11 @@ def _read_layer(element: ET.Element, where: str, dropped: list[str]) -> Layer:
     check_children(element, ("Attributes", "Regions", "Plots", "Comments"), where, PROGRAMS)
     color = _rgb(element, where)
     layer = Layer(where, color, _class_name(element, color))
-    for plots in element.iterfind("Plots"):
-        check_children(plots, (), where, PROGRAMS)
+    for tag, known in _CHILDREN.items():
+        for child in element.iterfind(tag):
+            check_children(child, known, where, PROGRAMS)
     count = 0
     for regions in element.iterfind("Regions"):
-        check_children(regions, ("Region", "RegionAttributeHeaders"), where, PROGRAMS)
         for region in regions.iterfind("Region"):
             obj, why = _read_region(region, layer.class_name, f"{where}, region {count}")
             count += 1
@@ -148,7 +154,8 @@ def _is_negative(region: ET.Element, obj: AnnotationObject) -> bool:
 
 def _read_region(region: ET.Element, class_name: str | None, where: str) -> tuple[AnnotationObject | None, list[str]]:
     check_children(region, ("Attributes", "Vertices", "Comments"), where, PROGRAMS)
-    _check_attributes(region, where)
+    for attributes in region.iterfind("Attributes"):
+        check_children(attributes, _CHILDREN["Attributes"], where, PROGRAMS)
     kind = region.get("Type", "0")
     tool = _TOOLS.get(kind.strip().lower())
     if tool is None:
@@ -170,20 +177,9 @@ def _read_region(region: ET.Element, class_name: str | None, where: str) -> tupl
         geometry, dropped = area_of([[ring]], where)
         if geometry is None:
             return None, dropped
-    attributes = {a.get("Name", ""): a.get("Value", "") for a in region.iterfind("Attributes/Attribute")}
-    metadata = {name: value for name, value in attributes.items() if name and value}
+    values = {a.get("Name", ""): a.get("Value", "") for a in region.iterfind("Attributes/Attribute")}
+    metadata = {name: value for name, value in values.items() if name and value}
     return AnnotationObject(geometry, where, class_name, _text(region), tool=tool, metadata=metadata), dropped
-
-
-def _check_attributes(region: ET.Element, where: str) -> None:
-    """Refuse other spellings of the type and sign of a region: if ignored, a hole would become an area."""
-    for name in region.attrib:
-        folded = name.casefold()
-        if name not in ATTRIBUTES and (folded == "type" or "negative" in folded):
-            raise BadAnnotationError(
-                f"{where}: unknown attribute {name!r:.80}; {PROGRAMS} writes Type and NegativeROA. Export it again, or "
-                "as QuPath GeoJSON."
-            )
 
 
 def _text(region: ET.Element) -> str | None:

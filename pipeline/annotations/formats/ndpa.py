@@ -12,10 +12,12 @@ without a title, the colour is.
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from collections import Counter
 from collections.abc import Callable
 
 from shapely.geometry.base import BaseGeometry
 
+from pipeline.annotations.formats.unread import unread_attributes
 from pipeline.annotations.formats.xml_ import check_children, hex_of_rgb, rgb_of_hex, text_number
 from pipeline.annotations.shapes.objects import AnnotationFile, AnnotationObject, Rgb, Tool
 from pipeline.annotations.shapes.rings import area_of, corners_of, ellipse_within, line_of, points_of, rectangle_around
@@ -31,6 +33,11 @@ _ANNOTATION = (
     "measuretype", "closed", "specialtype", "pointlist", "x", "y", "z", "radius", "x1", "y1", "x2", "y2", "text",
     "fontsize", "font",
 )  # fmt: skip
+_ATTRIBUTES = {
+    **dict.fromkeys((ROOT, "pointlist", "point"), frozenset[str]()),
+    "ndpviewstate": frozenset({"id"}),
+    "annotation": frozenset({"type", "displayname", "color"}),
+}
 _CLOSED = {"1": True, "true": True, "0": False, "false": False}
 
 _Shape = tuple[BaseGeometry | None, Tool, list[str]]
@@ -40,10 +47,11 @@ def read_ndpa(root: ET.Element, file_name: str) -> AnnotationFile:
     """Every annotation, in file order, in nanometres from the centre of the glass slide.
 
     Raises:
-        BadAnnotationError: an element or type that NDP.view does not write, another unit, or a coordinate that is not
-            a number.
+        BadAnnotationError: an element or type that NDP.view does not write, an attribute that may state a class but is
+            unknown, two values for one, another unit, or a coordinate that is not a number.
     """
     check_children(root, ("ndpviewstate",), file_name, PROGRAM)
+    notes = unread_attributes(root, _ATTRIBUTES, file_name, PROGRAM)
     objects: list[AnnotationObject] = []
     dropped: list[str] = []
     colors: dict[str, Rgb] = {}
@@ -54,7 +62,7 @@ def read_ndpa(root: ET.Element, file_name: str) -> AnnotationFile:
             objects.append(obj)
             if obj.class_name and obj.color_rgb:
                 colors.setdefault(obj.class_name, obj.color_rgb)
-    return AnnotationFile("ndpa", tuple(objects), colors, dropped=tuple(dropped), unit="nm")
+    return AnnotationFile("ndpa", tuple(objects), colors, dropped=tuple(dropped), notes=notes, unit="nm")
 
 
 def _read_state(state: ET.Element, where: str) -> tuple[AnnotationObject | None, list[str]]:
@@ -65,6 +73,8 @@ def _read_state(state: ET.Element, where: str) -> tuple[AnnotationObject | None,
     if len(annotations) > 1:
         raise BadAnnotationError(f"{where}: has {len(annotations)} annotations; {PROGRAM} writes one. Export it again.")
     (annotation,) = annotations
+    _check_stated_once(state, where)
+    _check_stated_once(annotation, where)
     unit = state.findtext("coordformat", "").strip().lower()
     if unit != "nanometers":
         raise BadAnnotationError(
@@ -86,6 +96,12 @@ def _read_state(state: ET.Element, where: str) -> tuple[AnnotationObject | None,
     class_name = title or (hex_of_rgb(color) if color else None)
     name = " ".join(state.findtext("details", "").split()) or None
     return AnnotationObject(geometry, where, class_name, name, color, tool=tool), dropped
+
+
+def _check_stated_once(parent: ET.Element, where: str) -> None:
+    for tag, count in Counter(child.tag for child in parent if child.tag != "pointlist").items():
+        if count > 1:
+            raise BadAnnotationError(f"{where}: states <{tag}> {count} times; {PROGRAM} writes one. Export it again.")
 
 
 def _freehand(annotation: ET.Element, where: str) -> _Shape:

@@ -16,6 +16,7 @@ from typing import Any, get_args
 from shapely.geometry import MultiLineString, MultiPolygon, Polygon
 from shapely.geometry.base import BaseGeometry
 
+from pipeline.annotations.formats.unread import Unread, in_other_capitals
 from pipeline.annotations.shapes.objects import POINTS, AnnotationFile, AnnotationObject, ObjectType, Rgb, Tool
 from pipeline.annotations.shapes.rings import area_of, corners_of, line_of, points_of
 from pipeline.errors import BadAnnotationError
@@ -28,6 +29,9 @@ PROPERTIES = frozenset(
     | {"metadata", "nucleusGeometry", "childObjects", "plane", "isEllipse"}
 )
 """Properties of a feature that QuPath writes or has written."""
+_COLLECTION = frozenset({"type", "features", "bbox", "crs"})
+_FEATURE = frozenset({"type", "id", "geometry", "properties", "bbox", "crs", "nucleusGeometry", "childObjects"})
+_GEOMETRY = frozenset({"type", "coordinates", "geometries", "bbox", "crs", "plane", "isEllipse"})
 MAX_NOTES = 8
 _CLASSIFICATION = frozenset({"name", "names", "color", "colorRGB"})
 _OLD_TYPES: dict[str, ObjectType] = {
@@ -39,6 +43,8 @@ _OLD_TYPES: dict[str, ObjectType] = {
     "pathrootobject": "root",
 }
 """Before 0.3, QuPath wrote an object's type in place of its id."""
+_NEW_TYPES: tuple[ObjectType, ...] = get_args(ObjectType)
+_KINDS = {kind.lower(): kind for kind in _NEW_TYPES} | _OLD_TYPES
 
 
 @dataclass
@@ -49,6 +55,9 @@ class _Reading:
     class_colors: dict[str, Rgb] = field(default_factory=dict)
     dropped: list[str] = field(default_factory=list)
     unknown: Counter[str] = field(default_factory=Counter)
+    """Features by unknown property."""
+    unread: Unread = field(default_factory=lambda: Unread("QuPath"))
+    """Unknown members of collections, features and geometries."""
 
 
 def read_qupath(content: Any, file_name: str) -> AnnotationFile:
@@ -61,7 +70,7 @@ def read_qupath(content: Any, file_name: str) -> AnnotationFile:
         BadAnnotationError: not GeoJSON, or a geometry that cannot be built.
     """
     reading = _Reading()
-    for item, where in _features(content, file_name):
+    for item, where in _features(content, file_name, reading):
         _read_feature(item, where, reading)
     return AnnotationFile(
         "qupath",
@@ -71,11 +80,12 @@ def read_qupath(content: Any, file_name: str) -> AnnotationFile:
         notes=tuple(
             f"{count} features have a property {key!r:.60}, which QuPath does not write: it is left out"
             for key, count in sorted(reading.unknown.items())[:MAX_NOTES]
-        ),
+        )
+        + reading.unread.notes(),
     )
 
 
-def _features(content: Any, where: str) -> Iterator[tuple[Any, str]]:
+def _features(content: Any, where: str, reading: _Reading) -> Iterator[tuple[Any, str]]:
     """Every feature and its position, also from nested collections. Raises BadAnnotationError."""
     waiting = [(content, False)]
     count = itertools.count()
@@ -90,6 +100,7 @@ def _features(content: Any, where: str) -> Iterator[tuple[Any, str]]:
                 raise BadAnnotationError(f"{where}: its `features` are {type(features).__name__}, not a list.")
             _check_crs(item, where)
             _check_members(item, ("features",), where)
+            reading.unread.meet(item, _COLLECTION, "collections", where)
             waiting += [(member, True) for member in reversed(features)]
         elif kind in GEOMETRIES and "geometry" not in item:
             yield {"type": "Feature", "geometry": item, "properties": {}}, f"{where}, feature {next(count)}"
@@ -142,7 +153,8 @@ def _read_feature(item: Any, where: str, reading: _Reading) -> None:
     properties = item.get("properties") or {}
     if not isinstance(properties, dict):
         raise BadAnnotationError(f"{where}: its `properties` are {type(properties).__name__}, not an object.")
-    reading.unknown.update(key for key in properties if key not in PROPERTIES)
+    reading.unread.meet(item, _FEATURE, "features", where)
+    _note_properties(properties, where, reading)
     class_name = _class_name(properties.get("classification"), where)
     color = _color(properties.get("classification"))
     if class_name and color:
@@ -174,6 +186,22 @@ def _read_feature(item: Any, where: str, reading: _Reading) -> None:
         _read_feature(child, f"{where}, child {index}", reading)
 
 
+def _note_properties(properties: Mapping[str, Any], where: str, reading: _Reading) -> None:
+    """Count what is not read. Raises BadAnnotationError: a property of QuPath's in other capitals."""
+    for key in properties:
+        meant = None if key in PROPERTIES else in_other_capitals(key, PROPERTIES)
+        if meant:
+            raise BadAnnotationError(
+                f"{where}: has a property {key!r:.60}; QuPath writes {meant!r}. Export it from QuPath as GeoJSON."
+            )
+    reading.unknown.update(key for key in properties if key not in PROPERTIES)
+    if properties.get("type") is not None and str(properties["type"]).lower() not in _KINDS:
+        reading.unknown["type"] += 1
+    classification = properties.get("classification")
+    if isinstance(classification, dict):
+        reading.unknown.update(f"classification.{key}" for key in classification if key not in _CLASSIFICATION)
+
+
 def _children(item: Mapping[str, Any], properties: Mapping[str, Any], where: str) -> list[Any]:
     children = item.get("childObjects") or properties.get("childObjects") or []
     if not isinstance(children, list):
@@ -184,6 +212,9 @@ def _children(item: Mapping[str, Any], properties: Mapping[str, Any], where: str
 def _geometries(geometry: Mapping[str, Any], where: str, reading: _Reading) -> Iterator[BaseGeometry]:
     """The shapes of a geometry: one, or those of a collection; an empty one has none, which is reported."""
     kind, coordinates = geometry.get("type"), geometry.get("coordinates") or []
+    _check_crs(geometry, where)
+    _check_members(geometry, ("geometries",), where)
+    reading.unread.meet(geometry, _GEOMETRY, "geometries", where)
     if kind == "GeometryCollection":
         yield from _members(_listed(geometry.get("geometries"), where), where, reading)
     elif kind in ("Polygon", "MultiPolygon"):
@@ -270,19 +301,17 @@ def _color(fields: Any) -> Rgb | None:
 
 def _object_type(item: Mapping[str, Any], properties: Mapping[str, Any], where: str) -> ObjectType:
     """Type of a feature's object; an annotation if it names none. Raises BadAnnotationError: an unknown type."""
-    known: tuple[ObjectType, ...] = get_args(ObjectType)
-    kinds = {kind.lower(): kind for kind in known} | _OLD_TYPES
     for key in ("objectType", "object_type"):
         stated = properties.get(key)
         if stated is not None:
-            kind = kinds.get(str(stated).lower())
+            kind = _KINDS.get(str(stated).lower())
             if kind is None:
                 raise BadAnnotationError(
                     f"{where}: {key} {stated!r:.80} is unknown; QuPath has {', '.join(get_args(ObjectType))}."
                 )
             return kind
     others = (properties.get("type"), item.get("id"))
-    return next((kinds[str(other).lower()] for other in others if str(other).lower() in kinds), "annotation")
+    return next((_KINDS[str(other).lower()] for other in others if str(other).lower() in _KINDS), "annotation")
 
 
 def _tool(geometry: BaseGeometry, geometry_json: Mapping[str, Any]) -> Tool:

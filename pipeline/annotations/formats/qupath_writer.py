@@ -10,6 +10,7 @@ from typing import Any
 
 from shapely.geometry import mapping
 
+from pipeline.annotations.formats.conversion_loss import lost_mpp
 from pipeline.annotations.formats.geojson import classification, feature, write_features
 from pipeline.annotations.shapes.objects import AnnotationFile, AnnotationObject
 from training.foundation.words.counts import counted
@@ -41,7 +42,7 @@ def write_qupath(path: Path, file: AnnotationFile) -> list[str]:
     if tools:
         keep = counted(tools, "object keeps its points", "objects keep their points")
         notes.append(f"{keep} but not the drawing tool")
-    return notes
+    return notes + lost_mpp(file, "QuPath")
 
 
 def qupath_features(file: AnnotationFile) -> Iterator[dict[str, Any]]:

@@ -8,13 +8,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import shapely
+import shapely.affinity
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from shapely.geometry import LineString, MultiLineString, MultiPoint, MultiPolygon, Point, Polygon, box
 
 from pipeline.annotations.files import read_annotations, write_annotations
+from pipeline.annotations.formats import imagescope
+from pipeline.annotations.shapes import regions_cut
 from pipeline.annotations.shapes.objects import AnnotationFile, AnnotationObject, Group
 from pipeline.annotations.shapes.repair import labelled_regions
+from pipeline.errors import BadAnnotationError
 
 FORMATS = ("qupath", "asap", "imagescope")
 RING = Polygon([(0, 0), (100.5, 0), (100.5, 50.25), (0, 50)], [[(20, 10), (40, 10), (40, 30)]])
@@ -179,9 +183,17 @@ def test_what_asap_and_imagescope_cannot_hold_is_said(tmp_path):
         *both[:3], "1 object loses its metadata", *both[3:],
     ]  # fmt: skip
     assert [line.split(";")[0] for line in of_imagescope][2:] == [
-        "1 object has no class", *both,
+        "1 object drawn as an ellipse has another outline and became freehand", "1 object has no class", *both,
     ]  # fmt: skip
     assert "3 objects of several parts became one region per part" in of_imagescope
+
+
+@pytest.mark.parametrize("to", FORMATS)
+def test_a_stated_pixel_size_is_kept_or_its_loss_is_said(tmp_path, to):
+    back, lost = through(tmp_path / "a", AnnotationFile("imagescope", (drawn(SQUARE),), mpp=0.25), to)
+
+    assert back.mpp == (0.25 if to == "imagescope" else None)
+    assert any("pixel size (0.25 µm/px) is left out" in line for line in lost) == (back.mpp is None)
 
 
 def test_groups_in_groups_are_lost_outside_asap_and_that_is_said(tmp_path):
@@ -209,6 +221,78 @@ def test_holes_islands_and_overlaps_keep_every_class_s_area_in_every_format(tmp_
     assert was.keys() == now.keys()
     for name, area in was.items():
         assert area.symmetric_difference(now[name]).area == pytest.approx(0, abs=1e-9), name
+
+
+OUTSIDE = Polygon(box(0, 0, 100, 100).exterior, [box(180, 40, 220, 60).exterior])
+
+
+@pytest.mark.parametrize("to", FORMATS)
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        (drawn(OUTSIDE),),
+        (drawn(OUTSIDE), drawn(box(150, 0, 400, 100))),  # whose hole is then in another region
+        (drawn(OUTSIDE), drawn(box(150, 0, 400, 100), "stroma")),
+        (drawn(Polygon(box(0, 0, 50, 50).exterior, [box(50, 0, 60, 9).exterior, box(40, 40, 70, 70).exterior])),),
+        (drawn(box(0, 0, 50, 20), tool="ellipse"),),
+    ],
+)
+def test_areas_of_any_outline_are_the_same_after_conversion(tmp_path, to, shapes):
+    file = AnnotationFile("qupath", shapes)
+
+    back, _ = through(tmp_path / "a", file, to)
+
+    was, now = area_by_class(file), area_by_class(back)
+    assert {name: area.symmetric_difference(now[name]).area for name, area in was.items()} == dict.fromkeys(now, 0)
+
+
+def test_an_area_that_imagescope_holds_only_repaired_is_said(tmp_path):
+    _, lost = through(tmp_path / "a", AnnotationFile("qupath", (drawn(OUTSIDE), drawn(RING))), "imagescope")
+
+    assert lost == ["1 area with holes outside it was repaired; in ImageScope a hole only cuts its region"]
+
+
+def test_what_imagescope_s_reader_would_refuse_as_too_crossed_is_not_written(tmp_path):
+    angle = np.arange(2001) * 2 * np.pi * 1000 / 2001
+    star = Polygon(500 + 400 * np.stack([np.cos(angle), np.sin(angle)], -1), [box(499, 499, 501, 501).exterior])
+
+    with pytest.raises(BadAnnotationError, match="the outlines cross"):
+        write_annotations(tmp_path / "a", AnnotationFile("qupath", (drawn(star),)), "imagescope")
+    assert not (tmp_path / "a").exists()
+
+
+def test_no_layer_of_imagescope_has_more_holes_than_are_read(tmp_path, monkeypatch):
+    for module in (imagescope, regions_cut):
+        monkeypatch.setattr(module, "MAX_CUTS", 2)
+    rings = tuple(drawn(shapely.affinity.translate(RING, 200 * column)) for column in range(5))
+
+    back, _ = through(tmp_path / "a", AnnotationFile("qupath", rings), "imagescope")
+
+    assert [obj.geometry for obj in back.objects] == [obj.geometry for obj in rings]
+
+
+@given(seed=st.integers(0, 2**32 - 1), to=st.sampled_from(FORMATS))
+@settings(max_examples=60)
+def test_holes_anywhere_keep_every_class_s_area_in_every_format(tmp_path_factory, seed, to):
+    random = np.random.default_rng(seed)
+
+    def blob(center, radius, corners):
+        angle = np.linspace(0, 2 * np.pi, corners, endpoint=False)
+        size = radius * random.uniform(0.5, 1, (corners, 1))
+        return np.round(center + size * np.stack([np.cos(angle), np.sin(angle)], -1), 1)
+
+    def shape():
+        center = random.uniform(50, 300, 2)
+        holes = [blob(center + random.uniform(-60, 60, 2), random.uniform(4, 20), 5) for _ in range(2)]
+        return Polygon(blob(center, random.uniform(20, 80), random.integers(3, 12)), holes)
+
+    file = AnnotationFile("qupath", tuple(drawn(shape(), name) for name in "aabb"))
+    back, _ = through(tmp_path_factory.mktemp("holes") / "a", file, to)
+
+    was, now = area_by_class(file), area_by_class(back)
+    assert was.keys() == now.keys()
+    for name, area in was.items():
+        assert area.symmetric_difference(now[name]).area == pytest.approx(0, abs=1e-4 * area.area)
 
 
 @st.composite

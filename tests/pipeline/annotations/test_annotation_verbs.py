@@ -158,6 +158,15 @@ def test_annotations_drawn_at_another_pixel_size_stop_every_verb_unless_allowed(
     assert [done.code for done in run_all("--allow-other-mpp")] == [0, 0, 0, 0]
 
 
+@pytest.mark.parametrize("to", ["qupath", "asap"])
+def test_convert_says_that_a_pixel_size_is_lost(gemslide, tmp_path, to):
+    (tmp_path / "a.xml").write_text(IMAGESCOPE.format(mpp=0.25))
+
+    done = gemslide("annotations", "convert", tmp_path / "a.xml", tmp_path / "b", "--to", to)
+
+    assert (done.code, "pixel size (0.25 µm/px) is left out" in done.out) == (0, True)
+
+
 def test_a_file_that_yields_nothing_ends_with_code_1(gemslide, tmp_path):
     source = write(tmp_path / "a.geojson")
     point = {"type": "Feature", "geometry": {"type": "Point", "coordinates": [1, 2]}, "properties": {}}

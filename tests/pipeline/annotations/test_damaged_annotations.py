@@ -134,3 +134,33 @@ def test_a_named_pipe_and_a_device_are_refused(tmp_path):
     for path in (tmp_path / "pipe.json", Path("/dev/zero")):
         with pytest.raises(BadAnnotationError, match="not a regular file"):
             read_annotations(path)
+
+
+ELEMENT = {"type": "polyline", "closed": True, "points": [[0, 0, 0], [10, 0, 0], [10, 5, 0]]}
+
+
+def read_dsa(tmp_path, element, **document):
+    content = {"annotation": {"name": "a", "description": "", "elements": [element], **document}, "_id": "x"}
+    (tmp_path / "a.json").write_text(json.dumps(content))
+    return read_annotations(tmp_path / "a.json")
+
+
+@pytest.mark.parametrize(
+    "more", [{"negative": True}, {"Group": "a"}, {"class": "a"}, {"Holes": []}, {"type": "point", "holes": []}]
+)
+def test_a_key_of_dsa_that_may_state_a_class_or_a_sign_is_refused(tmp_path, more):
+    (key,) = more.keys() - {"type"}
+    with pytest.raises(BadAnnotationError, match=f"element 0: unknown attribute '{key}'; the Digital Slide Archive"):
+        read_dsa(tmp_path, {**ELEMENT, "center": [1, 2, 0], **more})
+
+
+def test_keys_of_dsa_that_are_not_read_are_noted(tmp_path):
+    assert read_dsa(tmp_path, ELEMENT).notes == ()
+    file = read_dsa(
+        tmp_path, {**ELEMENT, "user": {"class": "a"}, "label": {"value": "b", "x": 1}}, attributes={"stain": "HE"}
+    )
+    assert [note.split(" is not read")[0] for note in file.notes] == [
+        "the attribute 'attributes' of documents",
+        "the attribute 'user' of elements",
+        "the attribute 'x' of labels of elements",
+    ]

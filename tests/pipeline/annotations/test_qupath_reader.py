@@ -1,5 +1,6 @@
 """QuPath GeoJSON in every spelling QuPath has used."""
 
+import copy
 import json
 
 import pytest
@@ -205,3 +206,45 @@ def test_a_feature_without_a_place_is_reported_and_a_byte_order_mark_does_no_har
 def test_a_file_that_is_not_there_names_the_manifest(tmp_path):
     with pytest.raises(BadAnnotationError, match=r"no such file\. Correct `annotations`"):
         read_annotations(tmp_path / "none.geojson")
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda f: f.update(classification={"name": "Tumor"}), "feature 0: unknown attribute 'classification'"),
+        (lambda f: f.update(class_name="Tumor"), "feature 0: unknown attribute 'class_name'; QuPath"),
+        (lambda f: f.update(Properties={}), "unknown attribute 'Properties'; QuPath writes 'properties'"),
+        (lambda f: f["geometry"].update(properties={}), "feature 0: unknown attribute 'properties'"),
+        (lambda f: f["geometry"].update(features=[{"type": "Feature"}]), "member 'features' holds GeoJSON"),
+        (lambda f: f["geometry"].update(crs={}), "coordinate system"),
+        (lambda f: f["properties"].update(Classification="Tumor"), "'Classification'; QuPath writes 'classification'"),
+    ],
+)
+def test_a_class_that_stands_where_qupath_writes_none_is_refused(tmp_path, change, says):
+    drawn = copy.deepcopy(feature(None))
+    change(drawn)
+    with pytest.raises(BadAnnotationError, match=says):
+        read(tmp_path, [drawn])
+
+
+def test_a_bare_geometry_with_properties_is_refused(tmp_path):
+    with pytest.raises(BadAnnotationError, match="unknown attribute 'properties'"):
+        read(tmp_path, {**SQUARE, "properties": {"classification": "Tumor"}})
+
+
+@pytest.mark.parametrize(
+    ("change", "note"),
+    [
+        (lambda f: f["properties"].update(type="Tumor"), "property 'type'"),
+        (lambda f: f["properties"].update({"class": "Tumor"}), "property 'class'"),
+        (lambda f: f["properties"].update(classification={"name": "a", "grade": 3}), "property 'classification.grade'"),
+        (lambda f: f.update(author="x"), "attribute 'author' of features"),
+        (lambda f: f["geometry"].update(author="x"), "attribute 'author' of geometries"),
+    ],
+)
+def test_what_is_not_read_of_a_feature_is_noted(tmp_path, change, note):
+    drawn = copy.deepcopy(feature(None))
+    assert read(tmp_path, [drawn]).notes == ()
+    change(drawn)
+    (said,) = read(tmp_path, [drawn]).notes
+    assert note in said

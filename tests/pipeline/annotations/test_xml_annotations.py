@@ -191,6 +191,51 @@ def test_other_encodings_are_read(tmp_path, encoding):
     assert read(tmp_path, data, encoding).count_by_class() == {"tümor": 1}
 
 
+ONE_ASAP, ONE_LAYER = asap(("Polygon", "tumor", SQUARE)), imagescope(layer(region(SQUARE), name="tumor"))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (ONE_LAYER.replace("MicronsPerPixel", "micronsperpixel"), "<Annotations> 0: .*'micronsperpixel'.*'MicronsPer"),
+        (ONE_LAYER.replace(' Name="tumor"', ' name="tumor"'), "<Annotation> 0: unknown attribute 'name'.*'Name'"),
+        (ONE_LAYER.replace(' Id="1"', ' NegativeROA="1"'), "<Annotation> 0: unknown attribute 'NegativeROA'"),
+        (ONE_LAYER.replace(' Id="1"', ' Class="stroma"'), "<Annotation> 0: unknown attribute 'Class'"),
+        (ONE_LAYER.replace("<Attributes/>", "<Attributes><attribute/></Attributes>"), "<attribute>"),
+        (ONE_LAYER.replace("<Attributes></Attributes>", "<Attributes><Class/></Attributes>"), "<Class>"),
+        (ONE_ASAP.replace('PartOfGroup="tumor"', 'partofgroup="tumor"'), "<Annotation> 0: .*'partofgroup'.*'PartOfGr"),
+        (ONE_ASAP.replace('PartOfGroup="tumor"', 'Group="tumor"'), "<Annotation> 0: unknown attribute 'Group'.*ASAP"),
+        (ONE_ASAP.replace('<Group Name="tumor"', '<Group name="tumor"'), "<Group> 0: unknown attribute 'name'"),
+        (ONE_ASAP.replace("Order=", "order="), "<Coordinate> 0: unknown attribute 'order'"),
+        (ONE_ASAP.replace('Order="2"', ""), "3 of 4 coordinates have an Order"),
+        (
+            ONE_ASAP.replace("</Coordinates>", "</Coordinates><Coordinates/>"),
+            "annotation 0: has 2 lists of",
+        ),
+    ],
+)
+def test_an_attribute_that_may_state_a_class_a_sign_or_an_outline_is_never_ignored(tmp_path, text, says):
+    assert text not in (ONE_ASAP, ONE_LAYER)
+    with pytest.raises(BadAnnotationError, match=says):
+        read(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "note"),
+    [
+        (ONE_LAYER.replace("<Region ", '<Region Grade="3" '), "attribute 'Grade' of <Region> is not read"),
+        (ONE_LAYER.replace(' Id="1"', ' Author="x"'), "attribute 'Author' of <Annotation> is not read"),
+        (ONE_LAYER.replace("MicronsPerPixel", "Scale"), "attribute 'Scale' of <Annotations> is not read"),
+        (ONE_ASAP.replace(' Color="#F4FA58"', ' Author="x"'), "attribute 'Author' of <Annotation> is not read"),
+        (ONE_ASAP.replace("<Attributes/>", "<Attributes><Attribute/></Attributes>"), "1 value in <Attributes>"),
+    ],
+)
+def test_other_attributes_of_xml_are_read_or_noted(tmp_path, text, note):
+    assert (read(tmp_path, ONE_ASAP).notes, read(tmp_path, ONE_LAYER).notes) == ((), ())
+    (said,) = read(tmp_path, text).notes
+    assert note in said
+
+
 BOMB = "".join(f'<!ENTITY e{i} "{f"&e{i - 1};" * 10}">' for i in range(1, 12))
 
 
