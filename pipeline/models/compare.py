@@ -15,10 +15,13 @@ from pipeline.project import Project
 from training.foundation.errors import UnreadableError
 from training.foundation.model_files import weights_file
 from training.foundation.reading import read_json_file
-from training.foundation.words.names import is_name
+from training.foundation.tile_read import UNSTATED
+from training.foundation.words.names import comparable, is_name
 
-PARTS = ("settings", "inputs", "training", "arithmetic", "versions", "weights", "metrics")
+PARTS = ("settings", "inputs", "training", "arithmetic", "versions", "prediction", "weights", "metrics")
 ABSENT = "not known"
+NONE = "none"
+"""Value of what a package could have, and has not, as a stain normalisation."""
 
 _SPREAD = {f"parallel.{key}" for key in ("strategy", "num_stages", "recompute", "balance", "timeout_s")}
 """Settings that spread work over ranks. Weights do not depend on them (docs/explanation/engine.md)."""
@@ -33,7 +36,7 @@ Facts = dict[str, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Difference:
-    """A key whose values differ; `ABSENT` if one side does not state it."""
+    """A key whose values differ; `ABSENT` if one side does not state it, `NONE` if its package does without it."""
 
     part: str
     key: str
@@ -98,38 +101,38 @@ def _run_facts(record: dict[str, Any], root: Path) -> Facts:
     best = _table(record, "models").get("best")
     package = root / "models" / best if isinstance(best, str) and is_name(best) else None
     if package is None or not package.is_dir():
-        return _facts(record, weights={"model": package.name} if package else {}, metrics={}, ours={})
+        return _facts(record, weights={"model": package.name} if package else {}, metrics={}, config={})
     weights, metrics = _results(package)
-    ours = _table(_read(package / "config.json"), "gemslide")
-    return _facts(record, weights=weights, metrics=metrics, ours=ours)
+    return _facts(record, weights=weights, metrics=metrics, config=_read(package / "config.json"))
 
 
 def _package_facts(package: Path) -> Facts:
     """Facts of a package, and of its run's record if the project has it."""
-    ours = _table(_read(package / "config.json"), "gemslide")
+    config = _read(package / "config.json")
+    ours = _table(config, "gemslide")
     weights, metrics = _results(package)
     run_id = ours.get("run_id")
     record_path = package.parent.parent / "runs" / f"{run_id}.json"
     if isinstance(run_id, str) and is_name(run_id) and record_path.is_file():
-        return _facts(_read(record_path), weights=weights, metrics=metrics, ours=ours)
+        return _facts(_read(record_path), weights=weights, metrics=metrics, config=config)
     known = {
-        "settings": {"model": _table(ours, "model")},
         "inputs": [{"id": "tiles", "sha256": ours.get("split_sha256")}],
         "threads": ours.get("threads"),
         "isa": ours.get("isa"),
     }
-    return _facts(known, weights=weights, metrics=metrics, ours=ours)
+    return _facts(known, weights=weights, metrics=metrics, config=config)
 
 
 def _facts(
-    record: Mapping[str, Any], *, weights: dict[str, Any], metrics: dict[str, Any], ours: Mapping[str, Any]
+    record: Mapping[str, Any], *, weights: dict[str, Any], metrics: dict[str, Any], config: Mapping[str, Any]
 ) -> Facts:
     """Facts by part; the part `run` is not compared.
 
     Args:
-        ours: the package's own part of its `config.json`.
+        config: the package's `config.json`, whose `model` overrides the record's; empty if there is no package.
     """
-    settings = dict(_flat(_table(record, "settings")))
+    ours = _table(config, "gemslide")
+    settings = dict(_flat(_table(record, "settings"))) | dict(_flat(_table(ours, "model"), "model."))
     in_settings = settings.pop("train.threads", None)
     threads = record.get("threads") or in_settings
     arithmetic = {"threads": threads, "isa": record.get("isa"), "machine": _table(record, "host").get("machine")}
@@ -143,9 +146,33 @@ def _facts(
         "run": {"id": ours["run_id"]} if isinstance(ours.get("run_id"), str) else {},
         "arithmetic": {key: value for key, value in arithmetic.items() if value is not None},
         "versions": dict(_flat(_table(record, "versions"))),
+        "prediction": _prediction(config) if config else {},
         "weights": weights,
         "metrics": metrics,
     }
+
+
+def _prediction(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What a package says of its predictions, besides the network's weights and `model`.
+
+    `transform` is what other programs normalise by, `statistics` what gemslide does.
+    """
+    ours = _table(config, "gemslide")
+    names = config.get("class_names")
+    outputs = "probabilities" if _table(ours, "model").get("variant") == "gems-public" else "logits"
+    facts = {
+        "class_names": [comparable(str(name)) for name in names] if isinstance(names, list) else names,
+        "spacing_um_px": config.get("spacing_um_px"),
+        "patch_size_pixels": config.get("patch_size_pixels"),
+        "transform": config.get("transform"),
+        "runtime": ours.get("runtime") or "torch",
+        "outputs": ours.get("outputs") or outputs,
+        "statistics": ours.get("statistics"),
+        "stain": ours.get("stain"),
+        "read": ours.get("read", UNSTATED) or ABSENT,
+        "entry_point": ours.get("entry_point"),
+    }
+    return {key: value for key, value in _flat(facts) if value is not None}
 
 
 def _results(package: Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -173,18 +200,22 @@ def _table(content: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 
 def _flat(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """Nested tables as dotted keys."""
+    """Nested tables as dotted keys; tables in a list are counted from 1."""
     for key, value in table.items():
-        if isinstance(value, dict) and value:
-            yield from _flat(value, f"{above}{key}.")
+        inner = value
+        if isinstance(value, list) and any(isinstance(item, dict) for item in value):
+            inner = {str(number): item for number, item in enumerate(value, start=1)}
+        if isinstance(inner, dict) and inner:
+            yield from _flat(inner, f"{above}{key}.")
         else:
             yield f"{above}{key}", value
 
 
 def _differences(one: Facts, other: Facts) -> Iterator[Difference]:
     for part in PARTS:
+        absent = NONE if part == "prediction" and one[part] and other[part] else ABSENT
         for key in dict.fromkeys(chain(one[part], other[part])):
-            a, b = (facts[part].get(key, ABSENT) for facts in (one, other))
+            a, b = (facts[part].get(key, absent) for facts in (one, other))
             if a != b:
                 yield Difference(part, key, a, b)
 
@@ -193,7 +224,7 @@ def _conclusion(weights_equal: bool | None, differences: list[Difference], *, of
     if weights_equal is None:
         return "There are no two sets of weights to compare."
     if weights_equal:
-        return "The weights are the same, byte for byte."
+        return "The weights are the same, byte for byte" + _but_predict_otherwise(differences)
     epochs = next((item for item in differences if item.part == "training"), None)
     if of_one_run and epochs is not None:
         return f"The weights differ because they are from two epochs of one run: {epochs.a} and {epochs.b}."
@@ -212,6 +243,16 @@ def _conclusion(weights_equal: bool | None, differences: list[Difference], *, of
         f"The weights differ with the same settings and inputs, and no recorded fact explains it.{unknown} "
         "GPU kernels that add in no fixed order would."
     )
+
+
+def _but_predict_otherwise(differences: list[Difference]) -> str:
+    """The end of a sentence about equal weights: what makes their predictions differ nonetheless, if anything does."""
+    deciding = [
+        item
+        for item in differences
+        if item.part == "prediction" or (item.part == "settings" and item.key.startswith("model."))
+    ]
+    return f", but predictions may differ, as these do: {_keys(deciding)}." if deciding else "."
 
 
 def _decisive(differences: list[Difference]) -> Iterator[Difference]:

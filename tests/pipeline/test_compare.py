@@ -142,6 +142,65 @@ def test_the_verb_says_it_in_a_table_and_in_json(small_project, project, run_id,
     assert {"part": "arithmetic", "key": "threads", "a": 1, "b": 2} in result["differences"]
 
 
+def described_otherwise(project, model_id, change):
+    """Add a package of the same weights and run with a changed `config.json`; return its folder."""
+    package = project.models_dir / "described-otherwise"
+    shutil.copytree(project.model_path(model_id), package)
+    config = read_config(package)
+    change(config, config["gemslide"])
+    write_config(package, config)
+    return str(package)
+
+
+STAIN = {"method": "macenko", "target": {"matrix": [[0.5, 0.1], [0.7, 0.9], [0.3, 0.1]]}}
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        (lambda config, _: config["class_names"].reverse(), "class_names"),
+        (lambda config, _: config.update(spacing_um_px=7.5), "spacing_um_px"),
+        (lambda config, _: config.update(patch_size_pixels=8), "patch_size_pixels"),
+        (lambda config, _: config["transform"][2]["arguments"].update(mean=[0.1] * 3), "transform.3.arguments.mean"),
+        (lambda _, ours: ours["statistics"].update(std=[0.1] * 3), "statistics.std"),
+        (lambda _, ours: ours.update(stain=STAIN), "stain.method"),
+        (lambda _, ours: ours.update(read=None), "read"),
+        (lambda _, ours: ours.update(outputs="probabilities"), "outputs"),
+        (lambda _, ours: ours.update(runtime="onnx"), "runtime"),
+        (lambda _, ours: ours.update(entry_point={"name": "x", "value": "x:y"}), "entry_point.value"),
+        (lambda _, ours: ours["model"].update(norm="group"), "model.norm"),
+    ],
+)
+def test_equal_weights_that_predict_differently_are_never_without_a_difference(
+    small_project, project, gemslide, change, key
+):
+    package = project.model_path(small_project.model_id)
+    if key == "runtime":
+        shutil.copy(package / "model.safetensors", package / "model.onnx")
+    other = described_otherwise(project, small_project.model_id, change)
+
+    comparison = compare(small_project.model_id, other, project)
+    said = gemslide("compare", small_project.model_id, other, "--project", project.root).out
+
+    assert comparison.weights_equal is True
+    assert key in [d.key for d in comparison.differences]
+    assert all(d.a != d.b for d in comparison.differences)
+    assert comparison.conclusion.startswith("The weights are the same, byte for byte, but predictions may differ, as ")
+    assert key in comparison.conclusion
+    assert "No difference" not in said
+    assert re.search(rf"^  {re.escape(key)}  ", said, re.MULTILINE)
+
+
+def test_what_a_package_of_an_earlier_version_leaves_unsaid_is_what_it_meant(small_project, project):
+    def older(_, ours):
+        for key in ("read", "outputs", "runtime", "stain"):
+            del ours[key]
+
+    other = described_otherwise(project, small_project.model_id, older)
+
+    assert compare(small_project.model_id, other, project).differences == []
+
+
 def of_epoch(project, model_id, epoch):
     """Add another package of the same run, of another epoch; return its model id."""
     package = project.models_dir / f"{model_id.rpartition('-')[0]}-later"

@@ -7,6 +7,7 @@ network fails.
 from __future__ import annotations
 
 import struct
+import warnings
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 import zarr
 from numpy.typing import NDArray
+from zarr.errors import ZarrUserWarning
 
 from pipeline.slides.common.damage import DamagedFileError, library_errors
 from pipeline.slides.common.reading import disk_errors
@@ -26,6 +28,14 @@ _ZARR_ERRORS = (
     EOFError, OSError, RuntimeError, MemoryError,
 )  # fmt: skip
 """Exceptions that zarr and its codecs raise on folders with false claims."""
+
+_HIDDEN_IN_V2 = {".zarray", ".zattrs", ".zgroup", ".zmetadata"}
+_OF_DESKTOPS = {"Thumbs.db", "desktop.ini"}
+
+
+def is_of_zarr(file: Path) -> bool:
+    """Whether a file belongs to its zarr folder, and was not left there by a computer that showed it (.DS_Store)."""
+    return file.name in _HIDDEN_IN_V2 or not (file.name.startswith(".") or file.name in _OF_DESKTOPS)
 
 
 @contextmanager
@@ -63,8 +73,8 @@ class ZarrFolder:
             return dict(self._root[path].attrs if path else self._root.attrs)
 
     def names(self, path: str = "") -> list[str]:
-        """Names of a group's direct members."""
-        with _guarded(self._name):
+        """Names of a group's direct members; files that are none are skipped without zarr's warning."""
+        with _guarded(self._name), warnings.catch_warnings(action="ignore", category=ZarrUserWarning):
             return list(self._root[path] if path else self._root)  # type: ignore[arg-type]
 
     def array(self, path: str) -> ZarrArray:

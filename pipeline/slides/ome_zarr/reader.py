@@ -17,7 +17,7 @@ from pipeline.slides.common.side_images import kind_by_name
 from pipeline.slides.common.slide import EncodedLevel, NotCopied, SlideInfo
 from pipeline.slides.common.slide_warnings import SlideWarnings
 from pipeline.slides.ome_zarr.images import ROOT, ZarrImage, find_images
-from pipeline.slides.ome_zarr.library import ZarrFolder
+from pipeline.slides.ome_zarr.library import ZarrFolder, is_of_zarr
 from pipeline.slides.ome_zarr.metadata import (
     Multiscale,
     mpp_of,
@@ -47,7 +47,7 @@ class OmeZarrSlide:
 
     def __init__(self, path: Path, series: str | None = None) -> None:
         self._path, self._name = path, path.name
-        self.files = tuple(sorted(file for file in path.rglob("*") if file.is_file()))
+        self.files = tuple(sorted(file for file in path.rglob("*") if file.is_file() and is_of_zarr(file)))
         self.openslide_file: Path | None = None
         self._bytes = sum(file.stat().st_size for file in self.files)
         try:

@@ -12,9 +12,13 @@ from pathlib import Path
 import psutil
 import pytest
 
+from pipeline.cohort.duplicates import find_changes
 from pipeline.cohort.manifest import load_cohort
 from pipeline.files import sha256_of
 from pipeline.ingest.cohort_check import AT_ONCE, FEW, check_entries
+from tests.pipeline.make import sample_image
+from tests.pipeline.slides.make_dicom import write_dicom
+from tests.pipeline.slides.make_ome_zarr import write_container
 from tests.small_trained_project import make_slide, write_annotations
 
 
@@ -98,6 +102,69 @@ def test_the_same_file_twice_and_a_file_that_is_another_than_the_manifest_says_a
         "a": None, "copy": "bad_manifest", "b": None, "c": "changed_source",
     }  # fmt: skip
     assert "is the same file as slide a, byte for byte" in lines["copy"]["message"]
+
+
+def changed_of(folder, *rows):
+    (folder / "cohort.csv").write_text("\n".join(["path,slide_id,patient_id,series", *rows]) + "\n")
+    return find_changes(load_cohort(folder / "cohort.csv"))
+
+
+@pytest.fixture
+def series(tmp_path):
+    """Folder of a DICOM series of two levels, with a copy of one level elsewhere, and another series beside it."""
+    pixels = sample_image(128, 96)
+    for name in ("dcm", "copy", "other"):
+        (tmp_path / name).mkdir()
+    write_dicom(tmp_path / "dcm" / "l0.dcm", pixels, series="1.2.3.4")
+    write_dicom(tmp_path / "dcm" / "l1.dcm", pixels[::2, ::2].copy(), downsample=2, series="1.2.3.4")
+    shutil.copy(tmp_path / "dcm" / "l1.dcm", tmp_path / "copy" / "any.dcm")
+    write_dicom(tmp_path / "other" / "l0.dcm", pixels, series="1.2.3.5")
+    return tmp_path
+
+
+@pytest.mark.parametrize("again", ["dcm", "dcm/l0.dcm", "dcm/l1.dcm", "copy", "copy/any.dcm"])
+def test_files_of_one_dicom_series_are_one_slide_by_whatever_path(series, again):
+    changes = changed_of(series, "dcm,A,P1,", "other,C,P3,", f"{again},B,P2,")
+
+    assert list(changes) == ["B"]
+    assert "is the same" in str(changes["B"])
+    assert "slide A" in str(changes["B"])
+
+
+def test_two_series_of_one_folder_are_two_slides_and_each_is_found_again(series):
+    shutil.copy(series / "other" / "l0.dcm", series / "dcm" / "o.dcm")
+
+    changes = changed_of(series, "dcm,A,P1,1.2.3.4", "dcm,B,P2,1.2.3.5", "other,C,P3,")
+
+    assert list(changes) == ["C"]
+    assert "slide B" in str(changes["C"])
+
+
+@pytest.mark.parametrize("version", ["0.4", "0.5"])
+def test_an_ome_zarr_is_one_slide_by_whatever_path_and_whatever_a_desktop_left_in_it(tmp_path, version):
+    images = {"slide": [sample_image(300, 210)], "other": [sample_image(310, 200)]}
+    write_container(tmp_path / "one.zarr", images, version=version)
+    shutil.copytree(tmp_path / "one.zarr", tmp_path / "copy.zarr")
+    shutil.copytree(tmp_path / "one.zarr" / "0", tmp_path / "alone.zarr")
+    for left in ("copy.zarr/.DS_Store", "copy.zarr/0/.DS_Store", "alone.zarr/0/Thumbs.db"):
+        (tmp_path / left).write_bytes(b"icons")
+
+    changes = changed_of(
+        tmp_path, "one.zarr,A,P1,0", "one.zarr,B,P2,1", "one.zarr/0,C,P3,", "copy.zarr,D,P4,0", "alone.zarr,E,P5,"
+    )
+
+    assert list(changes) == ["C", "D", "E"]
+    assert all("slide A" in str(change) for change in changes.values())
+
+
+def test_the_same_slide_under_two_paths_is_found_by_the_command(gemslide, series):
+    (series / "cohort.csv").write_text("path,slide_id,patient_id,split\ndcm,A,P1,train\ndcm/l0.dcm,B,P2,test\n")
+
+    done = gemslide("cohort", "check", series / "cohort.csv", "--project", series, "--json")
+
+    lines = {line["slide_id"]: line for line in map(json.loads, done.out.splitlines())}
+    assert (done.code, lines["A"]["code"], lines["B"]["code"]) == (1, None, "bad_manifest")
+    assert "their files are of one DICOM series, 1.2.3.4" in lines["B"]["message"]
 
 
 def test_a_cohort_with_patients_that_a_model_was_trained_on_is_refused(gemslide, small_project):

@@ -16,6 +16,10 @@ NEGATIVE = (
     "gutartig", "kein Tumor", "Nicht-Tumor", "unauffällig", "negativ", "Hintergrund", "sain", "tissu sain", "bénin",
     "négatif", "non tumoral", "sans tumeur", "fond", "sano", "benigno", "sin tumor", "no tumoral", "fondo",
     "senza tumore", "sfondo", "saudável", "não tumoral", "sem tumor", "gezond", "geen_tumor", "goedaardig", "frisk",
+    "tumor absent", "absent", "tumour not present", "not detected", "No lesion seen", "absence of tumor",
+    "lack of tumor",    "tumorlos", "IDC(-)", "tumor (negative)", "negative (for malignancy)", "no tumor or metastasis",
+    "no evidence of residual tumour", "normal adjacent to tumor", "benign adenoma", "lymph node, no melanoma",
+    "tumor negative, no metastasis",
     "zdrowy", "łagodny", "sağlıklı", "норма", "фон", "正常", "良性", "陰性", "정상",
 )  # fmt: skip
 OTHERS = (
@@ -23,6 +27,14 @@ OTHERS = (
     "HER2 negative", "triple negative", "non-small-cell", "Non-Hodgkin lymphoma", "carcinoma in situ",
     "necrosis in tumour", "tumour without metastasis", "other carcinoma", "background tumour", "stroma", "lymphocytes",
     "grade 1", "AC", "H", "S", "cold", "warm", "paranormal", "normalised", "tissue", "lymph node", "异常", "不正常",
+    "DCIS without invasion", "adenoma without dysplasia", "HSIL, no invasion", "node-negative carcinoma",
+    "lymph node negative cancer", "node negative and carcinoma", "metastasis-free melanoma",
+    "LSIL negative for malignancy", "tumor negative for metastasis", "atypia negative for malignancy",
+    "low-grade dysplasia, negative for high-grade dysplasia",
+    "dysplasia, no cancer", "gleason 3 no cancer", "no invasion, carcinoma", "suspicious, not malignant",
+    "non-invasive carcinoma", "invasive carcinoma with benign glands", "carcinoma, normal margins",
+    "carcinoma, margin negative", "melanoma in benign nevus", "normal/tumor border", "benign or malignant",
+    "Karzinom ohne Metastasen", "Adenom ohne Dysplasie", "IDC(+)", "HER2(-)", "detected", "nonstroma", "stroma-free",
     "1", "-",
 )  # fmt: skip
 
@@ -54,6 +66,26 @@ def test_a_class_that_only_sounds_so_is_not(name):
 )
 def test_lesions_are_what_the_order_and_the_names_leave(classes, lesions):
     assert lesion_classes(classes) == lesions
+
+
+@pytest.mark.parametrize(
+    "classes",
+    [["mutant", "wild type"], ["MSI", "MSS"], ["dMMR", "pMMR"], ["mut", "WT"], ["KRAS mut", "KRAS_wildtype"]],
+)
+def test_a_later_baseline_is_asked_about_and_not_chosen_in_silence(classes):
+    warning = order_warning(classes, setting="it")
+
+    assert warning is not None
+    assert f'classes = ["{classes[1]}", "{classes[0]}"]' in warning
+    assert order_warning(classes[::-1], setting="it") is None
+    assert lesion_classes(classes) == (classes[1],)  # the position decides until somebody says otherwise
+
+
+def test_a_lesion_that_only_lacks_something_keeps_its_hotspots():
+    assert lesion_classes(["healthy", "DCIS without invasion", "DCIS with invasion"]) == (
+        "DCIS without invasion", "DCIS with invasion",
+    )  # fmt: skip
+    assert lesion_classes(["carcinoma, normal margins", "healthy"]) == ("carcinoma, normal margins",)
 
 
 def test_of_two_classes_the_positive_one_is_not_the_healthy_one():

@@ -2,7 +2,8 @@
 
 The first class of an order is the negative one: hotspots and lesions belong to the others. So a later class that is
 called normal, healthy, benign, negative or the like suggests that a different order was meant, and is never taken for a
-lesion. Only names are examined: a class called "H" or "3" has the meaning of its position.
+lesion. Whatever else a name says, it is a lesion's if it names a lesion that it does not negate (`class_lesions.py`).
+Only names are examined: a class called "H" or "3" has the meaning of its position.
 """
 
 from __future__ import annotations
@@ -12,11 +13,10 @@ import unicodedata
 from collections.abc import Sequence
 from itertools import pairwise
 
-from training.foundation.words.class_words import (  # fmt: skip
+from training.foundation.words.class_lesions import COMMA, names_lesion, says_no_lesion
+from training.foundation.words.class_words import (
+    BASELINE,
     HEALTHY,
-    JOINING,
-    LESION,
-    NEGATIVE,
     NOT,
     NOTHING,
     TISSUE,
@@ -31,11 +31,12 @@ def is_negative_class(name: str) -> bool:
     """Whether a class's name says that there is nothing to find: normal, healthy, benign, negative, background, no …"""
     if any(word in name for word in UNSPACED):
         return not any(word in name for word in UNSPACED_NOT)
-    words = _words(name)
-    if not words:
+    clauses = _words(name)
+    words = [word for word in clauses if word != COMMA]
+    if not words or names_lesion(clauses):
         return False
     says_nothing = bool(NOTHING.intersection(words)) and NOTHING.union(TISSUE).issuperset(words)
-    return _says_healthy(words) or _says_no_lesion(words) or says_nothing
+    return _says_healthy(words) or says_no_lesion(clauses) or says_nothing
 
 
 def lesion_classes(class_names: Sequence[str]) -> tuple[str, ...]:
@@ -59,11 +60,18 @@ def positive_of_two(class_names: Sequence[str]) -> int:
 def order_warning(class_names: Sequence[str], *, setting: str) -> str | None:
     """A clause about an order whose first class is not the negative one, though a later one is; None if it looks right.
 
+    A later class that is only the usual baseline, such as the wild type, is also named, though it keeps its position's
+    meaning: its name alone does not tell what is looked for.
+
     Args:
         setting: where the order can be set, as in "`classes` in the [tile] section of gemslide.toml".
     """
     later = [name for name in class_names[1:] if is_negative_class(name)]
-    if not later or is_negative_class(class_names[0]):
+    if is_negative_class(class_names[0]):
+        return None
+    if not later and not _is_baseline(class_names[0]):
+        later = [name for name in class_names[1:] if _is_baseline(name)]
+    if not later:
         return None
     better = [*later, *(name for name in class_names if name not in later)]
     listed = ", ".join(f'"{name}"' for name in better)
@@ -75,11 +83,16 @@ def order_warning(class_names: Sequence[str], *, setting: str) -> str | None:
 
 
 def _words(name: str) -> list[str]:
-    """Lower-case words without accents, split at spaces and punctuation, and where small letters meet capitals."""
+    """Lower-case words without accents, split at spaces and punctuation, and where small letters meet capitals.
+
+    Commas and brackets stay as `COMMA`; "(-)" is a word, as in "IDC(-)".
+    """
     spaced = re.sub(r"(?<=[a-zà-ÿ])(?=[A-ZÀ-Þ])", " ", unicodedata.normalize("NFC", name))
+    spaced = re.sub(r"(?<=\w)\s*\(\s*[-−–]\s*\)", " negative ", spaced)
     decomposed = unicodedata.normalize("NFKD", spaced.casefold().replace("ł", "l").replace("ı", "i").replace("ø", "o"))
     plain = "".join(letter for letter in decomposed if not unicodedata.combining(letter))
-    return [word for word in re.split(r"[\W_\d]+", unicodedata.normalize("NFC", plain)) if word]
+    commas = re.sub(r"[,;:()\[\]]+", f" {COMMA} ", unicodedata.normalize("NFC", plain))
+    return [word for word in re.split(rf"[^\w{COMMA}]+|[_\d]+", commas) if word]
 
 
 def _says_healthy(words: Sequence[str]) -> bool:
@@ -90,19 +103,7 @@ def _says_healthy(words: Sequence[str]) -> bool:
     return False
 
 
-def _says_no_lesion(words: Sequence[str]) -> bool:
-    """Whether a name says no lesion, as in "negative for malignancy", "no tumour", "nontumor", "tumorfrei"; not as in
-    "HER2 negative", "tumour without metastasis"."""
-    if any(word in NEGATIVE for word in words):
-        return all(word in NEGATIVE | LESION | TISSUE | JOINING for word in words)
-    for index, (word, following) in enumerate(pairwise(words)):
-        if word in NOT and following in LESION:
-            return not LESION.intersection(words[:index])
-    return any(_in_one_word(word) for word in words)
-
-
-def _in_one_word(word: str) -> bool:
-    """Whether a word negates a lesion by itself: "nontumor", "noncancerous", "tumorfree"."""
-    starts = (word.removeprefix(prefix) for prefix in ("non", "no", "not", "nicht", "kein") if word.startswith(prefix))
-    ends = (word.removesuffix(end) for end in ("free", "frei", "freies", "negative", "negativ") if word.endswith(end))
-    return any(part in LESION for part in (*starts, *ends))
+def _is_baseline(name: str) -> bool:
+    words = [word for word in _words(name) if word != COMMA]
+    pairs = {one + other for one, other in pairwise(words)}
+    return not BASELINE.isdisjoint({*words, *pairs})

@@ -30,31 +30,70 @@ NOTHING = _set(
 """Nothing of interest: glass, background, the rest."""
 NEGATIVE = _set(
     """
-    free frei libero libre livre neg negatief negatieve negatif negatifs negativ negativa negative negatives negativi
-    negativni negativo negatywna negatywny ujemna ujemny vrij отрицательная отрицательное отрицательный
+    absent absente absentes assente ausente excluded fehlend free frei libero libre livre neg negatief negatieve
+    negatif negatifs negativ negativa negative negatives negativi negativni negativo negatywna negatywny ujemna ujemny
+    vrij отрицательная отрицательное отрицательный
     """
 )
 """Absence of a finding, which may be named beside it."""
 NOT = _set(
     """
-    aucun aucune bez bezi brak ei fara geen ikke ingen inget kein keine keinen keiner nao ne nenhum nenhuma nessun
-    nessuna nicht nie niet nincs ningun ninguna no non none not ohne pas sans sem senza sin uden utan uten without
-    zonder без не нет
+    absence aucun aucune bez bezi brak ei fara geen ikke ingen inget kein keine keinen keiner lack nao ne nenhum
+    nenhuma nessun nessuna nicht nie niet nincs ningun ninguna no non none not ohne pas sans sem senza sin uden utan
+    uten without zonder без не нет
     """
 )
 """Negations."""
+NOT_ONE = _set("ikke nao nicht niet non not не")
+"""Of these, the negations of the next word alone: a non-invasive carcinoma is one."""
+DETECTED = _set(
+    """
+    detectable detected detecte erkennbar found gefunden identified nachgewiesen nachweisbar present seen visible
+    vorhanden
+    """
+)
+"""What is said of a finding that is there, and negated of one that is not."""
+EVIDENCE = _set("anzeichen evidence hinweis hinweise nachweis residual sign signs viable vital vitaler")
+"""Words between a negation and what it negates: "no evidence of residual tumour"."""
+ADJACENT = _set("adjacent away distant next outside")
+"""Words for tissue beside a lesion."""
+BASELINE = _set("mss pmmr proficient reference stable unmutated wildtyp wildtype wt")
+"""The usual negative class of a comparison in which neither is healthy; "wild type" counts as "wildtype"."""
 LESION = _set(
     """
-    abnormal abnormality adenocarcinoma affected befund cancer cancereuse cancereux cancerous cancers cancro carcinoma
-    carcinomas carcinomatous carcinome disease diseased dysplasia dysplasie dysplastic finding findings guz invasion
-    invasive involved kanker karzinom kasvain krebs kreft lasao lasion lesion lesional lesione lesiones lesions
-    lymphoma malign malignancy malignant maligne maligno melanoma metastase metastasen metastases metastasi metastasis
-    metastatic mitosis mitotic nador neoplasia neoplasic neoplasique neoplasm neoplastic neoplastico nowotwor
-    pathologic pathological pathology positive rak sarcoma tumeur tumeurs tumor tumoral tumorale tumorales tumore
-    tumoren tumores tumori tumorous tumors tumoru tumour tumours опухолевый опухоли опухоль рак
+    abnormal abnormality adenocarcinoma adenoom affected ain asch ascus atypia atypical atypie atypisch befund cancer
+    cancereuse cancereux cancerous cancers cancro carcinoma carcinomas carcinomatous carcinome cin cis dcis disease
+    diseased dysplasia dysplasie dysplastic finding findings gleason guz hgpin hsil idc ilc invasion invasive involved
+    kanker karzinom kasvain krebs kreft lasao lasion lcis lesion lesional lesione lesiones lesions lsil lymphoma malign
+    malignancy malignant maligne maligno melanoma metastase metastasen metastases metastasi metastasis metastatic
+    mitosis mitotic nador neoplasia neoplasic neoplasique neoplasm neoplastic neoplastico nowotwor pathologic
+    pathological pathology positive rak sarcoma suspect suspicious tumeur tumeurs tumor tumoral tumorale tumorales
+    tumore tumoren tumores tumori tumorous tumors tumoru tumour tumours опухолевый опухоли опухоль рак
     """
 )
 """Findings that are looked for."""
+LESION_ENDINGS = (
+    "oma", "omas", "omata", "karzinom", "karzinome", "sarkom", "sarkome", "melanom", "melanome", "lymphom", "lymphome",
+    "adenom", "adenome", "gliom", "gliome", "blastom", "blastome", "carcinome", "carcinomes", "sarcome", "sarcomes",
+)  # fmt: skip
+"""Ends of words for tumours."""
+NO_LESIONS = ("glaucoma", "haematoma", "hematoma", "stroma")
+"""Ends of words that only end so."""
+BENIGN = _set(
+    """
+    benign benigna benigne benignes benigni benigno benin godartad godartet goedaardig goedaardige gutartig gutartige
+    gutartiger gutartiges hyvanlaatuinen iyi joindulatu lagodna lagodne lagodny доброкачественная доброкачественное
+    доброкачественный
+    """
+)
+"""Of the words for healthy, those that make the lesion beside them a harmless one."""
+MAY_BE_BENIGN = _set(
+    """
+    befund disease finding findings guz kasvain lesion lesional lesione lesiones lesions neoplasia neoplasm nowotwor
+    tumeur tumeurs tumor tumore tumoren tumores tumori tumors tumoru tumour tumours опухоли опухоль
+    """
+)
+"""Lesions that can be harmless; so can those known by their endings alone, such as adenomas."""
 TISSUE = _set(
     """
     area areas case cases cell cells class classes gewebe klasse lymph lymphnode node nodes patch patches region
@@ -62,9 +101,11 @@ TISSUE = _set(
     """
 )
 """Neutral nouns for what is classified."""
-JOINING = _set(
+ALSO = _set("and et ni nor oder or ou und")
+"""Function words between things of equal rank."""
+JOINING = ALSO | _set(
     """
-    a af and auf av da de des di do du for fur intraepithelial of or para per pour the to von voor
+    a af auf av da de des di do du for fur intraepithelial of para per pour the to von voor
     """
 )
 """Function words without a meaning here."""
