@@ -139,7 +139,7 @@ def concordance(
     """Share of cases with the same answer.
 
     Its interval is exact (Clopper and Pearson, Biometrika 26, 1934) if each patient has one case, and by bootstrap
-    over patients if some have several.
+    over patients if some have several, with no end better than that of full agreement, or of none, of as many patients.
 
     Raises:
         EmptyTableError: no case was answered in both.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pipeline.evaluation.statistics.bootstrap import Estimate, Resamples, Values, estimate
 from pipeline.evaluation.statistics.metrics import Probabilities, confusion, decide
 from pipeline.evaluation.statistics.one_class import AUROC, ClassResult, Cutoffs, auroc, auroc_resampled, class_result
-from pipeline.evaluation.statistics.proportions import exact_mean_where_none, exact_where_none
+from pipeline.evaluation.statistics.proportions import exact_area_where_none, exact_mean_where_none, exact_where_none
 from training.foundation.words.class_order import positive_of_two
 
 
@@ -129,12 +129,16 @@ def _mean_recall(totals_rk2: Values) -> Values:
 
 
 def _mean_auroc(labels: NDArray[np.int64], probabilities_nk: Probabilities, resamples: Resamples) -> Estimate:
-    """AUROC of two classes; of more, the mean of each against the rest. None if a class does not occur."""
+    """AUROC of two classes, with the interval that each has; of more, the mean of each against the rest.
+
+    None if a class does not occur.
+    """
     if len(np.unique(labels)) < probabilities_nk.shape[1]:
         return Estimate(None)
     resampled = mean_auroc_resampled(labels, probabilities_nk, resamples)
     classes = _averaged(probabilities_nk)
-    return estimate(float(np.mean([auroc(labels == k, probabilities_nk[:, k]) for k in classes])), resampled)
+    mean = estimate(float(np.mean([auroc(labels == k, probabilities_nk[:, k]) for k in classes])), resampled)
+    return exact_area_where_none(mean, labels == 1, resamples.patient_of) if len(classes) == 1 else mean
 
 
 def _averaged(probabilities_nk: Probabilities) -> range:

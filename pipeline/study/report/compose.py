@@ -107,6 +107,7 @@ def _how(facts: Facts, by_endpoint: dict[str, Cases]) -> tuple[str, ...]:
         "hypothesis is met if the lower end of the interval reaches it, and is not determined without an interval. "
         "If all resamples agree, as they do at 0 and at 100 %, the interval is exact (Clopper and Pearson) and "
         "counts patients, not slides or tiles: each patient whose cases are all right, or all wrong, counts once. "
+        "No interval of such a measure has an end better than that of a result of 0 or 100 % over as many patients. "
         "Cases are finished slides with a reference: a label in the manifest, or labelled tiles."
     ]
     if fewest < FEWEST_PATIENTS:

@@ -1,7 +1,8 @@
 """Endpoints of the protocol, with 95 % intervals by patient, and whether each hypothesis held.
 
 Intervals are those of a bootstrap over patients. If all resamples agree (a share of 0 or 100 %, complete separation)
-they are exact and count patients; if there is none at all, the result says why, and the verdict is "not determined".
+they are exact and count patients, and no other interval of such a measure has an end better than theirs; if there is
+none at all, the result says why, and the verdict is "not determined".
 """
 
 from __future__ import annotations
@@ -156,7 +157,7 @@ def _rate_of_confusion(
 
 
 def _exact_where_none(measure: str, measured: Estimate, counts_pkk: Values) -> Estimate:
-    """Shares have an exact interval where the bootstrap has none; kappa is not a share."""
+    """Shares have an exact interval where the bootstrap has none, and none better than that; kappa is not a share."""
     if measure == "kappa":
         return measured
     right, every = np.diagonal(counts_pkk, axis1=1, axis2=2), counts_pkk.sum(2)  # (patients, classes)

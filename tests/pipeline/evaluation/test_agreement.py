@@ -56,6 +56,22 @@ def test_concordance_has_the_exact_interval(same, cases, low, high):
     assert (agreement.low, agreement.high) == pytest.approx((low, high), abs=1e-4)
 
 
+@pytest.mark.parametrize("patients", [5, 10, 20, 40])
+def test_one_more_difference_never_makes_a_concordance_s_interval_better(patients):
+    own = np.repeat(np.arange(patients).astype(str), 2)
+    one = np.zeros(2 * patients, int)
+    lows = [concordance(one, (np.arange(2 * patients) < wrong).astype(int), patients=own).low for wrong in range(5)]
+    assert lows == sorted(lows, reverse=True)
+    assert lows[0] == pytest.approx(0.025 ** (1 / patients))
+
+
+def test_a_second_slide_of_one_patient_makes_no_concordance_better_than_full_agreement():
+    own = np.array([*(f"p{at}" for at in range(19)), "p0"])
+    one = np.zeros(20, int)
+    agreement = concordance(one, (np.arange(20) == 5).astype(int), patients=own)
+    assert agreement.low <= concordance(one, one, patients=own).low == pytest.approx(0.025 ** (1 / 19))
+
+
 def test_where_all_answers_are_the_same_kappa_is_not_defined_and_concordance_is():
     same = np.zeros(10, int)
     assert cohens_kappa(same, same, resamples=20).value is None

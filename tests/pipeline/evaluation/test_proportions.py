@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from scipy.stats import beta
 
-from pipeline.evaluation.statistics.bootstrap import Estimate, Resamples, estimate
+from pipeline.evaluation.statistics.bootstrap import Estimate, Resamples, estimate, percentile_interval
 from pipeline.evaluation.statistics.level import overall_measures
 from pipeline.evaluation.statistics.metrics import decide, reaches
 from pipeline.evaluation.statistics.one_class import Cutoffs, class_result
@@ -101,6 +103,75 @@ def test_accuracy_and_balanced_accuracy_of_one_have_exact_intervals():
     assert measures["accuracy"].low == pytest.approx(0.025 ** (1 / 22))
     bonferroni = np.mean([(0.025 / 3) ** (1 / n) for n in (12, 6, 4)])
     assert measures["balanced accuracy"].low == pytest.approx(bonferroni)
+
+
+WRONG = (0, 1, 2, 3, 4)
+
+
+def never_rises(ends: list[float]) -> bool:
+    return all(one >= more for one, more in pairwise(ends))
+
+
+@pytest.mark.parametrize("slides", [1, 3])
+@pytest.mark.parametrize("patients", [5, 10, 19, 20, 40, 60, 100])
+def test_one_more_error_never_makes_a_share_s_interval_better(patients, slides):
+    of_patient = [at % patients for at in range(patients * slides)]
+    wrong = [of([at >= n for at in range(patients * slides)], of_patient, 1000) for n in WRONG]
+    right = [of([at < n for at in range(patients * slides)], of_patient, 1000) for n in WRONG]
+
+    assert never_rises([measured.low for measured in wrong])
+    assert never_rises([-measured.high for measured in right])
+    assert all(measured.low <= measured.value <= measured.high for measured in wrong + right)
+    assert wrong[1].low <= wrong[0].low == pytest.approx(clopper_pearson(patients, patients)[0])
+    assert right[1].high >= right[0].high == pytest.approx(clopper_pearson(0, patients)[1])
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("of_class", [6, 10, 20, 30])
+def test_one_more_error_never_makes_an_accuracy_s_or_area_s_interval_better(of_class, classes):
+    labels = np.repeat(np.arange(classes), of_class)
+    resamples = Resamples.draw(np.arange(len(labels)).astype(str), resamples=1000, seed=0)
+    measured = []
+    for wrong in WRONG:
+        called = np.where(np.arange(len(labels)) < wrong, 1, labels)
+        measured.append(overall_measures(labels, np.eye(classes, dtype=np.float32)[called], resamples, 0.5))
+
+    for name in ("accuracy", "balanced accuracy") + (("AUROC",) if classes == 2 else ()):
+        assert never_rises([of_wrong[name].low for of_wrong in measured]), name
+        assert all(of_wrong[name].low <= of_wrong[name].value <= of_wrong[name].high for of_wrong in measured), name
+
+
+@pytest.mark.parametrize("of_class", [5, 10, 20, 40])
+def test_a_pair_in_the_wrong_order_never_makes_an_area_s_interval_better(of_class):
+    truth = np.arange(2 * of_class) < of_class
+    resamples = Resamples.draw(np.arange(2 * of_class).astype(str), resamples=1000, seed=0)
+    scores = np.where(truth, 0.9, 0.1)
+    ends = []
+    for wrong in WRONG:
+        below = np.where(np.arange(2 * of_class) < wrong, 0.05, scores)
+        one, other = (class_result("x", has, below, resamples, CUTOFFS).measures["AUROC"] for has in (truth, ~truth))
+        assert one.low <= one.value <= one.high
+        assert (other.low, other.high) == pytest.approx((1 - one.high, 1 - one.low))  # the mirror image
+        ends.append(one.low)
+    assert never_rises(ends)
+
+
+def test_an_area_of_two_classes_has_one_interval_over_all_tiles_and_by_class():
+    labels = np.repeat([0, 1], 20)
+    resamples = Resamples.draw(np.arange(40).astype(str), resamples=200, seed=0)
+    for wrong in (0, 1):
+        positive = np.where(np.arange(40) < wrong, 0.95, np.where(labels == 1, 0.9, 0.1))
+        overall = overall_measures(labels, np.stack([1 - positive, positive], axis=1), resamples, 0.5)["AUROC"]
+        assert overall == class_result("x", labels == 1, positive, resamples, CUTOFFS).measures["AUROC"]
+        assert overall.low is not None
+
+
+def test_an_interval_that_a_perfect_result_does_not_bound_is_the_bootstrap_s():
+    right = np.arange(40) >= 15
+    drawn = Resamples.draw(np.arange(40).astype(str), resamples=500, seed=0)
+    low, high, _ = percentile_interval(drawn.totals(drawn.sum_by_patient(right.astype(float))) / 40)
+    measured = share(right, np.ones(40, bool), drawn)
+    assert (measured.low, measured.high) == (low, high)
 
 
 def test_a_score_at_the_threshold_is_positive_at_every_level():

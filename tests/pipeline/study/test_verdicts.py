@@ -76,6 +76,29 @@ def test_a_share_of_one_has_an_exact_interval_and_a_verdict(measure, number, exp
         assert (result.low, result.high) == pytest.approx((float(beta.ppf(0.025, number, 1)), 1.0))
 
 
+@pytest.mark.parametrize(
+    ("measure", "of_class", "at_least"),
+    [
+        ("accuracy", 30, 0.95),
+        ("balanced_accuracy", 30, 0.93),
+        ("auc", 20, 0.9),
+        ("sensitivity", 60, 0.95),
+        ("specificity", 60, 0.95),
+    ],
+)
+def test_an_error_never_turns_a_verdict_from_no_to_yes(measure, of_class, at_least):
+    truth = [True, False] * of_class
+    results = []
+    for errors in range(5):
+        wrong = range(1 if measure == "specificity" else 0, 2 * errors, 2)
+        scores = [0.9 if has != (at in wrong) else 0.1 for at, has in enumerate(truth)]
+        results.append(verdict(measure, cases(truth, scores), at_least=at_least))
+    assert [result.verdict for result in results] == ["no"] * 5
+    lows = [result.low for result in results]
+    assert lows == sorted(lows, reverse=True)
+    assert [result.basis for result in results[:2]] == ["exact, by patient", "bootstrap, by patient"]
+
+
 @pytest.mark.parametrize("measure", SHARES)
 def test_a_share_of_nothing_has_an_exact_interval_and_is_not_met(measure):
     truth = [True, False] * 30
