@@ -80,7 +80,7 @@ def exact_mean_where_none(measured: Estimate, hits_pk: Values, among_pk: Values)
 
 def exact_area_where_none(measured: Estimate, truth_n: NDArray[np.bool_], patient_of: NDArray[np.int64]) -> Estimate:
     """An area under the ROC curve: of 0 or 1 (classes separated completely) with an exact interval, else no better than
-    a perfect one's.
+    a perfect one's, unless patients have items of both classes: then the pairs are too few to bound resamples by.
 
     The area is how often a positive scores above a negative. Pairs of a positive and a negative that use no patient
     twice are independent, and all of them have the same outcome.
@@ -91,6 +91,8 @@ def exact_area_where_none(measured: Estimate, truth_n: NDArray[np.bool_], patien
     positive, negative = set(patient_of[truth_n].tolist()), set(patient_of[~truth_n].tolist())
     pairs = min(len(positive), len(negative), len(positive | negative) // 2)
     if not pairs:  # all items are from one patient
+        return measured
+    if measured.low is not None and positive & negative:
         return measured
     return _extreme_or_bounded(measured, _ends_of_extremes(pairs))
 
