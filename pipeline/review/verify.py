@@ -1,10 +1,9 @@
-"""Check of people's findings on slides against the log: the other half of `study/proof/verify.py`."""
+"""Check of people's findings on slides against the log: `verify_ledger` in `study/proof/verify.py` includes it."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Table, select, true
@@ -15,22 +14,11 @@ from pipeline.ledger.tables import audit, metadata
 from pipeline.review.annotations.proof import changed_annotations
 from pipeline.review.rows.tables import annotation_class, coverage, hotspot_review, review
 from pipeline.review.rows.view_context import key_sha256
-from pipeline.study.proof.verify import Verified, verify_log
 
 _OF_SLIDES = (hotspot_review, coverage, review)
 _STUDY = metadata.tables["study"]
 MAX_FINDINGS = 100
 _AT_ONCE = 5_000
-
-
-def verify_ledger(database: Database, study_id: str, anchors: Mapping[int, str] | None = None) -> Verified:
-    """Verify a log from its first entry to its last (`verify_log`), and people's findings on slides against it.
-
-    Raises:
-        BadManifestError: no such study.
-    """
-    verified = verify_log(database, study_id, anchors)
-    return replace(verified, findings=(*verified.findings, *verify_reviews(database, study_id)))
 
 
 def verify_reviews(database: Database, study_id: str) -> list[str]:

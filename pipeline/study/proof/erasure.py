@@ -38,7 +38,7 @@ from pipeline.tiles.table import read_table
 
 _OF_REVIEWS = ("hotspot_review", "coverage", "review")
 _OF_ANNOTATIONS = ("annotation_revision", "annotation", "annotated_slide")
-"""Tables of `pipeline.review`, which depends on this package; tables that refer to others come first."""
+"""Tables of `pipeline.review`; tables that refer to others come first."""
 MAX_LOOKED_AT_BYTES = 256 * 2**20
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection, Table, select
@@ -32,6 +32,7 @@ from pipeline.ledger.rows import (
     task_subject,
 )
 from pipeline.ledger.tables import answer, audit, reading, slide, study, task
+from pipeline.review.verify import verify_reviews
 
 MAX_FINDINGS = 100
 _AT_ONCE = 10_000
@@ -46,6 +47,17 @@ class Verified:
     """Entries whose content was erased on request, according to the log."""
     head: str
     findings: tuple[str, ...]
+
+
+def verify_ledger(database: Database, study_id: str, anchors: Mapping[int, str] | None = None) -> Verified:
+    """Verify a log from its first entry to its last (`verify_log`), and people's findings on slides against it: the
+    whole check, which commands, pages, reports and signatures rely on.
+
+    Raises:
+        BadManifestError: no such study.
+    """
+    verified = verify_log(database, study_id, anchors)
+    return replace(verified, findings=(*verified.findings, *verify_reviews(database, study_id)))
 
 
 def verify_log(database: Database, study_id: str, anchors: Mapping[int, str] | None = None) -> Verified:
@@ -87,7 +99,7 @@ def check_log(database: Database, study_id: str, otherwise: str) -> Verified:
     Raises:
         DamagedStoreError: it does not verify. BadManifestError: no such study.
     """
-    verified = verify_log(database, study_id)
+    verified = verify_ledger(database, study_id)
     if verified.findings:
         raise DamagedStoreError(f"study {study_id}: its log does not verify: {verified.findings[0]}. {otherwise}.")
     return verified

@@ -18,7 +18,7 @@ from pipeline.html_templates import templates_in
 from pipeline.ledger.chain import Change, append
 from pipeline.study.proof.reports import REPORT_MADE, REPORTS_DIR, hashes_in
 from pipeline.study.proof.sign_off import place_of
-from pipeline.study.proof.verify import verify_log
+from pipeline.study.proof.verify import verify_ledger
 from pipeline.study.report.compose import Section, sections_of
 from pipeline.study.report.facts import Facts, gather
 from pipeline.study.report.table import shown
@@ -54,7 +54,7 @@ def write_report(study: Study, *, actor: str, out: Path | None = None) -> Report
         BadManifestError: `out` already exists. ProcessFailedError: the libraries that make a PDF are not installed.
         UnreadableError, BadRecipeError: an endpoint cannot be computed. DiskFullError: cannot be written.
     """
-    verified = verify_log(study.ledger.database, study.study_id)
+    verified = verify_ledger(study.ledger.database, study.study_id)
     facts = gather(study)
     folder = out or study.folder / REPORTS_DIR / f"{facts.head[0]:09d}"
     if folder.exists():

@@ -21,6 +21,7 @@ from pipeline.files import sha256_of
 from pipeline.ledger.chain import canonical
 from pipeline.ledger.ledger import Ledger
 from pipeline.project import Project
+from pipeline.review.rows.tables import review
 from pipeline.study.outcomes.remedies import remedy_of
 from pipeline.study.proof.verify import verify_log
 from pipeline.study.protocol import Protocol, study_dir
@@ -36,6 +37,7 @@ from pipeline.study.work.leases import Ended, Leases
 from pipeline.study.work.limits import Limits
 from pipeline.study.work.owner import this_process
 from pipeline.study.work.study import Study, slides_of
+from tests.pipeline.study.whole_ledger import forge
 from training.foundation.errors import BadRecipeError
 
 MODEL = "m-00000000"
@@ -252,6 +254,15 @@ def test_a_log_that_does_not_verify_is_said_in_the_report(ledger, tmp_path):
     assert "THE LOG DOES NOT VERIFY: slide S-03: was changed" in page
     warning = page.index("The log of this study does not verify: something was changed")
     assert warning < page.index("<h2"), "above everything that somebody could rely on"
+
+
+@needs_pango
+@on_sqlite
+def test_a_forged_review_is_said_in_the_report(ledger, tmp_path):
+    study = begun(ledger, tmp_path / "p", protocol(endpoints=[]))
+    forge(ledger, review)
+    report = write_report(study, actor="ada")
+    assert "THE LOG DOES NOT VERIFY: review of mallory" in report.html.read_text()
 
 
 @pytest.mark.parametrize("cell", ["=1+1", "+1", "-1", "@x", "\tx"])

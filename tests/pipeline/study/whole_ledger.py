@@ -28,7 +28,7 @@ from pipeline.ledger import PROJECT_LOG, Attempts, Change, Ledger, Sessions, met
 from pipeline.ledger.chain import canonical
 from pipeline.ledger.ledger import NewSlide
 from pipeline.ledger.rows import NOT_COVERED
-from pipeline.review import Draft, annotations_of, import_file, save, verify_ledger
+from pipeline.review import Draft, annotations_of, import_file, save
 from pipeline.review.judging.coverage import CoverageGrid, Viewing
 from pipeline.review.judging.coverage_store import save_looks
 from pipeline.review.judging.hotspots import HotspotKey, judge_hotspots
@@ -36,6 +36,7 @@ from pipeline.review.judging.slides import SlideReview, add_review
 from pipeline.review.rows.view_context import ViewContext
 from pipeline.study.outcomes.priorities import prioritize
 from pipeline.study.outcomes.retries import retry
+from pipeline.study.proof.verify import verify_ledger
 from pipeline.study.protocol import Protocol
 from pipeline.study.reading.order import lay_out
 from pipeline.study.reading.readings import Readings
@@ -182,6 +183,14 @@ def put_back(ledger: Ledger, table: Table, rows: Sequence[Row]) -> None:
 def add(ledger: Ledger, table: Table, row: Row) -> None:
     with behind_its_back(ledger) as connection:
         connection.execute(insert(table), [row])
+
+
+def forge(ledger: Ledger, table: Table) -> None:
+    """Add a row of the study that nobody made."""
+    names = {"study_id": STUDY, "slide_id": "S-1", "person": "mallory"}
+    plain = {Float: 1.0, Integer: 1, LargeBinary: b"x"}
+    row = {c.name: next((value for kind, value in plain.items() if isinstance(c.type, kind)), "x") for c in table.c}
+    add(ledger, table, row | {name: value for name, value in names.items() if name in row})
 
 
 def _key(table: Table, row: Row) -> list[ColumnElement[bool]]:
