@@ -38,7 +38,9 @@ def find_changed_outputs(project: Project, ledger: Ledger, study_id: str, *, all
     row = ledger.study(study_id)
     chosen = select(task).where(task.c.study_id == study_id, task.c.state == "done", task.c.output_sha256.is_not(None))
     with ledger.database.read() as connection:
-        tasks = connection.execute(chosen.order_by(task.c.ordinal, task.c.position)).all()
+        rows = connection.execute(chosen.order_by(task.c.ordinal, task.c.position)).all()
+    # A row of other kinds of values, which SQLite allows, is a finding of `verify_ledger`.
+    tasks = [row for row in rows if isinstance(row.slide_id, str) and isinstance(row.stage, str)]
     by_slide: dict[str, list[Row[Any]]] = {}
     for task_row in tasks:
         by_slide.setdefault(task_row.slide_id, []).append(task_row)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ from pipeline.naming.models import check_tile_set
 from pipeline.project import Project
 from pipeline.study.proof.sign_off import OUTSIDE, SIGNATURES_SUFFIX
 from training.foundation.errors import GemslideError
+from training.foundation.reading import parse_json
 
 REPORTS_DIR = "reports"
 REPORT_MADE = "report made"
@@ -98,7 +98,7 @@ def _made(database: Database, study_id: str) -> Iterator[_Made]:
         texts = connection.scalars(chosen.order_by(audit.c.seq)).all()
     for text in texts:
         try:
-            raw: dict[str, Any] = json.loads(text or "")
+            raw: dict[str, Any] = parse_json(text or "")
             yield _Made(str(raw["folder"]), _texts(raw["sha256"]), _texts(raw["tile_sets"]))
         except (ValueError, LookupError, TypeError, AttributeError):
             continue  # a changed entry, which its hash shows

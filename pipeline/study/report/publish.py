@@ -62,7 +62,7 @@ def write_report(study: Study, *, actor: str, out: Path | None = None) -> Report
     verdict = f"The log was verified: {counted(verified.entries, 'entry', 'entries')}, nothing is wrong."
     if verified.findings:
         verdict = f"THE LOG DOES NOT VERIFY: {'; '.join(verified.findings[:SHOWN])}."
-    sections = sections_of(facts, verified=verdict)
+    sections = _sections(facts, verdict, is_verified=not verified.findings)
     page = render(facts, sections, unverified=verified.findings[:SHOWN])
     with new_folder(folder) as unfinished:
         (unfinished / HTML_FILE).write_text(page, encoding="utf-8")
@@ -75,6 +75,16 @@ def write_report(study: Study, *, actor: str, out: Path | None = None) -> Report
     with study.ledger.database.write() as connection:
         append(connection, study.study_id, [Change(actor, REPORT_MADE, "report", details=details)])
     return Report(folder, folder / HTML_FILE, folder / PDF_FILE, verified.findings)
+
+
+def _sections(facts: Facts, verdict: str, *, is_verified: bool) -> list[Section]:
+    """The whole report; of changed rows from which none can be computed, only what is wrong with them."""
+    try:
+        return sections_of(facts, verified=verdict)
+    except (LookupError, TypeError, ValueError):
+        if is_verified:
+            raise
+        return [Section("No results", (verdict, "The report cannot be computed from rows that were changed."))]
 
 
 def render(facts: Facts, sections: list[Section], *, unverified: Sequence[str] = ()) -> str:

@@ -218,6 +218,24 @@ def other(table: Table, name: str, value: Any, chance: random.Random) -> Any:
     return chance.choice(ways)
 
 
+def of_other_kinds(table: Table, name: str) -> list[Any]:
+    """Values that SQLite stores in a column although they are not of its kind, or are no text of ours."""
+    kind = table.c[name].type
+    if isinstance(kind, Float | Integer):
+        return ["long", b"1", float("inf"), 0.5 if isinstance(kind, Integer) else b"\xff"]
+    if isinstance(kind, LargeBinary):
+        return ["text", 7, 2.5]
+    return [b"\xff", b"x", "[" * 20_000, "{"]
+
+
+def set_raw(ledger: Ledger, table: Table, row: Row, name: str, value: Any) -> None:
+    """Change one cell to a value of any kind."""
+    where = " AND ".join(f"{column.name} = ?" for column in table.primary_key)
+    with behind_its_back(ledger) as connection:
+        keys = [row[column.name] for column in table.primary_key]
+        connection.exec_driver_sql(f"UPDATE {table.name} SET {name} = ? WHERE {where}", (value, *keys))
+
+
 def findings(ledger: Ledger) -> list[str]:
     """Findings of `gemslide study verify` and `gemslide log verify` in the database."""
     lines: list[str] = []
