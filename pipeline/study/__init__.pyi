@@ -83,5 +83,6 @@ from .work.shutdown import handle_signals as handle_signals
 from .work.study import Study as Study
 from .work.study import begin_study as begin_study
 from .work.study import begun_study as begun_study
+from .work.study import cleaned_reason as cleaned_reason
 from .work.study import open_study as open_study
 from .work.study import work_on as work_on

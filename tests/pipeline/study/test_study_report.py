@@ -274,8 +274,6 @@ CELLS = {
 @on_sqlite
 @pytest.mark.parametrize("what", CELLS)
 def test_a_cell_of_another_kind_is_said_in_the_report_which_is_still_made(ledger, tmp_path, monkeypatch, what):
-    if ledger.database.is_sqlite is False:
-        pytest.skip("PostgreSQL enforces the kinds of its columns")
     monkeypatch.setattr("pipeline.study.report.publish.as_pdf", lambda page: b"%PDF-")
     study = begun(ledger, tmp_path / "p", protocol(endpoints=[AREA]))
     open_to_tampering(ledger)
