@@ -22,10 +22,10 @@ from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.ledger.database import Database
 from pipeline.ledger.ledger import Ledger, NewSlide
 from pipeline.project import Project
-from pipeline.review import verify_ledger
 from pipeline.settings.config import IngestConfig
 from pipeline.store.layers.overlays import Predictions, write_predictions
 from pipeline.store.reading.reader import StoreReader
+from pipeline.study import verify_ledger
 from pipeline.study.stages.ingest import changed_files
 from pipeline.study.stages.registry import output_sha256, results_of_stage
 from pipeline.study.work.leases import Ended, Leases

@@ -18,7 +18,7 @@ from pathology_app.project.verification import Verification
 from pipeline.ledger.ledger import Ledger
 from pipeline.ledger.opening import find_ledger, open_ledger
 from pipeline.project import Project
-from pipeline.review import verify_ledger
+from pipeline.study import verify_ledger
 from pipeline.study.outcomes.progress import Progress, progress_of
 from training.foundation.errors import GemslideError, UnreadableError
 

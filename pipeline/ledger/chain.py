@@ -19,7 +19,7 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, insert, select, update
 
-from pipeline.errors import BadManifestError
+from pipeline.errors import BadManifestError, DamagedStoreError
 from pipeline.ledger.tables import audit, study
 
 FIRST = "0" * 64
@@ -85,7 +85,7 @@ def append(connection: Connection, study_id: str, changes: Sequence[Change]) -> 
     """Add entries in the transaction that makes the changes. Other writers of the study's log wait until it ends.
 
     Raises:
-        BadManifestError: no such study.
+        BadManifestError: no such study. DamagedStoreError: its log's end was changed.
     """
     if not changes:
         return
@@ -93,6 +93,11 @@ def append(connection: Connection, study_id: str, changes: Sequence[Change]) -> 
     if row is None:
         raise BadManifestError(f"study {study_id}: not in this ledger.")
     seq, previous = row
+    if not isinstance(seq, int) or not isinstance(previous, str):  # SQLite does not enforce it
+        raise DamagedStoreError(
+            f"study {study_id}: the end of its log was changed or damaged, so nothing can be added. Restore the ledger "
+            "from a backup."
+        )
     entries = []
     for change in changes:
         seq += 1

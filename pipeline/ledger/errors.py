@@ -17,6 +17,8 @@ LEAST_FREE_BYTES = 256 * 2**10
 _BUSY = ("SQLITE_BUSY", "SQLITE_LOCKED")
 _UNWRITABLE = ("SQLITE_READONLY", "SQLITE_PERM", "SQLITE_AUTH")
 _DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_FORMAT")
+_CHANGED = ("no such table", "no such column", "no column named", "already exists", "Could not decode")
+"""SQLite's and Python's wording for a ledger without one of its tables, columns or its version, or with other texts."""
 _MOVED = "SQLITE_READONLY_DBMOVED"
 
 
@@ -38,7 +40,9 @@ def explain_sqlite(path: Path, error: DBAPIError, reason: str) -> Exception:
     if name.startswith(_BUSY):
         return LockedError(f"{path}: other processes have been writing to the ledger for {BUSY_S:.0f} s. Try again.")
     if name.startswith(_DAMAGED):
-        return UnreadableError(f"{path}: the ledger cannot be read: {reason}.")
+        return UnreadableError(f"{path}: the ledger cannot be read: {reason}. Restore it from a backup.")
+    if any(words in reason for words in _CHANGED):
+        return UnreadableError(f"{path}: the ledger was changed or damaged: {reason}. Restore it from a backup.")
     if name == _MOVED:
         return UnreadableError(f"{path}: the ledger was moved or deleted while it was open. Put it back and try again.")
     if name == "SQLITE_FULL":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +27,7 @@ from pipeline.ledger.rows import (
     study_subject,
 )
 from pipeline.ledger.tables import SLIDE_STATES, TASK_STATES, audit, slide, study, task
+from training.foundation.reading import parse_json
 
 _AT_ONCE = 5_000
 """Rows per insert."""
@@ -81,14 +81,22 @@ class StudyRow:
         Raises:
             DamagedStoreError: the text does not match the hash: one of them was changed.
         """
-        if hashlib.sha256(self.protocol.encode()).hexdigest() != self.protocol_sha256:
+        is_text = isinstance(self.protocol, str)  # SQLite does not enforce it
+        if not is_text or hashlib.sha256(self.protocol.encode()).hexdigest() != self.protocol_sha256:
             raise DamagedStoreError(
                 f"study {self.study_id}: its protocol in the ledger is not the one that was frozen (SHA-256 "
-                f"{self.protocol_sha256:.12}…): somebody has changed it. `gemslide study verify {self.study_id}` lists "
-                "what else was changed; restore the ledger from a backup."
+                f"{self.protocol_sha256!s:.12}…): somebody has changed it. `gemslide study verify {self.study_id}` "
+                "lists what else was changed; restore the ledger from a backup."
             )
-        raw: dict[str, Any] = json.loads(self.protocol)
-        return raw
+        try:
+            raw = parse_json(self.protocol)
+        except ValueError as error:
+            raise DamagedStoreError(
+                f"study {self.study_id}: its protocol in the ledger cannot be read ({error}): somebody has changed it. "
+                f"`gemslide study verify {self.study_id}` lists what else was changed; restore the ledger from a "
+                "backup."
+            ) from error
+        return raw if isinstance(raw, dict) else {}
 
 
 _BEGUN = (
@@ -261,7 +269,7 @@ def found(connection: Connection, study_id: str) -> StudyRow:
     row = _find(connection, study_id)
     if row is None:
         names = select(study.c.study_id).where(_IS_STUDY).order_by(study.c.study_id)
-        known = ", ".join(connection.scalars(names.limit(10)))
+        known = ", ".join(map(str, connection.scalars(names.limit(10))))
         raise BadManifestError(f"study {study_id}: not in this ledger, which has {known or 'none'}.")
     return row
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import Float, Integer, LargeBinary, Table
+from sqlalchemy import Column, Float, Integer, LargeBinary, Table
 
+from pipeline.errors import DamagedStoreError
 from pipeline.ledger.chain import digest
 from pipeline.ledger.tables import task
 
@@ -77,8 +79,11 @@ def row_sha256(table: Table, row: Mapping[str, Any]) -> str:
 
     Args:
         row: all of these columns, as read or about to be written.
+
+    Raises:
+        DamagedStoreError: a value is not of its column's kind, which SQLite does not enforce: it was changed.
     """
-    return digest([table.name, *(as_read(row[name]) for name, as_read in _columns(table))])
+    return digest([table.name, *(converted(row[name]) for name, converted in _columns(table))])
 
 
 def covered_columns(table: Table) -> tuple[str, ...]:
@@ -90,12 +95,52 @@ def covered_columns(table: Table) -> tuple[str, ...]:
 def _columns(table: Table) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
     left_out = {*NOT_COVERED, *_HEAD}
     columns = [column for column in table.columns if str(column) not in left_out]
-    return tuple((column.name, _as_read(column.type)) for column in columns)
+    return tuple((column.name, as_read(column)) for column in columns)
 
 
-def _as_read(kind: object) -> Callable[[Any], Any]:
-    """Converter from a value as written to what the database returns, as JSON: 1 comes back as 1.0 from a float."""
-    for base, as_read in ((Float, float), (Integer, int), (LargeBinary, lambda value: bytes(value).hex())):
-        if isinstance(kind, base):
-            return lambda value: None if value is None else as_read(value)
-    return lambda value: value
+@cache
+def as_read(column: Column[Any]) -> Callable[[Any], Any]:
+    """Converter from a value as written to what the database returns, as JSON: 1 comes back as 1.0 from a float.
+
+    It raises DamagedStoreError for a value that is not of the column's kind.
+    """
+    kinds: tuple[tuple[type, str, Callable[[Any], Any]], ...] = (
+        (Float, "a finite number", _finite),
+        (Integer, "a whole number", _whole),
+        (LargeBinary, "bytes", _hexadecimal),
+        (object, "text", _text),
+    )
+    kind, convert = next((words, convert) for base, words, convert in kinds if isinstance(column.type, base))
+
+    def converted(value: Any) -> Any:
+        try:
+            return None if value is None else convert(value)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise DamagedStoreError(
+                f"{column} holds a value of type {type(value).__name__} in place of {kind}: it was changed or damaged; "
+                "restore the ledger from a backup"
+            ) from error
+
+    return converted
+
+
+def _finite(value: Any) -> float:
+    if isinstance(value, (str, bytes)) or not math.isfinite(number := float(value)):
+        raise ValueError
+    return number
+
+
+def _whole(value: Any) -> int:
+    if (number := int(value)) != value:
+        raise ValueError
+    return number
+
+
+def _hexadecimal(value: Any) -> str:
+    return memoryview(value).hex()
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value

@@ -41,5 +41,4 @@ from .judging.slides import reviews_of as reviews_of
 from .rows.tables import STATES as STATES
 from .rows.tables import VERDICTS as VERDICTS
 from .rows.view_context import ViewContext as ViewContext
-from .verify import verify_ledger as verify_ledger
 from .verify import verify_reviews as verify_reviews

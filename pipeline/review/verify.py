@@ -1,36 +1,25 @@
-"""Check of people's findings on slides against the log: the other half of `study/proof/verify.py`."""
+"""Check of people's findings on slides against the log: `verify_ledger` in `study/proof/verify.py` includes it."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Table, select, true
 
+from pipeline.errors import DamagedStoreError
 from pipeline.ledger.database import Database
 from pipeline.ledger.rows import PROJECT_LOG, STUDY_BEGUN, row_sha256, study_subject
 from pipeline.ledger.tables import audit, metadata
 from pipeline.review.annotations.proof import changed_annotations
 from pipeline.review.rows.tables import annotation_class, coverage, hotspot_review, review
 from pipeline.review.rows.view_context import key_sha256
-from pipeline.study.proof.verify import Verified, verify_log
+from training.foundation.reading import parse_json
 
 _OF_SLIDES = (hotspot_review, coverage, review)
 _STUDY = metadata.tables["study"]
 MAX_FINDINGS = 100
 _AT_ONCE = 5_000
-
-
-def verify_ledger(database: Database, study_id: str, anchors: Mapping[int, str] | None = None) -> Verified:
-    """Verify a log from its first entry to its last (`verify_log`), and people's findings on slides against it.
-
-    Raises:
-        BadManifestError: no such study.
-    """
-    verified = verify_log(database, study_id, anchors)
-    return replace(verified, findings=(*verified.findings, *verify_reviews(database, study_id)))
 
 
 def verify_reviews(database: Database, study_id: str) -> list[str]:
@@ -61,7 +50,7 @@ def _logged(connection: Connection, study_id: str) -> Iterator[tuple[tuple[str, 
     rows = connection.execution_options(yield_per=_AT_ONCE).execute(chosen.order_by(audit.c.seq))
     for (text,) in rows:
         try:
-            details = json.loads(text)
+            details = parse_json(text or "")
             yield (str(details["table"]), str(details["key_sha256"])), str(details["row_sha256"])
         except (ValueError, KeyError, TypeError):
             continue  # a changed entry, which its hash reveals
@@ -74,17 +63,30 @@ def _changed(
     rows = connection.execution_options(yield_per=_AT_ONCE).execute(select(table).where(chosen))
     for row in rows.mappings():
         values: dict[str, Any] = dict(row)
-        logged_sha256 = logged.pop((table.name, key_sha256(table, values)), None)
+        try:
+            logged_sha256 = logged.pop((table.name, key_sha256(table, values)), None)
+        except DamagedStoreError as error:
+            yield f"{_describe_row(table, values)}: was changed without an entry in the log: {error}"
+            continue
         if logged_sha256 is None:
             yield f"{_describe_row(table, values)}: is in the ledger, but no log entry created it"
-        elif logged_sha256 != row_sha256(table, values):
-            yield f"{_describe_row(table, values)}: was changed without an entry in the log"
+        elif problem := change_of_row(table, values, logged_sha256):
+            yield f"{_describe_row(table, values)}: {problem}"
+
+
+def change_of_row(table: Table, row: Mapping[str, Any], logged_sha256: str) -> str | None:
+    """How a row differs from what the log says of it; None if it does not."""
+    try:
+        is_same = row_sha256(table, row) == logged_sha256
+    except DamagedStoreError as error:
+        return f"was changed without an entry in the log: {error}"
+    return None if is_same else "was changed without an entry in the log"
 
 
 def _changed_studies(connection: Connection) -> Iterator[str]:
     """Studies that were deleted with their logs, or whose start was never logged."""
     begun = select(audit.c.subject).where(audit.c.study_id == PROJECT_LOG, audit.c.action == STUDY_BEGUN)
-    logged = set(connection.scalars(begun))
+    logged = {subject for subject in connection.scalars(begun) if isinstance(subject, str)}
     stored = {
         study_subject(study_id) for study_id in connection.scalars(select(_STUDY.c.study_id)) if study_id != PROJECT_LOG
     }
@@ -100,10 +102,10 @@ def _find_orphans(connection: Connection) -> Iterator[str]:
         if table is not _STUDY and "study_id" in table.c:
             unknown = select(table.c.study_id).where(table.c.study_id.not_in(known)).distinct()
             for study_id in connection.scalars(unknown.limit(MAX_FINDINGS)):
-                yield f"{table.name}: has rows of study {study_id:.64}, which the ledger does not have"
+                yield f"{table.name}: has rows of study {study_id!s:.64}, which the ledger does not have"
 
 
 def _describe_row(table: Table, row: Mapping[str, Any]) -> str:
     if table is annotation_class:
-        return f"annotation class {row['class_name']:.60}"
-    return f"{table.name} of {row['person']:.60} at slide {row['slide_id']:.64}"
+        return f"annotation class {row['class_name']!s:.60}"
+    return f"{table.name} of {row['person']!s:.60} at slide {row['slide_id']!s:.64}"

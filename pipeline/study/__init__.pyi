@@ -39,6 +39,7 @@ from .proof.signing import SigningKey as SigningKey
 from .proof.signing import new_key as new_key
 from .proof.signing import open_key as open_key
 from .proof.signing import read_public_key as read_public_key
+from .proof.verify import verify_ledger as verify_ledger
 from .proof.verify import verify_log as verify_log
 from .protocol import PROTOCOL_FILE as PROTOCOL_FILE
 from .protocol import AboutStudy as AboutStudy
@@ -82,5 +83,6 @@ from .work.shutdown import handle_signals as handle_signals
 from .work.study import Study as Study
 from .work.study import begin_study as begin_study
 from .work.study import begun_study as begun_study
+from .work.study import cleaned_reason as cleaned_reason
 from .work.study import open_study as open_study
 from .work.study import work_on as work_on

@@ -13,8 +13,7 @@ import typer
 
 from pipeline.ledger import PROJECT_LOG, Ledger, LogFilter, find_ledger, project_history, slide_subject
 from pipeline.project import open_project
-from pipeline.review import verify_ledger
-from pipeline.study import Verified
+from pipeline.study import Verified, verify_ledger
 from pipeline.verbs.cli_output import report_errors
 from training.foundation.errors import UnreadableError
 from training.foundation.words.counts import counted

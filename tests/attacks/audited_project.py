@@ -6,6 +6,7 @@ Each tampering changes a copy of the project; `study verify` must then report a 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -274,6 +275,11 @@ def new_checksums(audited: Audited) -> None:
     )
 
 
+def behind(audited: Audited, statement: str) -> None:
+    with behind_its_back(Ledger(Database(audited.url))) as connection:
+        connection.exec_driver_sql(statement)
+
+
 OUTPUTS: dict[str, Tampering] = {
     "a store is deleted": lambda a: shutil.rmtree(a.store()),
     "a store is another slide's": lambda a: other_tree(a.store(), a.store("b")),
@@ -318,6 +324,10 @@ OUTPUTS: dict[str, Tampering] = {
         a.project.models_dir / a.model_id / "config.json", lambda c: c.update(spacing_um_px=0.25)),
     "a model is gone": lambda a: shutil.rmtree(a.project.models_dir / a.model_id),
     "a label in the manifest is changed": other_label,
+    "the protocol's file is edited": lambda a: (a.folder / "study.toml").write_text(
+        (a.folder / "study.toml").read_text().replace("at_least = 0.7", "at_least = 0.1")),
+    "the protocol's file is gone": lambda a: (a.folder / "study.toml").unlink(),
+    "a task's stage is none of ours": lambda a: behind(a, "UPDATE task SET stage = 'nonsense' WHERE stage = 'qc'"),
 }  # fmt: skip
 
 REPORTS: dict[str, Tampering] = {
@@ -332,6 +342,13 @@ REPORTS: dict[str, Tampering] = {
     "a table is edited": lambda a: flip(a.reports[0].parent / "tables" / "endpoints.csv"),
     "a PDF is replaced": lambda a: shutil.copy(a.reports[1].with_suffix(".pdf"), a.reports[0].with_suffix(".pdf")),
     "a report is added": lambda a: shutil.copytree(a.reports[0].parent, a.folder / "reports" / "000000077"),
+    "a report is added out of sight": lambda a: shutil.copytree(a.reports[0].parent, a.folder / "reports" / ".h"),
+    "a report is added without a folder": lambda a: shutil.copy(a.reports[0], a.folder / "reports" / "report.html"),
+    "a hidden file is added": lambda a: (a.reports[0].parent / ".more").write_text("x"),
+    "a pipe is added": lambda a: os.mkfifo(a.reports[0].parent / "pipe"),
+    "a link to itself is added": lambda a: (a.reports[0].parent / "loop").symlink_to("loop"),
+    "a link to itself is added beside": lambda a: (a.folder / "reports" / "loop").symlink_to("loop"),
+    "a link to a folder is added": lambda a: (a.reports[0].parent / "more").symlink_to(a.store()),
     "a table is added": lambda a: (a.reports[0].parent / "tables" / "more.csv").write_text("x"),
     "an older report is put in place of a newer one": lambda a: other_tree(
         a.reports[1].parent, a.reports[0].parent),

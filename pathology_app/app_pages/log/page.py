@@ -18,7 +18,7 @@ from pathology_app.project.ledger import current_study_ledger
 from pathology_app.readings.blinding import Visibility
 from pipeline.errors import BadManifestError
 from pipeline.ledger import PROJECT_LOG, Ledger, project_history
-from pipeline.review import verify_ledger
+from pipeline.study import verify_ledger
 from training.foundation.words.counts import counted
 
 ENTRIES_SHOWN = 100

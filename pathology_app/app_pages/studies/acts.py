@@ -12,7 +12,7 @@ from pathology_app.project.served import served_project
 from pathology_app.readings.blinding import Shows, check_shown
 from pipeline.ledger import Ledger
 from pipeline.review import SlideReview, ViewContext, add_review
-from pipeline.study import SlideSearch, retry
+from pipeline.study import SlideSearch, cleaned_reason, retry
 
 
 def retry_slides(
@@ -28,12 +28,14 @@ def retry_slides(
     """Retry slides: those named, or all with the given end. Raises: ForbiddenError; as `retry`."""
     check_act(person, Act.RETRY)
     state, code = (ended.state, ended.code) if ended else (None, None)
+    why = cleaned_reason(served_project(), study_id, ledger, why)
     return list(retry(ledger, study_id, slide_ids, state, actor=actor, why=why, code=code))
 
 
 def set_study_state(person: Person, ledger: Ledger, study_id: str, state: str, *, actor: str, why: str) -> bool:
     """Pause ("paused") or resume ("running") a study. Raises: ForbiddenError; as `Ledger.set_state`."""
     check_act(person, Act.PAUSE if state == "paused" else Act.RESUME)
+    why = cleaned_reason(served_project(), study_id, ledger, why)
     has_changed: bool = ledger.set_state(study_id, state, actor=actor, why=why)
     return has_changed
 

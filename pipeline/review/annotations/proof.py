@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -10,10 +9,12 @@ from typing import Any
 
 from sqlalchemy import Connection, Table, select
 
+from pipeline.errors import DamagedStoreError
 from pipeline.ledger.rows import PROJECT_LOG, row_sha256, slide_subject
 from pipeline.ledger.tables import audit
 from pipeline.review.annotations.entries import IMPORTED, digest_of_all
 from pipeline.review.rows.tables import annotated_slide, annotation, annotation_revision
+from training.foundation.reading import parse_json
 
 _AT_ONCE = 5_000
 
@@ -42,17 +43,17 @@ class _Logged:
     def missing(self, of_imports: Mapping[tuple[str, int], list[tuple[str, int, str]]]) -> Iterator[str]:
         """Report rows of the log that are missing or different in the ledger, and rows that no log entry created."""
         for subject, annotation_id, revision in self.single:
-            yield f"annotation {annotation_id} on {subject:.80}: revision {revision} was deleted from the ledger"
+            yield f"annotation {annotation_id} on {subject!s:.80}: revision {revision} was deleted from the ledger"
         for (subject, change), sha256 in self.imports.items():
             if digest_of_all(of_imports.get((subject, change), [])) != sha256:
                 yield (
-                    f"{subject:.80}: the annotations imported in its change {change} differ from the log: one was "
+                    f"{subject!s:.80}: the annotations imported in its change {change} differ from the log: one was "
                     "changed, added or deleted"
                 )
         for (subject, change), rows in of_imports.items():
             if (subject, change) not in self.imports:
                 yield from (
-                    f"annotation {annotation_id} on {subject:.80}: revision {revision} is in the ledger, but no log "
+                    f"annotation {annotation_id} on {subject!s:.80}: revision {revision} is in the ledger, but no log "
                     "entry created it"
                     for annotation_id, revision, _ in rows
                 )
@@ -76,15 +77,18 @@ class _Stored:
 
     def add(self, row: Mapping[str, Any], logged: _Logged, *, is_current: bool) -> Iterator[str]:
         slide_id, annotation_id, revision = row["slide_id"], row["annotation_id"], row["revision"]
-        subject, sha256 = slide_subject(slide_id), row_sha256(annotation, row)
+        subject = slide_subject(slide_id)
+        try:
+            sha256 = row_sha256(annotation, row)
+        except DamagedStoreError as error:
+            yield f"annotation {annotation_id} on {subject!s:.80}: was changed without an entry in the log: {error}"
+            return
         logged_sha256 = logged.single.pop((subject, annotation_id, revision), None)
         if logged_sha256 is None:
             self.of_imports[subject, row["change"]].append((annotation_id, revision, sha256))
         elif logged_sha256 != sha256:
-            yield (
-                f"annotation {annotation_id} on {subject:.80}: revision {revision} was changed without an entry in the "
-                "log"
-            )
+            where = f"annotation {annotation_id} on {subject!s:.80}"
+            yield f"{where}: revision {revision} was changed without an entry in the log"
         counters = self.counters[slide_id]
         counters.change = max(counters.change, row["change"])
         if not is_current:
@@ -95,12 +99,12 @@ class _Stored:
             counters.vertices += row["vertices"]
         earlier = self._earlier.pop((slide_id, annotation_id), [])
         if sorted(earlier) != list(range(1, revision)):
-            yield f"annotation {annotation_id} on {subject:.80}: its current row is not its last revision"
+            yield f"annotation {annotation_id} on {subject!s:.80}: its current row is not its last revision"
 
     def without_annotation(self) -> Iterator[str]:
         for slide_id, annotation_id in self._earlier:
             yield (
-                f"annotation {annotation_id} on slide {slide_id:.64}: was deleted from the ledger, but not its "
+                f"annotation {annotation_id} on slide {slide_id!s:.64}: was deleted from the ledger, but not its "
                 "revisions"
             )
 
@@ -112,10 +116,10 @@ def _changed_counters(connection: Connection, counters: Mapping[str, _Counters])
         unseen.discard(row["slide_id"])
         expected = counters.get(row["slide_id"])
         if expected is None:
-            yield f"slide {row['slide_id']:.64}: has annotation counters, but no annotation was ever drawn"
+            yield f"slide {row['slide_id']!s:.64}: has annotation counters, but no annotation was ever drawn"
         elif (expected.change, expected.live, expected.vertices) != (row["change"], row["live"], row["vertices"]):
-            yield f"slide {row['slide_id']:.64}: its annotation counters were changed without an entry in the log"
-    yield from (f"slide {slide_id:.64}: its annotation counters were deleted" for slide_id in unseen)
+            yield f"slide {row['slide_id']!s:.64}: its annotation counters were changed without an entry in the log"
+    yield from (f"slide {slide_id!s:.64}: its annotation counters were deleted" for slide_id in unseen)
 
 
 def _logged(connection: Connection) -> _Logged:
@@ -124,7 +128,7 @@ def _logged(connection: Connection) -> _Logged:
     logged = _Logged()
     for subject, action, text in connection.execution_options(yield_per=_AT_ONCE).execute(chosen):
         try:
-            details = json.loads(text)
+            details = parse_json(text or "")
             if action == IMPORTED:
                 logged.imports[subject, int(details["change"])] = str(details["after"])
             else:

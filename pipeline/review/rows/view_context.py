@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Table
 
 from pipeline.ledger.chain import Change, append, digest
 from pipeline.ledger.project_log import append_to_project
-from pipeline.ledger.rows import PROJECT_LOG, row_sha256, slide_subject
+from pipeline.ledger.rows import PROJECT_LOG, as_read, row_sha256, slide_subject
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ def details_of(table: Table, row: Mapping[str, Any]) -> dict[str, str]:
 
 
 def key_sha256(table: Table, row: Mapping[str, Any]) -> str:
-    """SHA-256 of the values that identify a row in its table."""
-    return digest([row[column.name] for column in table.primary_key])
+    """SHA-256 of the values that identify a row in its table. Raises DamagedStoreError: as `row_sha256`."""
+    return digest([as_read(column)(row[column.name]) for column in table.primary_key])
 
 
 def log(connection: Connection, context: ViewContext, changes: Sequence[Change]) -> None:

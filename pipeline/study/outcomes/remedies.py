@@ -22,8 +22,8 @@ REMEDIES = {
     "missing_mpp": "The file does not state its pixel size. Look it up in the scanner's settings, enter it in the "
     f"manifest's column `mpp`, record that with `gemslide study amend`, {_RETRY}",
     "not_brightfield_rgb": f"Only 8-bit colour brightfield images can be used. If this slide is not one, {_EXCLUDE}",
-    "which_series": "A folder holds several slides. Name the file or folder of the right one in the manifest, "
-    f"record that with `gemslide study amend`, {_RETRY}",
+    "which_series": "A file or folder holds several slides. Name the right one in the manifest: its own file or "
+    f"folder, or its entry in the column `series`. Then record that with `gemslide study amend`, {_RETRY}",
     "changed_source": "The slide, its store or a model has changed. Wait until files are fully copied; restore the "
     f"earlier one, or delete a store that was made from a wrong file, {_RETRY}",
     # The outputs.

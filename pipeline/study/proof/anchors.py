@@ -21,7 +21,7 @@ from pipeline.ledger.ledger import Ledger
 from pipeline.study.proof.permissions import check_may_sign
 from pipeline.study.proof.signing import PublicKey, Signature, SigningKey
 from pipeline.study.proof.verify import Verified as Verified
-from pipeline.study.proof.verify import verified_head, verify_log
+from pipeline.study.proof.verify import verified_head, verify_ledger
 from training.foundation.errors import UnreadableError
 from training.foundation.reading import read_json_file
 from training.foundation.settings import Section
@@ -86,7 +86,7 @@ def countersign(ledger: Ledger, path: Path, key: SigningKey) -> None:
     """
     anchor = read_anchor(path)
     check_may_sign(ledger, anchor.study_id, key, "anchor")
-    verified = verify_log(ledger.database, anchor.study_id, {anchor.seq: anchor.hash})
+    verified = verify_ledger(ledger.database, anchor.study_id, {anchor.seq: anchor.hash})
     if verified.findings:
         raise DamagedStoreError(f"{path}: the log does not verify against it: {verified.findings[0]}. Not signed.")
     others = tuple(signature for signature in anchor.signatures if signature.key_id != key.public.key_id)

@@ -33,12 +33,12 @@ from pipeline.project import Project
 from pipeline.study.protocol import load_study_cohort
 from pipeline.study.stages.registry import KINDS
 from pipeline.study.work.amendments import freeze
-from pipeline.study.work.study import Study, slides_of
+from pipeline.study.work.study import Study, names_of_sources, slides_of
 from pipeline.tiles.table import read_table
 
 _OF_REVIEWS = ("hotspot_review", "coverage", "review")
 _OF_ANNOTATIONS = ("annotation_revision", "annotation", "annotated_slide")
-"""Tables of `pipeline.review`, which depends on this package; tables that refer to others come first."""
+"""Tables of `pipeline.review`; tables that refer to others come first."""
 MAX_LOOKED_AT_BYTES = 256 * 2**20
 
 
@@ -67,6 +67,7 @@ def erase(study: Study, slide_ids: Sequence[str], *, actor: str, why: str) -> Er
     with study.ledger.database.read() as connection:
         for slide_id in slide_ids:
             _slide_row(connection, study.study_id, slide_id)
+    why = names_of_sources(cohort, study.project).cleaned(why)
     for slide_id in slide_ids:
         _delete_files(study.project, slide_id)
     entries = 0

@@ -1,5 +1,5 @@
 """Check of a study's outputs on disk against the ledger's hashes: stores, quality control, predictions, results, and
-the models and the manifest that they were made from.
+the protocol, the models and the manifest that they were made from.
 
 All files of a store must exist with their lengths, and all but the pixels are read; of the pixels, the smallest files,
 up to `PIXEL_BYTES` per slide (stages/ingest.py), or all.
@@ -22,7 +22,15 @@ from pipeline.ledger.tables import task
 from pipeline.project import Project
 from pipeline.study.proof.reports import find_changed_reports as find_changed_reports
 from pipeline.study.proof.signatures import find_false_signatures as find_false_signatures
-from pipeline.study.protocol import Protocol, find_models, frozen_protocol, load_study_cohort, study_dir
+from pipeline.study.protocol import (
+    PROTOCOL_FILE,
+    Protocol,
+    find_models,
+    frozen_protocol,
+    load_protocol,
+    load_study_cohort,
+    study_dir,
+)
 from pipeline.study.stages.registry import kind_of, output_of, output_sha256, results_of_stage
 from training.foundation.errors import BadRecipeError, GemslideError
 
@@ -38,7 +46,9 @@ def find_changed_outputs(project: Project, ledger: Ledger, study_id: str, *, all
     row = ledger.study(study_id)
     chosen = select(task).where(task.c.study_id == study_id, task.c.state == "done", task.c.output_sha256.is_not(None))
     with ledger.database.read() as connection:
-        tasks = connection.execute(chosen.order_by(task.c.ordinal, task.c.position)).all()
+        rows = connection.execute(chosen.order_by(task.c.ordinal, task.c.position)).all()
+    # A row of other kinds of values, which SQLite allows, is a finding of `verify_ledger`.
+    tasks = [row for row in rows if isinstance(row.slide_id, str) and isinstance(row.stage, str)]
     by_slide: dict[str, list[Row[Any]]] = {}
     for task_row in tasks:
         by_slide.setdefault(task_row.slide_id, []).append(task_row)
@@ -58,16 +68,27 @@ def find_changed_outputs(project: Project, ledger: Ledger, study_id: str, *, all
 
 
 def _inputs(project: Project, study_id: str, protocol: Protocol, manifest_sha256: str) -> Iterator[str]:
-    """Check the models' weights and the manifest, which has patients and references."""
+    """Check the protocol's file, the models' weights and the manifest, which has patients and references."""
+    folder = study_dir(project, study_id)
 
     def cohort() -> Cohort:
-        return load_study_cohort(protocol, study_dir(project, study_id), expected_sha256=manifest_sha256)[0]
+        return load_study_cohort(protocol, folder, expected_sha256=manifest_sha256)[0]
 
     for read in (cohort, partial(find_models, protocol, project)):
         try:
             read()
         except GemslideError as error:
             yield str(error)
+    try:
+        is_same = load_protocol(folder / PROTOCOL_FILE).frozen() == protocol.frozen()
+    except GemslideError as error:
+        yield str(error)
+        return
+    if not is_same:
+        yield (
+            f"{PROTOCOL_FILE}: is not the protocol that was frozen. Restore it, or record the change with `gemslide "
+            "study amend`"
+        )
 
 
 def _check_slide(project: Project, slide_id: str, tasks: Sequence[Row[Any]], *, all_pixels: bool) -> list[str]:

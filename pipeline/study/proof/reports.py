@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +16,7 @@ from pipeline.naming.models import check_tile_set
 from pipeline.project import Project
 from pipeline.study.proof.sign_off import OUTSIDE, SIGNATURES_SUFFIX
 from training.foundation.errors import GemslideError
+from training.foundation.reading import parse_json
 
 REPORTS_DIR = "reports"
 REPORT_MADE = "report made"
@@ -32,8 +33,11 @@ class _Made(NamedTuple):
 
 
 def hashes_in(folder: Path) -> dict[str, str]:
-    """SHA-256 of every file of a report, by its path in the folder; signatures are added later and left out."""
-    return {path.relative_to(folder).as_posix(): sha256_of(path) for path in _files(folder)}
+    """SHA-256 of every file of a report, by its path in the folder; signatures are added later and left out.
+
+    It is "" for a pipe, a link that leads nowhere or to a folder, and whatever else is no file.
+    """
+    return {path.relative_to(folder).as_posix(): sha256_of(path) if path.is_file() else "" for path in _files(folder)}
 
 
 def tile_set_sha256(project: Project, name: str) -> str:
@@ -53,10 +57,10 @@ def find_changed_reports(database: Database, study_id: str, project: Project, fo
     entries, root = list(_made(database, study_id)), project.root
     made = {root / each.where: each.hashes for each in entries if not each.where.startswith(OUTSIDE)}
     reports = folder / REPORTS_DIR
-    there = [path for path in reports.glob("[!.]*") if path.is_dir()] if reports.is_dir() else []
+    there = {os.path.realpath(path): path.name for path in _entries(reports, "*")}
     findings = []
-    for unknown in sorted({path.resolve() for path in there} - {path.resolve() for path in made}):
-        findings.append(f"{REPORTS_DIR}/{unknown.name}: no log entry records that this report was made")
+    for unknown in sorted(there.keys() - {os.path.realpath(path) for path in made}):
+        findings.append(f"{REPORTS_DIR}/{there[unknown]}: no log entry records that this report was made")
     for path, hashes in made.items():
         findings += _changes(path, hashes, path.relative_to(root).as_posix())
     return [*findings, *(_changed_references(project, entries[-1].tile_sets) if entries else ())]
@@ -88,8 +92,14 @@ def _changes(folder: Path, made: dict[str, str], where: str) -> Iterator[str]:
 
 
 def _files(folder: Path) -> list[Path]:
-    files = (path for path in folder.rglob("*") if path.is_file())
-    return sorted(path for path in files if path.name[0] != "." and not path.name.endswith(SIGNATURES_SUFFIX))
+    """Everything in a report's folder but folders and signatures, which `find_false_signatures` checks."""
+    there = (path for path in _entries(folder, "**/*") if path.is_symlink() or not path.is_dir())
+    return sorted(path for path in there if path.name[0] == "." or not path.name.endswith(SIGNATURES_SUFFIX))
+
+
+def _entries(folder: Path, pattern: str) -> Iterator[Path]:
+    """Everything in a folder but what a writer has not finished (`training.foundation.publish`)."""
+    return (path for path in folder.glob(pattern) if not (path.name[0] == "." and path.name.endswith(".partial")))
 
 
 def _made(database: Database, study_id: str) -> Iterator[_Made]:
@@ -98,7 +108,7 @@ def _made(database: Database, study_id: str) -> Iterator[_Made]:
         texts = connection.scalars(chosen.order_by(audit.c.seq)).all()
     for text in texts:
         try:
-            raw: dict[str, Any] = json.loads(text or "")
+            raw: dict[str, Any] = parse_json(text or "")
             yield _Made(str(raw["folder"]), _texts(raw["sha256"]), _texts(raw["tile_sets"]))
         except (ValueError, LookupError, TypeError, AttributeError):
             continue  # a changed entry, which its hash shows

@@ -6,7 +6,6 @@ report is, reveals a log that was rewritten since, as an anchor does.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from pipeline.study.proof.sign_off import OUTSIDE, SIGNATURES_SUFFIX, SIGNED, Si
 from pipeline.study.proof.signing import PublicKey
 from pipeline.study.work.amendments import AMENDED
 from training.foundation.errors import UnreadableError
+from training.foundation.reading import parse_json
 
 _Signers = list[dict[str, Any]]
 
@@ -90,7 +90,7 @@ class _Log:
 
     @classmethod
     def read(cls, connection: Connection, study_id: str) -> _Log:
-        now = _details(found(connection, study_id).protocol).get("signers") or []
+        now = _signers(_details(found(connection, study_id).protocol))
         chosen = select(audit.c.seq, audit.c.action, audit.c.details).where(
             audit.c.study_id == study_id, audit.c.action.in_((SIGNED, AMENDED))
         )
@@ -99,7 +99,7 @@ class _Log:
             details = _details(text)
             if action == AMENDED:
                 if isinstance(earlier := details.get("earlier"), dict) and "signers" in earlier:
-                    log.earlier.append((seq, earlier["signers"] or []))
+                    log.earlier.append((seq, _signers(earlier)))
                 continue
             try:
                 log.signed.append((str(details.pop("report", OUTSIDE)), signed_from(details)))
@@ -193,9 +193,17 @@ def _hashes(connection: Connection, study_id: str, numbers: set[int]) -> dict[in
     return {row.seq: row.hash for row in connection.execute(chosen)}
 
 
+def _signers(protocol: Mapping[str, Any]) -> _Signers:
+    """A protocol's signers; none in a changed protocol, which its hash shows."""
+    names = ("key_id", "name", "may")
+    listed = protocol.get("signers")
+    is_list = isinstance(listed, list) and all(isinstance(each, dict) and set(names) <= set(each) for each in listed)
+    return listed or [] if is_list else []
+
+
 def _details(text: str | None) -> dict[str, Any]:
     try:
-        details = json.loads(text or "{}")
+        details = parse_json(text or "{}")
     except ValueError:
         return {}
     return details if isinstance(details, dict) else {}

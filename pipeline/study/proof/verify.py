@@ -8,9 +8,8 @@ kept outside the database, reveal it (`anchors.py`).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection, Table, select
@@ -27,14 +26,17 @@ from pipeline.ledger.rows import (
     TASKS_ADDED,
     answer_subject,
     reading_subject,
-    row_sha256,
     slide_subject,
     task_subject,
 )
 from pipeline.ledger.tables import answer, audit, reading, slide, study, task
+from pipeline.review.verify import change_of_row, verify_reviews
+from training.foundation.reading import parse_json
 
 MAX_FINDINGS = 100
 _AT_ONCE = 10_000
+_KINDS = {"seq": int}
+"""Kinds of an entry's columns that are not text; SQLite does not enforce any."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,17 @@ class Verified:
     """Entries whose content was erased on request, according to the log."""
     head: str
     findings: tuple[str, ...]
+
+
+def verify_ledger(database: Database, study_id: str, anchors: Mapping[int, str] | None = None) -> Verified:
+    """Verify a log from its first entry to its last (`verify_log`), and people's findings on slides against it: the
+    whole check, which commands, pages, reports and signatures rely on.
+
+    Raises:
+        BadManifestError: no such study.
+    """
+    verified = verify_log(database, study_id, anchors)
+    return replace(verified, findings=(*verified.findings, *verify_reviews(database, study_id)))
 
 
 def verify_log(database: Database, study_id: str, anchors: Mapping[int, str] | None = None) -> Verified:
@@ -87,7 +100,7 @@ def check_log(database: Database, study_id: str, otherwise: str) -> Verified:
     Raises:
         DamagedStoreError: it does not verify. BadManifestError: no such study.
     """
-    verified = verify_log(database, study_id)
+    verified = verify_ledger(database, study_id)
     if verified.findings:
         raise DamagedStoreError(f"study {study_id}: its log does not verify: {verified.findings[0]}. {otherwise}.")
     return verified
@@ -107,6 +120,9 @@ class _Log:
 
     def add(self, entry: Mapping[str, Any]) -> None:
         seq = entry["seq"]
+        if strange := [name for name in entry if not isinstance(entry[name], _KINDS.get(name, str | None))]:
+            self._find(f"entry {seq!s:.20} was changed: {', '.join(strange)} is not of its column's kind")
+            return
         if seq <= self.seq:
             self._find(f"entry {seq} was inserted before the first")
         elif seq != self.seq + 1:
@@ -133,7 +149,7 @@ class _Log:
                 self._find(f"entry {entry['seq']} ({entry['subject']}) begins from a state that no earlier entry left")
             self.hashes[entry["subject"]] = entry["after"]
         if entry["action"] in (SLIDE_ENTERED, TASKS_ADDED):
-            slide_id = entry["subject"].removeprefix(slide_subject(""))
+            slide_id = str(entry["subject"]).removeprefix(slide_subject(""))
             for stage, _, sha256 in _details(entry, "tasks", (str, str, str)):
                 self.hashes[task_subject(slide_id, stage)] = sha256
         if entry["action"] == ENTRIES_ERASED:
@@ -179,7 +195,7 @@ def _entries(connection: Connection, study_id: str) -> Iterator[Mapping[str, Any
 def _details(entry: Mapping[str, Any], name: str, kinds: tuple[type, ...]) -> list[Any]:
     """A list of tuples in an entry's details; empty for a changed entry, which its hash shows."""
     try:
-        listed = json.loads(entry["details"])[name]
+        listed = parse_json(entry["details"] or "")[name]
     except (ValueError, LookupError, TypeError):
         return []
     is_list = isinstance(listed, list) and all(isinstance(item, list) and _are(item, kinds) for item in listed)
@@ -209,8 +225,8 @@ def _changed_rows(connection: Connection, study_id: str, hashes: Mapping[str, st
         seen.add(subject)
         if subject not in hashes:
             findings.append(f"{subject}: is in the ledger, but no entry of the log created it")
-        elif hashes[subject] != row_sha256(table, row):
-            findings.append(f"{subject}: was changed without an entry in the log")
+        elif problem := change_of_row(table, row, hashes[subject]):
+            findings.append(f"{subject}: {problem}")
     return findings + [f"{subject}: was deleted from the ledger" for subject in hashes if subject not in seen]
 
 

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import gc
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
-from sqlalchemy import Row, select
+from sqlalchemy import Column, Row, Table, select
 
 from pipeline.cohort.manifest import Cohort
+from pipeline.errors import DamagedStoreError
 from pipeline.ledger.ledger import StudyRow, found
+from pipeline.ledger.rows import as_read
 from pipeline.ledger.tables import answer, audit, reading, slide, study, task
 from pipeline.study.proof.reports import tile_set_sha256
 from pipeline.study.protocol import Protocol, load_study_cohort, tile_sets_of
 from pipeline.study.stages.ingest import INGEST
 from pipeline.study.work.study import Study
+from training.foundation.reading import parse_json
 
 _TASK = ("slide_id", "position", "stage", "state", "attempts", "seconds", "code", "owner", "output_sha256", "measures")
 _READING = ("reader", "session", "position", "slide_id", "arm", "state", "started_utc", "signed_utc", "seconds")
@@ -86,7 +88,7 @@ def _gathered(of: Study) -> Facts:
 
         def frame(table: Any, names: tuple[str, ...], *order: Any) -> pd.DataFrame:
             chosen = select(*(table.c[name] for name in names)).where(table.c.study_id == of.study_id).order_by(*order)
-            return _frame(connection.execute(chosen).all(), names)
+            return _frame(connection.execute(chosen).all(), table, names)
 
         slides = frame(
             slide,
@@ -103,7 +105,8 @@ def _gathered(of: Study) -> Facts:
             select(study.c.audit_seq, study.c.audit_hash).where(study.c.study_id == of.study_id)
         ).one()
     tasks = tasks.astype({"attempts": "int64", "seconds": "float64"})
-    tasks["measures"] = [json.loads(text) if isinstance(text, str) else None for text in tasks["measures"]]
+    measures = [_measures(text) for text in tasks["measures"]]
+    tasks["measures"] = pd.Series(measures, tasks.index, dtype=object)
     return Facts(
         study=of,
         row=row,
@@ -112,16 +115,47 @@ def _gathered(of: Study) -> Facts:
         tasks=tasks,
         readings=readings,
         answers=_that_count(answers),
-        entries=_frame(entries, names),
-        head=(int(head[0]), str(head[1])),
+        entries=_frame(entries, audit, names),
+        head=(_cell(study.c.audit_seq, head[0]), _cell(study.c.audit_hash, head[1])),
         tile_sets={name: tile_set_sha256(of.project, name) for name in tile_sets_of(of.protocol)},
     )
 
 
-def _frame(rows: Sequence[Row[Any]], names: tuple[str, ...]) -> pd.DataFrame:
+def _frame(rows: Sequence[Row[Any]], table: Table, names: tuple[str, ...]) -> pd.DataFrame:
     """Rows of the ledger, unchanged: None stays None."""
     columns = zip(*rows, strict=True) if rows else [()] * len(names)
-    return pd.DataFrame({name: pd.Series(column, dtype=object) for name, column in zip(names, columns, strict=True)})
+    return pd.DataFrame(
+        {
+            name: pd.Series([_cell(table.c[name], value) for value in column], dtype=object)
+            for name, column in zip(names, columns, strict=True)
+        }
+    )
+
+
+def _cell(column: Column[Any], value: Any) -> Any:
+    """A value of the ledger. One that is not of its column's kind is left out, and the report's head says that the log
+    does not verify."""
+    try:
+        return as_read(column)(value)
+    except DamagedStoreError:
+        return None if column.nullable else column.type.python_type()
+
+
+def _measures(text: str | None) -> dict[str, Any] | None:
+    """A task's measures; None for none, and for a changed text, as in `_cell`."""
+    try:
+        measures = parse_json(text or "")
+    except ValueError:
+        return None
+    return measures if isinstance(measures, dict) else None
+
+
+def _answer(text: str) -> Any:
+    """A reader's answer; None for a changed text, as in `_cell`."""
+    try:
+        return parse_json(text)
+    except ValueError:
+        return None
 
 
 def _with_manifest(slides: pd.DataFrame, tasks: pd.DataFrame, cohort: Cohort) -> pd.DataFrame:
@@ -146,4 +180,4 @@ def text_of(cell: object) -> str | None:
 def _that_count(answers: pd.DataFrame) -> pd.DataFrame:
     key = ["reader", "session", "position", "question"]
     last = answers.drop_duplicates(key, keep="last")[[*key, "value"]]
-    return last.assign(value=[json.loads(text) for text in last["value"]])
+    return last.assign(value=[_answer(text) for text in last["value"]])

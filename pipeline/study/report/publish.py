@@ -18,7 +18,7 @@ from pipeline.html_templates import templates_in
 from pipeline.ledger.chain import Change, append
 from pipeline.study.proof.reports import REPORT_MADE, REPORTS_DIR, hashes_in
 from pipeline.study.proof.sign_off import place_of
-from pipeline.study.proof.verify import verify_log
+from pipeline.study.proof.verify import verify_ledger
 from pipeline.study.report.compose import Section, sections_of
 from pipeline.study.report.facts import Facts, gather
 from pipeline.study.report.table import shown
@@ -54,7 +54,7 @@ def write_report(study: Study, *, actor: str, out: Path | None = None) -> Report
         BadManifestError: `out` already exists. ProcessFailedError: the libraries that make a PDF are not installed.
         UnreadableError, BadRecipeError: an endpoint cannot be computed. DiskFullError: cannot be written.
     """
-    verified = verify_log(study.ledger.database, study.study_id)
+    verified = verify_ledger(study.ledger.database, study.study_id)
     facts = gather(study)
     folder = out or study.folder / REPORTS_DIR / f"{facts.head[0]:09d}"
     if folder.exists():
@@ -62,7 +62,7 @@ def write_report(study: Study, *, actor: str, out: Path | None = None) -> Report
     verdict = f"The log was verified: {counted(verified.entries, 'entry', 'entries')}, nothing is wrong."
     if verified.findings:
         verdict = f"THE LOG DOES NOT VERIFY: {'; '.join(verified.findings[:SHOWN])}."
-    sections = sections_of(facts, verified=verdict)
+    sections = _sections(facts, verdict, is_verified=not verified.findings)
     page = render(facts, sections, unverified=verified.findings[:SHOWN])
     with new_folder(folder) as unfinished:
         (unfinished / HTML_FILE).write_text(page, encoding="utf-8")
@@ -75,6 +75,16 @@ def write_report(study: Study, *, actor: str, out: Path | None = None) -> Report
     with study.ledger.database.write() as connection:
         append(connection, study.study_id, [Change(actor, REPORT_MADE, "report", details=details)])
     return Report(folder, folder / HTML_FILE, folder / PDF_FILE, verified.findings)
+
+
+def _sections(facts: Facts, verdict: str, *, is_verified: bool) -> list[Section]:
+    """The whole report; of changed rows from which none can be computed, only what is wrong with them."""
+    try:
+        return sections_of(facts, verified=verdict)
+    except (LookupError, TypeError, ValueError):
+        if is_verified:
+            raise
+        return [Section("No results", (verdict, "The report cannot be computed from rows that were changed."))]
 
 
 def render(facts: Facts, sections: list[Section], *, unverified: Sequence[str] = ()) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import create_model
 
+from pipeline.errors import DamagedStoreError
 from pipeline.project import Project
 from pipeline.settings.config import Settings
 from pipeline.study.stages.infer import INFER
@@ -39,9 +40,14 @@ def tasks_of(model_ids: Sequence[str]) -> tuple[str, ...]:
 
 
 def kind_of(task: str) -> StageKind:
-    """The kind of a task. Raises LookupError: no stage has that name."""
+    """The kind of a task. Raises DamagedStoreError: no stage has that name."""
     name = task.partition(" ")[0]
-    return next(kind for kind in KINDS if kind.name == name)
+    for kind in KINDS:
+        if kind.name == name:
+            return kind
+    raise DamagedStoreError(
+        f"task {task!r:.60}: gemslide has no such stage: the ledger was changed or damaged. Restore it from a backup."
+    )
 
 
 def output_of(project: Project, slide_id: str, task: str) -> Output:

@@ -24,7 +24,7 @@ from pipeline.ledger.tables import slide, study, task
 from pipeline.study.leakage import check_leakage
 from pipeline.study.protocol import PROTOCOL_FILE, Protocol, find_models, load_protocol, load_study_cohort
 from pipeline.study.stages.registry import kind_of, settings_of
-from pipeline.study.work.study import Study, slides_of
+from pipeline.study.work.study import Study, names_of_sources, slides_of
 
 AMENDED = "protocol amended"
 """The action of an entry whose details have the earlier content of the changed sections (`earlier`)."""
@@ -44,6 +44,7 @@ def amend(before: Study, *, actor: str, why: str) -> Study:
     refuse_changes(cohort, before.project)
     check_leakage(cohort, find_models(protocol, before.project), before.project)
     _check(before, protocol, manifest_sha256)
+    why = names_of_sources(cohort, before.project).cleaned(why)
     first = first_changed(before.protocol, protocol)
     after = replace(before, protocol=protocol, manifest_sha256=manifest_sha256)
     with before.ledger.database.write() as connection:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.cohort.duplicates import refuse_changes
-from pipeline.cohort.manifest import Cohort, SlideEntry
+from pipeline.cohort.manifest import Cohort
 from pipeline.errors import BadManifestError
 from pipeline.jobs.stage import Stage
 from pipeline.ledger.chain import canonical
@@ -35,6 +36,7 @@ from pipeline.study.work.retry import wait_for_ledger
 from pipeline.study.work.shutdown import ShutdownRequest
 from pipeline.study.work.stages import StudyStages
 from pipeline.study.work.worker import Output, Worker
+from training.foundation.errors import GemslideError
 
 
 @dataclass(frozen=True)
@@ -82,21 +84,34 @@ def begin_study(
 
 
 def slides_of(cohort: Cohort) -> list[NewSlide]:
-    """A cohort's slides as they enter a study, also those that are excluded."""
-    reasons = [_reason(cohort, entry) for entry in cohort.entries]
+    """A cohort's slides as they enter a study, also those that are excluded: reasons go into the ledger and the report,
+    without the names of the cohort's files."""
+    names = names_of_sources(cohort)
     return [
-        NewSlide(entry.slide_id, entry.site, entry.scanner, reason)
-        for entry, reason in zip(cohort.entries, reasons, strict=True)
+        NewSlide(entry.slide_id, entry.site, entry.scanner, names.cleaned(entry.exclude) if entry.exclude else None)
+        for entry in cohort.entries
     ]
 
 
-def _reason(cohort: Cohort, entry: SlideEntry) -> str | None:
-    """Reason for excluding a slide, without the name of its file: it goes into the ledger and the report."""
-    if not entry.exclude:
-        return None
-    names = SourceNames(cohort.slide_path(entry))
-    names.keep(entry.slide_id)
-    return names.cleaned(entry.exclude)
+def names_of_sources(cohort: Cohort, project: Project | None = None) -> SourceNames:
+    """The names of all files that a cohort's manifest names; its slide ids are none."""
+    files = [cohort.slide_path(entry) for entry in cohort.entries]
+    names = SourceNames(*files, project=project)
+    for entry in cohort.entries:
+        names.keep(entry.slide_id)
+    return names
+
+
+def cleaned_reason(project: Project, study_id: str, ledger: Ledger, why: str) -> str:
+    """A reason as the log may keep it: without the names of the files of the study's manifest.
+
+    A study or a manifest that cannot be read names none: whatever uses it says so.
+    """
+    with suppress(GemslideError):
+        study = begun_study(project, study_id, ledger)
+        cohort, _ = load_study_cohort(study.protocol, study.folder)
+        return names_of_sources(cohort, project).cleaned(why)
+    return why
 
 
 def open_study(project: Project, study_id: str, ledger: Ledger) -> Study:
@@ -133,6 +148,8 @@ class _Work:
     stages: StudyStages
     origin: Origin
     ledger: Ledger
+    names: SourceNames
+    """Of every slide: a message may name another one's file."""
 
     def stage_of(self, lease: Lease) -> Stage:
         """The study's own earlier output is replaced where an amendment asks for that; another study's never is."""
@@ -152,10 +169,8 @@ class _Work:
         return Output(sha256, canonical(results_of_stage(project, lease.slide_id, lease.stage)))
 
     def cleaned(self, lease: Lease, message: str) -> str:
-        source = self.stages.sources.get(lease.slide_id)
-        names = SourceNames(*([source.path] if source else []), project=self.stages.project)
-        names.keep(lease.slide_id)
-        return names.cleaned(message)
+        self.names.keep(lease.slide_id)
+        return self.names.cleaned(message)
 
 
 def stages_of(study: Study, devices: tuple[str, ...] = ("cpu",)) -> StudyStages:
@@ -203,5 +218,7 @@ def work_on(
         return study.ledger.counts(study.study_id).is_over or study.ledger.study(study.study_id).state == "paused"
 
     origin = wait_for_ledger(lambda: origin_of(study), warn=tell)
-    worker = Worker(leases, study.limits, _Work(stages, origin, study.ledger), said=said, tell=tell, ending=ending)
+    cohort, _ = load_study_cohort(study.protocol, study.folder)
+    work = _Work(stages, origin, study.ledger, names_of_sources(cohort, study.project))
+    worker = Worker(leases, study.limits, work, said=said, tell=tell, ending=ending)
     return worker.run(study.study_id, until=is_over)

@@ -9,7 +9,7 @@ from pathlib import Path
 import typer
 
 from pipeline.ledger.opening import actor_here
-from pipeline.review import verify_ledger
+from pipeline.study import verify_ledger
 from pipeline.study.proof.anchors import ANCHORS_DIR, countersign, make_anchor, trusted_hashes
 from pipeline.study.proof.outputs import find_changed_outputs
 from pipeline.study.proof.reports import find_changed_reports

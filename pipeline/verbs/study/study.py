@@ -32,7 +32,7 @@ from pipeline.study.protocol import AboutStudy
 from pipeline.study.work.amendments import amend
 from pipeline.study.work.leases import Ended, Lease
 from pipeline.study.work.retry import wait_for_ledger
-from pipeline.study.work.study import Study, begin_study, begun_study, open_study
+from pipeline.study.work.study import Study, begin_study, begun_study, cleaned_reason, open_study
 from pipeline.units import RESEARCH_USE
 from pipeline.verbs.cli_output import report_errors
 from training.foundation.settings import parse_section
@@ -164,7 +164,8 @@ def run_status(study_id: str, project_dir: Path, *, as_json: bool) -> None:
 
 
 def run_set_state(study_id: str, project_dir: Path, state: str, why: str) -> None:
-    with opened(project_dir) as (_, ledger):
+    with opened(project_dir) as (project, ledger):
+        why = cleaned_reason(project, study_id, ledger, why)
         has_changed = ledger.set_state(study_id, state, actor=actor_here(), why=why)
     typer.echo(f"study {study_id}: {state}{'' if has_changed else ' already'}.")
 
@@ -180,14 +181,16 @@ def run_amend(study_id: str, project_dir: Path, why: str) -> None:
 
 
 def run_retry(study_id: str, project_dir: Path, slides: list[str], state: str | None, why: str) -> None:
-    with opened(project_dir) as (_, ledger):
+    with opened(project_dir) as (project, ledger):
+        why = cleaned_reason(project, study_id, ledger, why)
         retried = retry(ledger, study_id, slides, state, actor=actor_here(), why=why)
     pending = counted(len(retried), "slide is", "slides are")
     typer.echo(f"study {study_id}: {pending} pending again; start workers with `run` or `work`.")
 
 
 def run_prioritize(study_id: str, project_dir: Path, slides: list[str], priority: int, why: str) -> None:
-    with opened(project_dir) as (_, ledger):
+    with opened(project_dir) as (project, ledger):
+        why = cleaned_reason(project, study_id, ledger, why)
         prioritize(ledger, study_id, slides, priority, actor=actor_here(), why=why)
     typer.echo(f"study {study_id}: {counted(len(slides), 'slide has', 'slides have')} priority {priority}.")
 

@@ -15,7 +15,7 @@ from pipeline.study.work.amendments import amend
 from pipeline.study.work.leases import Ended, Leases
 from pipeline.study.work.limits import Limits
 from pipeline.study.work.owner import this_process
-from pipeline.study.work.study import Study, begin_study, begun_study
+from pipeline.study.work.study import Study, begin_study, begun_study, cleaned_reason
 
 MODEL = "infer {}"
 
@@ -61,6 +61,22 @@ def states(study: Study) -> dict[str, tuple[str, ...]]:
 def check(study: Study) -> None:
     assert not verify_log(study.ledger.database, "s").findings
     assert begun_study(study.project, "s", study.ledger).protocol == study.protocol
+
+
+FILE = "Mustermann_Erika_1970.tiff"
+
+
+def test_no_reason_keeps_the_name_of_any_file_of_the_manifest(study):
+    manifest(study.project.root.parent, f"{FILE},S-1,", f"S-2.tiff,S-2,same section as {FILE}", "S-3.tiff,S-3,")
+    amended = amend(study, actor="ada", why=f"until {FILE} is rescanned; S-1 stays")
+    why = cleaned_reason(study.project, "s", study.ledger, f"waiting for {FILE}")
+    study.ledger.set_state("s", "paused", actor="ada", why=why)
+    slides = amended.ledger.slides("s")
+    told = [row.message or "" for row in slides] + [entry.why for entry in amended.ledger.history("s", "study")]
+    assert any("same section as" in text for text in told)
+    assert any("S-1 stays" in text for text in told)
+    assert any("waiting for" in text for text in told)
+    assert not [text for text in told if "Mustermann" in text or "Erika" in text]
 
 
 def test_settings_of_a_stage_do_it_and_what_follows_again(study):

@@ -10,7 +10,7 @@ from pipeline.errors import ReliedOnError
 from pipeline.files import sha256_of
 from pipeline.ledger.database import Database
 from pipeline.ledger.ledger import Ledger
-from pipeline.study.proof.verify import verify_log
+from pipeline.study.proof.verify import verify_ledger, verify_log
 from pipeline.study.protocol import study_dir
 from pipeline.study.report.publish import write_report
 from pipeline.study.work.relied_on import refuse_to_replace
@@ -48,6 +48,30 @@ def test_a_report_that_is_not_the_logs_is_found(study: Audited, what: str) -> No
 def test_a_signature_that_is_not_the_logs_is_found_without_anchors_or_keys(study: Audited, what: str) -> None:
     audited.SIGNATURES[what](study)
     assert study.signatures_changed()
+
+
+KEYS = ("slide_id", "seq")
+CELLS = [
+    f"UPDATE {table} SET {column} = {value}" + (" WHERE rowid = 2" if column in KEYS else "")
+    for table, columns in {
+        "study": ("protocol", "protocol_sha256", "audit_seq"),
+        "slide": ("slide_id", "site"),
+        "task": ("slide_id", "stage", "measures", "output_sha256", "attempts"),
+        "audit": ("seq", "action", "subject", "why", "details"),
+    }.items()
+    for column in columns
+    for value in ("x'ff'", "9e999", "replace(hex(zeroblob(20000)), '0', '[')")
+]
+
+
+@pytest.mark.parametrize("statement", CELLS)
+def test_a_cell_of_any_kind_crashes_no_check_and_is_found(study: Audited, statement: str) -> None:
+    with Ledger(Database(study.url)) as ledger:
+        audited.behind(study, "DROP TRIGGER audit_no_update")
+        audited.behind(study, statement)
+        assert verify_ledger(ledger.database, audited.STUDY).findings
+    for check in (study.outputs_changed, study.reports_changed, study.signatures_changed):
+        check()
 
 
 def test_a_report_names_the_reference_that_it_was_made_with_and_verify_finds_another(study: Audited) -> None:

@@ -48,6 +48,22 @@ def test_a_change_of_any_column_of_any_row_is_found_or_is_on_the_list(filled: Le
         assert bool(findings) == whole.is_covered(table, name), (row[name], value)
 
 
+@pytest.mark.parametrize(("table", "name"), whole.all_columns(), ids=lambda value: getattr(value, "name", value))
+def test_a_value_of_another_kind_in_any_column_is_a_finding_and_no_crash(filled: Ledger, table, name) -> None:
+    if not filled.database.is_sqlite:
+        pytest.skip("PostgreSQL enforces the kinds of its columns")
+    rows, chance = whole.rows_of(filled, table), random.Random(f"{table.name}.{name}")
+    row = chance.choice(rows)
+    for value in whole.of_other_kinds(table, name):
+        whole.set_raw(filled, table, row, name, value)
+        try:
+            findings = whole.findings(filled)
+        finally:
+            whole.put_back(filled, table, rows)
+        if whole.is_covered(table, name):
+            assert findings, value
+
+
 COVERED = [table for table in metadata.sorted_tables if table.name not in NOT_COVERED]
 
 

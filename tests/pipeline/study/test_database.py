@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import shutil
 import socket
+import sqlite3
 import struct
 import subprocess
 import sys
@@ -145,6 +146,26 @@ def test_a_file_that_is_no_database_is_refused(tmp_path):
     (tmp_path / "a.db").write_bytes(b"no database at all" * 100)
     with pytest.raises(UnreadableError, match=r"a\.db"):
         Database(f"sqlite:///{tmp_path}/a.db")
+
+
+@pytest.mark.parametrize(
+    "statement", ["DROP TABLE audit", "ALTER TABLE task RENAME COLUMN measures TO zz", "DELETE FROM alembic_version"]
+)
+def test_a_ledger_without_a_part_of_it_says_to_restore_a_backup(tmp_path, statement):
+    url = f"sqlite:///{tmp_path}/a.db"
+    database = Database(url)
+    database.close()
+    with sqlite3.connect(tmp_path / "a.db") as connection:
+        connection.execute(statement)
+
+    def read() -> None:
+        ledger = Ledger(Database(url))
+        ledger.tasks("s", "S-1")
+        ledger.history("s", "study")
+
+    with pytest.raises(UnreadableError, match=r"was changed or damaged: .* Restore it from a backup") as error:
+        read()
+    assert not isinstance(error.value, LedgerUnavailableError)
 
 
 def test_looking_makes_no_ledger(url):

@@ -12,6 +12,7 @@ from pipeline.errors import BadManifestError, ChangedSourceError, DamagedStoreEr
 from pipeline.ledger.chain import append, canonical, digest
 from pipeline.ledger.ledger import found, study_change
 from pipeline.ledger.tables import study
+from pipeline.review.rows.tables import coverage, hotspot_review, review
 from pipeline.study.proof.anchors import countersign, make_anchor, read_anchor, trusted_hashes
 from pipeline.study.proof.sign_off import Signing, read_signatures, sign_report
 from pipeline.study.proof.signatures import find_false_signatures
@@ -21,6 +22,7 @@ from pipeline.study.work.amendments import AMENDED
 from pipeline.study.work.leases import Ended, Leases
 from pipeline.study.work.limits import Limits
 from pipeline.study.work.owner import this_process
+from tests.pipeline.study.whole_ledger import forge
 from training.foundation.errors import BadRecipeError, DiskFullError, UnreadableError
 
 WORDS = "correct horse battery"
@@ -85,6 +87,22 @@ def test_anchors_prove_the_log_and_a_rewritten_one_is_found(begun, keys, tmp_pat
     assert "its tail was cut" in "\n".join(verify_log(begun.database, "s", hashes).findings)
     with pytest.raises(DamagedStoreError, match="Not signed"):
         countersign(begun, path, open_key(keys / "bob", WORDS))
+
+
+@pytest.mark.parametrize("table", [review, coverage, hotspot_review], ids=lambda table: table.name)
+def test_nothing_is_signed_while_a_finding_of_a_person_is_forged(begun, keys, tmp_path, table):
+    ada, report = open_key(keys / "ada", WORDS), tmp_path / "report.html"
+    report.write_text("a report")
+    anchor = make_anchor(begun, "s", ada, tmp_path, actor="ada")
+    forge(begun, table)
+    for sign in (
+        lambda: make_anchor(begun, "s", ada, tmp_path / "new", actor="ada"),
+        lambda: countersign(begun, anchor, open_key(keys / "bob", WORDS)),
+        lambda: sign_report(begun, "s", report, ada, Signing("Ada", "approved"), actor="ada"),
+    ):
+        with pytest.raises(DamagedStoreError, match=f"{table.name} of mallory at slide S-1: is in the ledger, but no"):
+            sign()
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize(

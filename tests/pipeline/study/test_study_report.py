@@ -14,14 +14,17 @@ import pytest
 from sklearn.metrics import balanced_accuracy_score, cohen_kappa_score, recall_score, roc_auc_score
 
 from pipeline.cohort.manifest import load_cohort
-from pipeline.errors import BadManifestError
+from pipeline.errors import BadManifestError, DamagedStoreError
 from pipeline.evaluation.statistics.bootstrap import Draws
 from pipeline.evaluation.statistics.delong import delong_auc
 from pipeline.files import sha256_of
 from pipeline.ledger.chain import canonical
 from pipeline.ledger.ledger import Ledger
 from pipeline.project import Project
+from pipeline.review.rows.tables import review
 from pipeline.study.outcomes.remedies import remedy_of
+from pipeline.study.privacy.export import export_study
+from pipeline.study.privacy.keyed import open_pseudonym_key
 from pipeline.study.proof.verify import verify_log
 from pipeline.study.protocol import Protocol, study_dir
 from pipeline.study.reading.order import lay_out
@@ -36,6 +39,7 @@ from pipeline.study.work.leases import Ended, Leases
 from pipeline.study.work.limits import Limits
 from pipeline.study.work.owner import this_process
 from pipeline.study.work.study import Study, slides_of
+from tests.pipeline.study.whole_ledger import behind_its_back, forge, open_to_tampering
 from training.foundation.errors import BadRecipeError
 
 MODEL = "m-00000000"
@@ -252,6 +256,43 @@ def test_a_log_that_does_not_verify_is_said_in_the_report(ledger, tmp_path):
     assert "THE LOG DOES NOT VERIFY: slide S-03: was changed" in page
     warning = page.index("The log of this study does not verify: something was changed")
     assert warning < page.index("<h2"), "above everything that somebody could rely on"
+
+
+CELLS = {
+    "seconds are a text": "UPDATE task SET seconds = 'long' WHERE slide_id = 'S-03'",
+    "seconds are infinite": "UPDATE task SET seconds = 9e999 WHERE slide_id = 'S-03'",
+    "attempts are a text": "UPDATE task SET attempts = 'many' WHERE slide_id = 'S-03'",
+    "measures are no JSON": "UPDATE task SET measures = '{' WHERE slide_id = 'S-03'",
+    "measures are of other keys": "UPDATE task SET measures = '{\"classes\":[],\"scores\":{}}' WHERE slide_id = 'S-03'",
+    "a stage is none of ours": "UPDATE task SET stage = 'nonsense' WHERE slide_id = 'S-03' AND stage = 'qc'",
+    "a site is bytes": "UPDATE slide SET site = x'ff' WHERE slide_id = 'S-03'",
+    "a time is bytes": "UPDATE audit SET utc = x'ff' WHERE seq = 1",
+    "a reason is bytes": "UPDATE audit SET why = x'ff' WHERE seq = 1",
+}
+
+
+@on_sqlite
+@pytest.mark.parametrize("what", CELLS)
+def test_a_cell_of_another_kind_is_said_in_the_report_which_is_still_made(ledger, tmp_path, monkeypatch, what):
+    monkeypatch.setattr("pipeline.study.report.publish.as_pdf", lambda page: b"%PDF-")
+    study = begun(ledger, tmp_path / "p", protocol(endpoints=[AREA]))
+    open_to_tampering(ledger)
+    with behind_its_back(ledger) as connection:
+        connection.exec_driver_sql(CELLS[what])
+    report = write_report(study, actor="ada")
+    assert "THE LOG DOES NOT VERIFY: " in report.html.read_text()
+    assert any(name in report.findings[0] for name in ("S-03", "entry 1 "))
+    with pytest.raises(DamagedStoreError, match="does not verify"):
+        export_study(study, tmp_path / "out", open_pseudonym_key(tmp_path / "key"), results=[], actor="ada")
+
+
+@needs_pango
+@on_sqlite
+def test_a_forged_review_is_said_in_the_report(ledger, tmp_path):
+    study = begun(ledger, tmp_path / "p", protocol(endpoints=[]))
+    forge(ledger, review)
+    report = write_report(study, actor="ada")
+    assert "THE LOG DOES NOT VERIFY: review of mallory" in report.html.read_text()
 
 
 @pytest.mark.parametrize("cell", ["=1+1", "+1", "-1", "@x", "\tx"])

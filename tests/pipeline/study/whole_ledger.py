@@ -28,7 +28,7 @@ from pipeline.ledger import PROJECT_LOG, Attempts, Change, Ledger, Sessions, met
 from pipeline.ledger.chain import canonical
 from pipeline.ledger.ledger import NewSlide
 from pipeline.ledger.rows import NOT_COVERED
-from pipeline.review import Draft, annotations_of, import_file, save, verify_ledger
+from pipeline.review import Draft, annotations_of, import_file, save
 from pipeline.review.judging.coverage import CoverageGrid, Viewing
 from pipeline.review.judging.coverage_store import save_looks
 from pipeline.review.judging.hotspots import HotspotKey, judge_hotspots
@@ -36,6 +36,7 @@ from pipeline.review.judging.slides import SlideReview, add_review
 from pipeline.review.rows.view_context import ViewContext
 from pipeline.study.outcomes.priorities import prioritize
 from pipeline.study.outcomes.retries import retry
+from pipeline.study.proof.verify import verify_ledger
 from pipeline.study.protocol import Protocol
 from pipeline.study.reading.order import lay_out
 from pipeline.study.reading.readings import Readings
@@ -184,6 +185,14 @@ def add(ledger: Ledger, table: Table, row: Row) -> None:
         connection.execute(insert(table), [row])
 
 
+def forge(ledger: Ledger, table: Table) -> None:
+    """Add a row of the study that nobody made."""
+    names = {"study_id": STUDY, "slide_id": "S-1", "person": "mallory"}
+    plain = {Float: 1.0, Integer: 1, LargeBinary: b"x"}
+    row = {c.name: next((value for kind, value in plain.items() if isinstance(c.type, kind)), "x") for c in table.c}
+    add(ledger, table, row | {name: value for name, value in names.items() if name in row})
+
+
 def _key(table: Table, row: Row) -> list[ColumnElement[bool]]:
     return [column == row[column.name] for column in table.primary_key]
 
@@ -207,6 +216,24 @@ def other(table: Table, name: str, value: Any, chance: random.Random) -> Any:
     if limit is None or len(value) < limit:
         ways.append(value + " ")
     return chance.choice(ways)
+
+
+def of_other_kinds(table: Table, name: str) -> list[Any]:
+    """Values that SQLite stores in a column although they are not of its kind, or are no text of ours."""
+    kind = table.c[name].type
+    if isinstance(kind, Float | Integer):
+        return ["long", b"1", float("inf"), 0.5 if isinstance(kind, Integer) else b"\xff"]
+    if isinstance(kind, LargeBinary):
+        return ["text", 7, 2.5]
+    return [b"\xff", b"x", "[" * 20_000, "{"]
+
+
+def set_raw(ledger: Ledger, table: Table, row: Row, name: str, value: Any) -> None:
+    """Change one cell to a value of any kind."""
+    where = " AND ".join(f"{column.name} = ?" for column in table.primary_key)
+    with behind_its_back(ledger) as connection:
+        keys = [row[column.name] for column in table.primary_key]
+        connection.exec_driver_sql(f"UPDATE {table.name} SET {name} = ? WHERE {where}", (value, *keys))
 
 
 def findings(ledger: Ledger) -> list[str]:
