@@ -38,6 +38,7 @@ from .rows import STUDY_BEGUN as STUDY_BEGUN
 from .rows import STUDY_SUBJECT as STUDY_SUBJECT
 from .rows import TASKS_ADDED as TASKS_ADDED
 from .rows import answer_subject as answer_subject
+from .rows import as_read as as_read
 from .rows import new_tasks as new_tasks
 from .rows import reading_subject as reading_subject
 from .rows import row_sha256 as row_sha256

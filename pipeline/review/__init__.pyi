@@ -41,4 +41,5 @@ from .judging.slides import reviews_of as reviews_of
 from .rows.tables import STATES as STATES
 from .rows.tables import VERDICTS as VERDICTS
 from .rows.view_context import ViewContext as ViewContext
+from .verify import change_of_row as change_of_row
 from .verify import verify_reviews as verify_reviews
