@@ -2,6 +2,7 @@ from .common.damage import DamagedFileError as DamagedFileError
 from .common.damage import library_errors as library_errors
 from .common.pyramid import LevelSize as LevelSize
 from .common.pyramid import level_size as level_size
+from .common.reading import is_dicom as is_dicom
 from .common.slide import EncodedLevel as EncodedLevel
 from .common.slide import NotCopied as NotCopied
 from .common.slide import Slide as Slide
@@ -12,6 +13,7 @@ from .dicom.header import read_brief as read_brief
 from .dicom.plane import SlidePlane as SlidePlane
 from .dicom.plane import plane_of as plane_of
 from .dicom.reader import DicomSlide as DicomSlide
+from .dicom.series import files_of_slide as files_of_slide
 from .dicom.series import slide_series as slide_series
 from .dicom.suffixes import DICOM_SUFFIXES as DICOM_SUFFIXES
 from .openslide.library import library_version as library_version
@@ -19,6 +21,7 @@ from .openslide.reader import VendorSlide as VendorSlide
 from .openslide.reference_decoder import ReferenceDecoder as ReferenceDecoder
 from .plugins import Reader as Reader
 from .plugins import load_plugins as load_plugins
+from .registry import OME_ZARR as OME_ZARR
 from .registry import open_slide as open_slide
 from .registry import readers as readers
 from .suffixes import has_slide_suffix as has_slide_suffix

@@ -29,6 +29,8 @@ _MIN_DETAIL = 5
 """Of 255, for the deviation of cell means: less is noise, or glass."""
 _MAX_DIFFERENCE = 24
 """Of 255, for the mean of areas without detail: more than filters, resampling and compression change."""
+_NOISE = 12
+"""Of 255, for the mean difference of cells: what sampled noise may differ by, whose cells do not correlate."""
 _MIN_LIKENESS = 0.7
 """For the median correlation: levels have over 0.9, also sharpened ones, and different images about 0."""
 
@@ -101,7 +103,8 @@ def _likeness(first: NDArray[np.float32], second: NDArray[np.float32]) -> float 
     """Correlation of two grids of colours; None if both are empty and of one colour."""
     pairs = [(first.mean(-1), second.mean(-1)), (first[..., 0], second[..., 0])]  # the second, if one holds Y, Cb, Cr
     if max(float(values.std()) for pair in pairs for values in pair) >= _MIN_DETAIL:
-        return max(_correlation(*pair) for pair in pairs)
+        is_close = float(np.abs(first - second).mean()) <= _NOISE
+        return 1.0 if is_close else max(_correlation(*pair) for pair in pairs)
     is_off = float(np.abs(first.mean((0, 1)) - second.mean((0, 1))).max()) > _MAX_DIFFERENCE
     return 0.0 if is_off else None
 

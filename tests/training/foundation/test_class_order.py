@@ -97,3 +97,7 @@ def test_the_warning_names_the_setting_and_an_order_to_paste():
 
     assert warning is not None
     assert 'Set the order in gemslide.toml: classes = ["normal", "adenoma", "carcinoma"]' in warning
+
+
+def test_no_classes_have_no_order() -> None:
+    assert order_warning([], setting="`classes`") is None

@@ -67,7 +67,7 @@ def order_warning(class_names: Sequence[str], *, setting: str) -> str | None:
         setting: where the order can be set, as in "`classes` in the [tile] section of gemslide.toml".
     """
     later = [name for name in class_names[1:] if is_negative_class(name)]
-    if is_negative_class(class_names[0]):
+    if not class_names or is_negative_class(class_names[0]):
         return None
     if not later and not _is_baseline(class_names[0]):
         later = [name for name in class_names[1:] if _is_baseline(name)]
