@@ -187,7 +187,7 @@ def add(ledger: Ledger, table: Table, row: Row) -> None:
 
 def forge(ledger: Ledger, table: Table) -> None:
     """Add a row of the study that nobody made."""
-    names = {"study_id": STUDY, "slide_id": "S-1", "person": "mallory"}
+    names = {"study_id": STUDY, "slide_id": "S-1", "person": "mallory", "verdict": "agree", "state": "seen"}
     plain = {Float: 1.0, Integer: 1, LargeBinary: b"x"}
     row = {c.name: next((value for kind, value in plain.items() if isinstance(c.type, kind)), "x") for c in table.c}
     add(ledger, table, row | {name: value for name, value in names.items() if name in row})
