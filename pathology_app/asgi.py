@@ -24,7 +24,7 @@ from pathology_app.project.ledger import close_study_ledgers, current_study_ledg
 from pathology_app.project.served import served_project
 from pathology_app.routes.declared import only_declared, openings_of
 from pathology_app.serving.environment import SCRIPT, access_by_environment
-from pathology_app.serving.installation import check_installation, confine
+from pathology_app.serving.installation import confine
 from pathology_app.serving.interpreter import share_with_tiles
 from pathology_app.serving.streamlit_files import streamlit_file_routes
 from pathology_app.slides.cache import current_cache
@@ -70,9 +70,8 @@ def create_app(access: Access | None = None) -> ASGIApp:
             settings, or a provider's file, cannot be used.
     """
     if access is None:
-        check_installation(served_project())
-        access = access_by_environment()
         confine(served_project())
+        access = access_by_environment()
     provider = access.sign_in.provider
     for name, value in OPTIONS.items():
         config.set_option(name, value)
