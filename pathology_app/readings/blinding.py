@@ -65,9 +65,7 @@ class Visibility:
 
     def hides_predictions(self, slide_id: str) -> Blinded | None:
         """Why predictions for a slide are hidden; None where they are not."""
-        if self.first is None or slide_id in (self.predicted or ()):
-            return None
-        return self.hidden.get(slide_id, self.first)
+        return self.hidden.get(slide_id, None if slide_id in self.read else self.first)
 
     def models_of(self, cache: SlideCache, slide_id: str) -> tuple[list[str], Blinded | None]:
         """Models whose predictions for a slide may be shown, and the reason if none may be.
