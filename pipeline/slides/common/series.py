@@ -27,8 +27,8 @@ MAX_SIDE_SHARE = 1 / 16
 test slides they reach a twentieth. Two sections on one glass, scanned separately, seldom differ by more than this."""
 MAX_SIDE_PX = 20_000_000
 """Pixels. The largest overview images of scanners have about 10 million, 1 mm² of tissue at 0.25 µm/px has 16."""
-_MAX_SCALE_RATIO = 1.25
-"""Side images show the whole glass, so their pixels are at least ten times as large."""
+_MAX_SCAN_MPP = 4.0
+"""Microns per pixel. Side images show the whole glass: one of `MAX_SIDE_PX` would have about 10 µm/px."""
 _MAX_LISTED = 8
 
 
@@ -88,14 +88,12 @@ def choose_series(candidates: Sequence[Candidate], series: str | None, name: str
 def is_comparable(candidate: Candidate, largest: Candidate) -> bool:
     """Whether an image may be the slide as well as the largest one.
 
-    It may if it is too large for a side image, by its share of the largest or on its own; if it has the same scale,
-    unlike an image of the whole glass; or if its file says so.
+    It may if it is too large for a side image, by its share of the largest or on its own; if it has the scale of a
+    scan or of the largest, unlike an image of the whole glass; or if its file says so.
     """
     if candidate.is_declared or candidate.num_px > min(MAX_SIDE_SHARE * largest.num_px, MAX_SIDE_PX):
         return True
-    if not candidate.mpp or not largest.mpp:
-        return False
-    return 1 / _MAX_SCALE_RATIO < candidate.mpp / largest.mpp < _MAX_SCALE_RATIO
+    return candidate.mpp is not None and candidate.mpp <= max(_MAX_SCAN_MPP, largest.mpp or 0.0)
 
 
 def recorded_series(candidates: Sequence[Candidate], chosen: Candidate) -> str | None:

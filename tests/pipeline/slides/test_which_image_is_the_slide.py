@@ -112,6 +112,9 @@ TWO_SLIDES = {
     "a second one of nearly the same proportions": [page(SLIDE, mpp=0.5), page(255 - sample_image(302, 218, 5))],
     "a second one of whole tiles": [page(SLIDE, mpp=0.5), page(255 - sample_image(384, 256, 5))],
     "a small one at the same scale": [page(SLIDE, mpp=0.5), page(sample_image(120, 110, 7), mpp=0.5)],
+    "a small one from another objective": [page(SLIDE, mpp=0.25), page(sample_image(120, 110, 7), mpp=1)],
+    "a small one from a stronger objective": [page(SLIDE, mpp=0.5), page(sample_image(120, 110, 7), mpp=0.25)],
+    "a small one beside a slide without a scale": [page(SLIDE), page(sample_image(120, 110, 7), mpp=0.34)],
 }  # fmt: skip
 
 
