@@ -57,13 +57,13 @@ def with_markers(stream: bytes, markers: bytes, names: bytes) -> bytes:
 
 
 def tiles_of(pixels: Pixels, tile_px: int, *, is_cut: bool = False) -> list[Pixels]:
-    """Tiles row by row, with edge tiles padded with grey or cut to the image."""
+    """Tiles row by row, with edge tiles padded with their last pixels or cut to the image."""
     tiles = []
     for y in range(0, pixels.shape[0], tile_px):
         for x in range(0, pixels.shape[1], tile_px):
             part = pixels[y : y + tile_px, x : x + tile_px]
             beyond = ((0, tile_px - part.shape[0]), (0, tile_px - part.shape[1]), (0, 0))
-            tiles.append(np.ascontiguousarray(part) if is_cut else np.pad(part, beyond, constant_values=128))
+            tiles.append(np.ascontiguousarray(part) if is_cut else np.pad(part, beyond, mode="edge"))
     return tiles
 
 
