@@ -129,6 +129,12 @@ class TiffStructure:
         self._slide_page, self.slide_image = page, image
 
     @property
+    def size_wh(self) -> tuple[int, int]:
+        """Width and height of the slide's page, or of the first until one is chosen, in pixels."""
+        page = self._slide_page or self.first
+        return page.imagewidth, page.imagelength
+
+    @property
     def description(self) -> str:
         """Description of the slide's page, or of the first until one is chosen; "" if absent."""
         return self.description_of(self._slide_page or self.first)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 import re
 from functools import lru_cache, partial
 from xml.etree import ElementTree
@@ -12,11 +13,14 @@ import tifffile
 from pipeline.slides.common.damage import DamagedFileError
 from pipeline.slides.common.mpp import NUMBER, MppXy, parse_number, search_mpp, um_per_unit
 from pipeline.slides.common.scanner_models import known_model
+from pipeline.slides.tiff.described_size import SizeWh, aperio_size, shrinkage
 from pipeline.slides.tiff.library import TiffStructure
+from pipeline.units import is_plausible_mpp
 
 _MODEL, _X_RESOLUTION, _Y_RESOLUTION, _RESOLUTION_UNIT, _ICC_PROFILE = 272, 282, 283, 296, 34675
 _INCH, _CENTIMETRE = 2, 3
 _UM_PER_UNIT = {_INCH: 25_400.0, _CENTIMETRE: 10_000.0}
+_SAME_SCALE = 0.02
 _PHILIPS_IMAGES = "Attribute[@Name='PIM_DP_SCANNED_IMAGES']/Array/DataObject"
 
 
@@ -24,7 +28,7 @@ def mpp_of(tiff: TiffStructure) -> tuple[MppXy | None, str]:
     """Microns per level-0 pixel (x, y), and the places searched."""
     philips = [("Philips pixel spacing", partial(_philips_mpp, tiff))] if tiff.philips_xml else []
     imagej = [("ImageJ unit", partial(_imagej_mpp, tiff))] if tiff.description.startswith("ImageJ=") else []
-    return search_mpp(
+    mpp_xy, searched = search_mpp(
         [
             ("MPP in the description", partial(_described_mpp, tiff)),
             ("OME PhysicalSize", partial(_ome_mpp, tiff)),
@@ -32,6 +36,26 @@ def mpp_of(tiff: TiffStructure) -> tuple[MppXy | None, str]:
             *imagej,
             ("resolution tags", partial(_tag_mpp, tiff)),
         ]
+    )
+    return _of_this_size(tiff, mpp_xy, searched)
+
+
+def _of_this_size(tiff: TiffStructure, mpp_xy: MppXy | None, searched: str) -> tuple[MppXy | None, str]:
+    """Correct a scale that a kept text states for another size of the image; drop it if nothing says which is right."""
+    described, own = aperio_size(tiff.description) or (_ome_size(tiff), None)
+    ratio = None if mpp_xy is None or described is None else shrinkage(described, tiff.size_wh)
+    if mpp_xy is None or described is None or ratio is None:
+        return mpp_xy, searched
+    scaled = mpp_xy[0] * ratio, mpp_xy[1] * ratio
+    tags = _tag_mpp(tiff)
+    if own == tiff.size_wh and is_plausible_mpp(scaled[0]):
+        return scaled, f"{searched}; its description says that it is a copy reduced {ratio:.3g} times"
+    if tags is not None and all(math.isclose(a, b, rel_tol=_SAME_SCALE) for a, b in zip(tags, scaled, strict=True)):
+        return tags, f"{searched}; resolution tags: {tags[0]:.4g} × {tags[1]:.4g} µm/px"
+    width, height = tiff.size_wh
+    return None, (
+        f"{searched}; but that describes an image of {described[0]}×{described[1]} px, and this one has "
+        f"{width}×{height}: a copy of another size, whose scale the file does not state, or a part"
     )
 
 
@@ -110,12 +134,33 @@ def _ome_power(tiff: TiffStructure) -> float | None:
         return None
 
 
-def _ome_mpp(tiff: TiffStructure) -> MppXy | None:
+def ome_images(tiff: TiffStructure) -> list[ElementTree.Element]:
+    """The images of the OME-XML in the order of the file's series; [] if it cannot be told which belong together.
+
+    An image may have no pixels in the file (MetadataOnly); it has no series.
+    """
     root = _ome_root(tiff)
     if root is None:
+        return []
+    images = [image for image in root.findall("{*}Image") if image.find("{*}Pixels/{*}TiffData") is not None]
+    return images if len(images) == len(tiff.series) else []
+
+
+def _ome_pixels(tiff: TiffStructure) -> ElementTree.Element | None:
+    images = ome_images(tiff)[tiff.slide_image :]
+    return images[0].find("{*}Pixels") if images else None
+
+
+def _ome_size(tiff: TiffStructure) -> SizeWh | None:
+    pixels = _ome_pixels(tiff)
+    sides = [] if pixels is None else [pixels.get("SizeX", ""), pixels.get("SizeY", "")]
+    if not sides or not all(side.isascii() and side.isdigit() and len(side) < 10 for side in sides):
         return None
-    images = root.findall("{*}Image")[tiff.slide_image :]
-    pixels = images[0].find("{*}Pixels") if images else None
+    return int(sides[0]), int(sides[1])
+
+
+def _ome_mpp(tiff: TiffStructure) -> MppXy | None:
+    pixels = _ome_pixels(tiff)
     if pixels is None:
         return None
     x = _ome_length(pixels, "PhysicalSizeX")

@@ -9,7 +9,7 @@ import tifffile
 from pipeline.errors import NotBrightfieldRgbError
 from pipeline.slides.common.channels import NotRgbChannelsError, Order, rgb_order, xml_names
 from pipeline.slides.tiff.library import TiffStructure
-from pipeline.slides.tiff.metadata import parsed_xml
+from pipeline.slides.tiff.metadata import ome_images
 from pipeline.slides.tiff.segments import LevelSource
 from pipeline.slides.tiff.validate import check_planes_alike, is_grey
 
@@ -44,9 +44,8 @@ def level_source(tiff: TiffStructure, page: tifffile.TiffPage, name: str) -> Lev
 
 def _channels(tiff: TiffStructure, page: tifffile.TiffPage) -> list[ElementTree.Element]:
     """The channels of the page's image in OME-XML; [] if there are none."""
-    root = parsed_xml(tiff.ome_xml)
-    images = [] if root is None else root.findall("{*}Image")
-    for image, series in zip(images, tiff.series if images else (), strict=False):
+    images = ome_images(tiff)
+    for image, series in zip(images, tiff.series if images else (), strict=True):
         if any(one.offset == page.offset for one in (series.keyframe, *series.levels)):
             return image.findall("{*}Pixels/{*}Channel")
     return []
