@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from training.foundation.words.class_order import is_negative_class, lesion_classes, order_warning, positive_of_two
+from training.foundation.words import class_lesions, class_words
+from training.foundation.words.class_order import (
+    _words,
+    is_negative_class,
+    lesion_classes,
+    order_warning,
+    positive_of_two,
+)
 
 NEGATIVE = (
     "normal", "Normal", "NORM", "normal mucosa", "Healthy_tissue", "healthy (control)", "Benign-gland",
@@ -20,7 +27,8 @@ NEGATIVE = (
     "lack of tumor",    "tumorlos", "IDC(-)", "tumor (negative)", "negative (for malignancy)", "no tumor or metastasis",
     "no evidence of residual tumour", "normal adjacent to tumor", "benign adenoma", "lymph node, no melanoma",
     "tumor negative, no metastasis",
-    "zdrowy", "łagodny", "sağlıklı", "норма", "фон", "正常", "良性", "陰性", "정상",
+    "zdrowy", "łagodny", "sağlıklı", "норма", "здоровый", "доброкачественный", "отрицательный", "фон", "正常", "良性",
+    "陰性", "정상",
 )  # fmt: skip
 OTHERS = (
     "tumour", "abnormal", "not normal", "nicht normal", "unhealthy", "ungesund", "non-benign", "positive", "malignant",
@@ -101,3 +109,12 @@ def test_the_warning_names_the_setting_and_an_order_to_paste():
 
 def test_no_classes_have_no_order() -> None:
     assert order_warning([], setting="`classes`") is None
+
+
+@pytest.mark.parametrize("module", [class_words, class_lesions])
+def test_every_listed_word_is_found_in_a_name_that_is_this_word(module):
+    lists = [value for value in vars(module).values() if isinstance(value, set | frozenset | tuple | list)]
+    words = {word for listed in lists for word in listed if isinstance(word, str) and word}
+
+    assert words
+    assert [word for word in words if _words(word) != [word]] == []

@@ -90,7 +90,8 @@ def _words(name: str) -> list[str]:
     spaced = re.sub(r"(?<=[a-zà-ÿ])(?=[A-ZÀ-Þ])", " ", unicodedata.normalize("NFC", name))
     spaced = re.sub(r"(?<=\w)\s*\(\s*[-−–]\s*\)", " negative ", spaced)
     decomposed = unicodedata.normalize("NFKD", spaced.casefold().replace("ł", "l").replace("ı", "i").replace("ø", "o"))
-    plain = "".join(letter for letter in decomposed if not unicodedata.combining(letter))
+    kept = decomposed.replace("и\u0306", "й")  # a letter of its own; accents are dropped
+    plain = "".join(letter for letter in kept if not unicodedata.combining(letter))
     commas = re.sub(r"[,;:()\[\]]+", f" {COMMA} ", unicodedata.normalize("NFC", plain))
     return [word for word in re.split(rf"[^\w{COMMA}]+|[_\d]+", commas) if word]
 
