@@ -95,7 +95,8 @@ def slides_of(cohort: Cohort) -> list[NewSlide]:
 
 def names_of_sources(cohort: Cohort, project: Project | None = None) -> SourceNames:
     """The names of all files that a cohort's manifest names; its slide ids are none."""
-    files = [cohort.slide_path(entry) for entry in cohort.entries]
+    annotations = [path for entry in cohort.entries if (path := cohort.annotations_path(entry)) is not None]
+    files = [*(cohort.slide_path(entry) for entry in cohort.entries), *annotations]
     names = SourceNames(*files, project=project)
     for entry in cohort.entries:
         names.keep(entry.slide_id)

@@ -206,3 +206,14 @@ def test_files_that_still_name_an_erased_slide_are_told(study):
     write_manifest(study.folder, *OTHERS)
     erased = erase(study, [NAME], actor="ada", why="request")
     assert [path.name for path in erased.still_named_in] == ["20260101T000000Z-aaaaaa.json"]
+
+
+def test_a_reason_for_an_exclusion_names_no_annotation_file(tmp_path):
+    (tmp_path / "Meier-Anna.geojson").write_text("{}")
+    manifest = tmp_path / "cohort.csv"
+    manifest.write_text("path,slide_id,annotations,exclude\nb.svs,b,Meier-Anna.geojson,Meier-Anna.geojson is wrong\n")
+
+    [entered] = slides_of(load_cohort(manifest))
+
+    assert "Meier" not in str(entered)
+    assert "is wrong" in str(entered)
