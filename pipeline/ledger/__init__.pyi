@@ -32,6 +32,7 @@ from .reasons import is_blank as is_blank
 from .rows import ANSWER_GIVEN as ANSWER_GIVEN
 from .rows import ENTRIES_ERASED as ENTRIES_ERASED
 from .rows import ERASED as ERASED
+from .rows import NEVER_ERASED as NEVER_ERASED
 from .rows import PROJECT_LOG as PROJECT_LOG
 from .rows import SLIDE_ENTERED as SLIDE_ENTERED
 from .rows import STUDY_BEGUN as STUDY_BEGUN

@@ -37,6 +37,14 @@ SLIDE_ENTERED, TASKS_ADDED = "slide entered", "tasks added"
 """Actions of entries whose details list the slide's new tasks, from `new_tasks`: this is how they enter the log."""
 ENTRIES_ERASED = "entries erased"
 """The action of an entry whose details list the numbers of the erased entries, as [first, last]."""
+NEVER_ERASED = frozenset(
+    {
+        STUDY_BEGUN, "log begun", "protocol amended", "report made", "report signed", "anchor exported",
+        "study exported", "slide erased", "reading erased", ENTRIES_ERASED,
+    }
+)  # fmt: skip
+"""Actions of entries about a study as a whole, or about an erasure, which empties only entries about a slide, its tasks
+and its readings: an empty one of these is a finding, whatever claims to have erased it."""
 ANSWER_GIVEN = "answer given"
 """The action of an entry whose details list a reader's answers, as [number, question, hash of the row]."""
 

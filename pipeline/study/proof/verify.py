@@ -21,6 +21,7 @@ from pipeline.ledger.ledger import found
 from pipeline.ledger.rows import (
     ANSWER_GIVEN,
     ENTRIES_ERASED,
+    NEVER_ERASED,
     SLIDE_ENTERED,
     STUDY_SUBJECT,
     TASKS_ADDED,
@@ -134,6 +135,8 @@ class _Log:
         if self._anchors.get(seq, entry["hash"]) != entry["hash"]:
             self._find(f"entry {seq} is not the one that was anchored: the log was rewritten up to there or before")
         if is_erased(entry):
+            if entry["action"] in NEVER_ERASED:
+                self._find(f"entry {seq} ({entry['action']}) was emptied, which an erasure never does")
             self.erased += 1
             self._emptied.append(seq)
         else:

@@ -10,6 +10,7 @@ from sqlalchemy.exc import DBAPIError
 
 from pipeline.ledger.chain import ERASABLE, FIRST, HASHED, Change, append, hash_of
 from pipeline.ledger.ledger import Ledger
+from pipeline.ledger.rows import ENTRIES_ERASED, NEVER_ERASED
 from pipeline.study.proof.verify import verify_log
 from pipeline.study.work.leases import Ended, Leases
 from pipeline.study.work.limits import Limits
@@ -57,6 +58,18 @@ def test_an_entry_that_was_emptied_behind_the_log_s_back_is_found(begun):
     empty = ", ".join(f"{name} = NULL" for name in ERASABLE)
     tamper(begun, f"UPDATE audit SET {empty} WHERE seq = 3")  # as the database allows for an erasure
     assert "entry 3 was emptied, but no entry says that it was erased" in log_findings(begun)
+
+
+@pytest.mark.parametrize("action", sorted(NEVER_ERASED))
+def test_an_entry_about_the_study_stays_whole_whatever_claims_to_have_erased_it(begun, action):
+    with begun.database.write() as connection:
+        append(connection, "s", [Change("ada", action, "study", "why")])
+        seq = connection.scalar(text("SELECT max(seq) FROM audit WHERE study_id = 's'"))
+        empty = ", ".join(f"{name} = NULL" for name in ERASABLE)
+        connection.execute(text(f"UPDATE audit SET {empty} WHERE study_id = 's' AND seq = {seq}"))
+        append(connection, "s", [Change("ada", ENTRIES_ERASED, "study", "17", details={"entries": [[seq, seq]]})])
+
+    assert f"entry {seq} ({action}) was emptied, which an erasure never does" in log_findings(begun)
 
 
 @pytest.mark.parametrize(
