@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 from sqlalchemy.dialects import postgresql, sqlite
 
 from pipeline.ledger.chain import FIRST, Change, append, canonical, digest
-from pipeline.ledger.rows import PROJECT_LOG, STUDY_SUBJECT, row_sha256
+from pipeline.ledger.rows import LOG_BEGUN, PROJECT_LOG, STUDY_SUBJECT, row_sha256
 from pipeline.ledger.tables import study
 
 
@@ -32,4 +32,4 @@ def _begin(connection: Connection, actor: str) -> None:
     values = row | {"audit_seq": 0, "audit_hash": FIRST}
     insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
     if connection.execute(insert(study).values(values).on_conflict_do_nothing()).rowcount == 1:
-        append(connection, PROJECT_LOG, [Change(actor, "log begun", STUDY_SUBJECT, after=row_sha256(study, row))])
+        append(connection, PROJECT_LOG, [Change(actor, LOG_BEGUN, STUDY_SUBJECT, after=row_sha256(study, row))])

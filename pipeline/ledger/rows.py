@@ -37,10 +37,18 @@ SLIDE_ENTERED, TASKS_ADDED = "slide entered", "tasks added"
 """Actions of entries whose details list the slide's new tasks, from `new_tasks`: this is how they enter the log."""
 ENTRIES_ERASED = "entries erased"
 """The action of an entry whose details list the numbers of the erased entries, as [first, last]."""
+LOG_BEGUN = "log begun"
+"""The action of the first entry of a project's log."""
+AMENDED, STUDY_EXPORTED, ANCHOR_EXPORTED = "protocol amended", "study exported", "anchor exported"
+REPORT_MADE, SIGNED = "report made", "report signed"
+"""The first is the action of an entry whose details list a report's folder in the project, the SHA-256 of each of its
+files, and that of each tile set whose labels are a reference; the second that of one with a signature, as beside the
+report, and the report's location."""
+SLIDE_ERASED, READING_ERASED = "slide erased", "reading erased"
 NEVER_ERASED = frozenset(
     {
-        STUDY_BEGUN, "log begun", "protocol amended", "report made", "report signed", "anchor exported",
-        "study exported", "slide erased", "reading erased", ENTRIES_ERASED,
+        STUDY_BEGUN, LOG_BEGUN, AMENDED, REPORT_MADE, SIGNED, ANCHOR_EXPORTED, STUDY_EXPORTED, SLIDE_ERASED,
+        READING_ERASED, ENTRIES_ERASED,
     }
 )  # fmt: skip
 """Actions of entries about a study as a whole, or about an erasure, which empties only entries about a slide, its tasks

@@ -21,14 +21,14 @@ from pipeline.files import sha256_of
 from pipeline.ledger.chain import FIRST, Change, append, digest, utc_now
 from pipeline.ledger.database import Database
 from pipeline.ledger.ledger import Ledger
-from pipeline.ledger.rows import row_sha256
+from pipeline.ledger.rows import REPORT_MADE, SIGNED, row_sha256
 from pipeline.ledger.tables import audit, study
 from pipeline.project import Project
 from pipeline.store.layers.overlays import read_predictions, write_predictions
 from pipeline.store.layers.qc_scores import QUALITY
 from pipeline.study.proof.outputs import find_changed_outputs
-from pipeline.study.proof.reports import REPORT_MADE, find_changed_reports, hashes_in, tile_set_sha256
-from pipeline.study.proof.sign_off import SIGNED, SignedReport, Signing, place_of, sign_report, signatures_file
+from pipeline.study.proof.reports import find_changed_reports, hashes_in, tile_set_sha256
+from pipeline.study.proof.sign_off import SignedReport, Signing, place_of, sign_report, signatures_file
 from pipeline.study.proof.signatures import find_false_signatures
 from pipeline.study.proof.signing import SigningKey, new_key, open_key, read_public_key
 from pipeline.study.protocol import study_dir

@@ -16,7 +16,7 @@ import pandas as pd
 from pipeline.errors import BadManifestError, ChangedSourceError, LeakageError
 from pipeline.files import new_folder, sha256_of
 from pipeline.ledger.chain import Change, append, digest
-from pipeline.ledger.rows import STUDY_SUBJECT
+from pipeline.ledger.rows import STUDY_EXPORTED, STUDY_SUBJECT
 from pipeline.study.privacy.keyed import PseudonymKey
 from pipeline.study.privacy.keyed import open_pseudonym_key as open_pseudonym_key
 from pipeline.study.privacy.names import is_searchable
@@ -77,7 +77,7 @@ def export_study(study: Study, out: Path, key: PseudonymKey, *, results: Sequenc
     hashes = {path.relative_to(out).as_posix(): sha256_of(path) for path in sorted(out.rglob("*")) if path.is_file()}
     details = {"files": len(hashes), "sha256": digest(hashes), "key_id": key.key_id}
     with study.ledger.database.write() as connection:
-        append(connection, study.study_id, [Change(actor, "study exported", STUDY_SUBJECT, details=details)])
+        append(connection, study.study_id, [Change(actor, STUDY_EXPORTED, STUDY_SUBJECT, details=details)])
     return Exported(out, len(hashes), sum(not is_searchable(name) for name in names))
 
 

@@ -18,6 +18,7 @@ from pipeline.errors import DamagedStoreError
 from pipeline.files import write_text_atomic
 from pipeline.ledger.chain import Change, append, utc_now
 from pipeline.ledger.ledger import Ledger
+from pipeline.ledger.rows import ANCHOR_EXPORTED
 from pipeline.study.proof.permissions import check_may_sign
 from pipeline.study.proof.signing import PublicKey, Signature, SigningKey
 from pipeline.study.proof.verify import Verified as Verified
@@ -74,7 +75,7 @@ def make_anchor(ledger: Ledger, study_id: str, key: SigningKey, folder: Path, *,
     _write(path, anchor)
     details = {"seq": anchor.seq, "hash": anchor.hash, "key_id": key.public.key_id}
     with ledger.database.write() as connection:
-        append(connection, study_id, [Change(actor, "anchor exported", "anchor", details=details)])
+        append(connection, study_id, [Change(actor, ANCHOR_EXPORTED, "anchor", details=details)])
     return path
 
 

@@ -22,6 +22,8 @@ from pipeline.ledger.rows import (
     ENTRIES_ERASED,
     ERASED,
     PROJECT_LOG,
+    READING_ERASED,
+    SLIDE_ERASED,
     STUDY_SUBJECT,
     reading_subject,
     row_sha256,
@@ -141,9 +143,7 @@ def _erase_slide(connection: Connection, study_id: str, slide_id: str, actor: st
         "ended_utc": utc_now(),
     }
     connection.execute(insert(slide).values(nameless))
-    changes = [
-        Change(actor, "slide erased", slide_subject(nameless["slide_id"]), why, after=row_sha256(slide, nameless))
-    ]
+    changes = [Change(actor, SLIDE_ERASED, slide_subject(nameless["slide_id"]), why, after=row_sha256(slide, nameless))]
     changes += [_erase_reading(connection, read_row, nameless["slide_id"], actor) for read_row in readings]
     _erase_reviews(connection, study_id, slide_id, actor, why)
     connection.execute(delete(task).where(*of_slide))
@@ -174,7 +174,7 @@ def _erase_reading(connection: Connection, row: Row[tuple[object, ...]], nameles
     values = {"slide_id": nameless, "state": "erased", "started_utc": None, "signed_utc": None, "seconds": None}
     connection.execute(update(reading).where(*(reading.c[name] == row._mapping[name] for name in key)).values(values))
     subject = reading_subject(row.reader, row.session, row.position)
-    return Change(actor, "reading erased", subject, after=row_sha256(reading, dict(row._mapping) | values))
+    return Change(actor, READING_ERASED, subject, after=row_sha256(reading, dict(row._mapping) | values))
 
 
 def _empty_entries(connection: Connection, study_id: str, subjects: Sequence[str]) -> list[list[int]]:

@@ -11,6 +11,7 @@ from sqlalchemy import select
 
 from pipeline.files import sha256_of
 from pipeline.ledger.database import Database
+from pipeline.ledger.rows import REPORT_MADE
 from pipeline.ledger.tables import audit
 from pipeline.naming.models import check_tile_set
 from pipeline.project import Project
@@ -19,9 +20,6 @@ from training.foundation.errors import GemslideError
 from training.foundation.reading import parse_json
 
 REPORTS_DIR = "reports"
-REPORT_MADE = "report made"
-"""The action of an entry whose details list a report's folder in the project, the SHA-256 of each of its files, and
-that of each tile set whose labels are a reference."""
 
 
 class _Made(NamedTuple):

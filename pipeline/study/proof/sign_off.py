@@ -17,6 +17,7 @@ from pipeline.errors import ChangedSourceError
 from pipeline.files import sha256_of, write_text_atomic
 from pipeline.ledger.chain import Change, append, utc_now
 from pipeline.ledger.ledger import Ledger
+from pipeline.ledger.rows import SIGNED
 from pipeline.study.proof.permissions import check_may_sign
 from pipeline.study.proof.signing import Signature, SigningKey
 from pipeline.study.proof.verify import verified_head
@@ -28,8 +29,6 @@ from training.foundation.words.class_names import check_printable
 Meaning = Literal["authored", "reviewed", "approved"]
 SIGNATURES_SUFFIX = ".signatures.json"
 MAX_BYTES = 2**20
-SIGNED = "report signed"
-"""The action of an entry whose details have a signature, as beside the report, and the report's location."""
 
 
 class _Entry(Section):

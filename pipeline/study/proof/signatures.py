@@ -18,11 +18,11 @@ from pipeline.files import sha256_of
 from pipeline.ledger.chain import canonical
 from pipeline.ledger.database import Database
 from pipeline.ledger.ledger import found
+from pipeline.ledger.rows import AMENDED, SIGNED
 from pipeline.ledger.tables import audit
 from pipeline.study.proof.permissions import may_sign
-from pipeline.study.proof.sign_off import OUTSIDE, SIGNATURES_SUFFIX, SIGNED, SignedReport, read_signatures, signed_from
+from pipeline.study.proof.sign_off import OUTSIDE, SIGNATURES_SUFFIX, SignedReport, read_signatures, signed_from
 from pipeline.study.proof.signing import PublicKey
-from pipeline.study.work.amendments import AMENDED
 from training.foundation.errors import UnreadableError
 from training.foundation.reading import parse_json
 

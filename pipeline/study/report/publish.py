@@ -16,7 +16,8 @@ from pipeline.errors import BadManifestError, ProcessFailedError
 from pipeline.files import new_folder
 from pipeline.html_templates import templates_in
 from pipeline.ledger.chain import Change, append
-from pipeline.study.proof.reports import REPORT_MADE, REPORTS_DIR, hashes_in
+from pipeline.ledger.rows import REPORT_MADE
+from pipeline.study.proof.reports import REPORTS_DIR, hashes_in
 from pipeline.study.proof.sign_off import place_of
 from pipeline.study.proof.verify import verify_ledger
 from pipeline.study.report.compose import Section, sections_of

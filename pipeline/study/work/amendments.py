@@ -19,14 +19,13 @@ from pipeline.errors import BadManifestError
 from pipeline.ledger.chain import Change, append, canonical, digest, utc_now
 from pipeline.ledger.ledger import NewSlide, enter_slides, found, study_change, task_row
 from pipeline.ledger.reasons import check_reason
-from pipeline.ledger.rows import ERASED, TASKS_ADDED, new_tasks, row_sha256, slide_subject, task_subject
+from pipeline.ledger.rows import AMENDED, ERASED, TASKS_ADDED, new_tasks, row_sha256, slide_subject, task_subject
 from pipeline.ledger.tables import slide, study, task
 from pipeline.study.leakage import check_leakage
 from pipeline.study.protocol import PROTOCOL_FILE, Protocol, find_models, load_protocol, load_study_cohort
 from pipeline.study.stages.registry import kind_of, settings_of
 from pipeline.study.work.study import Study, names_of_sources, slides_of
 
-AMENDED = "protocol amended"
 """The action of an entry whose details have the earlier content of the changed sections (`earlier`)."""
 _OVER = ("done", "ended")
 

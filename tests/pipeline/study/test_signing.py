@@ -11,6 +11,7 @@ from sqlalchemy import text, update
 from pipeline.errors import BadManifestError, ChangedSourceError, DamagedStoreError
 from pipeline.ledger.chain import append, canonical, digest
 from pipeline.ledger.ledger import found, study_change
+from pipeline.ledger.rows import AMENDED
 from pipeline.ledger.tables import study
 from pipeline.review.rows.tables import coverage, hotspot_review, review
 from pipeline.study.proof.anchors import countersign, make_anchor, read_anchor, trusted_hashes
@@ -18,7 +19,6 @@ from pipeline.study.proof.sign_off import Signing, read_signatures, sign_report
 from pipeline.study.proof.signatures import find_false_signatures
 from pipeline.study.proof.signing import new_key, open_key, read_public_key
 from pipeline.study.proof.verify import verify_log
-from pipeline.study.work.amendments import AMENDED
 from pipeline.study.work.leases import Ended, Leases
 from pipeline.study.work.limits import Limits
 from pipeline.study.work.owner import this_process
