@@ -16,7 +16,7 @@ from pipeline.slides.common.mpp import MppXy
 from pipeline.slides.common.pyramid import is_reduced_copy, looks_reduced
 from pipeline.slides.common.series import MAX_SIDE_SHARE, Candidate, SideImage
 from pipeline.slides.common.side_images import kind_by_description, kind_by_name
-from pipeline.slides.tiff.library import TiffStructure
+from pipeline.slides.tiff.library import TiffStructure, size_of
 from pipeline.slides.tiff.metadata import page_mpp
 
 _NEW_SUBFILE_TYPE, _PAGE_NAME = 254, 285
@@ -80,11 +80,6 @@ def page_kind(tiff: TiffStructure, page: tifffile.TiffPage) -> SideImage | None:
     name = tiff.tag(_PAGE_NAME, page)
     by_name = kind_by_name(name) if isinstance(name, str) else None
     return by_name or kind_by_description(description)
-
-
-def size_of(page: tifffile.TiffPage) -> tuple[int, int]:
-    """Width and height in pixels."""
-    return page.imagewidth, page.imagelength
 
 
 def _sized(page: tifffile.TiffPage) -> tifffile.TiffPage:

@@ -48,6 +48,11 @@ class Series:
     """Of all its pages, including planes of a stack."""
 
 
+def size_of(page: tifffile.TiffPage) -> tuple[int, int]:
+    """Width and height in pixels."""
+    return page.imagewidth, page.imagelength
+
+
 class TiffStructure:
     """An open TIFF: its pages, series and texts, read on demand. Use as a context manager.
 
@@ -131,8 +136,7 @@ class TiffStructure:
     @property
     def size_wh(self) -> tuple[int, int]:
         """Width and height of the slide's page, or of the first until one is chosen, in pixels."""
-        page = self._slide_page or self.first
-        return page.imagewidth, page.imagelength
+        return size_of(self._slide_page or self.first)
 
     @property
     def description(self) -> str:

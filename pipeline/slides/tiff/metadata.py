@@ -43,8 +43,10 @@ def mpp_of(tiff: TiffStructure) -> tuple[MppXy | None, str]:
 def _of_this_size(tiff: TiffStructure, mpp_xy: MppXy | None, searched: str) -> tuple[MppXy | None, str]:
     """Correct a scale that a kept text states for another size of the image; drop it if nothing says which is right."""
     described, own = aperio_size(tiff.description) or (_ome_size(tiff), None)
-    ratio = None if mpp_xy is None or described is None else shrinkage(described, tiff.size_wh)
-    if mpp_xy is None or described is None or ratio is None:
+    if not mpp_xy or not described:
+        return mpp_xy, searched
+    ratio = shrinkage(described, tiff.size_wh)
+    if not ratio:
         return mpp_xy, searched
     scaled = mpp_xy[0] * ratio, mpp_xy[1] * ratio
     tags = _tag_mpp(tiff)
@@ -135,9 +137,9 @@ def _ome_power(tiff: TiffStructure) -> float | None:
 
 
 def ome_images(tiff: TiffStructure) -> list[ElementTree.Element]:
-    """The images of the OME-XML in the order of the file's series; [] if it cannot be told which belong together.
+    """The images of the OME-XML in the order of the file's series, without those that have no pixels (MetadataOnly).
 
-    An image may have no pixels in the file (MetadataOnly); it has no series.
+    Empty if their number differs from that of the series, since they cannot be matched then.
     """
     root = _ome_root(tiff)
     if root is None:

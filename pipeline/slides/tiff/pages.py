@@ -15,8 +15,8 @@ from pipeline.slides.common.damage import DamagedFileError
 from pipeline.slides.common.limits import MAX_TILE_BYTES
 from pipeline.slides.common.pyramid import is_reduced_copy
 from pipeline.slides.common.series import choose_series
-from pipeline.slides.tiff.images import TiffImage, images_in, page_kind, size_of
-from pipeline.slides.tiff.library import Series, TiffStructure
+from pipeline.slides.tiff.images import TiffImage, images_in, page_kind
+from pipeline.slides.tiff.library import Series, TiffStructure, size_of
 from pipeline.slides.tiff.metadata import page_mpp, philips_images
 from pipeline.slides.tiff.planes import level_source
 from pipeline.slides.tiff.validate import check_sizes, has_plain_sizes, is_grey, is_rgb, tile_bytes

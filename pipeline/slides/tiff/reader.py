@@ -19,8 +19,8 @@ from pipeline.slides.common.reading import first_bytes
 from pipeline.slides.common.series import recorded_series
 from pipeline.slides.common.slide import EncodedLevel, NotCopied, SlideInfo
 from pipeline.slides.common.slide_warnings import SlideWarnings
-from pipeline.slides.tiff.images import TiffImage, size_of
-from pipeline.slides.tiff.library import TiffStructure
+from pipeline.slides.tiff.images import TiffImage
+from pipeline.slides.tiff.library import TiffStructure, size_of
 from pipeline.slides.tiff.metadata import icc_of, mpp_of, objective_power_of, scanner_model_of
 from pipeline.slides.tiff.pages import PageChecks, associated_sources, choose_image, describe_stack, level_pages
 from pipeline.slides.tiff.pixels import TiffLevel, associated_pixels

@@ -36,7 +36,7 @@ def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
 step()
-step()  # small objects that the first one left behind make up to half of the tensors move, once
+step()  # tensors move once, past small objects that the first step left
 print(faults())
 """
 
