@@ -19,6 +19,10 @@ from training.foundation.errors import GemslideError
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
+# Starting a process also collects every other child that has ended (multiprocessing's own housekeeping). Collected by
+# one thread while another waits for it, a child's exit code would be lost, so that only one thread does either.
+_STARTS_AND_ENDS = threading.Lock()
+
 
 class WorkerCrashedError(Exception):
     """The process working on a task is gone; callers add which task that was before they report it."""
@@ -128,8 +132,9 @@ class _Process:
             gone, self._process = self._process, None
         if gone is None:
             return None
-        gone.join()
-        return gone.exitcode
+        with _STARTS_AND_ENDS:
+            gone.join()
+            return gone.exitcode
 
     def end(self) -> None:
         """End the process now, whatever it is doing; its output serves the next run."""
@@ -148,7 +153,8 @@ class _Process:
                 context = multiprocessing.get_context("spawn")
                 self._connection, theirs = context.Pipe()
                 process = context.Process(target=_serve, args=(theirs, self._work), daemon=True)
-                process.start()
+                with _STARTS_AND_ENDS:
+                    process.start()
                 self._process = process
                 theirs.close()
             return self._connection

@@ -67,6 +67,42 @@ def test_a_process_that_is_ended_between_two_tasks_costs_none():
     assert len(set(pids)) == 4
 
 
+def end_with(code: int) -> None:
+    os._exit(code)
+
+
+def test_an_exit_code_is_kept_while_another_process_starts(monkeypatch):
+    """Starting a process collects the children that have ended. Here it collects the one that is being waited for, and
+    is interrupted before it notes the exit code."""
+    collect, is_waiting, is_collected, has_ended = os.waitpid, threading.Event(), threading.Event(), threading.Event()
+
+    def collect_slowly(pid, options):
+        if options == os.WNOHANG:
+            collected = collect(pid, options)
+            if collected[0] and is_waiting.is_set():
+                is_collected.set()
+                has_ended.wait(1)
+            return collected
+        if not is_waiting.is_set():
+            is_waiting.set()
+            is_collected.wait(1)
+        return collect(pid, options)
+
+    def start_another():
+        is_waiting.wait()
+        with Pool(own_pid, 1) as other:
+            list(other.in_order(["a task"]))
+
+    starter = threading.Thread(target=start_another)
+    starter.start()
+    with Pool(end_with, 1) as pool:
+        monkeypatch.setattr(os, "waitpid", collect_slowly)
+        (end,) = pool.in_order([12])
+        has_ended.set()
+    starter.join()
+    assert end.exit_code == 12
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_every_slide_ends_once_and_an_error_a_crash_or_a_bug_costs_one(tmp_path, capfd, workers):
     names = ["a", "refuse", "b", *(["crash"] if workers > 1 else []), "memory", "bug", "c"]
