@@ -3,7 +3,9 @@
 A file or folder holds images: pages of a TIFF, images of an OME-TIFF or OME-Zarr, series of DICOM files. Reduced copies
 of an image belong to it and are not candidates; each reader groups them first. Of the others:
 
-1. An image that its file calls label, macro, overview or thumbnail (`side_images.py`) is never the slide.
+1. An image that its file calls label, macro, overview or thumbnail (`side_images.py`) is never the slide, unless the
+   user chooses one that may be: names are free text, and "Liver, macro" may be the slide. So may the largest if it is a
+   macro or thumbnail image by its name alone, and has many times as many pixels as any image without such a name.
 2. The largest of the rest is the slide.
 3. If another is of comparable size (`is_comparable`), it may equally be the slide: nothing is guessed, and `--series`
    or the manifest's column `series` must choose.
@@ -44,6 +46,8 @@ class Candidate:
     """Microns per pixel, where the file states it for this image."""
     kind: SideImage | None = None
     """Kind of image according to the file, where that is something other than the slide."""
+    is_kind_certain: bool = False
+    """Whether the kind is stated in the format's own terms, as in DICOM, rather than by a name."""
     is_declared: bool = False
     """Whether the file says that it is an image of the slide, as DICOM's VOLUME does."""
     detail: str = ""
@@ -72,12 +76,19 @@ def choose_series(candidates: Sequence[Candidate], series: str | None, name: str
         AmbiguousSeriesError: several may be the slide, or none has that name; it lists the available ones.
     """
     slides = [candidate for candidate in candidates if candidate.kind is None]
+    doubtful = _doubtful(candidates, slides)
     if series is not None:
         return _chosen(candidates, slides, series, name, by_end=by_end)
     if not slides:
-        raise UnreadableError(
-            f"{name}: has no image of the slide, only {_listed(candidates)}. Export the slide itself, or name its file."
+        still = (
+            f", or choose `--series {doubtful.series or '.'}` if that is the slide for all its name" if doubtful else ""
         )
+        raise UnreadableError(
+            f"{name}: has no image of the slide, only {_listed(candidates)}. Export the slide itself, or name its "
+            f"file{still}."
+        )
+    if doubtful:
+        raise AmbiguousSeriesError(_several([*slides, doubtful], name))
     largest = max(slides, key=lambda candidate: candidate.num_px)
     rivals = [slide for slide in slides if slide is not largest and is_comparable(slide, largest)]
     if rivals:
@@ -94,6 +105,15 @@ def is_comparable(candidate: Candidate, largest: Candidate) -> bool:
     if candidate.is_declared or candidate.num_px > min(MAX_SIDE_SHARE * largest.num_px, MAX_SIDE_PX):
         return True
     return candidate.mpp is not None and candidate.mpp <= max(_MAX_SCAN_MPP, largest.mpp or 0.0)
+
+
+def _doubtful(candidates: Sequence[Candidate], slides: Sequence[Candidate]) -> Candidate | None:
+    """The image that may be the slide although its name says otherwise; see the module's first rule."""
+    largest = max(candidates, key=lambda candidate: candidate.num_px)
+    if largest.kind in (None, "label") or largest.is_kind_certain or any(slide.is_declared for slide in slides):
+        return None
+    most_px = max((slide.num_px for slide in slides), default=0)
+    return largest if most_px < MAX_SIDE_SHARE * largest.num_px else None
 
 
 def recorded_series(candidates: Sequence[Candidate], chosen: Candidate) -> str | None:
@@ -118,7 +138,7 @@ def _chosen(
         what = f"has no series {series!r:.100}. It has" if not matches else f"holds {len(candidates)} series:"
         raise AmbiguousSeriesError(f"{name}: {what} {_listed(slides)}{ends}. Choose one of them with --series.")
     (chosen,) = matches
-    if chosen.kind is not None:
+    if chosen.kind is not None and chosen is not _doubtful(candidates, slides):
         raise UnreadableError(
             f"{name}: series {chosen.series} is the {chosen.kind} image, which is never read as the slide. "
             f"The others: {_listed(slides) or 'none'}."

@@ -29,6 +29,8 @@ _WORDS: dict[SideImage, str] = {
         "サムネイル プレビュー 缩略图 縮圖 预览 预览图 預覽 썸네일 미리보기"
     ),
 }  # fmt: skip
+_NOT_IN_TITLES = {"thumb"}
+"""Words with another meaning in a longer name, "thumb, left": they count only by themselves."""
 _KINDS: dict[str, SideImage] = {word: kind for kind, words in _WORDS.items() for word in words.split()}
 _ORDER: tuple[SideImage, ...] = ("label", "macro", "thumbnail")
 _MAX_WORDS = 4
@@ -64,6 +66,11 @@ def kind_by_description(text: str) -> SideImage | None:
     return next((kind for kind in _ORDER if kind in kinds), None)
 
 
+def says_only_kind(text: str) -> bool:
+    """Whether a description is nothing but the name of a kind of image: "Macro image", not "Liver, macro"."""
+    return all(word in _KINDS or word in _IMAGE_WORDS for word in _words(text[:20_000]))
+
+
 def _fields(text: str) -> Iterator[str]:
     if text.lstrip().startswith("<"):
         for match in re.finditer(r"<ImageType>([^<]{1,100})</ImageType>", text):
@@ -88,5 +95,6 @@ def _words(text: str) -> list[str]:
 
 
 def _first_kind(words: list[str]) -> SideImage | None:
-    kinds = {_KINDS[word] for word in words if word in _KINDS}
+    others = set(words) - _KINDS.keys() - _IMAGE_WORDS
+    kinds = {_KINDS[word] for word in words if word in _KINDS and not (others and word in _NOT_IN_TITLES)}
     return next((kind for kind in _ORDER if kind in kinds), None)

@@ -105,7 +105,7 @@ def _candidate(uid: str, briefs: list[Brief]) -> Candidate:
     shown = [brief for brief in briefs if side or IMAGE_KINDS.get(brief.image_type, "") not in _SIDE_KINDS]
     width_px, height_px = max((brief.matrix_wh for brief in shown), key=lambda wh: wh[0] * wh[1])
     files = f"{counted(len(briefs), 'file')}, "
-    return Candidate(uid, width_px, height_px, kind=side, is_declared=side is None, detail=files)
+    return Candidate(uid, width_px, height_px, kind=side, is_kind_certain=True, is_declared=side is None, detail=files)
 
 
 def _dicom_files(folder: Path) -> list[Path]:

@@ -144,7 +144,9 @@ def _image(folder: ZarrFolder, group: str, index: int, series: str, xml_name: st
                 width_px, height_px = shape[multiscale.axes.x], shape[multiscale.axes.y]
     is_damaged = width_px == 0  # it may be the slide
     detail = "cannot be read, " if is_damaged else ""
-    return ZarrImage(group, index, Candidate(series, width_px, height_px, mpp, kind, is_damaged, detail))
+    return ZarrImage(
+        group, index, Candidate(series, width_px, height_px, mpp, kind, is_declared=is_damaged, detail=detail)
+    )
 
 
 def _names(attributes: Mapping[str, Any], index: int) -> Sequence[str]:

@@ -76,12 +76,13 @@ class OmeZarrSlide:
     # --- contents of the folder ------------------------------------------------------------------
 
     def _choose(self, series: str | None) -> ZarrImage:
-        if series == ROOT and [image.series for image in self._images] == [""]:
-            series = None
-        if series is not None and [image.series for image in self._images] == [""]:
+        has_one = [image.series for image in self._images] == [""]
+        if has_one and series not in (None, ROOT):
             raise UnreadableError(
                 f"{self._name}: has one image, which has no name: leave out --series {series!r:.100}."
             )
+        if has_one and series == ROOT:
+            series = "" if self._images[0].kind else None
         chosen = choose_series([image.candidate for image in self._images], series, self._name)
         return next(image for image in self._images if image.series == chosen.series)
 
@@ -148,7 +149,7 @@ class OmeZarrSlide:
         """Label, macro and thumbnail among a container's images, by their names."""
         images: dict[str, ZarrImage] = {}
         for image in self._images:
-            if image.kind is not None:
+            if image.kind is not None and image is not self._chosen:
                 with suppress(DamagedFileError, UnreadableError, NotBrightfieldRgbError):
                     self._read_image(image)
                     images.setdefault(image.kind, image)

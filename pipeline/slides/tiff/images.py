@@ -70,8 +70,16 @@ def images_in(tiff: TiffStructure) -> list[TiffImage]:
     return sorted(images, key=lambda image: (image.number, -1 if image.below is None else image.below))
 
 
-def page_kind(tiff: TiffStructure, page: tifffile.TiffPage) -> SideImage | None:
-    """Kind of image by a page's texts, or by Aperio's rules."""
+def page_kind(tiff: TiffStructure, page: tifffile.TiffPage, title: str = "") -> SideImage | None:
+    """Kind of image by a page's texts, or by Aperio's rules.
+
+    Args:
+        title: the image's name in OME-XML.
+    """
+    if tiff.ignores_name_of(page):
+        return None
+    if by_title := kind_by_name(title):
+        return by_title
     description = tiff.description_of(page)
     if not page.is_tiled and tiff.is_of("svs"):
         by_type = _APERIO_KINDS.get(tiff.tag(_NEW_SUBFILE_TYPE, page))
@@ -102,7 +110,7 @@ def _ome_images(tiff: TiffStructure) -> list[TiffImage]:
     """The images of the XML, then pages that it does not mention: a slide among them must not go unnoticed."""
     images: list[TiffImage] = []
     for number, series in enumerate(tiff.series):
-        kind = kind_by_name(series.name) or page_kind(tiff, series.keyframe)
+        kind = page_kind(tiff, series.keyframe, series.name)
         below = [_sized(level) for level in series.levels if level.offset != series.keyframe.offset]
         images += _images_of_page(tiff, number, _sized(series.keyframe), below, kind, number)
     listed = {offset for series in tiff.series for offset in series.offsets}
@@ -127,9 +135,10 @@ def _images_of_page(
     kinds = [kind, *(kind or page_kind(tiff, sub) for sub in below)]
     entries = list(zip((None, *range(len(below))), (page, *below), kinds, strict=True))
     unnamed = [part for _, part, own in entries if own is None]
+    finest = max(unnamed or (page, *below), key=_num_px)
     if not unnamed:
-        return [TiffImage(number, max((page, *below), key=_num_px), kind=kind)]
-    finest = max(unnamed, key=_num_px)
+        copies = tuple(part for part in (page, *below) if part is not finest and _looks_reduced(part, finest))
+        return [TiffImage(number, finest, copies, kind)]
     reduced = [part for part in unnamed if part is not finest and _looks_reduced(part, finest)]
     images = []
     for position, part, own in entries:

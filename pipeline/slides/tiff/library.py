@@ -64,6 +64,7 @@ class TiffStructure:
     def __init__(self, path: Path) -> None:
         self._name = path.name
         self._slide_page: tifffile.TiffPage | None = None
+        self._names_ignored: set[int] = set()
         self.slide_image = 0
         """Number of the slide among the images of its OME-XML, from 0."""
         with self._guarded():
@@ -132,6 +133,13 @@ class TiffStructure:
     def use_page(self, page: tifffile.TiffPage, image: int) -> None:
         """Use this page's tags and description, and this image's entry in OME-XML, from now on."""
         self._slide_page, self.slide_image = page, image
+
+    def ignore_name_of(self, page: tifffile.TiffPage) -> None:
+        """From now on, what the file calls this page says nothing of the kind of image."""
+        self._names_ignored.add(page.offset)
+
+    def ignores_name_of(self, page: tifffile.TiffPage) -> bool:
+        return page.offset in self._names_ignored
 
     @property
     def size_wh(self) -> tuple[int, int]:

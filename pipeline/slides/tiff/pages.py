@@ -13,8 +13,9 @@ import tifffile
 from pipeline.errors import NotBrightfieldRgbError
 from pipeline.slides.common.damage import DamagedFileError
 from pipeline.slides.common.limits import MAX_TILE_BYTES
-from pipeline.slides.common.pyramid import is_reduced_copy
+from pipeline.slides.common.pyramid import is_reduced_copy, looks_reduced
 from pipeline.slides.common.series import choose_series
+from pipeline.slides.common.side_images import says_only_kind
 from pipeline.slides.tiff.images import TiffImage, images_in, page_kind
 from pipeline.slides.tiff.library import Series, TiffStructure, size_of
 from pipeline.slides.tiff.metadata import page_mpp, philips_images
@@ -53,15 +54,65 @@ def choose_image(
     images = images_in(tiff)
     if not images:
         raise UnreadableError(f"{name}: no image in it, only masks of one. Export the slide itself.")
+    if called := _slide_called_a_side_image(tiff, images, checks, name):
+        tiff.ignore_name_of(called.page)
+        images = images_in(tiff)
     slides = [image for image in images if image.kind is None]
     if series is None and slides:
         # A fluorescence stack is refused for what it is, not for the number of its pages.
         _check_image(tiff, max(slides, key=lambda image: image.candidate.num_px), name, checks)
     images = [part for image in images for part in _split_by_content(tiff, image, checks)]
     chosen = choose_series([image.candidate for image in images], series, name)
+    if chosen.kind:
+        # The user says that it is the slide for all its name; its levels are found by shape, as for any other.
+        tiff.ignore_name_of(next(image.page for image in images if image.series == chosen.series))
+        images = [part for image in images_in(tiff) for part in _split_by_content(tiff, image, checks)]
     image = next(image for image in images if image.series == chosen.series)
     _check_image(tiff, image, name, checks)
     return image, images
+
+
+def _slide_called_a_side_image(
+    tiff: TiffStructure, images: Sequence[TiffImage], checks: PageChecks, name: str
+) -> TiffImage | None:
+    """The image of which the largest one without a name is a reduced copy; or if all have names, the only one with
+    levels, so that its name is only free text, such as "Liver, macro". None, as a rule.
+
+    Raises:
+        UnreadableError: it is called a label, which must never be shown as the slide.
+    """
+    unnamed = [image for image in images if image.kind is None]
+    if not unnamed:
+        return _only_pyramid(tiff, images)
+    largest = max(unnamed, key=lambda image: image.candidate.num_px)
+    for image in sorted(images, key=lambda image: -image.candidate.num_px):
+        if image.kind and _shows_same(largest.page, image.page, checks):
+            if image.kind == "label":
+                raise UnreadableError(
+                    f"{name}: calls its largest image ({image.candidate}) a label, but the next one "
+                    f"({largest.candidate}) is a reduced copy of it. Export the slide alone."
+                )
+            return image
+    return None
+
+
+def _only_pyramid(tiff: TiffStructure, images: Sequence[TiffImage]) -> TiffImage | None:
+    pyramids = [image for image in images if image.reduced and image.kind != "label"]
+    if len(pyramids) != 1 or tiff.is_of("ome") or says_only_kind(tiff.description_of(pyramids[0].page)):
+        return None
+    return pyramids[0]
+
+
+def _shows_same(page: tifffile.TiffPage, larger: tifffile.TiffPage, checks: PageChecks) -> bool:
+    """Whether a page is a reduced copy of a larger one, by shape and content; not if either cannot be read."""
+    if not looks_reduced(size_of(page), size_of(larger)):
+        return False
+    try:
+        checks.check(page)
+        checks.check(larger)
+        return not checks.is_another_image(page, larger)
+    except (GemslideError, DamagedFileError):
+        return False
 
 
 def _split_by_content(tiff: TiffStructure, image: TiffImage, checks: PageChecks) -> list[TiffImage]:

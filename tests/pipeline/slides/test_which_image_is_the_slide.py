@@ -234,6 +234,70 @@ def test_a_file_of_labels_alone_has_no_slide(tmp_path):
         open_slide(path)
 
 
+CALLED = {
+    "a part": "Liver, macro",
+    "a finger": "Skin biopsy\nThumb, left",
+    "a field": "Scanned|Name = Macro 3|MPP = 0.5",
+}
+
+
+@pytest.mark.parametrize("text", CALLED.values(), ids=CALLED)
+@pytest.mark.parametrize("below", [False, True], ids=["in the chain", "as SubIFDs"])
+def test_an_image_with_a_reduced_copy_of_itself_is_the_slide_whatever_its_description_says(tmp_path, text, below):
+    parts = [page(SLIDE, mpp=0.5, description=text, below=LEVELS[1:])] if below else [
+        page(SLIDE, mpp=0.5, description=text), *SLIDE_PAGES[1:],
+    ]  # fmt: skip
+    path = write_pages(tmp_path / "a.tif", *parts, page(sample_image(900, 700, 1), description="Macro image"))
+
+    with open_slide(path) as slide:
+        assert [size.width_px for size in slide.info.levels] == [600, 300, 150]
+        assert (slide.info.associated, slide.info.mpp_xy) == (("macro",), (0.5, 0.5))
+        np.testing.assert_array_equal(slide.read_region(0, Box(0, 0, 600, 440)), SLIDE)
+
+
+def test_a_label_with_a_reduced_copy_of_itself_is_not_read_and_neither_is_the_copy(tmp_path):
+    path = write_pages(tmp_path / "a.tif", page(SLIDE, description="Label"), *SLIDE_PAGES[1:])
+
+    with pytest.raises(UnreadableError, match=r"calls its largest image \(0 \(600×440 px, label\)\) a label"):
+        open_slide(path)
+
+
+@pytest.mark.parametrize("text", ["Liver, macro", "Thumb, left"])
+def test_a_slide_alone_that_is_called_a_macro_or_thumbnail_can_be_chosen(tmp_path, text):
+    path = write_pages(tmp_path / "a.tif", page(SLIDE, mpp=0.5, description=text))
+
+    with pytest.raises(UnreadableError, match=r"no image of the slide, only 0 .*`--series 0` if that is the slide"):
+        open_slide(path)
+    with open_slide(path, "0") as slide:
+        np.testing.assert_array_equal(slide.read_region(0, Box(0, 0, 600, 440)), SLIDE)
+        assert slide.info.associated == ()
+
+
+def test_a_small_overview_is_not_the_slide_because_the_large_image_is_called_a_macro(tmp_path):
+    large, overview = sample_image(1200, 900, 4), sample_image(150, 80, 5)
+    path = write_pages(tmp_path / "a.tif", page(large, mpp=0.5, description="Colon macro"), page(overview))
+
+    with pytest.raises(AmbiguousSeriesError, match=r"2 series.*1 \(150×80 px\); 0 \(1200×900 px.*macro\)"):
+        open_slide(path)
+    for series, wanted in (("0", large), ("1", overview)):
+        with open_slide(path, series) as slide:
+            region = slide.read_region(0, Box(0, 0, wanted.shape[1], wanted.shape[0]))
+            np.testing.assert_array_equal(region, wanted)
+
+
+def test_the_only_image_of_an_ome_zarr_can_be_chosen_by_a_dot_if_it_is_called_a_macro(tmp_path):
+    write_image(create(tmp_path / "a.zarr"), [SLIDE])
+    group = zarr.open_group(tmp_path / "a.zarr")
+    ome = group.attrs["ome"]
+    group.attrs["ome"] = {**ome, "multiscales": [{**ome["multiscales"][0], "name": "liver macro"}]}
+
+    with pytest.raises(UnreadableError, match=r"`--series \.` if that is the slide"):
+        open_slide(tmp_path / "a.zarr")
+    with open_slide(tmp_path / "a.zarr", ".") as slide:
+        np.testing.assert_array_equal(slide.read_region(0, Box(0, 0, 600, 440)), SLIDE)
+        assert slide.info.associated == ()
+
+
 def test_a_label_as_the_first_image_of_an_ome_tiff_is_not_the_slide(tmp_path):
     path = write_ome_tiff(tmp_path / "a.ome.tiff", halved(SLIDE, 1), beside={"label": sample_image(90, 70)}).path
     # The XML is unchanged except for its names: Image:0 is the larger one, and claims to be the label.
@@ -413,6 +477,7 @@ def test_the_end_of_a_uid_is_enough_where_only_one_has_it():
         ("S24-01234 Doe Jane A1 HE colon left.svs [label image]", "label"),
         ("S24-01234 Doe Jane A1 HE colon left - macro image", "macro"),
         ("S24-01234 Doe Jane A1 HE colon left [label removed]", None),
+        ("Thumb left #01", None), ("thumb", "thumbnail"), ("thumb image", "thumbnail"),
         ("overview.czi #1", None), ("H&E section that was labelled on the label of 3 May", None), ("", None),
     ],
 )  # fmt: skip
