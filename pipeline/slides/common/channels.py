@@ -35,6 +35,10 @@ _FLUORESCENCE = re.compile(
     re.IGNORECASE,
 )
 _WAVELENGTH_NM = re.compile(r"(?<!\d)(3[5-9]\d|[4-7]\d\d|8[0-4]\d|850)(?!\d)")
+_OTHER_CONTRASTS, _OTHER_ILLUMINATIONS = {"Fluorescence", "Darkfield"}, {"Epifluorescence", "NonLinear"}
+_BRIGHTFIELD_MODES = {"", "BrightField", "WideField", "LCM", "Other"}
+"""Acquisition modes of OME-XML that may be brightfield; the others are confocal, multi-photon and the like."""
+_WAVELENGTHS = {"EmissionWavelength", "ExcitationWavelength"}
 _IN_ORDER: Order = (0, 1, 2)
 _PURE = {(255, 0, 0): 0, (0, 255, 0): 1, (0, 0, 255): 2}
 
@@ -60,17 +64,21 @@ def xml_names(channels: Sequence[Mapping[str, str]]) -> list[str | None]:
         NotRgbChannelsError: one was imaged in fluorescence, by its name or by what else is said of it.
     """
     names = [channel.get("Name") or channel.get("Fluor") for channel in channels]
-    check_no_fluorescence(names)
+    check_no_fluorescence([*names, *(channel.get("Fluor") for channel in channels)])
     if any(map(_is_fluorescence, channels)):
         raise NotRgbChannelsError("its channels are fluorescence")
     return names
 
 
 def _is_fluorescence(channel: Mapping[str, str]) -> bool:
+    """Whether a channel was not imaged in brightfield, by OME-XML's terms for it."""
     contrast, illumination = channel.get("ContrastMethod", ""), channel.get("IlluminationType", "")
-    if contrast == "Fluorescence" or illumination == "Epifluorescence":
+    if contrast in _OTHER_CONTRASTS or illumination in _OTHER_ILLUMINATIONS:
         return True
-    return "EmissionWavelength" in channel and contrast != "Brightfield" and illumination != "Transmitted"
+    if channel.get("AcquisitionMode", "") not in _BRIGHTFIELD_MODES:
+        return True
+    states_dye = _colour_named(channel.get("Fluor")) == "other" or not channel.keys().isdisjoint(_WAVELENGTHS)
+    return states_dye and contrast != "Brightfield" and illumination != "Transmitted"
 
 
 def rgb_order(names: Sequence[str | None], colours: Sequence[str | int | None] = ()) -> Order | None:

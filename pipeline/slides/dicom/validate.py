@@ -10,7 +10,7 @@ from pipeline.codecs.stream_header import StreamError
 from pipeline.errors import NotBrightfieldRgbError
 from pipeline.slides.common.limits import MAX_TILE_BYTES, MAX_UNPACK_RATIO, most_raw_bytes
 from pipeline.slides.common.pyramid import is_reduced_copy
-from pipeline.slides.dicom.attributes import first_item, integer, items, text
+from pipeline.slides.dicom.attributes import integer, items, number, text
 from pipeline.slides.dicom.frames import FrameError
 from pipeline.slides.dicom.header import Header
 from pipeline.slides.dicom.matrix import (
@@ -159,10 +159,11 @@ def _check_pixels_are_rgb(ds: Dataset, matrix: Matrix, name: str) -> None:
             "palette images). Export it as 8-bit RGB."
         )
     for path in items(ds, "OpticalPathSequence"):
-        if text(first_item(path, "IlluminationTypeCodeSequence"), "CodeValue") == _EPIFLUORESCENCE:
-            raise NotBrightfieldRgbError(
-                f"{name}: was imaged in fluorescence (illumination {_EPIFLUORESCENCE}); only brightfield is read."
-            )
+        codes = [text(item, "CodeValue") for item in items(path, "IlluminationTypeCodeSequence")]
+        wavelength_nm = number(path, "IlluminationWaveLength")
+        if _EPIFLUORESCENCE in codes or wavelength_nm:
+            how = f"illumination {_EPIFLUORESCENCE}" if _EPIFLUORESCENCE in codes else f"light of {wavelength_nm:g} nm"
+            raise NotBrightfieldRgbError(f"{name}: was imaged in fluorescence ({how}); only brightfield is read.")
 
 
 def _check_one_plane(header: Header) -> None:

@@ -6,14 +6,21 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import tifffile
+
 from pipeline.errors import NotBrightfieldRgbError
 from pipeline.slides.common.damage import DamagedFileError
 from pipeline.slides.openslide.files import scn_planes
+from pipeline.slides.openslide.library import not_rgb
 from pipeline.slides.tiff.library import TiffStructure
 from training.foundation.errors import UnreadableError
 
 _SOURCE_LENS, _Z_OFFSET_NM = 65421, 65424
 """Tags of Hamamatsu: magnification, -1 and -2 for images of the whole glass; and the focal plane's height."""
+_FILTER_SET, _CAPTURE_MODE, _WAVELENGTH_NM = 65434, 65441, 65451
+_NO_FILTERS = {"", "none", "brightfield", "bright field", "bf"}
+_MAX_BRIGHTFIELD_MODE = 6
+"""Capture modes above it are fluorescence (Bio-Formats, tifffile)."""
 _MAX_NAMED = 9
 
 
@@ -51,6 +58,8 @@ def _describe_stack(path: Path, vendor: str, properties: Mapping[str, str]) -> s
 def _ndpi_stack(path: Path) -> str:
     try:
         with TiffStructure(path) as tiff:
+            if any(_is_fluorescence(tiff, page) for page in tiff.pages()):
+                raise not_rgb(path.name, "fluorescence (Hamamatsu's filter set, capture mode or wavelength)")
             scanned = [
                 (tiff.tag(_Z_OFFSET_NM, page) or 0, (page.imagewidth, page.imagelength))
                 for page in tiff.pages()
@@ -67,8 +76,15 @@ def _ndpi_stack(path: Path) -> str:
     return f"{copies} images of one size" if copies > 1 else ""
 
 
-def _is_positive(lens: object) -> bool:
-    return isinstance(lens, int | float) and lens > 0
+def _is_fluorescence(tiff: TiffStructure, page: tifffile.TiffPage) -> bool:
+    filters, mode = tiff.tag(_FILTER_SET, page), tiff.tag(_CAPTURE_MODE, page)
+    has_filters = isinstance(filters, str) and filters.strip(" \0").casefold() not in _NO_FILTERS
+    is_mode = isinstance(mode, int) and mode > _MAX_BRIGHTFIELD_MODE
+    return has_filters or is_mode or _is_positive(tiff.tag(_WAVELENGTH_NM, page))
+
+
+def _is_positive(value: object) -> bool:
+    return isinstance(value, int | float) and value > 0
 
 
 def _mirax_counts(properties: Mapping[str, str]) -> Iterator[tuple[int, str]]:

@@ -162,6 +162,14 @@ class TiffStructure:
             return (self._tiff.ome_metadata or "") if self._tiff.is_ome else ""
 
     @cached_property
+    def imagej_labels(self) -> list[str]:
+        """Labels of an ImageJ stack, such as its channels' names."""
+        with self._guarded():
+            metadata = self._tiff.imagej_metadata or {}
+            labels = metadata.get("Labels") or []
+            return [str(label) for label in ([labels] if isinstance(labels, str) else labels)]
+
+    @cached_property
     def philips_xml(self) -> str:
         """The XML of a Philips file; "" for others."""
         with self._guarded():

@@ -46,10 +46,13 @@ def choose_image(
 
     Raises:
         UnreadableError: there is no page, no image but label or macro, or the image is in other files too.
+        NotBrightfieldRgbError: fluorescence, or a stack.
         AmbiguousSeriesError: several may be the slide, or none has that number.
     """
     if not tiff.num_pages:
         raise UnreadableError(f"{name}: no image in it. The file is damaged or cut short; copy it again.")
+    if tiff.is_of("lsm"):
+        raise NotBrightfieldRgbError(f"{name}: is of a confocal microscope (Zeiss LSM); only brightfield is read.")
     _check_one_file(tiff, name)
     images = images_in(tiff)
     if not images:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator, Mapping
 from xml.etree import ElementTree
 
 import tifffile
 
 from pipeline.errors import NotBrightfieldRgbError
-from pipeline.slides.common.channels import NotRgbChannelsError, Order, rgb_order, xml_names
+from pipeline.slides.common.channels import (
+    NotRgbChannelsError,
+    Order,
+    check_no_fluorescence,
+    rgb_order,
+    xml_names,
+)
 from pipeline.slides.tiff.library import TiffStructure
 from pipeline.slides.tiff.metadata import ome_images
 from pipeline.slides.tiff.segments import LevelSource
@@ -27,10 +35,11 @@ def level_source(tiff: TiffStructure, page: tifffile.TiffPage, name: str) -> Lev
     """
     channels = _channels(tiff, page)
     try:
+        check_no_fluorescence(_named_channels(tiff, page))
         order = _order(channels)
     except NotRgbChannelsError as error:
         raise NotBrightfieldRgbError(
-            f"{name}: {error} in its OME-XML: fluorescence or single stains, not red, green and blue of a brightfield "
+            f"{name}: {error} in its metadata: fluorescence or single stains, not red, green and blue of a brightfield "
             "slide. Export it as 8-bit RGB."
         ) from error
     if order is None or not is_grey(page):
@@ -64,3 +73,26 @@ def _colour(channel: ElementTree.Element) -> str | None:
     except ValueError:
         return None
     return None if number == -1 else f"{number & 0xFFFFFFFF:08X}"
+
+
+def _named_channels(tiff: TiffStructure, page: tifffile.TiffPage) -> list[str]:
+    """Channel names outside OME-XML: in a JSON description, as tifffile writes it, and ImageJ's labels."""
+    description = tiff.description_of(page)
+    if description.lstrip().startswith("{"):
+        try:
+            return list(_texts_below(json.loads(description)))
+        except (ValueError, RecursionError):
+            return []
+    return tiff.imagej_labels if description.startswith("ImageJ=") else []
+
+
+def _texts_below(entry: object, *, is_channel: bool = False) -> Iterator[str]:
+    """Texts of a JSON document that stand below a key about channels."""
+    if isinstance(entry, Mapping):
+        for key, value in entry.items():
+            yield from _texts_below(value, is_channel=is_channel or "channel" in str(key).casefold())
+    elif isinstance(entry, list):
+        for value in entry:
+            yield from _texts_below(value, is_channel=is_channel)
+    elif is_channel and isinstance(entry, str):
+        yield entry

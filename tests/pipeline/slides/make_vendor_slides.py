@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -160,6 +160,7 @@ def write_ndpi(
     mpp: float = 0.5,
     macro: Pixels | None = None,
     centre_nm: tuple[int, int] | None = None,
+    more_tags: Sequence[tuple[int, int, int, int | bytes]] = (),
 ) -> Made:
     """Write an .ndpi: one JPEG with restart markers per level, and the 8-byte offsets that only NDPI has."""
     content = bytearray(b"II*\0" + bytes(8))
@@ -197,6 +198,7 @@ def write_ndpi(
         if is_level and len(starts) > 1:
             tags.append((NDPI_MCU_STARTS, 4, len(starts), starts_at))
         tags.append((NDPI_PROPERTIES, 2, len(properties), properties_at))
+        tags = sorted([*tags, *more_tags])
         struct.pack_into("<Q", content, link, len(content))
         content += struct.pack("<H", len(tags))
         for code, kind, count, value in tags:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import cv2
 import imagecodecs
 import numpy as np
@@ -190,8 +192,13 @@ def test_wavelengths_are_stains_and_not_red_green_and_blue(tmp_path, names):
 
 
 @pytest.mark.parametrize(
-    "said", ['ContrastMethod="Fluorescence"', 'IlluminationType="Epifluorescence"', 'EmissionWavelength="461"']
-)
+    "said",
+    [
+        'ContrastMethod="Fluorescence"', 'IlluminationType="Epifluorescence"', 'EmissionWavelength="461"',
+        'ExcitationWavelength="359"', 'AcquisitionMode="LaserScanningConfocalMicroscopy"', 'Fluor="Evans blue"',
+        'AcquisitionMode="MultiPhotonMicroscopy"', 'ContrastMethod="Darkfield"', 'IlluminationType="NonLinear"',
+    ],
+)  # fmt: skip
 def test_what_ome_xml_says_of_fluorescence_counts(tmp_path, said):
     channels = "".join(f'<Channel Name="{name}" SamplesPerPixel="1" {said}/>' for name in ("Red", "Green", "Blue"))
     image = f'<Image ID="Image:0" Name="a"><Pixels>{channels}</Pixels></Image>'
@@ -202,6 +209,42 @@ def test_what_ome_xml_says_of_fluorescence_counts(tmp_path, said):
         open_slide(folder)
     with pytest.raises(NotRgbChannelsError):
         xml_names([dict([said.replace('"', "").split("=")])])
+
+
+def test_a_dye_counts_also_beside_a_name_that_says_nothing():
+    with pytest.raises(NotRgbChannelsError, match="DAPI"):
+        xml_names([{"Name": "Channel 0", "Fluor": "DAPI"}])
+
+
+def write_described(path, description, **options):
+    tifffile.imwrite(
+        path, PIXELS, photometric="rgb", tile=(64, 64), metadata=None, description=description, **options
+    )  # fmt: skip
+    return path
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"shape": [*PIXELS.shape], "Channel": {"Name": ["DAPI", "FITC", "TRITC"]}},
+        {"channel_names": "Hoechst;Cy5"},
+        {"acquisition": {"channels": [{"label": "Alexa 488"}]}},
+    ],
+)
+def test_channels_that_a_json_description_names_are_refused_if_they_are_dyes(tmp_path, said):
+    with pytest.raises(NotBrightfieldRgbError, match="fluorescence or single stains"):
+        open_slide(write_described(tmp_path / "a.tif", json.dumps(said)))
+
+    said = {"shape": [*PIXELS.shape], "Channel": {"Name": ["Red", "Green", "Blue"]}, "comment": "no DAPI here"}
+    with open_slide(write_described(tmp_path / "b.tif", json.dumps(said))) as slide:
+        assert slide.info.levels[0].width_px == 150
+
+
+def test_a_file_of_a_confocal_microscope_is_refused_even_if_it_is_rgb(tmp_path):
+    path = write_described(tmp_path / "a.tif", "", extratags=[(34412, 1, 8, bytes(8), True)])
+
+    with pytest.raises(NotBrightfieldRgbError, match=r"confocal microscope \(Zeiss LSM\)"):
+        open_slide(path)
 
 
 def test_a_brightfield_channel_may_state_a_wavelength():

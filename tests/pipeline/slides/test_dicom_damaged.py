@@ -82,11 +82,19 @@ def test_a_header_that_is_wrong_or_of_another_kind_is_refused_with_the_reason(tm
         open_slide(write_dicom(tmp_path / "a.dcm", pixels, change=change))
 
 
-def test_fluorescence_is_refused(tmp_path, pixels):
+@pytest.mark.parametrize(
+    ("codes", "wavelength_nm"), [(["111743"], None), (["111744", "111743"], None), (["111741"], 355.0)]
+)
+def test_fluorescence_is_refused(tmp_path, pixels, codes, wavelength_nm):
     def fluorescent(ds):
-        code = Dataset()
-        code.CodeValue, code.CodingSchemeDesignator = "111743", "DCM"
-        ds.OpticalPathSequence[0].IlluminationTypeCodeSequence = [code]
+        path = ds.OpticalPathSequence[0]
+        path.IlluminationTypeCodeSequence = []
+        for value in codes:
+            code = Dataset()
+            code.CodeValue, code.CodingSchemeDesignator = value, "DCM"
+            path.IlluminationTypeCodeSequence.append(code)
+        if wavelength_nm:
+            path.IlluminationWaveLength = wavelength_nm
 
     with pytest.raises(NotBrightfieldRgbError, match="fluorescence"):
         open_slide(write_dicom(tmp_path / "a.dcm", pixels, change=fluorescent))

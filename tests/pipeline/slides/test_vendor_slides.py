@@ -216,6 +216,19 @@ def test_an_ndpi_of_grey_images_is_refused(tmp_path):
         open_slide(path)
 
 
+@pytest.mark.parametrize(
+    "tag", [(65434, 2, 4, b"DAP\0"), (65441, 4, 1, 17), (65451, 4, 1, 461)], ids=["filters", "mode", "wavelength"]
+)
+def test_an_ndpi_imaged_in_fluorescence_is_refused(tmp_path, tag):
+    levels = halved(sample_image(512, 384), 1)
+
+    with pytest.raises(NotBrightfieldRgbError, match="fluorescence"):
+        open_slide(write_ndpi(tmp_path / "a.ndpi", levels, more_tags=[tag]).path)
+    plain = [(65434, 2, 4, bytes(4)), (65441, 4, 1, 0), (65451, 4, 1, 0)]
+    with open_slide(write_ndpi(tmp_path / "b.ndpi", levels, more_tags=plain).path) as slide:
+        assert slide.info.levels[0].width_px == 512
+
+
 def test_a_leica_fluorescence_slide_is_refused(tmp_path):
     path = scn(tmp_path).path
     path.write_bytes(path.read_bytes().replace(b">brightfield<", b">fluorescent<"))
