@@ -1,8 +1,12 @@
-"""Whether a smaller image shows the same as a larger one of its proportions: a level does, a label page does not."""
+"""Whether a smaller image shows the same as a larger one of its proportions, in the same colours.
+
+A level does. A label page does not, nor does a level that was written with red and blue exchanged, or decoded as
+another colour space.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
 import cv2
@@ -14,8 +18,12 @@ from pipeline.codecs.types import Pixels
 from pipeline.errors import CorruptTileError
 
 ReadRegion = Callable[[Box], Pixels]
+_Part = tuple[NDArray[np.float32], NDArray[np.float32]]
+"""Grids of the mean colours of the same cells in both images, float32 (rows, columns, 3)."""
 
-ANOTHER_IMAGE = "an image of the slide's proportions shows something else and is left out as a level"
+ANOTHER_IMAGE = (
+    "an image of the slide's proportions shows something else, or the same in other colours, and is left out as a level"
+)
 """Warning about it."""
 _SIDE_PX, _CELL_PX, _CELLS = 256, 8, 8
 """Largest side of a compared area and of a cell in it, in pixels of the smaller image; cells along a part of it, which
@@ -29,9 +37,15 @@ _MIN_DETAIL = 5
 """Of 255, for the deviation of cell means: less is noise, or glass."""
 _MAX_DIFFERENCE = 24
 """Of 255, for the mean of areas without detail: more than filters, resampling and compression change."""
+_SAME_STRUCTURE = 0.85
+"""For the correlation of a part: it shows the same in both, so that its colours can be compared."""
+_MAX_COLOUR_CHANGE = 12
+"""Of 255, for the mean of cells: real levels have less than 2."""
+_MAX_UNEXPLAINED = 0.5
+"""Of the change."""
 _NOISE = 12
 """Of 255, for the mean difference of cells: what sampled noise may differ by, whose cells do not correlate."""
-_MIN_LIKENESS = 0.7
+_MIN_LIKENESS = 0.5
 """For the median correlation: levels have over 0.9, also sharpened ones, and different images about 0."""
 
 
@@ -42,7 +56,8 @@ def shows_another_image(
     fine_wh_px: tuple[int, int],
     places: Iterable[Box],
 ) -> bool:
-    """Whether the two differ at most of the places where either shows something, or cannot be compared for their sizes.
+    """Whether the two differ, in structure or colours, at most of the places where either shows something, or cannot be
+    compared for their sizes.
 
     Areas that cannot be decoded are skipped, and so are areas that are empty in both.
 
@@ -54,8 +69,9 @@ def shows_another_image(
         return True
     side_px = max(_MIN_SIDE_PX, min(_SIDE_PX, int(_MAX_FINE_PX / max(scale_xy))))
     areas = dict.fromkeys(area for place in places for area in _areas(place, side_px, coarse_wh_px))
-    known = [value for area in areas for value in _likenesses(coarse, fine, area, scale_xy, side_px)]
-    return bool(known) and float(np.median(known)) < _MIN_LIKENESS
+    parts = [part for area in areas for part in _compared_parts(coarse, fine, area, scale_xy, side_px)]
+    known = [value for part in parts if (value := _likeness(*part)) is not None]
+    return bool(known) and (float(np.median(known)) < _MIN_LIKENESS or _differ_in_colour(parts))
 
 
 def places_of_grid(width_px: int, height_px: int, across: int = 2) -> list[Box]:
@@ -78,10 +94,10 @@ def _areas(place: Box, side_px: int, image_wh_px: tuple[int, int]) -> list[Box]:
     return [areas[i] for i in np.linspace(0, len(areas) - 1, min(len(areas), _MAX_AREAS)).astype(int).tolist()]
 
 
-def _likenesses(
+def _compared_parts(
     coarse: ReadRegion, fine: ReadRegion, area: Box, scale_xy: tuple[float, float], side_px: int
-) -> list[float]:
-    """Correlations of an area's parts in the two; none if it cannot be decoded."""
+) -> list[_Part]:
+    """An area's parts in the two; none if it cannot be decoded."""
     left, top = round(area.x_px * scale_xy[0]), round(area.y_px * scale_xy[1])
     right, bottom = round(area.right_px * scale_xy[0]), round(area.bottom_px * scale_xy[1])
     try:
@@ -96,17 +112,34 @@ def _likenesses(
         for row in range(0, max(1, cells[1] - _CELLS // 2), _CELLS)
         for column in range(0, max(1, cells[0] - _CELLS // 2), _CELLS)
     ]
-    return [value for part in parts if (value := _likeness(first[part], second[part])) is not None]
+    return [(first[part], second[part]) for part in parts]
 
 
 def _likeness(first: NDArray[np.float32], second: NDArray[np.float32]) -> float | None:
     """Correlation of two grids of colours; None if both are empty and of one colour."""
-    pairs = [(first.mean(-1), second.mean(-1)), (first[..., 0], second[..., 0])]  # the second, if one holds Y, Cb, Cr
-    if max(float(values.std()) for pair in pairs for values in pair) >= _MIN_DETAIL:
+    brightness = first.mean(-1), second.mean(-1)
+    if _has_detail(first, second):
         is_close = float(np.abs(first - second).mean()) <= _NOISE
-        return 1.0 if is_close else max(_correlation(*pair) for pair in pairs)
+        return 1.0 if is_close else _correlation(*brightness)
     is_off = float(np.abs(first.mean((0, 1)) - second.mean((0, 1))).max()) > _MAX_DIFFERENCE
     return 0.0 if is_off else None
+
+
+def _has_detail(first: NDArray[np.float32], second: NDArray[np.float32]) -> bool:
+    return max(float(values.mean(-1).std()) for values in (first, second)) >= _MIN_DETAIL
+
+
+def _differ_in_colour(parts: Sequence[_Part]) -> bool:
+    """Whether where both show the same, one affine map turns the colours of one into those of the other, and changes
+    them. Noise, filters, small shifts and damaged tiles are no such map."""
+    alike = [part for part in parts if _has_detail(*part) and (_likeness(*part) or 0.0) >= _SAME_STRUCTURE]
+    if not alike:
+        return False
+    coarse, fine = (np.concatenate([part[which].reshape(-1, 3) for part in alike]) for which in (0, 1))
+    terms = np.column_stack([fine, np.ones(len(fine), np.float32)])
+    mapped = terms @ np.linalg.lstsq(terms, coarse, rcond=None)[0]
+    change, unexplained = (float(np.abs(coarse - other).max(-1).mean()) for other in (fine, mapped))
+    return change > _MAX_COLOUR_CHANGE and unexplained < _MAX_UNEXPLAINED * change
 
 
 def _means(pixels: Pixels, cells_wh: tuple[int, int]) -> NDArray[np.float32]:

@@ -49,10 +49,10 @@ def choose_image(
         NotBrightfieldRgbError: fluorescence, or a stack.
         AmbiguousSeriesError: several may be the slide, or none has that number.
     """
-    if not tiff.num_pages:
-        raise UnreadableError(f"{name}: no image in it. The file is damaged or cut short; copy it again.")
     if tiff.is_of("lsm"):
         raise NotBrightfieldRgbError(f"{name}: is of a confocal microscope (Zeiss LSM); only brightfield is read.")
+    if not tiff.num_pages:
+        raise UnreadableError(f"{name}: no image in it. The file is damaged or cut short; copy it again.")
     _check_one_file(tiff, name)
     images = images_in(tiff)
     if not images:
@@ -142,7 +142,8 @@ def _split_by_content(tiff: TiffStructure, image: TiffImage, checks: PageChecks)
         else:
             finer = page
     reduced = tuple(page for page in image.reduced if page not in others)
-    apart = [page for page in others if isinstance(page.index, int) and not tiff.is_of("ome")]
+    in_chain = set() if tiff.is_of("ome") else {page.offset for page in tiff.pages()}
+    apart = [page for page in others if page.offset in in_chain]
     return [
         replace(image, reduced=reduced, unlike=tuple(page for page in others if page.is_tiled)),
         *(TiffImage(page.index, page, mpp_xy=page_mpp(tiff, page, 0)) for page in apart),

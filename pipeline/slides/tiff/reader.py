@@ -95,7 +95,9 @@ class TiffSlide:
 
     def _are_unlike(self, page: tifffile.TiffPage, finer: tifffile.TiffPage) -> bool:
         """Whether a page shows something other than a finer one; its colour warnings count once it is a level."""
-        return self._level(page, SlideWarnings()).is_another_image(self._level(finer, SlideWarnings()))
+        level = self._level(page, SlideWarnings())
+        level.refuse_planes_of_ycbcr()
+        return level.is_another_image(self._level(finer, SlideWarnings()))
 
     def _check_page(self, page: tifffile.TiffPage) -> None:
         orientation = self._tiff.tag(_ORIENTATION, page)

@@ -216,10 +216,8 @@ def test_a_dye_counts_also_beside_a_name_that_says_nothing():
         xml_names([{"Name": "Channel 0", "Fluor": "DAPI"}])
 
 
-def write_described(path, description, **options):
-    tifffile.imwrite(
-        path, PIXELS, photometric="rgb", tile=(64, 64), metadata=None, description=description, **options
-    )  # fmt: skip
+def write_described(path, description):
+    tifffile.imwrite(path, PIXELS, photometric="rgb", tile=(64, 64), metadata=None, description=description)
     return path
 
 
@@ -241,7 +239,10 @@ def test_channels_that_a_json_description_names_are_refused_if_they_are_dyes(tmp
 
 
 def test_a_file_of_a_confocal_microscope_is_refused_even_if_it_is_rgb(tmp_path):
-    path = write_described(tmp_path / "a.tif", "", extratags=[(34412, 1, 8, bytes(8), True)])
+    path = tmp_path / "a.tif"
+    with tifffile.TiffWriter(path) as tiff:  # with the thumbnail that LSM has behind every image
+        tiff.write(PIXELS, photometric="rgb", metadata=None, extratags=[(34412, 1, 8, bytes(8), True)])
+        tiff.write(PIXELS[::4, ::4].copy(), photometric="rgb", metadata=None)
 
     with pytest.raises(NotBrightfieldRgbError, match=r"confocal microscope \(Zeiss LSM\)"):
         open_slide(path)

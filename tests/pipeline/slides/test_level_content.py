@@ -9,7 +9,7 @@ import pytest
 import tifffile
 
 from pipeline.box import Box
-from pipeline.errors import NotBrightfieldRgbError
+from pipeline.errors import AmbiguousSeriesError, NotBrightfieldRgbError
 from pipeline.slides.common.level_content import shows_another_image
 from pipeline.slides.registry import open_slide
 from tests.pipeline.make import sample_image
@@ -78,6 +78,35 @@ def test_an_image_of_the_slide_s_shape_that_shows_something_else_is_no_level(tmp
         with open_slide(path, "0" if path == tiff else None) as slide:
             assert len(slide.info.levels) == 1
             assert [f"left out as a level (level of {other.shape[1]}" in text for text in slide.info.warnings] == [True]
+
+
+def in_other_colours(change):
+    tinted = np.clip(GLASS * [1.0, 0.8, 0.92], 0, 255).astype(np.uint8)
+    return tinted, np.ascontiguousarray(change(tinted[::2, ::2]))
+
+
+OTHER_COLOURS = {
+    "red and blue exchanged": lambda level: level[..., ::-1],
+    "a quarter darker": lambda level: (level * 0.75).astype(np.uint8),
+    "Y, Cb, Cr for R, G, B": lambda level: cv2.cvtColor(level, cv2.COLOR_RGB2YCrCb),
+    "R, G, B for Y, Cb, Cr": lambda level: cv2.cvtColor(level, cv2.COLOR_YCrCb2RGB),
+    "negative": lambda level: 255 - level,
+    "grey": lambda level: np.repeat(cv2.cvtColor(level, cv2.COLOR_RGB2GRAY)[..., None] // 2, 3, 2),
+}
+
+
+@pytest.mark.parametrize("case", OTHER_COLOURS)
+def test_levels_whose_colours_contradict_each_other_do_not_pass_for_one_slide(tmp_path, case):
+    pixels, level = in_other_colours(OTHER_COLOURS[case])
+    chained = write_pages(tmp_path / "a.tif", page(pixels, mpp=0.5), page(level))
+    write_image(create(tmp_path / "a.zarr"), [pixels, level], mpp=0.5)
+
+    with pytest.raises(AmbiguousSeriesError, match=r"2 series.*0 \(1200×880 px.*; 1 \(600×440 px"):
+        open_slide(chained)
+    for path in (tmp_path / "a.zarr", write_pages(tmp_path / "b.tif", page(pixels, mpp=0.5, below=[level]))):
+        with open_slide(path) as slide:
+            assert len(slide.info.levels) == 1
+            assert ["in other colours" in text for text in slide.info.warnings] == [True]
 
 
 LEVELS_BY = {
