@@ -113,10 +113,31 @@ def _ome_images(tiff: TiffStructure) -> list[TiffImage]:
         kind = page_kind(tiff, series.keyframe, series.name)
         below = [_sized(level) for level in series.levels if level.offset != series.keyframe.offset]
         images += _images_of_page(tiff, number, _sized(series.keyframe), below, kind, number)
+    levels: dict[str, list[tifffile.TiffPage]] = {}
+    rest: list[tuple[int, tifffile.TiffPage]] = []
+    for number, page in unlisted_pages(tiff):
+        owners = [] if page_kind(tiff, page) else [image for image in images if _is_exact_copy(page, image)]
+        if len(owners) == 1:
+            levels.setdefault(owners[0].series, []).append(page)
+        else:
+            rest.append((number, page))
+    own = [replace(image, reduced=(*image.reduced, *levels.get(image.series, ()))) for image in images]
+    others = _chain_images(tiff, rest)
+    return own + [_perhaps_copy(one, [image for image in own if _may_be_copy(one, image)]) for one in others]
+
+
+def unlisted_pages(tiff: TiffStructure) -> list[tuple[int, tifffile.TiffPage]]:
+    """Pages that OME-XML does not mention, each with its number behind those of the XML's images.
+
+    Programs that build a pyramid often leave the XML as it was, so that they may be levels.
+    """
     listed = {offset for series in tiff.series for offset in series.offsets}
-    unlisted = [page for page in tiff.pages() if page.offset not in listed and not _is_mask(tiff, page)]
-    others = _chain_images(tiff, [(len(tiff.series) + k, _sized(page)) for k, page in enumerate(unlisted)])
-    return images + [_perhaps_copy(one, [image for image in images if _may_be_copy(one, image)]) for one in others]
+    pages = [page for page in tiff.pages() if page.offset not in listed and not _is_mask(tiff, page)]
+    return [(len(tiff.series) + k, _sized(page)) for k, page in enumerate(pages)]
+
+
+def _is_exact_copy(page: tifffile.TiffPage, image: TiffImage) -> bool:
+    return image.kind is None and bool(page.is_tiled) and is_reduced_copy(size_of(page), size_of(image.page))
 
 
 def _images_of_page(

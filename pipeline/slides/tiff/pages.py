@@ -16,7 +16,7 @@ from pipeline.slides.common.limits import MAX_TILE_BYTES
 from pipeline.slides.common.pyramid import is_reduced_copy, looks_reduced
 from pipeline.slides.common.series import choose_series
 from pipeline.slides.common.side_images import says_only_kind
-from pipeline.slides.tiff.images import TiffImage, images_in, page_kind
+from pipeline.slides.tiff.images import TiffImage, images_in, page_kind, unlisted_pages
 from pipeline.slides.tiff.library import Series, TiffStructure, size_of
 from pipeline.slides.tiff.metadata import page_mpp, philips_images
 from pipeline.slides.tiff.planes import level_source
@@ -142,11 +142,12 @@ def _split_by_content(tiff: TiffStructure, image: TiffImage, checks: PageChecks)
         else:
             finer = page
     reduced = tuple(page for page in image.reduced if page not in others)
-    in_chain = set() if tiff.is_of("ome") else {page.offset for page in tiff.pages()}
-    apart = [page for page in others if page.offset in in_chain]
+    in_chain = unlisted_pages(tiff) if tiff.is_of("ome") else list(enumerate(tiff.pages()))
+    left_out = {page.offset for page in others}
+    apart = [(number, page) for number, page in in_chain if page.offset in left_out]
     return [
         replace(image, reduced=reduced, unlike=tuple(page for page in others if page.is_tiled)),
-        *(TiffImage(page.index, page, mpp_xy=page_mpp(tiff, page, 0)) for page in apart),
+        *(TiffImage(number, page, mpp_xy=page_mpp(tiff, page, 0)) for number, page in apart),
     ]
 
 

@@ -164,6 +164,34 @@ def test_a_second_slide_that_the_xml_of_an_ome_tiff_does_not_mention_does_not_go
         np.testing.assert_array_equal(slide.read_region(0, Box(0, 0, 560, 480)), OTHER)
 
 
+OME_XML = (
+    '<?xml version="1.0" encoding="UTF-8"?><OME xmlns="http://www.openmicroscopy.org/Schemas/OME/2016-06">'
+    '<Image ID="Image:0" Name="a"><Pixels ID="Pixels:0" DimensionOrder="XYCZT" Type="uint8" SizeX="600" SizeY="440" '
+    'SizeC="3" SizeZ="1" SizeT="1" PhysicalSizeX="0.5" PhysicalSizeY="0.5"><Channel SamplesPerPixel="3"/>'
+    '<TiffData IFD="0" PlaneCount="1"/></Pixels></Image></OME>'
+)
+
+
+@pytest.mark.parametrize("on_all", [False, True])
+def test_levels_that_a_program_added_without_changing_the_xml_of_an_ome_tiff_are_levels(tmp_path, on_all):
+    pages = [page(level, description=OME_XML if on_all or not k else None) for k, level in enumerate(LEVELS)]
+    path = write_pages(tmp_path / "a.ome.tiff", *pages)
+
+    with open_slide(path) as slide:
+        assert [size.width_px for size in slide.info.levels] == [600, 300, 150]
+        assert (slide.info.mpp_xy, slide.info.series) == ((0.5, 0.5), None)
+        np.testing.assert_array_equal(slide.read_region(2, Box(0, 0, 150, 110)), LEVELS[2])
+
+
+def test_a_second_slide_of_the_same_proportions_that_the_xml_does_not_mention_does_not_go_unnoticed(tmp_path):
+    path = write_pages(tmp_path / "a.ome.tiff", page(SLIDE, description=OME_XML), page(LABEL_OF_ITS_SHAPE))
+
+    with pytest.raises(AmbiguousSeriesError, match=r"2 series.*0 \(600×440.*; 1 \(300×220 px"):
+        open_slide(path)
+    with open_slide(path, "1") as slide:
+        np.testing.assert_array_equal(slide.read_region(0, Box(0, 0, 300, 220)), LABEL_OF_ITS_SHAPE)
+
+
 @pytest.mark.parametrize("name", ["1", "scene"])
 def test_a_second_slide_that_a_container_does_not_list_does_not_go_unnoticed(tmp_path, name):
     path = write_container(tmp_path / "a.zarr", {"one": [SLIDE]})
