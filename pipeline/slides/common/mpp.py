@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import NamedTuple
 
+from pipeline.slides.common.damage import DamagedFileError
 from pipeline.units import is_plausible_mpp
 
 MppXy = tuple[float, float]
 """Microns per pixel along x and y."""
+
+MAX_OFF = 0.1
+"""Largest difference between two statements of a scale, as a share, that needs no warning."""
+UM_TIMES_POWER = 10.0
+"""Microns per pixel times an objective's magnification, about: 0.25 at 40x."""
+_MAX_BINNING, _MAX_ADAPTER = 1.9, 3.0
+"""How much coarser or finer a scanner's pixels are than that: 3DHISTECH reaches 0.16 µm/px at 20x."""
 
 NUMBER = r"[+]?(?:[0-9]+(?:[.,][0-9]*)?|[.,][0-9]+)(?:[eE][+-]?[0-9]+)?"
 """A length as programs of any country write it: with a decimal point or comma, and an exponent."""
@@ -23,19 +33,59 @@ _UM_PER_UNIT = {
 }  # fmt: skip
 
 
-def search_mpp(sources: Iterable[tuple[str, Callable[[], MppXy | None]]]) -> tuple[MppXy | None, str]:
-    """The first plausible value, and the sources searched: each one's name and what it states.
+class FoundMpp(NamedTuple):
+    """A file's scale."""
+
+    mpp_xy: MppXy | None
+    looked_in: str
+    """The sources searched until it was found: each one's name and what it states."""
+    contradiction: str = ""
+    """Clause on a source of less trust that states another scale; "" if none does."""
+
+
+def search_mpp(sources: Iterable[tuple[str, Callable[[], MppXy | None]]]) -> FoundMpp:
+    """The first plausible value, and whether the sources after it agree.
 
     Args:
         sources: display names, each with the function that reads its value.
     """
-    searched = []
+    found: MppXy | None = None
+    trusted, searched, others = "", [], []
     for name, read in sources:
-        mpp_xy = read()
-        searched.append(f"{name}: {'none' if mpp_xy is None else f'{mpp_xy[0]:.4g} × {mpp_xy[1]:.4g} µm/px'}")
-        if mpp_xy is not None and is_plausible_mpp(mpp_xy[0]) and is_plausible_mpp(mpp_xy[1]):
-            return mpp_xy, "; ".join(searched)
-    return None, "; ".join(searched)
+        if found is None:
+            mpp_xy = read()
+            trusted = f"{name}: {'none' if mpp_xy is None else _written(mpp_xy)}"
+            searched.append(trusted)
+            found = mpp_xy if _is_plausible(mpp_xy) else None
+            continue
+        with suppress(DamagedFileError):  # of a value that is not used
+            mpp_xy = read()
+            if mpp_xy and _is_plausible(mpp_xy) and not _is_near(mpp_xy, found):
+                others.append(f"{name}: {_written(mpp_xy)}")
+    contradiction = f"its file states several scales: {trusted}, which is used; {'; '.join(others)}" if others else ""
+    return FoundMpp(found, "; ".join(searched), contradiction)
+
+
+def power_contradiction(mpp_xy: MppXy | None, power: float | None) -> str:
+    """Clause on an objective's magnification that does not go with a scale; "" if it does or either is unknown."""
+    if not mpp_xy or not power:
+        return ""
+    ratio = sum(mpp_xy) / 2 * power / UM_TIMES_POWER
+    if 1 / _MAX_ADAPTER <= ratio <= _MAX_BINNING:
+        return ""
+    return f"its file states an objective of {power:g}x and {_written(mpp_xy)}, which contradict each other"
+
+
+def _is_plausible(mpp_xy: MppXy | None) -> bool:
+    return mpp_xy is not None and all(map(is_plausible_mpp, mpp_xy))
+
+
+def _is_near(mpp_xy: MppXy, other_xy: MppXy) -> bool:
+    return all(abs(own - other) <= MAX_OFF * other for own, other in zip(mpp_xy, other_xy, strict=True))
+
+
+def _written(mpp_xy: MppXy) -> str:
+    return f"{mpp_xy[0]:.4g} × {mpp_xy[1]:.4g} µm/px"
 
 
 def parse_number(text: str | None) -> float | None:
@@ -56,3 +106,14 @@ def um_per_unit(unit: str | None) -> float | None:
     name = re.sub(r"\s*(/|per)\s*(px|pix|pixel)$", "", name)
     um = _UM_PER_UNIT.get(name)
     return _UM_PER_UNIT.get(name.removesuffix("es" if name == "inches" else "s")) if um is None else um
+
+
+def ome_mpp(pixels: Mapping[str, str]) -> MppXy | None:
+    """Microns per pixel by the attributes of the element Pixels of OME-XML."""
+    x, y = _ome_length(pixels, "PhysicalSizeX"), _ome_length(pixels, "PhysicalSizeY")
+    return None if x is None or y is None else (x, y)
+
+
+def _ome_length(pixels: Mapping[str, str], key: str) -> float | None:
+    number, unit_um = parse_number(pixels.get(key)), um_per_unit(pixels.get(f"{key}Unit", "µm"))
+    return None if number is None or unit_um is None else number * unit_um

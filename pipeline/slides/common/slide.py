@@ -25,6 +25,8 @@ class SlideInfo:
     """Microns per level-0 pixel; None if absent or absurd."""
     mpp_looked_in: str
     """Places searched for mpp, with what they held, for the error message."""
+    mpp_contradiction: str = ""
+    """Clause on another scale that the file states, too; "" without."""
     objective_power: float | None = None
     scanner_model: str | None = None
     icc: bytes | None = None

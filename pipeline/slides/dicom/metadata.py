@@ -8,7 +8,7 @@ from functools import partial
 from pydicom.dataset import Dataset
 
 from pipeline.slides.common.damage import DamagedFileError
-from pipeline.slides.common.mpp import MppXy, search_mpp
+from pipeline.slides.common.mpp import FoundMpp, MppXy, search_mpp
 from pipeline.slides.common.scanner_models import known_model
 from pipeline.slides.dicom.attributes import as_number, first_item, integer, number, text, value, values
 from pipeline.slides.dicom.header import Header
@@ -17,7 +17,7 @@ _MAX_ICC_BYTES = 16 * 2**20
 _LABEL_IN_IMAGE = ("BurnedInAnnotation", "SpecimenLabelInImage")
 
 
-def mpp_of(header: Header) -> tuple[MppXy | None, str]:
+def mpp_of(header: Header) -> FoundMpp:
     """Microns per pixel (x, y) of this level, and the places searched."""
     shared = first_item(header.dataset, "SharedFunctionalGroupsSequence")
     return search_mpp(

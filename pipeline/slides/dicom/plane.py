@@ -62,7 +62,7 @@ def plane_of(header: Header) -> SlidePlane:
         origin = first_item(ds, "TotalPixelMatrixOriginSequence")
         offsets = [number(origin, f"{axis}OffsetInSlideCoordinateSystem") for axis in _AXES]
         cosines = [as_number(one, "ImageOrientationSlide") for one in values(ds, "ImageOrientationSlide")]
-    mpp_xy, searched = mpp_of(header)
+    mpp_xy, searched, _ = mpp_of(header)
     if mpp_xy is None:
         raise UnreadableError(
             f"{header.path.name}: states no pixel size ({searched}), so it has no position on the glass."

@@ -40,7 +40,7 @@ class DicomSlide:
             levels, self._associated = self._sorted_by_kind()
             self._levels = [self._open_level(parts, on_error, warnings) for parts in levels]
             self._levels.sort(key=lambda level: level.matrix.width_px, reverse=True)
-            check_pyramid([(level.matrix, mpp_of(level.header)[0]) for level in self._levels], self._name)
+            check_pyramid([(level.matrix, mpp_of(level.header).mpp_xy) for level in self._levels], self._name)
             check_one_slide([header for parts in levels for header in parts], self._name)
             label_statement = label_in_image(header for parts in levels for header in parts)
             finest = self._levels[0].header
@@ -86,12 +86,13 @@ class DicomSlide:
         return level
 
     def _read_info(self, finest: Header, label_statement: str | None) -> SlideInfo:
-        mpp_xy, searched = mpp_of(finest)
+        mpp = mpp_of(finest)
         return SlideInfo(
             format="dicom",
             levels=tuple(self._size(level) for level in self._levels),
-            mpp_xy=mpp_xy,
-            mpp_looked_in=searched,
+            mpp_xy=mpp.mpp_xy,
+            mpp_looked_in=mpp.looked_in,
+            mpp_contradiction=mpp.contradiction,
             objective_power=objective_power_of(finest),
             scanner_model=scanner_model_of(finest),
             icc=icc_of(finest),

@@ -136,7 +136,7 @@ def _image(folder: ZarrFolder, group: str, index: int, series: str, xml_name: st
     mpp = None
     with suppress(DamagedFileError, UnreadableError, NotBrightfieldRgbError):
         multiscale = read_multiscale(attributes, group, index)
-        mpp_xy, _ = mpp_of(multiscale)
+        mpp_xy = mpp_of(multiscale).mpp_xy
         mpp = sum(mpp_xy) / 2 if mpp_xy else None
         for dataset in multiscale.datasets:
             shape = folder.array("/".join(part for part in (group, dataset.path) if part)).shape

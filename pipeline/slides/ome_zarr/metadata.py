@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from pipeline.errors import NotBrightfieldRgbError
 from pipeline.slides.common.channels import NotRgbChannelsError, Order, check_no_fluorescence, rgb_order, xml_names
 from pipeline.slides.common.damage import DamagedFileError
-from pipeline.slides.common.mpp import MppXy, search_mpp, um_per_unit
+from pipeline.slides.common.mpp import FoundMpp, MppXy, ome_mpp, search_mpp, um_per_unit
 from pipeline.slides.ome_zarr import schema
 from training.foundation.errors import UnreadableError
 from training.foundation.words.findings import message_of
@@ -157,12 +157,18 @@ def listed_axes(names: Sequence[str]) -> str:
     return ", ".join(name if re.fullmatch("[a-z]", name) else "one of another name" for name in names)
 
 
+SizeWh = tuple[int, int]
+XmlPixels = Mapping[str, str]
+"""Attributes of the element Pixels of OME-XML."""
 _Transformations = tuple[tuple[float, ...], tuple[float, ...]]
 
 
 def _transformations(entries: list[schema.Transformation], num_axes: int) -> _Transformations:
     """Scale and translation, one number for each axis; nothing else is allowed in 0.4 and 0.5."""
     scale, translation = (1.0,) * num_axes, (0.0,) * num_axes
+    types = [entry.type for entry in entries]
+    if any(types.count(kind) > 1 for kind in ("scale", "translation")):
+        raise DamagedFileError("several scales or translations for one image")
     for entry in entries:
         if entry.type == "identity":
             continue
@@ -219,9 +225,17 @@ def _channel_order(omero: schema.Omero, xml_channels: Sequence[Mapping[str, str]
         ) from error
 
 
-def mpp_of(multiscale: Multiscale) -> tuple[MppXy | None, str]:
-    """Microns per level-0 pixel (x, y), and the places searched."""
-    return search_mpp([("OME-Zarr scale with its axes' units", partial(_scale_mpp, multiscale))])
+def mpp_of(multiscale: Multiscale, xml_pixels: XmlPixels | None = None, size_wh: SizeWh = (0, 0)) -> FoundMpp:
+    """Microns per level-0 pixel (x, y), and the places searched.
+
+    Args:
+        xml_pixels: what OME-XML states of the image; it counts for the size that it states.
+        size_wh: of level 0 in pixels.
+    """
+    scale = ("OME-Zarr scale with its axes' units", partial(_scale_mpp, multiscale))
+    if not xml_pixels or (xml_pixels.get("SizeX"), xml_pixels.get("SizeY")) != tuple(map(str, size_wh)):
+        return search_mpp([scale])
+    return search_mpp([scale, ("OME PhysicalSize", partial(ome_mpp, xml_pixels))])
 
 
 def _scale_mpp(multiscale: Multiscale) -> MppXy | None:
@@ -249,10 +263,20 @@ def image_names(folder: Path) -> list[str]:
 
 def xml_channels(folder: Path, image: int) -> list[Mapping[str, str]]:
     """Attributes of an image's channels in that OME-XML, by its number there; [] if there is none."""
+    pixels = _xml_pixels(folder, image)
+    return [] if pixels is None else [channel.attrib for channel in pixels.findall("{*}Channel")]
+
+
+def xml_pixels(folder: Path, image: int) -> XmlPixels | None:
+    """Attributes of an image's pixels there: sizes and scale."""
+    pixels = _xml_pixels(folder, image)
+    return None if pixels is None else pixels.attrib
+
+
+def _xml_pixels(folder: Path, image: int) -> ElementTree.Element | None:
     root = _ome_xml(folder)
     images = [] if root is None else root.findall("{*}Image")
-    channels = images[image].findall("{*}Pixels/{*}Channel") if image < len(images) else []
-    return [channel.attrib for channel in channels]
+    return images[image].find("{*}Pixels") if image < len(images) else None
 
 
 def _ome_xml(folder: Path) -> ElementTree.Element | None:

@@ -24,6 +24,7 @@ from pipeline.slides.ome_zarr.metadata import (
     objective_power_of,
     read_multiscale,
     xml_channels,
+    xml_pixels,
 )
 from pipeline.slides.ome_zarr.pixels import OmeZarrLevel
 from pipeline.slides.ome_zarr.validate import (
@@ -132,12 +133,15 @@ class OmeZarrSlide:
 
     def _read_info(self) -> SlideInfo:
         finest = self._levels[0]
-        mpp_xy, searched = mpp_of(self._multiscale)
+        number = self._chosen.xml_number
+        pixels = None if number is None else xml_pixels(self._path, number)
+        mpp = mpp_of(self._multiscale, pixels, (finest.width_px, finest.height_px))
         return SlideInfo(
             format="ome-zarr",
             levels=tuple(level.size(finest) for level in self._levels),
-            mpp_xy=mpp_xy,
-            mpp_looked_in=searched,
+            mpp_xy=mpp.mpp_xy,
+            mpp_looked_in=mpp.looked_in,
+            mpp_contradiction=mpp.contradiction,
             objective_power=objective_power_of(self._path),
             associated=tuple(self._associated),
             series=recorded_series([image.candidate for image in self._images], self._chosen.candidate),

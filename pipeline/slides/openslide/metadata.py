@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from pipeline.box import Box
-from pipeline.slides.common.mpp import MppXy, parse_number, search_mpp
+from pipeline.slides.common.mpp import FoundMpp, MppXy, parse_number, search_mpp
 from pipeline.slides.common.scanner_models import known_model
 
 _PRODUCT_KEYS = (
@@ -18,7 +18,7 @@ _PRODUCT_KEYS = (
 )
 
 
-def mpp_of(properties: Mapping[str, str]) -> tuple[MppXy | None, str]:
+def mpp_of(properties: Mapping[str, str]) -> FoundMpp:
     """Microns per level-0 pixel (x, y), and the places searched."""
     return search_mpp(
         [

@@ -87,15 +87,16 @@ class VendorSlide:
 
     def _read_info(self, source_levels: list[int]) -> SlideInfo:
         handle, properties = self._handle, self._handle.properties
-        mpp_xy, searched = mpp_of(properties)
+        mpp = mpp_of(properties)
         sizes_wh = handle.level_sizes_wh
         return SlideInfo(
             format=f"openslide:{handle.vendor}",
             levels=tuple(
                 level_size(*sizes_wh[i], *sizes_wh[0], tile_px=tile_side_px(properties, i)) for i in source_levels
             ),
-            mpp_xy=mpp_xy,
-            mpp_looked_in=searched,
+            mpp_xy=mpp.mpp_xy,
+            mpp_looked_in=mpp.looked_in,
+            mpp_contradiction=mpp.contradiction,
             objective_power=parse_number(handle.objective_power),
             scanner_model=scanner_model_of(properties),
             icc=handle.icc(),

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import tifffile
 
 from pipeline.slides.common.damage import DamagedFileError
-from pipeline.slides.common.mpp import NUMBER, MppXy, parse_number, search_mpp, um_per_unit
+from pipeline.slides.common.mpp import NUMBER, FoundMpp, MppXy, ome_mpp, parse_number, search_mpp, um_per_unit
 from pipeline.slides.common.scanner_models import known_model
 from pipeline.slides.tiff.described_size import SizeWh, aperio_size, shrinkage
 from pipeline.slides.tiff.library import TiffStructure
@@ -24,11 +24,11 @@ _SAME_SCALE = 0.02
 _PHILIPS_IMAGES = "Attribute[@Name='PIM_DP_SCANNED_IMAGES']/Array/DataObject"
 
 
-def mpp_of(tiff: TiffStructure) -> tuple[MppXy | None, str]:
+def mpp_of(tiff: TiffStructure) -> FoundMpp:
     """Microns per level-0 pixel (x, y), and the places searched."""
     philips = [("Philips pixel spacing", partial(_philips_mpp, tiff))] if tiff.philips_xml else []
     imagej = [("ImageJ unit", partial(_imagej_mpp, tiff))] if tiff.description.startswith("ImageJ=") else []
-    mpp_xy, searched = search_mpp(
+    found = search_mpp(
         [
             ("MPP in the description", partial(_described_mpp, tiff)),
             ("OME PhysicalSize", partial(_ome_mpp, tiff)),
@@ -37,27 +37,29 @@ def mpp_of(tiff: TiffStructure) -> tuple[MppXy | None, str]:
             ("resolution tags", partial(_tag_mpp, tiff)),
         ]
     )
-    return _of_this_size(tiff, mpp_xy, searched)
+    return _of_this_size(tiff, found)
 
 
-def _of_this_size(tiff: TiffStructure, mpp_xy: MppXy | None, searched: str) -> tuple[MppXy | None, str]:
+def _of_this_size(tiff: TiffStructure, found: FoundMpp) -> FoundMpp:
     """Correct a scale that a kept text states for another size of the image; drop it if nothing says which is right."""
+    mpp_xy, searched, _ = found
     described, own = aperio_size(tiff.description) or (_ome_size(tiff), None)
     if not mpp_xy or not described:
-        return mpp_xy, searched
+        return found
     ratio = shrinkage(described, tiff.size_wh)
     if not ratio:
-        return mpp_xy, searched
+        return found
     scaled = mpp_xy[0] * ratio, mpp_xy[1] * ratio
     tags = _tag_mpp(tiff)
     if own == tiff.size_wh and is_plausible_mpp(scaled[0]):
-        return scaled, f"{searched}; its description says that it is a copy reduced {ratio:.3g} times"
+        return FoundMpp(scaled, f"{searched}; its description says that it is a copy reduced {ratio:.3g} times")
     if tags is not None and all(math.isclose(a, b, rel_tol=_SAME_SCALE) for a, b in zip(tags, scaled, strict=True)):
-        return tags, f"{searched}; resolution tags: {tags[0]:.4g} × {tags[1]:.4g} µm/px"
+        return FoundMpp(tags, f"{searched}; resolution tags: {tags[0]:.4g} × {tags[1]:.4g} µm/px")
     width, height = tiff.size_wh
-    return None, (
+    return FoundMpp(
+        None,
         f"{searched}; but that describes an image of {described[0]}×{described[1]} px, and this one has "
-        f"{width}×{height}: a copy of another size, whose scale the file does not state, or a part"
+        f"{width}×{height}: a copy of another size, whose scale the file does not state, or a part",
     )
 
 
@@ -68,7 +70,7 @@ def page_mpp(tiff: TiffStructure, page: tifffile.TiffPage, image: int) -> MppXy 
         image: its number in the file's OME-XML.
     """
     tiff.use_page(page, image)
-    return mpp_of(tiff)[0]
+    return mpp_of(tiff).mpp_xy
 
 
 def objective_power_of(tiff: TiffStructure) -> float | None:
@@ -163,16 +165,7 @@ def _ome_size(tiff: TiffStructure) -> SizeWh | None:
 
 def _ome_mpp(tiff: TiffStructure) -> MppXy | None:
     pixels = _ome_pixels(tiff)
-    if pixels is None:
-        return None
-    x = _ome_length(pixels, "PhysicalSizeX")
-    y = _ome_length(pixels, "PhysicalSizeY")
-    return None if x is None or y is None else (x, y)
-
-
-def _ome_length(pixels: ElementTree.Element, key: str) -> float | None:
-    number, unit_um = parse_number(pixels.get(key)), um_per_unit(pixels.get(f"{key}Unit", "µm"))
-    return None if number is None or unit_um is None else number * unit_um
+    return None if pixels is None else ome_mpp(pixels.attrib)
 
 
 def philips_images(tiff: TiffStructure, kind: str) -> list[bytes]:

@@ -107,7 +107,7 @@ class TiffSlide:
         )  # fmt: skip
 
     def _read_info(self, pages: list[tifffile.TiffPage], images: list[TiffImage]) -> SlideInfo:
-        mpp_xy, searched = mpp_of(self._tiff)
+        mpp = mpp_of(self._tiff)
         candidates = [image.candidate for image in images]
         chosen, unlike = next(
             (one, image.unlike) for one, image in zip(candidates, images, strict=True) if image.page is pages[0]
@@ -118,8 +118,9 @@ class TiffSlide:
         return SlideInfo(
             format=f"tiff:{_family(self._tiff)}",
             levels=_sizes(pages),
-            mpp_xy=mpp_xy,
-            mpp_looked_in=searched,
+            mpp_xy=mpp.mpp_xy,
+            mpp_looked_in=mpp.looked_in,
+            mpp_contradiction=mpp.contradiction,
             objective_power=objective_power_of(self._tiff),
             scanner_model=scanner_model_of(self._tiff),
             icc=icc_of(self._tiff, pages[0]),
