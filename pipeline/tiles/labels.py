@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -55,9 +56,11 @@ def class_order(
     """The classes of a tile set, in order.
 
     Raises:
-        BadAnnotationError: an annotation, or a slide's label, has a class that is neither configured nor ignored.
+        BadAnnotationError: an annotation, or a slide's label, has a class that is neither configured nor ignored; or
+            two classes differ only in capitals or blanks.
     """
     classes = sorted({region.class_name for region in regions} - set(ignored))
+    _check_look_alikes(configured or classes, regions)
     if not configured:
         return tuple(classes)
     for region in regions:
@@ -67,6 +70,20 @@ def class_order(
                 "Add it to `classes` or `ignore_classes` in the [tile] section of gemslide.toml."
             )
     return tuple(configured)
+
+
+def _check_look_alikes(classes: Sequence[str], regions: Sequence[Region | SlideLabel]) -> None:
+    first_like: dict[str, str] = {}
+    for name in classes:
+        first = first_like.setdefault(re.sub(r"[\s_]+", "", name.casefold()), name)
+        if first != name:
+            places = (next((r.where for r in regions if r.class_name == each), "`classes`") for each in (first, name))
+            at_first, at_name = places
+            raise BadAnnotationError(
+                f"the classes {first!r} ({at_first}) and {name!r} ({at_name}) differ only in capitals or blanks, and "
+                "would count as two. Rename one where it was drawn or entered, or name it in `ignore_classes` in the "
+                "[tile] section of gemslide.toml."
+            )
 
 
 def label_tiles(

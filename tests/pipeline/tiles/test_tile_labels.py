@@ -6,7 +6,7 @@ from shapely import MultiPolygon, Point, Polygon, box
 
 from pipeline.annotations.shapes.region import Region, check_regions
 from pipeline.errors import BadAnnotationError
-from pipeline.tiles.labels import class_order, label_tiles
+from pipeline.tiles.labels import SlideLabel, class_order, label_tiles
 from pipeline.tiles.nesting import innermost
 
 CORNERS = np.array([[0, 0], [100, 0], [200, 0], [0, 100], [100, 100], [200, 100]])
@@ -51,6 +51,22 @@ def test_a_hole_is_not_part_of_the_area():
 def test_an_unknown_class_is_refused_with_the_known_ones():
     with pytest.raises(BadAnnotationError, match=r"'stroma' is not among the classes tumour"):
         class_order([region("stroma", box(0, 0, 1, 1))], ("tumour",), ())
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("Tumor", "tumor"), ("tumor bed", "tumor  bed"), ("T 1", "T1"), ("no_tumor", "No tumor")]
+)
+def test_two_classes_that_differ_only_in_capitals_or_blanks_are_refused_by_name(one, other):
+    regions = [region(one, box(0, 0, 1, 1)), region("stroma", box(0, 0, 1, 1)), SlideLabel(other, "S-7")]
+
+    with pytest.raises(BadAnnotationError, match=r"differ only in capitals or blanks") as refused:
+        class_order(regions, (), ())
+
+    for said in (repr(one), repr(other), "file.geojson, feature 0", "slide S-7"):
+        assert said in str(refused.value)
+    assert class_order(regions, (), (other,)) == tuple(sorted((one, "stroma")))
+    with pytest.raises(BadAnnotationError, match="differ only"):
+        class_order([], (one, other), ())
 
 
 def test_an_ignored_class_gives_no_label():
