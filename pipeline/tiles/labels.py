@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from shapely.geometry import Polygon
 from shapely.geometry.base import BaseGeometry
 
+from pipeline.annotations.shapes.objects import IGNORED_ENDING
 from pipeline.annotations.shapes.region import Region
 from pipeline.annotations.shapes.rings import polygons_of
 from pipeline.bounded import Limits, within
@@ -56,9 +57,10 @@ def class_order(
     """The classes of a tile set, in order.
 
     Raises:
-        BadAnnotationError: an annotation, or a slide's label, has a class that is neither configured nor ignored; or
-            two classes differ only in capitals or blanks.
+        BadAnnotationError: an annotation, or a slide's label, has a class that is neither configured nor ignored; two
+            classes differ only in capitals or blanks; or a configured class is one that QuPath ignores.
     """
+    _check_not_ignored(configured)
     classes = sorted({region.class_name for region in regions} - set(ignored))
     _check_look_alikes(configured or classes, regions)
     if not configured:
@@ -70,6 +72,16 @@ def class_order(
                 "Add it to `classes` or `ignore_classes` in the [tile] section of gemslide.toml."
             )
     return tuple(configured)
+
+
+def _check_not_ignored(configured: Sequence[str]) -> None:
+    stars = [name for name in configured if name.endswith(IGNORED_ENDING)]
+    if stars:
+        raise BadAnnotationError(
+            f"`classes` in the [tile] section of gemslide.toml names {', '.join(map(repr, stars))}; QuPath ignores "
+            f"classes whose names end in {IGNORED_ENDING}, and their outlines label no tile. Rename the class in "
+            "QuPath, or remove it from `classes`."
+        )
 
 
 def _check_look_alikes(classes: Sequence[str], regions: Sequence[Region | SlideLabel]) -> None:
