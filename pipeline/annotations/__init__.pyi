@@ -15,6 +15,7 @@ from .frames import frame_of_store as frame_of_store
 from .frames import nanometre_frame as nanometre_frame
 from .frames import on_slide as on_slide
 from .shapes.crossings import CrossingCount as CrossingCount
+from .shapes.objects import IGNORED_ENDING as IGNORED_ENDING
 from .shapes.objects import AnnotationFile as AnnotationFile
 from .shapes.objects import AnnotationObject as AnnotationObject
 from .shapes.objects import ObjectType as ObjectType

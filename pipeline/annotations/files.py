@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from pipeline.annotations.formats import asap, layers, ndpa
 from pipeline.annotations.formats.asap import read_asap, write_asap
+from pipeline.annotations.formats.decimal_commas import check_commas
 from pipeline.annotations.formats.dsa import is_dsa, read_dsa
 from pipeline.annotations.formats.imagescope import write_imagescope
 from pipeline.annotations.formats.layers import read_layers
@@ -16,11 +18,12 @@ from pipeline.annotations.formats.other_programs import binary_of, program_of_js
 from pipeline.annotations.formats.qupath import read_qupath
 from pipeline.annotations.formats.qupath_writer import write_qupath
 from pipeline.annotations.formats.xml_ import parse_xml
-from pipeline.annotations.shapes.objects import AnnotationFile, WritableFormat
+from pipeline.annotations.shapes.objects import IGNORED_ENDING, AnnotationFile, WritableFormat
 from pipeline.bounded import Limits, within
 from pipeline.errors import BadAnnotationError
 from training.foundation.reading import parse_json, read_regular
 from training.foundation.words.class_names import check_class_name
+from training.foundation.words.counts import counted
 
 MAX_SHOWN = 5
 """Sentences in a message."""
@@ -60,7 +63,16 @@ def parse_annotations(data: bytes, path: Path) -> AnnotationFile:
             f"{path}: holds no annotation ({file.format}).{why} Export it again with the objects; if nothing was "
             "drawn on a slide, name no annotation file for it."
         )
-    return _with_checked_class_names(file)
+    checked = _with_checked_class_names(file)
+    return replace(checked, notes=(*checked.notes, *_ignored_classes(checked)))
+
+
+def _ignored_classes(file: AnnotationFile) -> Iterator[str]:
+    """A note on each class that QuPath ignores."""
+    for name, count in sorted(Counter(obj.class_name for obj in file.objects if obj.has_ignored_class).items()):
+        areas = counted(count, "area is", "areas are")
+        why = f"a class that QuPath ignores, as its name ends in {IGNORED_ENDING}"
+        yield f"{areas} of {name!r}, {why}: kept, but no class of tiles"
 
 
 def _parsed(path: Path, data: bytes) -> AnnotationFile:
@@ -88,6 +100,7 @@ def _parsed(path: Path, data: bytes) -> AnnotationFile:
 def _parsed_xml(path: Path, data: bytes) -> AnnotationFile:
     root = parse_xml(data, path.name)
     if root.tag in XML_READERS:
+        check_commas(root, path.name)
         return XML_READERS[root.tag](root, path.name)
     program = program_of_xml(root.tag)
     of = f" ({program})" if program else ""

@@ -5,3 +5,4 @@ from .outdated import outdated_warning as outdated_warning
 from .table import TileTable as TileTable
 from .table import read_table as read_table
 from .tile import make_tile_table as make_tile_table
+from .unlabelled import unlabelled_warnings as unlabelled_warnings

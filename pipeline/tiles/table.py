@@ -32,7 +32,7 @@ class TileTable:
     frame: pd.DataFrame
     metadata: dict[str, Any]
     """class_order, stride_px0 (per slide), settings, manifest_sha256, sources and masks (SHA-256), annotations,
-    quality, scanners, left_out."""
+    quality, scanners, left_out, outlined."""
 
     @property
     def classes(self) -> tuple[str, ...]:

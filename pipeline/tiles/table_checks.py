@@ -41,6 +41,8 @@ class TableMetadata(BaseModel):
     scanners: dict[SlideId, Annotated[str, Field(max_length=1000)] | None] = {}
     left_out: dict[SlideId, str] = {}
     """Slides that could not be tiled, with the code of the reason."""
+    outlined: dict[SlideId, dict[ClassName, dict[str, Any]]] = {}
+    """Counts of each outlined class; older tables have none."""
     content_sha256: Sha256
     """Of rows and metadata."""
 

@@ -30,6 +30,7 @@ from pipeline.store.reading.reader import StoreReader
 from pipeline.tiles.labels import SlideLabel, TileLabels, class_order, label_slide, label_tiles
 from pipeline.tiles.qc_filter import UncheckedSlideError, good_enough, tile_scores
 from pipeline.tiles.table import TileTable, check_replaceable, write_table
+from pipeline.tiles.unlabelled import count_by_class
 from training.foundation.errors import EmptyTableError, GemslideError, UnreadableError
 from training.foundation.progress import Advance, no_bar
 from training.foundation.words.counts import counted
@@ -70,6 +71,8 @@ class _TiledSlide:
     quality: dict[str, object]
     mask: str
     """Fingerprint of the tissue mask that tiles were chosen with."""
+    outlined: dict[str, dict[str, object]]
+    """Counts of each outlined class (`unlabelled.py`)."""
 
 
 def make_tile_table(
@@ -152,6 +155,7 @@ def _by_slide(tiled: Sequence[_TiledSlide]) -> dict[str, dict[str, object]]:
         "scanners": {slide_id: _scanner(done.slide) for slide_id, done in by_id.items()},
         "quality": {slide_id: done.quality for slide_id, done in by_id.items()},
         "annotations": {s: done.slide.annotations for s, done in by_id.items() if done.slide.annotations},
+        "outlined": {slide_id: done.outlined for slide_id, done in by_id.items() if done.outlined},
     }
 
 
@@ -256,7 +260,8 @@ def _rows(slide: _SlideToTile, config: TileConfig, classes: Sequence[str]) -> _T
         "left_out": int((~good).sum()),
         "damaged_tiles": int(touches_damage.sum()),
     }
-    return _TiledSlide(slide, frame, grid.stride_px0, quality, mask)
+    outlined = count_by_class(slide.regions, labels, classes)
+    return _TiledSlide(slide, frame, grid.stride_px0, quality, mask, outlined)
 
 
 def _labels(

@@ -17,6 +17,7 @@ from pipeline.run_record import RunRecord, SlideOutcome, recorded
 from pipeline.settings.config import load_settings
 from pipeline.tiles.table import TileTable
 from pipeline.tiles.tile import make_tile_table
+from pipeline.tiles.unlabelled import unlabelled_warnings
 from pipeline.verbs.cli_output import Reporter, report_errors
 from training.foundation.errors import GemslideError
 from training.foundation.progress import bar
@@ -57,16 +58,16 @@ def run_tile(
             )
             record.inputs += [{"id": k, "sha256": v} for k, v in table.metadata["sources"].items()]
             record.outputs.append(str(project.tile_table_path(tile_set).relative_to(project.root)))
-            odd_order = order_warning(table.classes, setting=CLASS_ORDER)
-            if odd_order:
-                record.extra["warnings"] = [odd_order]
+            warnings = _warnings(table)
+            if warnings:
+                record.extra["warnings"] = warnings
     for slide_id in table.metadata["sources"]:
         reporter.add(_outcome(slide_id, table))
     if not as_json:
         for line in _table_lines(table):
             typer.echo(f"  {line}")
-    if odd_order:
-        typer.echo(f"warning: tile set {tile_set!r}: {odd_order}", err=True)
+    for warning in warnings:
+        typer.echo(f"warning: tile set {tile_set!r}: {warning}", err=True)
     has_failures = reporter.print_failures()
     if table.metadata["left_out"]:
         left_out = len(table.metadata["left_out"])
@@ -75,6 +76,11 @@ def run_tile(
         typer.echo(f"tile set {tile_set!r} was written, but {of_all}: it does not cover the whole cohort.", err=True)
     if has_failures:
         raise typer.Exit(1)
+
+
+def _warnings(table: TileTable) -> list[str]:
+    odd_order = order_warning(table.classes, setting=CLASS_ORDER)
+    return [*([odd_order] if odd_order else []), *unlabelled_warnings(table.metadata)]
 
 
 def _table_lines(table: TileTable) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 Format: the annotation schema of girder's large_image_annotation. A file holds one document or a list; each is the
 annotation itself, or wraps it as `annotation`, as the server lists it. An element's class is its `group`; if it has
-none, its label; failing that, the document's name. `rotation` is in radians, from x to y (downwards).
+none, or "default", its label; failing that, the document's name. `rotation` is in radians, from x to y (downwards).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from pipeline.annotations.shapes.rings import area_of, corners_of, ellipse_withi
 from pipeline.errors import BadAnnotationError
 
 PROGRAM = "the Digital Slide Archive (HistomicsTK)"
+DEFAULT_GROUP = "default"
 NOT_DRAWN = ("heatmap", "griddata", "image", "pixelmap", "rectanglegrid")
 """Elements that are overlaid on a slide and outline nothing."""
 _COMMON = ("type", "id", "label", "group", "lineColor", "lineWidth", "fillColor")
@@ -137,7 +138,9 @@ def _read_element(element: Any, document: Mapping[str, Any], where: str, reading
     reading.dropped += dropped
     if geometry is None:
         return
-    class_name = _text(element, "group", where) or label or _text(document, "name", where)
+    group, document_name = _text(element, "group", where), _text(document, "name", where)
+    stated = None if _is_default(group) else group
+    class_name = stated or label or document_name or group
     color = _color(element, where)
     if class_name and color:
         reading.class_colors.setdefault(class_name, color)
@@ -152,6 +155,11 @@ def _read_element(element: Any, document: Mapping[str, Any], where: str, reading
             object_id=_text(element, "id", where),
         )
     )
+
+
+def _is_default(group: str | None) -> bool:
+    """Whether a group is the one that HistomicsUI gives to every element, which says nothing about its class."""
+    return group is not None and group.strip().casefold() == DEFAULT_GROUP
 
 
 def _text(fields: Mapping[str, Any], key: str, where: str) -> str | None:

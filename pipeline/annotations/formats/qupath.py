@@ -16,6 +16,7 @@ from typing import Any, get_args
 from shapely.geometry import MultiLineString, MultiPolygon, Polygon
 from shapely.geometry.base import BaseGeometry
 
+from pipeline.annotations.formats.foreign_class import foreign_class
 from pipeline.annotations.formats.unread import Unread, in_other_capitals
 from pipeline.annotations.shapes.objects import POINTS, AnnotationFile, AnnotationObject, ObjectType, Rgb, Tool
 from pipeline.annotations.shapes.rings import area_of, corners_of, line_of, points_of
@@ -56,6 +57,8 @@ class _Reading:
     dropped: list[str] = field(default_factory=list)
     unknown: Counter[str] = field(default_factory=Counter)
     """Features by unknown property."""
+    foreign: Counter[str] = field(default_factory=Counter)
+    """Features by the property of another program that names their class."""
     unread: Unread = field(default_factory=lambda: Unread("QuPath"))
     """Unknown members of collections, features and geometries."""
 
@@ -81,7 +84,12 @@ def read_qupath(content: Any, file_name: str) -> AnnotationFile:
             f"{count} features have a property {key!r:.60}, which QuPath does not write: it is left out"
             for key, count in sorted(reading.unknown.items())[:MAX_NOTES]
         )
-        + reading.unread.notes(),
+        + reading.unread.notes()
+        + tuple(
+            f"{counted(count, 'feature names its class', 'features name their class')} in the property {key!r:.60}, "
+            "not in `classification` as in QuPath: read as the class"
+            for key, count in sorted(reading.foreign.items())
+        ),
     )
 
 
@@ -154,8 +162,13 @@ def _read_feature(item: Any, where: str, reading: _Reading) -> None:
     if not isinstance(properties, dict):
         raise BadAnnotationError(f"{where}: its `properties` are {type(properties).__name__}, not an object.")
     reading.unread.meet(item, _FEATURE, "features", where)
-    _note_properties(properties, where, reading)
     class_name = _class_name(properties.get("classification"), where)
+    foreign = None if class_name else foreign_class(properties, where)
+    if foreign:
+        key, class_name = foreign
+        reading.foreign[key] += 1
+        properties = {name: value for name, value in properties.items() if name != key}
+    _note_properties(properties, where, reading)
     color = _color(properties.get("classification"))
     if class_name and color:
         reading.class_colors.setdefault(class_name, color)

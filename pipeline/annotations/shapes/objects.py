@@ -22,6 +22,8 @@ ObjectType = Literal["annotation", "detection", "cell", "tile", "tmaCore", "root
 Tool = Literal["freehand", "rectangle", "ellipse", "spline", "line", "measurement", "points", "nothing"]
 Rgb = tuple[int, int, int]
 
+IGNORED_ENDING = "*"
+"""Ends the names of QuPath's ignored classes, such as Ignore* and Region*, which are no classes to learn or measure."""
 AREAS = ("Polygon", "MultiPolygon")
 POINTS = ("Point", "MultiPoint")
 
@@ -58,7 +60,16 @@ class AnnotationObject:
     @property
     def labels_tiles(self) -> bool:
         """Whether it is an area drawn and named by a person, not a point, line, measurement or detected cell."""
-        return self.is_area and self.class_name is not None and self.object_type == "annotation"
+        return self.class_name is not None and self._is_drawn_area and not self.has_ignored_class
+
+    @property
+    def has_ignored_class(self) -> bool:
+        """Whether it is an area of a class that QuPath ignores."""
+        return self._is_drawn_area and (self.class_name or "").endswith(IGNORED_ENDING)
+
+    @property
+    def _is_drawn_area(self) -> bool:
+        return self.is_area and self.object_type == "annotation"
 
     @property
     def num_vertices(self) -> int:
@@ -94,7 +105,7 @@ class AnnotationFile:
     dropped: tuple[str, ...] = ()
     """Objects that could not be built, and why, one sentence each."""
     notes: tuple[str, ...] = ()
-    """Other content of the file that is left out, one sentence each."""
+    """Other content of the file that is left out, or has an effect other than it may seem, one sentence each."""
     unit: Unit = "px0"
     """Unit of all coordinates: level-0 pixels from the top left, or (NDPA) nanometres from the centre of the glass
     slide, which frames.py converts."""

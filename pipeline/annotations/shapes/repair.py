@@ -8,7 +8,7 @@ thus stays inside, and a figure of eight keeps both halves. Parts without area (
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,7 +41,9 @@ class RepairReport:
     dropped: tuple[str, ...]
     """Objects and rings that enclose nothing, one sentence each; they name the file."""
     num_unused: int
-    """Objects that label nothing: points, lines, cells, and areas without a class."""
+    """Objects that label nothing: points, lines, cells, and areas without a class or of one that QuPath ignores."""
+    num_ignored: int
+    """Of these, the areas of a class that QuPath ignores."""
 
     def as_dict(self) -> dict[str, object]:
         """Counts and areas (level-0 px²) for a table's metadata, without the file's name."""
@@ -53,6 +55,7 @@ class RepairReport:
             "area_px0": round(self.area_px0, 1),
             "added_px0": round(self.added_px0, 1),
             "removed_px0": round(self.removed_px0, 1),
+            **({"ignored": self.num_ignored} if self.num_ignored else {}),
         }
 
     def summary(self) -> str:
@@ -72,7 +75,9 @@ def describe_repairs(counts: Mapping[str, Any]) -> str:
     if any(counts.get("moved_xy0", ())):
         parts.append(f"moved by {tuple(counts['moved_xy0'])} px, to QuPath's origin")
     if counts["unused"]:
-        parts.append(counted(counts["unused"], "object labels nothing", "objects label nothing"))
+        ignored = counts.get("ignored", 0)
+        of_them = f" ({ignored} of a class that QuPath ignores, named …*)" if ignored else ""
+        parts.append(counted(counts["unused"], "object labels nothing", "objects label nothing") + of_them)
     return ", ".join(parts)
 
 
@@ -125,18 +130,14 @@ def _labelled_regions(file: AnnotationFile) -> tuple[list[Region], RepairReport]
         if area is not obj.geometry:
             repaired.append(area.area - obj.geometry.area)
         regions.append(Region(obj.class_name or "", area, obj.where))
-    return regions, _report(regions, repaired, dropped, len(file.objects) - len(used))
-
-
-def _report(
-    regions: Sequence[Region], repaired: Sequence[float], dropped: Sequence[str], num_unused: int
-) -> RepairReport:
-    return RepairReport(
+    report = RepairReport(
         num_regions=len(regions),
         num_repaired=len(repaired),
         area_px0=float(sum(region.geometry.area for region in regions)),
         added_px0=sum(change for change in repaired if change > 0),
         removed_px0=-sum(change for change in repaired if change < 0),
         dropped=tuple(dropped),
-        num_unused=num_unused,
+        num_unused=len(file.objects) - len(used),
+        num_ignored=sum(obj.has_ignored_class for obj in file.objects),
     )
+    return regions, report

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from pipeline.annotations.files import parse_annotations
 from pipeline.annotations.frames import frame_of_store, on_slide
-from pipeline.annotations.shapes.objects import AnnotationFile
+from pipeline.annotations.shapes.objects import IGNORED_ENDING, AnnotationFile
 from pipeline.annotations.shapes.region import Region, check_regions
 from pipeline.annotations.shapes.repair import labelled_regions
 from pipeline.bounded import Limits, within
@@ -134,9 +134,12 @@ def _tissue_areas(file: AnnotationFile, path: Path, classes: Sequence[str]) -> t
             f"{path}: has no area of class {', '.join(map(repr, unknown))}; its areas are of "
             f"{', '.join(known) or 'no class: there are none'}."
         )
-    chosen = [replace(area, class_name=area.class_name or NO_CLASS) for area in areas]
-    chosen = [area for area in chosen if not classes or area.class_name in classes]
-    regions, report = labelled_regions(replace(file, objects=tuple(chosen)))
+    chosen = [area for area in areas if not classes or (area.class_name or NO_CLASS) in classes]
+    # Classes that QuPath ignores, such as Region*, are tissue all the same.
+    named = tuple(
+        replace(area, class_name=(area.class_name or "").rstrip(IGNORED_ENDING) or NO_CLASS) for area in chosen
+    )
+    regions, report = labelled_regions(replace(file, objects=named))
     if not regions:
         raise BadAnnotationError(f"{path}: has no area that could be tissue: lines, points and cells do not count.")
     return regions, (*report.dropped, *file.notes)

@@ -7,21 +7,30 @@ import pytest
 from pipeline.annotations.files import read_annotations
 from pipeline.annotations.shapes.repair import labelled_regions
 from pipeline.cohort.manifest import init_cohort
+from pipeline.project import Project
+from pipeline.tiles.table import read_table
 from tests.small_trained_project import make_slide
 
 BOW = [[100, 100], [300, 300], [300, 100], [100, 300], [100, 100]]
 SQUARE = [[0, 0], [200, 0], [200, 100], [0, 100], [0, 0]]
 
 
+def feature(class_name, ring):
+    return {
+        "type": "Feature",
+        "geometry": {"type": "Polygon", "coordinates": [ring]},
+        "properties": {"classification": {"name": class_name, "color": [1, 2, 3]}},
+    }
+
+
+def asap_polygon(group, left, top, side):
+    corners = ((left, top), (left + side, top), (left + side, top + side), (left, top + side))
+    points = "".join(f'<Coordinate Order="{i}" X="{x}" Y="{y}"/>' for i, (x, y) in enumerate(corners))
+    return f'<Annotation Name="a" Type="Polygon" PartOfGroup="{group}"><Coordinates>{points}</Coordinates></Annotation>'
+
+
 def write(path, *rings, class_name="warm"):
-    features = [
-        {
-            "type": "Feature",
-            "geometry": {"type": "Polygon", "coordinates": [ring]},
-            "properties": {"classification": {"name": class_name, "color": [1, 2, 3]}},
-        }
-        for ring in rings
-    ]
+    features = [feature(class_name, ring) for ring in rings]
     path.write_text(json.dumps({"type": "FeatureCollection", "features": features}), encoding="utf-8")
     return path
 
@@ -196,3 +205,45 @@ def test_the_field_cases_of_annotations_give_what_is_right(gemslide, real_slides
     make_slide(tmp_path / "s.tiff", 0)
     other = gemslide("annotations", "check", cases / "F4_other_mpp.xml", "--slide", tmp_path / "s.tiff")
     assert (other.code, "says 0.25 µm/px, the slide has 0.5" in other.err) == (1, True)
+
+
+def test_tile_warns_of_outlined_classes_that_label_no_tile(gemslide, tmp_path, small_project):
+    (tmp_path / "slides").symlink_to(small_project.project.slides_dir)
+    ids = ("small-test", "small-train")
+    (tmp_path / "a.json").write_text(
+        json.dumps([
+            feature(class_name, [[x, y], [x + side, y], [x + side, y + side], [x, y + side]])
+            for class_name, x, y, side in (
+                ("tissue", 0, 0, 800), ("tiny", 300, 300, 20), ("tiny", 400, 300, 24), ("mitosis", 500, 300, 200)
+            )
+        ])
+    )  # fmt: skip
+    (tmp_path / "b.json").write_text(json.dumps([feature("mitosis", [*SQUARE[:2], [200, 4]])]))
+    rows = [f"none.tiff,{name},{file}" for name, file in zip(ids, ("a.json", "b.json"), strict=True)]
+    (tmp_path / "c.csv").write_text("path,slide_id,annotations\n" + "\n".join(rows) + "\n")
+
+    done = gemslide("tile", tmp_path / "c.csv", "--project", tmp_path, "--tile-px", 32, "--tile-mpp", 1, "--json")
+
+    warnings = [line for line in done.err.splitlines() if "labels no tile" in line or "label no tile" in line]
+    assert done.code == 0
+    assert len(warnings) == 2
+    assert f"class 'mitosis': 1 outline labels no tile on slide {ids[1]}, though others" in warnings[0]
+    assert f"class 'tiny': 2 outlines label no tile at all (slide {ids[0]}): they cover at most" in warnings[1]
+    assert "less than min_label_fraction = 0.5. Use smaller tiles (tile_px = 32, mpp = 1.0)" in warnings[1]
+
+
+def test_of_camelyon_s_groups_the_normal_area_within_a_tumour_labels_its_tiles(gemslide, tmp_path, small_project):
+    slide = small_project.test_slide
+    (tmp_path / "slides").symlink_to(small_project.project.slides_dir)
+    outlines = "".join(asap_polygon(*outline) for outline in (("_2", 256, 256, 192), ("_0", 0, 0, 800)))
+    (tmp_path / "a.xml").write_text(f"<ASAP_Annotations><Annotations>{outlines}</Annotations></ASAP_Annotations>")
+    (tmp_path / "c.csv").write_text(f"path,slide_id,annotations\nnone.tiff,{slide},a.xml\n")
+
+    done = gemslide("tile", tmp_path / "c.csv", "--project", tmp_path, "--tile-px", 32, "--tile-mpp", 1)
+
+    frame = read_table(Project(tmp_path).tile_table_path("tiles")).frame
+    within = frame.x_px0.between(256, 447) & frame.y_px0.between(256, 447)
+    assert done.code == 0
+    assert within.sum() == 9
+    assert {*frame[within].label} == {"_2"}
+    assert "_2" not in {*frame[~within].label}

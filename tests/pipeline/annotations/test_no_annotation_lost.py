@@ -9,6 +9,7 @@ from pipeline.annotations.files import read_annotations
 from pipeline.annotations.frames import SlideFrame, on_slide
 from pipeline.annotations.shapes.repair import labelled_regions
 from pipeline.errors import BadAnnotationError
+from pipeline.tiles.labels import class_order
 from tests.pipeline.annotations.test_xml_annotations import SQUARE, asap, imagescope, layer, region
 
 RING = [[0, 0], [10, 0], [10, 5], [0, 5], [0, 0]]
@@ -131,8 +132,54 @@ def test_what_old_versions_of_qupath_found_labels_no_tiles(tmp_path, old, kind):
 
 
 def test_properties_of_other_programs_are_reported(tmp_path):
-    file = read(tmp_path, {**feature(), "properties": {"label": "tumor"}})
-    assert file.notes == ("1 features have a property 'label', which QuPath does not write: it is left out",)
+    file = read(tmp_path, {**feature(), "properties": {"stage": "II"}})
+    assert file.notes == ("1 features have a property 'stage', which QuPath does not write: it is left out",)
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"class": "tumor"}, {"label": "tumor"}, {"Label": {"name": "tumor", "color": "red"}}, {"category": "tumor"},
+        {"class": "tumor", "label": "3"}, {"class_name": "tumor", "classification": None},
+        {"class": {"value": "tumor"}},
+        {"label": "tumor", "classification": {"color": [1, 2, 3]}},
+    ],
+)  # fmt: skip
+def test_the_class_that_another_program_names_otherwise_is_read_and_reported(tmp_path, properties):
+    content = {**feature(), "properties": properties}
+    assert areas(tmp_path, content) == [("tumor", 50)]
+    assert any("1 feature names its class in" in note for note in read(tmp_path, content).notes)
+
+
+def test_qupath_s_classification_goes_before_what_other_programs_write(tmp_path):
+    content = {**feature(), "properties": {"classification": "Tumor", "label": "7"}}
+    assert areas(tmp_path, content) == [("Tumor", 50)]
+    assert read(tmp_path, content).notes == (
+        "1 features have a property 'label', which QuPath does not write: it is left out",
+    )
+
+
+@pytest.mark.parametrize("value", [["tumor"], True, 1.5, {"color": "red"}])
+def test_a_class_of_another_program_that_cannot_be_read_is_refused(tmp_path, value):
+    with pytest.raises(BadAnnotationError, match="feature 0: has no `classification`, and its 'class' is"):
+        read(tmp_path, {**feature(), "properties": {"class": value}})
+
+
+def test_qupath_s_ignored_classes_are_kept_but_label_nothing(tmp_path):
+    content = collection(feature("Region*"), feature("Tumor"), feature("Ignore*"), feature("T: Own*"))
+    file = read(tmp_path, content)
+    regions, repairs = labelled_regions(file)
+
+    assert [obj.class_name for obj in file.objects] == ["Region*", "Tumor", "Ignore*", "T: Own*"]
+    assert [region.class_name for region in regions] == ["Tumor"]
+    assert [note[:20] for note in file.notes] == [
+        "1 area is of 'Ignore",
+        "1 area is of 'Region",
+        "1 area is of 'T: Own",
+    ]
+    assert "3 objects label nothing (3 of a class that QuPath ignores, named …*)" in repairs.summary()
+    with pytest.raises(BadAnnotationError, match=r"`classes` .* names 'Region\*'; QuPath ignores"):
+        class_order(regions, ("Tumor", "Region*"), ())
 
 
 @pytest.mark.parametrize(
@@ -325,6 +372,18 @@ def test_group_label_and_colour_of_dsa_are_kept(tmp_path):
         ("Stroma", "S 1"), ("Necrosis", None), ("Tumor", None),
     ]  # fmt: skip
     assert file.class_colors == {"Stroma": (1, 2, 3), "Necrosis": (0, 255, 0), "Tumor": (0, 0, 255)}
+
+
+@pytest.mark.parametrize(
+    ("document", "label", "class_name"),
+    [("Tumor", None, "Tumor"), ("Tumor", "Necrosis", "Necrosis"), ("", "Necrosis", "Necrosis"), ("", None, "default")],
+)
+def test_histomicsui_s_default_group_hides_no_class_of_dsa(tmp_path, document, label, class_name):
+    element = polyline(SQUARE, group="default", **({"label": {"value": label}} if label else {}))
+
+    (drawn,) = read(tmp_path, dsa(element, name=document)).objects
+
+    assert (drawn.class_name, drawn.name) == (class_name, None)
 
 
 @pytest.mark.parametrize("kind", ["heatmap", "griddata", "image", "pixelmap"])

@@ -81,6 +81,30 @@ def test_decimal_commas_are_read(tmp_path):
     assert areas(tmp_path, asap(("Polygon", "tumor", points))) == [("tumor", 50)]
 
 
+def test_three_decimals_after_a_comma_are_read_where_others_show_that_commas_are_decimal(tmp_path):
+    points = [("0", "0"), ("1200,5", "0"), ("1200,5", "1,200"), ("0", "1,200")]
+
+    assert areas(tmp_path, asap(("Polygon", "tumor", points))) == [("tumor", pytest.approx(1200.5 * 1.2))]
+
+
+@pytest.mark.parametrize(
+    ("points", "says"),
+    [
+        ([("0", "0"), ("1,200", "0"), ("1,200", "900"), ("0", "900")], "X='1,200' may be .*no other coordinate"),
+        ([("0", "0"), ("900", "0"), ("900", "-12,345"), ("0", "8")], "Y='-12,345' may be"),
+        ([("0", "0"), ("1.200", "0"), ("1.200", "950,5"), ("0", "950,5")], "X='1.200' may be .*a decimal comma"),
+        ([("0", "0"), ("1,200,300", "0"), ("9", "9"), ("0", "9")], "'1,200,300' is not a number"),
+        ([("0", "0"), ("1,200.5", "0"), ("9", "9"), ("0", "9")], "'1,200.5' is not a number"),
+    ],
+)
+@pytest.mark.parametrize("program", ["asap", "imagescope"])
+def test_a_comma_that_may_part_thousands_is_refused(tmp_path, program, points, says):
+    drawn = asap(("Polygon", "tumor", points)) if program == "asap" else imagescope(layer(region(points), name="t"))
+
+    with pytest.raises(BadAnnotationError, match=says):
+        read(tmp_path, drawn)
+
+
 def test_coordinates_are_taken_by_their_order_not_their_place(tmp_path):
     text = asap(("Polygon", "tumor", SQUARE))
     first, second = ('<Coordinate Order="0" X="0" Y="0"/>', '<Coordinate Order="1" X="10" Y="0"/>')

@@ -133,7 +133,7 @@ def test_settings_of_tissue_that_changed_hold_up_no_finished_slide_and_touch_non
 def test_outlines_become_the_cells_whose_centre_they_hold(project, store, gemslide, tmp_path):
     ring = box(103, 57, 641.5, 402).difference(box(200, 100, 333, 250))
     island = Point(900, 600).buffer(70)
-    file = geojson(tmp_path / "tissue.geojson", [ring, island], ["Tissue", None])
+    file = geojson(tmp_path / "tissue.geojson", [ring, island], ["Region*", None])
 
     done = run(gemslide, project, "--from", file)
 
@@ -144,7 +144,7 @@ def test_outlines_become_the_cells_whose_centre_they_hold(project, store, gemsli
     origin = mask_origin(store)
     assert (origin.made, origin.file_format, origin.areas) == ("imported", "qupath", 2)
     assert "tissue.geojson" not in (store / TISSUE / "zarr.json").read_text()
-    only = run(gemslide, project, "--from", file, "--class", "Tissue")
+    only = run(gemslide, project, "--from", file, "--class", "Region*")
     assert only.code == 0, only.err
     assert np.array_equal(read_tissue(store)[0], expected_mask(ring))
 

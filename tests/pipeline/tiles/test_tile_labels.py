@@ -2,11 +2,12 @@ import time
 
 import numpy as np
 import pytest
-from shapely import Polygon, box
+from shapely import MultiPolygon, Point, Polygon, box
 
 from pipeline.annotations.shapes.region import Region, check_regions
 from pipeline.errors import BadAnnotationError
-from pipeline.tiles.labels import class_order, label_tiles
+from pipeline.tiles.labels import SlideLabel, class_order, label_tiles
+from pipeline.tiles.nesting import innermost
 
 CORNERS = np.array([[0, 0], [100, 0], [200, 0], [0, 100], [100, 100], [200, 100]])
 
@@ -52,6 +53,22 @@ def test_an_unknown_class_is_refused_with_the_known_ones():
         class_order([region("stroma", box(0, 0, 1, 1))], ("tumour",), ())
 
 
+@pytest.mark.parametrize(
+    ("one", "other"), [("Tumor", "tumor"), ("tumor bed", "tumor  bed"), ("T 1", "T1"), ("no_tumor", "No tumor")]
+)
+def test_two_classes_that_differ_only_in_capitals_or_blanks_are_refused_by_name(one, other):
+    regions = [region(one, box(0, 0, 1, 1)), region("stroma", box(0, 0, 1, 1)), SlideLabel(other, "S-7")]
+
+    with pytest.raises(BadAnnotationError, match=r"differ only in capitals or blanks") as refused:
+        class_order(regions, (), ())
+
+    for said in (repr(one), repr(other), "file.geojson, feature 0", "slide S-7"):
+        assert said in str(refused.value)
+    assert class_order(regions, (), (other,)) == tuple(sorted((one, "stroma")))
+    with pytest.raises(BadAnnotationError, match="differ only"):
+        class_order([], (one, other), ())
+
+
 def test_an_ignored_class_gives_no_label():
     assert class_order([region("ink", box(0, 0, 1, 1)), region("a", box(0, 0, 1, 1))], (), ("ink",)) == ("a",)
 
@@ -88,6 +105,96 @@ def test_a_hole_around_the_centre_gives_no_label_by_centre():
     )
 
     assert (by_area.class_index[0], by_centre.class_index[0]) == (0, -1)
+
+
+NEST = {
+    "the inner one": ([("a", box(0, 0, 300, 200)), ("b", box(100, 0, 200, 100))], [0, 1, 0, 0, 0, 0]),
+    "the inner one, drawn over the edge": (
+        [("a", box(0, 0, 300, 200)), ("b", box(100, -4, 200, 100))],
+        [0, 1, 0, 0, 0, 0],
+    ),
+    "the innermost of three": (
+        [("b", box(100, 0, 300, 100)), ("a", box(0, 0, 300, 200)), ("a", box(200, 0, 300, 100))],
+        [0, 1, 0, 0, 0, 0],
+    ),
+    "the inner one through others of the outer's class": (
+        [("a", box(0, 0, 300, 200)), ("a", box(0, 0, 300, 100)), ("b", box(100, 0, 200, 100))],
+        [0, 1, 0, 0, 0, 0],
+    ),
+    "the inner one drawn across a hole": (
+        [("a", box(0, 0, 300, 200) - box(110, 10, 190, 90)), ("b", box(100, 0, 200, 100))],
+        [0, 1, 0, 0, 0, 0],
+    ),
+    "what fills a hole of an outline within another": (
+        [("a", box(0, 0, 300, 200)), ("a", box(50, 0, 300, 150) - box(100, 0, 200, 100)), ("b", box(100, 0, 200, 100))],
+        [0, 1, 0, 0, 0, 0],
+    ),
+    "each part of an inner region": (
+        [("a", box(0, 0, 200, 200)), ("b", MultiPolygon([box(100, 0, 200, 100), box(220, 0, 300, 200)]))],
+        [0, 1, 1, 0, 0, 1],
+    ),
+    "no class where the inner one is ignored": (
+        [("a", box(0, 0, 300, 200)), ("ignored", box(100, 0, 200, 100))],
+        [0, -1, 0, 0, 0, 0],
+    ),
+    "the inner one where the outer one is ignored": (
+        [("ignored", box(0, 0, 300, 200)), ("b", box(100, 0, 200, 100))],
+        [-1, 1, -1, -1, -1, -1],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NEST)
+@pytest.mark.parametrize("rule", ["area", "centre"])
+def test_within_nested_outlines_a_tile_carries_the_innermost_class(name, rule):
+    drawn, expected = NEST[name]
+
+    for order in (drawn, drawn[::-1]):
+        regions = [region(*each) for each in order]
+        labels = label_tiles(regions, CORNERS, 100, classes=("a", "b"), min_fraction=0.5, label_by=rule)
+        assert labels.class_index.tolist() == expected
+
+
+def test_outlines_that_only_overlap_both_count():
+    regions = [region("b", box(0, 0, 80, 100)), region("a", box(20, 0, 120, 100))]
+
+    labels = label_tiles(regions, CORNERS, 100, classes=("a", "b"), min_fraction=0.5)
+
+    assert labels.class_index[0] == 0  # a tie: the class that comes first
+    assert labels.largest.tolist() == pytest.approx([0.8, 0.8])
+
+
+def _nest(random, left, top, side):
+    """Squares within squares: up to four in the quarters of each."""
+    yield box(left, top, left + side, top + side)
+    if side > 10:
+        for x, y in ((0, 0), (0, 1), (1, 0), (1, 1)):
+            if random.random() < 0.7:
+                yield from _nest(random, left + side * x / 2 + 1, top + side * y / 2 + 1, side / 2 - 2)
+
+
+def test_each_point_belongs_to_the_smallest_outline_around_it():
+    random = np.random.default_rng(5)
+    drawn = list(_nest(random, 0, 0, 300))
+    names = random.choice(["a", "b", "c"], len(drawn)).tolist()
+    points = [Point(xy) for xy in random.uniform(0, 300, (300, 2))]
+
+    own = innermost(drawn, names)
+
+    for point in points:
+        around = [i for i, shape in enumerate(drawn) if shape.contains(point)]
+        assert {names[i] for i in around if own[i].contains(point)} == {names[min(around, key=lambda i: drawn[i].area)]}
+
+
+def test_ten_thousand_outlines_within_one_are_taken_from_it_in_a_moment():
+    centres = [(x, y) for x in range(50, 10_000, 100) for y in range(50, 10_000, 100)]
+    drawn = [box(0, 0, 10_000, 10_000), *(Point(centre).buffer(30, quad_segs=4) for centre in centres)]
+    start = time.process_time()
+
+    own = innermost(drawn, ["tissue"] + ["cell"] * len(centres))
+
+    assert time.process_time() - start < 5  # 0.3 s measured
+    assert own[0].area == pytest.approx(drawn[0].area - sum(shape.area for shape in drawn[1:]))
 
 
 def test_no_tiles_have_no_labels():

@@ -29,6 +29,15 @@ NEGATIVE = (
     "tumor negative, no metastasis",
     "zdrowy", "łagodny", "sağlıklı", "норма", "здоровый", "доброкачественный", "отрицательный", "фон", "正常", "良性",
     "陰性", "정상",
+    "sehat", "jinak", "tanpa tumor", "tidak ada tumor", "bukan kanker",
+    "φυσιολογικό", "Φυσιολογικός", "υγιής", "καλόηθες", "χωρίς όγκο", "αρνητικό", "sunt", "ikke tumor",
+    "svulstfri", "rask", "kræftfri", "ingen kreft", "inte tumör", "tumörfri", "frisk vävnad", "zdravo", "brez tumorja",
+    "negativno", "dobroćudno", "nema tumora", "bình thường", "lành tính", "không có u", "âm tính", "yok", "tümör yok",
+    "tümörsüz", "tümör olmayan", "tumormentes", "daganatmentes", "nezhoubný", "bez nádoru", "nenádorový", "нормальний",
+    "здорова", "без пухлини", "доброякісний", "sănătoasă", "fără tumoră", "ei kasvainta", "terveet", "tausta",
+    "paratumor", "peritumoral", "peri-tumoral", "Peritumoral stroma", "para-cancerous tissue", "tumour-adjacent tissue",
+    "adjacent to tumor", "癌旁", "NDBE", "pN0", "ypN0", "pN0(i-)", "cM0",
+    "u lành tính", "незлокачественный", "tümör değil", "jinak", "selim",
 )  # fmt: skip
 OTHERS = (
     "tumour", "abnormal", "not normal", "nicht normal", "unhealthy", "ungesund", "non-benign", "positive", "malignant",
@@ -44,6 +53,10 @@ OTHERS = (
     "carcinoma, margin negative", "melanoma in benign nevus", "normal/tumor border", "benign or malignant",
     "Karzinom ohne Metastasen", "Adenom ohne Dysplasie", "IDC(+)", "HER2(-)", "detected", "nonstroma", "stroma-free",
     "1", "-",
+    "non-seminoma", "Nonseminoma", "non-seminomatous germ cell tumour", "Nicht-Seminom", "Normal-like", "normal like",
+    "non-Hodgkin", "non-small cell", "AML with normal karyotype", "neuroma", "nephroblastoma", "neoplasm",
+    "distant metastasis", "peritumoral invasion", "peritumoral lymphocytes", "pN1", "pN0(i+)", "N0S1", "M0",
+    "không bình thường", "tidak normal", "normal değil", "yes", "true", "+", "0",
 )  # fmt: skip
 
 
@@ -87,6 +100,57 @@ def test_a_later_baseline_is_asked_about_and_not_chosen_in_silence(classes):
     assert f'classes = ["{classes[1]}", "{classes[0]}"]' in warning
     assert order_warning(classes[::-1], setting="it") is None
     assert lesion_classes(classes) == (classes[1],)  # the position decides until somebody says otherwise
+
+
+DENIED = [
+    ("necrosis", "no necrosis"), ("TILs", "without TILs"), ("Nekrose", "keine Nekrose"), ("with budding", "no budding"),
+    ("yes", "no"), ("Yes", "No"), ("oui", "non"), ("ja", "nein"), ("true", "false"), ("True", "False"), ("+", "-"),
+    ("CMV+", "CMV-"), ("CMV +", "CMV −"), ("EBV(+)", "EBV(-)"), ("HPV", "HPV-"), ("CD3+ cells", "CD3- cells"),
+    ("H. pylori +ve", "H. pylori -ve"), ("MMR positive", "MMR negative"), ("infarct present", "infarct absent"),
+    ("1", "0"), ("class_1", "class_0"), ("HER2 1+", "HER2 0"), ("nekroz var", "nekroz yok"), ("有坏死", "无坏死"),
+    ("tumor_yes", "tumor_no"), ("HER2+ carcinoma", "HER2- carcinoma"),
+    ("inflamed", "not inflamed"), ("坏死", "无坏死"), ("壊死あり", "壊死なし"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("stated", "denial"), DENIED)
+def test_a_later_class_that_denies_the_first_is_the_negative_one(stated, denial):
+    warning = order_warning([stated, denial], setting="it")
+
+    assert warning is not None
+    assert f'classes = ["{denial}", "{stated}"]' in warning
+    assert order_warning([denial, stated], setting="it") is None
+    assert lesion_classes([stated, denial]) == lesion_classes([denial, stated]) == (stated,)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("necrotic", "non-necrotic"), ("TIL", "NonTIL"), ("infarkt", "infarktfrei")]
+)
+def test_a_later_class_that_may_deny_the_first_is_asked_about(one, other):
+    assert order_warning([one, other], setting="it") is not None
+    assert lesion_classes([one, other]) == (other,)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("seminoma", "non-seminoma"), ("Hodgkin", "non-Hodgkin"), ("small cell", "non-small cell"), ("2", "1"),
+        ("keratinizing", "non-keratinizing"), ("Basal", "Normal-like"), ("CD3+", "CD4-"), ("ER+ PR-", "ER- PR+"),
+        ("10", "1"), ("typical", "atypical"), ("differentiated", "undifferentiated"),
+        ("G1", "G2"), ("stage I", "stage II"),
+    ],
+)  # fmt: skip
+def test_two_kinds_of_a_thing_do_not_deny_each_other(one, other):
+    assert order_warning([one, other], setting="it") is None
+    assert lesion_classes([one, other]) == (other,)
+
+
+def test_of_more_classes_the_named_healthy_one_decides():
+    classes = ["ER+ tumour", "ER- tumour", "normal"]
+
+    assert lesion_classes(classes) == ("ER+ tumour", "ER- tumour")
+    assert 'classes = ["normal"' in (order_warning(classes, setting="it") or "")
+    assert order_warning(["normal", "CMV+", "CMV-"], setting="it") is None
 
 
 def test_a_lesion_that_only_lacks_something_keeps_its_hotspots():

@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 from training.foundation.words.class_words import (
     ADJACENT,
     ALSO,
+    AWAY,
     BENIGN,
+    BESIDE,
     DETECTED,
     EVIDENCE,
     JOINING,
@@ -15,15 +17,19 @@ from training.foundation.words.class_words import (
     LESION_ENDINGS,
     MAY_BE_BENIGN,
     NEGATIVE,
+    NEGATIVE_ENDINGS,
+    NEGATIVE_STARTS,
+    NEGATIVE_STARTS_OF_WORDS,
     NO_LESIONS,
     NOT,
     NOT_ONE,
+    OF_ENTITIES,
+    PLACES,
     TISSUE,
 )
 
 COMMA = ","
 """Stands among a name's words for a comma, a bracket and the like. What is negated ends there."""
-_NEGATIVE_ENDINGS = ("free", "frei", "freies", "less", "los", "loses", "negative", "negativ")
 
 
 def names_lesion(words: Sequence[str]) -> bool:
@@ -74,6 +80,8 @@ def _negated_after(words: Sequence[str], index: int) -> Iterator[int]:
         start += 1
     while start < len(words) and words[start] in (JOINING - ALSO) | EVIDENCE:
         start += 1
+    if word in NOT_ONE and not OF_ENTITIES.isdisjoint(words[start : start + 1]):
+        return
     if word in NOT or (word in NEGATIVE and (start > index + 1 or index == 0)):
         for position in range(start, len(words)):
             if _is_lesion(words[position]):
@@ -101,8 +109,25 @@ def _adjacent(words: Sequence[str]) -> Iterator[int]:
             yield index + 2 if words[index + 1 : index + 2] and words[index + 1] in JOINING | {"from"} else index + 1
 
 
+def is_beside_lesion(words: Sequence[str]) -> bool:
+    """Whether a name says only that the tissue is beside a lesion: "peritumoral stroma", "adjacent to tumour"."""
+    if BESIDE.isdisjoint(words):
+        place = {index for index, word in enumerate(words) if word in ADJACENT - AWAY}
+        lesions = [index for index in _adjacent(words) if 0 <= index < len(words) and _is_lesion(words[index])]
+        if not place or not lesions:
+            return False
+    else:
+        place, lesions = {index for index, word in enumerate(words) if word in BESIDE}, []
+    plain = TISSUE | PLACES | JOINING | {COMMA, "the", "from"}
+    return all(word in plain or index in place or index in lesions for index, word in enumerate(words))
+
+
 def _in_one_word(word: str) -> bool:
     """Whether a word negates a lesion by itself: "nontumor", "noncancerous", "tumorfree", "tumorlos"."""
-    starts = (word.removeprefix(prefix) for prefix in ("non", "no", "not", "nicht", "kein") if word.startswith(prefix))
-    ends = (word.removesuffix(end) for end in _NEGATIVE_ENDINGS if word.endswith(end))
-    return any(map(_is_finding, (*starts, *ends)))
+    starts = {word.removeprefix(prefix) for prefix in NEGATIVE_STARTS if word.startswith(prefix)}
+    ends = (word.removesuffix(end) for end in NEGATIVE_ENDINGS if word.endswith(end))
+    if not starts.isdisjoint(OF_ENTITIES):
+        return False
+    if any(map(_is_finding, (*starts, *ends))):
+        return True
+    return any(word.startswith(prefix) and word.removeprefix(prefix) in LESION for prefix in NEGATIVE_STARTS_OF_WORDS)
