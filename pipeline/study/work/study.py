@@ -25,6 +25,7 @@ from pipeline.study.protocol import (
     load_study_cohort,
     study_dir,
 )
+from pipeline.study.references import references_of_cohort
 from pipeline.study.stages.kind import sources_of
 from pipeline.study.stages.registry import kind_of, output_sha256, results_of_stage, settings_of
 from pipeline.study.work.leases import Ended, Lease, Leases
@@ -65,7 +66,8 @@ def begin_study(
     """Freeze the protocol and enter the cohort's slides; what is missing is said before anything is written.
 
     Args:
-        warn: called with a sentence for each model whose training data nobody can compare with the cohort.
+        warn: called with a sentence for whatever cannot be compared: a model's training data with the cohort, a
+            class of the protocol with the slides' labels.
 
     Raises:
         BadManifestError: has begun already; a manifest that does not hold together, or names one file twice.
@@ -77,8 +79,11 @@ def begin_study(
     protocol = load_protocol(folder / PROTOCOL_FILE)
     cohort, sha256 = load_study_cohort(protocol, folder)
     refuse_changes(cohort, project)
-    for unknown in check_leakage(cohort, find_models(protocol, project), project):
+    packages = find_models(protocol, project)
+    for unknown in check_leakage(cohort, packages, project):
         warn(unknown)
+    for unmatched in references_of_cohort(protocol, cohort, packages.values()).warnings:
+        warn(unmatched)
     ledger.begin(study_id, protocol.frozen(), sha256, slides_of(cohort), protocol.stages, actor=actor)
     return Study(project, study_id, ledger, protocol, sha256)
 
