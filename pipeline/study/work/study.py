@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.cohort.duplicates import refuse_changes
+from pipeline.cohort.look_alikes import look_alike_patients
 from pipeline.cohort.manifest import Cohort
 from pipeline.errors import BadManifestError
 from pipeline.jobs.stage import Stage
@@ -66,8 +67,7 @@ def begin_study(
     """Freeze the protocol and enter the cohort's slides; what is missing is said before anything is written.
 
     Args:
-        warn: called with a sentence for whatever cannot be compared: a model's training data with the cohort, a
-            class of the protocol with the slides' labels.
+        warn: called with each sentence of `doubts`.
 
     Raises:
         BadManifestError: has begun already; a manifest that does not hold together, or names one file twice.
@@ -79,13 +79,23 @@ def begin_study(
     protocol = load_protocol(folder / PROTOCOL_FILE)
     cohort, sha256 = load_study_cohort(protocol, folder)
     refuse_changes(cohort, project)
-    packages = find_models(protocol, project)
-    for unknown in check_leakage(cohort, packages, project):
-        warn(unknown)
-    for unmatched in references_of_cohort(protocol, cohort, packages.values()).warnings:
-        warn(unmatched)
+    for said in doubts(protocol, cohort, project):
+        warn(said)
     ledger.begin(study_id, protocol.frozen(), sha256, slides_of(cohort), protocol.stages, actor=actor)
     return Study(project, study_id, ledger, protocol, sha256)
+
+
+def doubts(protocol: Protocol, cohort: Cohort, project: Project) -> list[str]:
+    """Sentences on what could not be compared, or looks wrong: training data of a model that are elsewhere or name no
+    patients, classes that no slide has by its label, and patients that look like one.
+
+    Raises:
+        UnreadableError, ChangedSourceError, LeakageError: as `begin_study`.
+    """
+    packages = find_models(protocol, project)
+    unknown = check_leakage(cohort, packages, project)
+    unmatched = references_of_cohort(protocol, cohort, packages.values()).warnings
+    return [*unknown, *unmatched, *map(str, look_alike_patients(cohort.included).values())]
 
 
 def slides_of(cohort: Cohort) -> list[NewSlide]:
