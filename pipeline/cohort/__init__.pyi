@@ -1,6 +1,10 @@
 from .annotation_files import ANNOTATION_SUFFIXES as ANNOTATION_SUFFIXES
 from .duplicates import find_changes as find_changes
 from .duplicates import refuse_changes as refuse_changes
+from .look_alikes import WHAT_TO_DO as WHAT_TO_DO
+from .look_alikes import look_alike_patients as look_alike_patients
+from .look_alikes import look_alikes as look_alikes
+from .look_alikes import shown_slides as shown_slides
 from .manifest import COLUMNS as COLUMNS
 from .manifest import MAX_MANIFEST_BYTES as MAX_MANIFEST_BYTES
 from .manifest import Cohort as Cohort

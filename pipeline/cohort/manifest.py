@@ -13,14 +13,16 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from pipeline.cohort.annotation_files import AnnotationFiles
+from pipeline.cohort.kept_slides import says_kept
 from pipeline.cohort.no_values import is_false, is_missing, why_no_value
 from pipeline.cohort.other_lists import find_slide_file, list_of
 from pipeline.cohort.slide_files import find_slide_files
+from pipeline.cohort.total_rows import total_in
 from pipeline.errors import BadManifestError
 from pipeline.files import in_form_on_disk, replace_file
 from pipeline.project import check_slide_id
 from pipeline.settings.source_folders import check_source
-from pipeline.slides.suffixes import slide_id_from, slide_suffixes
+from pipeline.slides.suffixes import has_slide_suffix, slide_id_from, slide_suffixes
 from pipeline.spreadsheets import is_altered, read_rows, with_header
 from training.foundation.settings import did_you_mean
 from training.foundation.words.class_names import check_class_name, check_printable
@@ -55,6 +57,10 @@ def _lower(value: object) -> object:
 def _reason(text: str) -> str:
     if is_missing(text) or is_false(text):
         raise ValueError("is not a reason to leave the slide out: empty the cell to keep the slide")
+    if says_kept(text):
+        raise ValueError(
+            "can mean that the slide stays: empty the cell to keep the slide, or write only why it is left out"
+        )
     return text
 
 
@@ -191,6 +197,7 @@ def _entry(path: Path, number: int, row: Mapping[str, str], columns: Mapping[str
         raise BadManifestError(f"{path}, line {number}: {findings}.")
     if not is_ours and "\0" not in values.get("path", "\0"):
         values["path"] = find_slide_file(values["path"], path.parent)
+    _refuse_totals(path, number, values)
     if "path" in values and "slide_id" not in values:
         values["slide_id"] = check_slide_id(slide_id_from(Path(values["path"])), where=f"{path.name}, line {number}")
     try:
@@ -198,6 +205,17 @@ def _entry(path: Path, number: int, row: Mapping[str, str], columns: Mapping[str
     except ValidationError as error:
         findings = "; ".join(_finding(detail) for detail in error.errors())
         raise BadManifestError(f"{path}, line {number}: {findings}.") from error
+
+
+def _refuse_totals(path: Path, number: int, values: Mapping[str, str]) -> None:
+    name = values.get("path", "")
+    total = None if has_slide_suffix(name) or "\0" in name else total_in(values.values())
+    is_slide = os.path.basename(name) == name != "" and os.path.lexists(in_form_on_disk(path.parent, name))
+    if total is not None and not is_slide:
+        raise BadManifestError(
+            f"{path}, line {number}: {total!r:.200} looks like a row of totals, not like a slide. Delete the row; if "
+            "it is a slide, write the whole name of its file under `path`."
+        )
 
 
 def _finding(detail: Mapping[str, Any]) -> str:

@@ -17,6 +17,7 @@ from dataclasses import astuple, dataclass, fields
 from io import StringIO
 from pathlib import Path
 
+from pipeline.cohort.look_alikes import look_alikes
 from pipeline.cohort.manifest import COLUMNS, MAX_MANIFEST_BYTES, Cohort, SlideEntry, load_cohort
 from pipeline.errors import BadManifestError
 from pipeline.files import explain_unwritable, replace_file
@@ -49,6 +50,8 @@ class Pseudonymized:
     num_patients: int
     num_new: int
     """Pseudonyms added to the map."""
+    look_alikes: tuple[tuple[str, ...], ...]
+    """Groups of patients of the map that look like one, but have different pseudonyms, which look like nothing."""
 
 
 class PseudonymMap:
@@ -129,7 +132,8 @@ def pseudonymize_cohort(
         _write_private(map_path, _csv(MAP_COLUMNS, map(astuple, names.rows)))
         _write_private(out, _csv(COLUMNS, (tuple(e.model_dump(mode="json").values()) for e in entries)))
     patients = {entry.patient_id for entry in entries if entry.patient_id}
-    return Pseudonymized(len(entries), len(patients), len(names.rows) - known)
+    alike = look_alikes(row.original for row in names.rows if row.kind == "patient")
+    return Pseudonymized(len(entries), len(patients), len(names.rows) - known, tuple(alike))
 
 
 def read_map(path: Path) -> PseudonymMap:

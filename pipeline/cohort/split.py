@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pipeline.cohort.look_alikes import WHAT_TO_DO, look_alikes, shown_slides
 from pipeline.cohort.manifest import SlideEntry, Split
 from pipeline.errors import BadManifestError, LeakageError
 from pipeline.settings.config import SplitConfig
@@ -20,7 +21,7 @@ def assign_splits(entries: Sequence[SlideEntry], config: SplitConfig) -> dict[st
     patients nor splits gives None throughout: its tiles are for inference, not training.
 
     Raises:
-        LeakageError: a patient's slides are in two splits.
+        LeakageError: a patient's slides are in two splits, or those of two patients that look like one.
         BadManifestError: a split is needed but a slide has no patient_id.
     """
     if not any(entry.split or entry.patient_id for entry in entries):
@@ -34,7 +35,23 @@ def assign_splits(entries: Sequence[SlideEntry], config: SplitConfig) -> dict[st
     given = _given(entries)
     assigned = _assign(sorted({str(e.patient_id) for e in entries} - set(given)), config)
     by_patient = {**assigned, **given}
+    _check_look_alikes(entries, by_patient)
     return {entry.slide_id: by_patient[str(entry.patient_id)] for entry in entries}
+
+
+def _check_look_alikes(entries: Sequence[SlideEntry], split_of: dict[str, Split]) -> None:
+    slides: dict[str, list[str]] = defaultdict(list)
+    for entry in entries:
+        slides[str(entry.patient_id)].append(entry.slide_id)
+    for group in look_alikes(slides):
+        if len({split_of[patient] for patient in group}) > 1:
+            where = "; ".join(
+                f"{patient!r} in {split_of[patient]} ({shown_slides(slides[patient])})" for patient in group
+            )
+            raise LeakageError(
+                f"patients that look like one are in different splits: {where}. {WHAT_TO_DO}, or put both into one "
+                "split by the column `split`."
+            )
 
 
 def _given(entries: Sequence[SlideEntry]) -> dict[str, Split]:

@@ -1,3 +1,4 @@
+from .camelyon17 import NODE_LABELS as NODE_LABELS
 from .evaluate import evaluate_model as evaluate_model
 from .figures import COLOURS as COLOURS
 from .figures import STYLE as STYLE

@@ -19,7 +19,7 @@ class CheckedSlide:
     size_wh_px0: tuple[int, int]
     frame: SlideFrame
     warnings: tuple[str, ...] = ()
-    """Contradictions in its file, as far as that was read."""
+    """Contradictions in its file, as far as that was read, or between it and the manifest."""
 
 
 def check_slide(cohort: Cohort, entry: SlideEntry, keep_associated: Collection[str] = ()) -> CheckedSlide:
@@ -34,4 +34,6 @@ def check_slide(cohort: Cohort, entry: SlideEntry, keep_associated: Collection[s
         mpp = resolve_mpp(slide.info, slide_id=entry.slide_id, manifest_mpp=entry.mpp)
         finest = slide.info.levels[0]
         frame = frame_of_file(slide.info, mpp.mpp0)
-        return CheckedSlide((finest.width_px, finest.height_px), frame, tuple(slide.info.warnings))
+        return CheckedSlide(
+            (finest.width_px, finest.height_px), frame, tuple(filter(None, (mpp.warning, *slide.info.warnings)))
+        )

@@ -85,7 +85,7 @@ class StoreWriter:
         sums = levels.all_sums()
         shards = [sum(name.startswith(f"{plan.about.path}/") for name in sums) for plan in self.plans]
         self._write_groups(associated)
-        self.warnings = [*self.slide.info.warnings, *([tissue.warning] if tissue.warning else [])]
+        self.warnings = [*filter(None, (self.mpp.warning, *self.slide.info.warnings, tissue.warning))]
         checksum = write_checksums(self.folder, {f"{IMAGE}/{name}": file_sum for name, file_sum in sums.items()})
         attributes = self._attributes(
             slide_id, source(), tissue, tuple(name for name, _ in associated),

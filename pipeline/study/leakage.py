@@ -6,18 +6,21 @@ the project, its patients and slides are known, and none of them may be in the s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Set
 from pathlib import Path
 
 import numpy as np
 
+from pipeline.cohort.look_alikes import WHAT_TO_DO, look_alikes, shown_slides
 from pipeline.cohort.manifest import Cohort
 from pipeline.errors import LeakageError
 from pipeline.project import Project
-from pipeline.tiles.dataset import TileDataset
+from pipeline.tiles.dataset import NO_PATIENT, TileDataset
 from training.foundation.errors import GemslideError
 from training.foundation.model_files import MAX_CONFIG_BYTES
 from training.foundation.reading import read_json_file
+from training.foundation.words.counts import counted
 from training.foundation.words.names import comparable
 
 SEEN = ("train", "val")
@@ -29,10 +32,12 @@ def check_leakage(cohort: Cohort, packages: Mapping[str, Path], project: Project
     """Compare a cohort with the training data of models.
 
     Returns:
-        a sentence for each model whose training data are not in this project, so that they could not be compared.
+        a sentence for each model whose training data are not in this project, or on slides without a patient, so that
+        they could not be compared.
 
     Raises:
-        LeakageError: a patient or a slide of the cohort was in a model's training or validation.
+        LeakageError: a patient or a slide of the cohort was in a model's training or validation, or looks like one that
+            was.
     """
     unknown = []
     for model_id, package in packages.items():
@@ -43,13 +48,14 @@ def check_leakage(cohort: Cohort, packages: Mapping[str, Path], project: Project
                 "known whether its patients are in the study. Compare the lists yourself."
             )
         else:
-            _compare(cohort, dataset, model_id)
+            unknown += _compare(cohort, dataset, model_id)
     return unknown
 
 
-def _compare(cohort: Cohort, dataset: TileDataset, model_id: str) -> None:
+def _compare(cohort: Cohort, dataset: TileDataset, model_id: str) -> list[str]:
     seen = np.isin(dataset.splits, SEEN)
-    patients, slides = set(map(comparable, dataset.groups[seen].tolist())), set(dataset.slides[seen].tolist())
+    groups, slides = set(map(comparable, dataset.groups[seen].tolist())), set(dataset.slides[seen].tolist())
+    patients = {group for group in groups if not group.startswith(NO_PATIENT)}
     known = [entry.slide_id for entry in cohort.included if entry.slide_id in slides or entry.patient_id in patients]
     if known:
         more = f" and {len(known) - MAX_SHOWN} more" if len(known) > MAX_SHOWN else ""
@@ -57,6 +63,31 @@ def _compare(cohort: Cohort, dataset: TileDataset, model_id: str) -> None:
             f"model {model_id} was trained on patients or slides of this cohort: {', '.join(known[:MAX_SHOWN])}{more}. "
             "Exclude them with a reason in the manifest, or study another model."
         )
+    _check_look_alikes(cohort, patients, model_id)
+    without = sum(entry.patient_id is None for entry in cohort.included)
+    unnamed = len(groups) - len(patients)
+    if not without and not unnamed:
+        return []
+    return [
+        f"model {model_id}: {counted(without, 'slide')} of the cohort and {counted(unnamed, 'slide')} of the model's "
+        "training without a patient_id were compared by their ids only, so it is not known whether the model was "
+        "trained on their patients. Fill in the column `patient_id`, or compare the lists yourself."
+    ]
+
+
+def _check_look_alikes(cohort: Cohort, seen: Set[str], model_id: str) -> None:
+    slides: dict[str, list[str]] = defaultdict(list)
+    for entry in cohort.included:
+        if entry.patient_id:
+            slides[entry.patient_id].append(entry.slide_id)
+    for group in look_alikes([*sorted(seen), *slides]):
+        own, others = [name for name in group if name in slides], [name for name in group if name in seen]
+        if own and others:
+            named = ", ".join(f"{name!r} ({shown_slides(slides[name])})" for name in own)
+            raise LeakageError(
+                f"model {model_id} was trained on patient {others[0]!r}, who looks like patient {named} of this "
+                f"cohort. {WHAT_TO_DO}; or exclude them with a reason in the manifest."
+            )
 
 
 def _trained_on(package: Path, project: Project) -> TileDataset | None:

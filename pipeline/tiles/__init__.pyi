@@ -1,3 +1,4 @@
+from .dataset import NO_PATIENT as NO_PATIENT
 from .dataset import TileDataset as TileDataset
 from .outdated import MOST_NAMED as MOST_NAMED
 from .outdated import outdated_sets as outdated_sets

@@ -25,6 +25,9 @@ from training.foundation.tile_read import UNSTATED
 from training.foundation.words.counts import counted
 from training.foundation.words.names import comparable
 
+NO_PATIENT = "\n"
+"""Before the group of a slide without a patient: no name in a manifest can contain it."""
+
 
 class TileDataset:
     """A tile set of a project, in the form that `training.data.tile_dataset.TileSource` requires.
@@ -76,8 +79,7 @@ class TileDataset:
         self.splits = frame["split"].fillna("").to_numpy(dtype=str)
         self.slides = frame["slide_id"].to_numpy(dtype=str)
         of_patient = frame["patient_id"].notna().to_numpy()
-        # A line break, which no name in a manifest can contain, distinguishes a slide from a patient of the same name.
-        self.groups = np.where(of_patient, frame["patient_id"].fillna(""), "\n" + frame["slide_id"]).astype(str)
+        self.groups = np.where(of_patient, frame["patient_id"].fillna(""), NO_PATIENT + frame["slide_id"]).astype(str)
         self.grouped_by = "patient" if of_patient.all() else "slide"
         self.scanners: dict[str, str | None] = dict(table.metadata.get("scanners") or {})
         self._boxes = frame[["level", "x_px0", "y_px0", "side_px0"]].to_numpy(dtype=np.int64)

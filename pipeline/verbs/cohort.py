@@ -7,6 +7,7 @@ from pathlib import Path
 import typer
 
 from pipeline.cohort.duplicates import find_changes
+from pipeline.cohort.look_alikes import WHAT_TO_DO, look_alike_patients
 from pipeline.cohort.manifest import Cohort, init_cohort, load_cohort
 from pipeline.cohort.pseudonyms import pseudonymize_cohort
 from pipeline.cohort.split import assign_splits
@@ -40,7 +41,7 @@ def run_check(manifest: Path, project: Path, models: list[str], *, as_json: bool
         assign_splits(cohort.included, settings.tile.split)
         for unknown in _check_leakage(cohort, Project(project), models):
             typer.echo(f"warning: {unknown}", err=True)
-        changes = find_changes(cohort, Project(project))
+        changes = look_alike_patients(cohort.included) | find_changes(cohort, Project(project))
     with bar("cohort check", total=len(cohort.included)) as advance:
         for outcome in check_entries(cohort, settings.ingest.keep_associated, settings.tile):
             change = changes.get(outcome.slide_id) if outcome.is_good else None
@@ -62,4 +63,7 @@ def run_pseudonymize(manifest: Path, map_path: Path, out: Path, project: Path | 
         done = pseudonymize_cohort(manifest, map_path, out, project=project, keep_site=keep_site)
     slides, patients = counted(done.num_slides, "slide"), counted(done.num_patients, "patient")
     typer.echo(f"{out}: {slides}, {patients}; {counted(done.num_new, 'new pseudonym')}.")
+    for group in done.look_alikes:
+        named = ", ".join(map(repr, group))
+        typer.echo(f"warning: patients {named} look like one, but got different pseudonyms. {WHAT_TO_DO}.", err=True)
     typer.echo(f"{map_path} is the only way back to the names. Keep it separate from the project, and keep a copy.")

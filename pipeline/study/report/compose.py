@@ -13,14 +13,16 @@ from pipeline.evaluation.statistics.bootstrap import CONFIDENCE, FEW_PATIENTS, F
 from pipeline.evaluation.statistics.calibration import calibration_of
 from pipeline.evaluation.statistics.one_class import NamedCurve, auroc, roc_with_band
 from pipeline.run_record import versions
+from pipeline.study.references import MAX_SHOWN
 from pipeline.study.report.cases import Cases, cases_of, groups_of
 from pipeline.study.report.endpoints import EndpointResult, positive_index, result_of
 from pipeline.study.report.facts import Facts, text_of
 from pipeline.study.report.figures import flow_figure, forest_figure
-from pipeline.study.report.flow import failure_tables, flow_of, quality_tables, state_table, time_tables
+from pipeline.study.report.flow import Flow, failure_tables, flow_of, quality_tables, state_table, time_tables
 from pipeline.study.report.readers import reader_tables
 from pipeline.study.report.table import Cell, Table, interval
 from pipeline.study.stages.registry import KINDS
+from training.foundation.words.counts import counted
 
 Row = tuple[Cell, ...]
 ENDPOINT_COLUMNS = (
@@ -69,9 +71,24 @@ def _flow(facts: Facts) -> Section:
     caption = "Slides and patients at each step. A slide without a patient in the manifest counts as its own."
     return Section(
         "Flow of the cohort",
+        paragraphs=_labels(facts, flow),
         figures=(Figure(flow_figure(flow), caption, is_wide=True),),
         tables=(*reasons, state_table(facts)),
     )
+
+
+def _labels(facts: Facts, flow: Flow) -> tuple[str, ...]:
+    """What is wrong with the slides' labels."""
+    if not flow.unusable:
+        return tuple(facts.references.warnings)
+    classes = "; ".join(", ".join(order) for order in facts.references.orders) or "no slide was predicted"
+    shown = ", ".join(f"{label} ({number})" for label, number in list(flow.unusable.items())[:MAX_SHOWN])
+    more = ", …" if len(flow.unusable) > MAX_SHOWN else ""
+    are = counted(
+        sum(flow.unusable.values()), "analysed slide has a label that is", "analysed slides have labels that are"
+    )
+    said = f"{are} none of the classes ({classes}), and no reference: {shown}{more}."
+    return (said, *facts.references.warnings)
 
 
 def _quality(facts: Facts) -> Section:

@@ -92,18 +92,20 @@ def result_of(endpoint: Endpoint, cases: Cases, analysis: Analysis, draws: Draws
         patients=resamples.num_patients,
         positives=None if truth is None else int(truth.sum()),
         estimate=measured,
-        basis=_basis(measured, truth, cases, resamples),
+        basis=_basis(endpoint.measure, measured, truth, cases, resamples),
         delong=delong,
     )
 
 
-def _basis(measured: Estimate, truth: NDArray[np.bool_] | None, cases: Cases, resamples: Resamples) -> str:
+def _basis(
+    measure: str, measured: Estimate, truth: NDArray[np.bool_] | None, cases: Cases, resamples: Resamples
+) -> str:
     if measured.low is not None:
         return "exact, by patient" if measured.is_exact else "bootstrap, by patient"
     if not len(cases):
         return "none: no case has a reference"
     if measured.value is None:
-        return "none: undefined, " + _why_undefined(truth, cases)
+        return "none: undefined, " + _why_undefined(measure, truth, cases)
     if resamples.num_patients < FEWEST_PATIENTS:
         return f"none: fewer than {FEWEST_PATIENTS} patients"
     if not len(resamples.counts_rp):
@@ -113,11 +115,15 @@ def _basis(measured: Estimate, truth: NDArray[np.bool_] | None, cases: Cases, re
     return "none: the same in all resamples"
 
 
-def _why_undefined(truth: NDArray[np.bool_] | None, cases: Cases) -> str:
+def _why_undefined(measure: str, truth: NDArray[np.bool_] | None, cases: Cases) -> str:
     if truth is not None:
         return "no case has the class" if not truth.any() else "every case has the class"
-    if (cases.truth_nk.sum(1) != 1).any():
+    classes = _true_classes(cases)
+    if classes is None:
         return "a case has several classes"
+    if measure == "balanced_accuracy":
+        absent = [name for at, name in enumerate(cases.class_names) if at not in classes]
+        return f"no case of {', '.join(absent)}"
     return "all cases have one class, and are called that"
 
 
@@ -177,11 +183,17 @@ def _truth_and_call(
     decided = decide(cases.scores_nk.astype(np.float32), threshold, positive) if len(cases) else np.zeros(0, np.int64)
     if index is not None:
         return cases.truth_nk[:, index].astype(np.int64), (decided == index).astype(np.int64)
+    return _true_classes(cases), decided
+
+
+def _true_classes(cases: Cases) -> NDArray[np.int64] | None:
+    """True class of each case; None if a case has several of more than two, or none: the right one is not defined."""
     if len(cases.class_names) == 2:  # a patient with positive and negative slides is positive
-        return np.where(cases.truth_nk[:, positive], positive, 1 - positive), decided
-    if (cases.truth_nk.sum(1) != 1).any():  # patients with several classes: the right one is not defined
-        return None, decided
-    return cases.truth_nk.argmax(1).astype(np.int64), decided
+        positive = positive_of_two(cases.class_names)
+        return np.asarray(np.where(cases.truth_nk[:, positive], positive, 1 - positive), np.int64)
+    if (cases.truth_nk.sum(1) != 1).any():
+        return None
+    return np.asarray(cases.truth_nk.argmax(1), np.int64)
 
 
 def _accuracy(counts: Values) -> Values:
@@ -189,9 +201,8 @@ def _accuracy(counts: Values) -> Values:
 
 
 def _balanced(counts: Values) -> Values:
-    recalls = np.diagonal(counts, axis1=1, axis2=2) / counts.sum(2)
-    occurring = counts.sum(2) > 0
-    return np.asarray(np.where(occurring, recalls, 0).sum(1) / occurring.sum(1), np.float64)
+    """NaN without cases of some class: the mean of the other recalls is another measure."""
+    return np.asarray((np.diagonal(counts, axis1=1, axis2=2) / counts.sum(2)).mean(1), np.float64)
 
 
 def _kappa(weights: Weights | None) -> Callable[[Values], Values]:

@@ -6,6 +6,7 @@ import gc
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pandas as pd
@@ -18,6 +19,8 @@ from pipeline.ledger.rows import as_read
 from pipeline.ledger.tables import answer, audit, reading, slide, study, task
 from pipeline.study.proof.reports import tile_set_sha256
 from pipeline.study.protocol import Protocol, load_study_cohort, tile_sets_of
+from pipeline.study.references import References
+from pipeline.study.stages.infer import INFER
 from pipeline.study.stages.ingest import INGEST
 from pipeline.study.work.study import Study
 from training.foundation.reading import parse_json
@@ -55,6 +58,16 @@ class Facts:
     def row_protocol(self) -> dict[str, Any]:
         """The protocol as the ledger has it, with every setting."""
         return self.row.frozen()
+
+    @cached_property
+    def references(self) -> References:
+        """What the slides' labels say, by the classes of the models that have predicted a slide."""
+        stages = [INFER.task(model.id) for model in self.protocol.models]
+        predicted = self.tasks[self.tasks["stage"].isin(stages) & self.tasks["measures"].notna()]
+        begun = self.slides[self.slides["state"] != "excluded"]
+        classes = [measures.get("classes") for measures in predicted["measures"]]
+        orders = [order for order in classes if isinstance(order, list) and all(isinstance(n, str) for n in order)]
+        return References.of(self.protocol, filter(None, orders), map(text_of, begun["label"]))
 
 
 def gather(of: Study) -> Facts:

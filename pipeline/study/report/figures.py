@@ -30,7 +30,7 @@ def flow_figure(flow: Flow) -> str:
         (_lines("Received", flow.received), _reasons("Excluded", flow.excluded)),
         (_lines("Begun", flow.begun), _reasons("Without a result", flow.left_out)),
         (_lines("Analysed", flow.analysed), []),
-        (_lines("Of these with a label", flow.with_reference), []),
+        (_lines("Of these with a reference", flow.with_reference), []),
     ]
     parts: list[str] = []
     y = 4.0

@@ -38,6 +38,9 @@ class Flow:
     """By the way they ended, or not done yet."""
     analysed: tuple[int, int]
     with_reference: tuple[int, int]
+    """With a label that tells something about a class."""
+    unusable: dict[str, int]
+    """Other labels of analysed slides."""
 
 
 def flow_of(facts: Facts) -> Flow:
@@ -48,13 +51,17 @@ def flow_of(facts: Facts) -> Flow:
     done = slides[slides["state"] == "done"]
     reasons = Counter(text_of(message) or "no reason given" for message in excluded["message"])
     states = Counter(begun["state"])
+    labels = [text_of(label) for label in done["label"]]
+    usable = [facts.references.is_usable(label) for label in labels]
+    unusable = Counter(label for label, is_usable in zip(labels, usable, strict=True) if label and not is_usable)
     return Flow(
         received=_count(slides),
         excluded=dict(reasons.most_common()),
         begun=_count(begun),
         left_out={words: states[state] for state, words in ENDED.items() if states[state]},
         analysed=_count(done),
-        with_reference=_count(done[done["label"].notna()]),
+        with_reference=_count(done[usable]),
+        unusable=dict(unusable.most_common()),
     )
 
 

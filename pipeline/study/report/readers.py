@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pipeline.evaluation.statistics.agreement import MISSING, Agreement, concordance, fleiss_kappa, mean_kappa
 from pipeline.evaluation.statistics.mrmc import ArmScores, MrmcEstimate, mrmc_auc, mrmc_difference
 from pipeline.study.reading.questions import Question, ReadingConfig
-from pipeline.study.report.facts import Facts
+from pipeline.study.report.facts import Facts, text_of
 from pipeline.study.report.table import Cell, Table, interval
 from pipeline.study.report.validation import validation_table
 from training.foundation.errors import EmptyTableError
@@ -138,7 +138,7 @@ def _about_weights(config: ReadingConfig) -> str:
 def _tried(measure: Callable[[], Agreement]) -> Agreement:
     try:
         return measure()
-    except EmptyTableError:  # no slide that both have read
+    except EmptyTableError:  # no slide that both have read, or that has (or lacks) the class
         return Agreement(None, None, None, 0)
 
 
@@ -175,19 +175,28 @@ def _against_labels(config: ReadingConfig, given: pd.DataFrame, facts: Facts) ->
             called, truth = of_reader["value"].to_numpy(bool), of_reader["truth"].to_numpy(bool)
             patients = of_reader["patient"].to_numpy(dtype=str)
             for name, among, right in (("sensitivity", truth, called), ("specificity", ~truth, ~called)):
-                if among.any():
-                    hits = right[among].astype(np.int64)
-                    agreement = concordance(hits, np.ones_like(hits), patients=patients[among], **drawn)
-                    rows.append((question.name, str(arm), str(reader), *_cells(name, agreement)))
+                hits = right[among].astype(np.int64)
+                own_patients = patients[among]
+                agreement = _tried(lambda h=hits, p=own_patients: concordance(h, np.ones_like(h), patients=p, **drawn))  # type: ignore[misc]
+                rows.append((question.name, str(arm), str(reader), *_cells(name, agreement)))
     columns = ("question", "arm", "reader", *AGREEMENT_COLUMNS)
-    note = f"Each reader’s first reading of a slide. {BY_PATIENT}"
+    note = f"Each reader’s first reading of a slide. {BY_PATIENT} {_about_classes(config, facts)}".strip()
     return Table("readers_and_labels", "Readers and the slides’ labels", columns, rows, note=note)
 
 
 def _with_truth(own: pd.DataFrame, question: Question, facts: Facts) -> pd.DataFrame:
-    labelled = own.assign(label=own["slide_id"].map(facts.slides["label"]))
-    labelled = labelled[labelled["label"].notna()]
-    return labelled.assign(truth=labelled["label"] == question.class_name)
+    """Answers about slides whose label tells whether they have the question's class, with `truth`."""
+    assert question.class_name is not None
+    labels = map(text_of, own["slide_id"].map(facts.slides["label"]))
+    truth = pd.Series([facts.references.has(label, question.class_name) for label in labels], own.index, dtype=object)
+    return own[truth.notna()].assign(truth=truth[truth.notna()].astype(bool))
+
+
+def _about_classes(config: ReadingConfig, facts: Facts) -> str:
+    """Sentence on the questions' classes that no model has; "" without any."""
+    names = dict.fromkeys(question.class_name for question in config.questions if question.class_name is not None)
+    strange = [name for name in names if not facts.references.is_known(name)]
+    return f"No model has predicted {', '.join(strange)}: a slide has it if its label is that." if strange else ""
 
 
 def _mrmc(config: ReadingConfig, given: pd.DataFrame, facts: Facts) -> Table:
@@ -207,8 +216,8 @@ def _mrmc(config: ReadingConfig, given: pd.DataFrame, facts: Facts) -> Table:
     note = (
         "Readers and cases are both samples: variances are those of U-statistics (Gallas 2006), as in iMRMC. "
         "Limits beyond 0 and 1 show how little was read; there are none if all areas agree completely. A case is a "
-        "patient, with the highest score of the slides read."
-    )
+        f"patient, with the highest score of the slides read. {_about_classes(config, facts)}"
+    ).strip()
     return Table("mrmc", "Readers’ areas under the ROC curve (MRMC)", columns, rows, note=note)
 
 

@@ -8,7 +8,7 @@ existing ones, not removed or replaced: that would be another study.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,17 +21,19 @@ from pipeline.ledger.ledger import NewSlide, enter_slides, found, study_change, 
 from pipeline.ledger.reasons import check_reason
 from pipeline.ledger.rows import AMENDED, ERASED, TASKS_ADDED, new_tasks, row_sha256, slide_subject, task_subject
 from pipeline.ledger.tables import slide, study, task
-from pipeline.study.leakage import check_leakage
-from pipeline.study.protocol import PROTOCOL_FILE, Protocol, find_models, load_protocol, load_study_cohort
+from pipeline.study.protocol import PROTOCOL_FILE, Protocol, load_protocol, load_study_cohort
 from pipeline.study.stages.registry import kind_of, settings_of
-from pipeline.study.work.study import Study, names_of_sources, slides_of
+from pipeline.study.work.study import Study, doubts, names_of_sources, slides_of
 
 """The action of an entry whose details have the earlier content of the changed sections (`earlier`)."""
 _OVER = ("done", "ended")
 
 
-def amend(before: Study, *, actor: str, why: str) -> Study:
+def amend(before: Study, *, actor: str, why: str, warn: Callable[[str], None] = lambda said: None) -> Study:
     """Freeze the protocol and the manifest as they are now, and carry out what follows from the change.
+
+    Args:
+        warn: as in `begin_study`.
 
     Raises:
         BadManifestError: no reason, nothing has changed, a slide or a model is gone, or the readings' design changed.
@@ -41,7 +43,8 @@ def amend(before: Study, *, actor: str, why: str) -> Study:
     protocol = load_protocol(before.folder / PROTOCOL_FILE)
     cohort, manifest_sha256 = load_study_cohort(protocol, before.folder)
     refuse_changes(cohort, before.project)
-    check_leakage(cohort, find_models(protocol, before.project), before.project)
+    for said in doubts(protocol, cohort, before.project):
+        warn(said)
     _check(before, protocol, manifest_sha256)
     why = names_of_sources(cohort, before.project).cleaned(why)
     first = first_changed(before.protocol, protocol)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.cohort.duplicates import refuse_changes
+from pipeline.cohort.look_alikes import look_alike_patients
 from pipeline.cohort.manifest import Cohort
 from pipeline.errors import BadManifestError
 from pipeline.jobs.stage import Stage
@@ -25,6 +26,7 @@ from pipeline.study.protocol import (
     load_study_cohort,
     study_dir,
 )
+from pipeline.study.references import references_of_cohort
 from pipeline.study.stages.kind import sources_of
 from pipeline.study.stages.registry import kind_of, output_sha256, results_of_stage, settings_of
 from pipeline.study.work.leases import Ended, Lease, Leases
@@ -65,7 +67,7 @@ def begin_study(
     """Freeze the protocol and enter the cohort's slides; what is missing is said before anything is written.
 
     Args:
-        warn: called with a sentence for each model whose training data nobody can compare with the cohort.
+        warn: called with each sentence of `doubts`.
 
     Raises:
         BadManifestError: has begun already; a manifest that does not hold together, or names one file twice.
@@ -77,10 +79,23 @@ def begin_study(
     protocol = load_protocol(folder / PROTOCOL_FILE)
     cohort, sha256 = load_study_cohort(protocol, folder)
     refuse_changes(cohort, project)
-    for unknown in check_leakage(cohort, find_models(protocol, project), project):
-        warn(unknown)
+    for said in doubts(protocol, cohort, project):
+        warn(said)
     ledger.begin(study_id, protocol.frozen(), sha256, slides_of(cohort), protocol.stages, actor=actor)
     return Study(project, study_id, ledger, protocol, sha256)
+
+
+def doubts(protocol: Protocol, cohort: Cohort, project: Project) -> list[str]:
+    """Sentences on what could not be compared, or looks wrong: training data of a model that are elsewhere or name no
+    patients, classes that no slide has by its label, and patients that look like one.
+
+    Raises:
+        UnreadableError, ChangedSourceError, LeakageError: as `begin_study`.
+    """
+    packages = find_models(protocol, project)
+    unknown = check_leakage(cohort, packages, project)
+    unmatched = references_of_cohort(protocol, cohort, packages.values()).warnings
+    return [*unknown, *unmatched, *map(str, look_alike_patients(cohort.included).values())]
 
 
 def slides_of(cohort: Cohort) -> list[NewSlide]:

@@ -125,9 +125,11 @@ def run_script(study_id: str, project_dir: Path, *, workers: int, devices: str, 
 def _begun(project: Project, study_id: str, ledger: Ledger) -> Study:
     if study_id in ledger.study_ids():
         return open_study(project, study_id, ledger)
-    return begin_study(
-        project, study_id, ledger, actor=actor_here(), warn=lambda message: typer.echo(f"warning: {message}", err=True)
-    )
+    return begin_study(project, study_id, ledger, actor=actor_here(), warn=_warn)
+
+
+def _warn(said: str) -> None:
+    typer.echo(f"warning: {said}", err=True)
 
 
 def run_work(study_id: str, project_dir: Path, *, devices: str) -> None:
@@ -173,7 +175,7 @@ def run_set_state(study_id: str, project_dir: Path, state: str, why: str) -> Non
 def run_amend(study_id: str, project_dir: Path, why: str) -> None:
     with opened(project_dir) as (project, ledger):
         before = begun_study(project, study_id, ledger)
-        amend(before, actor=actor_here(), why=why)
+        amend(before, actor=actor_here(), why=why, warn=_warn)
         counts = ledger.counts(study_id)
         version = ledger.study(study_id).version
     pending = counted(counts.slides["pending"], "slide is", "slides are")

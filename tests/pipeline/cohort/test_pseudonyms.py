@@ -196,3 +196,12 @@ def test_the_command_says_where_the_way_back_lies(gemslide, cohort, secret):
     assert "4 slides, 2 patients; 8 new pseudonyms" in done.out
     assert "is the only way back to the names" in done.out
     assert "error [bad_manifest]" in refused.err
+
+
+def test_patients_who_look_like_one_are_named_because_their_pseudonyms_do_not(gemslide, tmp_path):
+    (tmp_path / "real.csv").write_text("path,slide_id,patient_id\na.svs,a,P-7\nb.svs,b,p 07\nc.svs,c,P-07\n")
+    done = gemslide(
+        "cohort", "pseudonymize", tmp_path / "real.csv", "--map", tmp_path / "map.csv", "--out", tmp_path / "out.csv"
+    )
+    assert done.code == 0
+    assert "warning: patients 'P-7', 'P-07' look like one, but got different pseudonyms" in done.err

@@ -307,3 +307,65 @@ def test_the_field_cases_of_spreadsheets_are_read(real_slides):
 def test_json_lines_of_a_check_say_which_line_is_wrong(gemslide, tmp_path):
     done = gemslide("cohort", "check", write(tmp_path, "path;mpp\na.svs;x\n"), "--project", tmp_path, "--json")
     assert (done.code, "line 2" in json.loads(done.out.splitlines()[-1])["message"]) == (1, True)
+
+
+KEPT = """
+use|Use|USE THIS SLIDE|please use|keep|keep!|to be included|should be included|usable|slide is usable|ok|OK.
+ok for training|okay|not excluded|Not excluded yet|do not exclude|don't exclude|don\u2019t exclude|never exclude
+no exclusion|not to be left out|exclusion not needed|exclude: no|excluded = false|no exclusion criteria met
+exclusion criteria not met|good|Good quality|good quality scan|quality: good|high quality|excellent|fine|looks fine
+all good|passed QC|QC passed|in focus|sharp|none needed|not needed|no need|no reason|no reason to exclude
+nothing to exclude|no issues|no problems|nothing wrong|not blurred|no artefacts|no pen marks|good, no folds|not failed
+ok but blurred|use with caution|keep S-2|include|Included in cohort|retain|accepted|nicht ausschließen|verwenden
+kein Ausschluss|gute Qualität|ne pas exclure|bonne qualité|ｕｓｅ
+"""
+REASONS = """
+out of focus|blurred|blurry|no tissue|no tumour|no consent|no label|no good|not good|not good enough|quality not good
+not ok|not usable|unusable|do not use|don't use|not to be used|not in focus|used in training|was in training
+poor quality|bad scan|exclude|excluded|please exclude|exclude this slide|excluded, no consent|exclude: not H&E
+exclusion criteria met|failed QC|inclusion criteria not met|QC failed|rejected by the pathologist|duplicate of S-2
+duplicate, keep S-2|wrong stain|fine needle|good tissue but no consent|pen|pen marks|folds|artefacts|damaged
+reason unknown|withdrawn|yes|x|1|TRUE|no longer needed|too small|nicht auswertbar|kein Gewebe|flou|NA stain
+training set|test|high background|not sharp|without tissue|error|problem with focus
+"""
+
+
+def cells_in(text):
+    return [cell for line in text.strip().splitlines() for cell in line.split("|")]
+
+
+@pytest.mark.parametrize("cell", cells_in(KEPT))
+def test_a_text_that_says_that_a_slide_stays_does_not_leave_it_out(tmp_path, cell):
+    with pytest.raises(
+        BadManifestError, match=r"line 2: `exclude` = .*: (can mean that the slide stays|is not a reason)"
+    ):
+        load_cohort(write(tmp_path, f'path,exclude\na.svs,"{cell}"\n'))
+
+
+@pytest.mark.parametrize("cell", cells_in(REASONS))
+def test_a_reason_leaves_a_slide_out(tmp_path, cell):
+    assert load_cohort(write(tmp_path, f'path,exclude\na.svs,"{cell}"\n')).included == ()
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "Total,,", "TOTAL:,,", "Sum,12,", "Total 12 slides,,", "Grand total,,", ",Total,12", "12,Total,", "Summe,,",
+        "Gesamt,,", "Total général,,", "Итого,,", "合計,,", "Subtotal,,", "Average,,0.25", "n,Sum,",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("after", ["", "\nb.svs,P-2,"])
+def test_a_row_of_totals_is_no_slide(tmp_path, row, after):
+    with pytest.raises(BadManifestError, match=r"line 3: '.*' looks like a row of totals, not like a slide. Delete"):
+        load_cohort(write(tmp_path, f"path,patient_id,site\na.svs,P-1,\n{row}{after}\n"))
+
+
+def test_a_slide_that_is_called_total_is_a_slide(tmp_path):
+    (tmp_path / "Total").mkdir()
+    rows = ["total.svs,P-1,", "Total,P-2,", "b.svs,Total,", "sum-1.tiff,P-4,Sum"]
+    assert len(load_cohort(write(tmp_path, "\n".join(["path,patient_id,site", *rows]) + "\n")).entries) == 4
+
+
+def test_a_row_of_totals_below_another_program_s_list_is_no_slide(tmp_path):
+    with pytest.raises(BadManifestError, match=r"line 3: 'Total' looks like a row of totals"):
+        load_cohort(write(tmp_path, "case_id,slide_id,label\nP-1,a,tumour\n,Total,12\n"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from pipeline.cohort.manifest import load_cohort
@@ -110,3 +112,56 @@ def test_checking_a_cohort_finds_the_missing_mpp_that_ingest_would(tmp_path):
     with pytest.raises(MissingMppError):
         check_slide(cohort, cohort.entries[0])
     check_slide(cohort, cohort.entries[1])
+
+
+@pytest.mark.parametrize(
+    ("request_mpp", "said"),
+    [
+        ({"mpp_manifest": 0.25}, ["manifest says 0.25 µm/px where the file says 0.5; 0.25 is used"]),
+        ({"mpp_option": 0.56}, ["--mpp says 0.56 µm/px where the file says 0.5; 0.56 is used"]),
+        ({"mpp_option": 0.5, "mpp_manifest": 0.25}, ["--mpp says 0.5 µm/px where the manifest says 0.25; 0.5 is used"]),
+        ({"mpp_manifest": 0.46}, []),
+        ({}, []),
+    ],
+)
+def test_a_scale_far_from_another_one_is_said_with_both_numbers(tmp_path, request_mpp, said):
+    report = ingest_slide(IngestRequest(slide(tmp_path), "S-1", **request_mpp), Project(tmp_path), IngestConfig())
+    for warnings in (report.warnings, StoreReader(report.store).attributes.warnings):
+        assert [warning for warning in warnings if "µm/px" in warning] == said
+
+
+@pytest.mark.parametrize("mpp", [2.5, 5, 10, 20, 40, 60, 80, 100])
+@pytest.mark.parametrize("source", ["mpp_manifest", "mpp_option"])
+def test_a_magnification_in_place_of_the_scale_is_refused_with_both_numbers(tmp_path, mpp, source):
+    with pytest.raises(
+        MissingMppError, match=rf"says {mpp:g} µm/px, which looks like a magnification.*states 0.5 µm/px"
+    ):
+        ingested(tmp_path, slide(tmp_path), **{source: mpp})
+
+
+def test_a_scale_that_only_looks_like_a_magnification_is_taken(tmp_path):
+    assert ingested(tmp_path / "a", slide(tmp_path, "a.tiff", mpp=10.0), mpp_manifest=10.0)[0] == 10.0
+    assert ingested(tmp_path / "b", slide(tmp_path, "b.tiff", mpp=None), mpp_option=5.0)[0] == 5.0
+
+
+def test_a_check_says_what_the_manifest_and_the_file_say(gemslide, tmp_path):
+    for seed, name in enumerate("abc"):
+        write_pyramid(tmp_path / f"{name}.tiff", [sample_image(90, 60, seed)], tile_px=64, compression="lzw")
+    (tmp_path / "cohort.csv").write_text("path,mpp\na.tiff,0.25\nb.tiff,0.5\nc.tiff,20\n")
+    done = gemslide("cohort", "check", tmp_path / "cohort.csv", "--project", tmp_path, "--json")
+    lines = {line["slide_id"]: line for line in map(json.loads, done.out.splitlines())}
+    assert (
+        lines["a"]["message"] == "can be ingested; but manifest says 0.25 µm/px where the file says 0.5; 0.25 is used"
+    )
+    assert (lines["b"]["message"], lines["c"]["code"]) == ("can be ingested", "missing_mpp")
+
+
+@pytest.mark.parametrize(("mpp", "is_taken"), [(0.25, True), (0.5, True), (20.0, False), (40.0, False)])
+def test_an_objective_tells_a_magnification_from_a_scale_where_the_file_has_none(tmp_path, mpp, is_taken):
+    about = APERIO.format(width=90, height=60).replace("MPP = 0.4990", "").replace("MPP = 0.499", "")
+    source = slide(tmp_path, "a.svs", mpp=None, description=about)
+    if is_taken:
+        assert ingested(tmp_path, source, mpp_option=mpp)[0] == mpp
+        return
+    with pytest.raises(MissingMppError, match=r"looks like a magnification.*states an objective of \d+x"):
+        ingested(tmp_path, source, mpp_option=mpp)

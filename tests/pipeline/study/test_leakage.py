@@ -32,7 +32,7 @@ def test_a_slide_or_a_patient_of_training_or_validation_is_refused(small_project
 
 
 @pytest.mark.parametrize(
-    "row", ["x.tiff,small-test,patient-2,", "x.tiff,small-train,patient-0,was in training", "x.tiff,x,,"]
+    "row", ["x.tiff,small-test,patient-2,", "x.tiff,small-train,patient-0,was in training", "x.tiff,x,stranger,"]
 )
 def test_those_of_the_test_split_strangers_and_the_excluded_are_not(small_project, packages, tmp_path, row):
     assert check_leakage(cohort(tmp_path, row), packages, small_project.project) == []
@@ -45,3 +45,17 @@ def test_a_model_whose_training_data_are_elsewhere_is_said_to_be_unknown(small_p
     elsewhere = {small_project.model_id: tmp_path / "models" / small_project.model_id}
     (message,) = check_leakage(cohort(tmp_path, "x.tiff,small-train,,"), elsewhere, Project(tmp_path))
     assert "known whether its patients are in the study. Compare the lists yourself" in message
+
+
+@pytest.mark.parametrize("patient", ["Patient-0", "patient\u20110", "patient - 00", "'patient-0", "ｐａｔｉｅｎｔ-０"])
+def test_a_patient_who_looks_like_one_of_training_is_refused_with_both_spellings(
+    small_project, packages, tmp_path, patient
+):
+    with pytest.raises(LeakageError, match=r"was trained on patient 'patient-0', who looks like patient .*\(slide x\)"):
+        check_leakage(cohort(tmp_path, f"x.tiff,x,{patient},"), packages, small_project.project)
+
+
+def test_slides_without_a_patient_cannot_be_compared_and_that_is_said(small_project, packages, tmp_path):
+    rows = cohort(tmp_path, "x.tiff,x,,", "y.tiff,y,stranger,", "z.tiff,z,,blurred")
+    (message,) = check_leakage(rows, packages, small_project.project)
+    assert "1 slide of the cohort and 0 slides of the model's training without a patient_id were compared" in message

@@ -29,11 +29,14 @@ from pipeline.study.proof.verify import verify_log
 from pipeline.study.protocol import Protocol, study_dir
 from pipeline.study.reading.order import lay_out
 from pipeline.study.reading.readings import Readings
+from pipeline.study.references import References, references_of_cohort
 from pipeline.study.report.cases import cases_of
+from pipeline.study.report.compose import sections_of
 from pipeline.study.report.endpoints import result_of
-from pipeline.study.report.facts import gather
+from pipeline.study.report.facts import Facts, gather
 from pipeline.study.report.flow import flow_of
 from pipeline.study.report.publish import write_report
+from pipeline.study.report.readers import reader_tables
 from pipeline.study.report.table import Table
 from pipeline.study.work.leases import Ended, Leases
 from pipeline.study.work.limits import Limits
@@ -298,3 +301,75 @@ def test_a_forged_review_is_said_in_the_report(ledger, tmp_path):
 @pytest.mark.parametrize("cell", ["=1+1", "+1", "-1", "@x", "\tx"])
 def test_no_spreadsheet_runs_a_cell(cell):
     assert Table("t", "t", ("a",), [(cell,)]).as_csv().splitlines()[1].strip('"').startswith("'")
+
+
+def relabelled(study: Study, labels: dict[str, str]) -> Facts:
+    """A study's data, as if the manifest had given some slides other labels."""
+    facts = gather(study)
+    facts.slides["label"] = [labels.get(slide_id, label) for slide_id, label in facts.slides["label"].items()]
+    return facts
+
+
+NODES = dict(zip(("S-00", "S-03", "S-06", "S-01", "S-02"), ("macro", "micro", "itc", "negative", "smear"), strict=True))
+"""The first three have tumour by `scores_of`, the next one has none, and the last label means nothing to the model."""
+
+
+@on_sqlite
+def test_readers_are_compared_with_the_truth_of_the_cases(study):
+    read_all(study)
+    as_named, as_nodes = (
+        {table.name: table for table in reader_tables(relabelled(study, labels))} for labels in ({"S-02": ""}, NODES)
+    )
+    for name in ("readers_and_labels", "mrmc"):
+        assert as_named[name].rows == as_nodes[name].rows, name
+
+
+@on_sqlite
+def test_a_label_that_no_class_understands_is_no_reference_and_said(study):
+    facts = relabelled(study, NODES)
+    flow = flow_of(facts)
+    assert (flow.with_reference, flow.unusable) == ((29, 15), {"smear": 1})
+    [area] = [endpoint for endpoint in facts.protocol.endpoints if endpoint.name == "auc by slide"]
+    assert len(cases_of(facts, [area])[area.name]) == flow.with_reference[0]
+    [said] = sections_of(facts, verified="")[0].paragraphs
+    assert (
+        said == "1 analysed slide has a label that is none of the classes (none, tumour), and no reference: smear (1)."
+    )
+
+
+@on_sqlite
+@pytest.mark.parametrize("class_name", ["tumor", "Tumour", "carcinoma"])
+def test_a_question_about_a_class_that_no_label_names_is_said(ledger, tmp_path, class_name):
+    question = {"name": "any", "ask": "?", "kind": "yes_no", "class_name": class_name}
+    reading = {"readers": ["r-1", "r-2"], "washout_days": 0, "questions": [question]}
+    facts = gather(begun(ledger, tmp_path / "p", protocol(reading=reading, endpoints=[])))
+    [said] = sections_of(facts, verified="")[0].paragraphs
+    assert f"question any: class_name '{class_name}': no slide of the study has it" in said
+    assert "labels: none, tumour" in said
+
+
+@pytest.mark.parametrize(
+    ("orders", "labels", "class_name", "expected"),
+    [
+        ([("normal", "tumour")], ("macro", "negative", "x", ""), "tumour", [True, False, None, None]),
+        ([("tumour", "normal")], ("itc", "negative", "normal", "tumour"), "tumour", [True, False, False, True]),
+        ([("a", "b", "c")], ("macro", "a", "c", "d"), "a", [None, True, False, None]),
+        ([("normal", "tumour")], ("macro", "micro", "negative", "x"), "macro", [True, False, False, None]),
+        ([("normal", "tumour")], ("MSI", "MSS", "macro"), "MSI", [True, False, None]),
+    ],
+)
+def test_a_label_says_whether_a_slide_has_a_class_or_that_nobody_knows(orders, labels, class_name, expected):
+    references = References.of(protocol(), orders, labels)
+    assert [references.has(label, class_name) for label in labels] == expected
+
+
+def test_a_class_that_no_label_names_is_said_before_the_study_begins(tmp_path):
+    (tmp_path / "config.json").write_text('{"class_names": ["none", "tumour"]}')
+    (tmp_path / "cohort.csv").write_text("path,label\na.svs,macro\nb.svs,negative\n")
+    [right, wrong] = (
+        references_of_cohort(protocol(endpoints=[AREA | {"class_name": name}], reading=None), cohort, [tmp_path])
+        for cohort in [load_cohort(tmp_path / "cohort.csv")]
+        for name in ("tumour", "tumor")
+    )
+    assert right.warnings == []
+    assert "endpoint area: class_name 'tumor': no slide of the study has it by its label" in wrong.warnings[0]

@@ -130,6 +130,23 @@ def test_without_an_interval_the_verdict_is_not_determined_and_the_reason_stands
     assert (result.value, result.low, result.verdict, result.basis) == (value, None, "not determined", basis)
 
 
+@pytest.mark.parametrize(("has", "absent"), [(True, "none"), (False, "tumour")])
+def test_a_balanced_accuracy_without_one_of_the_classes_is_undefined_and_says_which(has, absent):
+    result = verdict("balanced_accuracy", cases([has] * 9, [0.9] * 9), class_name=None)
+    assert (result.value, result.low, result.basis) == (None, None, f"none: undefined, no case of {absent}")
+
+
+def test_a_resample_without_one_of_the_classes_has_no_balanced_accuracy():
+    """Two negatives of fourteen, one of them called positive: one resample in nine has neither."""
+    truth, scores = [False] * 2 + [True] * 12, [0.1, 0.9] + [0.9] * 11 + [0.1]
+    of = cases(truth, scores)
+    endpoint = Endpoint(name="e", measure="balanced_accuracy", model=MODEL)
+    measured = result_of(endpoint, of, protocol().analysis, DRAWS).estimate
+    counts = DRAWS.of(of.patients).counts_rp
+    both = counts[:, :2].any(1) & counts[:, 2:].any(1)
+    assert 0.8 * len(counts) < measured.resamples == both.sum() < len(counts)
+
+
 def test_one_case_decides_nothing_and_says_so_by_its_interval():
     result = verdict("sensitivity", cases([True], [0.9]))
     assert (result.low, result.high, result.verdict) == (pytest.approx(0.025), 1.0, "no")
