@@ -44,15 +44,20 @@ def find_changed_reports(database: Database, study_id: str, project: Project, fo
         entries, root = list(made_reports(connection, study_id)), project.root
     made = {root / each.where: each.hashes for each in entries if not each.where.startswith(OUTSIDE)}
     reports = folder / REPORTS_DIR
-    there = {os.path.realpath(path): path.name for path in _entries(reports, "*")}
+    there = {_where(path): path.name for path in _entries(reports, "*")}
     findings = []
-    for unknown in sorted(there.keys() - {os.path.realpath(path) for path in made}):
+    for unknown in sorted(there.keys() - {_where(path) for path in made}):
         name = there[unknown]
         what = _UNFINISHED if _is_temporary(name) else "no log entry records that this report was made"
         findings.append(f"{REPORTS_DIR}/{name}: {what}")
     for path, hashes in made.items():
         findings += _changes(path, hashes, path.relative_to(root).as_posix())
     return [*findings, *(_changed_references(project, entries[-1].tile_sets) if entries else ())]
+
+
+def _where(path: Path) -> str:
+    """Where a report lies, whatever links lead to its folder; a link to a report is another place than the report."""
+    return os.path.join(os.path.realpath(path.parent), path.name)
 
 
 def _changed_references(project: Project, tile_sets: dict[str, str]) -> Iterator[str]:
