@@ -64,7 +64,7 @@ def draw_page(
 
 
 def say_hidden(blinded: Blinded) -> None:
-    """Explain why no model output is shown."""
+    """Explain what is not shown, and why."""
     reason = why_hidden(blinded)
     st.info(as_markdown(reason[0].upper() + reason[1:]), icon=":material/visibility_off:")
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pathology_app.desktop.pixels import SlidePixels
-from pipeline.inference import Hotspot, read_hotspots
+from pipeline.inference import Hotspot, check_hotspots, read_hotspots
 from pipeline.project import Project
 from pipeline.settings.config import DEFAULT_THRESHOLD
 from pipeline.store import (
@@ -107,6 +107,8 @@ class OpenedSlide:
             return HotspotList(unknown="Not known: this store is not in a project, where hotspot lists are kept.")
         try:
             listed = read_hotspots(self.project.root, self.slide_id, model_id)
+            if listed is not None and (predictions := self.predictions(model_id)):
+                check_hotspots(listed, predictions, self.slide_id)
         except GemslideError as error:
             return HotspotList(unknown=f"Not known: {error}")
         if listed is None:

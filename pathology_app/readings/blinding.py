@@ -34,7 +34,7 @@ class Shows(StrEnum):
     NEITHER = "neither"
     """The slide itself, a person's own work: nothing from a model or another reader."""
     RESULT = "result"
-    """Other people's assessments of a slide: hidden where the slide is still to be read."""
+    """Assessments of a slide by people, including its reference label: hidden where it is still to be read."""
     PREDICTION = "prediction"
     """A model's predictions for a slide: hidden, too, where the slide is not to be read, while models as such are."""
     MODEL = "model"
@@ -48,7 +48,7 @@ class Visibility:
     Attributes:
         first: why models as such are hidden; None where they are not.
         models: ids that must not be named.
-        hidden: slides on which other people's assessments are hidden, each with the reason.
+        hidden: slides on which people's assessments are hidden, each with the reason.
         read: slides that the person has read, or reads now with the predictions before them (`read_slides`).
     """
 
@@ -61,11 +61,23 @@ class Visibility:
     @property
     def predicted(self) -> frozenset[str] | None:
         """Slides whose predictions may be shown; None: all."""
+        if self.first is None:
+            return None
+        return self.read - {slide_id for slide_id, blinded in self.hidden.items() if not blinded.is_helped}
+
+    @property
+    def labelled(self) -> frozenset[str] | None:
+        """Slides whose reference labels may be shown; None: all."""
         return None if self.first is None else self.read - self.hidden.keys()
 
     def hides_predictions(self, slide_id: str) -> Blinded | None:
         """Why predictions for a slide are hidden; None where they are not."""
-        return self.hidden.get(slide_id, None if slide_id in self.read else self.first)
+        blinded = self.hidden.get(slide_id, None if slide_id in self.read else self.first)
+        return None if blinded and blinded.is_helped else blinded
+
+    def hides_assessments(self, slide_id: str) -> Blinded | None:
+        """Why people's assessments of a slide are hidden; None where they are not."""
+        return self.hidden.get(slide_id, self.hides_predictions(slide_id))
 
     def models_of(self, cache: SlideCache, slide_id: str) -> tuple[list[str], Blinded | None]:
         """Models whose predictions for a slide may be shown, and the reason if none may be.
@@ -111,6 +123,8 @@ def check_shown(project: Project, person: Person, shows: Shows, slide_id: str | 
     if ledger is None or (slide_id is not None and not is_name(slide_id)):
         return
     blinded = None if slide_id is None else blinded_slides(ledger, person.reader, slide_id).get(slide_id)
+    if blinded is not None and blinded.is_helped and shows is Shows.PREDICTION:
+        return
     if blinded is None and (slide_id is None or shows is not Shows.RESULT):
         blinded = next(iter(blinding_of(ledger, person.reader).studies), None)
         if slide_id is not None and shows is Shows.PREDICTION and read_slides(ledger, person.reader, slide_id):
@@ -133,4 +147,6 @@ def study_models(row: StudyRow) -> list[str]:
 
 def why_hidden(blinded: Blinded) -> str:
     """The reason as a message."""
-    return f"predictions, models and other readers' answers are hidden: {blinded.why}."
+    people = "the reference label, and other people's answers, reviews and annotations"
+    what = people if blinded.is_helped else "predictions, models and other readers' answers"
+    return f"{what} are hidden: {blinded.why}."

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pathology_app.html.text import as_text
 from pathology_app.project.served import served_project
-from pipeline.inference.results.hotspots import Hotspots, read_hotspots
+from pipeline.inference.results.hotspots import Hotspots, check_hotspots, read_hotspots
 from pipeline.project import Project, slide_id_of
 from pipeline.settings.config import DEFAULT_THRESHOLD
 from pipeline.store.format.layout import PREDICTIONS, QUALITY, TISSUE
@@ -213,15 +213,20 @@ class SlideCache:
 
         Raises:
             BadLinkError: not the name of a slide or model.
-            GemslideError, OSError: the list is damaged or cannot be read.
+            GemslideError, OSError: the list is damaged, cannot be read, or is not of these predictions.
         """
+        if hotspots := self._listed(slide_id, model_id):
+            check_hotspots(hotspots, self.predictions(slide_id, model_id).predictions, slide_id)
+        return hotspots
+
+    def _listed(self, slide_id: str, model_id: str) -> Hotspots | None:
         slide_id, model_id = _checked(slide_id, what="slide"), _checked(model_id, what="model")
         return read_hotspots(self.project.root, slide_id, model_id)
 
     def threshold(self, slide_id: str, model_id: str) -> float:
         """The threshold of a model's results on a slide; the default if they have none. Raises BadLinkError."""
         try:
-            listed = self.hotspots(slide_id, model_id)
+            listed = self._listed(slide_id, model_id)
         except (GemslideError, OSError) as error:  # reported wherever the hotspots are listed
             if isinstance(error, BadLinkError):
                 raise

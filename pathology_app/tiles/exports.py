@@ -31,16 +31,18 @@ from pipeline.export.csv.predictions import write_csv
 from pipeline.export.qupath.predictions import write_geojson
 from pipeline.store.layers.overlays import Predictions
 from pipeline.store.reading.reader import StoreReader
+from training.foundation.errors import UnreadableError
 from training.foundation.reading import open_regular
 
 MAX_AT_ONCE = 2
 """Files made at the same time: each keeps a core busy for seconds."""
 _CHUNK_BYTES = 2**18
 
+CONTOURS = "contours.geojson"
 MEDIA_TYPES: Mapping[str, str] = {
     "predictions.csv": "text/csv; charset=utf-8",
     "predictions.geojson": "application/geo+json",
-    "contours.geojson": "application/geo+json",
+    CONTOURS: "application/geo+json",
     "hotspots.json": "application/json",
 }
 """Media types of the files for export. The last two files exist only if inference wrote them."""
@@ -96,7 +98,7 @@ class ExportServer:
     def _open(self, slide_id: str, model_id: str, name: str) -> BinaryIO:
         predictions = self._cache.predictions(slide_id, model_id).predictions  # this also checks the names
         if stream := self._written(slide_id, model_id, name):
-            return stream
+            return self._checked(stream, slide_id, name, predictions)
         write = _WRITERS.get(name)
         if write is None:
             raise UnknownNameError(
@@ -109,6 +111,22 @@ class ExportServer:
             return (folder / name).open("rb")  # stays readable without its folder
         finally:
             shutil.rmtree(folder)
+
+    def _checked(self, stream: BinaryIO, slide_id: str, name: str, predictions: Predictions) -> BinaryIO:
+        """The stream, if the file agrees with the predictions. Raises UnreadableError: it does not."""
+        if name == CONTOURS:  # nothing in it can be compared cell by cell; `gemslide verify` compares its areas
+            return stream
+        from pipeline.inference import check_result  # its libraries are slow to import
+
+        path = self._cache.project.result_dir(slide_id, predictions.model_id) / name
+        fault = check_result(path, predictions, reader=self._cache.slide(slide_id).reader)
+        if fault is None:
+            return stream
+        stream.close()
+        raise UnreadableError(
+            f"{name} of model {predictions.model_id} for slide {slide_id}: is not of these predictions: {fault}. "
+            "It was copied, edited or left behind. Delete it, and run `gemslide infer` again."
+        )
 
     def _written(self, slide_id: str, model_id: str, name: str) -> BinaryIO | None:
         """The file written by inference. A link that leads out of the results does not count."""

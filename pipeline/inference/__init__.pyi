@@ -2,6 +2,7 @@ from .devices import named_devices as named_devices
 from .infer import infer_slide as infer_slide
 from .invariance import check_invariance as check_invariance
 from .predictor import Predictor as Predictor
+from .results.check import check_result as check_result
 from .results.check import check_results as check_results
 from .results.files import FILE_OF as FILE_OF
 from .results.files import heatmap_name as heatmap_name
@@ -9,6 +10,7 @@ from .results.files import is_own_file as is_own_file
 from .results.files import write_results as write_results
 from .results.hotspots import Hotspot as Hotspot
 from .results.hotspots import Hotspots as Hotspots
+from .results.hotspots import check_hotspots as check_hotspots
 from .results.hotspots import find_hotspots as find_hotspots
 from .results.hotspots import read_hotspots as read_hotspots
 from .results.slide_facts import tissue_mm2 as tissue_mm2

@@ -14,7 +14,8 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
+from alembic.util import CommandError
+from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError
 
 from pipeline.errors import DamagedStoreError
@@ -30,8 +31,8 @@ _MIGRATING = 7_331_017
 _DAMAGED = ("not a database", "malformed")
 """SQLite's wording for a file that is not, or is no longer, a SQLite database."""
 _FULL, _READ_ONLY, _IN_EACH_OTHERS_WAY = "53100", "25006", ("40001", "40P01", "55P03")
-_FORBIDDEN = "42501"
-"""SQLSTATE of an action that a role may not perform."""
+_FORBIDDEN, _THERE_ALREADY = "42501", "42P07"
+"""SQLSTATEs of an action that a role may not perform, and of a table to be created that exists."""
 _AWAY = frozenset({"57P01", "57P02", "57P03", "53300"})
 """SQLSTATEs of a PostgreSQL server that accepts no connections: it is shutting down, has crashed, is starting up, or
 has none to spare."""
@@ -123,7 +124,7 @@ class Database:
         config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
         script = ScriptDirectory.from_config(config)
         with self.read() as connection:
-            applied = MigrationContext.configure(connection).get_current_revision()
+            applied = self._revision(connection)
         if applied == script.get_current_head():
             return
         if applied is None and not make:
@@ -131,7 +132,7 @@ class Database:
         with self.write() as connection:
             if not self.is_sqlite:
                 connection.execute(text(f"SELECT pg_advisory_xact_lock({_MIGRATING})"))
-            applied = MigrationContext.configure(connection).get_current_revision()
+            applied = self._revision(connection)
             if applied == script.get_current_head():
                 return
             known = {revision.revision for revision in script.walk_revisions()}
@@ -141,6 +142,16 @@ class Database:
                 )
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
+
+    def _revision(self, connection: Connection) -> str | None:
+        """The revision that the ledger says it has; None for a new one."""
+        try:
+            applied = MigrationContext.configure(connection).get_current_revision()
+        except CommandError as error:
+            raise UnreadableError(_REVISIONS.format(shown(self.url), "names several revisions")) from error
+        if applied is None and inspect(connection).has_table("audit"):
+            raise UnreadableError(_REVISIONS.format(shown(self.url), "names no revision, or is gone"))
+        return applied
 
 
 def _file_of(url: URL) -> tuple[int, int] | None:
@@ -174,6 +185,10 @@ def _checked(url: str) -> URL:
     raise BadRecipeError(f"[study] ledger = {shown(parsed)!r}: cannot be used. Write {_FORMS}.")
 
 
+_REVISIONS = (
+    "{}: the ledger was changed or damaged: its table alembic_version {}, although there is a log. Restore it from a "
+    "backup."
+)
 _NONE = "{}: there is no ledger. `gemslide study run` creates one when a study begins."
 _FORMS = '"sqlite:////local/path/gemslide.db" or "postgresql://user@host/database"'
 
@@ -250,6 +265,11 @@ def _server_error(url: URL, error: DBAPIError) -> GemslideError | None:
         return LedgerUnavailableError(f"{where}: the connection to the ledger was cut.")
     if any(words in str(error.orig) for words in _DAMAGED):
         return UnreadableError(f"{where}: the ledger cannot be read: {_reason(error)}.")
+    if state == _THERE_ALREADY:
+        return UnreadableError(
+            f"{where}: the ledger was changed or damaged: it has tables of a later revision than it says: "
+            f"{_reason(error)}. Restore it from a backup."
+        )
     if state == _FORBIDDEN:
         return UnreadableError(
             f"{where}: {url.username} may not do this: {_reason(error)}. If gemslide is newer than the ledger, open "

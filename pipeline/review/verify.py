@@ -11,12 +11,22 @@ from pipeline.errors import DamagedStoreError
 from pipeline.ledger.database import Database
 from pipeline.ledger.rows import PROJECT_LOG, STUDY_BEGUN, row_sha256, study_subject
 from pipeline.ledger.tables import audit, metadata
+from pipeline.review.annotations.entries import CLASS_ADDED
 from pipeline.review.annotations.proof import changed_annotations
-from pipeline.review.rows.tables import annotation_class, coverage, hotspot_review, review
+from pipeline.review.judging.coverage_store import LOOKED
+from pipeline.review.judging.slides import REVIEWED
+from pipeline.review.rows.tables import HOTSPOT_STATES, annotation_class, coverage, hotspot_review, review
 from pipeline.review.rows.view_context import key_sha256
 from training.foundation.reading import parse_json
 
 _OF_SLIDES = (hotspot_review, coverage, review)
+_TABLES: Mapping[str, Table] = {
+    **{f"hotspot {state}": hotspot_review for state in HOTSPOT_STATES},
+    LOOKED: coverage,
+    REVIEWED: review,
+    CLASS_ADDED: annotation_class,
+}
+"""The table whose rows an action's entries are about; other actions say nothing of these rows."""
 _STUDY = metadata.tables["study"]
 MAX_FINDINGS = 100
 _AT_ONCE = 5_000
@@ -35,7 +45,9 @@ def verify_reviews(database: Database, study_id: str) -> list[str]:
         findings: list[str] = []
         for table in _OF_SLIDES:
             findings += _changed(connection, table, table.c.study_id == study_id, logged)
-        if study_id == PROJECT_LOG:
+        if study_id != PROJECT_LOG:
+            findings += _unlogged_start(connection, study_id)
+        else:
             findings += _changed(connection, annotation_class, true(), logged)
             findings += changed_annotations(connection)
             findings += _changed_studies(connection)
@@ -46,12 +58,15 @@ def verify_reviews(database: Database, study_id: str) -> list[str]:
 
 def _logged(connection: Connection, study_id: str) -> Iterator[tuple[tuple[str, str], str]]:
     """(table, hash of the key) and the row's hash, of every entry about these tables, oldest first."""
-    chosen = select(audit.c.details).where(audit.c.study_id == study_id, audit.c.details.like('%"table":%'))
+    chosen = select(audit.c.action, audit.c.details).where(
+        audit.c.study_id == study_id, audit.c.action.in_(_TABLES), audit.c.details.like('%"table":%')
+    )
     rows = connection.execution_options(yield_per=_AT_ONCE).execute(chosen.order_by(audit.c.seq))
-    for (text,) in rows:
+    for action, text in rows:
         try:
             details = parse_json(text or "")
-            yield (str(details["table"]), str(details["key_sha256"])), str(details["row_sha256"])
+            if details["table"] == _TABLES[action].name:
+                yield (str(details["table"]), str(details["key_sha256"])), str(details["row_sha256"])
         except (ValueError, KeyError, TypeError):
             continue  # a changed entry, which its hash reveals
 
@@ -92,7 +107,17 @@ def _changed_studies(connection: Connection) -> Iterator[str]:
     }
     yield from (f"{subject}: was deleted from the ledger with its log" for subject in sorted(logged - stored))
     for subject in sorted(stored - logged):
-        yield f"{subject}: is in the ledger, but the project's log has no entry for its start"
+        yield f"{subject}: {_NO_START}"
+
+
+def _unlogged_start(connection: Connection, study_id: str) -> Iterator[str]:
+    """A finding if the project's log, which would reveal that this study was deleted, does not name it."""
+    begun = (audit.c.study_id == PROJECT_LOG, audit.c.action == STUDY_BEGUN)
+    if study_subject(study_id) not in connection.scalars(select(audit.c.subject).where(*begun)).all():
+        yield f"{study_subject(study_id)}: {_NO_START}"
+
+
+_NO_START = "is in the ledger, but the project's log has no entry for its start"
 
 
 def _find_orphans(connection: Connection) -> Iterator[str]:

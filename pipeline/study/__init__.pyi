@@ -39,6 +39,7 @@ from .proof.signing import SigningKey as SigningKey
 from .proof.signing import new_key as new_key
 from .proof.signing import open_key as open_key
 from .proof.signing import read_public_key as read_public_key
+from .proof.traces import verify_project_log as verify_project_log
 from .proof.verify import verify_ledger as verify_ledger
 from .proof.verify import verify_log as verify_log
 from .protocol import PROTOCOL_FILE as PROTOCOL_FILE

@@ -11,9 +11,9 @@ from typing import Any
 
 import typer
 
-from pipeline.ledger import PROJECT_LOG, Ledger, LogFilter, find_ledger, project_history, slide_subject
+from pipeline.ledger import Ledger, LogFilter, find_ledger, project_history, slide_subject
 from pipeline.project import open_project
-from pipeline.study import Verified, verify_ledger
+from pipeline.study import Verified, verify_project_log
 from pipeline.verbs.cli_output import report_errors
 from training.foundation.errors import UnreadableError
 from training.foundation.words.counts import counted
@@ -35,9 +35,7 @@ def run_show(
 
 def run_verify(project_dir: Path, *, as_json: bool) -> None:
     with _opened(project_dir, as_json=as_json) as ledger:
-        if not project_history(ledger, LogFilter(), newest=1):
-            raise UnreadableError("the log has no entries: no sign-ins and no slides viewed yet.")
-        verified = verify_ledger(ledger.database, PROJECT_LOG)
+        verified = verify_project_log(open_project(project_dir), ledger)
     if as_json:
         typer.echo(json.dumps(asdict(verified)))
     else:
@@ -48,7 +46,8 @@ def run_verify(project_dir: Path, *, as_json: bool) -> None:
 
 def tell_verified(verified: Verified, before: str = "", after: str = "") -> None:
     """Print the result of verifying a whole log, as text."""
-    typer.echo(f"{before}{counted(verified.entries, 'entry', 'entries')}, the last {verified.head[:16]}…{after}")
+    entries = f"{counted(verified.entries, 'entry', 'entries')}, {verified.erased:,} of them erased"
+    typer.echo(f"{before}{entries}, the last {verified.head[:16]}…{after}")
     for finding in verified.findings:
         typer.echo(f"changed: {finding}", err=True)
 

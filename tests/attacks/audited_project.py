@@ -349,6 +349,10 @@ REPORTS: dict[str, Tampering] = {
     "a link to itself is added": lambda a: (a.reports[0].parent / "loop").symlink_to("loop"),
     "a link to itself is added beside": lambda a: (a.folder / "reports" / "loop").symlink_to("loop"),
     "a link to a folder is added": lambda a: (a.reports[0].parent / "more").symlink_to(a.store()),
+    "an unfinished file is left": lambda a: (a.reports[0].parent / ".report.html.w1.partial").write_text("x"),
+    "an unfinished table is left": lambda a: (a.reports[0].parent / "tables" / ".x.partial").write_text("x"),
+    "an unfinished report is left": lambda a: (a.folder / "reports" / ".000000099.partial").mkdir(),
+    "an unfinished report is a link": lambda a: (a.folder / "reports" / ".x.partial").symlink_to(a.reports[0].parent),
     "a table is added": lambda a: (a.reports[0].parent / "tables" / "more.csv").write_text("x"),
     "an older report is put in place of a newer one": lambda a: other_tree(
         a.reports[1].parent, a.reports[0].parent),

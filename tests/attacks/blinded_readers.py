@@ -1,11 +1,13 @@
 """Readers who search every page and route for information they must not see yet: before the readings are laid out,
-while they read, and in the washout between two sessions; and adjudicators before they have decided.
+while they read, without help and with a model's, and in the washout between two sessions; and adjudicators before they
+have decided.
 
     python -m tests.attacks.blinded_readers --times 600 --seed 1
 
 Promised: no byte of any page's WebSocket or of any route's response contains a model's name, one of its classes, a
-score, a figure of its training or a word of its card. Controls: a coordinator is sent all of these, and so is a reader
-who has signed everything.
+score, a figure of its training or a word of its card (unless the reader is being helped by it), nor a slide's reference
+label, a review, an annotation or another reader's answer. Controls: a coordinator is sent all of these, and so is a
+reader who has signed everything.
 """
 
 from __future__ import annotations
@@ -18,12 +20,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+from shapely import box
 
 from pathology_app.jobs.record import job_path
 from pathology_app.jobs.state import name_of_this_process
 from pathology_app.people.account_file import ACCOUNTS_FILE, Account, changing_accounts
 from pipeline.ledger import Ledger, find_ledger
+from pipeline.ledger.opening import open_ledger
 from pipeline.project import Project
+from pipeline.review import Draft, SlideReview, ViewContext, add_review, save
 from pipeline.study import lay_out
 from tests.attacks.attack import Result, main
 from tests.pathology_app.signed_in import browser, cookie_of, hashed, sign_in
@@ -36,6 +41,9 @@ JOB = "20260102T030405Z-abcdef"
 FIGURE, CARD = "0.8731946", "zebrafish-of-the-card"
 SECRETS = (MODEL_ID, "positive", "0.97", FIGURE, CARD)
 """Planted: the model's name, a class, a hotspot's score, an area under a curve, words of the card."""
+TRUTH, REVIEW, DRAWN, REMARK = "quagga-of-the-manifest", "dodo-of-a-review", "aurochs-drawn", "moa-of-rolf"
+PEOPLES = (TRUTH, REVIEW, DRAWN, REMARK)
+"""Planted: what people say of each slide of the study; the last is an answer of rolf's."""
 READERS = {"rita": "r1", "rolf": "r2", "carl": "chief"}
 SLIDES = ("S-001", "S-002")
 OUTSIDE = "S-003"
@@ -55,8 +63,10 @@ PAGES: Mapping[str, tuple[str, ...]] = {
     "overview": (f"study={STUDY}", f"study={STUDY}&find=S-001"),
 }
 """Queries of every page (`page_table.PAGES`, `studies.VIEWS`), by its name."""
-CONTROLS = ("slide=S-001", f"page=runs&run={JOB}")
-"""Pages that show all secrets to people who may see them."""
+CONTROLS = (
+    "slide=S-001", f"page=runs&run={JOB}", "", f"study={STUDY}&study_slide=S-001", "/annotations/S-001/found?words=a",
+)  # fmt: skip
+"""Pages and a route that together show all secrets to people who may see them."""
 ROUTES: Mapping[str, tuple[str, ...]] = {
     "/tiles/{slide_id}/{rest:path}": ("/tiles/S-001/0/0_0",),
     "/overlays/{slide_id}/{model_id}/{rest:path}": (
@@ -73,7 +83,7 @@ ROUTES: Mapping[str, tuple[str, ...]] = {
     "/annotations/{slide_id}/changes": ("/annotations/S-001/changes?since=0",),
     "/annotations/{slide_id}/tiles/{rest:path}": ("/annotations/S-001/tiles/0/0_0",),
     "/annotations/{slide_id}/at/{rest:path}": ("/annotations/S-001/at/10_10",),
-    "/annotations/{slide_id}/found": ("/annotations/S-001/found?words=a",),
+    "/annotations/{slide_id}/found": ("/annotations/S-001/found?words=a", "/annotations/S-002/found?words=a"),
     "/annotations/{slide_id}/qupath.geojson": ("/annotations/S-001/qupath.geojson",),
     "/coverage/{slide_id}.json": ("/coverage/S-001.json",),
     "/hotspots/{slide_id}/{model_id}.json": (
@@ -146,6 +156,7 @@ def plant(root: Path, small: Project) -> None:
     )
     project = Project(root)
     copy_slide(small, project, OUTSIDE)
+    _plant_words_of_people(project)
     (project.models_dir / MODEL_ID).mkdir(parents=True)
     (project.models_dir / MODEL_ID / "card.md").write_text(f"# {MODEL_ID}\n{CARD}\nAUC {FIGURE}\n")
     project.jobs_dir.mkdir(parents=True, exist_ok=True)
@@ -165,29 +176,42 @@ def plant(root: Path, small: Project) -> None:
         accounts.append(Account(name="cora", roles=("admin",), password=hashed()))
 
 
-def stages(ledger: Ledger) -> Iterator[tuple[str, set[str]]]:
-    """Take the study through its readings; yield after each step its name and the people who must see nothing."""
+def _plant_words_of_people(project: Project) -> None:
+    """Give each slide of the study a reference label, a review and an annotation."""
+    rows = [f"{name}.svs,{name},P-{name},{TRUTH}\n" for name in SLIDES]
+    (project.root / "cohort.csv").write_text("path,slide_id,patient_id,label\n" + "".join(rows))
+    with open_ledger(project) as ledger:
+        for name in SLIDES:
+            add_review(ledger, ViewContext(name, "bob", "bob"), SlideReview("agree", "Bob", comment=REVIEW))
+            save(ledger, name, [Draft(box(9, 9, 99, 99), "polygon", DRAWN)], "bob")
+
+
+def stages(ledger: Ledger) -> Iterator[tuple[str, set[str], set[str]]]:
+    """Take the study through its readings; yield after each step its name, the people who must see nothing, and those
+    among them to whom a model's results are open."""
     readings = of_study(ledger)
     everybody = set(READERS)
-    yield "before the readings are laid out", everybody
+    yield "before the readings are laid out", everybody, set()
     readings.begin(lay_out(readings.config, SLIDES, 3), actor="ada")
-    yield "before anybody has begun", everybody
+    yield "before anybody has begun", everybody, set()
     due = readings.next_of("r1")
     assert due is not None
     readings.start("r1", due.session, due.position)
-    yield "while a slide is read", everybody
+    yield "while a slide is read", everybody, set()
     _sign_session(ledger, "r1", 1, "benign")
     _sign_session(ledger, "r2", 1, "malignant")
-    yield "in the washout", everybody
+    yield "in the washout", everybody, set()
     _end_washout(ledger)
+    readings.start("r1", 2, 1)
+    yield "while a slide is read with help", everybody, {"rita"}
     _sign_session(ledger, "r1", 2, "benign")
-    yield "when one reader has signed all", {"rolf", "carl"}
+    yield "when one reader has signed all", {"rolf", "carl"}, set()
     _sign_session(ledger, "r2", 2, "malignant")
-    yield "before an adjudicator is asked", {"carl"}
+    yield "before an adjudicator is asked", {"carl"}, set()
     readings.adjudicate("diagnosis", "unassisted", actor="ada")
-    yield "before an adjudicator has decided", {"carl"}
+    yield "before an adjudicator has decided", {"carl"}, set()
     _sign_session(ledger, "chief", 1, "benign")
-    yield "when all is signed", set()
+    yield "when all is signed", set(), set()
 
 
 def _sign_session(ledger: Ledger, reader: str, session: int, diagnosis: str) -> None:
@@ -196,7 +220,8 @@ def _sign_session(ledger: Ledger, reader: str, session: int, diagnosis: str) -> 
         at = (reader, session, position)
         if readings.row(*at).state == "open":
             readings.start(*at)
-        readings.sign(*at, seconds=61.0, answers={"diagnosis": diagnosis, "sure": 80})
+        remarks = {"remarks": REMARK} if reader == READERS["rolf"] else {}
+        readings.sign(*at, seconds=61.0, answers={"diagnosis": diagnosis, "sure": 80, **remarks})
 
 
 def _end_washout(ledger: Ledger) -> None:
@@ -220,30 +245,43 @@ def attack(times: int, seed: int) -> Result:
         assert opened
         with opened as ledger, started_app(root, Path(folder) / "server.log") as app:
             readers = Readers(app)
-            for stage, blinded in stages(ledger):
-                _look(result, readers, stage, blinded, rng, times)
+            for stage, blinded, helped in stages(ledger):
+                words = {name: _hidden_from(name, is_helped=name in helped) for name in blinded}
+                _look(result, readers, stage, words, rng, times)
             _control(result, readers)
             readers.close()
     return result
 
 
-def _look(result: Result, readers: Readers, stage: str, blinded: set[str], rng: random.Random, times: int) -> None:
-    chosen = [(name, visit) for name in sorted(blinded) for visit in VISITS]
+def _hidden_from(name: str, *, is_helped: bool) -> tuple[str, ...]:
+    """The planted words that a person must not see."""
+    return (*(() if is_helped else SECRETS), *(word for word in PEOPLES if (name, word) != ("rolf", REMARK)))
+
+
+def _look(
+    result: Result,
+    readers: Readers,
+    stage: str,
+    hidden: Mapping[str, tuple[str, ...]],
+    rng: random.Random,
+    times: int,
+) -> None:
+    chosen = [(name, visit) for name in sorted(hidden) for visit in VISITS]
     rng.shuffle(chosen)
-    for name, visit in chosen[: times // 7 + 1]:
+    for name, visit in chosen[: times // 8 + 1]:
         heard = readers.heard(name, visit)
         result.attempts += 1
         echoed = visit.link.encode()  # the attacker's own input
-        leaked = [word for word in SECRETS if word.encode() in heard.replace(echoed, b"")]
+        leaked = [word for word in hidden[name] if word.encode() in heard.replace(echoed, b"")]
         result.check(not leaked, f"{stage}, {name}, {visit.name} {visit.link!r}: {', '.join(leaked)}")
 
 
 def _control(result: Result, readers: Readers) -> None:
     """Check that the secrets searched for are sent to people who may see them."""
-    shown = [visit for visit in VISITS if visit.is_page and visit.link in CONTROLS]
+    shown = [visit for visit in VISITS if visit.link in CONTROLS]
     for name in ("cora", "rita"):
         heard = b"".join(readers.heard(name, visit) for visit in shown)
-        missing = [word for word in SECRETS if word.encode() not in heard]
+        missing = [word for word in (*SECRETS, *PEOPLES) if word.encode() not in heard]
         result.check(not missing, f"control: {name} is not sent {', '.join(missing)}")
 
 

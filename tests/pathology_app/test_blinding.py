@@ -80,14 +80,20 @@ def hidden(project: Project, person: Person) -> set[str]:
     assert not visibility.hidden or visibility.first is not None
     for slide_id in (*SLIDES, OUTSIDE):
         if blinded := visibility.hides_predictions(slide_id):
+            assert visibility.hides_assessments(slide_id)
             assert blinded.study_id == STUDY
             with pytest.raises(BlindedError):
                 check_shown(project, person, Shows.PREDICTION, slide_id)
         else:
-            assert slide_id not in visibility.hidden
             check_shown(project, person, Shows.PREDICTION, slide_id)
     assert (visibility.hides_predictions(OUTSIDE) is None) == (visibility.first is None), "a slide of no study"
     return set(visibility.hidden)
+
+
+def hidden_predictions(project: Project, person: Person) -> set[str]:
+    """Slides of the study whose predictions are hidden."""
+    hidden(project, person)
+    return set(filter(visibility_of(project, person).hides_predictions, SLIDES))
 
 
 def test_named_readers_and_adjudicators_are_blinded_from_the_day_a_study_begins(made: Callable[..., Project]) -> None:
@@ -109,16 +115,36 @@ def test_a_reader_is_blinded_in_the_washout_until_the_last_session_is_signed(mad
         assert visibility_of(project, R1).models == {MODEL_ID}
 
 
-def test_a_slide_is_shown_in_its_assisted_reading_and_then_hidden_again(made: Callable[..., Project]) -> None:
+def test_predictions_are_shown_in_an_assisted_reading_and_then_hidden_again(made: Callable[..., Project]) -> None:
     project = made(arms=["assisted", "unassisted"], order="sequential", readers=["r1"], adjudicators=[])
     with open_ledger(project) as ledger:
         assert hidden(project, R1) == set(SLIDES), "not before it is started"
         due = of_study(ledger).next_of("r1")
         of_study(ledger).start("r1", due.session, due.position)
-        assert hidden(project, R1) == set(SLIDES) - {due.slide_id}
-        assert hidden(project, NOBODY) == set()
+        assert hidden_predictions(project, R1) == set(SLIDES) - {due.slide_id}
+        assert due.slide_id not in hidden_predictions(project, NOBODY)
+        assert hidden(project, R1) == set(SLIDES), "what people have said of it stays hidden"
+        assert hidden(project, NOBODY) == {due.slide_id}
+        seen = visibility_of(project, R1)
+        assert (seen.predicted, seen.labelled) == ({due.slide_id}, set())
         read_one(of_study(ledger), "r1", "benign")
-        assert hidden(project, R1) == set(SLIDES)
+        assert hidden_predictions(project, R1) == set(SLIDES)
+
+
+def test_without_sign_in_one_reader_without_help_hides_the_predictions(made: Callable[..., Project]) -> None:
+    project = made(arms=["assisted", "unassisted"], readers=["r1", "r2"], adjudicators=[])
+    with open_ledger(project) as ledger:
+        arms = {}
+        for reader in ("r1", "r2"):
+            rows = of_study(ledger).rows_of_arm("assisted") + of_study(ledger).rows_of_arm("unassisted")
+            due = next(row for row in rows if (row.reader, row.slide_id, row.session) == (reader, "S-1", 1))
+            arms[reader] = due.arm
+            for row in sorted(rows, key=lambda row: row.position):
+                if row.reader == reader and row.session == 1 and row.position < due.position:
+                    read_one(of_study(ledger), reader, "benign")
+            of_study(ledger).start(reader, 1, due.position)
+        assert set(arms.values()) == {"assisted", "unassisted"}
+        assert "S-1" in hidden_predictions(project, NOBODY)
 
 
 def test_an_adjudicator_is_blinded_until_it_is_decided_or_cannot_be_asked(made: Callable[..., Project]) -> None:
@@ -162,9 +188,9 @@ def test_a_reader_of_two_studies_is_helped_in_neither_before_the_unaided_reading
         readings = of_study(ledger)
         due = readings.next_of("r1")
         readings.start("r1", due.session, due.position)
-        assert due.slide_id not in hidden(project, R1)
+        assert due.slide_id not in hidden_predictions(project, R1)
         second_study(ledger, "unassisted", laid_out=laid_out)
-        assert hidden(project, R1) == set(SLIDES), "the other study forbids it"
+        assert hidden_predictions(project, R1) == set(SLIDES), "the other study forbids it"
         readings.sign("r1", due.session, due.position, seconds=1, answers={"diagnosis": "benign", "sure": 1})
         due = readings.next_of("r1")
         with pytest.raises(BadManifestError, match="without help for study second"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,13 +17,17 @@ from pathology_app.people.person import Person, Role
 from pathology_app.project.ledger import close_study_ledgers
 from pathology_app.routes import declared as declared_routes
 from pathology_app.slides.cache import SlideCache
+from pathology_app.slides.index.facts import read_facts
 from pathology_app.tiles import exports
 from pipeline.export.csv.predictions import write_csv
+from pipeline.inference import write_results
 from pipeline.project import Project
+from pipeline.settings.config import InferConfig
 from pipeline.settings.site import LEDGER_VARIABLE
 from tests.pathology_app.routes_in_process import get
 from tests.pathology_app.small_project import MODEL_ID, SLIDE_ID, small_predictions
 from tests.pathology_app.small_reading import make_reading_study
+from training.foundation.errors import UnreadableError
 
 READER = Person("ada", frozenset({Role.READER}))
 URL = f"/exports/{SLIDE_ID}/{MODEL_ID}"
@@ -52,6 +57,31 @@ def test_the_file_that_inference_wrote_is_sent_as_it_is(copied: SlideCache) -> N
 
     assert get(copied, f"{URL}/contours.geojson").content == b'{"features": []}'
     assert get(copied, f"{URL}/hotspots.json").json()["hotspots"][0]["class"] == "positive"
+
+
+@pytest.mark.parametrize("name", ["hotspots.json", "predictions.csv", "predictions.geojson"])
+def test_a_file_of_another_slide_is_neither_sent_nor_shown(copied: SlideCache, name: str) -> None:
+    reader = copied.slide(SLIDE_ID).reader
+    stored = copied.predictions(SLIDE_ID, MODEL_ID).predictions
+    other = replace(stored, probabilities_cyx=np.ascontiguousarray(stored.probabilities_cyx[:, ::-1, ::-1]))
+    folder = copied.project.result_dir(SLIDE_ID, MODEL_ID)
+    write_results(reader, stored, folder, InferConfig(formats=("csv", "geojson")))
+    assert get(copied, f"{URL}/{name}").status_code == 200
+    assert copied.hotspots(SLIDE_ID, MODEL_ID)
+    (folder / name).unlink()
+    elsewhere = folder.with_name("elsewhere")
+    elsewhere.mkdir()
+    write_results(reader, other, elsewhere, InferConfig(formats=("csv", "geojson")))
+    shutil.copy(elsewhere / name, folder / name)
+
+    response = get(copied, f"{URL}/{name}")
+
+    assert (response.status_code, response.json()["code"]) == (500, "unreadable")
+    assert f"{name} of model {MODEL_ID} for slide {SLIDE_ID}: is not of these predictions: " in response.text
+    if name == "hotspots.json":
+        with pytest.raises(UnreadableError, match="is not of these predictions: hotspot 1 has a score of"):
+            copied.hotspots(SLIDE_ID, MODEL_ID)
+        assert "is not of these predictions" in read_facts(copied, SLIDE_ID).note
 
 
 def test_of_a_link_that_leads_to_itself_the_table_is_made_of_what_is_stored(copied: SlideCache) -> None:

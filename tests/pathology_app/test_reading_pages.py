@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from pathology_app.app_pages.slide import review as slide_review
 from pathology_app.app_pages.studies import page as studies
 from pathology_app.app_pages.studies import reading, reading_answers, reading_form
 from pathology_app.app_pages.studies import readings as readings_overview
+from pathology_app.app_pages.studies.acts import review_slide
 from pathology_app.app_pages.worklist import page as worklist
 from pathology_app.links.reading import ReadingLink
 from pathology_app.people import actions as acting
@@ -29,13 +31,14 @@ from pathology_app.people.person import ForbiddenError, Person, Role
 from pathology_app.project.ledger import close_study_ledgers, current_study_ledger
 from pathology_app.project.served import PROJECT_VARIABLE
 from pathology_app.readings.acts import sign_reading, start_reading
+from pathology_app.readings.blinding import BlindedError, Shows, check_shown
 from pipeline.errors import BadManifestError
 from pipeline.ledger.opening import actor_here, open_ledger
 from pipeline.ledger.rows import PROJECT_LOG, reading_subject
 from pipeline.project import Project
 from pipeline.review.judging.coverage import CoverageGrid, Viewing
 from pipeline.review.judging.coverage_store import save_looks
-from pipeline.review.judging.slides import reviews_of
+from pipeline.review.judging.slides import SlideReview, add_review, reviews_of
 from pipeline.review.rows.view_context import ViewContext
 from pipeline.review.verify import verify_reviews
 from pipeline.settings.site import LEDGER_VARIABLE
@@ -222,6 +225,38 @@ def test_an_assisted_reading_shows_the_studys_predictions(made: Any) -> None:
     assert [layer["group"] for layer in data["layers"] if layer["is_first"]] == [MODEL_ID]
     assert len(data["hotspots"]) == 2
     assert data["hotspots_url"].endswith(f"/{MODEL_ID}.json?study={STUDY}&reader=r1&session=1&position=1")
+
+
+def test_an_assisted_reading_opens_the_predictions_and_nothing_that_people_said(made: Any, signed_in: Any) -> None:
+    root = made(readers=["r1", "r2"], arms=["assisted"], slides=2)
+    (root / "cohort.csv").write_text(
+        "path,slide_id,patient_id,label\n" + "".join(f"x.svs,S-00{n},P-{n},reference-label\n" for n in (1, 2))
+    )
+    with open_ledger(Project(root)) as ledger:
+        read_one(of_study(ledger), "r2", "malignant")
+        read_one(of_study(ledger), "r2", "malignant")
+        slide_id = of_study(ledger).next_of("r1").slide_id
+        add_review(ledger, ViewContext(slide_id, "bob", "bob"), SlideReview("agree", "Bob", "label-of-a-review"))
+        of_study(ledger).start("r1", 1, 1)
+    planted = ("reference-label", "label-of-a-review", "malignant")
+    signed_in(COORDINATOR)
+    links = (
+        {"slide": slide_id}, {"study": STUDY, "study_slide": slide_id}, {}, {"sort": "label"}, {"view": "gallery"},
+        {"group": "case"}, {"compare": f"{slide_id}~{MODEL_ID},{slide_id}"},
+    )  # fmt: skip
+    everything = "\n".join(sent(open_page(**link)) for link in links)
+    assert [word for word in planted if word not in everything] == []
+    signed_in(R1)
+    pages = [sent(open_page(**link)) for link in links]
+    assert [word for word in planted for page in pages if word in page] == []
+    assert "he reference label, and other people's answers" in texts(open_page(slide=slide_id))
+    for page in (pages[0], pages[2], pages[-1]):
+        assert MODEL_ID in page, "the predictions are open"
+    for shows in (Shows.RESULT, Shows.MODEL):
+        with pytest.raises(BlindedError, match="are hidden: r1 reads it for study readers in the arm “assisted”"):
+            check_shown(Project(root), R1, shows, slide_id)
+    with pytest.raises(BlindedError):
+        review_slide(replace(R1, roles=frozenset({Role.REVIEWER})), slide_id, SlideReview("agree", "Ada"))
 
 
 def test_a_washout_says_when_to_come_back(made: Any) -> None:

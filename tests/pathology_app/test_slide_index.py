@@ -98,12 +98,12 @@ def test_of_hidden_slides_neither_scores_nor_models_nor_labels_count(table: Slid
     table.put(Batch(cohort=(CohortFacts(slide_id="a", label="tumour"), CohortFacts(slide_id="b", label="normal"))))
     assert slides_matching(table, sort="label") == "bacdef"
 
-    assert slides_matching(table, sort="label", predicted="acdef") == "abcdef"
+    assert slides_matching(table, sort="label", labelled="acdef") == "abcdef"
     assert slides_matching(table, sort="score", predicted="bcdef") == "dbacef"
     assert slides_matching(table, min_score=0.1, predicted="bcdef") == "bd"
     assert slides_matching(table, only_predicted=True, words=["m-1"], predicted="cdef") == "c"
     assert table.scored("abcef") == [("m-1", "tumour")]
-    (listed, *_) = table.find(Wanted(predicted="bcdef"), skip=0, limit=1)
+    (listed, *_) = table.find(Wanted(labelled="bcdef"), skip=0, limit=1)
     assert listed.cohort.label is None
     assert [case.score for case in table.find_cases(Wanted(predicted="cef"), skip=0, limit=9)] == [None] * 6
 

@@ -15,10 +15,11 @@ from pathology_app.people.acts import Act, check_act
 from pathology_app.people.person import Person
 from pathology_app.people.visitor import current_person
 from pathology_app.project.ledger import current_study_ledger
+from pathology_app.project.served import served_project
 from pathology_app.readings.blinding import Visibility
-from pipeline.errors import BadManifestError
-from pipeline.ledger import PROJECT_LOG, Ledger, project_history
-from pipeline.study import verify_ledger
+from pipeline.ledger import Ledger, project_history
+from pipeline.study import verify_project_log
+from training.foundation.errors import UnreadableError
 from training.foundation.words.counts import counted
 
 ENTRIES_SHOWN = 100
@@ -81,13 +82,14 @@ def _verify(ledger: Ledger) -> None:
     check_act(current_person(), Act.VERIFY_LOG)
     try:
         with st.spinner("Checking every entry …"):
-            verified = verify_ledger(ledger.database, PROJECT_LOG)
-    except BadManifestError:
-        st.info("Nothing has been logged yet.")
+            verified = verify_project_log(served_project(), ledger)
+    except UnreadableError as error:
+        say(error)
         return
     if verified.findings:
         st.error(f"**The log does not verify.** {as_markdown('; '.join(verified.findings[:5]))}")
     else:
         st.success(
-            f"{counted(verified.entries, 'entry verifies', 'entries verify')}. The last one's hash: {verified.head}"
+            f"{counted(verified.entries, 'entry verifies', 'entries verify')}, {verified.erased:,} of them erased. "
+            f"The last one's hash: {verified.head}"
         )

@@ -100,7 +100,10 @@ def page(worklist: st.Page, visibility: Visibility) -> None:
         model_place.caption("No predictions for this slide yet.")
         selection = Selection(slide, None, 0, None, [])
     model_id = selection.opened.predictions.model_id if selection.opened else None
-    if blinded is None:
+    if withheld := visibility.hides_assessments(slide_id):
+        if blinded is None:
+            say_hidden(withheld)
+    else:
         with review_place:
             review_popover(slide_id, selection.opened, selection.class_name)
     _view(selection, slide_session(slide.reader.slide_id, model_id))

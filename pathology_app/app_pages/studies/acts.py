@@ -44,5 +44,6 @@ def review_slide(person: Person, slide_id: str, review: SlideReview) -> None:
     """Store a signed review of a slide. Raises: ForbiddenError, HiddenSlideError, BlindedError; as `add_review`."""
     check_act(person, Act.REVIEW)
     check_may_see(person, slide_id)
-    check_shown(served_project(), person, Shows.PREDICTION, slide_id)
+    for shows in (Shows.RESULT, Shows.PREDICTION):
+        check_shown(served_project(), person, shows, slide_id)
     add_review(current_study_ledger().made(), ViewContext(slide_id, person.actor, person.actor), review)

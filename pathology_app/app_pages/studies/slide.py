@@ -37,7 +37,7 @@ def draw(study_ledger: StudyLedger, ledger: Ledger, link: StudyLink, visibility:
     words, action = st.columns([5, 1], vertical_alignment="top")
     words.markdown(f"#### Slide {as_markdown(row.slide_id)}")
     _viewer_button(action, row.slide_id, link)
-    if blinded := visibility.hides_predictions(row.slide_id):
+    if blinded := visibility.hides_assessments(row.slide_id):
         say_hidden(blinded)
         draw_readings(ledger, link.study, row.slide_id, is_blinded=True)
         return

@@ -49,7 +49,8 @@ class WorklistView:
     @property
     def wanted(self) -> Wanted:
         states, words = (self.readings.states, self.readings.statuses) if self.readings else ({}, ())
-        return replace(self.link.wanted(states, words, self.visibility.predicted), only=self.only)
+        wanted = self.link.wanted(states, words, self.visibility.predicted)
+        return replace(wanted, labelled=self.visibility.labelled, only=self.only)
 
     @property
     def number(self) -> int:

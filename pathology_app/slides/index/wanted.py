@@ -11,12 +11,13 @@ FROM slide LEFT JOIN cohort USING (slide_id)
 LEFT JOIN (SELECT key AS slide_id, value AS word FROM json_each(:readings)) AS reading USING (slide_id)
 """
 HIDDEN = "(:predicted IS NOT NULL AND slide.slide_id NOT IN (SELECT value FROM json_each(:predicted)))"
+_UNLABELLED = "(:labelled IS NOT NULL AND slide.slide_id NOT IN (SELECT value FROM json_each(:labelled)))"
 ONLY = "slide.slide_id IN (SELECT value FROM json_each(:only))"
 SCORE = f"""(SELECT max(score) FROM score WHERE score.slide_id = slide.slide_id AND NOT {HIDDEN}
     AND (:model IS NULL OR model_id = :model) AND (:class IS NULL OR class_name = :class))"""
 WORD = "coalesce(word, json_extract(:reading_words, '$[0]'), '')"
 _MODELS = f"CASE WHEN {HIDDEN} THEN NULL ELSE models END"
-LABEL = f"CASE WHEN {HIDDEN} THEN NULL ELSE cohort.label END"
+LABEL = f"CASE WHEN {_UNLABELLED} THEN NULL ELSE cohort.label END"
 SCANNER = "coalesce(slide.scanner, cohort.scanner)"
 SORTS: Mapping[str, tuple[str, bool]] = {
     "slide": ("slide.slide_id", False),
@@ -51,7 +52,8 @@ class Wanted:
         sort: a key of `SORTS`. Ties are sorted by name.
         is_reversed: reverse order; unknown values stay last.
         readings: a person's reading status by slide.
-        predicted: slides whose predictions and labels are known; None: all.
+        predicted: slides whose predictions are known; None: all.
+        labelled: slides whose labels are known; None: all.
         reading_words: all such statuses, in order of work; the first applies to all other slides.
         only: slides that the person may see; None: all.
     """
@@ -72,6 +74,7 @@ class Wanted:
     readings: Mapping[str, str] = field(default_factory=dict)
     reading_words: tuple[str, ...] = ()
     predicted: Collection[str] | None = None
+    labelled: Collection[str] | None = None
     only: frozenset[str] | None = None
 
     def values(self) -> dict[str, str | float | None]:
@@ -80,6 +83,7 @@ class Wanted:
             "readings": json.dumps(dict(self.readings)),
             "reading_words": json.dumps(self.reading_words),
             "predicted": None if self.predicted is None else json.dumps(sorted(self.predicted)),
+            "labelled": None if self.labelled is None else json.dumps(sorted(self.labelled)),
             "only": None if self.only is None else json.dumps(sorted(self.only)),
             "model": self.model_id,
             "class": self.class_name,

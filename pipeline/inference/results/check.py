@@ -26,6 +26,7 @@ from pipeline.export.qupath.contours import cells_above
 from pipeline.export.tiff.heatmap import read_ome_heatmap
 from pipeline.inference.results.files import FILE_OF, HOTSPOTS_FILE, heatmap_name
 from pipeline.inference.results.heatmap import shown_fingerprint
+from pipeline.inference.results.hotspots import FOUR_DECIMALS, false_hotspot
 from pipeline.inference.results.slide_report import reported_fingerprint
 from pipeline.slides.common.damage import DamagedFileError
 from pipeline.store.layers.overlays import Predictions
@@ -33,8 +34,6 @@ from pipeline.store.reading.reader import StoreReader
 from training.foundation.reading import open_regular, read_json_file
 from training.foundation.words.counts import counted
 
-FOUR_DECIMALS = 0.5e-4 + 1e-7
-"""Largest difference between a number written with four decimals and the array's."""
 _READ_ERRORS = (
     OSError,
     ValueError,
@@ -57,8 +56,19 @@ def check_results(folder: Path, predictions: Predictions, *, reader: StoreReader
     Returns:
         one sentence per file that disagrees, with the first difference; empty if all agree.
     """
+    checks = _checks(predictions, reader)
+    return [f"{name}: {fault}" for name, test in checks.items() for fault in _first_difference(test, folder / name)]
+
+
+def check_result(path: Path, predictions: Predictions, *, reader: StoreReader) -> str | None:
+    """How one result file disagrees, as a clause; None if it agrees, is missing, or is not one of ours."""
+    test = _checks(predictions, reader).get(path.name)
+    return next(iter(_first_difference(test, path)), None) if test else None
+
+
+def _checks(predictions: Predictions, reader: StoreReader) -> dict[str, Callable[[Path], Iterator[str]]]:
     check = _Check(predictions, reader)
-    checks: dict[str, Callable[[Path], Iterator[str]]] = {
+    return {
         HOTSPOTS_FILE: check.hotspots,
         FILE_OF["csv"]: check.csv,
         FILE_OF["parquet"]: check.parquet,
@@ -70,7 +80,6 @@ def check_results(folder: Path, predictions: Predictions, *, reader: StoreReader
         FILE_OF["report"]: check.report,
         **{heatmap_name(name): check.heatmap for name in predictions.class_names},
     }
-    return [f"{name}: {fault}" for name, test in checks.items() for fault in _first_difference(test, folder / name)]
 
 
 def _first_difference(check: Callable[[Path], Iterator[str]], path: Path) -> list[str]:
@@ -128,10 +137,8 @@ class _Check:
             )
 
     def hotspots(self, path: Path) -> Iterator[str]:
-        for number, spot in enumerate(read_json_file(path)["hotspots"], start=1):
-            values = self.predictions.at(spot["x_px0"], spot["y_px0"])
-            if values is None or not abs(values[spot["class"]] - spot["score"]) <= FOUR_DECIMALS:
-                yield f"hotspot {number} has a score of {spot['score']}, but its cell has {values}"
+        if fault := false_hotspot(read_json_file(path)["hotspots"], self.predictions):
+            yield fault
 
     def csv(self, path: Path) -> Iterator[str]:
         header, *rows = _csv_rows(path)

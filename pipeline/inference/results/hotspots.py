@@ -139,6 +139,32 @@ def write_hotspots(path: Path, hotspots: Hotspots) -> None:
     write_text_atomic(path, json.dumps(content, indent=1) + "\n")
 
 
+FOUR_DECIMALS = 0.5e-4 + 1e-7
+"""Largest difference between a number written with four decimals and the array's."""
+
+
+def false_hotspot(spots: Sequence[Hotspot], predictions: Predictions) -> str | None:
+    """How the first hotspot that these predictions do not have differs from them; None if all agree."""
+    for number, spot in enumerate(spots, start=1):
+        values = predictions.at(spot["x_px0"], spot["y_px0"])
+        if values is None or not abs(values.get(spot["class"], np.nan) - spot["score"]) <= FOUR_DECIMALS:
+            return f"hotspot {number} has a score of {spot['score']}, but its cell has {values}"
+    return None
+
+
+def check_hotspots(hotspots: Hotspots, predictions: Predictions, slide_id: str) -> None:
+    """Check that a list was made from a slide's predictions, by the rule of `gemslide verify`.
+
+    Raises:
+        UnreadableError: it was not, such as one copied from another slide.
+    """
+    if fault := false_hotspot(hotspots.spots, predictions):
+        raise UnreadableError(
+            f"hotspots.json of model {predictions.model_id} for slide {slide_id}: is not of these predictions: {fault}."
+            " It was copied, edited or left behind. Delete it, and run `gemslide infer` again."
+        )
+
+
 _STRICT = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True)
 
 

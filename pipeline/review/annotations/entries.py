@@ -15,6 +15,9 @@ from pipeline.review.rows.view_context import details_of
 
 IMPORTED = "annotations imported"
 """Action of the single entry for all annotations imported from a file."""
+CLASS_ADDED = "annotation class added"
+OF_ONE = ("annotation drawn", "annotation changed", "annotation deleted", "annotation restored")
+"""Actions of the entries about one annotation."""
 
 
 def entry_of(action: str, before: Mapping[str, Any] | None, new: Mapping[str, Any]) -> Change:
@@ -58,4 +61,4 @@ def digest_of_all(rows: Iterable[tuple[str, int, str]]) -> str:
 
 def class_entry(row: Mapping[str, Any], actor: str) -> Change:
     """The entry for a class that the project uses for the first time. It outlives every slide that has the class."""
-    return Change(actor, "annotation class added", "annotation classes", details=details_of(annotation_class, row))
+    return Change(actor, CLASS_ADDED, "annotation classes", details=details_of(annotation_class, row))

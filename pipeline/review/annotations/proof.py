@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Table, select
 from pipeline.errors import DamagedStoreError
 from pipeline.ledger.rows import PROJECT_LOG, row_sha256, slide_subject
 from pipeline.ledger.tables import audit
-from pipeline.review.annotations.entries import IMPORTED, digest_of_all
+from pipeline.review.annotations.entries import IMPORTED, OF_ONE, digest_of_all
 from pipeline.review.rows.tables import annotated_slide, annotation, annotation_revision
 from training.foundation.reading import parse_json
 
@@ -124,7 +124,7 @@ def _changed_counters(connection: Connection, counters: Mapping[str, _Counters])
 
 def _logged(connection: Connection) -> _Logged:
     chosen = select(audit.c.subject, audit.c.action, audit.c.details).where(audit.c.study_id == PROJECT_LOG)
-    chosen = chosen.where(audit.c.action.like("annotation%")).order_by(audit.c.seq)
+    chosen = chosen.where(audit.c.action.in_((IMPORTED, *OF_ONE))).order_by(audit.c.seq)
     logged = _Logged()
     for subject, action, text in connection.execution_options(yield_per=_AT_ONCE).execute(chosen):
         try:
@@ -134,7 +134,7 @@ def _logged(connection: Connection) -> _Logged:
             else:
                 logged.single[subject, str(details["annotation"]), int(details["revision"])] = str(details["after"])
         except (ValueError, KeyError, TypeError):
-            continue  # an entry about a class, or a changed one, which its hash reveals
+            continue  # a changed entry, which its hash reveals
     return logged
 
 

@@ -5,29 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
-
-from sqlalchemy import select
 
 from pipeline.files import sha256_of
 from pipeline.ledger.database import Database
-from pipeline.ledger.rows import REPORT_MADE
-from pipeline.ledger.tables import audit
 from pipeline.naming.models import check_tile_set
 from pipeline.project import Project
+from pipeline.study.proof.made import made_reports
 from pipeline.study.proof.sign_off import OUTSIDE, SIGNATURES_SUFFIX
 from training.foundation.errors import GemslideError
-from training.foundation.reading import parse_json
+from training.foundation.locks import try_lock
 
 REPORTS_DIR = "reports"
-
-
-class _Made(NamedTuple):
-    """Details of a log entry on a report."""
-
-    where: str
-    hashes: dict[str, str]
-    tile_sets: dict[str, str]
 
 
 def hashes_in(folder: Path) -> dict[str, str]:
@@ -52,16 +40,24 @@ def find_changed_reports(database: Database, study_id: str, project: Project, fo
     Args:
         folder: the study's.
     """
-    entries, root = list(_made(database, study_id)), project.root
+    with database.read() as connection:
+        entries, root = list(made_reports(connection, study_id)), project.root
     made = {root / each.where: each.hashes for each in entries if not each.where.startswith(OUTSIDE)}
     reports = folder / REPORTS_DIR
-    there = {os.path.realpath(path): path.name for path in _entries(reports, "*")}
+    there = {_where(path): path.name for path in _entries(reports, "*")}
     findings = []
-    for unknown in sorted(there.keys() - {os.path.realpath(path) for path in made}):
-        findings.append(f"{REPORTS_DIR}/{there[unknown]}: no log entry records that this report was made")
+    for unknown in sorted(there.keys() - {_where(path) for path in made}):
+        name = there[unknown]
+        what = _UNFINISHED if _is_temporary(name) else "no log entry records that this report was made"
+        findings.append(f"{REPORTS_DIR}/{name}: {what}")
     for path, hashes in made.items():
         findings += _changes(path, hashes, path.relative_to(root).as_posix())
     return [*findings, *(_changed_references(project, entries[-1].tile_sets) if entries else ())]
+
+
+def _where(path: Path) -> str:
+    """Where a report lies, whatever links lead to its folder; a link to a report is another place than the report."""
+    return os.path.join(os.path.realpath(path.parent), path.name)
 
 
 def _changed_references(project: Project, tile_sets: dict[str, str]) -> Iterator[str]:
@@ -84,7 +80,8 @@ def _changes(folder: Path, made: dict[str, str], where: str) -> Iterator[str]:
         if name not in now:
             yield f"{where}/{name}: is gone"
         elif name not in made:
-            yield f"{where}/{name}: is not a file of this report"
+            what = _UNFINISHED if _is_temporary(name.rpartition("/")[2]) else "is not a file of this report"
+            yield f"{where}/{name}: {what}"
         elif now[name] != made[name]:
             yield f"{where}/{name}: was changed after the report was made"
 
@@ -96,21 +93,24 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _entries(folder: Path, pattern: str) -> Iterator[Path]:
-    """Everything in a folder but what a writer has not finished (`training.foundation.publish`)."""
-    return (path for path in folder.glob(pattern) if not (path.name[0] == "." and path.name.endswith(".partial")))
+    """Everything in a folder but what a writer is writing at this moment (`training.foundation.publish`)."""
+    return (path for path in folder.glob(pattern) if not (_is_temporary(path.name) and _is_held(path)))
 
 
-def _made(database: Database, study_id: str) -> Iterator[_Made]:
-    chosen = select(audit.c.details).where(audit.c.study_id == study_id, audit.c.action == REPORT_MADE)
-    with database.read() as connection:
-        texts = connection.scalars(chosen.order_by(audit.c.seq)).all()
-    for text in texts:
-        try:
-            raw: dict[str, Any] = parse_json(text or "")
-            yield _Made(str(raw["folder"]), _texts(raw["sha256"]), _texts(raw["tile_sets"]))
-        except (ValueError, LookupError, TypeError, AttributeError):
-            continue  # a changed entry, which its hash shows
+def _is_temporary(name: str) -> bool:
+    return name.startswith(".") and name.endswith(".partial")
 
 
-def _texts(raw: dict[object, object]) -> dict[str, str]:
-    return {str(name): str(value) for name, value in raw.items()}
+def _is_held(path: Path) -> bool:
+    """Whether a writer that is still alive holds the lock on its temporary."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:  # a link, or it is gone by now
+        return not os.path.lexists(path)
+    try:
+        return not try_lock(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+_UNFINISHED = "a run that did not end left this behind; delete it, or restore what should be in its place"

@@ -13,11 +13,12 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import Field, ValidationError
 
-from pipeline.errors import ChangedSourceError
+from pipeline.errors import BadManifestError, ChangedSourceError
 from pipeline.files import sha256_of, write_text_atomic
 from pipeline.ledger.chain import Change, append, utc_now
 from pipeline.ledger.ledger import Ledger
 from pipeline.ledger.rows import SIGNED
+from pipeline.study.proof.made import first_made
 from pipeline.study.proof.permissions import check_may_sign
 from pipeline.study.proof.signing import Signature, SigningKey
 from pipeline.study.proof.verify import verified_head
@@ -82,7 +83,8 @@ def sign_report(
 
     Raises:
         UnreadableError: no such report. DamagedStoreError: the log does not verify. BadManifestError: no such
-            study, or the protocol does not let this key sign. ChangedSourceError: others have signed different bytes.
+            study, no entry of its log records the report, or the protocol does not let this key sign.
+            ChangedSourceError: others have signed different bytes.
     """
     meaning, name = signing.meaning, check_printable(signing.name)
     if not report.is_file():
@@ -105,9 +107,17 @@ def sign_report(
         # In the transaction: two who sign at once wait for one another, and an unwritable file leaves no entry.
         earlier = read_signatures(report)
         _check_same_bytes(report, earlier, str(statement["report_sha256"]))
+        if statement["report_sha256"] not in first_made(connection, study_id):
+            raise BadManifestError(_NOT_MADE.format(report, study_id, statement["report_sha256"]))
         content = [earlier_signed.as_stored for earlier_signed in (*earlier, signed)]
         write_text_atomic(signatures_file(report), json.dumps(content, indent=1) + "\n")
     return signed
+
+
+_NOT_MADE = (
+    "{}: the log of study {} records no report with this file (SHA-256 {:.12}…). Sign a report as `gemslide study "
+    "report` wrote it. Nothing was signed."
+)
 
 
 def _check_same_bytes(report: Path, earlier: list[SignedReport], sha256: str) -> None:

@@ -20,8 +20,16 @@ from pipeline.ledger.database import Database
 from pipeline.ledger.ledger import found
 from pipeline.ledger.rows import AMENDED, SIGNED
 from pipeline.ledger.tables import audit
+from pipeline.study.proof.made import first_made
 from pipeline.study.proof.permissions import may_sign
-from pipeline.study.proof.sign_off import OUTSIDE, SIGNATURES_SUFFIX, SignedReport, read_signatures, signed_from
+from pipeline.study.proof.sign_off import (
+    OUTSIDE,
+    SIGNATURES_SUFFIX,
+    SignedReport,
+    read_signatures,
+    signatures_file,
+    signed_from,
+)
 from pipeline.study.proof.signing import PublicKey
 from training.foundation.errors import UnreadableError
 from training.foundation.reading import parse_json
@@ -52,8 +60,9 @@ def find_false_signatures(
         files = _files(root, folder, log, elsewhere)
         signed = [(path, signature) for path in files for signature in _readable(path)]
         hashes = _hashes(connection, study_id, {signature.statement["seq"] for _, signature in (*signed, *log.signed)})
-    check = _Check(study_id, log, hashes, {key.key_id: key for key in keys})
-    findings = [f"{_shown(path, root)}: holds no signatures that can be read" for path in files if _is_damaged(path)]
+        made = first_made(connection, study_id)
+    check = _Check(study_id, log, hashes, made, {key.key_id: key for key in keys})
+    findings = [f"{_shown(path, root)}: {what}" for path in files if (what := _fault_of_file(path))]
     seen: Counter[str] = Counter()
     for path, signature in signed:
         where = _shown(path, root)
@@ -121,6 +130,8 @@ class _Check:
     study_id: str
     log: _Log
     hashes: Mapping[int, str]
+    made: Mapping[str, int]
+    """The number of the first entry that records a file of a report, by its SHA-256."""
     keys: Mapping[str, PublicKey]
 
     def check_file(self, path: Path, signed: SignedReport) -> Iterator[str]:
@@ -139,6 +150,11 @@ class _Check:
         key = self.keys.get(signed.signature.key_id)
         if not signed.signature.holds(statement) or (key is not None and not key.holds(statement, signed.signature)):
             yield f"the signature of {name} is false"
+        if not self.made.get(statement["report_sha256"], statement["seq"] + 1) <= statement["seq"]:
+            yield (
+                f"the log recorded no report with the file that {name} signed (SHA-256 "
+                f"{statement['report_sha256']:.12}…) when it was signed"
+            )
         if self.keys and key is None:
             yield f"the signature of {name} is by a key that was not given"
         if statement["study_id"] != self.study_id:
@@ -171,12 +187,13 @@ def _readable(path: Path) -> list[SignedReport]:
         return []
 
 
-def _is_damaged(path: Path) -> bool:
+def _fault_of_file(report: Path) -> str | None:
+    """What is wrong with the file of signatures beside a report; None if nothing is, or there is none."""
     try:
-        read_signatures(path)
+        is_empty = not read_signatures(report) and signatures_file(report).exists()
     except UnreadableError:
-        return True
-    return False
+        return "holds no signatures that can be read"
+    return "its file of signatures is empty: delete it, or restore it from a backup" if is_empty else None
 
 
 def _is_on(path: Path, signed: SignedReport) -> bool:

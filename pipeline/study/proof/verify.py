@@ -15,13 +15,14 @@ from typing import Any
 from sqlalchemy import Connection, Table, select
 
 from pipeline.errors import DamagedStoreError
+from pipeline.ledger.actions import PAUSED, RUNNING, may_be_erased, misuse_of
 from pipeline.ledger.chain import ERASABLE, FIRST, HASHED, content_of, hash_of
 from pipeline.ledger.database import Database
 from pipeline.ledger.ledger import found
 from pipeline.ledger.rows import (
+    AMENDED,
     ANSWER_GIVEN,
     ENTRIES_ERASED,
-    NEVER_ERASED,
     SLIDE_ENTERED,
     STUDY_SUBJECT,
     TASKS_ADDED,
@@ -50,6 +51,10 @@ class Verified:
     head: str
     findings: tuple[str, ...]
 
+    def with_findings(self, *more: str) -> Verified:
+        """The same with further findings."""
+        return replace(self, findings=(*self.findings, *more))
+
 
 def verify_ledger(database: Database, study_id: str, anchors: Mapping[int, str] | None = None) -> Verified:
     """Verify a log from its first entry to its last (`verify_log`), and people's findings on slides against it: the
@@ -59,7 +64,7 @@ def verify_ledger(database: Database, study_id: str, anchors: Mapping[int, str] 
         BadManifestError: no such study.
     """
     verified = verify_log(database, study_id, anchors)
-    return replace(verified, findings=(*verified.findings, *verify_reviews(database, study_id)))
+    return verified.with_findings(*verify_reviews(database, study_id))
 
 
 def verify_log(database: Database, study_id: str, anchors: Mapping[int, str] | None = None) -> Verified:
@@ -72,13 +77,14 @@ def verify_log(database: Database, study_id: str, anchors: Mapping[int, str] | N
         BadManifestError: no such study.
     """
     with database.read() as connection:
-        found(connection, study_id)
+        row = vars(found(connection, study_id))
         log = _Log(anchors or {})
         for entry in _entries(connection, study_id):
             log.add(entry)
         head = select(study.c.audit_seq, study.c.audit_hash).where(study.c.study_id == study_id)
         log.end(*connection.execute(head).one())
         log.findings += _changed_rows(connection, study_id, log.hashes)
+        log.findings += _changed_with_state(row, log.study_hashes)
     return Verified(log.seq, log.erased, log.previous, tuple(log.findings[:MAX_FINDINGS]))
 
 
@@ -114,6 +120,9 @@ class _Log:
         self.seq, self.previous = 0, FIRST
         self.findings: list[str] = []
         self.hashes: dict[str, str] = {}
+        self.study_hashes: dict[str, str] = {}
+        """Of the study's row since the last amendment, by the action that brought each state about."""
+        self._state = RUNNING
         self.erased = 0
         self._emptied: list[int] = []
         self._named: list[tuple[int, int]] = []
@@ -135,7 +144,7 @@ class _Log:
         if self._anchors.get(seq, entry["hash"]) != entry["hash"]:
             self._find(f"entry {seq} is not the one that was anchored: the log was rewritten up to there or before")
         if is_erased(entry):
-            if entry["action"] in NEVER_ERASED:
+            if not may_be_erased(entry["action"]):
                 self._find(f"entry {seq} ({entry['action']}) was emptied, which an erasure never does")
             self.erased += 1
             self._emptied.append(seq)
@@ -147,10 +156,15 @@ class _Log:
 
     def _follow(self, entry: Mapping[str, Any]) -> None:
         """Check the row's hash before this entry, and keep the hashes after it."""
+        if misuse := misuse_of(entry):
+            self._find(f"entry {entry['seq']} ({entry['action']}, {entry['subject']!s:.80}) {misuse}")
+            return
         if entry["after"] is not None:
             if entry["before"] != self.hashes.get(entry["subject"]):
                 self._find(f"entry {entry['seq']} ({entry['subject']}) begins from a state that no earlier entry left")
             self.hashes[entry["subject"]] = entry["after"]
+            if entry["subject"] == STUDY_SUBJECT:
+                self._follow_study(entry)
         if entry["action"] in (SLIDE_ENTERED, TASKS_ADDED):
             slide_id = str(entry["subject"]).removeprefix(slide_subject(""))
             for stage, _, sha256 in _details(entry, "tasks", (str, str, str)):
@@ -160,6 +174,16 @@ class _Log:
         if entry["action"] == ANSWER_GIVEN:
             for seq, _, sha256 in _details(entry, "answer", (int, str, str)):
                 self.hashes[answer_subject(entry["subject"], seq)] = sha256
+
+    def _follow_study(self, entry: Mapping[str, Any]) -> None:
+        """Keep the hashes of the study's row in both of its states: pausing and resuming change nothing else of it."""
+        if entry["action"] in (PAUSED, RUNNING):
+            self._state = entry["action"]
+        else:
+            self._state = self._state if entry["action"] == AMENDED else RUNNING
+            self.study_hashes = {}
+        if self.study_hashes.setdefault(self._state, entry["after"]) != entry["after"]:
+            self._find(f"entry {entry['seq']} ({entry['action']}) changed more than the study's state")
 
     def end(self, head_seq: int, head_hash: str) -> None:
         for seq in _outside(self._emptied, self._named):
@@ -231,6 +255,14 @@ def _changed_rows(connection: Connection, study_id: str, hashes: Mapping[str, st
         elif problem := change_of_row(table, row, hashes[subject]):
             findings.append(f"{subject}: {problem}")
     return findings + [f"{subject}: was deleted from the ledger" for subject in hashes if subject not in seen]
+
+
+def _changed_with_state(row: Mapping[str, Any], hashes: Mapping[str, str]) -> list[str]:
+    """A finding if the study's row is not what it was in its other state; `_changed_rows` checks the present one."""
+    state, action = ("running", RUNNING) if row["state"] == "paused" else ("paused", PAUSED)
+    if action not in hashes or change_of_row(study, {**row, "state": state}, hashes[action]) is None:
+        return []
+    return [f"{STUDY_SUBJECT}: was changed since it was {state}, and no entry says more than that its state changed"]
 
 
 def _rows(connection: Connection, study_id: str) -> Iterator[tuple[str, Table, Mapping[str, Any]]]:

@@ -1,8 +1,9 @@
 """Blinding of readers: what is hidden from them, and until when.
 
-Results of a slide (predictions, other readers' answers) are hidden from the day on which a study names the reader until
-each of their readings of the slide is signed, in every session; from an adjudicator until the slide is decided. During
-an assisted reading its reader sees the predictions (`check_shown_in`).
+Results of a slide (predictions, the reference label, other people's answers, reviews and annotations) are hidden from
+the day on which a study names the reader until each of their readings of the slide is signed, in every session; from an
+adjudicator until the slide is decided. During an assisted reading its reader sees the predictions (`check_shown_in`),
+and nothing else of these.
 
 Models as such (names, cards, metrics) are hidden until all of a person's readings are signed, and with them the
 predictions of slides that the person has not read, in a study or not: they name the model, and teach how it marks.
@@ -44,10 +45,12 @@ class Blinded:
     Attributes:
         study_id: the study that forbids it.
         why: as a clause.
+        is_helped: predictions are shown all the same, in an assisted reading that has been started.
     """
 
     study_id: str
     why: str
+    is_helped: bool = False
 
 
 @dataclass(frozen=True)
@@ -108,9 +111,11 @@ def blinded_slides(ledger: Ledger, reader: str | None, slide_id: str | None = No
         hidden: dict[str, Blinded] = {}
         for design in _designs(connection) if reader is not None else []:
             names = _slides_before(connection, design, reader or "", slide_id)
-            hidden |= dict.fromkeys((name for name in names if (reader, name) not in helped), _before(design, reader))
-    hidden_by = [row for row in reversed(unsigned) if (row.reader, row.slide_id) not in helped]
-    return hidden | {row.slide_id: Blinded(row.study_id, _reading_reason(row)) for row in hidden_by}
+            hidden |= {name: _before(design, reader, is_helped=(reader, name) in helped) for name in names}
+    reasons = [_reading_reason(row, is_helped=(row.reader, row.slide_id) in helped) for row in unsigned]
+    # Without sign-in the person may be any of a slide's readers: one without help hides the predictions.
+    last_first = sorted(zip(unsigned, reasons, strict=True), key=lambda pair: pair[1].is_helped)[::-1]
+    return hidden | {row.slide_id: reason for row, reason in last_first}
 
 
 def read_slides(ledger: Ledger, reader: str | None, slide_id: str | None = None) -> frozenset[str]:
@@ -188,13 +193,14 @@ def _undecided(design: _Design) -> Select[Any]:
     )
 
 
-def _before(design: _Design, reader: str | None) -> Blinded:
+def _before(design: _Design, reader: str | None, *, is_helped: bool) -> Blinded:
     what = "may have to decide on it" if reader in design.adjudicators else "is to read it"
-    return Blinded(design.study_id, f"{reader} {what} for study {design.study_id}")
+    return Blinded(design.study_id, f"{reader} {what} for study {design.study_id}", is_helped)
 
 
-def _reading_reason(row: Row[Any]) -> str:
-    return f"{row.reader} reads it for study {row.study_id} in the arm “{row.arm}”, and has not signed that reading"
+def _reading_reason(row: Row[Any], *, is_helped: bool) -> Blinded:
+    why = f"{row.reader} reads it for study {row.study_id} in the arm “{row.arm}”, and has not signed that reading"
+    return Blinded(row.study_id, why, is_helped)
 
 
 def check_shown_in(connection: Connection, row: Row[Any]) -> None:

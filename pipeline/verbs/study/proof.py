@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 import typer
 
+from pipeline.ledger.guards import missing_guards
 from pipeline.ledger.opening import actor_here
 from pipeline.study import verify_ledger
 from pipeline.study.proof.anchors import ANCHORS_DIR, countersign, make_anchor, trusted_hashes
@@ -42,7 +43,8 @@ def run_verify(
         findings += find_false_signatures(ledger.database, study_id, project.root, folder, keys, reports)
         findings += find_changed_reports(ledger.database, study_id, project, folder)
         findings += find_changed_outputs(project, ledger, study_id, all_pixels=pixels)
-        verified = replace(verified, findings=(*findings, *verified.findings))
+        findings += missing_guards(ledger.database)
+        verified = verified.with_findings(*findings)
     if as_json:
         typer.echo(json.dumps({**asdict(verified), "anchored": sorted(hashes)}))
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from pipeline.study.work.study import begin_study, open_study, work_on
 from tests.attacks import audited_project as audited
 from tests.attacks.audited_project import Audited, make_audited
 from tests.small_trained_project import sha256_by_file
+from training.foundation.publish import new_folder
 
 pytestmark = pytest.mark.xdist_group("audited")
 
@@ -42,6 +44,15 @@ def test_an_output_that_is_not_the_ledgers_is_found(study: Audited, what: str) -
 def test_a_report_that_is_not_the_logs_is_found(study: Audited, what: str) -> None:
     audited.REPORTS[what](study)
     assert study.reports_changed()
+
+
+def test_what_a_run_left_behind_is_told_from_what_one_is_writing(study: Audited) -> None:
+    with new_folder(study.folder / "reports" / "000000099"):
+        assert study.reports_changed() == []
+    shutil.rmtree(study.folder / "reports" / "000000099")
+    (study.folder / "reports" / ".000000099.partial").mkdir()
+    (finding,) = study.reports_changed()
+    assert finding.startswith("reports/.000000099.partial: a run that did not end left this behind")
 
 
 @pytest.mark.parametrize("what", audited.SIGNATURES)

@@ -67,6 +67,23 @@ def test_a_ledger_of_a_later_version_is_refused(ledger, url):
         Database(url)
 
 
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("DELETE FROM alembic_version", "names no revision"),
+        ("DROP TABLE alembic_version", "names no revision"),
+        ("UPDATE alembic_version SET version_num = '0003'", "the ledger was changed or damaged: .*already exists"),
+        ("INSERT INTO alembic_version VALUES ('0003')", "names several revisions"),
+    ],
+)
+def test_a_ledger_whose_revision_was_changed_is_refused_whether_it_is_to_be_made_or_not(ledger, url, statement, words):
+    with ledger.database.write() as connection:
+        connection.execute(text(statement))
+    for make in (True, False):
+        with pytest.raises(UnreadableError, match=words):
+            Database(url, make=make)
+
+
 def test_what_raises_within_a_transaction_leaves_nothing(begun):
     before = begun.history("s", "study")
 

@@ -9,20 +9,21 @@ import pytest
 from sqlalchemy import text, update
 
 from pipeline.errors import BadManifestError, ChangedSourceError, DamagedStoreError
-from pipeline.ledger.chain import append, canonical, digest
+from pipeline.files import sha256_of
+from pipeline.ledger.chain import Change, append, canonical, digest
 from pipeline.ledger.ledger import found, study_change
-from pipeline.ledger.rows import AMENDED
+from pipeline.ledger.rows import AMENDED, SIGNED
 from pipeline.ledger.tables import study
 from pipeline.review.rows.tables import coverage, hotspot_review, review
 from pipeline.study.proof.anchors import countersign, make_anchor, read_anchor, trusted_hashes
-from pipeline.study.proof.sign_off import Signing, read_signatures, sign_report
+from pipeline.study.proof.sign_off import SignedReport, Signing, read_signatures, sign_report, signatures_file
 from pipeline.study.proof.signatures import find_false_signatures
 from pipeline.study.proof.signing import new_key, open_key, read_public_key
-from pipeline.study.proof.verify import verify_log
+from pipeline.study.proof.verify import verified_head, verify_log
 from pipeline.study.work.leases import Ended, Leases
 from pipeline.study.work.limits import Limits
 from pipeline.study.work.owner import this_process
-from tests.pipeline.study.whole_ledger import forge
+from tests.pipeline.study.whole_ledger import forge, made_report
 from training.foundation.errors import BadRecipeError, DiskFullError, UnreadableError
 
 WORDS = "correct horse battery"
@@ -132,8 +133,7 @@ def test_an_anchor_of_strangers_does_not_count(begun, keys, tmp_path):
 
 
 def test_a_report_signed_and_then_changed_is_found(begun, keys, tmp_path):
-    report = tmp_path / "report.html"
-    report.write_text("as it was")
+    report = made_report(begun, tmp_path / "report.html")
     trusted = [read_public_key(keys / f"{name}.pub") for name in ("ada", "bob")]
     for name, meaning in (("ada", "authored"), ("bob", "approved")):
         key = open_key(keys / name, WORDS)
@@ -156,14 +156,58 @@ def test_a_report_signed_and_then_changed_is_found(begun, keys, tmp_path):
     beside.write_text(beside.read_text().replace('"Ada"', '"Eve"'))
     assert "report.html: the signature of Eve is false" in false()
     assert "report.html: this signature of Eve is not in the log" in false()
-    assert [entry.why for entry in begun.history("s", "report")] == ["authored", "approved"], "nothing was added"
+    assert [entry.why for entry in begun.history("s", "report")] == ["", "authored", "approved"], "nothing was added"
+
+
+def test_a_file_that_no_entry_records_as_a_report_is_not_signed(begun, keys, tmp_path):
+    key, report = open_key(keys / "ada", WORDS), tmp_path / "report.html"
+
+    def sign():
+        sign_report(begun, "s", report, key, Signing("Ada", "approved"), actor="ada", root=tmp_path)
+
+    report.write_text("no report")
+    with pytest.raises(BadManifestError, match=r"the log of study s records no report with this file .* Nothing was"):
+        sign()
+    made_report(begun, tmp_path / "other" / "report.html")
+    report.write_text("as it was, and more")
+    with pytest.raises(BadManifestError, match="records no report with this file"):
+        sign()
+    assert read_signatures(report) == []
+    report.write_text("as it was")
+    sign()
+
+
+def test_a_signature_on_a_file_that_was_no_report_when_it_was_signed_is_found(begun, keys, tmp_path):
+    report = tmp_path / "report.html"
+    report.write_text("as it was")
+    seq, head = verified_head(begun.database, "s")
+    statement = {"study_id": "s", "report_sha256": sha256_of(report), "meaning": "approved", "name": "Ada"}
+    statement |= {"utc": "2026-01-02T03:04:05Z", "seq": seq, "hash": head}
+    stored = SignedReport(statement, open_key(keys / "ada", WORDS).sign(statement)).as_stored
+    signatures_file(report).write_text(json.dumps([stored]))
+    with begun.database.write() as connection:
+        append(connection, "s", [Change("ada", SIGNED, "report", details={**stored, "report": "report.html"})])
+    for _ in range(2):
+        findings = find_false_signatures(begun.database, "s", tmp_path, tmp_path / "studies")
+        assert [finding.partition(": ")[0] for finding in findings] == ["report.html", "the log"]
+        assert "the log recorded no report with the file that Ada signed" in findings[0]
+        made_report(begun, report)  # too late
+
+
+@pytest.mark.parametrize("name", ["report.html", "nothing.csv"])
+def test_a_file_of_signatures_without_any_is_found(begun, tmp_path, name):
+    folder = tmp_path / "studies" / "s" / "reports" / "1" / "tables"
+    report = made_report(begun, folder / "report.html")
+    assert find_false_signatures(begun.database, "s", tmp_path, tmp_path / "studies" / "s") == []
+    signatures_file(report.with_name(name)).write_text("[]")
+    (finding,) = find_false_signatures(begun.database, "s", tmp_path, tmp_path / "studies" / "s")
+    assert f"tables/{name}: its file of signatures is empty" in finding
 
 
 def test_a_signed_report_that_lies_elsewhere_is_missed_until_it_is_named(begun, keys, tmp_path):
     project, report = tmp_path / "project", tmp_path / "elsewhere" / "report.html"
     project.mkdir()
-    report.parent.mkdir()
-    report.write_text("as it was")
+    made_report(begun, report)
     key = open_key(keys / "ada", WORDS)
     sign_report(begun, "s", report, key, Signing("Ada", "approved"), actor="ada", root=project)
     [missed] = find_false_signatures(begun.database, "s", project, project / "studies" / "s")
@@ -175,8 +219,7 @@ def test_a_signed_report_that_lies_elsewhere_is_missed_until_it_is_named(begun, 
 
 
 def test_a_change_of_who_may_sign_leaves_earlier_signatures_as_they_are(begun, keys, tmp_path):
-    report = tmp_path / "report.html"
-    report.write_text("as it was")
+    report = made_report(begun, tmp_path / "report.html")
     ada, bob = (read_public_key(keys / f"{name}.pub").key_id for name in ("ada", "bob"))
 
     def let_sign(name: str, key_id: str, earlier: object) -> None:
@@ -219,8 +262,7 @@ def test_the_passphrase_is_asked_for_at_every_signature(begun, keys, tmp_path, g
     from pipeline.cli import cli
 
     monkeypatch.setenv("GEMSLIDE_LEDGER", url)
-    report = tmp_path / "report.html"
-    report.write_text("x")
+    report = made_report(begun, tmp_path / "report.html")
     sign = ["study", "sign", "s", str(report), "--key", str(keys / "ada"), "--meaning", "approved", "--name", "Ada"]
     project = ["--project", str(tmp_path)]
     assert CliRunner().invoke(cli, [*sign, *project], input=f"{WORDS}\n").exit_code == 0

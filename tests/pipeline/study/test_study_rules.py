@@ -27,6 +27,7 @@ from pipeline.study.work.limits import Limits
 from pipeline.study.work.owner import this_process
 from pipeline.study.work.study import Study, begun_study
 from tests.pipeline.study.test_study_report import MODEL, begun, protocol
+from tests.pipeline.study.whole_ledger import made_report
 from training.foundation.errors import BadRecipeError
 
 on_sqlite = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
@@ -46,8 +47,7 @@ def test_only_those_sign_whom_the_protocol_names_and_only_as_it_says(ledger, tmp
     ada, bob = keys
     may = [{"name": "Ada", "key_id": ada.public.key_id, "may": ["authored", "anchor"]}]
     study = begun(ledger, tmp_path / "p", protocol(signers=may, endpoints=[]), done=1)
-    report = tmp_path / "report.pdf"
-    report.write_bytes(b"%PDF-")
+    report = made_report(ledger, tmp_path / "report.pdf", "%PDF-")
 
     def sign(key: SigningKey, meaning: str, name: str) -> None:
         sign_report(ledger, "s", report, key, Signing(name, meaning), actor="x")  # type: ignore[arg-type]

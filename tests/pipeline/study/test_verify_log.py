@@ -8,13 +8,16 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
+from pipeline.ledger.actions import CHANGE_ROWS
 from pipeline.ledger.chain import ERASABLE, FIRST, HASHED, Change, append, hash_of
 from pipeline.ledger.ledger import Ledger
-from pipeline.ledger.rows import ENTRIES_ERASED, NEVER_ERASED
+from pipeline.ledger.rows import ENTRIES_ERASED, NEVER_ERASED, row_sha256
+from pipeline.ledger.tables import metadata
 from pipeline.study.proof.verify import verify_log
 from pipeline.study.work.leases import Ended, Leases
 from pipeline.study.work.limits import Limits
 from pipeline.study.work.owner import this_process
+from tests.pipeline.study import whole_ledger
 
 
 @pytest.fixture
@@ -70,6 +73,60 @@ def test_an_entry_about_the_study_stays_whole_whatever_claims_to_have_erased_it(
         append(connection, "s", [Change("ada", ENTRIES_ERASED, "study", "17", details={"entries": [[seq, seq]]})])
 
     assert f"entry {seq} ({action}) was emptied, which an erasure never does" in log_findings(begun)
+
+
+def forge(ledger: Ledger, action: str, subject: str, table: str, key: str, values: str) -> None:
+    """Change a row behind the log's back, and append an entry, with true hashes, that is to explain it."""
+    source = metadata.tables[table]
+    with ledger.database.write() as connection:
+        before = dict(connection.execute(text(f"SELECT * FROM {table} WHERE {key}")).mappings().one())
+        connection.execute(text(f"UPDATE {table} SET {values} WHERE {key}"))
+        after = dict(connection.execute(text(f"SELECT * FROM {table} WHERE {key}")).mappings().one())
+        hashes = row_sha256(source, before), row_sha256(source, after)
+        append(connection, "s", [Change("mallory", action, subject, "", *hashes)])
+
+
+OF_STUDY = ("study", "study_id = 's'", "protocol = '{}', protocol_sha256 = 'x'")
+OF_SLIDE = ("slide", "slide_id = 'S-2'", "site = 'elsewhere'")
+
+
+@pytest.mark.parametrize(
+    ("action", "subject", "row", "finding"),
+    [
+        ("study running", "study", OF_STUDY, "changed more than the study's state"),
+        (
+            "study paused",
+            "study",
+            (*OF_STUDY[:2], OF_STUDY[2] + ", state = 'paused'"),
+            "was changed since it was running",
+        ),
+        ("study exported", "study", OF_STUDY, "says that it changed a row, which this action never does"),
+        ("anything", "study", OF_STUDY, "says that it changed a row, which this action never does"),
+        ("report made", "study", OF_STUDY, "is about another subject than a report"),
+        ("slide ended", "study", OF_STUDY, "is about another subject than a slide"),
+        ("study running", "slide S-2", OF_SLIDE, "is about another subject than a study"),
+        ("task done", "slide S-2", OF_SLIDE, "is about another subject than a task"),
+        ("slide reviewed", "slide S-2", OF_SLIDE, "says that it changed a row, which this action never does"),
+    ],
+)
+def test_a_forged_entry_explains_no_change_that_its_action_does_not_make(begun, action, subject, row, finding):
+    forge(begun, action, subject, *row)
+    assert finding in log_findings(begun)
+
+
+def test_pausing_resuming_and_amending_a_study_is_no_finding(begun):
+    for state in ("paused", "running", "paused", "running", "paused"):
+        begun.set_state("s", state, actor="ada", why="a reason")
+    assert log_findings(begun) == ""
+
+
+def test_every_action_that_changes_a_row_is_one_that_verify_knows(ledger):
+    whole_ledger.fill(ledger)
+    with ledger.database.read() as connection:
+        chosen = "SELECT DISTINCT action, subject FROM audit WHERE before IS NOT NULL OR after IS NOT NULL"
+        seen = connection.execute(text(chosen)).all()
+    assert len({action for action, _ in seen}) > 12
+    assert {action for action, subject in seen if CHANGE_ROWS.get(action) != subject.split()[0]} == set()
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from shapely import box
@@ -24,10 +25,11 @@ from sqlalchemy import (
 )
 
 from pipeline.annotations import AnnotationFile, AnnotationObject
+from pipeline.files import sha256_of
 from pipeline.ledger import PROJECT_LOG, Attempts, Change, Ledger, Sessions, metadata
-from pipeline.ledger.chain import canonical
+from pipeline.ledger.chain import append, canonical
 from pipeline.ledger.ledger import NewSlide
-from pipeline.ledger.rows import NOT_COVERED
+from pipeline.ledger.rows import NOT_COVERED, REPORT_MADE
 from pipeline.review import Draft, annotations_of, import_file, save
 from pipeline.review.judging.coverage import CoverageGrid, Viewing
 from pipeline.review.judging.coverage_store import save_looks
@@ -36,6 +38,7 @@ from pipeline.review.judging.slides import SlideReview, add_review
 from pipeline.review.rows.view_context import ViewContext
 from pipeline.study.outcomes.priorities import prioritize
 from pipeline.study.outcomes.retries import retry
+from pipeline.study.proof.sign_off import OUTSIDE
 from pipeline.study.proof.verify import verify_ledger
 from pipeline.study.protocol import Protocol
 from pipeline.study.reading.order import lay_out
@@ -123,6 +126,16 @@ def _draw(ledger: Ledger) -> None:
         import_file(ledger, slide_id, AnnotationFile("qupath", objects, {}), "cyd", size_wh_px0=(200, 100))
     imported = next(annotation for annotation in annotations_of(ledger, "S-2") if annotation.class_name == "stroma")
     save(ledger, "S-2", [imported.draft(class_name="tumour")], "bob")
+
+
+def made_report(ledger: Ledger, report: Path, content: str = "as it was") -> Path:
+    """Write a report of one file, and record it as `gemslide study report` does."""
+    report.parent.mkdir(parents=True, exist_ok=True)
+    report.write_text(content)
+    details = {"folder": f"{OUTSIDE}{report.parent.name}", "sha256": {report.name: sha256_of(report)}, "tile_sets": {}}
+    with ledger.database.write() as connection:
+        append(connection, STUDY, [Change("ada", REPORT_MADE, "report", details=details)])
+    return report
 
 
 def rows_of(ledger: Ledger, table: Table) -> list[Row]:
