@@ -1,3 +1,6 @@
+from .common.absent import WHITE as WHITE
+from .common.absent import AbsentTiles as AbsentTiles
+from .common.absent import absent_tiles as absent_tiles
 from .common.damage import DamagedFileError as DamagedFileError
 from .common.damage import library_errors as library_errors
 from .common.pyramid import LevelSize as LevelSize

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pipeline.box import Box
 from pipeline.codecs.types import Pixels, Stream, StreamCodec
 from pipeline.errors import CorruptTileError, NotBrightfieldRgbError
+from pipeline.slides.common.absent import AbsentTiles
 from pipeline.slides.common.limits import MAX_TILE_BYTES
 from pipeline.slides.common.slide import NotCopied, paste
 from pipeline.slides.common.slide_warnings import SlideWarnings
@@ -24,6 +25,7 @@ from pipeline.slides.dicom.matrix import (
     HIGH_THROUGHPUT_JPEG_2000,
     JPEG,
     JPEG_2000,
+    NATIVE,
     num_frames,
     read_matrix,
 )
@@ -131,6 +133,12 @@ class DicomLevel:
         (data,) = self._source.read([frame])
         assert data is not None  # only for a frame below 0
         return self._streams.stream(self._source.payload(data))
+
+    def absent_tiles(self) -> AbsentTiles:
+        """Tiles without a frame, which TILED_SPARSE defines as background, and those whose frame has no bytes."""
+        blanks = frozenset({0} if self.matrix.transfer_syntax in NATIVE else ())
+        size_wh_px = self.matrix.tile_w_px, self.matrix.tile_h_px
+        return AbsentTiles(size_wh_px, self.byte_counts() == 0, self._positions < 0, blanks)
 
     # --- pixels ----------------------------------------------------------------------------------
 

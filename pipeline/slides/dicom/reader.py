@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pipeline.box import Box, check_region
 from pipeline.codecs.types import Pixels
+from pipeline.slides.common.absent import AbsentTiles
 from pipeline.slides.common.limits import MAX_WHOLE_PAGE_BYTES
 from pipeline.slides.common.pyramid import LevelSize, level_size
 from pipeline.slides.common.slide import EncodedLevel, NotCopied, SlideInfo
@@ -112,6 +113,10 @@ class DicomSlide:
         check_region(level, len(self._levels), Box(0, 0, 0, 0), self._name)
         source = self._levels[level]
         return source.why_not_encoded() or source
+
+    def absent_tiles(self, level: int) -> AbsentTiles:
+        check_region(level, len(self._levels), Box(0, 0, 0, 0), self._name)
+        return self._levels[level].absent_tiles()
 
     def associated_image(self, name: str) -> Pixels:
         parts = self._associated[name]
