@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from pipeline.errors import ChangedSourceError, CorruptTileError
 from pipeline.files import new_folder, sha256_of_files
+from pipeline.ingest.damage.absent import find_absent, refuse_absent, refuse_without_data
 from pipeline.ingest.damage.found import HOW_TO_MASK, Damage, refuse_mostly_damaged
 from pipeline.ingest.damage.scan import scan_for_damage
 from pipeline.ingest.gate import PassThroughGate
@@ -125,10 +126,13 @@ def ingest_slide(
 
 
 def _find_damage(slide: Slide, slide_id: str, config: IngestConfig, advance: Advance) -> Damage | None:
-    """Scan a slide for damage; None if that is not needed, since any damage encountered ends the ingest."""
+    """Scan a slide for damage; None if only absent data need to be looked for, since other damage ends the ingest."""
+    absent = find_absent(slide, config)
+    refuse_without_data(absent, slide_id)
     if config.damaged == "refuse":
+        refuse_absent(absent, slide_id)
         return None
-    damage = scan_for_damage(slide, config, advance)
+    damage = scan_for_damage(slide, config, absent, advance)
     refuse_mostly_damaged(damage, slide_id)
     return damage
 

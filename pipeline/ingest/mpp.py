@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pipeline.errors import MissingMppError
+from pipeline.slides.common.mpp import MAX_OFF, UM_TIMES_POWER, power_contradiction
 from pipeline.slides.common.slide import SlideInfo
 from pipeline.units import MAX_ANISOTROPY, MAX_MPP, MIN_MPP, is_plausible_mpp
 
@@ -19,14 +20,10 @@ class Mpp:
     """Clause on another scale that was stated, far from this one; "" without."""
 
 
-MAX_OFF = 0.1
-"""Largest difference from another stated scale, as a share of that, that needs no warning."""
 MAX_OFF_POWER = 2.0
 """Largest ratio to the scale that an objective's magnification suggests, which is only a rough one."""
 MAGNIFICATIONS = (2.5, 5.0, 10.0, 20.0, 40.0, 60.0, 80.0, 100.0)
 """Objectives of microscopes and scanners."""
-UM_TIMES_POWER = 10.0
-"""Microns per pixel times magnification, about: 0.25 at 40x."""
 
 
 def resolve_mpp(
@@ -61,7 +58,8 @@ def resolve_mpp(
             f"slide {slide_id}: pixels are not square: {x} × {y} µm. Resample the slide to square pixels, or give "
             "`--mpp VALUE` if the file is wrong."
         )
-    return Mpp((x + y) / 2, f"file ({info.format})")
+    contradictions = (info.mpp_contradiction, power_contradiction(info.mpp_xy, info.objective_power))
+    return Mpp((x + y) / 2, f"file ({info.format})", "; ".join(filter(None, contradictions)))
 
 
 def _refuse_magnification(info: SlideInfo, value: float, *, slide_id: str, source: str) -> None:

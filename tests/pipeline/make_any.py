@@ -17,6 +17,8 @@ from tests.pipeline.make import APERIO, MPP0, PHOTOMETRIC, Pixels, overwrite_tag
 JPEG_2000, APERIO_JPEG_2000 = 34712, 33005
 OFFSETS, BYTE_COUNTS = 324, 325
 LOSSLESS = ("lzw", "deflate", "zstd")
+_MIN_LEFT_OUT_PX = 128
+"""Sides of a tile that is left out: JPEG smears what is beside smaller ones over them on the reduced levels."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,8 @@ class Pyramid:
     byteorder: str
     bigtiff: bool
     left_out: float
-    """Share of tiles with byte count 0."""
+    """Share of tiles with byte count 0: of level 0 if they are white there and on a further level, which is not so with
+    Aperio; of Aperio's reduced levels."""
     seed: int
 
     @property
@@ -42,11 +45,27 @@ class Pyramid:
     def levels(self) -> list[Pixels]:
         """Pixels of the levels, down to 8 px: a smaller level's proportions cannot be matched to the slide's."""
         levels = [sample_image(*self.size_wh, self.seed)]
+        for tile in self.left_out_of(0):
+            y, x = (at * self.tile_px for at in divmod(tile, -(-self.size_wh[0] // self.tile_px)))
+            levels[0][y : y + self.tile_px, x : x + self.tile_px] = 255
         for factor in self.factors:
             smaller = np.ascontiguousarray(levels[-1][::factor, ::factor])
             if min(smaller.shape[:2]) >= 8:
                 levels.append(smaller)
         return levels
+
+    def left_out_of(self, level: int, size_wh: tuple[int, int] | None = None) -> list[int]:
+        """Numbers of the tiles without bytes of a level of that size; the first tile of level 0 is always there."""
+        is_aperio, (width, height) = self.coding == APERIO_JPEG_2000, size_wh or self.size_wh
+        has_witness = min(self.size_wh) >= 8 * max(self.factors, default=1000)
+        if (level > 0) != is_aperio or not (is_aperio or has_witness):
+            return []
+        t, columns = self.tile_px, -(-width // self.tile_px)
+        share = np.random.default_rng([self.seed, level]).random(columns * -(-height // t))
+        chosen = np.flatnonzero(share < self.left_out).tolist()
+        if is_aperio:
+            return chosen
+        return [n for n in chosen if n and min(width - n % columns * t, height - n // columns * t) >= _MIN_LEFT_OUT_PX]
 
 
 def pyramids() -> st.SearchStrategy[Pyramid]:
@@ -67,7 +86,6 @@ def pyramids() -> st.SearchStrategy[Pyramid]:
 
 
 def write_any(path: Path, pyramid: Pyramid) -> Path:
-    random = np.random.default_rng(pyramid.seed)
     coding, levels, t = pyramid.coding, pyramid.levels(), pyramid.tile_px
     compression = "jpeg" if isinstance(coding, tuple) else coding
     width, height = pyramid.size_wh
@@ -87,10 +105,9 @@ def write_any(path: Path, pyramid: Pyramid) -> Path:
         for page in range(len(levels)):
             overwrite_tag(path, PHOTOMETRIC, {"rgb": 2, "ycbcr": 6}[coding[1]], page=page)
     for page, pixels in enumerate(levels):
-        num_tiles = -(-pixels.shape[0] // t) * -(-pixels.shape[1] // t)
-        for tile in np.flatnonzero(random.random(num_tiles) < pyramid.left_out):
+        for tile in pyramid.left_out_of(page, (pixels.shape[1], pixels.shape[0])):
             for tag in (OFFSETS, BYTE_COUNTS):
-                overwrite_tag(path, tag, 0, page=page, index=int(tile))
+                overwrite_tag(path, tag, 0, page=page, index=tile)
     return path
 
 

@@ -35,10 +35,12 @@ class LevelDamage:
     undecodable: frozenset[Position] = frozenset()
     unlike: frozenset[Position] = frozenset()
     """Tiles that decode to something other than the levels next to theirs show."""
+    absent: frozenset[Position] = frozenset()
+    """Tiles without data where other levels show something else, or nothing vouches for background."""
 
     @property
     def tiles(self) -> frozenset[Position]:
-        return self.undecodable | self.unlike
+        return self.undecodable | self.unlike | self.absent
 
     def touches(self, box: Box) -> bool:
         """Whether a box of the level, in its pixels, reaches into a damaged tile."""
@@ -81,7 +83,8 @@ def summary_of(damage: Damage) -> dict[str, Any]:
         "tiles": len(damage[0].tiles),
         "of": damage[0].num_tiles,
         "undecodable": [len(level.undecodable) for level in damage],
-        "unlike": [len(level.unlike - level.undecodable) for level in damage],
+        "unlike": [len(level.unlike - level.undecodable - level.absent) for level in damage],
+        "absent": [len(level.absent) for level in damage],
     }
 
 
@@ -96,6 +99,7 @@ def refuse_mostly_damaged(damage: Damage, slide_id: str) -> None:
         of_all = f"of its {counted(total, 'tile')} at level 0"
         raise CorruptTileError(
             f"slide {slide_id}: {counted(tiles, f'{of_all} is', f'{of_all} are')} damaged "
-            f"({len(damage[0].undecodable)} cannot be decoded, the others are unlike the reduced levels); with more "
-            f"than {MAX_SHARE:.0%} there is no slide to mask. Copy or scan it again."
+            f"({len(damage[0].undecodable)} cannot be decoded, {len(damage[0].absent)} have no data, the others are "
+            f"unlike the reduced levels); with more than {MAX_SHARE:.0%} there is no slide to mask. Copy or scan it "
+            "again."
         )

@@ -15,6 +15,7 @@ from pipeline.codecs.images import decode_jpeg_2000
 from pipeline.codecs.strict import eighth_of_jpeg
 from pipeline.codecs.types import DecodeError, Pixels, Stream
 from pipeline.errors import CorruptTileError
+from pipeline.ingest.damage.absent import Absent, LevelAbsent
 from pipeline.ingest.damage.comparison import CELL_PX, LevelMeans, unlike_tiles
 from pipeline.ingest.damage.found import Damage, LevelDamage, grid_px
 from pipeline.ingest.damage.left_out import APERIO
@@ -26,16 +27,17 @@ from pipeline.store.reading.threads import CORES, parallel_for
 from training.foundation.progress import Advance, no_bar
 
 
-def scan_for_damage(slide: Slide, config: IngestConfig, advance: Advance = no_bar) -> Damage:
+def scan_for_damage(slide: Slide, config: IngestConfig, absent: Absent, advance: Advance = no_bar) -> Damage:
     """Every damaged tile of a slide that can be detected.
 
     A tile is damaged if it cannot be read or decoded, if its JPEG data hold what no encoder writes (a warning from
-    libjpeg), or if it decodes to something other than the levels next to its own show (`comparison.py`).
+    libjpeg), if it decodes to something other than the levels next to its own show (`comparison.py`), or if its data
+    are lost (`absent.py`).
 
     Raises:
         UnreadableError: the disk fails, which is not damage to the file.
     """
-    scans = [_LevelScan(slide, level, config) for level in range(len(slide.info.levels))]
+    scans = [_LevelScan(slide, level, config, absent[level]) for level in range(len(slide.info.levels))]
     work = [(level, row) for level, scan in enumerate(scans) for row in range(scan.rows)]
     advance.expect(len(work))
 
@@ -46,16 +48,16 @@ def scan_for_damage(slide: Slide, config: IngestConfig, advance: Advance = no_ba
     parallel_for(look, work, CORES)
     unlike = unlike_tiles([scan.means() for scan in scans], [size.downsample for size in slide.info.levels])
     return tuple(
-        LevelDamage(scan.tile_px, scan.num_tiles, frozenset(scan.undecodable), frozenset(positions))
-        for scan, positions in zip(scans, unlike, strict=True)
+        LevelDamage(scan.tile_px, scan.num_tiles, frozenset(scan.undecodable), frozenset(positions), found.damaged)
+        for scan, positions, found in zip(scans, unlike, absent, strict=True)
     )
 
 
 class _LevelScan:
     """Scans one level, and keeps the means of its cells."""
 
-    def __init__(self, slide: Slide, level: int, config: IngestConfig) -> None:
-        self._slide, self._level = slide, level
+    def __init__(self, slide: Slide, level: int, config: IngestConfig, absent: LevelAbsent) -> None:
+        self._slide, self._level, self._absent = slide, level, absent
         self._size = slide.info.levels[level]
         encoded = slide.encoded_level(level)
         self._encoded: EncodedLevel | None = None if isinstance(encoded, NotCopied) else encoded
@@ -98,6 +100,8 @@ class _LevelScan:
                 self._look_at_pixels(row, column)
             return
         for column, stream in enumerate(_streams(self._encoded, row, range(self._columns))):
+            if (row, column) in self._absent.damaged:
+                continue
             try:
                 if stream is None:
                     raise DecodeError("cannot be read")
@@ -108,6 +112,11 @@ class _LevelScan:
                 self._keep(row, column, small)
 
     def _look_at_pixels(self, row: int, column: int) -> None:
+        if (row, column) in self._absent.damaged:
+            return
+        if (row, column) in self._absent.left_out or (row, column) in self._absent.by_format:
+            self._keep(row, column, None)
+            return
         try:
             region = self._slide.read_region(
                 self._level, tile_box(self._slide.info, self._level, self.tile_px, row, column)

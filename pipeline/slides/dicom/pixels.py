@@ -13,7 +13,10 @@ from numpy.typing import NDArray
 from pipeline.box import Box
 from pipeline.codecs.types import Pixels, Stream, StreamCodec
 from pipeline.errors import CorruptTileError, NotBrightfieldRgbError
+from pipeline.slides.common.absent import AbsentTiles
+from pipeline.slides.common.level_content import places_of_grid, shows_another_image
 from pipeline.slides.common.limits import MAX_TILE_BYTES
+from pipeline.slides.common.places import detailed_places
 from pipeline.slides.common.slide import NotCopied, paste
 from pipeline.slides.common.slide_warnings import SlideWarnings
 from pipeline.slides.dicom.decoder import FrameDecoder
@@ -24,6 +27,7 @@ from pipeline.slides.dicom.matrix import (
     HIGH_THROUGHPUT_JPEG_2000,
     JPEG,
     JPEG_2000,
+    NATIVE,
     num_frames,
     read_matrix,
 )
@@ -131,6 +135,38 @@ class DicomLevel:
         (data,) = self._source.read([frame])
         assert data is not None  # only for a frame below 0
         return self._streams.stream(self._source.payload(data))
+
+    def absent_tiles(self) -> AbsentTiles:
+        """Tiles without a frame, which TILED_SPARSE defines as background, and those whose frame has no bytes."""
+        blanks = frozenset({0} if self.matrix.transfer_syntax in NATIVE else ())
+        size_wh_px = self.matrix.tile_w_px, self.matrix.tile_h_px
+        return AbsentTiles(size_wh_px, self.byte_counts() == 0, self._positions < 0, blanks)
+
+    # --- content ---------------------------------------------------------------------------------
+
+    def is_another_image(self, finer: DicomLevel) -> bool:
+        """Whether it shows something other than a finer level, and so is not a level of the same slide."""
+        size_wh, finer_wh = self._size_wh_px, finer._size_wh_px
+        scale_xy = size_wh[0] / finer_wh[0], size_wh[1] / finer_wh[1]
+        places = [*self._detailed_places((1, 1)), *finer._detailed_places(scale_xy), *places_of_grid(*size_wh)]
+        return shows_another_image(self._stored, size_wh, finer._stored, finer_wh, places)
+
+    @property
+    def _size_wh_px(self) -> tuple[int, int]:
+        return self.matrix.width_px, self.matrix.height_px
+
+    def _detailed_places(self, scale_xy: tuple[float, float]) -> list[Box]:
+        counts = self.byte_counts().ravel().astype(np.float64)
+        tile_wh_px = self.matrix.tile_w_px, self.matrix.tile_h_px
+        return detailed_places(counts, self.columns, tile_wh_px, self._size_wh_px, scale_xy)
+
+    def _stored(self, box: Box) -> Pixels:
+        """As `read_region`. Raises CorruptTileError: a frame is damaged, or absent, so that it shows nothing."""
+        cells = box.within(*self._size_wh_px).cells((self.matrix.tile_w_px, self.matrix.tile_h_px))
+        rows, columns = (slice(cell.start, cell.stop) for cell in cells)
+        if (self.byte_counts()[rows, columns] == 0).any():
+            raise CorruptTileError(f"{self._name}: a frame of the {self.matrix.width_px} px level is absent.")
+        return self.read_region(box)
 
     # --- pixels ----------------------------------------------------------------------------------
 

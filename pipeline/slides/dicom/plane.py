@@ -13,6 +13,8 @@ from pipeline.slides.dicom.metadata import mpp_of
 from training.foundation.errors import UnreadableError
 
 _AXES = "XYZ"
+_MAX_TURN, _MAX_SHIFT_PX = 0.01, 2
+"""Between levels: of direction cosines, and of the first pixel in pixels of the coarser one, whose centre differs."""
 
 
 @dataclass(frozen=True)
@@ -58,16 +60,13 @@ def plane_of(header: Header) -> SlidePlane:
         UnreadableError: its orientation or pixel size is missing or impossible.
     """
     with refusing_damage(header.path):
-        ds = header.dataset
-        origin = first_item(ds, "TotalPixelMatrixOriginSequence")
-        offsets = [number(origin, f"{axis}OffsetInSlideCoordinateSystem") for axis in _AXES]
-        cosines = [as_number(one, "ImageOrientationSlide") for one in values(ds, "ImageOrientationSlide")]
+        x_mm, y_mm, z_mm = _origin_mm(header)
+        cosines = _orientation(header)
     mpp_xy, searched, _ = mpp_of(header)
     if mpp_xy is None:
         raise UnreadableError(
             f"{header.path.name}: states no pixel size ({searched}), so it has no position on the glass."
         )
-    x_mm, y_mm, z_mm = offsets
     if len(cosines) != 6 or not _is_orthonormal(cosines):
         raise UnreadableError(
             f"{header.path.name}: does not state its orientation on the glass (Image Orientation (Slide) is "
@@ -78,6 +77,46 @@ def plane_of(header: Header) -> SlidePlane:
         (x_mm or 0.0, y_mm or 0.0, z_mm or 0.0), (row[0], row[1], row[2]), (column[0], column[1], column[2]),
         (mpp_xy[0] / 1000, mpp_xy[1] / 1000), x_mm is not None and y_mm is not None,
     )  # fmt: skip
+
+
+def _orientation(header: Header) -> list[float]:
+    return [as_number(one, "ImageOrientationSlide") for one in values(header.dataset, "ImageOrientationSlide")]
+
+
+def _origin_mm(header: Header) -> list[float | None]:
+    origin = first_item(header.dataset, "TotalPixelMatrixOriginSequence")
+    return [number(origin, f"{axis}OffsetInSlideCoordinateSystem") for axis in _AXES]
+
+
+def check_same_plane(levels: list[Header], name: str) -> None:
+    """Check that levels lie at the same place on the glass, the same way round, as far as they state it.
+
+    Args:
+        levels: finest first.
+
+    Raises:
+        UnreadableError: one is turned or shifted.
+        DamagedFileError: an attribute cannot be parsed.
+    """
+    cosines, origin_mm = _orientation(levels[0]), _origin_mm(levels[0])
+    for level in levels[1:]:
+        own_cosines, own_mm = _orientation(level), _origin_mm(level)
+        if len(cosines) == len(own_cosines) == 6 and not np.allclose(cosines, own_cosines, atol=_MAX_TURN):
+            _refuse_plane(level, f"Image Orientation (Slide) {own_cosines}, not {cosines}", name)
+        shifts_mm = [
+            abs(own - first) for own, first in zip(own_mm[:2], origin_mm[:2], strict=True)
+            if own is not None and first is not None
+        ]  # fmt: skip
+        mpp_xy = mpp_of(level).mpp_xy
+        if mpp_xy and max(shifts_mm, default=0) > _MAX_SHIFT_PX * max(mpp_xy) / 1000:
+            _refuse_plane(level, f"its first pixel at {own_mm[:2]} mm, not {origin_mm[:2]} mm", name)
+
+
+def _refuse_plane(level: Header, states: str, name: str) -> None:
+    raise UnreadableError(
+        f"{name}: its image {level.path.name} states {states}, as the finest one does: it is not the same field. "
+        "Remove it from the folder, or name a single file."
+    )
 
 
 def _is_orthonormal(cosines: list[float]) -> bool:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 from pipeline.box import Box, check_region
 from pipeline.codecs.types import Pixels
+from pipeline.slides.common.absent import AbsentTiles
 from pipeline.slides.common.limits import MAX_WHOLE_PAGE_BYTES
 from pipeline.slides.common.pyramid import LevelSize, level_size
 from pipeline.slides.common.slide import EncodedLevel, NotCopied, SlideInfo
@@ -16,6 +18,7 @@ from pipeline.slides.dicom.header import Header, read_header, refusing_damage
 from pipeline.slides.dicom.matrix import image_kind
 from pipeline.slides.dicom.metadata import icc_of, label_in_image, mpp_of, objective_power_of, scanner_model_of
 from pipeline.slides.dicom.pixels import DicomLevel
+from pipeline.slides.dicom.plane import check_same_plane
 from pipeline.slides.dicom.series import files_of_slide, in_levels
 from pipeline.slides.dicom.validate import check_one_slide, check_pyramid
 from training.foundation.errors import DecompressionBombError, UnreadableError
@@ -41,7 +44,10 @@ class DicomSlide:
             self._levels = [self._open_level(parts, on_error, warnings) for parts in levels]
             self._levels.sort(key=lambda level: level.matrix.width_px, reverse=True)
             check_pyramid([(level.matrix, mpp_of(level.header).mpp_xy) for level in self._levels], self._name)
-            check_one_slide([header for parts in levels for header in parts], self._name)
+            others = [header for parts in self._associated.values() for header in parts]
+            check_one_slide([header for parts in levels for header in parts], others, self._name)
+            check_same_plane([level.header for level in self._levels], self._name)
+            self._check_content()
             label_statement = label_in_image(header for parts in levels for header in parts)
             finest = self._levels[0].header
             for level in self._levels:
@@ -85,6 +91,17 @@ class DicomSlide:
         opened.callback(level.close)
         return level
 
+    def _check_content(self) -> None:
+        """Refuse levels that show something else than the next finer one. Raises UnreadableError."""
+        for finer, level in pairwise(self._levels):
+            if level.is_another_image(finer):
+                raise UnreadableError(
+                    f"{self._name}: its images of {finer.matrix.width_px}×{finer.matrix.height_px} and "
+                    f"{level.matrix.width_px}×{level.matrix.height_px} px are of one series but show different things: "
+                    "one is of another slide, or turned or shifted. Put each slide's files into a folder of its own, "
+                    "or name a single file."
+                )
+
     def _read_info(self, finest: Header, label_statement: str | None) -> SlideInfo:
         mpp = mpp_of(finest)
         return SlideInfo(
@@ -113,6 +130,10 @@ class DicomSlide:
         check_region(level, len(self._levels), Box(0, 0, 0, 0), self._name)
         source = self._levels[level]
         return source.why_not_encoded() or source
+
+    def absent_tiles(self, level: int) -> AbsentTiles:
+        check_region(level, len(self._levels), Box(0, 0, 0, 0), self._name)
+        return self._levels[level].absent_tiles()
 
     def associated_image(self, name: str) -> Pixels:
         parts = self._associated[name]

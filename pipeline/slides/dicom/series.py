@@ -45,7 +45,12 @@ def files_of_slide(path: Path, series: str | None) -> list[Path]:
     if brief.concatenation_uid is None:
         return [path]
     beside = (read_brief(other) for other in sorted(path.parent.iterdir()) if other.is_file() and is_dicom(other))
-    return [other.path for other in beside if other.concatenation_uid == brief.concatenation_uid]
+    return [other.path for other in beside if _is_part_of(other, brief)]
+
+
+def _is_part_of(other: Brief, brief: Brief) -> bool:
+    """Whether a file is a part of the same concatenation."""
+    return (other.series_uid, other.concatenation_uid) == (brief.series_uid, brief.concatenation_uid)
 
 
 def in_levels(headers: list[Header]) -> list[list[Header]]:

@@ -33,7 +33,9 @@ _MAX_TILES = 2**22
 _MAX_RUN_LENGTH_BYTES = 4 * 2**20
 """Raw bytes of a run-length frame: two bytes of it can claim 128, and the decoder trusts them."""
 _RUN_LENGTH_HEADER_BYTES, _COLOURS = 64, 3
-_SAME_IN_A_SERIES = ("PatientID", "PatientName", "ContainerIdentifier", "FrameOfReferenceUID")
+_SAME_IN_A_SERIES = ("PatientID", "PatientName", "ContainerIdentifier", "StudyInstanceUID")
+_SAME_IN_LEVELS = (*_SAME_IN_A_SERIES, "FrameOfReferenceUID")
+"""The label and the overview may be positioned in frames of their own."""
 _MAX_SCALE_ERROR = 0.1
 """Largest relative deviation of two levels' ratio of pixel sizes from the ratio of their matrices."""
 
@@ -81,19 +83,26 @@ def check_pyramid(levels: list[tuple[Matrix, tuple[float, float] | None]], name:
             )
 
 
-def check_one_slide(headers: list[Header], name: str) -> None:
+def check_one_slide(levels: list[Header], others: list[Header], name: str) -> None:
     """Check that images of a series are of one slide of one patient: PS3.3 has these attributes alike in all of them.
+
+    Args:
+        others: label, overview and thumbnail.
 
     Raises:
         UnreadableError: two images state different values.
     """
-    stated = {key: {text(header.dataset, key).strip("^ ") for header in headers} - {""} for key in _SAME_IN_A_SERIES}
-    differing = [key for key, values in stated.items() if len(values) > 1]
+    differing = [key for key in _SAME_IN_A_SERIES if len(_stated([*levels, *others], key)) > 1]
+    differing += [key for key in _SAME_IN_LEVELS if key not in differing and len(_stated(levels, key)) > 1]
     if differing:
         raise UnreadableError(
             f"{name}: its images are of one series but differ in {', '.join(differing)}, so they are not levels of one "
             "slide. Put each slide's files into a folder of its own."
         )
+
+
+def _stated(headers: list[Header], keyword: str) -> set[str]:
+    return {text(header.dataset, keyword).strip("^ ") for header in headers} - {""}
 
 
 def first_frame(header: Header) -> int:

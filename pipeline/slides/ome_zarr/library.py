@@ -51,8 +51,25 @@ class ZarrArray:
     shape: tuple[int, ...]
     chunks: tuple[int, ...]
     dtype: np.dtype[Any]
+    fill_value: int
+    """Of every pixel in a chunk that is not stored."""
+    has_plain_bytes: bool
+    """Whether chunks are stored uncompressed and without a checksum, so that lost bytes read as zeros."""
+    is_sharded: bool
+    """Whether one object holds several chunks."""
     _array: zarr.Array[Any]
+    _folder: Path
     _name: str
+
+    def is_stored(self) -> NDArray[np.bool_]:
+        """Whether each chunk has an object of its own, by its position along each axis; of shards, which have not."""
+        grid = tuple(-(-length // chunk) for length, chunk in zip(self.shape, self.chunks, strict=True))
+        if self.is_sharded:
+            return np.ones(grid, bool)
+        with _guarded(self._name):
+            keys = [self._array.metadata.encode_chunk_key(at) for at in np.ndindex(grid)]
+        with disk_errors(self._name):
+            return np.array([(self._folder / key).is_file() for key in keys], bool).reshape(grid)
 
     def read(self, index: tuple[slice | int, ...]) -> NDArray[Any]:
         """A part of the array."""
@@ -64,7 +81,7 @@ class ZarrFolder:
     """An open group: attributes and arrays by their path in it, "" for the group itself."""
 
     def __init__(self, path: Path) -> None:
-        self._name = path.name
+        self._path, self._name = path, path.name
         with _guarded(self._name):
             self._root = zarr.open_group(path, mode="r", use_consolidated=False)
 
@@ -83,7 +100,14 @@ class ZarrFolder:
         if not isinstance(array, zarr.Array):
             raise DamagedFileError(f"{path} is not an array")
         with _guarded(self._name):
-            return ZarrArray(array.shape, array.chunks, array.dtype, array, self._name)
+            fill_value = array.fill_value
+            return ZarrArray(
+                array.shape, array.chunks, array.dtype,
+                fill_value=int(fill_value) if isinstance(fill_value, int | np.integer) else 0,
+                has_plain_bytes=not array.compressors and not array.filters,
+                is_sharded=array.shards is not None,
+                _array=array, _folder=self._path / array.path, _name=self._name,
+            )  # fmt: skip
 
     def close(self) -> None:
         self._root.store.close()

@@ -7,6 +7,7 @@ import numpy as np
 from pipeline.box import Box
 from pipeline.codecs.types import Pixels
 from pipeline.errors import CorruptTileError
+from pipeline.slides.common.absent import WHITE, AbsentTiles
 from pipeline.slides.common.damage import DamagedFileError
 from pipeline.slides.common.level_content import places_of_grid, shows_another_image
 from pipeline.slides.common.pyramid import LevelSize, level_size
@@ -43,6 +44,20 @@ class OmeZarrLevel:
         sizes_wh = [(level.width_px, level.height_px) for level in (self, finer)]
         places = places_of_grid(*sizes_wh[0])
         return shows_another_image(self.read_region, sizes_wh[0], finer.read_region, sizes_wh[1], places)
+
+    def absent_tiles(self) -> AbsentTiles:
+        """Tiles of which a chunk is not stored: they show the fill value, which means background if it is white."""
+        array, axes = self._array, self._axes
+        others = tuple(axis for axis in range(len(array.shape)) if axis not in (axes.y, axes.x))
+        is_stored = array.is_stored()
+        is_absent = np.asarray(~is_stored.all(axis=others))
+        is_empty = np.asarray(~is_stored.any(axis=others))
+        if axes.y > axes.x:
+            is_absent, is_empty = is_absent.T, is_empty.T
+        blanks = {0} if array.has_plain_bytes else set()
+        blanks |= {array.fill_value} if array.is_sharded else set()
+        tile_wh_px = array.chunks[axes.x], array.chunks[axes.y]
+        return AbsentTiles(tile_wh_px, is_absent, is_empty & (array.fill_value == WHITE), frozenset(blanks))
 
     def read_region(self, box: Box) -> Pixels:
         """Pixels of the level, uint8 (box.height_px, box.width_px, 3); white outside it. Raises CorruptTileError."""

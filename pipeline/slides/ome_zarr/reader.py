@@ -9,6 +9,7 @@ from pathlib import Path
 from pipeline.box import Box, check_region
 from pipeline.codecs.types import Pixels
 from pipeline.errors import NotBrightfieldRgbError
+from pipeline.slides.common.absent import AbsentTiles
 from pipeline.slides.common.damage import DamagedFileError
 from pipeline.slides.common.level_content import ANOTHER_IMAGE
 from pipeline.slides.common.pyramid import is_reduced_copy
@@ -167,6 +168,10 @@ class OmeZarrSlide:
 
     def encoded_level(self, level: int) -> EncodedLevel | NotCopied:
         return NotCopied("chunks of an OME-Zarr are decoded and stored again")
+
+    def absent_tiles(self, level: int) -> AbsentTiles:
+        check_region(level, len(self._levels), Box(0, 0, 0, 0), self._name)
+        return self._levels[level].absent_tiles()
 
     def associated_image(self, name: str) -> Pixels:
         image = self._associated[name]

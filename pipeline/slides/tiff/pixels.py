@@ -20,6 +20,7 @@ from pipeline.slides.common.colours import FileColours
 from pipeline.slides.common.damage import DamagedFileError
 from pipeline.slides.common.level_content import shows_another_image
 from pipeline.slides.common.limits import MAX_WHOLE_PAGE_BYTES
+from pipeline.slides.common.places import detailed_places
 from pipeline.slides.common.pyramid import covered_sizes_wh
 from pipeline.slides.common.slide import NotCopied, paste
 from pipeline.slides.common.slide_warnings import SlideWarnings
@@ -28,8 +29,6 @@ from pipeline.slides.tiff.streams import why_not_encoded
 from pipeline.slides.tiff.validate import COMPRESSIONS_JPEG, has_plain_sizes, is_rgb
 
 _MAX_ASSOCIATED_PX = 100_000_000
-_COMPARED_TILES = 8
-"""Of each of two images: the most detailed one in each of as many parts."""
 
 
 class TiffLevel:
@@ -90,18 +89,11 @@ class TiffLevel:
         return False
 
     def _detailed_places(self, scale_xy: tuple[float, float]) -> list[Box]:
-        """The tiles with the most bytes, which hold the most detail, in pixels of an image of another scale."""
-        tile_w, tile_h = self.source.segment_wh_px
+        """The tiles with the most bytes, in pixels of an image of another scale."""
         rows, columns = self.source.grid
         counts = np.asarray(self.page.databytecounts[: rows * columns], dtype=np.float64)
-        parts = (part for part in np.array_split(np.arange(len(counts)), _COMPARED_TILES) if len(part))
-        places = []
-        for index in (int(part[counts[part].argmax()]) for part in parts):
-            x, y = index % columns * tile_w, index // columns * tile_h
-            left, top = int(x * scale_xy[0]), int(y * scale_xy[1])
-            right, bottom = min(x + tile_w, self.width_px) * scale_xy[0], min(y + tile_h, self.height_px) * scale_xy[1]
-            places.append(Box(left, top, max(1, round(right) - left), max(1, round(bottom) - top)))
-        return places
+        size_wh_px = self.width_px, self.height_px
+        return detailed_places(counts, columns, self.source.segment_wh_px, size_wh_px, scale_xy)
 
     def read_region(self, box: Box) -> Pixels:
         """Pixels of the level, uint8 (box.height_px, box.width_px, 3); white outside it."""

@@ -12,6 +12,7 @@ from pipeline.box import Box, check_region
 from pipeline.codecs.stream_header import StreamError
 from pipeline.codecs.types import DecodeError, Pixels
 from pipeline.errors import CorruptTileError, NotBrightfieldRgbError
+from pipeline.slides.common.absent import AbsentTiles
 from pipeline.slides.common.damage import DamagedFileError
 from pipeline.slides.common.level_content import ANOTHER_IMAGE
 from pipeline.slides.common.pyramid import LevelSize, level_size
@@ -19,6 +20,7 @@ from pipeline.slides.common.reading import first_bytes
 from pipeline.slides.common.series import recorded_series
 from pipeline.slides.common.slide import EncodedLevel, NotCopied, SlideInfo
 from pipeline.slides.common.slide_warnings import SlideWarnings
+from pipeline.slides.tiff.absent import absent_of_level
 from pipeline.slides.tiff.images import TiffImage
 from pipeline.slides.tiff.library import TiffStructure, size_of
 from pipeline.slides.tiff.metadata import icc_of, mpp_of, objective_power_of, scanner_model_of
@@ -142,6 +144,10 @@ class TiffSlide:
                 own.page, own.colours, self._fd, self._bytes, self._name
             )
         return self._encoded[level]
+
+    def absent_tiles(self, level: int) -> AbsentTiles:
+        check_region(level, len(self._levels), Box(0, 0, 0, 0), self._name)
+        return absent_of_level(self._levels[level].source, is_by_format=self._tiff.is_of("philips"))
 
     def associated_image(self, name: str) -> Pixels:
         try:

@@ -218,13 +218,14 @@ def test_what_is_decoded_and_what_comes_from_other_readers_is_searched_alike(tmp
 
 
 def test_a_disk_that_fails_is_no_damage_of_the_slide(tmp_path, pyramid, monkeypatch):
+    from pipeline.ingest.damage.absent import LevelAbsent
     from pipeline.ingest.damage.scan import scan_for_damage
 
     with open_slide(pyramid) as slide:
         break_disk(monkeypatch)
 
         with pytest.raises(UnreadableError, match="The disk or the network failed"):
-            scan_for_damage(slide, IngestConfig())
+            scan_for_damage(slide, IngestConfig(), [LevelAbsent(1)] * len(slide.info.levels))
 
 
 def test_the_label_is_one_that_every_program_reads_and_no_finer_cell_is_lost_in_a_coarser_one(tmp_path, pyramid):

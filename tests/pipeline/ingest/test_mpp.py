@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -165,3 +166,39 @@ def test_an_objective_tells_a_magnification_from_a_scale_where_the_file_has_none
         return
     with pytest.raises(MissingMppError, match=r"looks like a magnification.*states an objective of \d+x"):
         ingested(tmp_path, source, mpp_option=mpp)
+
+
+APERIO_40X = "Aperio Image Library v12.0.15\r\n90x60 [0,0 90x60] (64x64) JPEG/RGB Q=70|AppMag = 40|MPP = {mpp}"
+SCALES_THAT_CONTRADICT = {
+    "tags and description": ({"mpp": 0.5, "description": APERIO_40X.format(mpp=0.25)}, "0.25 × 0.25.*tags: 0.5 × 0.5"),
+    "tags and XML": ({"mpp": 0.5, "description": OME}, r"OME PhysicalSize: 0\.25.*resolution tags: 0\.5"),
+    "objective and pixels": (
+        {"mpp": None, "description": APERIO_40X.format(mpp=1.0)}, "objective of 40x and 1 × 1 µm/px, which contradict"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SCALES_THAT_CONTRADICT)
+def test_scales_that_contradict_each_other_in_a_file_are_reported_by_check_and_ingest(tmp_path, case):
+    options, said = SCALES_THAT_CONTRADICT[case]
+    suffix = ".ome.tiff" if "XML" in case else ".svs"
+    path = slide(tmp_path, f"a{suffix}", **options)
+    (tmp_path / "cohort.csv").write_text(f"path\n{path.name}\n")
+    cohort = load_cohort(tmp_path / "cohort.csv")
+
+    checked = check_slide(cohort, cohort.entries[0])
+    report = ingest_slide(IngestRequest(path, "S-1"), Project(tmp_path), IngestConfig())
+
+    for warnings in (checked.warnings, report.warnings):
+        assert [bool(re.search(said, warning)) for warning in warnings].count(True) == 1
+    chosen = ingest_slide(IngestRequest(path, "S-2", mpp_option=0.25), Project(tmp_path), IngestConfig())
+    assert not any("states several" in warning for warning in chosen.warnings)
+
+
+def test_scales_that_agree_give_no_warning(tmp_path):
+    agreeing = slide(tmp_path, "a.svs", mpp=0.2505, description=APERIO_40X.format(mpp=0.25))
+    by_adapter = slide(tmp_path, "b.svs", mpp=None, description=APERIO_40X.format(mpp=0.09))
+
+    for number, path in enumerate((agreeing, by_adapter)):
+        report = ingest_slide(IngestRequest(path, f"S-{number}"), Project(tmp_path), IngestConfig())
+        assert not any("states" in warning for warning in report.warnings)

@@ -199,3 +199,114 @@ def test_an_image_of_another_patient_or_slide_in_the_same_series_is_no_level(tmp
     with pytest.raises(UnreadableError, match=f"of one series but differ in {keyword}, so") as error:
         open_slide(folder)
     assert "1.2.7" not in str(error.value)
+
+
+ANOTHER_CONTENT = {
+    "of another slide": lambda pixels: sample_image(WIDTH_PX // 2, HEIGHT_PX // 2, seed=3),
+    "half a turn": lambda pixels: pixels[::-2, ::-2],
+    "mirrored": lambda pixels: pixels[::2, ::-2],
+    "shifted": lambda pixels: np.roll(pixels, (60, 90), (0, 1))[::2, ::2],
+}
+
+
+@pytest.fixture
+def cells():
+    """Tissue whose structure differs from place to place."""
+    y, x = np.mgrid[:HEIGHT_PX, :WIDTH_PX]
+    blobs = np.sin(x / 11 + y / 37) * np.sin(y / 13 - x / 53) > 0.2
+    base = np.stack([180 + 60 * x / WIDTH_PX, 90 + 100 * y / HEIGHT_PX, 140 + 0 * x], -1)
+    return np.where(blobs[..., None], base * 0.6, base).astype(np.uint8)
+
+
+def blank(ds):
+    ds.PatientID = ds.PatientName = ds.ContainerIdentifier = ds.FrameOfReferenceUID = ""
+
+
+@pytest.mark.parametrize("changed", [blank, lambda ds: None], ids=["unidentified", "identified"])
+@pytest.mark.parametrize("coded", [{}, LOSSLESS["native"]], ids=["jpeg", "native"])
+@pytest.mark.parametrize("case", ANOTHER_CONTENT)
+def test_an_image_that_shows_something_else_is_no_level_whatever_its_file_states(tmp_path, cells, case, coded, changed):
+    write_dicom(tmp_path / "a.dcm", cells, change=changed, **coded)
+    other = np.ascontiguousarray(ANOTHER_CONTENT[case](cells))
+    write_dicom(tmp_path / "b.dcm", other, downsample=2, change=changed, **coded)
+
+    with pytest.raises(UnreadableError, match="300×200 and 150×100 px are of one series but show different things"):
+        open_slide(tmp_path)
+
+
+def test_levels_of_files_that_identify_nobody_are_a_slide_if_they_show_the_same(tmp_path, cells):
+    for number in range(3):
+        level = np.ascontiguousarray(cells[:: 2**number, :: 2**number])
+        write_dicom(tmp_path / f"{number}.dcm", level, downsample=2**number, change=blank)
+
+    with open_slide(tmp_path) as slide:
+        assert [level.width_px for level in slide.info.levels] == [300, 150, 75]
+
+
+def test_frames_that_are_left_out_of_a_level_do_not_make_it_another_image(tmp_path, cells):
+    write_dicom(tmp_path / "a.dcm", cells, sparse=range(0, 20, 2))
+    write_dicom(tmp_path / "b.dcm", np.ascontiguousarray(cells[::2, ::2]), downsample=2, sparse=[0, 1, 2])
+
+    with open_slide(tmp_path) as slide:
+        assert len(slide.info.levels) == 2
+
+
+def at(x_mm, y_mm):
+    def change(ds):
+        make.placed_on_the_glass(ds)
+        origin = ds.TotalPixelMatrixOriginSequence[0]
+        origin.XOffsetInSlideCoordinateSystem, origin.YOffsetInSlideCoordinateSystem = x_mm, y_mm
+
+    return change
+
+
+def turned(ds):
+    ds.ImageOrientationSlide = [0, 1, 0, 1, 0, 0]
+
+
+def level_1(folder, pixels, change):
+    write_dicom(folder / "a.dcm", pixels, change=at(20.0, 40.5))
+    write_dicom(folder / "b.dcm", np.ascontiguousarray(pixels[::2, ::2]), downsample=2, change=change)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("change", "states"),
+    [
+        (turned, r"Image Orientation \(Slide\) \[0.*1.*0.*1.*0.*0.*\], not \[0"),
+        (at(20.02, 40.5), r"its first pixel at \[20\.02, 40\.5\] mm, not \[20\.0, 40\.5\] mm"),
+        (at(20.0, 39.5), r"its first pixel at \[20\.0, 39\.5\] mm, not"),
+    ],
+)
+def test_a_level_that_states_another_place_on_the_glass_is_refused(tmp_path, pixels, change, states):
+    with pytest.raises(UnreadableError, match=rf"its image b\.dcm states {states}"):
+        open_slide(level_1(tmp_path, pixels, change))
+
+
+@pytest.mark.parametrize("change", [at(20.00025, 40.49975), at(20.0, 40.5), lambda ds: None])
+def test_levels_may_count_from_the_corner_or_the_centre_of_their_first_pixel_or_not_say(tmp_path, pixels, change):
+    with open_slide(level_1(tmp_path, pixels, change)) as slide:
+        assert len(slide.info.levels) == 2
+
+
+@pytest.mark.parametrize("keyword", ["PatientID", "ContainerIdentifier"])
+@pytest.mark.parametrize("name", ["a", "c", "d"])
+def test_a_label_or_overview_of_another_slide_is_not_taken_for_this_one_s(tmp_path, pixels, keyword, name):
+    folder = write_pyramid(tmp_path / "slide", pixels, **LOSSLESS["native"])
+    for file in folder.iterdir():
+        instance = dcmread(file)
+        setattr(instance, keyword, "two" if file.stem == name else "one")
+        instance.save_as(file)
+
+    with pytest.raises(UnreadableError, match=f"differ in {keyword}"):
+        open_slide(folder)
+
+
+def test_a_part_of_a_concatenation_from_another_series_does_not_complete_it(tmp_path, pixels):
+    split(tmp_path / "a.dcm", pixels, [0, 7, 8], tmp_path)
+    part = dcmread(tmp_path / "part8.dcm")
+    part.SeriesInstanceUID = "1.2.3.99"
+    part.save_as(tmp_path / "part8.dcm")
+
+    with pytest.raises(UnreadableError, match="A part is missing"):
+        open_slide(tmp_path / "part9.dcm")
