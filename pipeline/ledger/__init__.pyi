@@ -8,6 +8,7 @@ from .chain import digest as digest
 from .chain import hash_of as hash_of
 from .database import Database as Database
 from .database import LedgerUnavailableError as LedgerUnavailableError
+from .guards import missing_guards as missing_guards
 from .ledger import Counts as Counts
 from .ledger import Ledger as Ledger
 from .ledger import NewSlide as NewSlide
@@ -36,6 +37,7 @@ from .rows import ENTRIES_ERASED as ENTRIES_ERASED
 from .rows import ERASED as ERASED
 from .rows import LOG_BEGUN as LOG_BEGUN
 from .rows import NEVER_ERASED as NEVER_ERASED
+from .rows import NOT_COVERED as NOT_COVERED
 from .rows import PROJECT_LOG as PROJECT_LOG
 from .rows import READING_ERASED as READING_ERASED
 from .rows import REPORT_MADE as REPORT_MADE

@@ -15,7 +15,6 @@ from typing import Any
 from sqlalchemy import Connection, Table, select
 
 from pipeline.errors import DamagedStoreError
-from pipeline.ledger.actions import PAUSED, RUNNING, may_be_erased, misuse_of
 from pipeline.ledger.chain import ERASABLE, FIRST, HASHED, content_of, hash_of
 from pipeline.ledger.database import Database
 from pipeline.ledger.ledger import found
@@ -33,6 +32,7 @@ from pipeline.ledger.rows import (
 )
 from pipeline.ledger.tables import answer, audit, reading, slide, study, task
 from pipeline.review.verify import change_of_row, verify_reviews
+from pipeline.study.proof.actions import PAUSED, RUNNING, may_be_erased, misuse_of
 from training.foundation.reading import parse_json
 
 MAX_FINDINGS = 100

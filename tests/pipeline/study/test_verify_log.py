@@ -8,11 +8,11 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from pipeline.ledger.actions import CHANGE_ROWS
 from pipeline.ledger.chain import ERASABLE, FIRST, HASHED, Change, append, hash_of
 from pipeline.ledger.ledger import Ledger
 from pipeline.ledger.rows import ENTRIES_ERASED, NEVER_ERASED, row_sha256
 from pipeline.ledger.tables import metadata
+from pipeline.study.proof.actions import CHANGE_ROWS
 from pipeline.study.proof.verify import verify_log
 from pipeline.study.work.leases import Ended, Leases
 from pipeline.study.work.limits import Limits
