@@ -1,12 +1,11 @@
-from pipeline.slides.common.mpp import MAX_OFF as MAX_OFF
-from pipeline.slides.common.mpp import UM_TIMES_POWER as UM_TIMES_POWER
-from pipeline.slides.common.mpp import power_contradiction as power_contradiction
-
 from .common.absent import WHITE as WHITE
 from .common.absent import AbsentTiles as AbsentTiles
 from .common.absent import absent_tiles as absent_tiles
 from .common.damage import DamagedFileError as DamagedFileError
 from .common.damage import library_errors as library_errors
+from .common.mpp import MAX_OFF as MAX_OFF
+from .common.mpp import UM_TIMES_POWER as UM_TIMES_POWER
+from .common.mpp import power_contradiction as power_contradiction
 from .common.pyramid import LevelSize as LevelSize
 from .common.pyramid import level_size as level_size
 from .common.reading import is_dicom as is_dicom
