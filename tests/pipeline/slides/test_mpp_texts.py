@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 import tifffile
+import zarr
 
 from pipeline.slides.common.mpp import parse_number, um_per_unit
 from pipeline.slides.registry import open_slide
 from tests.pipeline.make import sample_image
-from tests.pipeline.slides.make_ome_zarr import write_ome_zarr
+from tests.pipeline.slides.make_dicom import write_dicom
+from tests.pipeline.slides.make_ome_zarr import write_container, write_ome_zarr
 from tests.pipeline.slides.make_tiff_families import write_ome_tiff
+from training.foundation.errors import UnreadableError
 
 PIXELS = sample_image(100, 80)
 MOTIC = "Motic V1.0.0 600x440 [0,0 600x440] [128x128] JPEG/RGB Q = 75|AppMag = 40|MPP = 0.257290"
@@ -127,3 +130,41 @@ def test_ome_zarr_units_by_their_sign(tmp_path, unit, mpp):
     path = write_ome_zarr(tmp_path / "a.zarr", [PIXELS], mpp=0.25, unit=unit)
 
     assert mpp_of(path) == (None if mpp is None else (mpp, mpp))
+
+
+@pytest.mark.parametrize(("size", "contradicts"), [((100, 80), True), ((200, 160), False), (("", "80"), False)])
+def test_another_scale_in_the_xml_of_a_container_is_noticed_if_it_is_of_the_same_size(tmp_path, size, contradicts):
+    path = write_container(tmp_path / "a.zarr", {"0": [PIXELS]})
+    pixels = f'<Pixels SizeX="{size[0]}" SizeY="{size[1]}" PhysicalSizeX="0.5" PhysicalSizeY="0.5"/>'
+    (path / "OME" / "METADATA.ome.xml").write_text(f'<OME><Image Name="a">{pixels}</Image></OME>')
+
+    with open_slide(path) as slide:
+        assert slide.info.mpp_xy == (0.25, 0.25)
+        assert ("OME PhysicalSize: 0.5 × 0.5 µm/px" in slide.info.mpp_contradiction) == contradicts
+
+
+@pytest.mark.parametrize("kind", ["scale", "translation"])
+def test_two_scales_or_places_of_one_array_are_damage_and_not_the_last(tmp_path, kind):
+    path = write_ome_zarr(tmp_path / "a.zarr", [PIXELS])
+    group = zarr.open_group(path)
+    ome = group.attrs["ome"]
+    first = {"type": kind, kind: [1.0, 0.5, 0.5]}
+    ome["multiscales"][0]["datasets"][0]["coordinateTransformations"] = [first, {**first, kind: [1.0, 0.25, 0.25]}]
+    group.attrs["ome"] = ome
+
+    with pytest.raises(UnreadableError, match="several scales or translations for one image"):
+        open_slide(path)
+
+
+def test_the_size_of_the_imaged_volume_that_contradicts_the_pixel_spacing_is_noticed(tmp_path):
+    def in_volume(width_mm, height_mm):
+        def change(ds):
+            ds.ImagedVolumeWidth, ds.ImagedVolumeHeight = width_mm, height_mm
+
+        return change
+
+    for number, (factor, contradicts) in enumerate([(2, True), (1.05, False), (1000, False)]):
+        volume_mm = [side * 0.5e-3 * factor for side in (100, 80)]
+        with open_slide(write_dicom(tmp_path / f"{number}.dcm", PIXELS, change=in_volume(*volume_mm))) as slide:
+            assert slide.info.mpp_xy == (0.5, 0.5)
+            assert ("Imaged Volume Width and Height: 1 × 1" in slide.info.mpp_contradiction) == contradicts
