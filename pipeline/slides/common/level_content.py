@@ -117,16 +117,21 @@ def _compared_parts(
 
 def _likeness(first: NDArray[np.float32], second: NDArray[np.float32]) -> float | None:
     """Correlation of two grids of colours; None if both are empty and of one colour."""
-    brightness = first.mean(-1), second.mean(-1)
     if _has_detail(first, second):
         is_close = float(np.abs(first - second).mean()) <= _NOISE
-        return 1.0 if is_close else _correlation(*brightness)
+        pairs = zip(_structure(first), _structure(second), strict=True)
+        return 1.0 if is_close else max(_correlation(*pair) for pair in pairs)
     is_off = float(np.abs(first.mean((0, 1)) - second.mean((0, 1))).max()) > _MAX_DIFFERENCE
     return 0.0 if is_off else None
 
 
 def _has_detail(first: NDArray[np.float32], second: NDArray[np.float32]) -> bool:
-    return max(float(values.mean(-1).std()) for values in (first, second)) >= _MIN_DETAIL
+    return max(float(values.std()) for grid in (first, second) for values in _structure(grid)) >= _MIN_DETAIL
+
+
+def _structure(colours: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Brightness; and red, which varies where only the hue does."""
+    return colours.mean(-1), colours[..., 0]
 
 
 def _differ_in_colour(parts: Sequence[_Part]) -> bool:

@@ -112,6 +112,8 @@ def _doubtful(candidates: Sequence[Candidate], slides: Sequence[Candidate]) -> C
     largest = max(candidates, key=lambda candidate: candidate.num_px)
     if largest.kind in (None, "label") or largest.is_kind_certain or any(slide.is_declared for slide in slides):
         return None
+    if any(slide.mpp and slide.mpp <= _MAX_SCAN_MPP for slide in slides):
+        return None  # a crop of a slide, beside the macro image of the whole glass
     most_px = max((slide.num_px for slide in slides), default=0)
     return largest if most_px < MAX_SIDE_SHARE * largest.num_px else None
 

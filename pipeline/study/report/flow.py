@@ -52,7 +52,7 @@ def flow_of(facts: Facts) -> Flow:
     reasons = Counter(text_of(message) or "no reason given" for message in excluded["message"])
     states = Counter(begun["state"])
     labels = [text_of(label) for label in done["label"]]
-    usable = [facts.references.is_usable(label) for label in labels]
+    usable = np.array([facts.references.is_usable(label) for label in labels], bool)
     unusable = Counter(label for label, is_usable in zip(labels, usable, strict=True) if label and not is_usable)
     return Flow(
         received=_count(slides),

@@ -18,7 +18,11 @@ def label():
 @pytest.fixture(scope="session")
 def mixed_store(tmp_path_factory, label):
     """Three levels: Aperio-like RGB tiles of 240 px, YCbCr 4:2:0 tiles of 256 px, lossless chunks of 100 px."""
-    first, second, third = halved(sample_image(1330, 970), 2)
+    pixels = sample_image(1330, 970)
+    # What is left out is glass on every level.
+    for y, x, side_px in ((0, 0, 240), (240, 480, 240), (960, 1200, 240), (512, 512, 512), (0, 400, 400)):
+        pixels[y : y + side_px, x : x + side_px] = 255
+    first, second, third = halved(pixels, 2)
     levels = [
         jpeg_level(first, 240, rgb_jpeg, sparse={(0, 0), (1, 2), (4, 5)}),
         jpeg_level(second, 256, jfif("420"), sparse={(1, 1)}),

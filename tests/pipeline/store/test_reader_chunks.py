@@ -119,6 +119,10 @@ def test_a_chunk_outside_the_grid_is_an_index_error(make_store, tmp_path, codec)
 def test_sparse_chunks_and_whole_sparse_shards_are_white_everywhere(tmp_path, codec):
     source = make_source(tmp_path, codec)
     sparse = [(0, 1), (2, 2), (2, 3)]  # the last two are a complete shard
+    reduced = np.ascontiguousarray(sample_image(WIDTH_PX0, HEIGHT_PX0)[::2, ::2])
+    for row, column in sparse:
+        reduced[row * 128 :, column * 128 :][:128, :128] = 255
+    tifffile.imwrite(source, reduced, append=True, photometric="rgb", tile=(256, 256), compression="lzw", metadata=None)
     for row, column in sparse:
         overwrite_tag(source, 324, 0, index=row * 5 + column)
         overwrite_tag(source, 325, 0, index=row * 5 + column)
