@@ -237,10 +237,11 @@ class Transport:
         sends = [(unique[id(row)], peer) for peer, row in rows.items() if len(row)]
         coming = {peer: self._empty_row(count) for peer, count in num_bytes.items()}
         receives = [(row, peer) for peer, row in coming.items() if len(row)]
-        with self._naming(Route(-1, None, during), "meeting"):
+        routes = [Route(peer, None, during) for _, peer in (*receives, *sends)]
+        with self._naming(_common_route(routes), "meeting"):
             sent, received = self.wire.group(sends, receives)
-        for work, (_, peer) in zip((*received, *sent), (*receives, *sends), strict=True):
-            with self._naming(Route(peer, None, during), "exchanging with"):
+        for work, route in zip((*received, *sent), routes, strict=True):
+            with self._naming(route, "exchanging with"):
                 work.wait()
         return {peer: row.to(self._device) for peer, row in coming.items()}
 
