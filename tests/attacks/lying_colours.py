@@ -34,7 +34,7 @@ STATED = (
     Coding("ycbcr", ADOBE_RGB + JFIF_SEGMENT), Coding("rgb", b"", b"RGB"), Coding("ycbcr", b"", subsampling="420"),
 )  # fmt: skip
 """Codings of tiles that state themselves what they hold."""
-APERIO = "Aperio Image Library v11\r\n150x110 (64x64)|AppMag = 20|MPP = 0.5"
+APERIO = "Aperio Image Library v11\r\n{}x{} (64x64)|AppMag = 20|MPP = 0.5"
 
 
 class _Trial:
@@ -69,7 +69,7 @@ class _Trial:
             tables, _ = split_tables(coded[0][1], self._in_tables)
             coded = [(pixels, [_without(stream, self._in_tables) for stream in split_tables(tiles)[1]])
                      for pixels, tiles in coded]  # fmt: skip
-        options = {"description": self.description} if self.description else {}
+        options = {"description": self.description.format(*size_wh)} if self.description else {}
         return write_tiles(
             path, coded, tag=self.tag, tile_px=TILE_PX, tables=tables, subfiletype=self.subfiletype, **options
         )
