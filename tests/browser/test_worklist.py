@@ -11,6 +11,7 @@ import numpy as np
 from PIL import Image
 
 from pipeline.project import Project
+from pipeline.store.format.layout import PREDICTIONS
 from tests.browser.conftest import ARTIFACTS, Server, wait_for
 from tests.browser.test_viewer import open_slide
 from tests.pathology_app.many_slides import make_many_slides
@@ -48,10 +49,12 @@ def tab_to(page: Page, element: Locator) -> None:
 def test_a_keyboard_sorts_filters_and_unfolds_in_a_narrow_window_and_no_column_is_cut(
     page: Page, server: Server, tmp_path: Path
 ) -> None:
-    make_many_slides(server.cache.project, tmp_path, 3)
-    shutil.copytree(
-        server.cache.project.result_dir(SLIDE_ID, MODEL_ID), Project(tmp_path).result_dir("many-00001", MODEL_ID)
-    )
+    small, project = server.cache.project, Project(tmp_path)
+    make_many_slides(small, tmp_path, 3)
+    shutil.copytree(small.result_dir(SLIDE_ID, MODEL_ID), project.result_dir("many-00001", MODEL_ID))
+    predictions = project.store_path("many-00001") / PREDICTIONS
+    shutil.rmtree(predictions)  # without values
+    shutil.copytree(small.store_path(SLIDE_ID) / PREDICTIONS, predictions)
     (tmp_path / "cohort.csv").write_text("path,slide_id,patient_id\nx,many-00000,P-1\nx,many-00001,P-1\n")
     page.set_viewport_size(NARROW)  # type: ignore[arg-type]
     with started_app(tmp_path, tmp_path / "server.log") as app:
