@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -67,7 +67,7 @@ def choose_image(
     images = [part for image in images for part in _split_by_content(tiff, image, checks)]
     chosen = choose_series([image.candidate for image in images], series, name)
     if chosen.kind:
-        # The user says that it is the slide for all its name; its levels are found by shape, as for any other.
+        # The user says that it is the slide despite its name; its levels are found by shape, as for any other.
         tiff.ignore_name_of(next(image.page for image in images if image.series == chosen.series))
         images = [part for image in images_in(tiff) for part in _split_by_content(tiff, image, checks)]
     image = next(image for image in images if image.series == chosen.series)
@@ -108,14 +108,7 @@ def _only_pyramid(tiff: TiffStructure, images: Sequence[TiffImage]) -> TiffImage
 
 def _shows_same(page: tifffile.TiffPage, larger: tifffile.TiffPage, checks: PageChecks) -> bool:
     """Whether a page is a reduced copy of a larger one, by shape and content; not if either cannot be read."""
-    if not looks_reduced(size_of(page), size_of(larger)):
-        return False
-    try:
-        checks.check(page)
-        checks.check(larger)
-        return not checks.is_another_image(page, larger)
-    except (GemslideError, DamagedFileError):
-        return False
+    return looks_reduced(size_of(page), size_of(larger)) and _is_alike(page, larger, checks) is True
 
 
 def _split_by_content(tiff: TiffStructure, image: TiffImage, checks: PageChecks) -> list[TiffImage]:
@@ -141,24 +134,34 @@ def _split_by_content(tiff: TiffStructure, image: TiffImage, checks: PageChecks)
             others.append(page)
         else:
             finer = page
+    if not others:
+        return [image]
     reduced = tuple(page for page in image.reduced if page not in others)
-    in_chain = unlisted_pages(tiff) if tiff.is_of("ome") else list(enumerate(tiff.pages()))
-    left_out = {page.offset for page in others}
-    apart = [(number, page) for number, page in in_chain if page.offset in left_out]
-    return [
-        replace(image, reduced=reduced, unlike=tuple(page for page in others if page.is_tiled)),
-        *(TiffImage(number, page, mpp_xy=page_mpp(tiff, page, 0)) for number, page in apart),
-    ]
+    unlike = tuple(page for page in others if page.is_tiled)
+    return [replace(image, reduced=reduced, unlike=unlike), *_images_apart(tiff, others)]
+
+
+def _images_apart(tiff: TiffStructure, pages: Sequence[tifffile.TiffPage]) -> Iterator[TiffImage]:
+    """Those of the pages that stand in the chain, not below another page, as images of their own."""
+    offsets = {page.offset for page in pages}
+    for number, page in unlisted_pages(tiff) if tiff.is_of("ome") else enumerate(tiff.pages()):
+        if page.offset in offsets:
+            yield TiffImage(number, page, mpp_xy=page_mpp(tiff, page, 0))
 
 
 def _is_copy(page: tifffile.TiffPage, finer: tifffile.TiffPage, checks: PageChecks) -> bool:
     """Whether a page shows the same as a finer one; also if it cannot be read, as it is not a slide then."""
+    return _is_alike(page, finer, checks) is not False
+
+
+def _is_alike(page: tifffile.TiffPage, finer: tifffile.TiffPage, checks: PageChecks) -> bool | None:
+    """Whether a page shows the same as a finer one; None if either cannot be read."""
     try:
         checks.check(page)
         checks.check(finer)
         return not checks.is_another_image(page, finer)
     except (GemslideError, DamagedFileError):
-        return True
+        return None
 
 
 def _check_image(tiff: TiffStructure, image: TiffImage, name: str, checks: PageChecks) -> None:
