@@ -5,6 +5,7 @@ from .look_alikes import WHAT_TO_DO as WHAT_TO_DO
 from .look_alikes import look_alike_patients as look_alike_patients
 from .look_alikes import look_alikes as look_alikes
 from .look_alikes import shown_slides as shown_slides
+from .look_alikes import slides_by_patient as slides_by_patient
 from .manifest import COLUMNS as COLUMNS
 from .manifest import MAX_MANIFEST_BYTES as MAX_MANIFEST_BYTES
 from .manifest import Cohort as Cohort

@@ -70,16 +70,22 @@ def look_alikes(names: Iterable[str]) -> list[tuple[str, ...]]:
 
 def look_alike_patients(entries: Sequence[SlideEntry]) -> dict[str, GemslideError]:
     """An error for every slide whose patient looks like that of an earlier row, by slide id."""
-    slides: dict[str, list[str]] = defaultdict(list)
-    for entry in entries:
-        if entry.patient_id:
-            slides[entry.patient_id].append(entry.slide_id)
+    slides = slides_by_patient(entries)
     found: dict[str, GemslideError] = {}
     for first, *others in look_alikes(slides):
         for other in others:
             named = f"patient {other!r} looks like patient {first!r} ({shown_slides(slides[first])})"
             found |= {s: BadManifestError(f"slide {s}: its {named}. {WHAT_TO_DO}.") for s in slides[other]}
     return found
+
+
+def slides_by_patient(entries: Iterable[SlideEntry]) -> dict[str, list[str]]:
+    """Slide ids of each patient, in order of the rows; slides without a patient are left out."""
+    slides: dict[str, list[str]] = defaultdict(list)
+    for entry in entries:
+        if entry.patient_id:
+            slides[entry.patient_id].append(entry.slide_id)
+    return slides
 
 
 def shown_slides(slide_ids: Sequence[str]) -> str:

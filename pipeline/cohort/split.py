@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pipeline.cohort.look_alikes import WHAT_TO_DO, look_alikes, shown_slides
+from pipeline.cohort.look_alikes import WHAT_TO_DO, look_alikes, shown_slides, slides_by_patient
 from pipeline.cohort.manifest import SlideEntry, Split
 from pipeline.errors import BadManifestError, LeakageError
 from pipeline.settings.config import SplitConfig
@@ -40,9 +40,7 @@ def assign_splits(entries: Sequence[SlideEntry], config: SplitConfig) -> dict[st
 
 
 def _check_look_alikes(entries: Sequence[SlideEntry], split_of: dict[str, Split]) -> None:
-    slides: dict[str, list[str]] = defaultdict(list)
-    for entry in entries:
-        slides[str(entry.patient_id)].append(entry.slide_id)
+    slides = slides_by_patient(entries)
     for group in look_alikes(slides):
         if len({split_of[patient] for patient in group}) > 1:
             where = "; ".join(

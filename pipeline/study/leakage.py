@@ -6,13 +6,12 @@ the project, its patients and slides are known, and none of them may be in the s
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Set
 from pathlib import Path
 
 import numpy as np
 
-from pipeline.cohort.look_alikes import WHAT_TO_DO, look_alikes, shown_slides
+from pipeline.cohort.look_alikes import WHAT_TO_DO, look_alikes, shown_slides, slides_by_patient
 from pipeline.cohort.manifest import Cohort
 from pipeline.errors import LeakageError
 from pipeline.project import Project
@@ -76,10 +75,7 @@ def _compare(cohort: Cohort, dataset: TileDataset, model_id: str) -> list[str]:
 
 
 def _check_look_alikes(cohort: Cohort, seen: Set[str], model_id: str) -> None:
-    slides: dict[str, list[str]] = defaultdict(list)
-    for entry in cohort.included:
-        if entry.patient_id:
-            slides[entry.patient_id].append(entry.slide_id)
+    slides = slides_by_patient(cohort.included)
     for group in look_alikes([*sorted(seen), *slides]):
         own, others = [name for name in group if name in slides], [name for name in group if name in seen]
         if own and others:
