@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -176,8 +177,8 @@ def _against_labels(config: ReadingConfig, given: pd.DataFrame, facts: Facts) ->
             patients = of_reader["patient"].to_numpy(dtype=str)
             for name, among, right in (("sensitivity", truth, called), ("specificity", ~truth, ~called)):
                 hits = right[among].astype(np.int64)
-                own_patients = patients[among]
-                agreement = _tried(lambda h=hits, p=own_patients: concordance(h, np.ones_like(h), patients=p, **drawn))  # type: ignore[misc]
+                measure = partial(concordance, hits, np.ones_like(hits), patients=patients[among], **drawn)
+                agreement = _tried(measure)
                 rows.append((question.name, str(arm), str(reader), *_cells(name, agreement)))
     columns = ("question", "arm", "reader", *AGREEMENT_COLUMNS)
     note = f"Each reader’s first reading of a slide. {BY_PATIENT} {_about_classes(config, facts)}".strip()
