@@ -31,7 +31,6 @@ from pipeline.export.csv.predictions import write_csv
 from pipeline.export.qupath.predictions import write_geojson
 from pipeline.store.layers.overlays import Predictions
 from pipeline.store.reading.reader import StoreReader
-from training.foundation.errors import UnreadableError
 from training.foundation.reading import open_regular
 
 MAX_AT_ONCE = 2
@@ -116,17 +115,14 @@ class ExportServer:
         """The stream, if the file agrees with the predictions. Raises UnreadableError: it does not."""
         if name == CONTOURS:  # nothing in it can be compared cell by cell; `gemslide verify` compares its areas
             return stream
-        from pipeline.inference import check_result  # its libraries are slow to import
+        from pipeline.inference import check_result, not_of_predictions  # its libraries are slow to import
 
         path = self._cache.project.result_dir(slide_id, predictions.model_id) / name
         fault = check_result(path, predictions, reader=self._cache.slide(slide_id).reader)
         if fault is None:
             return stream
         stream.close()
-        raise UnreadableError(
-            f"{name} of model {predictions.model_id} for slide {slide_id}: is not of these predictions: {fault}. "
-            "It was copied, edited or left behind. Delete it, and run `gemslide infer` again."
-        )
+        raise not_of_predictions(name, predictions, slide_id, fault)
 
     def _written(self, slide_id: str, model_id: str, name: str) -> BinaryIO | None:
         """The file written by inference. A link that leads out of the results does not count."""

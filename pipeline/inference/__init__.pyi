@@ -12,6 +12,7 @@ from .results.hotspots import Hotspot as Hotspot
 from .results.hotspots import Hotspots as Hotspots
 from .results.hotspots import check_hotspots as check_hotspots
 from .results.hotspots import find_hotspots as find_hotspots
+from .results.hotspots import not_of_predictions as not_of_predictions
 from .results.hotspots import read_hotspots as read_hotspots
 from .results.slide_facts import tissue_mm2 as tissue_mm2
 from .results.slide_report import About as About

@@ -24,9 +24,9 @@ from pipeline.export.dicom.kinds import MAX_FRACTION, NOT_PREDICTED
 from pipeline.export.qupath.collection import read_collection
 from pipeline.export.qupath.contours import cells_above
 from pipeline.export.tiff.heatmap import read_ome_heatmap
-from pipeline.inference.results.files import FILE_OF, HOTSPOTS_FILE, heatmap_name
+from pipeline.inference.results.files import FILE_OF, heatmap_name
 from pipeline.inference.results.heatmap import shown_fingerprint
-from pipeline.inference.results.hotspots import FOUR_DECIMALS, false_hotspot
+from pipeline.inference.results.hotspots import FOUR_DECIMALS, HOTSPOTS_FILE, false_hotspot
 from pipeline.inference.results.slide_report import reported_fingerprint
 from pipeline.slides.common.damage import DamagedFileError
 from pipeline.store.layers.overlays import Predictions

@@ -21,7 +21,14 @@ from pipeline.export.qupath.contours import write_contours
 from pipeline.export.qupath.predictions import write_geojson
 from pipeline.export.tiff.heatmap import write_ome_heatmap
 from pipeline.inference.results.heatmap import THUMBNAIL_PX, write_heatmap
-from pipeline.inference.results.hotspots import Hotspot, Hotspots, find_hotspots, wanted_classes, write_hotspots
+from pipeline.inference.results.hotspots import (
+    HOTSPOTS_FILE,
+    Hotspot,
+    Hotspots,
+    find_hotspots,
+    wanted_classes,
+    write_hotspots,
+)
 from pipeline.inference.results.slide_report import About, Shown, write_slide_report
 from pipeline.settings.config import InferConfig, ResultFormat
 from pipeline.store.layers.overlays import Predictions
@@ -42,7 +49,6 @@ FILE_OF: Mapping[ResultFormat, str] = MappingProxyType(
     }
 )
 """The file of each format; "heatmap" has one per class (`heatmap_name`)."""
-HOTSPOTS_FILE = "hotspots.json"
 OUR_FILES = {HOTSPOTS_FILE, *FILE_OF.values()}
 """Names of result files; in addition there is a heatmap per class."""
 

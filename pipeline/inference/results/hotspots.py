@@ -139,6 +139,7 @@ def write_hotspots(path: Path, hotspots: Hotspots) -> None:
     write_text_atomic(path, json.dumps(content, indent=1) + "\n")
 
 
+HOTSPOTS_FILE = "hotspots.json"
 FOUR_DECIMALS = 0.5e-4 + 1e-7
 """Largest difference between a number written with four decimals and the array's."""
 
@@ -159,10 +160,19 @@ def check_hotspots(hotspots: Hotspots, predictions: Predictions, slide_id: str) 
         UnreadableError: it was not, such as one copied from another slide.
     """
     if fault := false_hotspot(hotspots.spots, predictions):
-        raise UnreadableError(
-            f"hotspots.json of model {predictions.model_id} for slide {slide_id}: is not of these predictions: {fault}."
-            " It was copied, edited or left behind. Delete it, and run `gemslide infer` again."
-        )
+        raise not_of_predictions(HOTSPOTS_FILE, predictions, slide_id, fault)
+
+
+def not_of_predictions(name: str, predictions: Predictions, slide_id: str, fault: str) -> UnreadableError:
+    """Error about a result file that disagrees with a slide's predictions.
+
+    Args:
+        fault: how it disagrees, as a clause.
+    """
+    return UnreadableError(
+        f"{name} of model {predictions.model_id} for slide {slide_id}: is not of these predictions: {fault}. "
+        "It was copied, edited or left behind. Delete it, and run `gemslide infer` again."
+    )
 
 
 _STRICT = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True)
@@ -195,7 +205,7 @@ def read_hotspots(project: Path, slide_id: str, model_id: str) -> Hotspots | Non
     Raises:
         UnreadableError: the file is damaged.
     """
-    path = Project(project).result_dir(slide_id, model_id) / "hotspots.json"
+    path = Project(project).result_dir(slide_id, model_id) / HOTSPOTS_FILE
     try:
         stored = _Stored.model_validate(read_json_file(path))
     except FileNotFoundError:
