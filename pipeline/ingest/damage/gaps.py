@@ -58,7 +58,6 @@ def _add_listed(gaps: Gaps, absent: AbsentTiles) -> None:
     outside = Box(0, 0, columns * gaps.cell_px, rows * gaps.cell_px)
     for row, column in np.argwhere(absent.is_absent).tolist():
         box = Box(column * width_px, row * height_px, width_px, height_px).overlap(outside)
-        is_first = True
         for at in itertools.product(*box.cells(gaps.cell_px)):
             is_first = not gaps.is_absent[at]
             gaps.is_by_format[at] = absent.is_by_format[row, column] and (is_first or gaps.is_by_format[at])

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 from functools import lru_cache
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,6 +17,7 @@ from pipeline.ingest.damage.comparison import CELL_PX, MAX_DIFFERENCE
 from pipeline.ingest.damage.gaps import Gaps
 from pipeline.ingest.damage.reduced import tile_box
 from pipeline.ingest.damage.repaired import Position
+from pipeline.slides.common.level_content import cell_means
 from pipeline.slides.common.slide import Slide
 
 _MARGIN_PX, _MARGIN_SHARE = 8, 8
@@ -123,7 +123,7 @@ def _share_unlike(own: Pixels, shown: Pixels) -> float:
     columns, rows = (
         max(1, min(one, other) // CELL_PX) for one, other in zip(own.shape[1::-1], shown.shape[1::-1], strict=True)
     )
-    first, second = (_means(pixels, (columns, rows)) for pixels in (own, shown))
+    first, second = (cell_means(pixels, (columns, rows)) for pixels in (own, shown))
     is_off = np.abs(first - second).max(-1) > MAX_DIFFERENCE
     is_off &= ~((first.min(-1) >= _WHITE) & _is_glass(second))
     return float(is_off.mean())
@@ -134,8 +134,3 @@ def _is_glass(means: NDArray[np.float32]) -> NDArray[np.bool_]:
     is_light = (means.min(-1) >= _MIN_GLASS) & (means.max(-1) - means.min(-1) <= _MAX_TINT)
     is_even = not is_light.any() or float(means[is_light].std(0).max()) <= _MAX_DETAIL
     return np.asarray(is_light & is_even, bool)
-
-
-def _means(pixels: Pixels, cells_wh: tuple[int, int]) -> NDArray[np.float32]:
-    means = cv2.resize(np.ascontiguousarray(pixels), cells_wh, interpolation=cv2.INTER_AREA)
-    return np.asarray(means, np.float32).reshape(cells_wh[1], cells_wh[0], 3)

@@ -106,7 +106,7 @@ def _compared_parts(
         return []
     cell_px = max(1, min(_CELL_PX, side_px // _CELLS))
     cells = max(1, area.width_px // cell_px), max(1, area.height_px // cell_px)
-    first, second = _means(own, cells), _means(other, cells)
+    first, second = cell_means(own, cells), cell_means(other, cells)
     parts = [
         (slice(row, row + _CELLS), slice(column, column + _CELLS))
         for row in range(0, max(1, cells[1] - _CELLS // 2), _CELLS)
@@ -147,8 +147,9 @@ def _differ_in_colour(parts: Sequence[_Part]) -> bool:
     return change > _MAX_COLOUR_CHANGE and unexplained < _MAX_UNEXPLAINED * change
 
 
-def _means(pixels: Pixels, cells_wh: tuple[int, int]) -> NDArray[np.float32]:
-    means = cv2.resize(pixels, cells_wh, interpolation=cv2.INTER_AREA)
+def cell_means(pixels: Pixels, cells_wh: tuple[int, int]) -> NDArray[np.float32]:
+    """Mean colours of an image cut into so many cells across and down, float32 (rows, columns, 3)."""
+    means = cv2.resize(np.ascontiguousarray(pixels), cells_wh, interpolation=cv2.INTER_AREA)
     return np.asarray(means, dtype=np.float32).reshape(cells_wh[1], cells_wh[0], 3)
 
 
