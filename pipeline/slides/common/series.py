@@ -3,9 +3,9 @@
 A file or folder holds images: pages of a TIFF, images of an OME-TIFF or OME-Zarr, series of DICOM files. Reduced copies
 of an image belong to it and are not candidates; each reader groups them first. Of the others:
 
-1. An image that its file calls label, macro, overview or thumbnail (`side_images.py`) is never the slide, unless the
-   user chooses one that may be: names are free text, and "Liver, macro" may be the slide. So may the largest if it is a
-   macro or thumbnail image by its name alone, and has many times as many pixels as any image without such a name.
+1. An image that its file calls label, macro, overview or thumbnail (`side_images.py`) is not the slide. Names can be
+   free text, though, such as "Liver, macro": if the largest image is a macro or thumbnail by name alone, and has many
+   times as many pixels as any without such a name, nothing is guessed, and the user may choose it. A label never is.
 2. The largest of the rest is the slide.
 3. If another is of comparable size (`is_comparable`), it may equally be the slide: nothing is guessed, and `--series`
    or the manifest's column `series` must choose.
@@ -78,10 +78,16 @@ def choose_series(candidates: Sequence[Candidate], series: str | None, name: str
     slides = [candidate for candidate in candidates if candidate.kind is None]
     doubtful = _doubtful(candidates, slides)
     if series is not None:
-        return _chosen(candidates, slides, series, name, by_end=by_end)
+        chosen = _named(candidates, slides, series, name, by_end=by_end)
+        if chosen.kind is not None and chosen is not doubtful:
+            raise UnreadableError(
+                f"{name}: series {chosen.series} is the {chosen.kind} image, which is never read as the slide. "
+                f"The others: {_listed(slides) or 'none'}."
+            )
+        return chosen
     if not slides:
         still = (
-            f", or choose `--series {doubtful.series or '.'}` if that is the slide for all its name" if doubtful else ""
+            f", or choose `--series {doubtful.series or '.'}` if that is the slide despite its name" if doubtful else ""
         )
         raise UnreadableError(
             f"{name}: has no image of the slide, only {_listed(candidates)}. Export the slide itself, or name its "
@@ -129,7 +135,7 @@ def recorded_series(candidates: Sequence[Candidate], chosen: Candidate) -> str |
     return chosen.series if is_plain else f"#{list(candidates).index(chosen)}"
 
 
-def _chosen(
+def _named(
     candidates: Sequence[Candidate], slides: Sequence[Candidate], series: str, name: str, *, by_end: bool
 ) -> Candidate:
     matches = [candidate for candidate in candidates if candidate.series == series]
@@ -140,11 +146,6 @@ def _chosen(
         what = f"has no series {series!r:.100}. It has" if not matches else f"holds {len(candidates)} series:"
         raise AmbiguousSeriesError(f"{name}: {what} {_listed(slides)}{ends}. Choose one of them with --series.")
     (chosen,) = matches
-    if chosen.kind is not None and chosen is not _doubtful(candidates, slides):
-        raise UnreadableError(
-            f"{name}: series {chosen.series} is the {chosen.kind} image, which is never read as the slide. "
-            f"The others: {_listed(slides) or 'none'}."
-        )
     return chosen
 
 
