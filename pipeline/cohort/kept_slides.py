@@ -1,7 +1,7 @@
 """Texts in the column `exclude` that say that the slide stays: "use", "not excluded", "good quality", "no issues".
 
-Whoever wrote one did not mean to leave the slide out, and other texts can be read in both ways ("ok but blurred"): all
-of them are refused, so that no slide is lost, or taken in, without anybody deciding it.
+Somebody who writes one does not mean to exclude the slide, and others, such as "ok but blurred", are ambiguous. All are
+refused, so that no slide is excluded or kept unless somebody has decided it.
 """
 
 from __future__ import annotations

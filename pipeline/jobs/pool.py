@@ -19,8 +19,8 @@ from training.foundation.errors import GemslideError
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-# Starting a process also collects every other child that has ended (multiprocessing's own housekeeping). Collected by
-# one thread while another waits for it, a child's exit code would be lost, so that only one thread does either.
+# Starting a process also reaps every other child that has ended (multiprocessing's own housekeeping). If one thread did
+# so while another waits for that child, its exit code could be lost: only one thread at a time does either.
 _STARTS_AND_ENDS = threading.Lock()
 
 

@@ -34,9 +34,9 @@ class LevelAbsent:
     num_tiles: int
     """All of the level's, absent or not."""
     left_out: frozenset[Position] = frozenset()
-    """Rightly: another level shows that there is background."""
+    """Another level shows background there."""
     by_format: frozenset[Position] = frozenset()
-    """Rightly as far as is known: no other level has data there, but the format defines them as background."""
+    """No other level has data there, but the format defines them as background."""
     lost: frozenset[Position] = frozenset()
     """Other levels show something else there."""
     unknown: frozenset[Position] = frozenset()
