@@ -117,6 +117,8 @@ def test_every_tool_draws_and_every_step_is_taken_back(page: Page, app: StartedA
     page.keyboard.press("d")
     click(page, 1200, 900)
     page.keyboard.press("s")
+    page.keyboard.press("Escape")  # the point just drawn is still selected
+    wait_for(page, f"{HOOK}.annotations.chosen().length === 0")
     click(page, 600, 500)
     wait_for(page, f"{HOOK}.annotations.chosen().length === 1")
     drag(page, (700, 600), (800, 700))  # a corner
