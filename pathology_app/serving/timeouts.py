@@ -26,6 +26,8 @@ FAIR_SHARE = 24
 """Connections of one address up to which those being answered are left alone; a browser opens 6."""
 GRACE_S = 1.0
 """Before that, a connection may simply not have been read yet."""
+ARRIVED_S = 0.01
+"""Delay before room is made: requests that have already arrived in a burst of connections are read first."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class TimedProtocol(H11Protocol):
         super().connection_made(transport)
         peer = transport.get_extra_info("peername")
         self.open[self] = neighbourhood(str(peer[0])) if isinstance(peer, tuple) else ""
-        self._make_room()
+        self.loop.call_later(ARRIVED_S, self._make_room)
         self._expect_headers()
 
     def data_received(self, data: bytes) -> None:
@@ -90,11 +92,11 @@ class TimedProtocol(H11Protocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def _make_room(self) -> None:
-        """End a connection where there are too many."""
+        """End a connection if there are too many; called once for each new one."""
         if len(self.open) <= MAX_OPEN:
             return
         most, number = Counter(self.open.values()).most_common(1)[0]
-        alike = [other for other, address in self.open.items() if address == most and other is not self]
+        alike = [other for other, address in self.open.items() if address == most]
         idle = [other for other in alike if not other._is_answering]
         if idle or number > FAIR_SHARE:
             oldest = (idle or alike)[0]
