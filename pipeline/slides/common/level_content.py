@@ -33,10 +33,14 @@ _MAX_FINE_PX, _MIN_SIDE_PX, _MAX_DOWNSAMPLE = 1024, 16, 256
 smaller that even this would be too much is no level: levels follow in small steps, and a missing one is built."""
 _MAX_AREAS = 4
 """Areas of one place."""
+_MIN_CELLS = 16
+"""In a part whose structure and colours are compared: with fewer, a shift by a pixel looks like a change of colour, and
+two cells always correlate."""
 _MIN_DETAIL = 5
 """Of 255, for the deviation of cell means: less is noise, or glass."""
 _MAX_DIFFERENCE = 24
-"""Of 255, for the mean of areas without detail: more than filters, resampling and compression change."""
+"""Of 255, for the mean of areas without detail, or of few cells: more than filters, resampling and compression
+change."""
 _SAME_STRUCTURE = 0.85
 """For the correlation of a part: it shows the same in both, so that its colours can be compared."""
 _MAX_COLOUR_CHANGE = 12
@@ -126,6 +130,8 @@ def _likeness(first: NDArray[np.float32], second: NDArray[np.float32]) -> float 
 
 
 def _has_detail(first: NDArray[np.float32], second: NDArray[np.float32]) -> bool:
+    if first[..., 0].size < _MIN_CELLS:
+        return False
     return max(float(values.std()) for grid in (first, second) for values in _structure(grid)) >= _MIN_DETAIL
 
 

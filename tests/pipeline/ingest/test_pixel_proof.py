@@ -27,6 +27,8 @@ from tests.pipeline.make_any import APERIO_JPEG_2000, Pyramid, decoded_by_tifffi
 
 UNDER_A_TILE_LEFT_OUT = Pyramid((30, 241), (2, 2), 240, APERIO_JPEG_2000, "<", bigtiff=False, left_out=0.3, seed=8)
 """Level 1 has an omitted tile, from which OpenSlide draws level 2 although level 2 has its own tile."""
+OF_A_FEW_PIXELS = Pyramid((32, 61), (4,), 240, ("jpeg", "rgb", "444"), "<", bigtiff=False, left_out=0.0, seed=0)
+"""Level 1 has 8×16 px: taking every fourth pixel shifts it by a twentieth of its width."""
 
 
 def assert_pixels_are_the_sources(report: IngestReport, source: Path, reader: str, every: int = 1) -> None:
@@ -137,6 +139,7 @@ def test_any_small_pyramid_keeps_every_pixel(tmp_path, max_examples):
     @settings(max_examples=max_examples)
     @given(pyramid=pyramids(), shard_px=st.sampled_from([256, 512, 4096]))
     @example(pyramid=UNDER_A_TILE_LEFT_OUT, shard_px=256)
+    @example(pyramid=OF_A_FEW_PIXELS, shard_px=256)
     def keeps_every_pixel(pyramid, shard_px):
         folder = tmp_path / "any"
         folder.mkdir()
