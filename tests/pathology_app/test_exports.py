@@ -20,6 +20,7 @@ from pathology_app.slides.cache import SlideCache
 from pathology_app.slides.index.facts import read_facts
 from pathology_app.tiles import exports
 from pipeline.export.csv.predictions import write_csv
+from pipeline.export.qupath.collection import write_collection
 from pipeline.inference import write_results
 from pipeline.project import Project
 from pipeline.settings.config import InferConfig
@@ -53,25 +54,26 @@ def test_a_table_that_inference_did_not_write_is_made_of_the_stored_probabilitie
 
 
 def test_the_file_that_inference_wrote_is_sent_as_it_is(copied: SlideCache) -> None:
-    (copied.project.result_dir(SLIDE_ID, MODEL_ID) / "contours.geojson").write_text('{"features": []}')
+    contours = copied.project.result_dir(SLIDE_ID, MODEL_ID) / "contours.geojson"
+    write_collection(contours, [])
 
-    assert get(copied, f"{URL}/contours.geojson").content == b'{"features": []}'
+    assert get(copied, f"{URL}/contours.geojson").content == contours.read_bytes()
     assert get(copied, f"{URL}/hotspots.json").json()["hotspots"][0]["class"] == "positive"
 
 
-@pytest.mark.parametrize("name", ["hotspots.json", "predictions.csv", "predictions.geojson"])
+@pytest.mark.parametrize("name", ["hotspots.json", "predictions.csv", "predictions.geojson", "contours.geojson"])
 def test_a_file_of_another_slide_is_neither_sent_nor_shown(copied: SlideCache, name: str) -> None:
     reader = copied.slide(SLIDE_ID).reader
     stored = copied.predictions(SLIDE_ID, MODEL_ID).predictions
     other = replace(stored, probabilities_cyx=np.ascontiguousarray(stored.probabilities_cyx[:, ::-1, ::-1]))
     folder = copied.project.result_dir(SLIDE_ID, MODEL_ID)
-    write_results(reader, stored, folder, InferConfig(formats=("csv", "geojson")))
+    write_results(reader, stored, folder, InferConfig(formats=("csv", "geojson", "contours")))
     assert get(copied, f"{URL}/{name}").status_code == 200
     assert copied.hotspots(SLIDE_ID, MODEL_ID)
     (folder / name).unlink()
     elsewhere = folder.with_name("elsewhere")
     elsewhere.mkdir()
-    write_results(reader, other, elsewhere, InferConfig(formats=("csv", "geojson")))
+    write_results(reader, other, elsewhere, InferConfig(formats=("csv", "geojson", "contours")))
     shutil.copy(elsewhere / name, folder / name)
 
     response = get(copied, f"{URL}/{name}")

@@ -43,6 +43,7 @@ _READ_ERRORS = (
     DamagedFileError,
     csv.Error,
     pa.ArrowException,
+    shapely.errors.ShapelyError,
 )
 """Errors on reading a file that is damaged, or was replaced by something else."""
 
@@ -181,18 +182,40 @@ class _Check:
         yield from self._values(np.array(values, np.float64).reshape(self.values_nk.shape), FOUR_DECIMALS)
 
     def contours(self, path: Path) -> Iterator[str]:
-        areas: dict[tuple[str, float], float] = {}
+        polygons: dict[tuple[str, float], list[Any]] = {}
         for feature in read_collection(path):
             properties = feature["properties"]
+            model_id, sha256 = properties["metadata"]["model"], properties["metadata"]["slide_sha256"]
+            if (model_id, sha256) != (self.predictions.model_id, self.reader.source_sha256):
+                yield f"is of model {model_id!r:.80}, slide with SHA-256 {sha256!s:.12}…"
+                return
             name = ": ".join(properties["classification"].get("names", [properties["classification"].get("name")]))
             key = name, float(properties["metadata"]["threshold"])
-            areas[key] = areas.get(key, 0.0) + shapely.area(shapely.from_geojson(json.dumps(feature["geometry"])))
-        for (name, threshold), area_px0 in areas.items():
-            cells = int(cells_above(self.predictions, name, threshold).sum())
-            expected = cells * self.predictions.stride_px0**2
-            if not abs(area_px0 - expected) <= 1e-6 * expected:
-                actual = area_px0 / self.predictions.stride_px0**2
-                yield f"its areas of {name!r} cover {actual:.6g} cells, not {cells}"
+            polygons.setdefault(key, []).append(shapely.from_geojson(json.dumps(feature["geometry"])))
+        for (name, threshold), of_class in polygons.items():
+            yield from self._outlined(name, threshold, of_class)
+
+    def _outlined(self, name: str, threshold: float, polygons: list[Any]) -> Iterator[str]:
+        """Differences between polygons and the cells they outline: corners on the grid of cells, the same area, and the
+        centre of each cell inside."""
+        rows, columns = np.nonzero(cells_above(self.predictions, name, threshold))
+        origin_xy0 = qupath_origin_xy0(self.reader.attributes.bounds_px0)
+        stride_px0, cells = self.predictions.stride_px0, len(rows)
+        covered = float(shapely.area(polygons).sum()) / stride_px0**2
+        if not abs(covered - cells) <= 1e-6 * cells:
+            yield f"its areas of {name!r} cover {covered:.6g} cells, not {cells}"
+            return
+        corners_xy0 = shapely.get_coordinates(polygons)
+        in_cells = (corners_xy0 + origin_xy0) / stride_px0
+        for corner in np.flatnonzero((np.abs(in_cells - np.round(in_cells)) > 1e-6).any(1))[:1]:
+            yield f"its areas of {name!r} have a corner at {corners_xy0[corner].tolist()}, where no cell has one"
+        all_of_them = shapely.multipolygons(polygons)
+        shapely.prepare(all_of_them)
+        centres_xy0 = (np.column_stack([columns, rows]) + 0.5) * stride_px0 - origin_xy0
+        is_inside = shapely.contains_xy(all_of_them, centres_xy0)
+        for cell in np.flatnonzero(~is_inside)[:1]:
+            missed = counted(int((~is_inside).sum()), "cell is", "cells are")
+            yield f"its areas of {name!r} leave out row {rows[cell]}, column {columns[cell]} ({missed} outside them)"
 
     def ome_tiff(self, path: Path) -> Iterator[str]:
         values_cyx, cell_um = read_ome_heatmap(path)

@@ -10,6 +10,7 @@ import pytest
 
 from pipeline.annotations.formats.geojson import qupath_origin_xy0
 from pipeline.box import Box
+from pipeline.export.qupath.collection import write_collection
 from pipeline.inference.results.check import check_results
 from pipeline.inference.results.files import FILE_OF, heatmap_name, write_results
 from pipeline.inference.results.model_essentials import read_essentials
@@ -108,6 +109,28 @@ def _area_less(folder):
     (folder / "contours.geojson").write_text("\n".join([lines[0], *lines[2:]]) + "\n")
 
 
+def _areas_moved_by(right_px0):
+    def move(folder):
+        path = folder / "contours.geojson"
+        content = json.loads(path.read_text())
+        for feature in content["features"]:
+            rings = feature["geometry"]["coordinates"]
+            feature["geometry"]["coordinates"] = [[[x + right_px0, y] for x, y in ring] for ring in rings]
+        write_collection(path, [[json.dumps(feature) for feature in content["features"]]])
+
+    return move
+
+
+def _another_slide_s_areas(folder):
+    path = folder / "contours.geojson"
+    path.write_text(re.sub(r'"slide_sha256": "\w+"', '"slide_sha256": "0123456789abcdef"', path.read_text()))
+
+
+def _no_polygon(folder):
+    path = folder / "contours.geojson"
+    path.write_text(re.sub(r'"coordinates": \[.*?\]\]\]', '"coordinates": 5', path.read_text(), count=1))
+
+
 def _cut(name):
     def cut(folder):
         data = (folder / name).read_bytes()
@@ -129,6 +152,10 @@ def _score(folder):
         (_moved, r"predictions\.geojson: tile 1 has the corners"),
         (_row_less, r"predictions\.parquet: has 53 tiles, 54 were predicted"),
         (_area_less, r"contours\.geojson: its areas of .* cells, not"),
+        (_areas_moved_by(128), r"contours\.geojson: its areas of .* leave out row \d+, column \d+ \(\d+ cells? "),
+        (_areas_moved_by(48), r"contours\.geojson: its areas of .* have a corner at \[.*\], where no cell has one"),
+        (_another_slide_s_areas, r"contours\.geojson: is of model .*, slide with SHA-256 0123456789ab…"),
+        (_no_polygon, r"contours\.geojson: cannot be read .*GEOSException"),
         (_score, r"hotspots\.json: hotspot 2 has a score of"),
         (_cut("predictions.csv"), r"predictions\.csv: (has|cannot)"),
         (_cut("predictions.parquet"), r"predictions\.parquet: cannot be read"),
