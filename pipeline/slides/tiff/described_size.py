@@ -30,7 +30,9 @@ def aperio_size(description: str) -> tuple[SizeWh, SizeWh | None] | None:
 
 def shrinkage(described: SizeWh, page: SizeWh) -> float | None:
     """Ratio of the described size to the page's if the page has the same proportions, and so may be a smaller or larger
-    copy; None if it has the same size, or other proportions, as a crop has."""
+    copy; None if it has the same size, other proportions, as a crop has, or none, as a damaged page may claim."""
+    if min(page) < 1:
+        return None
     ratio = described[0] / page[0]
     if not ratio or 1 / _MIN_RATIO < ratio < _MIN_RATIO:
         return None

@@ -9,7 +9,8 @@ import tifffile
 
 from pipeline.slides.registry import open_slide
 from pipeline.slides.tiff.described_size import aperio_size, shrinkage
-from tests.pipeline.make import sample_image
+from tests.pipeline.make import halved, overwrite_tag, sample_image
+from training.foundation.errors import GemslideError
 
 WIDTH_PX, HEIGHT_PX = 600, 440
 
@@ -87,3 +88,19 @@ def test_a_text_without_a_size_is_read_at_once(text):
     size = aperio_size(text)
 
     assert size is None or shrinkage(size[0], (WIDTH_PX, HEIGHT_PX)) in (None, pytest.approx(1 / WIDTH_PX))
+
+
+@pytest.mark.parametrize("tags", [(256,), (257,), (256, 257)], ids=["width", "height", "both"])
+@pytest.mark.parametrize(("kind", "number"), [("aperio", 0), ("aperio", 1), ("ome", 0)])
+def test_a_page_without_a_size_beside_a_text_with_one_is_refused(tmp_path, kind, number, tags):
+    text = aperio(f"{WIDTH_PX}x{HEIGHT_PX}") if kind == "aperio" else ome((WIDTH_PX, HEIGHT_PX, 0.25, HERE))
+    source = tmp_path / "a.tif"
+    with tifffile.TiffWriter(source, ome=False) as tiff:
+        for pixels in halved(sample_image(WIDTH_PX, HEIGHT_PX), 1):
+            options = {"tile": (128, 128), "photometric": "rgb", "compression": "deflate", "metadata": None}
+            tiff.write(pixels, description=text, **options)
+    for tag in tags:
+        overwrite_tag(source, tag, 0, page=number)
+
+    with pytest.raises(GemslideError, match=r"a\.tif: "):
+        open_slide(source)
