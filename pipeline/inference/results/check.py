@@ -116,6 +116,17 @@ class _Check:
     def corners_xy0(self) -> NDArray[np.int64]:
         return np.round(self.cells[:, ::-1] * self.predictions.stride_px0).astype(np.int64)
 
+    @property
+    def origin_xy0(self) -> tuple[int, int]:
+        """Origin of QuPath's coordinates."""
+        return qupath_origin_xy0(self.reader.attributes.bounds_px0)
+
+    def _other_origin(self, model_id: Any, slide_sha256: Any) -> str | None:
+        """Clause on a file that names another model or slide; None if it names these."""
+        if (model_id, slide_sha256) == (self.predictions.model_id, self.reader.source_sha256):
+            return None
+        return f"is of model {model_id!r:.80}, slide with SHA-256 {slide_sha256!s:.12}…"
+
     def _rows(self, boxes_n4: NDArray[Any], values_nk: NDArray[Any], tolerance: float) -> Iterator[str]:
         """Differences in a table's rows: boxes (minx, miny, width, height), and probabilities."""
         if len(boxes_n4) != len(self.cells):
@@ -155,8 +166,8 @@ class _Check:
         with open(open_regular(path), "rb") as stream:
             table = pq.read_table(stream)
         metadata = json.loads((table.schema.metadata or {})[METADATA_KEY])
-        if (metadata["model"], metadata["source_sha256"]) != (self.predictions.model_id, self.reader.source_sha256):
-            yield f"is of model {metadata['model']!r:.80}, slide with SHA-256 {metadata['source_sha256']!s:.12}…"
+        if other := self._other_origin(metadata["model"], metadata["source_sha256"]):
+            yield other
         elif set(table.column("slide_id").to_pylist()) - {self.reader.slide_id}:
             yield "has rows of another slide"
         else:
@@ -166,8 +177,7 @@ class _Check:
 
     def geojson(self, path: Path) -> Iterator[str]:
         names = [f"prob_{name}" for name in self.predictions.class_names]
-        origin_xy0 = qupath_origin_xy0(self.reader.attributes.bounds_px0)
-        corners = (self.cells[:, ::-1] * self.predictions.stride_px0 - origin_xy0).tolist()
+        corners = (self.cells[:, ::-1] * self.predictions.stride_px0 - self.origin_xy0).tolist()
         side, values = self.predictions.side_px0, []
         for number, feature in enumerate(read_collection(path)):
             values.append([feature["properties"]["measurements"][name] for name in names])
@@ -185,12 +195,12 @@ class _Check:
         polygons: dict[tuple[str, float], list[Any]] = {}
         for feature in read_collection(path):
             properties = feature["properties"]
-            model_id, sha256 = properties["metadata"]["model"], properties["metadata"]["slide_sha256"]
-            if (model_id, sha256) != (self.predictions.model_id, self.reader.source_sha256):
-                yield f"is of model {model_id!r:.80}, slide with SHA-256 {sha256!s:.12}…"
+            metadata = properties["metadata"]
+            if other := self._other_origin(metadata["model"], metadata["slide_sha256"]):
+                yield other
                 return
             name = ": ".join(properties["classification"].get("names", [properties["classification"].get("name")]))
-            key = name, float(properties["metadata"]["threshold"])
+            key = name, float(metadata["threshold"])
             polygons.setdefault(key, []).append(shapely.from_geojson(json.dumps(feature["geometry"])))
         for (name, threshold), of_class in polygons.items():
             yield from self._outlined(name, threshold, of_class)
@@ -199,19 +209,18 @@ class _Check:
         """Differences between polygons and the cells they outline: corners on the grid of cells, the same area, and the
         centre of each cell inside."""
         rows, columns = np.nonzero(cells_above(self.predictions, name, threshold))
-        origin_xy0 = qupath_origin_xy0(self.reader.attributes.bounds_px0)
         stride_px0, cells = self.predictions.stride_px0, len(rows)
         covered = float(shapely.area(polygons).sum()) / stride_px0**2
         if not abs(covered - cells) <= 1e-6 * cells:
             yield f"its areas of {name!r} cover {covered:.6g} cells, not {cells}"
             return
         corners_xy0 = shapely.get_coordinates(polygons)
-        in_cells = (corners_xy0 + origin_xy0) / stride_px0
+        in_cells = (corners_xy0 + self.origin_xy0) / stride_px0
         for corner in np.flatnonzero((np.abs(in_cells - np.round(in_cells)) > 1e-6).any(1))[:1]:
             yield f"its areas of {name!r} have a corner at {corners_xy0[corner].tolist()}, where no cell has one"
         all_of_them = shapely.multipolygons(polygons)
         shapely.prepare(all_of_them)
-        centres_xy0 = (np.column_stack([columns, rows]) + 0.5) * stride_px0 - origin_xy0
+        centres_xy0 = (np.column_stack([columns, rows]) + 0.5) * stride_px0 - self.origin_xy0
         is_inside = shapely.contains_xy(all_of_them, centres_xy0)
         for cell in np.flatnonzero(~is_inside)[:1]:
             missed = counted(int((~is_inside).sum()), "cell is", "cells are")
