@@ -59,7 +59,8 @@ class TimedProtocol(H11Protocol):
         super().connection_made(transport)
         peer = transport.get_extra_info("peername")
         self.open[self] = neighbourhood(str(peer[0])) if isinstance(peer, tuple) else ""
-        self.loop.call_later(ARRIVED_S, self._make_room)
+        if len(self.open) > MAX_OPEN:
+            self.loop.call_later(ARRIVED_S, self._make_room)
         self._expect_headers()
 
     def data_received(self, data: bytes) -> None:
@@ -92,7 +93,7 @@ class TimedProtocol(H11Protocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def _make_room(self) -> None:
-        """End a connection if there are too many; called once for each new one."""
+        """End a connection if there are still too many; called once for each one beyond the limit."""
         if len(self.open) <= MAX_OPEN:
             return
         most, number = Counter(self.open.values()).most_common(1)[0]
