@@ -171,7 +171,7 @@ def not_of_predictions(name: str, predictions: Predictions, slide_id: str, fault
     """
     return UnreadableError(
         f"{name} of model {predictions.model_id} for slide {slide_id}: is not of these predictions: {fault}. "
-        "It was copied, edited or left behind. Delete it, and run `gemslide infer` again."
+        "The file was edited, or comes from another slide or an earlier run. Delete it and run `gemslide infer` again."
     )
 
 
