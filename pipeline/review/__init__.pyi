@@ -1,4 +1,3 @@
-from .annotations.annotation import KINDS as KINDS
 from .annotations.annotation import Annotation as Annotation
 from .annotations.annotation import Draft as Draft
 from .annotations.annotation import new_id as new_id
@@ -11,8 +10,12 @@ from .annotations.exchange import features_of as features_of
 from .annotations.exchange import import_file as import_file
 from .annotations.exchange import rows_of_file as rows_of_file
 from .annotations.exchange import save_file_rows as save_file_rows
+from .annotations.kinds import KIND_RULES as KIND_RULES
+from .annotations.kinds import KINDS as KINDS
+from .annotations.kinds import KindRule as KindRule
 from .annotations.outlines import OutlineRow as OutlineRow
 from .annotations.outlines import outlines_since as outlines_since
+from .annotations.permission import only_own as only_own
 from .annotations.reading import Changes as Changes
 from .annotations.reading import annotations_of as annotations_of
 from .annotations.reading import changes_since as changes_since
@@ -25,6 +28,15 @@ from .annotations.saving import rows_of as rows_of
 from .annotations.saving import save as save
 from .annotations.saving import save_rows as save_rows
 from .annotations.shapes import shape_of as shape_of
+from .counting.areas import RegionAreas as RegionAreas
+from .counting.areas import SlideMasks as SlideMasks
+from .counting.table import COUNT_COLUMNS as COUNT_COLUMNS
+from .counting.table import count_rows as count_rows
+from .counting.tally import ClassTally as ClassTally
+from .counting.tally import CountTally as CountTally
+from .counting.tally import tally_annotations as tally_annotations
+from .counting.tally import tally_slide as tally_slide
+from .counting.tally import wilson_interval as wilson_interval
 from .judging.coverage import Coverage as Coverage
 from .judging.coverage import CoverageGrid as CoverageGrid
 from .judging.coverage import Viewing as Viewing

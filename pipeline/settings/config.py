@@ -299,6 +299,14 @@ class StudyConfig(Section):
         return url
 
 
+class AnnotationsConfig(Section):
+    """`[annotations]`"""
+
+    change_others: Literal["auto", "ask", "never"] = "auto"
+    """Changes to annotations of others: after a question ("ask"), or not at all ("never"). "auto": "never" on slides of
+    a study, else "ask"."""
+
+
 class Settings(Section):
     """Everything in `gemslide.toml`."""
 
@@ -307,6 +315,7 @@ class Settings(Section):
     tile: TileConfig = TileConfig()
     infer: InferConfig = InferConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
+    annotations: AnnotationsConfig = AnnotationsConfig()
     app: AppConfig = AppConfig()
     study: StudyConfig = StudyConfig()
 

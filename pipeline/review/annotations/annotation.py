@@ -14,9 +14,7 @@ from sqlalchemy import RowMapping
 
 from pipeline.annotations import ObjectType
 
-KINDS = ("point", "line", "rectangle", "ellipse", "polygon", "freehand")
-"""Kinds of drawing. A rectangle or ellipse whose corners were moved one by one is a polygon."""
-CONTENT = ("state", "kind", "object_type", "geometry", "class_name", "note")
+CONTENT = ("state", "kind", "object_type", "geometry", "class_name", "note", "parent_id", "view")
 """Columns that a person draws or types."""
 
 
@@ -34,6 +32,8 @@ class Annotation:
         geometry: GeoJSON text, level-0 pixels, from the slide's top left corner.
         object_type: QuPath's kind of object; only an "annotation" was drawn by a person.
         author, changed_by: who created it, and who last changed it, as the log names them.
+        parent_id: the annotation that it belongs to (`kinds.py`).
+        view: a bookmark's, as parameters of a link to the slide's page.
     """
 
     annotation_id: str
@@ -50,6 +50,8 @@ class Annotation:
     made_utc: str
     changed_by: str
     changed_utc: str
+    parent_id: str | None = None
+    view: str | None = None
 
     @property
     def shape(self) -> BaseGeometry:
@@ -72,6 +74,8 @@ class Annotation:
             "made_utc": self.made_utc,
             "changed_by": self.changed_by,
             "changed_utc": self.changed_utc,
+            "parent": self.parent_id,
+            "view": self.view,
         }
 
     def draft(self, **changed: Any) -> Draft:
@@ -85,6 +89,8 @@ class Annotation:
             "revision": self.revision,
             "is_deleted": self.is_deleted,
             "object_type": self.object_type,
+            "parent_id": self.parent_id,
+            "view": self.view,
         }
         return Draft(**(present | changed))
 
@@ -108,6 +114,8 @@ class Draft:
     revision: int = 0
     is_deleted: bool = False
     object_type: ObjectType = "annotation"
+    parent_id: str | None = None
+    view: str | None = None
 
 
 def annotation_of(row: Mapping[str, Any] | RowMapping) -> Annotation:
@@ -127,4 +135,6 @@ def annotation_of(row: Mapping[str, Any] | RowMapping) -> Annotation:
         made_utc=row["made_utc"],
         changed_by=row["changed_by"],
         changed_utc=row["changed_utc"],
+        parent_id=row["parent_id"],
+        view=row["view"],
     )

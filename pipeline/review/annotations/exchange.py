@@ -27,8 +27,9 @@ from pipeline.bounded import Limits, within
 from pipeline.errors import BadAnnotationError
 from pipeline.ledger import Ledger, append_to_project
 from pipeline.palettes import rgb_of
-from pipeline.review.annotations.annotation import KINDS, Annotation, Draft
+from pipeline.review.annotations.annotation import Annotation, Draft
 from pipeline.review.annotations.entries import import_entry
+from pipeline.review.annotations.kinds import KINDS
 from pipeline.review.annotations.reading import annotations_of, class_colours
 from pipeline.review.annotations.saving import MAX_NOTE, rows_of, write_rows
 

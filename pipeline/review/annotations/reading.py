@@ -28,9 +28,20 @@ class Changes:
     annotations: tuple[Annotation, ...] | None
 
 
-def annotations_of(ledger: Ledger, slide_id: str, *, with_deleted: bool = False) -> list[Annotation]:
-    """All annotations of a slide, in order of their last changes. Raises GemslideError: the ledger is unavailable."""
+def annotations_of(
+    ledger: Ledger, slide_id: str, *, with_deleted: bool = False, kinds: Sequence[str] | None = None
+) -> list[Annotation]:
+    """Annotations of a slide, in order of their last changes.
+
+    Args:
+        kinds: those wanted; None: all.
+
+    Raises:
+        GemslideError: the ledger is unavailable.
+    """
     rows = select(annotation).where(annotation.c.slide_id == slide_id).order_by(*_IN_ORDER)
+    if kinds is not None:
+        rows = rows.where(annotation.c.kind.in_(kinds))
     if not with_deleted:
         rows = rows.where(annotation.c.state == "live")
     with ledger.database.read() as connection:

@@ -15,9 +15,11 @@ from pipeline.annotations import CrossingCount
 from pipeline.errors import BadAnnotationError
 from pipeline.ledger import Change, Ledger, append_to_project, utc_now
 from pipeline.project import check_name
-from pipeline.review.annotations.annotation import CONTENT, KINDS, Annotation, Draft, annotation_of, new_id
+from pipeline.review.annotations.annotation import CONTENT, Annotation, Draft, annotation_of, new_id
 from pipeline.review.annotations.entries import class_entry, entry_of
+from pipeline.review.annotations.kinds import KIND_RULES, KINDS
 from pipeline.review.annotations.shapes import stored_shape
+from pipeline.review.annotations.stored_rows import check_parents, rows_belonging_to, stored_rows
 from pipeline.review.rows.tables import annotated_slide, annotation, annotation_class, annotation_revision
 from training.foundation.words.class_names import check_class_name, check_printable
 from training.foundation.words.counts import counted
@@ -27,7 +29,7 @@ MAX_DRAFTS = 500
 """Of one `save`; file imports may have more."""
 MAX_LIVE, MAX_VERTICES_OF_SLIDE = 500_000, 10_000_000
 """Limits for one slide: anyone who views it holds all of its annotations in memory."""
-MAX_NOTE, MAX_ACTOR = 2_000, 200
+MAX_NOTE, MAX_ACTOR, MAX_VIEW = 2_000, 200, 1_000
 OBJECT_TYPES = ("annotation", "detection", "cell", "tile", "tmaCore", "root")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _AT_ONCE = 500
@@ -67,32 +69,46 @@ class _Work:
     """One for each annotation that is written."""
     class_entries: list[Change] = field(default_factory=list)
     """One for each class that is new to the project."""
+    only_own: bool = False
+    now_deleted: list[Mapping[str, Any]] = field(default_factory=list)
+    now_restored: list[Mapping[str, Any]] = field(default_factory=list)
+    """Rows as they were before this transaction deleted or restored them."""
     live: int = 0
     vertices: int = 0
 
 
 def save(
-    ledger: Ledger, slide_id: str, drafts: Sequence[Draft], actor: str, *, size_wh_px0: tuple[int, int] | None = None
+    ledger: Ledger,
+    slide_id: str,
+    drafts: Sequence[Draft],
+    actor: str,
+    *,
+    size_wh_px0: tuple[int, int] | None = None,
+    only_own: bool = False,
 ) -> Saved:
     """Save drafts on a slide, each with an entry in the project's log. Sending the same drafts again changes nothing.
 
     Args:
         actor: who saves them, as the log should name them.
         size_wh_px0: the slide's; if given, shapes that extend beyond it are refused.
+        only_own: whether annotations of others may not be changed (`permission.py`).
 
     Raises:
-        BadAnnotationError: an invalid draft, or more than `MAX_DRAFTS`; nothing was saved.
+        BadAnnotationError: an invalid draft, more than `MAX_DRAFTS`, or another person's annotation under `only_own`;
+            nothing was saved.
         GemslideError: the ledger is unavailable or locked; nothing was saved.
     """
     if len(drafts) > MAX_DRAFTS:
         raise BadAnnotationError(f"{len(drafts)} annotations at once; at most {MAX_DRAFTS} are allowed. Import a file.")
-    return save_rows(ledger, slide_id, rows_of(drafts, slide_id, actor, size_wh_px0), actor)
+    return save_rows(ledger, slide_id, rows_of(drafts, slide_id, actor, size_wh_px0), actor, only_own=only_own)
 
 
-def save_rows(ledger: Ledger, slide_id: str, rows: Sequence[Mapping[str, Any]], actor: str) -> Saved:
+def save_rows(
+    ledger: Ledger, slide_id: str, rows: Sequence[Mapping[str, Any]], actor: str, *, only_own: bool = False
+) -> Saved:
     """`save` for drafts that `rows_of` has checked."""
     with ledger.database.write() as connection:
-        work = write_rows(connection, rows, slide_id, actor)
+        work = write_rows(connection, rows, slide_id, actor, only_own=only_own)
         append_to_project(connection, [*work.class_entries, *work.entries])
     return Saved(tuple(work.saved), tuple(work.conflicts), work.change)
 
@@ -115,18 +131,27 @@ def rows_of(
 
 
 def write_rows(
-    connection: Connection, rows: Sequence[Mapping[str, Any]], slide_id: str, actor: str, *, keep_both: bool = False
+    connection: Connection,
+    rows: Sequence[Mapping[str, Any]],
+    slide_id: str,
+    actor: str,
+    *,
+    keep_both: bool = False,
+    only_own: bool = False,
 ) -> _Work:
-    """Write rows; the log is left to the caller.
+    """Write rows; the log is left to the caller. What belongs to an annotation is deleted and restored with it.
 
     Args:
         keep_both: save a conflicting row beside the stored one, as a new annotation.
+        only_own: refuse changes to annotations of others.
     """
     counter = _locked(connection, slide_id)
-    work = _Work(slide_id, actor, utc_now(), counter["change"] + 1)
-    present = _present(connection, slide_id, [row["annotation_id"] for row in rows])
+    work = _Work(slide_id, actor, utc_now(), counter["change"] + 1, only_own=only_own)
+    present = stored_rows(connection, slide_id, [row["annotation_id"] for row in rows])
+    check_parents(connection, slide_id, rows, present)
     for row in rows:
         _decide(row, present.get(row["annotation_id"]), work, keep_both=keep_both)
+    _follow_parents(connection, work)
     if not work.entries:
         work.change -= 1
         if not work.change:  # the row was created only to be locked
@@ -157,6 +182,8 @@ def _row_of(draft: Draft, size_wh_px0: tuple[int, int] | None, count: CrossingCo
         "geometry": shapely.to_geojson(shape),
         "class_name": None if draft.class_name is None else comparable(draft.class_name),
         "note": draft.note,
+        "parent_id": draft.parent_id,
+        "view": draft.view,
         "left_px0": left,
         "top_px0": top,
         "right_px0": right,
@@ -182,6 +209,27 @@ def _check_words(draft: Draft, where: str) -> None:
     except ValueError as error:
         raise BadAnnotationError(f"{where}: {error}.") from error
     _printable(draft.note.replace("\n", " "), MAX_NOTE, f"{where}: its note")
+    _check_needs(draft, where)
+
+
+def _check_needs(draft: Draft, where: str) -> None:
+    """Check for what the kind of annotation must have, and what it cannot have."""
+    rule = KIND_RULES[draft.kind]
+    if (draft.parent_id is not None) != bool(rule.parents):
+        needs = (
+            "needs the id of the annotation that it belongs to" if rule.parents else "belongs to no other annotation"
+        )
+        raise BadAnnotationError(f"{where}: a {draft.kind} {needs}.")
+    if draft.parent_id is not None and not _UUID.fullmatch(draft.parent_id):
+        raise BadAnnotationError(f"{where}: the id that it belongs to is not a lower-case UUID.")
+    if (draft.view is not None) != rule.has_view:
+        raise BadAnnotationError(f"{where}: a {draft.kind} {'needs' if rule.has_view else 'cannot have'} a saved view.")
+    if draft.view is not None:
+        _printable(draft.view, MAX_VIEW, f"{where}: its view")
+    if rule.has_class and draft.class_name is None:
+        raise BadAnnotationError(f"{where}: a {draft.kind} needs a class.")
+    if rule.has_note and not draft.note.strip():
+        raise BadAnnotationError(f"{where}: a {draft.kind} needs a text.")
 
 
 def _printable(text: str, longest: int, what: str) -> None:
@@ -202,13 +250,22 @@ def _locked(connection: Connection, slide_id: str) -> Mapping[str, int]:
     return dict(connection.execute(mine).mappings().one())
 
 
-def _present(connection: Connection, slide_id: str, ids: Sequence[str]) -> dict[str, Mapping[str, Any]]:
-    stored: dict[str, Mapping[str, Any]] = {}
-    for start in range(0, len(ids), _AT_ONCE):
-        with_ids = annotation.c.annotation_id.in_(ids[start : start + _AT_ONCE])
-        rows = select(annotation).where(annotation.c.slide_id == slide_id, with_ids)
-        stored |= {row["annotation_id"]: dict(row) for row in connection.execute(rows).mappings()}
-    return stored
+def _follow_parents(connection: Connection, work: _Work) -> None:
+    """Delete what belongs to annotations deleted in this transaction; restore what was deleted with restored ones."""
+    deleted = {row["annotation_id"] for row in work.now_deleted}
+    restored = {row["annotation_id"]: row["change"] for row in work.now_restored}
+    done = {entry.details["annotation"] for entry in work.entries}
+    for row in rows_belonging_to(connection, work.slide_id, [*deleted, *restored]):
+        is_deleted_now = row["parent_id"] in deleted and row["state"] == "live"
+        was_deleted_with_it = row["state"] == "deleted" and row["change"] == restored.get(row["parent_id"])
+        if row["annotation_id"] in done or not (is_deleted_now or was_deleted_with_it):
+            continue
+        if is_deleted_now and work.only_own and row["kind"] == "mark" and row["author"] != work.actor:
+            raise BadAnnotationError(
+                f"annotation {row['parent_id']!r:.60}: {row['author']} has counted in it. On this slide, people may "
+                "delete only their own annotations."
+            )
+        _put({**row, "state": "deleted" if is_deleted_now else "live"}, row, work)
 
 
 def _decide(row: Mapping[str, Any], stored: Mapping[str, Any] | None, work: _Work, *, keep_both: bool) -> None:
@@ -237,6 +294,21 @@ def _add(row: Mapping[str, Any], work: _Work) -> None:
 
 
 def _change(row: Mapping[str, Any], stored: Mapping[str, Any], work: _Work) -> None:
+    if work.only_own and stored["author"] != work.actor:
+        raise BadAnnotationError(
+            f"annotation {stored['annotation_id']!r:.60}: was drawn by {stored['author']}. On this slide, people may "
+            "change only their own annotations; an answer under it is allowed."
+        )
+    was_live, is_live = stored["state"] == "live", row["state"] == "live"
+    if was_live and not is_live:
+        work.now_deleted.append(stored)
+    elif is_live and not was_live:
+        work.now_restored.append(stored)
+    work.saved.append(annotation_of(_put(row, stored, work)))
+
+
+def _put(row: Mapping[str, Any], stored: Mapping[str, Any], work: _Work) -> dict[str, Any]:
+    """Add the next revision of a stored row, and its log entry; returns the new row."""
     by_whom = {"changed_by": work.actor, "changed_utc": work.now}
     new = {**stored, **row, "revision": stored["revision"] + 1, "change": work.change, **by_whom}
     work.earlier.append(dict(stored))
@@ -245,8 +317,8 @@ def _change(row: Mapping[str, Any], stored: Mapping[str, Any], work: _Work) -> N
     work.live += is_live - was_live
     work.vertices += is_live * new["vertices"] - was_live * stored["vertices"]
     action = "changed" if was_live and is_live else "deleted" if was_live else "restored"
-    work.saved.append(annotation_of(new))
     work.entries.append(entry_of(f"annotation {action}", stored, new))
+    return new
 
 
 def _check_limits(counter: Mapping[str, int], work: _Work) -> None:

@@ -45,6 +45,8 @@ def _revision() -> list[Column[str] | Column[int] | Column[float]]:
         Column("bottom_px0", Float, nullable=False),
         Column("area_px0", Float, nullable=False),
         Column("vertices", Integer, nullable=False),
+        Column("parent_id", String(36)),
+        Column("view", String(1000)),
     ]
 
 
@@ -68,8 +70,10 @@ annotation = Table(
     ForeignKeyConstraint(["slide_id"], ["annotated_slide.slide_id"]),
     CheckConstraint("state IN ('live', 'deleted')", name="state"),
     Index(None, "slide_id", "change"),
+    Index(None, "slide_id", "parent_id"),
 )
-"""`geometry` is GeoJSON in level-0 pixels; `change` is the slide's counter when the annotation last changed."""
+"""`geometry` is GeoJSON in level-0 pixels; `change` is the slide's counter when the annotation last changed.
+`parent_id` is a mark's count, or what a reply answers; `view` is a bookmark's, as parameters of a link."""
 
 annotation_revision = Table(
     "annotation_revision",
