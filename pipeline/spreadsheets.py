@@ -11,7 +11,7 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,6 +40,8 @@ _MARKS = (
 _SEP_LINE = re.compile(r"""[\s,;|"]*sep= *([^"\r\n])"?(?:\1| )*(?:\r\n|\r|\n|$)""", re.IGNORECASE)
 """Also after blank lines, and as programs save such a line again: quoted, and filled up with separators."""
 _ANY_SEP_LINE = re.compile(r"""[\s,;|"]*(sep=[^\r\n]*)""", re.IGNORECASE)
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")
+"""Beginnings of text that a spreadsheet runs as a formula."""
 _SPOILT = re.compile(
     r"""
     \#.*[!?] | \#+                                                 # an error, a column too narrow for its number
@@ -228,3 +230,15 @@ def cells_of_any(data: bytes) -> Iterator[list[str]]:
                 yield [cell.strip() for cell in row]
         return
     yield from (list(row.cells) for row in rows)
+
+
+def csv_line(cells: Iterable[object]) -> str:
+    """One line of CSV; text that a spreadsheet would take for a formula gets an apostrophe before it."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\n").writerow([as_cell(cell) for cell in cells])
+    return line.getvalue()
+
+
+def as_cell(cell: object) -> object:
+    """The cell, with an apostrophe before text that a spreadsheet would take for a formula."""
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULAS) else cell

@@ -14,7 +14,7 @@ from training.foundation.reading import parse_json
 MAX_CHANGES_BYTES = 1 << 20
 MAX_IMPORT_BYTES = 16 << 20
 """Larger files are imported with `gemslide annotations import`, which does not keep other people's pages waiting."""
-_KEYS = {"id", "revision", "deleted", "kind", "object_type", "geometry", "class", "note"}
+_KEYS = {"id", "revision", "deleted", "kind", "object_type", "geometry", "class", "note", "parent", "view"}
 
 
 def drafts_of(body: bytes) -> list[Draft]:
@@ -38,6 +38,14 @@ def areas_and_line(body: bytes) -> tuple[list[BaseGeometry], BaseGeometry | None
     return shapes, None if line is None else shape_of(line, where="the line")
 
 
+def ids_of(body: bytes) -> list[str]:
+    """The ids of {"ids": [...]}. Raises: as `drafts_of`."""
+    ids = _listed(_object(body), "ids")
+    if len(ids) > MAX_DRAFTS:
+        raise BadAnnotationError(f"{len(ids)} annotations at once; at most {MAX_DRAFTS} are allowed.")
+    return [str(_is_a(str, one, f"id {index}")) for index, one in enumerate(ids)]
+
+
 def _object(body: bytes) -> Mapping[str, Any]:
     try:
         content = parse_json(body)
@@ -58,17 +66,23 @@ def _listed(content: Mapping[str, Any], key: str) -> list[Any]:
 def _draft(change: Any, where: str) -> Draft:
     if not isinstance(change, dict) or not change.keys() <= _KEYS:
         raise BadAnnotationError(f"{where}: expected an object with {', '.join(sorted(_KEYS))}.")
-    class_name = change.get("class")
+    texts = {key: _text_or_none(change.get(key), f"{where}, {key}") for key in ("class", "parent", "view")}
     return Draft(
         shape=shape_of(change.get("geometry"), where=where),
         kind=_is_a(str, change.get("kind"), f"{where}, kind"),
-        class_name=None if class_name is None else _is_a(str, class_name, f"{where}, class"),
+        class_name=texts["class"],
+        parent_id=texts["parent"],
+        view=texts["view"],
         note=_is_a(str, change.get("note", ""), f"{where}, note"),
         annotation_id=_is_a(str, change.get("id"), f"{where}, id"),
         revision=_is_a(int, change.get("revision"), f"{where}, revision"),
         is_deleted=_is_a(bool, change.get("deleted", False), f"{where}, deleted"),
         object_type=_is_a(str, change.get("object_type", "annotation"), f"{where}, object_type"),
     )
+
+
+def _text_or_none(value: Any, what: str) -> str | None:
+    return None if value is None else str(_is_a(str, value, what))
 
 
 def _is_a(kind: type, value: Any, what: str) -> Any:

@@ -12,8 +12,16 @@ from shapely.geometry import mapping
 from pathology_app.annotating.bodies import areas_and_line, drafts_of
 from pipeline.annotations import SlideFrame, parse_annotations
 from pipeline.errors import BadAnnotationError
-from pipeline.review import merge_annotations, rows_of, rows_of_file, split_annotation
+from pipeline.review import (
+    merge_annotations,
+    rows_of,
+    rows_of_file,
+    split_annotation,
+    stored_shape,
+    subtract_annotation,
+)
 
+MAX_MEASURED = 20
 _PART_LETTERS = 1 << 18
 """Characters of geometry in one part, which is parsed in a few milliseconds."""
 
@@ -31,6 +39,23 @@ def split(body: bytes) -> list[Any]:
     if len(areas) != 1 or line is None:
         raise BadAnnotationError("One area and one line are needed to split.")
     return [mapping(side) for side in split_annotation(areas[0], line)]
+
+
+def erase(body: bytes) -> list[Any]:
+    """The first area without the second. Raises BadAnnotationError: as `subtract_annotation`."""
+    areas, _ = areas_and_line(body)
+    if len(areas) != 2:
+        raise BadAnnotationError("Two areas are needed: one, and the part to erase from it.")
+    return [mapping(subtract_annotation(*areas))]
+
+
+def repaired_areas(body: bytes) -> list[Any]:
+    """Areas as they would be saved. Raises BadAnnotationError: as `drafts_of` and `stored_shape`."""
+    areas, _ = areas_and_line(body)
+    if len(areas) > MAX_MEASURED:
+        raise BadAnnotationError(f"{len(areas)} areas at once; at most {MAX_MEASURED} are measured.")
+    named = [(area, f"area {index}") for index, area in enumerate(areas)]
+    return [mapping(stored_shape(area, "area", size_wh_px0=None, where=where)) for area, where in named]
 
 
 def rows_of_changes(body: bytes, *, slide_id: str, actor: str, size_wh_px0: tuple[int, int]) -> list[Rows]:

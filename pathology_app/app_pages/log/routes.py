@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute
 
 from pathology_app.access.sign_in_routes import SIGN_IN_KEY
 from pathology_app.access.visibility import entries_for
-from pathology_app.app_pages.log.rows import CSV_COLUMNS, csv_line, csv_lines
+from pathology_app.app_pages.log.rows import CSV_COLUMNS, csv_lines
 from pathology_app.html.text import READ_ERRORS
 from pathology_app.links.log import LogLink
 from pathology_app.people.acts import RIGHTS, Act, check_act
@@ -24,6 +24,7 @@ from pathology_app.readings.blinding import Shows
 from pathology_app.routes.declared import declared
 from pathology_app.routes.errors import json_error
 from pipeline.ledger import Ledger, LogFilter, project_history
+from pipeline.spreadsheets import csv_line
 
 _AT_ONCE = 1000
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 from collections.abc import Iterable, Iterator
@@ -13,6 +11,7 @@ from pathology_app.html import tables as html_tables
 from pathology_app.html.tables import Column, Link
 from pathology_app.links.log import LogLink
 from pipeline.ledger import STUDY_SUBJECT
+from pipeline.spreadsheets import csv_line
 
 COLUMNS = (
     Column("Entry", "number"),
@@ -25,7 +24,6 @@ COLUMNS = (
 CSV_COLUMNS = ("entry", "utc", "who", "what", "about", "why", "details", "hash")
 _SLIDE = "slide "
 _HASH = re.compile(r"[0-9a-f]{64}")
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def log_html(entries: Iterable[Any], link: LogLink) -> str:
@@ -39,14 +37,7 @@ def csv_lines(entries: Iterable[Any]) -> Iterator[str]:
         cells = (
             entry.seq, entry.utc, entry.actor, entry.action, entry.subject, entry.why, entry.details, entry.hash,
         )  # fmt: skip
-        yield csv_line([_plain(cell) for cell in cells])
-
-
-def csv_line(cells: Iterable[object]) -> str:
-    """One line of CSV."""
-    line = io.StringIO()
-    csv.writer(line).writerow(cells)
-    return line.getvalue()
+        yield csv_line(cells)
 
 
 def _cells(entry: Any, link: LogLink) -> tuple[object, ...]:
@@ -69,7 +60,3 @@ def _value_text(value: object) -> str:
     if isinstance(value, str) and _HASH.fullmatch(value):
         return f"{value[: html_tables.SHORT_HASH]}…"
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _plain(cell: object) -> object:
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell

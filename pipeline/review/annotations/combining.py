@@ -36,6 +36,20 @@ def merge_annotations(areas: Sequence[BaseGeometry]) -> BaseGeometry:
     return parts[0] if len(parts) == 1 else MultiPolygon(parts)
 
 
+def subtract_annotation(area: BaseGeometry, part: BaseGeometry) -> BaseGeometry:
+    """The area without the part of it that lies in another one.
+
+    Raises:
+        BadAnnotationError: nothing would be left, a shape is not an area, or their outlines cross too often.
+    """
+    _check_areas([area, part])
+    CrossingCount().add([AnnotationObject(area, "the area"), AnnotationObject(part, "the part to erase")])
+    parts = polygons_of(shapely.difference(_valid(area), _valid(part)))
+    if not parts:
+        raise BadAnnotationError("Nothing would be left of the area. Delete it instead.")
+    return parts[0] if len(parts) == 1 else MultiPolygon(parts)
+
+
 def split_annotation(area: BaseGeometry, line: BaseGeometry) -> list[BaseGeometry]:
     """The pieces into which a line cuts an area, largest first.
 

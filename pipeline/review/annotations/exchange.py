@@ -75,11 +75,13 @@ def import_file(
     *,
     size_wh_px0: tuple[int, int],
     frame: SlideFrame | None = None,
+    only_own: bool = False,
 ) -> Imported:
     """Save every object of a file on a slide, all or none, with one entry in the project's log.
 
     Args:
         frame: the slide's, which places the file's coordinates on it; None: they are its level-0 pixels.
+        only_own: refuse changes to annotations of others (`permission.py`).
 
     Raises:
         BadAnnotationError: the file's coordinates are not the slide's (`on_slide`), or an object is invalid
@@ -88,7 +90,7 @@ def import_file(
     """
     with within(Limits.for_corners(file.num_corners), "the annotations"):
         rows = rows_of_file(slide_id, file, actor, size_wh_px0=size_wh_px0, frame=frame)
-    return save_file_rows(ledger, slide_id, rows, actor)
+    return save_file_rows(ledger, slide_id, rows, actor, only_own=only_own)
 
 
 def rows_of_file(
@@ -106,10 +108,10 @@ def rows_of_file(
     return FileRows(file.format, rows_of(drafts, slide_id, actor, size_wh_px0), tuple(dropped))
 
 
-def save_file_rows(ledger: Ledger, slide_id: str, file: FileRows, actor: str) -> Imported:
+def save_file_rows(ledger: Ledger, slide_id: str, file: FileRows, actor: str, *, only_own: bool = False) -> Imported:
     """The rest of `import_file`; raises the same errors."""
     with ledger.database.write() as connection:
-        work = write_rows(connection, file.rows, slide_id, actor, keep_both=True)
+        work = write_rows(connection, file.rows, slide_id, actor, keep_both=True, only_own=only_own)
         saved, beside = len(work.entries), len(work.conflicts)
         if saved:
             entry = import_entry(slide_id, work.change, work.entries, {"format": file.format, "beside": beside})

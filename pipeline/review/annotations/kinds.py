@@ -50,3 +50,6 @@ KIND_RULES: Mapping[str, KindRule] = {
 """A rectangle or ellipse whose corners were moved one by one is a polygon. A `ruler` measures a length and an `area` an
 area. A `count` is the area in which objects are counted, and a `mark` one of them; a `reply` answers an annotation."""
 KINDS = tuple(KIND_RULES)
+APART_KINDS = ("ruler", "area", "arrow", "text", "count", "bookmark")
+"""Drawn one by one with labels, or listed; the browser gets them by themselves, and the others in tiles of outlines."""
+TILED_KINDS = tuple(kind for kind in KINDS if kind not in APART_KINDS and kind != "reply")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Select, func, select
+from sqlalchemy import ColumnElement, Connection, Select, func, select
 
 from pipeline.ledger import Ledger
 from pipeline.palettes import CLASS_COLOURS
@@ -48,14 +48,47 @@ def annotations_of(
         return [annotation_of(row) for row in connection.execute(rows).mappings()]
 
 
-def some_annotations(ledger: Ledger, slide_id: str, ids: Sequence[str]) -> list[Annotation]:
-    """Live annotations with these ids, a few hundred at most, in the order of the ids."""
-    rows = select(annotation).where(
-        annotation.c.slide_id == slide_id, annotation.c.annotation_id.in_(ids), annotation.c.state == "live"
+def latest_annotations(ledger: Ledger, slide_id: str, kinds: Sequence[str], *, most: int) -> list[Annotation]:
+    """Live annotations of some kinds, at most `most`, latest changes first."""
+    rows = (
+        select(annotation)
+        .where(annotation.c.slide_id == slide_id, annotation.c.state == "live", annotation.c.kind.in_(kinds))
+        .order_by(annotation.c.change.desc(), annotation.c.annotation_id)
+        .limit(most)
     )
+    with ledger.database.read() as connection:
+        return [annotation_of(row) for row in connection.execute(rows).mappings()]
+
+
+def some_annotations(
+    ledger: Ledger, slide_id: str, ids: Sequence[str], *, with_deleted: bool = False
+) -> list[Annotation]:
+    """Annotations with these ids, a few hundred at most, in the order of the ids."""
+    rows = select(annotation).where(annotation.c.slide_id == slide_id, annotation.c.annotation_id.in_(ids))
+    if not with_deleted:
+        rows = rows.where(annotation.c.state == "live")
     with ledger.database.read() as connection:
         by_id = {row["annotation_id"]: annotation_of(row) for row in connection.execute(rows).mappings()}
     return [by_id[annotation_id] for annotation_id in ids if annotation_id in by_id]
+
+
+def replies_to(ledger: Ledger, slide_id: str, annotation_id: str, *, most: int = 200) -> list[Annotation]:
+    """Answers under an annotation, oldest first."""
+    rows = (
+        select(annotation)
+        .where(annotation.c.slide_id == slide_id, annotation.c.parent_id == annotation_id)
+        .where(annotation.c.state == "live", annotation.c.kind == "reply")
+        .order_by(annotation.c.made_utc, annotation.c.annotation_id)
+        .limit(most)
+    )
+    with ledger.database.read() as connection:
+        return [annotation_of(row) for row in connection.execute(rows).mappings()]
+
+
+def change_of(ledger: Ledger, slide_id: str) -> int:
+    """The slide's counter; 0 for one that was never annotated."""
+    with ledger.database.read() as connection:
+        return connection.execute(counter_of(slide_id)).scalar_one_or_none() or 0
 
 
 def changes_since(ledger: Ledger, slide_id: str, change: int, *, most: int = 1000) -> Changes:
@@ -100,16 +133,21 @@ _AT_ONCE = 500
 
 def find_annotations(ledger: Ledger, slide_id: str, words: Sequence[str], *, most: int = 100) -> list[Annotation]:
     """Live annotations whose class, note and author together contain every word, in any case; latest changes first."""
-    text = func.lower(func.coalesce(annotation.c.class_name, "") + " " + annotation.c.note + " " + annotation.c.author)
     rows = (
         select(annotation)
         .where(annotation.c.slide_id == slide_id, annotation.c.state == "live")
-        .where(*(text.contains(word.lower(), autoescape=True) for word in words))
+        .where(*has_words(words))
         .order_by(annotation.c.change.desc(), annotation.c.annotation_id)
         .limit(most)
     )
     with ledger.database.read() as connection:
         return [annotation_of(row) for row in connection.execute(rows).mappings()]
+
+
+def has_words(words: Sequence[str]) -> list[ColumnElement[bool]]:
+    """Conditions of a selection: class, note and author together contain every word, in any case."""
+    text = func.lower(func.coalesce(annotation.c.class_name, "") + " " + annotation.c.note + " " + annotation.c.author)
+    return [text.contains(word.lower(), autoescape=True) for word in words]
 
 
 _IN_ORDER = (annotation.c.change, annotation.c.annotation_id)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
-from io import StringIO
+
+from pipeline.spreadsheets import csv_line
 
 Cell = str | int | float | None
 MINUS = "\N{MINUS SIGN}"
-FORMULAS = ("=", "+", "-", "@", "\t", "\r")
-"""Beginnings of text that a spreadsheet runs as a formula."""
 
 
 @dataclass(frozen=True)
@@ -37,15 +35,7 @@ class Table:
         return tuple(all(not isinstance(cell, str) for cell in column) for column in columns)
 
     def as_csv(self) -> str:
-        text = StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(self.columns)
-        writer.writerows(tuple(map(_for_spreadsheets, row)) for row in self.rows)
-        return text.getvalue()
-
-
-def _for_spreadsheets(cell: Cell) -> Cell:
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULAS) else cell
+        return "".join(csv_line(row) for row in (self.columns, *self.rows))
 
 
 def shown(cell: Cell) -> str:
