@@ -4,108 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
-import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
-from starlette.applications import Starlette
 
-from pathology_app.annotating import bodies, routes
-from pathology_app.annotating.routes import annotation_routes
+from pathology_app.annotating import bodies, handling, routes
 from pathology_app.people import person as people
 from pathology_app.people.person import Person, Role
-from pathology_app.project.ledger import StudyLedger
 from pathology_app.readings.blinding import Visibility
 from pathology_app.routes import bodies as request_bodies
-from pathology_app.slides.cache import SlideCache
 from pipeline.project import Project
 from pipeline.study import Blinded
+from tests.pathology_app.annotated_app import OTHER, ROOT, App, app, change, parsed, two_slides
 from tests.pathology_app.small_project import HEIGHT_PX0, SLIDE_ID, WIDTH_PX0
 
-ROOT = f"/annotations/{SLIDE_ID}"
-OTHER = "S-002"
-
-
-class App:
-    """The routes over a project of two slides."""
-
-    def __init__(self, project: Project) -> None:
-        self.ledger = StudyLedger(project)
-        self._app = Starlette(routes=annotation_routes(SlideCache(project), self.ledger))
-
-    def ask(self, url: str, body: Any = None) -> httpx.Response:
-        async def send() -> httpx.Response:
-            transport = httpx.ASGITransport(self._app)
-            async with httpx.AsyncClient(transport=transport, base_url="http://slides") as client:
-                if body is None:
-                    return await client.get(url)
-                return await client.post(url, content=body if isinstance(body, bytes) else json.dumps(body))
-
-        return asyncio.run(send())
-
-    def save(self, *changes: dict[str, Any], slide_id: str = SLIDE_ID) -> dict[str, Any]:
-        answer = self.ask(f"/annotations/{slide_id}", {"changes": changes})
-        assert answer.status_code == 200, answer.text
-        return dict(answer.json())
-
-    def tile(self, place: str) -> dict[str, Any]:
-        answer = self.ask(f"{ROOT}/tiles/{place}?v=0")
-        assert answer.status_code == 200, answer.text
-        return parsed(answer.content)
-
-
-@pytest.fixture(scope="module")
-def two_slides(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Project:
-    own = Project(tmp_path_factory.mktemp("annotated"))
-    for name in (SLIDE_ID, OTHER):
-        shutil.copytree(project.store_path(SLIDE_ID), own.store_path(name))
-    root = own.store_path(OTHER) / "zarr.json"
-    root.write_text(root.read_text().replace(f'"slide_id": "{SLIDE_ID}"', f'"slide_id": "{OTHER}"'))
-    return own
-
-
-@pytest.fixture
-def app(two_slides: Project) -> Iterator[App]:
-    """Routes over slides without annotations."""
-    app = App(two_slides)
-    yield app
-    app.ledger.close()
-    for path in two_slides.root.glob("gemslide.db*"):
-        path.unlink()
-
-
-def change(x: float = 100, y: float = 100, side: float = 200, **fields: Any) -> dict[str, Any]:
-    ring = [[x, y], [x + side, y], [x + side, y + side], [x, y + side], [x, y]]
-    drawn = {"kind": "polygon", "geometry": {"type": "Polygon", "coordinates": [ring]}, "class": "tumour"}
-    return {"id": str(uuid.uuid4()), "revision": 0, **drawn, **fields}
-
-
-def parsed(content: bytes) -> dict[str, Any]:
-    """Content of a tile, parsed as vector_tile.py specifies."""
-    assert content[:4] == b"GVT1"
-    length = int.from_bytes(content[4:8], "little")
-    header = json.loads(content[8 : 8 + length])
-    at = -(-(8 + length) // 8) * 8
-    arrays = {"classes": header["classes"], "change": header["change"]}
-    for name, kind, count in (
-        ("ids", ">u4", 2 * header["outlines"]),
-        ("class_of", "u1", header["outlines"]),
-        ("pieces_of", "<u2", header["outlines"]),
-        ("kinds", "u1", header["pieces"]),
-        ("corners_of", "<u2", header["pieces"]),
-        ("corners", "<i2", 2 * header["corners"]),
-        ("cells", "u1", 4 * header["cells"]),
-    ):
-        kind = kind.replace(">", "<")
-        arrays[name] = np.frombuffer(content, kind, count, at)
-        at += -(-arrays[name].nbytes // 8) * 8
-    assert at == len(content)
-    return arrays
+__all__ = ["app", "two_slides"]
 
 
 def test_looking_makes_no_ledger_and_finds_nothing(app: App, two_slides: Project) -> None:
@@ -126,7 +43,7 @@ def test_what_is_saved_is_told_to_who_asks_what_has_changed(app: App) -> None:
     assert sorted(annotation["note"] for annotation in changes["annotations"]) == ["", "here"]
     assert (changes["classes"], changes["without_class"]) == ([["tumour", 1, "0072b2"]], 1)
     assert app.ask(f"{ROOT}/changes?since={changes['change']}").json()["annotations"] == []
-    assert app.ask(f"{ROOT}/changes").json()["annotations"] is None
+    assert app.ask(f"{ROOT}/changes").json()["annotations"] == []
     assert app.ask(f"/annotations/{OTHER}/changes?since=0").json()["annotations"] == []
 
 
@@ -348,15 +265,15 @@ def test_classes_used_on_slides_that_are_hidden_only_are_not_named(app: App, mon
 @pytest.mark.parametrize(
     ("role", "may", "may_not"),
     [
-        (Role.COORDINATOR, ["/changes", "/qupath.geojson"], ["", "/join", "/import"]),
-        (Role.READER, ["/changes"], ["/qupath.geojson"]),
+        (Role.COORDINATOR, ["/changes", "/table", "/table.csv", "/counts.csv"], ["", "/join", "/noted", "/import"]),
+        (Role.READER, ["/changes", "/counts"], ["/qupath.geojson", "/table.csv", "/counts.csv"]),
     ],
 )
 def test_who_may_not_is_refused_on_the_server(
     app: App, monkeypatch: pytest.MonkeyPatch, role: Role, may: list[str], may_not: list[str]
 ) -> None:
     somebody = Person("ada", frozenset({role}))
-    monkeypatch.setattr(routes, "person_of", lambda scope: somebody)
+    monkeypatch.setattr(handling, "person_of", lambda scope: somebody)
     assert people.MAY[role]
     assert [app.ask(ROOT + path).status_code for path in may] == [200] * len(may)
     for path in may_not:

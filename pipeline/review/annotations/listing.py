@@ -93,9 +93,9 @@ def list_annotations(ledger: Ledger, slide_id: str, mpp0: float, query: ListingQ
         totals = _totals(connection, rows, mpp0)
         newest_first = rows.order_by(annotation.c.change.desc(), annotation.c.annotation_id).limit(MAX_SORTED)
         stored = [dict(row) for row in connection.execute(newest_first).mappings()]
-        page = _page(stored, _Sizes(stored, connection, slide_id, mpp0), query)
+        page = tuple(_page(stored, _Sizes(stored, connection, slide_id, mpp0), query))
     total = sum(entry.number for entry in totals)
-    return Listing(tuple(page), total, len(stored), tuple(totals))
+    return Listing(page, total, len(stored), tuple(totals))
 
 
 def listing_rows(ledger: Ledger, slide_id: str, mpp0: float, query: ListingQuery) -> Iterator[dict[str, str]]:
@@ -176,7 +176,7 @@ class _Sizes:
             .where(annotation.c.slide_id == self._slide_id, annotation.c.state == "live", annotation.c.kind == "reply")
             .group_by(annotation.c.parent_id)
         )
-        number_of: dict[str, int] = dict(self._connection.execute(rows).tuples().all())
+        number_of: dict[str, int] = {parent_id: number for parent_id, number in self._connection.execute(rows)}
         return [number_of.get(self._stored[index]["annotation_id"], 0) for index in indices]
 
 
