@@ -32,6 +32,8 @@ class Rings(NamedTuple):
 
 def opened(corners: NDArray[np.float64], ring_of: NDArray[np.intp]) -> Rings:
     """Rings without their last corner, which repeats the first."""
+    if not len(corners):
+        return Rings(corners, ring_of)
     is_last = np.append(ring_of[1:] != ring_of[:-1], True)
     return Rings(corners[~is_last], ring_of[~is_last])
 

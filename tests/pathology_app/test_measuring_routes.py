@@ -99,7 +99,7 @@ def test_the_table_is_filtered_sorted_and_summed(app: App) -> None:
     )
     assert [row["area_mm2"] for row in by_area["rows"][2:]] == [None, None]
     assert by_area["total"] == 4
-    assert by_area["totals"][0][1:] == [2, pytest.approx(100_000 * MM2_PER_PX0)]
+    assert by_area["totals"] == [[None, 2, 0], ["tumour", 2, pytest.approx(100_000 * MM2_PER_PX0)]]
     rulers = app.ask(f"{ROOT}/table?kind=ruler").json()["rows"]
     assert [(row["length_um"], row["replies"]) for row in rulers] == [(50 * MPP0, 1)]
     inside = app.ask(f"{ROOT}/table?sort=inside&order=down&most=1").json()["rows"]

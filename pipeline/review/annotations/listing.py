@@ -176,7 +176,7 @@ class _Sizes:
             .where(annotation.c.slide_id == self._slide_id, annotation.c.state == "live", annotation.c.kind == "reply")
             .group_by(annotation.c.parent_id)
         )
-        number_of: dict[str, int] = {parent_id: number for parent_id, number in self._connection.execute(rows)}
+        number_of: dict[str, int] = {row[0]: row[1] for row in self._connection.execute(rows)}
         return [number_of.get(self._stored[index]["annotation_id"], 0) for index in indices]
 
 
