@@ -10,7 +10,17 @@ export type Geometry =
   | { type: "Polygon"; coordinates: Position[][] }
   | { type: "MultiPolygon"; coordinates: Position[][][] };
 
-export type Kind = "point" | "line" | "rectangle" | "ellipse" | "polygon" | "freehand";
+/** Kinds of annotation (pipeline/review/annotations/kinds.py). */
+export type Kind =
+  | "point" | "line" | "rectangle" | "ellipse" | "polygon" | "freehand"
+  | "ruler" | "area" | "arrow" | "text" | "count" | "mark" | "reply" | "bookmark";
+
+/** Kinds that are not in the tiles: drawn one by one with labels, or listed. */
+const APART: readonly Kind[] = ["ruler", "area", "arrow", "text", "count", "bookmark"];
+
+export function isDrawnApart(kind: Kind): boolean {
+  return APART.includes(kind);
+}
 
 /** Content of an annotation, as entered by a user. */
 export interface Content {
@@ -20,6 +30,10 @@ export interface Content {
   class: string | null;
   note: string;
   deleted: boolean;
+  /** Count of a mark, or the annotation that a reply answers. */
+  parent: string | null;
+  /** A bookmark's view, as parameters of a link. */
+  view: string | null;
 }
 
 /** A change to save; `revision` is the revision it is based on, 0 for a new annotation. */
@@ -48,6 +62,8 @@ export interface Summary {
   /** The signed-in user, as named in the log. */
   me: string;
   may_annotate: boolean;
+  /** Whether people may change only their own annotations of this slide. */
+  only_own: boolean;
   may_export: boolean;
 }
 
@@ -57,7 +73,7 @@ export function totalOf({ classes, without_class }: Summary): number {
 }
 
 export interface Changes extends Summary {
-  /** null if there are too many to list, or if they were not requested. */
+  /** null if there are too many to list; in the first answer, those that are not in the tiles. */
   annotations: Annotation[] | null;
 }
 
@@ -68,6 +84,46 @@ export interface Saved {
   me: string;
 }
 
-export function contentOf({ kind, object_type, geometry, class: name, note, deleted }: Content): Content {
-  return { kind, object_type, geometry, class: name, note, deleted };
+/** Areas of a region, in mm² (pipeline/review/counting/areas.py). */
+export interface RegionAreas {
+  area_mm2: number;
+  scanned_mm2: number;
+  /** null: the slide has no tissue mask. */
+  tissue_mm2: number | null;
+}
+
+export interface ClassTally {
+  class_name: string;
+  number: number;
+  share: number;
+  share_low: number;
+  share_high: number;
+  per_mm2: number | null;
+  per_mm2_tissue: number | null;
+}
+
+/** One count, or all together (`id` is null). */
+export interface CountTally extends RegionAreas {
+  id: string | null;
+  name: string;
+  classes: ClassTally[];
+  /** Marks outside its area, which are not counted. */
+  outside: number;
+  author: string;
+  changed_utc: string;
+}
+
+export interface Counts {
+  /** The slide's counter that these numbers are of. */
+  change: number;
+  counts: CountTally[];
+}
+
+export function contentOf({ kind, object_type, geometry, class: name, note, deleted, parent, view }: Content): Content {
+  return { kind, object_type, geometry, class: name, note, deleted, parent, view };
+}
+
+/** A new drawing without class, note and parent. */
+export function drawing(kind: Kind, geometry: Geometry, more: Partial<Content> = {}): Content {
+  return { kind, object_type: "annotation", geometry, class: null, note: "", deleted: false, parent: null, view: null, ...more };
 }

@@ -1,5 +1,5 @@
 // Requests to the server.
-import type { Annotation, Changes, Draft, Geometry, Saved } from "../types";
+import { type Annotation, type Changes, contentOf, type Counts, type Draft, type Geometry, type RegionAreas, type Saved } from "../types";
 
 /** The server refused a request; the message gives the reason. Status 0: no answer. */
 export class Refused extends Error {
@@ -18,6 +18,48 @@ export interface Imported {
   beside: number;
   dropped: number;
 }
+
+/** Answers under an annotation, and the signed-in user's own last version of it. */
+export interface About {
+  replies: Annotation[];
+  own: Annotation | null;
+}
+
+export interface TableRow {
+  id: string;
+  kind: string;
+  class: string | null;
+  note: string;
+  area_mm2: number | null;
+  length_um: number | null;
+  inside: number | null;
+  replies: number;
+  author: string;
+  changed_utc: string;
+  box_px0: [number, number, number, number];
+}
+
+export interface TablePage {
+  rows: TableRow[];
+  total: number;
+  /** Number of rows that were sorted; of more, only the latest. */
+  measured: number;
+  /** Class, number, area in mm². */
+  totals: [string | null, number, number][];
+}
+
+/** A point on the slide from which the wand fills similar tissue (pathology_app/annotating/wand.py). */
+export interface WandRequest {
+  x_px0: number;
+  y_px0: number;
+  /** µm per pixel at which to look: that of the screen. */
+  mpp: number;
+  /** 0 to 1: difference in stain that still counts as similar. */
+  tolerance: number;
+}
+
+/** Requests that annotations need; `Api` sends them to the server, `ScratchApi` answers them from the browser's storage. */
+export type AnnotationApi = Omit<Api, "root" | "ask">;
 
 export class Api {
   private readonly root: string;
@@ -45,9 +87,7 @@ export class Api {
   }
 
   save(drafts: Draft[]): Promise<Saved> {
-    const changes = drafts.map(({ id, revision, deleted, kind, object_type, geometry, class: name, note }) => ({
-      id, revision, deleted, kind, object_type, geometry, class: name, note,
-    }));
+    const changes = drafts.map((draft) => ({ id: draft.id, revision: draft.revision, ...contentOf(draft) }));
     return this.ask("", JSON.stringify({ changes }));
   }
 
@@ -57,6 +97,50 @@ export class Api {
 
   async split(area: Geometry, line: Geometry): Promise<Geometry[]> {
     return (await this.ask<{ areas: Geometry[] }>("/split", JSON.stringify({ areas: [area], line }))).areas;
+  }
+
+  async erase(area: Geometry, part: Geometry): Promise<Geometry[]> {
+    return (await this.ask<{ areas: Geometry[] }>("/erase", JSON.stringify({ areas: [area, part] }))).areas;
+  }
+
+  async wand(request: WandRequest): Promise<Geometry[]> {
+    return (await this.ask<{ areas: Geometry[] }>("/wand", JSON.stringify(request))).areas;
+  }
+
+  async areas(areas: Geometry[]): Promise<RegionAreas[]> {
+    return (await this.ask<{ areas: RegionAreas[] }>("/areas", JSON.stringify({ areas }))).areas;
+  }
+
+  counts(): Promise<Counts> {
+    return this.ask("/counts");
+  }
+
+  async some(ids: string[]): Promise<Annotation[]> {
+    return (await this.ask<{ annotations: Annotation[] }>(`/some?ids=${ids.join(",")}`)).annotations;
+  }
+
+  about(id: string): Promise<About> {
+    return this.ask(`/about?id=${id}`);
+  }
+
+  async changedByOthers(): Promise<Annotation[]> {
+    return (await this.ask<{ annotations: Annotation[] }>("/changed")).annotations;
+  }
+
+  noted(ids: string[]): Promise<unknown> {
+    return this.ask("/noted", JSON.stringify({ ids }));
+  }
+
+  table(query: URLSearchParams): Promise<TablePage> {
+    return this.ask(`/table?${query}`);
+  }
+
+  tableLink(query: URLSearchParams): string {
+    return `${this.root}/table.csv?${query}`;
+  }
+
+  get countsLink(): string {
+    return `${this.root}/counts.csv`;
   }
 
   import(file: Blob): Promise<Imported> {
