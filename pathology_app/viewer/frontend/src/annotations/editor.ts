@@ -1,17 +1,20 @@
 // The selection and its edits: every edit is one undoable step, and is sent to the server at once.
 import type { Point } from "../view/geometry";
-import { type Api, Refused } from "./storage/api";
-import { History } from "./storage/history";
+import { type AnnotationApi, Refused } from "./storage/api";
+import { History, isSame } from "./storage/history";
 import type { Model } from "./storage/model";
-import { type Corner, cornersOf, isArea, moved, pathsOf, withCorner, withNewCorner, withoutCorner, withPaths } from "./drawing/shapes";
+import { onSlide } from "./drawing/clipping";
+import { boundsOfGeometry, type Corner, cornersOf, isArea, moved, withCorner, withNewCorner, withoutCorner } from "./drawing/shapes";
 import { newId } from "./storage/sync";
-import { type Content, contentOf, type Geometry, type Kind } from "./types";
+import { type Annotation, type Content, contentOf, drawing, type Geometry, type Kind } from "./types";
 
 export interface EditorEvents {
   changed(): void;
   /** There are changes to send. */
   edited(): void;
   say(text: string): void;
+  /** Ask whether drawings of others may be changed; `go` continues. */
+  askOthers(label: string, others: Annotation[], go: () => void): void;
 }
 
 export class Editor {
@@ -22,10 +25,14 @@ export class Editor {
   corner: Corner | null = null;
   /** Class of the annotation drawn next. */
   className: string | null = null;
+  /** The signed-in user; null until it is known. */
+  me: string | null = null;
+  /** Drawings of others that the user has agreed to change. */
+  private readonly confirmed = new Set<string>();
 
   constructor(
     private readonly model: Model,
-    private readonly api: Api,
+    private readonly api: AnnotationApi,
     private readonly slide: { width_px0: number; height_px0: number },
     private readonly events: EditorEvents,
   ) {}
@@ -50,11 +57,27 @@ export class Editor {
     this.events.changed();
   }
 
-  add(kind: Kind, geometry: Geometry): void {
-    const content: Content = { kind, object_type: "annotation", geometry: this.inside(geometry), class: this.className, note: "", deleted: false };
+  /** Add a drawing; what lies beyond the slide is cut off. */
+  add(kind: Kind, geometry: Geometry, more: Partial<Content> = {}): void {
+    const clipped = onSlide(geometry, this.slide.width_px0, this.slide.height_px0);
+    if (!clipped) {
+      this.events.say("All of this drawing lies outside the slide.");
+      return;
+    }
+    const isOutline = kind !== "ruler" && kind !== "area" && kind !== "bookmark";
     const id = newId();
-    this.apply(`draw ${kind}`, [[id, content]]);
+    this.apply(`draw ${kind}`, [[id, drawing(kind, clipped, { class: isOutline ? this.className : null, ...more })]]);
     this.choose(id);
+  }
+
+  /** Answer under an annotation. */
+  reply(parent: string, note: string): void {
+    const geometry = this.model.content(parent)?.geometry;
+    if (geometry) {
+      const [left, top, right, bottom] = boundsOfGeometry(geometry);
+      const at: Geometry = { type: "Point", coordinates: [this.onSlide({ x: (left + right) / 2, y: 0 }).x, this.onSlide({ x: 0, y: (top + bottom) / 2 }).y] };
+      this.apply("answer", [[newId(), drawing("reply", at, { note, parent })]]);
+    }
   }
 
   /** Set the class of the selection, and of annotations drawn next. */
@@ -125,7 +148,24 @@ export class Editor {
     await this.combine("join", async () => {
       const [first] = parts;
       const [area] = await this.api.join(parts.map(([, { geometry }]) => geometry));
-      return [parts, [{ ...first![1], kind: "polygon" as const, geometry: area! }]];
+      return [parts, [{ ...first![1], kind: kindOfArea(first![1].kind), geometry: area! }]];
+    });
+  }
+
+  /** Add an area to the selected one, or take it away from it; without a selection, draw it. */
+  async brush(area: Geometry, isErasing: boolean): Promise<void> {
+    const part = this.areas().at(-1);
+    if (!part) {
+      if (!isErasing) {
+        this.add("polygon", area);
+      }
+      return;
+    }
+    await this.combine(isErasing ? "erase" : "brush", async () => {
+      const [, content] = part;
+      const [changed] = isErasing ? await this.api.erase(content.geometry, area) : await this.api.join([content.geometry, area]);
+      const clipped = changed && onSlide(changed, this.slide.width_px0, this.slide.height_px0);
+      return [[part], [{ ...content, kind: kindOfArea(content.kind), geometry: clipped ?? content.geometry }]];
     });
   }
 
@@ -138,16 +178,16 @@ export class Editor {
     }
     await this.combine("split", async () => {
       const areas = await this.api.split(part[1].geometry, line);
-      return [[part], areas.map((geometry) => ({ ...part[1], kind: "polygon" as const, geometry }))];
+      return [[part], areas.map((geometry) => ({ ...part[1], kind: kindOfArea(part[1].kind), geometry }))];
     });
   }
 
   undo(): void {
-    this.put(this.history.undo());
+    void this.step(false);
   }
 
   redo(): void {
-    this.put(this.history.redo());
+    void this.step(true);
   }
 
   /** The local version continues under another id, because another user's version keeps the old one. */
@@ -156,14 +196,67 @@ export class Editor {
     this.chosen = this.chosen.map((other) => (other === id ? to : other));
   }
 
-  /** Apply new contents as one undoable step. */
+  /** Apply new contents as one undoable step; drawings of others are changed only after a question. */
   apply(label: string, contents: [string, Content][]): void {
+    const others = contents.flatMap(([id]) => {
+      const saved = this.model.saved(id);
+      return saved && saved.author !== this.me && !this.confirmed.has(id) ? [saved] : [];
+    });
+    if (others.length === 0 || this.me === null) {
+      this.applyNow(label, contents);
+      return;
+    }
+    this.events.askOthers(label, others, () => {
+      others.forEach(({ id }) => this.confirmed.add(id));
+      this.applyNow(label, contents);
+    });
+  }
+
+  private applyNow(label: string, contents: [string, Content][]): void {
     const items = contents.map(([id, after]) => {
       const before = this.model.content(id);
       return { id, before: before && contentOf(before), after: contentOf(after) };
     });
     this.history.add({ label, items });
     this.put(contents);
+  }
+
+  /** Undo or redo a step, unless others have changed the same annotations since. */
+  private async step(isRedo: boolean): Promise<void> {
+    const step = this.history.next(isRedo);
+    if (!step) {
+      return;
+    }
+    try {
+      const unknown = step.items.map(({ id }) => id).filter((id) => this.model.content(id) === null);
+      if (unknown.length) {
+        this.model.learn(await this.api.some(unknown), true); // after a reload
+      }
+    } catch (error) {
+      this.sayWhy(error, isRedo ? "redo" : "undo");
+      return;
+    }
+    if (this.history.next(isRedo) !== step) {
+      return; // the key was pressed again meanwhile
+    }
+    const isOurs = step.items.every(({ id, before, after }) => {
+      const [now, expected] = [this.model.content(id), isRedo ? before : after];
+      return expected ? now !== null && isSame(now, expected) : now === null || now.deleted;
+    });
+    if (!isOurs) {
+      this.history.drop(isRedo);
+      this.events.say(`Cannot ${isRedo ? "redo" : "undo"} "${step.label}": it has been changed since.`);
+      this.events.changed();
+      return;
+    }
+    this.put(isRedo ? this.history.redo() : this.history.undo());
+  }
+
+  private sayWhy(error: unknown, label: string): void {
+    if (!(error instanceof Refused)) {
+      throw error;
+    }
+    this.events.say(error.status === 0 ? `The server is not responding, and ${label} needs it. Try again.` : error.message);
   }
 
   private async combine(label: string, make: () => Promise<[[string, Content][], Content[]]>): Promise<void> {
@@ -176,10 +269,7 @@ export class Editor {
       [this.chosen, this.corner] = [ids, null];
       this.events.changed();
     } catch (error) {
-      if (!(error instanceof Refused)) {
-        throw error;
-      }
-      this.events.say(error.status === 0 ? `The server is not responding, and ${label} needs it. Try again.` : error.message);
+      this.sayWhy(error, label);
     }
   }
 
@@ -220,14 +310,14 @@ export class Editor {
   private onSlide({ x, y }: Point): Point {
     return { x: Math.min(Math.max(x, 0), this.slide.width_px0), y: Math.min(Math.max(y, 0), this.slide.height_px0) };
   }
-
-  private inside(geometry: Geometry): Geometry {
-    const paths = pathsOf(geometry).map((path) => ({ ...path, points: path.points.map((point) => this.onSlide(point)) }));
-    return withPaths(geometry, paths);
-  }
 }
 
 /** Kind after a corner was edited: a rectangle or an ellipse becomes a polygon. */
 function kindAfterReshape(kind: Kind): Kind {
   return kind === "rectangle" || kind === "ellipse" ? "polygon" : kind;
+}
+
+/** Kind of an area after its outline was combined with another one. */
+function kindOfArea(kind: Kind): Kind {
+  return kind === "area" || kind === "count" ? kind : "polygon";
 }

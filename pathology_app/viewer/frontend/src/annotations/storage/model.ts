@@ -2,7 +2,7 @@
 // thousands, are only in the tiles.
 import type { Entry, Outbox } from "./outbox";
 import { contains } from "../drawing/shapes";
-import { type Annotation, type Content, contentOf, type Draft } from "../types";
+import { type Annotation, type Content, contentOf, type Draft, isDrawnApart } from "../types";
 import { shortId } from "../drawing/vector_tile";
 
 export class Model {
@@ -40,8 +40,51 @@ export class Model {
     }
   }
 
+  /** Number of individually drawn annotations that tiles could draw. */
   get numApart(): number {
-    return this.apart.size;
+    let number = 0;
+    for (const id of this.apart.values()) {
+      const kind = this.content(id)?.kind;
+      number += kind !== undefined && isDrawnApart(kind) ? 0 : 1;
+    }
+    return number;
+  }
+
+  /** Annotations of a kind that are not deleted, of those known individually. */
+  *ofKind(kind: Content["kind"]): Generator<[string, Content]> {
+    for (const [id, content] of this.shown()) {
+      if (content.kind === kind) {
+        yield [id, content];
+      }
+    }
+  }
+
+  /** Marks of a count that were added (1) or taken away (-1) since the slide's counter was at `change`. */
+  *marksSince(countId: string, change: number): Generator<Content & { number: number }> {
+    for (const id of this.apart.values()) {
+      const [saved, draft] = [this.known.get(id), this.outbox()?.get(id)?.draft];
+      const content = draft ?? saved;
+      if (content?.kind !== "mark" || content.parent !== countId) {
+        continue;
+      }
+      // Counted in the server's numbers, as far as is known: live then, or changed since then from a live one.
+      const wasCounted = saved !== undefined && (saved.change <= change ? !saved.deleted : saved.revision > 1 && saved.deleted);
+      if (wasCounted) {
+        yield { ...saved, number: -1 };
+      }
+      if (!content.deleted) {
+        yield { ...content, number: 1 };
+      }
+    }
+  }
+
+  /** Forget a change that was not saved, and draw what the server has. */
+  discard(id: string): void {
+    this.outbox()?.remove(id);
+    if (!this.known.has(id)) {
+      this.apart.delete(shortId(id));
+    }
+    this.changed();
   }
 
   /** Store annotations from the server; with `areApart`, also draw them individually. */
@@ -72,10 +115,14 @@ export class Model {
     this.changed();
   }
 
-  /** Draw annotations with their tiles again, except those in `but`; call it once the tiles are up to date. */
+  /**
+   * Draw annotations with their tiles again, except those in `but` and those that are in no tile; call it once the tiles
+   * are up to date.
+   */
   leaveToTiles(but: (id: string) => boolean): void {
     for (const [short, id] of this.apart) {
-      if (!but(id) && !this.outbox()?.get(id)) {
+      const kind = this.content(id)?.kind;
+      if (!but(id) && !this.outbox()?.get(id) && (kind === undefined || !isDrawnApart(kind))) {
         this.apart.delete(short);
       }
     }
