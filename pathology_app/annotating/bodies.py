@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -44,6 +45,16 @@ def ids_of(body: bytes) -> list[str]:
     if len(ids) > MAX_DRAFTS:
         raise BadAnnotationError(f"{len(ids)} annotations at once; at most {MAX_DRAFTS} are allowed.")
     return [str(_is_a(str, one, f"id {index}")) for index, one in enumerate(ids)]
+
+
+def numbers_of(body: bytes, *names: str) -> tuple[float, ...]:
+    """The finite numbers of an object with these keys. Raises: as `drafts_of`."""
+    content = _object(body)
+    values = [content.get(name) for name in names]
+    for name, value in zip(names, values, strict=True):
+        if type(value) not in (int, float) or not math.isfinite(value):
+            raise BadAnnotationError(f"{name}: {value!r:.40}, expected a finite number.")
+    return tuple(float(value) for value in values)
 
 
 def _object(body: bytes) -> Mapping[str, Any]:

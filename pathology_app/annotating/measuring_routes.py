@@ -16,12 +16,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from shapely.geometry import shape
+from shapely.geometry import mapping, shape
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute
 
-from pathology_app.annotating.bodies import MAX_CHANGES_BYTES, ids_of
+from pathology_app.annotating.bodies import MAX_CHANGES_BYTES, ids_of, numbers_of
 from pathology_app.annotating.handling import NEVER_KEPT, Handler, SlideHandling
 from pathology_app.people.acts import RIGHTS, Act
 from pathology_app.people.person import Action, Person
@@ -43,6 +43,7 @@ from pipeline.review import (
     change_of,
     changed_by_others,
     count_rows,
+    fill_similar,
     last_own_revision,
     list_annotations,
     listing_rows,
@@ -80,6 +81,7 @@ class MeasuringServer:
             (None, "/changed", look, self._changed),
             (noted, "/noted", annotate, self._noted),
             (measured, "/areas", look, self._areas),
+            (noted, "/wand", annotate, self._wand),
         )
         project, guarded = self._handling.cache.project, self._handling.guarded
         return [
@@ -186,6 +188,15 @@ class MeasuringServer:
             return [asdict(masks.areas(shape(area))) for area in areas]
 
         return JSONResponse({"areas": await self._handling.in_thread(read)}, headers=NEVER_KEPT)
+
+    async def _wand(self, request: Request, reader: StoreReader, _: Person) -> Response:
+        body = await body_of(request, MAX_CHANGES_BYTES)
+        x_px0, y_px0, mpp, tolerance = numbers_of(body, "x_px0", "y_px0", "mpp", "tolerance")
+
+        def fill() -> dict[str, Any]:
+            return {"areas": [mapping(fill_similar(reader, x_px0, y_px0, mpp=mpp, tolerance=tolerance))]}
+
+        return JSONResponse(await self._handling.in_thread(fill), headers=NEVER_KEPT)
 
 
 def measuring_routes(handling: SlideHandling) -> list[BaseRoute]:

@@ -11,6 +11,7 @@ from .annotations.exchange import features_of as features_of
 from .annotations.exchange import import_file as import_file
 from .annotations.exchange import rows_of_file as rows_of_file
 from .annotations.exchange import save_file_rows as save_file_rows
+from .annotations.filling import fill_similar as fill_similar
 from .annotations.kinds import APART_KINDS as APART_KINDS
 from .annotations.kinds import KIND_RULES as KIND_RULES
 from .annotations.kinds import KINDS as KINDS

@@ -9,6 +9,7 @@ import uuid
 from typing import Any
 
 import pytest
+from shapely.geometry import Point, shape
 
 from pathology_app.annotating import handling
 from pathology_app.people.person import Person, Role
@@ -205,3 +206,24 @@ def test_ten_thousand_marks_are_counted_within_the_time_of_a_reload(app: App) ->
     assert answer.json()["counts"][0]["classes"][0]["number"] == 10_000
     assert len(json.dumps(answer.json())) < 2000
     assert SLIDE_ID in ROOT
+
+
+def test_the_wand_fills_what_is_similar_around_a_point(app: App) -> None:
+    body = {"x_px0": 700.0, "y_px0": 500.0, "mpp": 1.0, "tolerance": 0.3}
+    answer = app.ask(f"{ROOT}/wand", body)
+    assert answer.status_code == 200, answer.text
+    area = shape(answer.json()["areas"][0])
+    assert area.is_valid
+    assert area.buffer(4).contains(Point(700, 500))
+    assert 100 < area.area < WIDTH_PX0 * HEIGHT_PX0
+    wider = shape(app.ask(f"{ROOT}/wand", {**body, "tolerance": 1.0}).json()["areas"][0])
+    assert wider.area > area.area
+
+
+@pytest.mark.parametrize(
+    "changed", [{"x_px0": -5}, {"mpp": 0}, {"mpp": "1"}, {"tolerance": 2}, {"y_px0": None}, {"x_px0": 1e300}]
+)
+def test_a_wand_beyond_the_slide_or_without_numbers_is_one_error(app: App, changed: dict[str, Any]) -> None:
+    body = {"x_px0": 700.0, "y_px0": 500.0, "mpp": 1.0, "tolerance": 0.3, **changed}
+    answer = app.ask(f"{ROOT}/wand", body)
+    assert (answer.status_code, answer.json()["code"]) == (400, "bad_annotation")

@@ -15,7 +15,7 @@ const STEP = 0.05;
 const FINE_DEGREES = 5;
 
 export function commandsOf(viewer: Viewer): Command[] {
-  return [...moves(viewer), ...overlays(viewer), ...tools(viewer), ...(viewer.annotations ? annotationCommands(viewer.annotations) : []), ...pages(viewer)];
+  return [...moves(viewer), ...overlays(viewer), ...tools(viewer), ...annotationCommands(viewer.annotations), ...pages(viewer)];
 }
 
 function moves(viewer: Viewer): Command[] {
@@ -55,12 +55,9 @@ function overlays(viewer: Viewer): Command[] {
 
 function tools(viewer: Viewer): Command[] {
   return [
-    { keys: ["m"], shown: "m", does: "ruler: click, or press Enter to use the centre of the screen", run: () => viewer.take("ruler") },
-    { keys: ["M"], shown: "Shift + m", does: "measure an area", run: () => viewer.take("area") },
-    { keys: ["c"], shown: "c", does: "counting circle of 1 mm², 2 mm² or none; click to count", run: () => viewer.take("count") },
     { keys: ["Enter"], shown: "Enter", does: "set a point of the tool at the centre of the screen; without a tool, show the model's result there", run: () => viewer.hand.pressMiddle() },
     { keys: ["Backspace"], shown: "Backspace", does: "remove the tool's last point", run: () => viewer.hand.undo() },
-    { keys: ["Delete"], shown: "Delete", does: "clear measurements and counts", run: () => viewer.hand.clear() },
+    { keys: ["Delete"], shown: "Delete", does: "delete the selection", run: () => viewer.hand.delete() },
     { keys: ["Escape"], shown: "Esc", does: "put the tool away", run: () => viewer.hand.layDown() },
   ];
 }

@@ -28,7 +28,7 @@ export interface TestHook {
   shownHotspots(): number[];
   /** Viewers not yet destroyed: more than one would be a leak. */
   liveViewers(): number;
-  /** null if annotations may not be shown. */
+  /** null if annotations may not be shown: then only measuring is possible. */
   annotations: AnnotationHook | null;
 }
 
@@ -70,12 +70,9 @@ export function exposeHook(viewer: SlideViewer, liveViewers: () => number): void
       return { left: e, top: f, scale };
     },
     toScreen: (x, y) => viewer.navigation.transform().toScreen({ x, y }),
-    inHand: () => viewer.toolbox.inHand,
-    measured: () => {
-      const { mpp0 } = viewer.data.slide;
-      return [...viewer.toolbox.ruler.results(mpp0), ...viewer.toolbox.area.results(mpp0)];
-    },
-    counted: () => viewer.toolbox.counting?.count ?? null,
+    inHand: () => viewer.annotations.inHand,
+    measured: () => viewer.annotations.measured,
+    counted: () => viewer.annotations.counter.active?.classes.reduce((sum, { number }) => sum + number, 0) ?? null,
     overlayColour: (x_px0, y_px0) => colourAt(viewer.picture.canvas, viewer, x_px0, y_px0),
     slideColour: (x_px0, y_px0) => colourAt(viewer.osd.drawer.canvas as HTMLCanvasElement, viewer, x_px0, y_px0),
     hasOverlay: () => viewer.layers.shown.length > 0 && viewer.layers.shown.every(({ cells }) => cells !== null),
@@ -83,7 +80,7 @@ export function exposeHook(viewer: SlideViewer, liveViewers: () => number): void
     currentHotspot: () => viewer.hotspots.current,
     shownHotspots: () => viewer.shownHotspots(),
     liveViewers,
-    annotations: viewer.annotations && hookOf(viewer.annotations),
+    annotations: viewer.annotations.isScratch ? null : hookOf(viewer.annotations),
   };
 }
 

@@ -34,8 +34,8 @@ import { Status } from "./panel/status";
 import { NO_COLOURS, TileColours } from "./tiles/colours";
 import { createTileSource } from "./tiles/source";
 import { TileStore } from "./tiles/store";
-import { Toolbar } from "./tools/toolbar";
-import { type ToolName, Toolbox } from "./tools/toolbox";
+import { type MeasuringTool, Toolbar } from "./tools/toolbar";
+import type { ToolChoice } from "./annotations/annotating";
 import type { ViewerData } from "./types";
 import { openViewer } from "./tiles/osd_viewer";
 import type { Viewer } from "./viewer";
@@ -52,13 +52,11 @@ export class SlideViewer implements Viewer {
   readonly hotspots: Hotspots;
   readonly layers: Layers;
   readonly layerPanel: LayerPanel;
-  readonly toolbox: Toolbox;
   readonly toolbar = new Toolbar(this);
   readonly panel = new SidePanel(() => this.resized());
   readonly picture: Picture;
   readonly image: ImageAdjust;
-  /** null in an unassisted reading: others' annotations would be assistance. */
-  readonly annotations: Annotations | null;
+  readonly annotations: Annotations;
   readonly hand: Hand;
   readonly stage = box("stage");
   readonly hotspotList: HotspotList;
@@ -90,7 +88,6 @@ export class SlideViewer implements Viewer {
     const changed = (): void => this.layersChanged();
     this.layers = new Layers(this.link.read(OVERLAY), this.link.read(LAYERS), changed, (text) => this.status.note(text));
     this.layerPanel = new LayerPanel(this.layers);
-    this.toolbox = new Toolbox(data.slide.mpp0, () => this.toolsChanged());
     this.hotspotList = new HotspotList({
       show: (index) => this.showHotspot(index),
       redraw: () => this.draw(),
@@ -123,11 +120,17 @@ export class SlideViewer implements Viewer {
     this.sight = new Sight(this.navigation, this.stage, data.slide);
     this.readAhead = new ReadAhead(this.osd, this.navigation, data.slide, this.tiles);
     this.hotspots = new Hotspots(this.navigation, this.status);
-    this.annotations = data.hotspots_note === null ? null : annotationsOn(this, this.listeners.signal);
-    if (this.annotations) {
+    // In an unassisted reading, others' annotations would be assistance: only measuring is possible.
+    const scratch = data.hotspots_note === null ? (this.link.read(data.link_parameter ?? "slide") ?? "") : null;
+    this.annotations = annotationsOn(this, scratch, this.listeners.signal);
+    this.panel.add("Counts", this.annotations.countPanel.element, false);
+    if (scratch === null) {
       this.panel.add("Annotations", this.annotations.panel.element, false);
+      this.panel.add("Bookmarks", this.annotations.bookmarks.element, false);
       this.toolbar.extras.append(this.annotations.button);
     }
+    this.stage.append(this.annotations.table.element);
+    this.host.append(this.annotations.dialogs);
     this.hand = new Hand(this, { probe: (at) => this.probe(at), hovered: (at) => this.hovered(at) });
     this.keys = new Keys(commandsOf(this));
     this.host.append(this.keys.element);
@@ -145,14 +148,14 @@ export class SlideViewer implements Viewer {
     this.emit = emit;
     this.layers.replace(data.layers);
     this.layerPanel.update();
-    this.annotations?.setModelClasses(classesOf(data.layers));
+    this.annotations.setModelClasses(classesOf(data.layers));
     this.facts.update(data);
     this.exportMenu.update(data.exports);
     this.hotspots.replace(data.hotspots, this.layers.first?.style.threshold ?? 0);
     this.hotspotList.replace(data.hotspots, data.hotspots_url, data.hotspots_note ?? "");
     this.hotspotSection.hidden = data.hotspots_note === null;
     this.coverageSection.hidden = data.coverage_url === null;
-    this.toolbar.show(data.hotspots.length > 0, this.toolbox.inHand);
+    this.toolbar.show(data.hotspots.length > 0, this.annotations.inHand);
     data.notes.forEach((note) => this.status.note(note));
     void this.damaged.load(data.slide.damaged);
     if (this.osd.isOpen()) {
@@ -221,13 +224,34 @@ export class SlideViewer implements Viewer {
     return this.hotspots.shown(this.layers.first?.style.visible ?? false);
   }
 
-  take(tool: ToolName): void {
-    this.hand.take(tool);
+  take(tool: MeasuringTool): void {
+    this.annotations.pressButton(tool);
     this.osd.canvas.focus();
   }
 
-  clearTools(): void {
-    this.hand.clear();
+  toolChanged(tool: ToolChoice | null): void {
+    this.toolbar.show(this.data.hotspots.length > 0, tool);
+  }
+
+  viewParameters(): string {
+    const parameters = new URLSearchParams({ [AT]: viewText(this.navigation.view()) });
+    for (const [name, value] of [[OVERLAY, this.layers.first ? this.layers.firstText() : ""], [LAYERS, this.layers.othersText()], [IMAGE, imageText(this.image.state)]] as const) {
+      if (value) {
+        parameters.set(name, value);
+      }
+    }
+    return parameters.toString();
+  }
+
+  showParameters(text: string): void {
+    const parameters = new URLSearchParams(text);
+    const view = viewOf(parameters.get(AT));
+    if (view) {
+      this.navigation.show(view);
+    }
+    this.layers.restore(parameters.get(OVERLAY), parameters.get(LAYERS));
+    this.layerPanel.update();
+    this.image.restore(imageOf(parameters.get(IMAGE)));
   }
 
   adjustImage(): void {
@@ -333,12 +357,6 @@ export class SlideViewer implements Viewer {
     this.colours.show(this.image.state);
   }
 
-  private toolsChanged(): void {
-    this.toolbar.show(this.data.hotspots.length > 0, this.toolbox.inHand);
-    this.advise(this.toolbox.hint());
-    this.draw();
-  }
-
   /** Show the hint of the active tool. */
   advise(text: string): void {
     this.status.advise(text);
@@ -364,11 +382,10 @@ export class SlideViewer implements Viewer {
     this.picture.draw(({ context, ratio }) => {
       this.layers.draw(context, transform, ratio);
       this.damaged.draw(context, transform, slide.levels[0]!, ratio);
-      this.annotations?.draw(context, transform, ratio);
+      this.annotations.draw(context, transform, ratio);
       this.coverage?.draw(context, transform, ratio);
       this.hotspots.look(transform, this.stage.clientWidth, this.stage.clientHeight);
       this.picture.drawMarks(transform, hotspots, this.shownHotspots(), this.hotspots.current, probe);
-      this.toolbox.draw({ context, transform, mpp0: slide.mpp0 });
     });
     this.scaleBar.show(slide.mpp0 / transform.scale, slide.mpp0);
   }

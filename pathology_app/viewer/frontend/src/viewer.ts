@@ -1,5 +1,6 @@
 // Interface of the viewer for its parts.
 import type OpenSeadragon from "openseadragon";
+import type { ToolChoice } from "./annotations/annotating";
 import type { Annotations } from "./annotations/controller";
 import type { Hand } from "./tools/hand";
 import type { ImageAdjust } from "./image/adjust";
@@ -11,7 +12,7 @@ import type { Coverage } from "./review/coverage";
 import type { HotspotList } from "./review/hotspot_list";
 import type { SidePanel } from "./panel/side";
 import type { Sight } from "./tools/sight";
-import type { ToolName, Toolbox } from "./tools/toolbox";
+import type { MeasuringTool } from "./tools/toolbar";
 import type { ViewerData } from "./types";
 
 export interface Viewer {
@@ -22,19 +23,22 @@ export interface Viewer {
   readonly sight: Sight;
   readonly layers: Layers;
   readonly layerPanel: LayerPanel;
-  readonly toolbox: Toolbox;
   readonly panel: SidePanel;
   readonly picture: Picture;
   readonly image: ImageAdjust;
   readonly hand: Hand;
   readonly hotspotList: HotspotList;
   readonly coverage: Coverage | null;
-  /** null in an unassisted reading: others' annotations would be assistance. */
-  readonly annotations: Annotations | null;
+  readonly annotations: Annotations;
   draw(): void;
   /** Show the hint of the active tool. */
   advise(text: string): void;
-  take(tool: ToolName): void;
+  /** Take a measuring tool, or put it away. */
+  take(tool: MeasuringTool): void;
+  toolChanged(tool: ToolChoice | null): void;
+  /** Parameters of a link that shows what is on the screen now. */
+  viewParameters(): string;
+  showParameters(parameters: string): void;
   showWhole(): void;
   magnify(magnification: number): void;
   nextField(right: number, down: number): void;

@@ -7,6 +7,9 @@ import type { Model } from "./storage/model";
 
 export type ToolChoice = "select" | DrawingName;
 
+/** Tools of people who may not save annotations: what they measure stays in their browser. */
+export const MEASURING_TOOLS: readonly ToolChoice[] = ["select", "ruler", "area", "count"];
+
 /** The viewer, as annotations need it. */
 export interface Surroundings {
   osd: OpenSeadragon.Viewer;
@@ -24,9 +27,13 @@ export interface Surroundings {
   redraw(): void;
   /** Show the hint of the active tool. */
   advise(text: string): void;
-  /** An annotation tool was taken: put other tools away. */
-  took(): void;
-  openPanel(): void;
+  /** Another tool was taken, or the tool was put away. */
+  toolChanged(tool: ToolChoice | null): void;
+  openPanel(title: string): void;
+  /** Parameters of a link that shows what is on the screen now. */
+  view(): string;
+  /** Show a view that `view` returned. */
+  showView(view: string): void;
 }
 
 /** Annotations, as the mouse and key handlers need them. */
@@ -36,7 +43,18 @@ export interface Annotating {
   readonly panel: { focusClass(): void; focusNote(): void };
   readonly sketch: Sketch | null;
   readonly inHand: ToolChoice | null;
+  /** Whether a drawing tool is in hand, rather than one that measures or counts. */
+  readonly isDrawing: boolean;
+  /** Take a tool; one that is in hand already stays. */
   take(tool: ToolChoice): void;
+  /** The key or button that starts and stops annotating. */
+  toggleAnnotating(): void;
+  /** The key of the counting tool: take it, or begin another count. */
+  count(): void;
+  /** Choose the class to count by its number. False if no count is under way. */
+  chooseCounted(number: number): boolean;
+  bookmark(): void;
+  openTable(): void;
   toggleShown(): void;
   join(): void;
   undo(): void;

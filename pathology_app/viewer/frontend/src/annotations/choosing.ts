@@ -1,13 +1,13 @@
 // Selection by clicking: the smallest annotation at the point; another click there selects the next larger one.
 import type { Point } from "../view/geometry";
-import { type Api, Refused } from "./storage/api";
+import { type AnnotationApi, Refused } from "./storage/api";
 import type { Model } from "./storage/model";
 import { boundsOfGeometry } from "./drawing/shapes";
 import type { Annotation, Geometry } from "./types";
 import { shortId } from "./drawing/vector_tile";
 
 /** @param last the annotation selected last. If the server does not answer, only annotations known here are considered. */
-export async function idAt(at: Point, near_px0: number, api: Api, model: Model, last: string | null): Promise<string | null> {
+export async function idAt(at: Point, near_px0: number, api: AnnotationApi, model: Model, last: string | null): Promise<string | null> {
   const theirs = (await fetchAt(at, near_px0, api)).filter(({ id }) => !model.isApart(shortId(id))); // the local version is newer
   const ours = model.under(at.x, at.y, near_px0).map((id) => ({ id, geometry: model.content(id)!.geometry }));
   const ids = [...theirs, ...ours].sort((one, other) => extent(one.geometry) - extent(other.geometry)).map(({ id }) => id);
@@ -16,7 +16,7 @@ export async function idAt(at: Point, near_px0: number, api: Api, model: Model, 
   return id;
 }
 
-async function fetchAt(at: Point, near_px0: number, api: Api): Promise<Annotation[]> {
+async function fetchAt(at: Point, near_px0: number, api: AnnotationApi): Promise<Annotation[]> {
   try {
     return await api.at(at.x, at.y, near_px0);
   } catch (error) {

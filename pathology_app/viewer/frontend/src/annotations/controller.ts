@@ -1,8 +1,8 @@
 // Annotations on one slide: drawing, selecting, editing and saving. Most come as tiles; those in use are drawn individually.
 import { toggle } from "../panel/elements";
 import type { Point, Transform } from "../view/geometry";
-import type { Annotating, Surroundings, ToolChoice } from "./annotating";
-import { Api, Refused } from "./storage/api";
+import { type Annotating, MEASURING_TOOLS, type Surroundings, type ToolChoice } from "./annotating";
+import { type AnnotationApi, Refused } from "./storage/api";
 import { idAt } from "./choosing";
 import { type DrawingName, HINTS, Sketch } from "./drawing/tools";
 import { Editor } from "./editor";
@@ -11,10 +11,21 @@ import { keyPressed } from "./keys";
 import { Model } from "./storage/model";
 import { drawCross, paintHandles, paintShape } from "./drawing/painting";
 import { AnnotationPanel } from "./panel/content";
-import { boundsOfGeometry } from "./drawing/shapes";
+import { boundsOfGeometry, pathsOf } from "./drawing/shapes";
 import { Sync } from "./storage/sync";
 import { TileLayer } from "./drawing/tile_layer";
-import { type Annotation, type Content, type Geometry, type Kind, totalOf } from "./types";
+import { type Annotation, type Content, type Geometry, isDrawnApart, type Kind, totalOf } from "./types";
+import { Bookmarks } from "./bookmarks/panel";
+import { CountClasses } from "./counting/classes";
+import { Counter, type CountShape } from "./counting/counter";
+import { CountPanel } from "./counting/panel";
+import { capsules } from "./drawing/stroke";
+import { labelOf, sizeText } from "./drawing/sizes";
+import { paintMeasured } from "./drawing/measured";
+import { OthersDialog } from "./others";
+import { Concerns } from "./panel/concerns";
+import { AnnotationTable } from "./table/table";
+import { TextPrompt } from "./text_prompt";
 
 const SELECT_HINT = "Select: click an annotation; Shift-click adds one. Drag it, its corners or the dots between them.";
 /** Reach of a click, and of a finger. */
@@ -24,6 +35,8 @@ const MOST_BYTES = 16 * 2 ** 20;
 /** With more individually drawn annotations than this, the tiles are requested again instead. */
 const MOST_APART = 400;
 const SMALLEST_VIEW_PX0 = 200;
+/** Of measurements and counts without a class. */
+const MEASURED_COLOUR = "#00708f";
 
 export class Annotations implements Annotating {
   readonly model: Model;
@@ -32,40 +45,73 @@ export class Annotations implements Annotating {
   readonly tiles: TileLayer;
   readonly panel: AnnotationPanel;
   readonly hand: Hand;
+  readonly counter: Counter;
+  readonly countClasses = new CountClasses(storeOfBrowser());
+  readonly countPanel: CountPanel;
+  readonly bookmarks: Bookmarks;
+  readonly table: AnnotationTable;
   /** For the toolbar. */
-  readonly button = toggle("Annotate", "Draw and edit annotations (a)", () => this.take(this.tool ?? "select"));
+  readonly button = toggle("Annotate", "Draw and edit annotations (a)", () => this.toggleAnnotating());
+  /** Dialogs of annotations. */
+  readonly dialogs = document.createElement("div");
   sketch: Sketch | null = null;
   private tool: ToolChoice | null = null;
-  private readonly api: Api;
+  private readonly concerns: Concerns;
+  private readonly othersDialog = new OthersDialog();
+  private readonly textPrompt = new TextPrompt();
+  private changedByOthers: Annotation[] = [];
+  private askedChange = -1;
   private modelClasses: string[] = [];
   private isByKey = false;
   private reach_px = CLICK_PX;
   private advice = "";
 
+  /** @param isScratch whether nothing may be saved on the server, and only measuring tools are offered. */
   constructor(
     private readonly around: Surroundings,
+    private readonly api: AnnotationApi,
+    readonly isScratch: boolean,
     signal: AbortSignal,
   ) {
-    const { slideId, width_px0, height_px0, redraw } = around;
-    this.api = new Api(slideId);
+    const { slideId, width_px0, height_px0, mpp0, redraw } = around;
+    const say = (text: string): void => this.panel.say(text);
     this.model = new Model(() => this.sync.outbox, () => this.relook());
-    this.editor = new Editor(this.model, this.api, around, {
+    this.editor = new Editor(this.model, api, around, {
       changed: () => this.refresh(),
       edited: () => this.sync.kick(),
-      say: (text) => this.panel.say(text),
+      say,
+      askOthers: (label, others, go) => this.askOthers(label, others, go),
     });
-    this.sync = new Sync(this.api, this.model, slideId, storeOfBrowser(), {
+    this.sync = new Sync(api, this.model, slideId, isScratch ? null : storeOfBrowser(), {
       changed: () => this.refresh(),
-      say: (text) => this.panel.say(text),
+      say,
       manyChanged: () => this.askTilesAgain(),
       kept: (id, newId) => this.editor.renamed(id, newId),
+      opened: ({ project, me }) => this.opened(project, me),
     });
-    this.panel = new AnnotationPanel(this, this.editor, this.model, around.mpp0, () => this.relook(), this.api.exportLink);
+    this.panel = new AnnotationPanel(this, this.editor, this.model, api, mpp0, () => this.relook());
+    this.counter = new Counter(api, this.model, this.editor, { mpp0, width_px0, height_px0, middle: () => around.middle(), say, changed: () => this.refresh() }, () => this.countClasses.current);
+    this.countPanel = new CountPanel(this.counter, this.countClasses, this.countActions(), api.countsLink);
+    this.bookmarks = new Bookmarks(slideId, mpp0, this.model, {
+      save: () => this.bookmark(),
+      go: (content) => this.around.showView(content.view ?? ""),
+      remove: (id) => this.editor.remove(id),
+      describe: (id, text) => this.editor.describe(id, text),
+    });
+    this.table = new AnnotationTable(api, { goTo: (id) => void this.goToId(id) });
+    this.concerns = new Concerns({
+      show: (id) => void this.goToId(id),
+      discard: (id) => this.discard(id),
+      restore: (annotation) => void this.restore(annotation),
+      noted: (ids) => void this.note(ids),
+    });
+    this.panel.element.prepend(this.concerns.element);
+    this.dialogs.append(this.othersDialog.element, this.textPrompt.element);
     const look = {
       colourOf: (name: string | null) => (this.panel.classes.isSeen(name) ? this.panel.classes.colour(name) : null),
       isHidden: (short: string) => this.model.isApart(short),
     };
-    this.tiles = new TileLayer(this.api.tile, width_px0, height_px0, look, redraw);
+    this.tiles = new TileLayer(api.tile, width_px0, height_px0, look, redraw);
     this.hand = new Hand(around, this);
     this.hand.listen();
     document.addEventListener("keydown", (event) => keyPressed(event, this, around), { signal, capture: true });
@@ -74,6 +120,7 @@ export class Annotations implements Annotating {
       this.reach_px = pointerType === "mouse" ? CLICK_PX : TOUCH_PX;
     };
     around.stage.addEventListener("pointerdown", touched, { signal, capture: true });
+    signal.addEventListener("abort", () => this.counter.end());
     void this.sync.start(signal);
   }
 
@@ -81,8 +128,17 @@ export class Annotations implements Annotating {
     return this.tool;
   }
 
+  get isDrawing(): boolean {
+    return this.tool !== null && !["ruler", "area", "count"].includes(this.tool);
+  }
+
   get mayAnnotate(): boolean {
     return this.sync.outbox !== null && this.sync.summary?.may_annotate === true;
+  }
+
+  /** Texts of the rulers and areas on the slide. */
+  get measured(): string[] {
+    return (["ruler", "area"] as const).flatMap((kind) => [...this.model.ofKind(kind)].map(([, { geometry }]) => sizeText(geometry, this.around.mpp0)));
   }
 
   /** Set the classes of this slide's models, which the class menu also offers. */
@@ -90,20 +146,79 @@ export class Annotations implements Annotating {
     this.modelClasses = names;
   }
 
-  /** Take a tool, or put it away if it is active. */
   take(tool: ToolChoice): void {
-    if (!this.mayAnnotate) {
+    if (!this.mayAnnotate || (this.isScratch && !MEASURING_TOOLS.includes(tool))) {
       this.panel.say(this.sync.summary ? "You may not annotate here." : this.sync.state);
       return;
     }
-    this.tool = this.tool === tool ? null : tool;
-    this.sketch = this.tool === null || this.tool === "select" ? null : this.sketchOf(this.tool);
-    if (this.tool) {
-      this.around.took();
-      this.around.openPanel();
-      this.bringIntoView();
+    if (tool !== this.tool) {
+      this.tool = tool;
+      if (tool !== "select" && tool !== "brush" && tool !== "eraser" && tool !== "wand" && tool !== "split") {
+        this.editor.choose(null);
+      }
+      if (this.isDrawing) {
+        this.around.openPanel("Annotations");
+        this.bringIntoView();
+      } else if (tool === "count") {
+        this.around.openPanel("Counts");
+      }
     }
+    this.sketch = this.sketchFor(tool);
     this.refresh();
+  }
+
+  toggleAnnotating(): void {
+    if (this.isDrawing) {
+      this.putAway();
+    } else {
+      this.take("select");
+    }
+  }
+
+  /** A button of a tool: take it, or put it away. */
+  pressButton(tool: ToolChoice): void {
+    if (this.tool === tool) {
+      this.putAway();
+    } else if (tool === "count") {
+      this.count();
+    } else {
+      this.take(tool);
+    }
+  }
+
+  count(): void {
+    if (this.tool === "count") {
+      this.counter.again();
+    } else if (this.counter.active === null) {
+      this.counter.begin(this.counter.shape);
+    }
+    this.take("count");
+  }
+
+  chooseCounted(number: number): boolean {
+    if (this.tool !== "count") {
+      return false;
+    }
+    this.countClasses.choose(number);
+    this.refresh();
+    return true;
+  }
+
+  bookmark(): void {
+    if (!this.mayAnnotate || this.isScratch) {
+      this.panel.say("You may not save bookmarks here.");
+      return;
+    }
+    const { x, y } = this.around.middle();
+    this.editor.add("bookmark", { type: "Point", coordinates: [x, y] }, { view: this.around.view() });
+    this.editor.choose(null);
+    this.around.openPanel("Bookmarks");
+  }
+
+  openTable(): void {
+    if (!this.isScratch) {
+      this.table.toggle();
+    }
   }
 
   /** Cancel the drawing, or else the selection, or else the tool. False if there was nothing to cancel. */
@@ -114,6 +229,8 @@ export class Annotations implements Annotating {
       this.editor.choose(null);
     } else if (this.tool) {
       [this.tool, this.sketch] = [null, null];
+    } else if (this.table.isOpen) {
+      this.table.toggle();
     } else {
       return false;
     }
@@ -121,7 +238,6 @@ export class Annotations implements Annotating {
     return true;
   }
 
-  /** Put the tool away because another kind of tool was taken. */
   putAway(): void {
     [this.tool, this.sketch] = [null, null];
     this.refresh();
@@ -137,6 +253,10 @@ export class Annotations implements Annotating {
     if (this.sketch) {
       this.sketch.press(at, near_px0);
       this.around.redraw();
+    } else if (this.tool === "count") {
+      this.counter.press(at);
+      this.sketch = this.sketchFor("count");
+      this.refresh();
     } else {
       void idAt(at, near_px0, this.api, this.model, this.editor.last).then(
         (id) => this.editor.choose(id, isMore),
@@ -153,6 +273,11 @@ export class Annotations implements Annotating {
   }
 
   hover(at: Point | null): void {
+    if (this.tool === "count") {
+      this.counter.hover(at);
+      this.advise();
+      this.around.redraw();
+    }
     if (this.sketch) {
       this.sketch.hover(at);
       this.around.redraw();
@@ -161,9 +286,9 @@ export class Annotations implements Annotating {
 
   /** Backspace: remove the last point of the drawing, or else act as Delete. */
   backspace(): boolean {
-    const isDone = this.sketch?.undo() ?? false;
+    const isDone = this.sketch?.undo() || (this.tool === "count" && this.counter.undo());
     this.around.redraw();
-    return isDone || this.delete();
+    return isDone || this.tool === "count" || this.delete();
   }
 
   /** Delete the active corner, or else the selection. False if there is neither. */
@@ -206,7 +331,28 @@ export class Annotations implements Annotating {
 
   goTo(annotation: Annotation): void {
     this.model.learn([annotation], true);
-    this.editor.choose(annotation.id);
+    this.show(annotation.id);
+  }
+
+  private async goToId(id: string): Promise<void> {
+    try {
+      if (this.model.content(id) === null) {
+        this.model.learn(await this.api.some([id]), true);
+      }
+    } catch (error) {
+      this.sayWhy(error);
+    }
+    this.show(id);
+  }
+
+  /** Select an annotation that is known, and show it. */
+  private show(id: string): void {
+    const annotation = this.model.content(id);
+    if (!annotation || annotation.deleted) {
+      this.panel.say("This annotation has been deleted.");
+      return;
+    }
+    this.editor.choose(id);
     const [left, top, right, bottom] = boundsOfGeometry(annotation.geometry);
     const side = Math.max(SMALLEST_VIEW_PX0, 1.6 * Math.max(right - left, bottom - top));
     this.around.showBox((left + right - side) / 2, (top + bottom - side) / 2, side, side);
@@ -236,8 +382,11 @@ export class Annotations implements Annotating {
     for (const [id, content] of this.model.shown()) {
       this.drawOne(context, transform, id, content);
     }
+    if (this.tool === "count") {
+      this.counter.draw(context, transform);
+    }
     const last = this.editor.lastContent;
-    if (last && this.tool) {
+    if (last && last.kind !== "bookmark" && this.tool && this.tool !== "count") {
       paintHandles(context, this.hand.preview(this.editor.last!) ?? last.geometry, transform, this.editor.corner);
     }
     this.sketch?.draw(context, transform);
@@ -256,19 +405,149 @@ export class Annotations implements Annotating {
 
   private drawOne(context: CanvasRenderingContext2D, transform: Transform, id: string, content: Content): void {
     const isChosen = this.editor.chosen.includes(id);
-    if (isChosen || this.panel.classes.isSeen(content.class)) {
-      paintShape(context, this.hand.preview(id) ?? content.geometry, transform, this.panel.classes.colour(content.class), isChosen);
+    if (content.kind === "reply" || !(isChosen || this.panel.classes.isSeen(content.class))) {
+      return;
+    }
+    const geometry = this.hand.preview(id) ?? content.geometry;
+    const colour = this.panel.classes.colour(content.class);
+    if (isDrawnApart(content.kind)) {
+      const text = content.kind === "count" ? this.counter.labelOf(id) : labelOf({ ...content, geometry }, this.around.mpp0);
+      paintMeasured(context, { kind: content.kind, geometry }, transform, content.class === null ? MEASURED_COLOUR : colour, isChosen || id === this.counter.activeId, text);
+    } else {
+      paintShape(context, geometry, transform, colour, isChosen);
     }
   }
 
-  private sketchOf(tool: DrawingName): Sketch {
-    return new Sketch(tool, (kind: Kind, geometry: Geometry) => {
-      if (tool === "split") {
-        void this.editor.split(geometry);
-      } else {
-        this.editor.add(kind, geometry);
-      }
-    });
+  private sketchFor(tool: ToolChoice): Sketch | null {
+    if (tool === "select" || (tool === "count" && (this.counter.active !== null || this.counter.shape !== "area"))) {
+      return null;
+    }
+    return new Sketch(tool, this.around.mpp0, (geometry) => this.drawn(tool, geometry), () => this.panel.brush_px);
+  }
+
+  private drawn(tool: DrawingName, geometry: Geometry): void {
+    if (tool === "split") {
+      void this.editor.split(geometry);
+    } else if (tool === "count") {
+      this.counter.place(geometry);
+      this.sketch = this.sketchFor("count");
+    } else if (tool === "text") {
+      this.textPrompt.ask((note) => this.editor.add("text", geometry, { note }));
+    } else if (tool === "brush" || tool === "eraser") {
+      const radius_px0 = this.panel.brush_px / this.around.transform().scale;
+      void this.editor.brush(capsules(pathsOf(geometry)[0]!.points, radius_px0), tool === "eraser");
+    } else if (tool === "wand") {
+      void this.fill(geometry);
+    } else {
+      this.editor.add(tool as Kind, geometry);
+    }
+    this.refresh();
+  }
+
+  /** The wand: fill tissue of a similar stain around a point. */
+  private async fill(geometry: Geometry): Promise<void> {
+    const [at] = pathsOf(geometry)[0]!.points;
+    const mpp = this.around.mpp0 / this.around.transform().scale;
+    try {
+      const areas = await this.api.wand({ x_px0: at!.x, y_px0: at!.y, mpp, tolerance: this.panel.tolerance });
+      await this.editor.brush(areas, false);
+    } catch (error) {
+      this.sayWhy(error);
+    }
+  }
+
+  private countActions(): ConstructorParameters<typeof CountPanel>[2] {
+    return {
+      begin: (shape: CountShape) => {
+        this.counter.begin(shape);
+        this.take("count");
+      },
+      goOn: (id) => {
+        this.counter.activate(id);
+        this.take("count");
+        void this.goToId(id).then(() => this.editor.choose(null));
+      },
+      chooseClass: (number) => {
+        this.countClasses.choose(number);
+        this.refresh();
+      },
+      useClasses: (names) => {
+        this.countClasses.use(names);
+        this.refresh();
+      },
+      addClass: (name) => {
+        if (!this.countClasses.add(name)) {
+          this.panel.say("There are nine classes already, one for each key.");
+        }
+        this.refresh();
+      },
+      colourOf: (name) => this.panel.classes.colour(name),
+    };
+  }
+
+  private askOthers(label: string, others: Annotation[], go: () => void): void {
+    if (this.sync.summary?.only_own) {
+      const people = [...new Set(others.map(({ author }) => author))].join(", ");
+      this.panel.say(`Drawn by ${people}. On this slide, people may change only their own annotations; you can answer under it.`);
+      return;
+    }
+    this.othersDialog.ask(label, others, go);
+  }
+
+  private opened(project: string, me: string): void {
+    this.editor.me = me;
+    this.editor.history.restore(storeOfTab(), `gemslide/undo/${project}/${this.around.slideId}/${me}`);
+  }
+
+  private discard(id: string): void {
+    this.model.discard(id);
+    this.editor.choose(null);
+    this.panel.say("");
+  }
+
+  /** Put the user's own last version of an annotation back. */
+  private async restore(annotation: Annotation): Promise<void> {
+    try {
+      const { own } = await this.api.about(annotation.id);
+      this.model.learn([annotation], true);
+      this.editor.apply("restore", [[annotation.id, { ...(own ?? annotation), deleted: false }]]);
+      this.changedByOthers = this.changedByOthers.filter(({ id }) => id !== annotation.id);
+      this.refresh();
+    } catch (error) {
+      this.sayWhy(error);
+    }
+  }
+
+  private async note(ids: string[]): Promise<void> {
+    try {
+      await this.api.noted(ids);
+      this.changedByOthers = this.changedByOthers.filter(({ id }) => !ids.includes(id));
+      this.refresh();
+    } catch (error) {
+      this.sayWhy(error);
+    }
+  }
+
+  /** After a change on the slide: ask for the counts, and what others have done to the user's own drawings. */
+  private followChange(change: number): void {
+    if (change === this.askedChange) {
+      return;
+    }
+    this.askedChange = change;
+    this.counter.refresh();
+    this.table.refresh();
+    void this.api.changedByOthers().then(
+      (annotations) => {
+        this.changedByOthers = annotations;
+        this.refresh();
+      },
+      (error: unknown) => {
+        if (!(error instanceof Refused)) {
+          throw error;
+        }
+        this.askedChange = -1; // asked again with the next answer
+      },
+    );
   }
 
   private sayWhy(error: unknown): void {
@@ -304,14 +583,34 @@ export class Annotations implements Annotating {
       const used = summary.classes.map(([name]) => name);
       this.panel.classMenu.offer([...used, ...this.modelClasses.filter((name) => !used.includes(name))]);
     }
-    this.button.setAttribute("aria-pressed", String(this.tool !== null));
-    this.panel.show(this.tool, state, isSaved, this.mayAnnotate, summary?.may_export ?? false);
-    const advice = this.tool === null ? "" : this.tool === "select" ? SELECT_HINT : HINTS[this.tool];
+    this.button.setAttribute("aria-pressed", String(this.isDrawing));
+    const mayExport = summary?.may_export ?? false;
+    this.panel.show(this.tool, state, isSaved, this.mayAnnotate && !this.isScratch, mayExport, summary?.change ?? 0);
+    this.countPanel.show(this.tool === "count", this.mayAnnotate, mayExport);
+    this.bookmarks.show(this.mayAnnotate && !this.isScratch);
+    this.concerns.update(this.sync.outbox?.all().filter(({ refused }) => refused !== undefined) ?? [], this.changedByOthers);
+    if (summary) {
+      this.followChange(summary.change);
+    }
+    this.around.toolChanged(this.tool);
+    this.advise();
+    this.around.redraw();
+  }
+
+  private advise(): void {
+    const advice = this.tool === null ? "" : this.tool === "select" ? SELECT_HINT : this.tool === "count" ? this.counter.hint() : HINTS[this.tool];
     if (advice !== this.advice) {
       this.advice = advice;
       this.around.advise(advice);
     }
-    this.around.redraw();
+  }
+}
+
+function storeOfTab(): Storage | null {
+  try {
+    return window.sessionStorage;
+  } catch {
+    return null;
   }
 }
 

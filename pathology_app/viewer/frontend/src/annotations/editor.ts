@@ -94,6 +94,22 @@ export class Editor {
     }
   }
 
+  /** Delete an annotation, selected or not. */
+  remove(id: string): void {
+    const content = this.model.content(id);
+    if (content) {
+      this.apply("delete", [[id, { ...content, deleted: true }]]);
+    }
+  }
+
+  /** Set the note of an annotation, selected or not. */
+  describe(id: string, note: string): void {
+    const content = this.model.content(id);
+    if (content && content.note !== note) {
+      this.apply("note", [[id, { ...content, note }]]);
+    }
+  }
+
   delete(): void {
     this.change("delete", (content) => ({ ...content, deleted: true }));
     this.choose(null);
@@ -152,20 +168,30 @@ export class Editor {
     });
   }
 
-  /** Add an area to the selected one, or take it away from it; without a selection, draw it. */
-  async brush(area: Geometry, isErasing: boolean): Promise<void> {
+  /**
+   * Add an area to the selected one, or take it away from it; without a selection, draw it.
+   * @param pieces areas that overlap and together are the one to add.
+   */
+  async brush(pieces: Geometry[], isErasing: boolean): Promise<void> {
     const part = this.areas().at(-1);
-    if (!part) {
-      if (!isErasing) {
-        this.add("polygon", area);
-      }
+    if (!part && isErasing) {
+      this.events.say("First select the area to erase from.");
       return;
     }
+    if (!part && pieces.length === 1) {
+      this.add("polygon", pieces[0]!);
+      return;
+    }
+    const { width_px0, height_px0 } = this.slide;
     await this.combine(isErasing ? "erase" : "brush", async () => {
-      const [, content] = part;
-      const [changed] = isErasing ? await this.api.erase(content.geometry, area) : await this.api.join([content.geometry, area]);
-      const clipped = changed && onSlide(changed, this.slide.width_px0, this.slide.height_px0);
-      return [[part], [{ ...content, kind: kindOfArea(content.kind), geometry: clipped ?? content.geometry }]];
+      const stroke = pieces.length > 1 && (isErasing || !part) ? (await this.api.join(pieces))[0]! : pieces[0]!;
+      const content = part?.[1] ?? drawing("polygon", stroke, { class: this.className });
+      let area = stroke;
+      if (part) {
+        area = isErasing ? (await this.api.erase(content.geometry, stroke))[0]! : (await this.api.join([content.geometry, ...pieces]))[0]!;
+      }
+      const geometry = onSlide(area, width_px0, height_px0) ?? content.geometry;
+      return [part ? [part] : [], [{ ...content, kind: kindOfArea(content.kind), geometry }]];
     });
   }
 
@@ -263,7 +289,7 @@ export class Editor {
     try {
       const [old, created] = await make();
       // The first (largest) piece keeps the first area's id, so that its history continues.
-      const ids = created.map((_, index) => (index === 0 ? old[0]![0] : newId()));
+      const ids = created.map((_, index) => (index === 0 && old[0] ? old[0][0] : newId()));
       const deleted = old.slice(1).map(([id, content]): [string, Content] => [id, { ...content, deleted: true }]);
       this.apply(label, [...created.map((content, index): [string, Content] => [ids[index]!, content]), ...deleted]);
       [this.chosen, this.corner] = [ids, null];

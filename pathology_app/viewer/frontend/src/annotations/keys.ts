@@ -10,6 +10,12 @@ const TOOLS: [string, ToolChoice, string][] = [
   ["e", "ellipse", "ellipse"],
   ["g", "polygon", "polygon"],
   ["w", "freehand", "freehand"],
+  ["l", "line", "line"],
+  ["h", "arrow", "arrow"],
+  ["t", "text", "text"],
+  ["b", "brush", "brush"],
+  ["B", "eraser", "eraser"],
+  ["z", "wand", "wand"],
   ["x", "split", "split the selected area"],
 ];
 const ARROWS: Record<string, [number, number]> = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
@@ -20,8 +26,13 @@ const TYPED_INTO = "input:not([type=range], [type=checkbox], [type=radio]), text
 export function annotationCommands(annotations: Annotating): Command[] {
   const none = (): void => undefined;
   return [
-    { keys: ["a"], shown: "a", does: "start or stop annotating", run: () => annotations.take(annotations.inHand ?? "select") },
+    { keys: ["m"], shown: "m", does: "ruler: click, or press Enter to use the centre of the screen", run: () => annotations.take("ruler") },
+    { keys: ["M"], shown: "Shift + m", does: "measure an area", run: () => annotations.take("area") },
+    { keys: ["c"], shown: "c", does: "count in a circle of 1 mm²; again: 2 mm², an area, another count. 1 to 9 choose the class", run: () => annotations.count() },
+    { keys: ["a"], shown: "a", does: "start or stop annotating", run: () => annotations.toggleAnnotating() },
     { keys: ["A"], shown: "Shift + a", does: "show or hide annotations", run: () => annotations.toggleShown() },
+    { keys: ["*"], shown: "*", does: "bookmark this view", run: () => annotations.bookmark() },
+    { keys: ["#"], shown: "#", does: "table of annotations", run: () => annotations.openTable() },
     { keys: [], shown: TOOLS.map(([key]) => key).join(", "), does: `while annotating: ${TOOLS.map(([, , name]) => name).join(", ")}; Enter sets a point at the centre of the screen`, run: none },
     { keys: [], shown: "j, k, i", does: "while annotating: join the selected areas, edit the class, edit the note", run: none },
     { keys: [], shown: "Page up and down", does: "while annotating: previous and next corner of the selection; Insert adds a corner, Delete removes it", run: none },
@@ -82,6 +93,12 @@ function withAlt(event: KeyboardEvent, annotations: Annotating, around: Surround
 function alone(event: KeyboardEvent, annotations: Annotating): boolean {
   if (event.ctrlKey || event.metaKey || event.altKey || annotations.inHand === null) {
     return false;
+  }
+  if (/^[1-9]$/.test(event.key) && annotations.chooseCounted(Number(event.key))) {
+    return true;
+  }
+  if (!annotations.isDrawing) {
+    return false; // while measuring, letters keep their usual meaning
   }
   const tool = TOOLS.find(([key]) => key === event.key);
   if (tool) {

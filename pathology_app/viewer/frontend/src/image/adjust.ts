@@ -45,6 +45,11 @@ export class ImageAdjust {
     this.change(STANDARD_IMAGE);
   }
 
+  /** Apply a saved state; null is the standard one. */
+  restore(state: ImageState | null): void {
+    this.change(state ?? STANDARD_IMAGE);
+  }
+
   focus(): void {
     (this.choices.find(({ checked }) => checked) ?? this.sliders[0]![1].input).focus();
   }

@@ -65,6 +65,17 @@ export class Layers {
     this.changed();
   }
 
+  /** Apply styles in the link's format, as from a bookmark; layers that it does not name are hidden. */
+  restore(first: string | null, others: string | null): void {
+    const styles = othersOf(others);
+    for (const layer of this.all) {
+      const style = layer.info.is_first ? styleOf(first) : styles.get(layer.info.id);
+      Object.assign(layer.style, style ?? { visible: false });
+      void this.load(layer);
+    }
+    this.changed();
+  }
+
   get shown(): Layer[] {
     return this.all.filter(({ style }) => style.visible);
   }

@@ -20,15 +20,6 @@ export function label(context: CanvasRenderingContext2D, text: string, { x, y }:
   context.fillText(text, x, y);
 }
 
-export function lineThrough(points: Point[], isClosed: boolean): Path2D {
-  const path = new Path2D();
-  points.forEach(({ x, y }, index) => (index ? path.lineTo(x, y) : path.moveTo(x, y)));
-  if (isClosed) {
-    path.closePath();
-  }
-  return path;
-}
-
 /** Small crosses at points. */
 export function crosses(points: Point[], size: number): Path2D {
   const path = new Path2D();

@@ -1,7 +1,8 @@
 // The row of buttons above the slide. Every action also has a key (commands.ts).
 import { MAGNIFICATIONS } from "../view/navigation";
 import { box, button, toggle } from "../panel/elements";
-import type { ToolName } from "./toolbox";
+
+export type MeasuringTool = "ruler" | "area" | "count";
 
 export interface ToolbarActions {
   showWhole(): void;
@@ -9,8 +10,7 @@ export interface ToolbarActions {
   nextHotspot(step: 1 | -1): void;
   turn(degrees: number): void;
   mirror(): void;
-  take(tool: ToolName): void;
-  clearTools(): void;
+  take(tool: MeasuringTool): void;
   togglePanel(): void;
   fullScreen(): void;
   listKeys(): void;
@@ -21,7 +21,7 @@ export class Toolbar {
   /** Buttons of other parts. */
   readonly extras = box("group extras");
   private readonly hotspots: HTMLDivElement;
-  private readonly tools: Record<ToolName, HTMLButtonElement>;
+  private readonly tools: Record<MeasuringTool, HTMLButtonElement>;
 
   constructor(actions: ToolbarActions) {
     this.element.setAttribute("role", "toolbar");
@@ -29,7 +29,7 @@ export class Toolbar {
     this.tools = {
       ruler: toggle("Ruler", "Measure a length (m)", () => actions.take("ruler")),
       area: toggle("Area", "Measure an area (Shift + m)", () => actions.take("area")),
-      count: toggle("Count", "Counting circle of 1 mm², then 2 mm² (c)", () => actions.take("count")),
+      count: toggle("Count", "Count in a circle of 1 mm² or 2 mm², or in an area (c)", () => actions.take("count")),
     };
     this.hotspots = box(
       "group hotspot-controls",
@@ -49,7 +49,7 @@ export class Toolbar {
         button("↺", "Rotate anticlockwise (Shift + t)", () => actions.turn(-90)),
         button("⇋", "Flip horizontally (v)", () => actions.mirror()),
       ),
-      box("group", ...Object.values(this.tools), button("⌫", "Clear measurements and counts (Delete)", () => actions.clearTools())),
+      box("group", ...Object.values(this.tools)),
       this.hotspots,
       this.extras,
       box(
@@ -61,7 +61,7 @@ export class Toolbar {
     );
   }
 
-  show(hasHotspots: boolean, inHand: ToolName | null): void {
+  show(hasHotspots: boolean, inHand: string | null): void {
     this.hotspots.hidden = !hasHotspots;
     for (const [name, element] of Object.entries(this.tools)) {
       element.setAttribute("aria-pressed", String(name === inHand));

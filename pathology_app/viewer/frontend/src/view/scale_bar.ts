@@ -11,12 +11,17 @@ export function roundLength(limit: number): number {
 }
 
 export function lengthText(length_um: number): string {
-  return length_um >= 1000 ? `${Number((length_um / 1000).toPrecision(4))} mm` : `${Number(length_um.toPrecision(3))} µm`;
+  return length_um >= 1000 ? `${digits(length_um / 1000, 4)} mm` : `${digits(length_um, 3)} µm`;
 }
 
 /** "0.532 mm²", or µm² for a small area. */
 export function areaText(area_um2: number): string {
-  return area_um2 >= 1e4 ? `${Number((area_um2 / 1e6).toPrecision(3))} mm²` : `${Number(area_um2.toPrecision(3))} µm²`;
+  return area_um2 >= 1e4 ? `${digits(area_um2 / 1e6, 3)} mm²` : `${digits(area_um2, 3)} µm²`;
+}
+
+/** Significant digits, with separators above a thousand. */
+function digits(value: number, most: number): string {
+  return value.toLocaleString("en", { maximumSignificantDigits: most });
 }
 
 export class ScaleBar {

@@ -29,7 +29,7 @@ class Memory implements Store {
   }
 }
 
-const content: Content = { kind: "rectangle", object_type: "annotation", geometry: rectangle({ x: 0, y: 0 }, { x: 1, y: 1 }), class: null, note: "", deleted: false };
+const content: Content = { kind: "rectangle", object_type: "annotation", geometry: rectangle({ x: 0, y: 0 }, { x: 1, y: 1 }), class: null, note: "", deleted: false, parent: null, view: null };
 const draft = (id: string, note = ""): Draft => ({ ...content, id, note, revision: 0 });
 
 test("entries of a closed tab are adopted in their last state, and only once", () => {

@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
-  contains, cornersOf, ellipse, moved, nearestCorner, nearestMiddle, pathsOf, polygon, rectangle, simplified, sizeText, withCorner, withNewCorner, withoutCorner,
+  contains, cornersOf, ellipse, moved, nearestCorner, nearestMiddle, pathsOf, polygon, rectangle, simplified, withCorner, withNewCorner, withoutCorner,
   withPaths,
 } from "../../src/annotations/drawing/shapes";
+import { sizeText } from "../../src/annotations/drawing/sizes";
 import type { Geometry } from "../../src/annotations/types";
 
 const square = rectangle({ x: 0, y: 0 }, { x: 10, y: 10 });
@@ -63,7 +64,7 @@ test("a simplified freehand line keeps its corners and drops invisible detail", 
 });
 
 test("areas are given in µm² without their holes", () => {
-  assert.equal(sizeText(holed, 1), "area 148 µm²");
-  assert.equal(sizeText(rectangle({ x: 0, y: 0 }, { x: 4000, y: 2000 }), 0.5), "area 2.000 mm²");
-  assert.match(sizeText(ellipse({ x: 0, y: 0 }, { x: 20, y: 20 }), 1), /area 31[34] µm²/);
+  assert.equal(sizeText(holed, 1), "148 µm², outline 81 µm");
+  assert.equal(sizeText(rectangle({ x: 0, y: 0 }, { x: 4000, y: 2000 }), 0.5), "2 mm², outline 6 mm");
+  assert.match(sizeText(ellipse({ x: 0, y: 0 }, { x: 20, y: 20 }), 1), /31[34] µm², outline 6[23]/);
 });

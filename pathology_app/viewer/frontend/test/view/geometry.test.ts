@@ -1,8 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { areaOf, lengthOf, Transform } from "../../src/view/geometry";
-import { Measure } from "../../src/tools/measure";
-import { Counting } from "../../src/tools/counting";
 
 const near = (actual: number, expected: number): void => assert.ok(Math.abs(actual - expected) < 1e-9, `${actual} is not ${expected}`);
 
@@ -28,26 +26,4 @@ test("lengths and areas are correct for either orientation", () => {
   assert.equal(lengthOf([{ x: 0, y: 0 }, { x: 3, y: 4 }, { x: 3, y: 10 }]), 11);
   assert.equal(areaOf(corners), 120_000);
   assert.equal(areaOf([...corners].reverse()), 120_000);
-});
-
-test("the ruler gives a length, the area tool an area and a perimeter", () => {
-  const [ruler, area] = [new Measure("length"), new Measure("area")];
-  ruler.press({ x: 0, y: 0 });
-  ruler.press({ x: 400, y: 300 });
-  corners.forEach((corner) => area.press(corner));
-  assert.deepEqual(area.results(0.5), [], "not closed yet");
-  area.press(corners.at(-1)!);
-  assert.deepEqual([...ruler.results(0.5), ...area.results(0.5)], ["250 µm", "0.03 mm² · perimeter 700 µm"]);
-  assert.equal(area.undo(), true);
-  assert.equal(area.undo(), false);
-});
-
-test("the counting circle has its nominal area, and counts the marks inside it", () => {
-  const counting = new Counting({ x: 5000, y: 5000 }, 1, 0.25);
-  near((Math.PI * (counting.radius_px0 * 0.25) ** 2) / 1e6, 1);
-  counting.press({ x: 5000, y: 5000 });
-  counting.press({ x: 5000 + counting.radius_px0 + 1, y: 5000 });
-  assert.equal(counting.count, 1);
-  counting.area_mm2 = 2;
-  assert.equal(counting.count, 2);
 });

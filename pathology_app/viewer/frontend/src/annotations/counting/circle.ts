@@ -18,35 +18,3 @@ export function circleAround(centre: Point, area_mm2: number, mpp0: number): Geo
   });
   return { type: "Polygon", coordinates: [[...ring, ring[0]!]] };
 }
-
-/** The share of a polygon's area that lies on the slide. */
-export function insideShare(points: Point[], width_px0: number, height_px0: number): number {
-  const whole = signedArea(points);
-  return whole === 0 ? 0 : Math.abs(signedArea(clippedToSlide(points, width_px0, height_px0)) / whole);
-}
-
-/** A polygon cut at the slide's edges, after Sutherland and Hodgman. Parts of it may be joined along an edge. */
-export function clippedToSlide(points: Point[], width_px0: number, height_px0: number): Point[] {
-  const edges: ((point: Point) => number)[] = [({ x }) => x, ({ x }) => width_px0 - x, ({ y }) => y, ({ y }) => height_px0 - y];
-  return edges.reduce((ring, depth) => beyond(ring, depth), points);
-}
-
-function beyond(ring: Point[], depth: (point: Point) => number): Point[] {
-  return ring.flatMap((from, index) => {
-    const to = ring[(index + 1) % ring.length]!;
-    const [here, there] = [depth(from), depth(to)];
-    const kept = here >= 0 ? [from] : [];
-    if (here >= 0 === there >= 0) {
-      return kept;
-    }
-    const share = here / (here - there);
-    return [...kept, { x: from.x + share * (to.x - from.x), y: from.y + share * (to.y - from.y) }];
-  });
-}
-
-function signedArea(points: Point[]): number {
-  return points.reduce((sum, { x, y }, index) => {
-    const next = points[(index + 1) % points.length]!;
-    return sum + (x * next.y - next.x * y) / 2;
-  }, 0);
-}

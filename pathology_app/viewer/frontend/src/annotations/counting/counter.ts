@@ -1,15 +1,16 @@
 // Counting of objects by class in circles or areas. Each object is a mark of its own, saved at once; two people can count
 // in the same area.
 import type { Point, Transform } from "../../view/geometry";
+import { insideShare } from "../drawing/clipping";
 import { contains, pathsOf } from "../drawing/shapes";
 import type { Editor } from "../editor";
-import { areasText, percent, perMm2Text } from "../measuring/sizes";
-import { paintMeasured } from "../measuring/painting";
+import { areasText, percent, perMm2Text } from "../drawing/sizes";
+import { paintMeasured } from "../drawing/measured";
 import { type AnnotationApi, Refused } from "../storage/api";
 import type { Model } from "../storage/model";
 import { newId } from "../storage/sync";
 import { type Counts, type CountTally, drawing, type Geometry, type RegionAreas } from "../types";
-import { CIRCLE_SIZES_MM2, circleAround, insideShare } from "./circle";
+import { CIRCLE_SIZES_MM2, circleAround } from "./circle";
 import { withChanges } from "./tally";
 
 export type CountShape = (typeof CIRCLE_SIZES_MM2)[number] | "area";

@@ -1,6 +1,6 @@
 // The section "Counts" of the panel: what is counted, the numbers by class, and all counts of the slide.
 import { box, button, labelled, toggle } from "../../panel/elements";
-import { areasText, percent, perMm2Text } from "../measuring/sizes";
+import { areasText, percent, perMm2Text } from "../drawing/sizes";
 import type { CountTally } from "../types";
 import { type CountClasses, PRESETS } from "./classes";
 import type { Counter, CountShape } from "./counter";

@@ -1,5 +1,6 @@
-// Painting of annotations: an outline in the colour of the class over a white one, so that it is visible on any stain.
+// Painting of annotations in the colours of their classes.
 import type { Transform } from "../../view/geometry";
+import { halo, HALO_COLOURS } from "./halo";
 import { pathsOf } from "./shapes";
 import type { Geometry } from "../types";
 import { CELL_PX, LINE, PER_PX, POINTS, type VectorTile } from "./vector_tile";
@@ -66,11 +67,7 @@ export function paintTile(context: CanvasRenderingContext2D, tile: VectorTile, l
   context.globalAlpha = 1;
   for (const [colour, { lines, points }] of pathsByClass(tile, look)) {
     paint(context, lines, colour, pixel);
-    context.fillStyle = colour;
-    context.fill(points);
-    context.strokeStyle = "#ffffff";
-    context.lineWidth = 1.2 * pixel;
-    context.stroke(points);
+    paintPoints(context, points, colour, pixel);
   }
 }
 
@@ -79,13 +76,18 @@ function paint(context: CanvasRenderingContext2D, path: Path2D, colour: string, 
   context.fillStyle = colour;
   context.fill(path, "evenodd");
   context.globalAlpha = 1;
-  context.lineJoin = "round";
-  context.strokeStyle = "rgba(255, 255, 255, 0.8)";
-  context.lineWidth = 3.4 * pixel;
-  context.stroke(path);
-  context.strokeStyle = colour;
-  context.lineWidth = 1.8 * pixel;
-  context.stroke(path);
+  halo(context, path, colour, pixel);
+}
+
+/** Discs of points, with a halo of their own. */
+function paintPoints(context: CanvasRenderingContext2D, points: Path2D, colour: string, pixel: number): void {
+  HALO_COLOURS.forEach((under, index) => {
+    context.strokeStyle = under;
+    context.lineWidth = (3.4 - 1.6 * index) * pixel;
+    context.stroke(points);
+  });
+  context.fillStyle = colour;
+  context.fill(points);
 }
 
 /** Paint one annotation on the screen, in CSS pixels. */
@@ -108,9 +110,9 @@ export function paintShape(context: CanvasRenderingContext2D, geometry: Geometry
     }
   }
   if (geometry.type.endsWith("LineString")) {
-    context.strokeStyle = colour;
-    context.lineWidth = 2;
-    context.stroke(path);
+    halo(context, path, colour, isSelected ? 1.5 : 1);
+  } else if (geometry.type.endsWith("Point")) {
+    paintPoints(context, path, colour, isSelected ? 1.5 : 1);
   } else {
     paint(context, path, colour, isSelected ? 1.5 : 1);
   }

@@ -1,5 +1,5 @@
 // Shapes as paths of points, and operations for editing them. Level-0 pixels.
-import { areaOf, distance, lengthOf, type Point } from "../../view/geometry";
+import { distance, type Point } from "../../view/geometry";
 import type { Geometry, Position } from "../types";
 
 /** One ring (without its closing point), one line, or a set of points. */
@@ -227,22 +227,4 @@ export function simplified(points: Point[], within: number): Point[] {
     }
   }
   return points.filter((_, index) => kept.has(index));
-}
-
-/** Readable area, length or number of points. */
-export function sizeText(geometry: Geometry, mpp0: number): string {
-  const paths = pathsOf(geometry);
-  if (geometry.type.endsWith("Point")) {
-    return paths[0]!.points.length > 1 ? `${paths[0]!.points.length} points` : "one point";
-  }
-  if (!isArea(geometry)) {
-    return `length ${(paths.reduce((sum, { points }) => sum + lengthOf(points), 0) * mpp0).toFixed(1)} µm`;
-  }
-  const outlines = new Set<number>();
-  let area_um2 = 0;
-  for (const { points, part } of paths) {
-    area_um2 += (outlines.has(part) ? -1 : 1) * areaOf(points) * mpp0 * mpp0;
-    outlines.add(part);
-  }
-  return area_um2 >= 1e5 ? `area ${(area_um2 / 1e6).toFixed(3)} mm²` : `area ${area_um2.toFixed(0)} µm²`;
 }

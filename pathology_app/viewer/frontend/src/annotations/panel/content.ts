@@ -1,16 +1,20 @@
 // The annotations section of the panel: tools, class and note, classes on the slide, and the saved state.
-import { box, button, labelled, toggle } from "../../panel/elements";
+import { box, button, labelled, slider, toggle } from "../../panel/elements";
 import type { ToolChoice } from "../annotating";
 import { ClassList } from "./class_list";
 import { ClassMenu } from "./class_menu";
 import type { Editor } from "../editor";
 import { FoundList } from "./found_list";
 import type { Model } from "../storage/model";
-import { sizeText } from "../drawing/shapes";
+import { sizeText } from "../drawing/sizes";
+import type { AnnotationApi } from "../storage/api";
 import type { Annotation } from "../types";
+import { Thread } from "./thread";
+import { timeText } from "./time";
 
 export interface PanelActions {
-  take(tool: ToolChoice): void;
+  /** A tool's button: take it, or put it away. */
+  pressButton(tool: ToolChoice): void;
   join(): void;
   delete(): void;
   undo(): void;
@@ -18,6 +22,7 @@ export interface PanelActions {
   find(words: string): Promise<Annotation[]>;
   goTo(annotation: Annotation): void;
   importFile(file: File): void;
+  openTable(): void;
 }
 
 const TOOLS: [ToolChoice, string, string][] = [
@@ -27,8 +32,18 @@ const TOOLS: [ToolChoice, string, string][] = [
   ["ellipse", "Ellipse", "Ellipse (e)"],
   ["polygon", "Polygon", "Polygon (g)"],
   ["freehand", "Freehand", "Freehand (w)"],
+  ["line", "Line", "Line (l)"],
+  ["arrow", "Arrow", "Arrow (h)"],
+  ["text", "Text", "Text (t)"],
+  ["brush", "Brush", "Paint an area, or add to the selected one (b)"],
+  ["eraser", "Eraser", "Paint over the part of the selected area to remove (Shift + b)"],
+  ["wand", "Wand", "Fill tissue of a similar stain (z)"],
   ["split", "Split", "Split the selected area along a line (x)"],
 ];
+
+/** Radius of the brush, smallest and largest, on the screen. */
+const BRUSH_PX = [3, 90] as const;
+const [BRUSH_SIZE, SIMILARITY] = [0.4, 0.7];
 
 export class AnnotationPanel {
   readonly element = box("annotations");
@@ -45,21 +60,25 @@ export class AnnotationPanel {
   private readonly controls: HTMLDivElement;
   private readonly importing = box("");
   private readonly exportLink = document.createElement("a");
+  private readonly thread: Thread;
+  private readonly options: HTMLDivElement;
+  private readonly brushSize = slider("Size", "Size of the brush", () => undefined);
+  private readonly similarity = slider("Similarity", "Similarity of stain that the wand requires", () => undefined);
   private shownNote = "";
 
   constructor(
     private readonly actions: PanelActions,
     private readonly editor: Editor,
     private readonly model: Model,
+    api: AnnotationApi,
     private readonly mpp0: number,
     classesChanged: () => void,
-    exportLink: string,
   ) {
     this.classes = new ClassList(classesChanged);
     this.classMenu = new ClassMenu((name) => this.editor.classify(name));
     this.found = new FoundList((words) => actions.find(words), (annotation) => actions.goTo(annotation));
     for (const [tool, text, title] of TOOLS) {
-      this.tools.set(tool, toggle(text, title, () => actions.take(tool)));
+      this.tools.set(tool, toggle(text, title, () => actions.pressButton(tool)));
     }
     this.buttons = {
       join: button("Join", "Join the selected areas into one (j)", () => actions.join()),
@@ -70,23 +89,29 @@ export class AnnotationPanel {
     this.note.rows = 2;
     this.note.maxLength = 2000;
     this.note.addEventListener("change", () => this.editor.note(this.note.value));
+    this.thread = new Thread(api, model, (parent, text) => editor.reply(parent, text));
     this.chosen = box("chosen", this.facts, labelled("Note", this.note));
+    this.options = box("group options", this.brushSize.element, this.similarity.element);
+    this.brushSize.show(BRUSH_SIZE);
+    this.similarity.show(SIMILARITY);
     this.controls = box(
       "controls",
       box("group tools", ...this.tools.values()),
       box("group", ...Object.values(this.buttons)),
+      this.options,
       this.classMenu.element,
       this.chosen,
     );
     this.state.setAttribute("role", "status");
     this.message.setAttribute("role", "alert");
-    this.exportLink.href = exportLink;
+    this.exportLink.href = api.exportLink;
     this.exportLink.download = "";
     this.exportLink.className = "button";
     this.exportLink.textContent = "Export";
-    this.exportLink.title = "As GeoJSON, for QuPath";
+    this.exportLink.title = "As GeoJSON, with measurements, for QuPath";
     this.importing.append(this.fileButton());
-    this.element.append(this.state, this.message, this.controls, this.classes.element, this.found.element, box("group", this.importing, this.exportLink));
+    const table = button("Table", "All annotations of this slide, sorted and filtered (#)", () => actions.openTable());
+    this.element.append(this.state, this.message, this.controls, this.thread.element, this.classes.element, this.found.element, box("group", table, this.importing, this.exportLink));
   }
 
   /** Show a message until the next one. */
@@ -106,7 +131,18 @@ export class AnnotationPanel {
     this.note.focus();
   }
 
-  show(tool: ToolChoice | null, state: string, isSaved: boolean, mayAnnotate: boolean, mayExport: boolean): void {
+  /** Radius of the brush on the screen. */
+  get brush_px(): number {
+    return BRUSH_PX[0] + this.brushSize.input.valueAsNumber ** 2 * (BRUSH_PX[1] - BRUSH_PX[0]);
+  }
+
+  /** Of the wand, 0 to 1. */
+  get tolerance(): number {
+    return 1 - this.similarity.input.valueAsNumber;
+  }
+
+  /** @param change the slide's counter. */
+  show(tool: ToolChoice | null, state: string, isSaved: boolean, mayAnnotate: boolean, mayExport: boolean, change: number): void {
     for (const [name, element] of this.tools) {
       element.setAttribute("aria-pressed", String(name === tool));
     }
@@ -116,6 +152,11 @@ export class AnnotationPanel {
     this.state.classList.toggle("waits", !isSaved);
     this.controls.hidden = this.importing.hidden = !mayAnnotate;
     this.exportLink.hidden = !mayExport;
+    this.brushSize.element.hidden = tool !== "brush" && tool !== "eraser";
+    this.similarity.element.hidden = tool !== "wand";
+    this.options.hidden = this.brushSize.element.hidden && this.similarity.element.hidden;
+    const { last } = this.editor;
+    this.thread.show(last !== null && this.model.saved(last) ? last : null, change, mayAnnotate);
     this.showChosen();
   }
 
@@ -159,9 +200,4 @@ export class AnnotationPanel {
     });
     return box("", button("Import", "A file from QuPath, ASAP or ImageScope", () => input.click()), input);
   }
-}
-
-function timeText(utc: string): string {
-  const time = new Date(utc);
-  return Number.isNaN(time.valueOf()) ? utc : time.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
 }

@@ -1,6 +1,6 @@
 // Keeps this page and the server in sync: sends the outbox, polls for changes by others, and reports the state. Nothing
 // leaves the outbox before the server has it.
-import { type Api, Refused } from "./api";
+import { type AnnotationApi, Refused } from "./api";
 import type { Model } from "./model";
 import { type Entry, Outbox, type Store } from "./outbox";
 import type { Annotation, Changes, Saved, Summary } from "../types";
@@ -21,6 +21,8 @@ export interface SyncEvents {
   manyChanged(): void;
   /** Another user changed the same annotation: theirs keeps the id, and `newId` is that of the local version. */
   kept(id: string, newId: string): void;
+  /** The server's first answer, which names project and user. */
+  opened(summary: Summary): void;
 }
 
 export class Sync {
@@ -38,7 +40,7 @@ export class Sync {
   private isOver = false;
 
   constructor(
-    private readonly api: Api,
+    private readonly api: AnnotationApi,
     private readonly model: Model,
     private readonly slideId: string,
     private readonly store: Store | null,
@@ -70,7 +72,7 @@ export class Sync {
     return [
       trouble,
       waiting ? `${waiting} not saved yet, kept ${where}.` : "",
-      refused.length ? `${refused.length} refused, kept ${where}: ${refused[0]!.refused}` : "",
+      refused.length ? `${refused.length} refused, kept ${where}.` : "",
       others.length ? `${others.length} by ${others[0]!.me} kept here until they sign in.` : "",
       !entries.length && !trouble && this.summary ? "All saved." : "",
     ]
@@ -134,6 +136,7 @@ export class Sync {
     this.summary = changes;
     if (isFirst) {
       this.open(changes);
+      this.model.learn(changes.annotations ?? [], true);
     } else if (hasChanged && changes.annotations === null) {
       this.events.manyChanged();
     } else if (changes.annotations?.length) {
@@ -146,7 +149,9 @@ export class Sync {
   }
 
   /** Handle the first answer, which identifies the project and user: open the outbox and adopt entries of closed tabs. */
-  private open({ project, me }: Summary): void {
+  private open(summary: Summary): void {
+    const { project, me } = summary;
+    this.events.opened(summary);
     this.outbox = new Outbox(this.store, `gemslide/annotations/${project}/${this.slideId}`, this.tab, me);
     this.channel?.postMessage({ from: this.tab, asks: true });
     setTimeout(() => {
@@ -194,7 +199,6 @@ export class Sync {
         }
       } else if (this.outbox!.get(entries[0]!.draft.id)?.stamp === entries[0]!.stamp) {
         this.outbox!.put(entries[0]!.draft, error.message);
-        this.events.say(`Not saved: ${error.message}`);
       }
     }
   }

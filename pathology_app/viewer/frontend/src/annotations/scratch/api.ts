@@ -3,9 +3,9 @@
 import { areaOf, type Point } from "../../view/geometry";
 import { pathsOf } from "../drawing/shapes";
 import type { Annotation, Changes, Counts, Draft, Geometry, RegionAreas, Saved } from "../types";
-import { type AnnotationApi, Refused, type TablePage } from "./api";
-import type { Store } from "./outbox";
-import { insideShare } from "../counting/circle";
+import { type AnnotationApi, Refused, type TablePage } from "../storage/api";
+import type { Store } from "../storage/outbox";
+import { insideShare } from "../drawing/clipping";
 import { tallyOf } from "../counting/tally";
 
 const ME = "you";

@@ -1,8 +1,8 @@
 // Painting of measurements, arrows, texts and counts: with labels, over halos that show on any stain.
 import { label } from "../../tools/pen";
 import type { Point, Transform } from "../../view/geometry";
-import { halo } from "../drawing/halo";
-import { pathsOf } from "../drawing/shapes";
+import { halo } from "./halo";
+import { pathsOf } from "./shapes";
 import type { Content, Geometry } from "../types";
 
 const [TICK_PX, HEAD_PX] = [6, 13];

@@ -1,7 +1,7 @@
 // Sizes of drawings as text: lengths in µm or mm, areas in mm², with separators.
 import { areaOf, lengthOf } from "../../view/geometry";
 import { areaText, lengthText } from "../../view/scale_bar";
-import { isArea, pathsOf } from "../drawing/shapes";
+import { isArea, pathsOf } from "./shapes";
 import type { Content, Geometry, RegionAreas } from "../types";
 
 export interface Sizes {

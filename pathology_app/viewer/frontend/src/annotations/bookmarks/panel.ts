@@ -1,0 +1,80 @@
+// The section "Bookmarks" of the panel: saved views with thumbnails and notes; a click goes there.
+import { box, button } from "../../panel/elements";
+import type { Model } from "../storage/model";
+import type { Content } from "../types";
+
+export interface BookmarkActions {
+  save(): void;
+  go(content: Content): void;
+  remove(id: string): void;
+  describe(id: string, note: string): void;
+}
+
+const THUMBNAIL_PX = { width: 220, height: 140 };
+
+export class Bookmarks {
+  readonly element = box("bookmarks");
+  private readonly list = document.createElement("ul");
+  private readonly save: HTMLButtonElement;
+  private readonly report = document.createElement("a");
+  private shown = "";
+
+  constructor(
+    private readonly slideId: string,
+    private readonly mpp0: number,
+    private readonly model: Model,
+    private readonly actions: BookmarkActions,
+  ) {
+    this.save = button("Bookmark this view", "Save place, magnification and layers (*)", () => actions.save());
+    this.report.className = "button";
+    this.report.textContent = "Report";
+    this.report.title = "One page with bookmarks, counts, measurements and annotations";
+    this.report.href = `/reports/${encodeURIComponent(slideId)}.html`;
+    this.report.target = "_blank";
+    this.list.setAttribute("aria-label", "Bookmarks");
+    this.element.append(box("group", this.save, this.report), this.list);
+  }
+
+  show(maySave: boolean): void {
+    const bookmarks = [...this.model.ofKind("bookmark")];
+    const text = JSON.stringify([maySave, bookmarks]);
+    if (text !== this.shown && !this.list.contains(document.activeElement)) {
+      this.shown = text;
+      this.save.hidden = !maySave;
+      this.list.replaceChildren(...bookmarks.map(([id, content]) => this.row(id, content, maySave)));
+    }
+  }
+
+  private row(id: string, content: Content, mayChange: boolean): HTMLElement {
+    const item = document.createElement("li");
+    const go = button("", "Go to this bookmark", () => this.actions.go(content));
+    go.className = "picture";
+    go.setAttribute("aria-label", content.note ? `Go to bookmark: ${content.note}` : "Go to this bookmark");
+    go.append(this.thumbnail(content));
+    const note = document.createElement("input");
+    [note.type, note.value, note.maxLength, note.placeholder, note.readOnly] = ["text", content.note, 2000, "Note", !mayChange];
+    note.setAttribute("aria-label", "Note of the bookmark");
+    note.addEventListener("change", () => this.actions.describe(id, note.value));
+    const remove = button("×", "Delete this bookmark", () => this.actions.remove(id));
+    remove.hidden = !mayChange;
+    item.append(go, box("group", note, remove));
+    return item;
+  }
+
+  private thumbnail({ geometry, view }: Content): HTMLImageElement {
+    const image = document.createElement("img");
+    const um_per_px = umPerPx(view) ?? 1;
+    const [x, y] = geometry.type === "Point" ? geometry.coordinates : [0, 0];
+    const [width, height] = [THUMBNAIL_PX.width, THUMBNAIL_PX.height];
+    [image.alt, image.loading, image.width, image.height] = ["", "lazy", width, height];
+    // The middle of the view: a thumbnail shows less than a screen, at a third of its resolution.
+    image.src = `/snapshots/${encodeURIComponent(this.slideId)}/${Math.round(x)}_${Math.round(y)}_${(3 * Math.max(um_per_px, this.mpp0 / 4)).toFixed(3)}_${width}_${height}.jpg`;
+    return image;
+  }
+}
+
+/** µm per screen pixel of a saved view. */
+function umPerPx(view: string | null): number | null {
+  const value = Number(new URLSearchParams(view ?? "").get("at")?.split(",")[2]);
+  return value > 0 ? value : null;
+}
