@@ -50,11 +50,13 @@ def ids_of(body: bytes) -> list[str]:
 def numbers_of(body: bytes, *names: str) -> tuple[float, ...]:
     """The finite numbers of an object with these keys. Raises: as `drafts_of`."""
     content = _object(body)
-    values = [content.get(name) for name in names]
-    for name, value in zip(names, values, strict=True):
+    numbers = []
+    for name in names:
+        value: Any = content.get(name)
         if type(value) not in (int, float) or not math.isfinite(value):
             raise BadAnnotationError(f"{name}: {value!r:.40}, expected a finite number.")
-    return tuple(float(value) for value in values)
+        numbers.append(float(value))
+    return tuple(numbers)
 
 
 def _object(body: bytes) -> Mapping[str, Any]:

@@ -66,8 +66,8 @@ def _similar(pixels: Pixels, seed_xy: tuple[int, int], tolerance: float) -> NDAr
     difference = (float(tolerance * MAX_DENSITY),) * 3
     cv2.floodFill(smooth, mask, seed_xy, (0, 0, 0), difference, difference, _KEEP_ONE_SIDE)
     disc = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (_CLOSE_PX, _CLOSE_PX))
-    closed: NDArray[np.uint8] = cv2.morphologyEx(mask[1:-1, 1:-1], cv2.MORPH_CLOSE, disc)
-    return (closed > 0).astype(np.uint8)
+    closed = cv2.morphologyEx(mask[1:-1, 1:-1], cv2.MORPH_CLOSE, disc)
+    return np.asarray(closed > 0, np.uint8)
 
 
 def _outline(mask: NDArray[np.uint8], field: Box, downsample: float) -> BaseGeometry:

@@ -212,7 +212,8 @@ def _ordered(
         indices.sort(key=lambda index: not texts[index])
     else:
         lacks = np.isnan(values) | (values < 0)
-        indices.sort(key=lambda index: float(values[index]), reverse=query.is_descending)
+        known = np.where(lacks, 0.0, values)  # NaN compares with nothing
+        indices.sort(key=lambda index: float(known[index]), reverse=query.is_descending)
         indices.sort(key=lambda index: bool(lacks[index]))
     return np.array(indices, np.intp)
 
