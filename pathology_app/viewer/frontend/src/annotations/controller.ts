@@ -87,6 +87,7 @@ export class Annotations implements Annotating {
       say,
       manyChanged: () => this.askTilesAgain(),
       kept: (id, newId) => this.editor.renamed(id, newId),
+      saved: () => this.counter.refresh(),
       opened: ({ project, me }) => this.opened(project, me),
     });
     this.panel = new AnnotationPanel(this, this.editor, this.model, api, mpp0, () => this.relook());
@@ -158,7 +159,6 @@ export class Annotations implements Annotating {
       }
       if (this.isDrawing) {
         this.around.openPanel("Annotations");
-        this.bringIntoView();
       } else if (tool === "count") {
         this.around.openPanel("Counts");
       }
@@ -392,14 +392,6 @@ export class Annotations implements Annotating {
     this.sketch?.draw(context, transform);
     if (this.tool && this.isByKey) {
       drawCross(context, clientWidth / 2, clientHeight / 2);
-    }
-  }
-
-  /** Scroll the panel, and not the page, to this section. */
-  private bringIntoView(): void {
-    const section = this.panel.element.closest("details");
-    if (section?.parentElement) {
-      section.parentElement.scrollTop = section.offsetTop - section.parentElement.offsetTop;
     }
   }
 

@@ -34,6 +34,8 @@ export class SidePanel {
     if (section) {
       section.open = true;
       this.element.hidden = false;
+      // Scroll the panel, and not the page.
+      this.element.scrollTop = section.offsetTop - this.element.offsetTop;
       this.changed();
     }
   }

@@ -4,7 +4,7 @@ import type { Point, Transform } from "../../view/geometry";
 import { insideShare } from "../drawing/clipping";
 import { contains, pathsOf } from "../drawing/shapes";
 import type { Editor } from "../editor";
-import { areasText, percent, perMm2Text } from "../drawing/sizes";
+import { areasText, percent, perMm2Text, sizesOf } from "../drawing/sizes";
 import { paintMeasured } from "../drawing/measured";
 import { type AnnotationApi, Refused } from "../storage/api";
 import type { Model } from "../storage/model";
@@ -178,9 +178,18 @@ export class Counter {
 
   /** A count that the server has not told of yet. */
   private fresh(id: string): CountTally {
-    const areas = this.regions.get(id) ?? { area_mm2: 0, scanned_mm2: 0, tissue_mm2: null };
+    const areas = this.regions.get(id) ?? this.onSlide(id);
     const empty = { id, name: "New count", ...areas, classes: [], outside: 0, author: "", changed_utc: "" };
     return withChanges(empty, this.changesOf(id));
+  }
+
+  /** Sizes of a count as far as they are known without the server: what lies on the slide counts as scanned. */
+  private onSlide(id: string): RegionAreas {
+    const { mpp0, width_px0, height_px0 } = this.host;
+    const region = this.model.content(id)?.geometry;
+    const area_mm2 = region ? sizesOf(region, mpp0).area_um2 / 1e6 : 0;
+    const ring = region ? (pathsOf(region)[0]?.points ?? []) : [];
+    return { area_mm2, scanned_mm2: area_mm2 * insideShare(ring, width_px0, height_px0), tissue_mm2: null };
   }
 
   /** Objects added to a count since the server's numbers, by class. */

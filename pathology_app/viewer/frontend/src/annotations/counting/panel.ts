@@ -1,7 +1,7 @@
 // The section "Counts" of the panel: what is counted, the numbers by class, and all counts of the slide.
 import { box, button, labelled, toggle } from "../../panel/elements";
 import { areasText, percent, perMm2Text } from "../drawing/sizes";
-import type { CountTally } from "../types";
+import type { ClassTally, CountTally } from "../types";
 import { type CountClasses, PRESETS } from "./classes";
 import type { Counter, CountShape } from "./counter";
 
@@ -77,7 +77,7 @@ export class CountPanel {
     const table = document.createElement("table");
     const others = (tally?.classes ?? []).map(({ class_name }) => class_name).filter((name) => !this.classes.names.includes(name));
     const head = table.createTHead().insertRow();
-    for (const text of ["Key", "Class", "Number", "Share (95 % CI)", "per mm² scanned", "per mm² tissue"]) {
+    for (const text of ["Key", "Class", "Number", "Share"]) {
       const cell = document.createElement("th");
       [cell.scope, cell.textContent] = ["col", text];
       head.append(cell);
@@ -86,13 +86,10 @@ export class CountPanel {
     [...this.classes.names, ...others].forEach((name, index) => {
       const row = body.insertRow();
       const found = tally?.classes.find(({ class_name }) => class_name === name);
-      const share = found ? `${percent(found.share)} (${percent(found.share_low)} to ${percent(found.share_high)})` : "–";
-      const isOurs = index < this.classes.names.length;
-      row.insertCell().append(isOurs ? this.classButton(name, index) : "");
-      row.insertCell().append(this.swatch(name), name);
-      for (const cell of [(found?.number ?? 0).toLocaleString("en"), share, perMm2Text(found?.per_mm2 ?? null), perMm2Text(found?.per_mm2_tissue ?? null)]) {
-        row.insertCell().textContent = cell;
-      }
+      row.insertCell().append(index < this.classes.names.length ? this.classButton(name, index) : "");
+      row.insertCell().append(this.swatch(name), name, ...(found ? [box("detail", detailOf(found, tally!.tissue_mm2 !== null))] : []));
+      row.insertCell().textContent = (found?.number ?? 0).toLocaleString("en");
+      row.insertCell().textContent = found ? percent(found.share) : "–";
     });
     return table;
   }
@@ -128,7 +125,7 @@ export class CountPanel {
   private classMenu(): HTMLElement {
     const select = document.createElement("select");
     select.setAttribute("aria-label", "Classes to count");
-    select.append(new Option("Classes…", ""), ...PRESETS.map(([name, classes]) => new Option(`${name}: ${classes.join(", ")}`, name)));
+    select.append(new Option("Classes to count…", ""), ...PRESETS.map(([name, classes]) => new Option(`${name}: ${classes.join(", ")}`, name)));
     select.addEventListener("change", () => {
       const preset = PRESETS.find(([name]) => name === select.value);
       if (preset) {
@@ -145,6 +142,12 @@ export class CountPanel {
         this.actions.addClass(name);
       }
     });
-    return box("group", select, labelled("Add", input));
+    return box("group class-choice", select, labelled("Add", input));
   }
+}
+
+/** "95 % CI 23.1 to 88.2 %; 52 per mm² scanned, 61 per mm² tissue" */
+function detailOf({ share_low, share_high, per_mm2, per_mm2_tissue }: ClassTally, hasTissue: boolean): string {
+  const tissue = hasTissue ? `, ${perMm2Text(per_mm2_tissue)} per mm² tissue` : "";
+  return `95 % CI ${percent(share_low)} to ${percent(share_high)}; ${perMm2Text(per_mm2)} per mm² scanned${tissue}`;
 }

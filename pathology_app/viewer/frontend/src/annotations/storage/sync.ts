@@ -21,6 +21,8 @@ export interface SyncEvents {
   manyChanged(): void;
   /** Another user changed the same annotation: theirs keeps the id, and `newId` is that of the local version. */
   kept(id: string, newId: string): void;
+  /** The server has saved changes of this page. */
+  saved(): void;
   /** The server's first answer, which names project and user. */
   opened(summary: Summary): void;
 }
@@ -173,6 +175,7 @@ export class Sync {
     try {
       await this.deliver(entries);
       [this.failures, this.trouble.sending] = [0, ""];
+      this.events.saved();
       this.channel?.postMessage({ from: this.tab });
     } catch (error) {
       this.failures++;
