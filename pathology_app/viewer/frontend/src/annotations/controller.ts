@@ -9,20 +9,20 @@ import { Editor } from "./editor";
 import { Hand } from "./hand";
 import { keyPressed } from "./keys";
 import { Model } from "./storage/model";
-import { drawCross, paintHandles, paintShape } from "./drawing/painting";
 import { AnnotationPanel } from "./panel/content";
 import { boundsOfGeometry, pathsOf } from "./drawing/shapes";
 import { Sync } from "./storage/sync";
 import { TileLayer } from "./drawing/tile_layer";
-import { type Annotation, type Content, type Geometry, isDrawnApart, type Kind, totalOf } from "./types";
+import { type Annotation, type Geometry, type Kind, totalOf } from "./types";
 import { Bookmarks } from "./bookmarks/panel";
 import { CountClasses } from "./counting/classes";
 import { Counter, type CountShape } from "./counting/counter";
 import { CountPanel } from "./counting/panel";
 import { capsules } from "./drawing/stroke";
-import { labelOf, sizeText } from "./drawing/sizes";
-import { paintMeasured } from "./drawing/measured";
+import { sizeText } from "./drawing/sizes";
 import { OthersDialog } from "./others";
+import { OwnChanges } from "./own_changes";
+import { Painter } from "./painter";
 import { Concerns } from "./panel/concerns";
 import { AnnotationTable } from "./table/table";
 import { TextPrompt } from "./text_prompt";
@@ -35,8 +35,6 @@ const MOST_BYTES = 16 * 2 ** 20;
 /** With more individually drawn annotations than this, the tiles are requested again instead. */
 const MOST_APART = 400;
 const SMALLEST_VIEW_PX0 = 200;
-/** Of measurements and counts without a class. */
-const MEASURED_COLOUR = "#00708f";
 
 export class Annotations implements Annotating {
   readonly model: Model;
@@ -57,12 +55,14 @@ export class Annotations implements Annotating {
   sketch: Sketch | null = null;
   private tool: ToolChoice | null = null;
   private readonly concerns: Concerns;
+  private readonly painter: Painter;
   private readonly othersDialog = new OthersDialog();
   private readonly textPrompt = new TextPrompt();
-  private changedByOthers: Annotation[] = [];
+  private readonly ownChanges: OwnChanges;
   private askedChange = -1;
   private modelClasses: string[] = [];
-  private isByKey = false;
+  /** Whether the last point was set by a key: the centre of the screen is then marked. */
+  isByKey = false;
   private reach_px = CLICK_PX;
   private advice = "";
 
@@ -103,9 +103,10 @@ export class Annotations implements Annotating {
     this.concerns = new Concerns({
       show: (id) => void this.goToId(id),
       discard: (id) => this.discard(id),
-      restore: (annotation) => void this.restore(annotation),
-      noted: (ids) => void this.note(ids),
+      restore: (annotation) => void this.ownChanges.restore(annotation),
+      noted: (ids) => void this.ownChanges.accept(ids),
     });
+    this.ownChanges = new OwnChanges(api, this.model, this.editor, { changed: () => this.refresh(), failed: (error) => this.sayWhy(error) });
     this.panel.element.prepend(this.concerns.element);
     this.dialogs.append(this.othersDialog.element, this.textPrompt.element);
     const look = {
@@ -114,6 +115,7 @@ export class Annotations implements Annotating {
     };
     this.tiles = new TileLayer(api.tile, width_px0, height_px0, look, redraw);
     this.hand = new Hand(around, this);
+    this.painter = new Painter(around, this);
     this.hand.listen();
     document.addEventListener("keydown", (event) => keyPressed(event, this, around), { signal, capture: true });
     const touched = ({ pointerType }: PointerEvent): void => {
@@ -375,39 +377,7 @@ export class Annotations implements Annotating {
   }
 
   draw(context: CanvasRenderingContext2D, transform: Transform, ratio: number): void {
-    const { clientWidth, clientHeight } = this.around.stage;
-    if (!this.panel.classes.isAllOff) {
-      this.tiles.draw(context, transform, ratio, clientWidth, clientHeight);
-    }
-    for (const [id, content] of this.model.shown()) {
-      this.drawOne(context, transform, id, content);
-    }
-    if (this.tool === "count") {
-      this.counter.draw(context, transform);
-    }
-    const last = this.editor.lastContent;
-    if (last && last.kind !== "bookmark" && this.tool && this.tool !== "count") {
-      paintHandles(context, this.hand.preview(this.editor.last!) ?? last.geometry, transform, this.editor.corner);
-    }
-    this.sketch?.draw(context, transform);
-    if (this.tool && this.isByKey) {
-      drawCross(context, clientWidth / 2, clientHeight / 2);
-    }
-  }
-
-  private drawOne(context: CanvasRenderingContext2D, transform: Transform, id: string, content: Content): void {
-    const isChosen = this.editor.chosen.includes(id);
-    if (content.kind === "reply" || !(isChosen || this.panel.classes.isSeen(content.class))) {
-      return;
-    }
-    const geometry = this.hand.preview(id) ?? content.geometry;
-    const colour = this.panel.classes.colour(content.class);
-    if (isDrawnApart(content.kind)) {
-      const text = content.kind === "count" ? this.counter.labelOf(id) : labelOf({ ...content, geometry }, this.around.mpp0);
-      paintMeasured(context, { kind: content.kind, geometry }, transform, content.class === null ? MEASURED_COLOUR : colour, isChosen || id === this.counter.activeId, text);
-    } else {
-      paintShape(context, geometry, transform, colour, isChosen);
-    }
+    this.painter.draw(context, transform, ratio);
   }
 
   private sketchFor(tool: ToolChoice): Sketch | null {
@@ -497,49 +467,14 @@ export class Annotations implements Annotating {
     this.panel.say("");
   }
 
-  /** Put the user's own last version of an annotation back. */
-  private async restore(annotation: Annotation): Promise<void> {
-    try {
-      const { own } = await this.api.about(annotation.id);
-      this.model.learn([annotation], true);
-      this.editor.apply("restore", [[annotation.id, { ...(own ?? annotation), deleted: false }]]);
-      this.changedByOthers = this.changedByOthers.filter(({ id }) => id !== annotation.id);
-      this.refresh();
-    } catch (error) {
-      this.sayWhy(error);
-    }
-  }
-
-  private async note(ids: string[]): Promise<void> {
-    try {
-      await this.api.noted(ids);
-      this.changedByOthers = this.changedByOthers.filter(({ id }) => !ids.includes(id));
-      this.refresh();
-    } catch (error) {
-      this.sayWhy(error);
-    }
-  }
-
   /** After a change on the slide: ask for the counts, and what others have done to the user's own drawings. */
   private followChange(change: number): void {
-    if (change === this.askedChange) {
-      return;
+    if (change !== this.askedChange) {
+      this.askedChange = change;
+      this.counter.refresh();
+      this.table.refresh();
+      void this.ownChanges.ask();
     }
-    this.askedChange = change;
-    this.counter.refresh();
-    this.table.refresh();
-    void this.api.changedByOthers().then(
-      (annotations) => {
-        this.changedByOthers = annotations;
-        this.refresh();
-      },
-      (error: unknown) => {
-        if (!(error instanceof Refused)) {
-          throw error;
-        }
-        this.askedChange = -1; // asked again with the next answer
-      },
-    );
   }
 
   private sayWhy(error: unknown): void {
@@ -580,7 +515,7 @@ export class Annotations implements Annotating {
     this.panel.show(this.tool, state, isSaved, this.mayAnnotate && !this.isScratch, mayExport, summary?.change ?? 0);
     this.countPanel.show(this.tool === "count", this.mayAnnotate, mayExport);
     this.bookmarks.show(this.mayAnnotate && !this.isScratch);
-    this.concerns.update(this.sync.outbox?.all().filter(({ refused }) => refused !== undefined) ?? [], this.changedByOthers);
+    this.concerns.update(this.sync.outbox?.all().filter(({ refused }) => refused !== undefined) ?? [], this.ownChanges.list);
     if (summary) {
       this.followChange(summary.change);
     }

@@ -1,5 +1,5 @@
 // Undo and redo history of one tab, kept by the browser through a reload.
-import { type Content, contentOf } from "../types";
+import type { Content } from "../types";
 
 /** One annotation before and after a step; `before` is null if it did not exist. */
 export interface Item {
@@ -129,13 +129,4 @@ function read(store: TabStore | null, key: string): Step[] {
 function isStep(value: unknown): value is Step {
   const step = value as Partial<Step> | null;
   return typeof step?.label === "string" && Array.isArray(step.items) && step.items.every(({ id, after }) => typeof id === "string" && typeof after?.geometry === "object");
-}
-
-/** Whether two contents are the same, as far as people see them. Coordinates are stored in hundredths of a pixel. */
-export function isSame(one: Content, other: Content): boolean {
-  return asStored(one) === asStored(other);
-}
-
-function asStored(content: Content): string {
-  return JSON.stringify(contentOf(content), (_, value: unknown) => (typeof value === "number" ? Math.round(value * 10) / 10 : value));
 }
