@@ -2,7 +2,7 @@
 
     GET, POST /coverage/{slide_id}.json                  areas viewed; takes viewings
     GET, POST /hotspots/{slide_id}/{model_id}.json       judgements of hotspots; takes judgements
-    GET       /crops/{slide_id}/{x_px0}_{y_px0}.jpg      a small square of the slide
+    GET       /crops/{slide_id}/{x_px0}_{y_px0}.jpg      a small square of the slide; ?mpp=…: µm per pixel
 
 The first two belong to the reading that the query names (?study=S&reader=R&session=1&position=3), else to the person
 who sends the request. Content hidden from a reader is refused (`pathology_app.readings.blinding`).
@@ -49,7 +49,8 @@ from training.foundation.errors import GemslideError
 from training.foundation.reading import parse_json
 
 CROP_PX, CROP_MPP = 112, 2.0
-"""A crop shows 224 µm of the slide."""
+"""A crop shows 224 µm of the slide, unless its link says otherwise."""
+MAX_CROP_MPP = 200
 MAX_LOOKS, MAX_JUDGED = 200, 500
 MAX_BYTES = 2**16
 """Limit for a body of viewings or judgements."""
@@ -113,13 +114,16 @@ class ReviewServer:
         if not match:
             raise BadLinkError(f"{request.path_params['rest']!r}: expected {{x_px0}}_{{y_px0}}.jpg")
         x_px0, y_px0 = (int(text) for text in match.groups())
+        mpp = request.query_params.get("mpp", str(CROP_MPP))
+        if not re.fullmatch(r"\d{1,3}(\.\d{1,3})?", mpp, re.ASCII) or not 0 < float(mpp) <= MAX_CROP_MPP:
+            raise BadLinkError(f"mpp={mpp!r:.20}: expected µm per pixel, up to {MAX_CROP_MPP}")
 
         def render() -> bytes:
             slide = self._cache.slide(request.path_params["slide_id"])
             width_px0, height_px0 = slide.reader.size_wh_px0
             if x_px0 >= width_px0 or y_px0 >= height_px0:
                 raise BadLinkError(f"({x_px0}, {y_px0}): outside slide {slide.reader.slide_id}")
-            return render_crop_jpeg(slide.reader, (x_px0, y_px0), CROP_PX, CROP_MPP)
+            return render_crop_jpeg(slide.reader, (x_px0, y_px0), CROP_PX, float(mpp))
 
         content = await anyio.to_thread.run_sync(render, limiter=self._limiter)
         return Response(content, media_type="image/jpeg", headers={"Cache-Control": REVALIDATED})

@@ -567,7 +567,10 @@ def test_lengths_areas_and_counts_are_measured_by_mouse_and_by_keyboard(page: Pa
 
     page.reload()
     wait_until(page, "hook.isSettled() && hook.annotations.isSettled()")
-    assert (len(hook(page, "measured()")), hook(page, "annotations.shown().filter(one => one.kind == 'count').length")) == (2, 1)
+    assert (
+        len(hook(page, "measured()")),
+        hook(page, "annotations.shown().filter(one => one.kind == 'count').length"),
+    ) == (2, 1)
 
 
 def test_tissue_is_shown_as_an_outline_beside_the_prediction_and_stays_in_the_link(page: Page, server: Server) -> None:

@@ -65,6 +65,8 @@ export class Annotations implements Annotating {
   isByKey = false;
   private reach_px = CLICK_PX;
   private advice = "";
+  /** The last message, until the next click. */
+  private message = "";
 
   /** @param isScratch whether nothing may be saved on the server, and only measuring tools are offered. */
   constructor(
@@ -74,7 +76,7 @@ export class Annotations implements Annotating {
     signal: AbortSignal,
   ) {
     const { slideId, width_px0, height_px0, mpp0, redraw } = around;
-    const say = (text: string): void => this.panel.say(text);
+    const say = (text: string): void => this.say(text);
     this.model = new Model(() => this.sync.outbox, () => this.relook());
     this.editor = new Editor(this.model, api, around, {
       changed: () => this.refresh(),
@@ -151,7 +153,7 @@ export class Annotations implements Annotating {
 
   take(tool: ToolChoice): void {
     if (!this.mayAnnotate || (this.isScratch && !MEASURING_TOOLS.includes(tool))) {
-      this.panel.say(this.sync.summary ? "You may not annotate here." : this.sync.state);
+      this.say(this.sync.summary ? "You may not annotate here." : this.sync.state);
       return;
     }
     if (tool !== this.tool) {
@@ -208,7 +210,7 @@ export class Annotations implements Annotating {
 
   bookmark(): void {
     if (!this.mayAnnotate || this.isScratch) {
-      this.panel.say("You may not save bookmarks here.");
+      this.say("You may not save bookmarks here.");
       return;
     }
     const { x, y } = this.around.middle();
@@ -251,6 +253,7 @@ export class Annotations implements Annotating {
       return false;
     }
     this.isByKey = isKey;
+    this.message = "";
     const near_px0 = this.reach_px / this.around.transform().scale;
     if (this.sketch) {
       this.sketch.press(at, near_px0);
@@ -351,7 +354,7 @@ export class Annotations implements Annotating {
   private show(id: string): void {
     const annotation = this.model.content(id);
     if (!annotation || annotation.deleted) {
-      this.panel.say("This annotation has been deleted.");
+      this.say("This annotation has been deleted.");
       return;
     }
     this.editor.choose(id);
@@ -362,14 +365,14 @@ export class Annotations implements Annotating {
 
   importFile(file: File): void {
     if (file.size > MOST_BYTES) {
-      this.panel.say("Larger than 16 MiB: import it with gemslide annotations import.");
+      this.say("Larger than 16 MiB: import it with gemslide annotations import.");
       return;
     }
-    this.panel.say(`Importing ${file.name}…`);
+    this.say(`Importing ${file.name}…`);
     void this.api.import(file).then(
       ({ saved, unchanged, beside, dropped }) => {
         const parts = [`${saved} imported`, unchanged && `${unchanged} already present`, beside && `${beside} added beside versions changed here in the meantime`, dropped && `${dropped} could not be imported`];
-        this.panel.say(`${parts.filter(Boolean).join(", ")}.`);
+        this.say(`${parts.filter(Boolean).join(", ")}.`);
         this.sync.hurry();
       },
       (error: unknown) => this.sayWhy(error),
@@ -439,7 +442,7 @@ export class Annotations implements Annotating {
       },
       addClass: (name) => {
         if (!this.countClasses.add(name)) {
-          this.panel.say("There are nine classes already, one for each key.");
+          this.say("There are nine classes already, one for each key.");
         }
         this.refresh();
       },
@@ -450,7 +453,7 @@ export class Annotations implements Annotating {
   private askOthers(label: string, others: Annotation[], go: () => void): void {
     if (this.sync.summary?.only_own) {
       const people = [...new Set(others.map(({ author }) => author))].join(", ");
-      this.panel.say(`Drawn by ${people}. On this slide, people may change only their own annotations; you can answer under it.`);
+      this.say(`Drawn by ${people}. On this slide, people may change only their own annotations; you can answer under it.`);
       return;
     }
     this.othersDialog.ask(label, others, go);
@@ -464,7 +467,7 @@ export class Annotations implements Annotating {
   private discard(id: string): void {
     this.model.discard(id);
     this.editor.choose(null);
-    this.panel.say("");
+    this.say("");
   }
 
   /** After a change on the slide: ask for the counts, and what others have done to the user's own drawings. */
@@ -481,7 +484,7 @@ export class Annotations implements Annotating {
     if (!(error instanceof Refused)) {
       throw error;
     }
-    this.panel.say(error.message);
+    this.say(error.message);
   }
 
   /** Repaint after an annotation differs from its tile in shape or colour. */
@@ -524,8 +527,16 @@ export class Annotations implements Annotating {
     this.around.redraw();
   }
 
+  /** Show a message in the panel, and over the slide while a tool is in hand. */
+  private say(text: string): void {
+    this.panel.say(text);
+    this.message = text;
+    this.advise();
+  }
+
   private advise(): void {
-    const advice = this.tool === null ? "" : this.tool === "select" ? SELECT_HINT : this.tool === "count" ? this.counter.hint() : HINTS[this.tool];
+    const hint = this.tool === null ? "" : this.tool === "select" ? SELECT_HINT : this.tool === "count" ? this.counter.hint() : HINTS[this.tool];
+    const advice = this.tool === null ? "" : [this.message, hint].filter(Boolean).join(" ");
     if (advice !== this.advice) {
       this.advice = advice;
       this.around.advise(advice);

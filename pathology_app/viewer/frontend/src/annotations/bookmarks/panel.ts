@@ -10,13 +10,15 @@ export interface BookmarkActions {
   describe(id: string, note: string): void;
 }
 
-const THUMBNAIL_PX = { width: 220, height: 140 };
+/** Side of the server's crops, and their coarsest resolution (pathology_app/tiles/review_routes.py). */
+const [CROP_PX, MOST_MPP] = [112, 200];
+/** A thumbnail shows this many pixels of the screen in each of its own. */
+const REDUCED = 6;
 
 export class Bookmarks {
   readonly element = box("bookmarks");
   private readonly list = document.createElement("ul");
   private readonly save: HTMLButtonElement;
-  private readonly report = document.createElement("a");
   private shown = "";
 
   constructor(
@@ -26,13 +28,8 @@ export class Bookmarks {
     private readonly actions: BookmarkActions,
   ) {
     this.save = button("Bookmark this view", "Save place, magnification and layers (*)", () => actions.save());
-    this.report.className = "button";
-    this.report.textContent = "Report";
-    this.report.title = "One page with bookmarks, counts, measurements and annotations";
-    this.report.href = `/reports/${encodeURIComponent(slideId)}.html`;
-    this.report.target = "_blank";
     this.list.setAttribute("aria-label", "Bookmarks");
-    this.element.append(box("group", this.save, this.report), this.list);
+    this.element.append(box("group", this.save), this.list);
   }
 
   show(maySave: boolean): void {
@@ -63,12 +60,10 @@ export class Bookmarks {
 
   private thumbnail({ geometry, view }: Content): HTMLImageElement {
     const image = document.createElement("img");
-    const um_per_px = umPerPx(view) ?? 1;
     const [x, y] = geometry.type === "Point" ? geometry.coordinates : [0, 0];
-    const [width, height] = [THUMBNAIL_PX.width, THUMBNAIL_PX.height];
-    [image.alt, image.loading, image.width, image.height] = ["", "lazy", width, height];
-    // The middle of the view: a thumbnail shows less than a screen, at a third of its resolution.
-    image.src = `/snapshots/${encodeURIComponent(this.slideId)}/${Math.round(x)}_${Math.round(y)}_${(3 * Math.max(um_per_px, this.mpp0 / 4)).toFixed(3)}_${width}_${height}.jpg`;
+    const mpp = Math.min(MOST_MPP, Math.max(this.mpp0, REDUCED * (umPerPx(view) ?? 1)));
+    [image.alt, image.loading, image.width, image.height] = ["", "lazy", CROP_PX, CROP_PX];
+    image.src = `/crops/${encodeURIComponent(this.slideId)}/${Math.floor(x)}_${Math.floor(y)}.jpg?mpp=${mpp.toFixed(3)}`;
     return image;
   }
 }

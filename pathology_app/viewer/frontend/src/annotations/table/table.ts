@@ -143,7 +143,7 @@ export class AnnotationTable {
     const classes = totals.map(([name, number, area]) => this.classButton(name, `${name ?? "(no class)"} ${number.toLocaleString("en")}${area ? `, ${mm2Text(area)}` : ""}`));
     const left = measured < total ? ` Only the latest ${measured.toLocaleString("en")} are listed.` : "";
     const all = this.className === undefined ? [] : [button("all classes", "Show all classes", () => this.only(undefined))];
-    this.summary.replaceChildren(`${total.toLocaleString("en")} annotations.${left} `, ...classes, ...all);
+    this.summary.replaceChildren(`${total.toLocaleString("en")} ${total === 1 ? "annotation" : "annotations"}.${left} `, ...classes, ...all);
     this.exportLink.href = this.api.tableLink(this.query(0));
   }
 
@@ -160,7 +160,9 @@ export class AnnotationTable {
     const line = document.createElement("tr");
     const first = line.insertCell();
     const name = [row.class ?? "(no class)", row.note.split("\n")[0]].filter(Boolean).join(": ");
-    first.append(button(name, "Go to this annotation", () => this.actions.goTo(row.id)));
+    const go = button(name, "Go to this annotation", () => this.actions.goTo(row.id));
+    go.setAttribute("aria-label", name); // even a short one says more than the title
+    first.append(go);
     const area = row.area_mm2 === null ? "" : areaText(row.area_mm2 * 1e6);
     const length = row.length_um === null ? "" : lengthText(row.length_um);
     const replies = row.replies ? ` (${row.replies} ${row.replies === 1 ? "answer" : "answers"})` : "";
