@@ -39,7 +39,7 @@ def page(worklist: st.Page, _: Visibility) -> None:
     try:
         _check()
         if link.run:
-            run_view.draw(link.run)
+            run_view.draw(link)
         elif link.new:
             run_forms.draw(link.new)
         else:
