@@ -119,8 +119,8 @@ def _ingest(project: Project) -> Command | None:
     left, right = st.columns(2)
     workers = left.number_input("Slides at a time", 1, MAX_WORKERS, 1, key="ingest_workers")
     mpp = right.number_input(
-        "Microns per pixel (only for files without it)", commands.MIN_MPP, commands.MAX_MPP, None, key="ingest_mpp",
-        step=0.01, format="%0.4f",
+        "µm per pixel (only for files that do not state it)", commands.MIN_MPP, commands.MAX_MPP, None,
+        step=0.01, format="%0.4f", key="ingest_mpp",
     )  # fmt: skip
     if not chosen:
         return None

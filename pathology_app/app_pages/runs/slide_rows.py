@@ -27,7 +27,13 @@ _STATES = {
     NOT_STARTED: (NOT_STARTED, _GREY),
 }
 """Word and colour by state; any other state is shown as it is, in red."""
-_COLUMNS = (Column("Slide"), Column("State"), Column("Reason", "long"), Column("Code", "text", 1200), Column("Action"))
+_COLUMNS = (
+    Column("Slide"),
+    Column("State"),
+    Column("Reason", "long"),
+    Column("Code", "fixed", 1200),
+    Column("Action", "fixed"),
+)
 _PENDING = (IN_PROGRESS, WAITING, NOT_STARTED)
 
 

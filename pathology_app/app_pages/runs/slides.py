@@ -21,6 +21,9 @@ from pipeline.project import Project
 from pipeline.settings.config import load_settings
 from training.foundation.words.counts import counted
 
+_STYLE = """<style>.st-key-again [data-testid="InputInstructions"] { display: none; }</style>"""
+"""Streamlit's note on the Enter key would cover the number."""
+
 
 def draw(project: Project, run: RunSummary, progress: Progress, link: RunLink) -> None:
     """Draw the slides; nothing where the run has named none.
@@ -58,6 +61,7 @@ def _pages(link: RunLink, number: int, pages: int, unlisted: int) -> None:
 
 def _again(project: Project, run: RunSummary, slide_id: str, may_be: bool) -> None:
     """Draw the form for one slide, or say why it cannot be tried again."""
+    st.html(_STYLE)
     with st.container(border=True, key="again"):
         st.markdown(f"**Try again: {as_markdown(slide_id)}**")
         if may_be:
