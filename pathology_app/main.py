@@ -28,6 +28,8 @@ _STYLE = """
 <style>
 .stMainBlockContainer { padding: 1rem 1.5rem 1rem; }
 .stAppHeader { display: none; }
+/* It would skip nothing: the app's header and lists are all in the main part. */
+[data-testid="stSkipToContent"] { display: none; }
 [data-testid="stCaptionContainer"], [data-testid="stCaptionContainer"] p { color: var(--gs-faint); opacity: 1; }
 [data-testid="stSkeleton"] { background: none; animation: none; color: var(--gs-faint); font-size: 0.875rem; }
 [data-testid="stSkeleton"]::before { content: "Loading…"; }

@@ -11,14 +11,11 @@ from pathology_app.people.acts import RIGHTS, Act
 from pathology_app.people.person import Person
 from pipeline.units import RESEARCH_USE
 
-_HOME = '<a class="gs-home" href="/" target="_self" aria-label="gemslide: worklist">gemslide</a>'
-
 
 def head(person: Person) -> None:
     """Draw the header."""
     row = st.container(horizontal=True, vertical_alignment="center")
-    row.html(_HOME, width="content")
-    row.markdown(f":red[{RESEARCH_USE}]", width="content")
+    row.markdown(f"**gemslide** &nbsp; :red[{RESEARCH_USE}]")
     row.space("stretch")
     _log_link(row, person)
     if person.name is not None:

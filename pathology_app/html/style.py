@@ -22,9 +22,6 @@ STYLE = """
 .gs-table td.hash { white-space: nowrap; font-family: monospace; }
 .gs-table .text { min-width: 5.5rem; }
 .gs-table .long { min-width: 14rem; }
-a.gs-home { display: inline-block; min-height: 32px; padding: 4px 0; color: var(--gs-ink); font-weight: 700;
-  text-decoration: none; }
-a.gs-home:hover, a.gs-home:focus-visible { text-decoration: underline; text-underline-offset: 3px; }
 a.gs-go { color: var(--gs-link); font-weight: 600; text-decoration: underline; text-underline-offset: 3px; }
 a.gs-go:focus-visible, .gs-case > summary:focus-visible { outline: 2px solid var(--gs-accent); outline-offset: 3px; }
 .gs-table td a.gs-go { display: inline-block; min-height: 32px; padding-top: 5px; }
