@@ -31,7 +31,7 @@ PAGES = {
 RUN = "20260102T030405Z-abcdef"
 """A run from the command line: one slide done, one without its scale."""
 OF_A_STUDY = {
-    "study": (f"?study={STUDY}", "Slides ended"),
+    "study": (f"?study={STUDY}", "Slides finished"),
     "readings": (f"?study={STUDY}&view=readings", "Readers"),
     "runs": ("?page=runs", "Ingest slides …"),
     "new run": ("?page=runs&new=ingest", "Ingest slides"),

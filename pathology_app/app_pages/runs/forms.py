@@ -25,7 +25,7 @@ from pipeline.settings.config import load_settings
 TITLES: dict[NewRun, str] = {
     "ingest": "Ingest slides",
     "train": "Train a model",
-    "infer": "Predict slides",
+    "infer": "Run a model on slides",
     "study": "Run a study",
 }
 _SAID = "run_said"
@@ -71,17 +71,17 @@ def _confirm(project: Project, command: Command) -> None:
         key = hashlib.sha256(command.text.encode()).hexdigest()[:16]
         if not st.button("Start now", type="primary", key=f"start {key}"):
             return
-        try:
-            with st.spinner("Starting …"):
-                job_id = start(project, command, current_person())
-        except READ_ERRORS as error:
-            say(error)
-            return
-    show_started(job_id, "The run has started. This page follows it.")
+        start_and_show(project, command, "The run has started. This page follows it.")
 
 
-def show_started(job_id: str, message: str) -> None:
-    """Go to the page of a run that has just been started, which shows the message once."""
+def start_and_show(project: Project, command: Command, message: str) -> None:
+    """Start a run and go to its page, which shows the message once; or say why it was not started."""
+    try:
+        with st.spinner("Starting …"):
+            job_id = start(project, command, current_person())
+    except READ_ERRORS as error:
+        say(error)
+        return
     st.session_state[_SAID] = message
     st.query_params.from_dict(RunLink(run=job_id).query())
     st.rerun()
@@ -103,7 +103,7 @@ def _ingest(project: Project) -> Command | None:
     manifests = [name for name in offered if name.lower().endswith(OFFERED_MANIFEST_SUFFIXES)]
     kind = "Manifest"
     if manifests and len(manifests) < len(offered):
-        kind = st.radio("What", ["Manifest", "Slides"], horizontal=True, key="ingest_kind")
+        kind = st.radio("Ingest from", ["Manifest", "Slides"], horizontal=True, key="ingest_kind")
     elif not manifests:
         kind = "Slides"
     if kind == "Manifest":
@@ -176,13 +176,13 @@ def _train(project: Project) -> Command | None:
 def _infer(project: Project) -> Command | None:
     models, slides = model_ids(project), project.slide_ids()
     if not models or not slides:
-        st.info("Prediction needs a model and a slide; this project lacks one or both.")
+        st.info("This needs a model and a slide, and the project lacks one or both.")
         return None
     model = _choose("Model", models, key="infer_model")
     which = st.radio("Slides", [f"{ALL} ({len(slides):,})", CHOSEN], horizontal=True, key="infer_which")
     chosen: list[str] = []
     if which == CHOSEN:
-        chosen = _choose_slides("Slides to predict", slides, key="infer")
+        chosen = _choose_slides("Slides", slides, key="infer")
         if not chosen:
             return None
     devices = st.text_input("Devices", "auto", key="infer_devices", help=f"auto, {_DEVICES}", max_chars=100)
@@ -195,8 +195,11 @@ def _study(project: Project) -> Command | None:
         st.info("No protocol in studies/ of this project. Create one to fill in with `gemslide study init`.")
         return None
     study_id = _choose("Study", studies, key="study_id")
-    begin, run = "Begin: freeze the protocol", "Begin if not yet begun, and work until every slide has ended"
-    what = st.radio("What", [run, begin], key="study_what")
+    begin, run = (
+        "Only freeze the protocol",
+        "Run until every slide is finished; this first freezes the protocol if necessary",
+    )
+    what = st.radio("What to run", [run, begin], key="study_what")
     if what == begin:
         return commands.study_command(project, study_id, begin_only=True)
     left, right = st.columns(2)

@@ -35,11 +35,11 @@ COLOURS = {
 _COLUMNS = (
     Column("Started (UTC)", "fixed"),
     Column("Run"),
-    Column("What"),
+    Column("Subject"),
     Column("State"),
     Column("Outcome", "long"),
-    Column("Took", "fixed"),
-    Column("Who"),
+    Column("Duration", "fixed"),
+    Column("Started by"),
 )
 _MAX_POINTS = 400
 _MAX_SETTINGS = 200
@@ -56,9 +56,9 @@ _SHARES = (
 
 RESUMED = {
     "ingest": "Finished slides are kept. An unfinished slide has no store yet: if you start the same run again, it "
-    "skips finished slides and continues that slide at its last finished part.",
+    "skips finished slides and resumes that slide after its last finished part.",
     "infer": "Finished slides keep their results. If you start the same run again, it skips them and continues an "
-    "unfinished slide at its last finished batch.",
+    "unfinished slide after its last finished batch.",
     "train": "No model package was written. Checkpoints are kept: if you start the same run again, it continues at the "
     "last one, or at the first step if there is none.",
     "study run": "The workers' tasks are returned to the study's ledger. If you start it again, the study continues "
@@ -131,7 +131,7 @@ def ending_text(status: JobStatus) -> str:
     """Details of a job's end, in addition to its one-word state."""
     ending, stop = status.ending, status.stop
     if ending is None:
-        return "" if status.runs else "its process is gone: it was killed, or its computer was restarted"
+        return "" if status.runs else "its process no longer exists: it was killed, or the computer was restarted"
     if ending.exit_code == 0:
         return ""
     if ending.is_stopped:
@@ -160,7 +160,7 @@ def run_facts(run: RunSummary, progress: Progress) -> dict[str, str]:
     """Short facts at the top of a run's page."""
     facts = {"Started (UTC)": f"{run.began:%Y-%m-%d %H:%M:%S}"}
     if run.seconds is not None:
-        facts["Running for" if run.runs else "Took"] = duration_text(run.seconds)
+        facts["Running for" if run.runs else "Duration"] = duration_text(run.seconds)
     if done := done_text(progress):
         facts[f"{progress.unit.capitalize()}s done"] = done
     if progress.failed:

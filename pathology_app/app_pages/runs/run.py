@@ -142,7 +142,7 @@ def _study(run: RunSummary) -> None:
     study_ledger = current_study_ledger()
     ledger = study_ledger.ledger()
     if ledger is None or run.about not in study_ledger.names():
-        st.caption("The study has not begun yet.")
+        st.caption("The study has not started yet.")
         return
     progress = study_ledger.progress(ledger, run.about)
     st.html(html_tables.beside({"Slides of the study": study_rows.states_html(progress.counts)}))
@@ -159,7 +159,7 @@ def _curves(curves: Curves) -> None:
     if charts := run_rows.curves_html(curves):
         st.html(html_tables.beside(charts))
     if table := run_rows.epochs_html(curves):
-        with st.expander("Figures of each epoch"):
+        with st.expander("Metrics by epoch"):
             st.html(table)
 
 

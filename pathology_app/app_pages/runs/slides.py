@@ -5,13 +5,12 @@ from __future__ import annotations
 import streamlit as st
 
 from pathology_app.app_pages.navigation import go, link_button, say
-from pathology_app.app_pages.runs.acts import start
-from pathology_app.app_pages.runs.forms import show_started
+from pathology_app.app_pages.runs.forms import start_and_show
 from pathology_app.app_pages.runs.slide_rows import SLIDES_PER_PAGE, may_try_again, slides_html
-from pathology_app.html.text import READ_ERRORS, as_markdown, as_text
+from pathology_app.html.text import as_markdown, as_text
 from pathology_app.jobs.commands import MAX_MPP, MIN_MPP, ingest_again_command
 from pathology_app.jobs.history import RunSummary
-from pathology_app.jobs.offers import SlideFolders, SlideSource
+from pathology_app.jobs.offers import BadRunError, SlideFolders, SlideSource
 from pathology_app.jobs.progress import Progress
 from pathology_app.jobs.slides import slides_of
 from pathology_app.links.runs import RunLink
@@ -119,9 +118,9 @@ def _start(project: Project, slide_id: str, source: SlideSource | None, mpp: flo
         st.error("Choose the file first." if source is None else "Enter the µm per pixel first.")
         return
     try:
-        with st.spinner("Starting …"):
-            job_id = start(project, ingest_again_command(source, slide_id, mpp), current_person())
-    except READ_ERRORS as error:
+        command = ingest_again_command(source, slide_id, mpp)
+    except BadRunError as error:
         say(error)
         return
-    show_started(job_id, f"Slide {slide_id} is being ingested again with {mpp:g} µm per pixel. This page follows it.")
+    message = f"Slide {slide_id} is being ingested again with {mpp:g} µm per pixel. This page follows it."
+    start_and_show(project, command, message)

@@ -61,7 +61,7 @@ function tools(viewer: Viewer): Command[] {
     { keys: ["Enter"], shown: "Enter", does: "set a point of the tool at the centre of the screen; without a tool, show the model's result there", run: () => viewer.hand.pressMiddle() },
     { keys: ["Backspace"], shown: "Backspace", does: "remove the tool's last point", run: () => viewer.hand.undo() },
     { keys: ["Delete"], shown: "Delete", does: "clear measurements and counts", run: () => viewer.hand.clear() },
-    { keys: ["Escape"], shown: "Esc", does: "put the tool away", run: () => viewer.hand.layDown() },
+    { keys: ["Escape"], shown: "Esc", does: "leave the tool", run: () => viewer.hand.layDown() },
   ];
 }
 
