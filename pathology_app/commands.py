@@ -52,7 +52,7 @@ def app(
 ) -> None:
     """Show the project's slides and predictions in a web browser. Research use only.
 
-    Slides in the project's incoming/ can be ingested from the app; GEMSLIDE_SLIDES names further folders.
+    Slides in the project's incoming/ and sources/ can be ingested from the app; GEMSLIDE_SLIDES names further folders.
     """
     with plain_errors(extra="app"):
         from pathology_app.server import serve

@@ -9,6 +9,7 @@ import streamlit as st
 from pathology_app.app_pages import signing_in, who
 from pathology_app.app_pages.calibration import TITLE as CHECK_SCREEN
 from pathology_app.app_pages.declared import begin_page, draw_page, find_page, watch_visibility
+from pathology_app.app_pages.unknown import TITLE as NO_SUCH_PAGE
 from pathology_app.html.style import STYLE
 from pathology_app.html.text import READ_ERRORS, as_markdown, as_text, message_of
 from pathology_app.links.log import LOG
@@ -27,6 +28,8 @@ _STYLE = """
 <style>
 .stMainBlockContainer { padding: 1rem 1.5rem 1rem; }
 .stAppHeader { display: none; }
+/* It would skip nothing: the app's header and lists are all in the main part. */
+[data-testid="stSkipToContent"] { display: none; }
 [data-testid="stCaptionContainer"], [data-testid="stCaptionContainer"] p { color: var(--gs-faint); opacity: 1; }
 [data-testid="stSkeleton"] { background: none; animation: none; color: var(--gs-faint); font-size: 0.875rem; }
 [data-testid="stSkeleton"]::before { content: "Loading…"; }
@@ -63,6 +66,8 @@ def _title() -> str:
     name = query.get("slide") or query.get("study_slide") or (query.get("study") and f"Study {query['study']}")
     if not name and query.get("page") == RUNS:
         name = f"Run {query['run']}" if query.get("run") else "Runs"
+    if not name and find_page(PAGES, query.to_dict()).name == "unknown":
+        name = NO_SUCH_PAGE
     other = next((title for page, title in TITLES.items() if page in query), "Worklist")
     return f"{as_text(name or other)[:80]} · gemslide"
 

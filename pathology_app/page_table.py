@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from pathology_app.app_pages import calibration
+from pathology_app.app_pages import calibration, unknown
 from pathology_app.app_pages.declared import DeclaredPage
 from pathology_app.app_pages.log import page as access_log
 from pathology_app.app_pages.runs import page as runs
@@ -31,6 +31,7 @@ PAGES = (
     DeclaredPage("study", _names("study"), Shows.MODEL, studies.page, redacts=True),
     DeclaredPage("check", _names("check"), Shows.NEITHER, calibration.page),
     DeclaredPage("runs", lambda query: query.get("page") == RUNS, Shows.MODEL, runs.page),
+    DeclaredPage("unknown", unknown.is_unknown, Shows.NEITHER, unknown.page),
     DeclaredPage("worklist", lambda query: True, Shows.PREDICTION, worklist.page, redacts=True),
 )
 """The views of a study have their own table, `studies.VIEWS`. Before sign-in, only `signing_in` is drawn, which

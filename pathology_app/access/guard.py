@@ -130,7 +130,7 @@ class Guard:
         if scope["type"] == "websocket":
             check_sender(scope, with_provider=with_provider)
             if scope["path"] != WEBSOCKET:
-                raise RefusedError(404, "not_found", "Nothing is served at this address.")
+                raise RefusedError(404, "not_found", "There is no page at this address.")
             return
         opening = self._openings.of(scope["path"])
         allowed = (*READING, *(opening.methods if opening else ()))
@@ -140,7 +140,7 @@ class Guard:
         check_sender(scope, with_provider=with_provider)
         check_body(scope, opening)
         if not is_served(scope["path"], with_provider=with_provider):
-            raise RefusedError(404, "not_found", "Nothing is served at this address.")
+            raise RefusedError(404, "not_found", "There is no page at this address.")
 
     async def _caller(self, scope: Scope) -> Caller | None:
         """Find the sender of a request; None for a browser that can be redirected to the sign-in page.

@@ -38,7 +38,7 @@ hr {{ border: 0; border-top: 1px solid var(--line); margin: 1.5rem 0; }}
 </style>
 </head>
 <body>
-<p><strong>gemslide</strong> <span class="notice">{notice}</span></p>
+<header><strong>gemslide</strong> <span class="notice">{notice}</span></header>
 <main>
 <h1>{title}</h1>
 {body}

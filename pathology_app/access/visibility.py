@@ -66,7 +66,7 @@ def check_may_see(person: Person, slide_id: str) -> None:
         HiddenSlideError: they may not see it. GemslideError: as `may_see`.
     """
     if not may_see(person, slide_id):
-        raise HiddenSlideError(f"slide {slide_id!r}: not in this project. The worklist shows what there is.")
+        raise HiddenSlideError(f"slide {slide_id!r}: not in this project. The worklist lists its slides.")
 
 
 class HiddenSlideError(UnknownNameError):

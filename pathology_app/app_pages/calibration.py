@@ -16,7 +16,7 @@ def page(worklist: st.Page, _: Visibility) -> None:
         st.switch_page(worklist, query_params={})
     st.markdown(f"#### {TITLE}")
     st.markdown(
-        "Sit where you view slides, in the same light. This page helps you notice a screen that shows slides wrongly; "
-        "it measures nothing and does not make a screen fit for diagnosis."
+        "Sit where you usually view slides, in the same lighting. This page helps you notice a screen that shows "
+        "slides wrongly; it measures nothing and does not make a screen fit for diagnosis."
     )
     calibration(key="calibration")

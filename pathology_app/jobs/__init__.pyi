@@ -1,5 +1,6 @@
 from .commands import Command as Command
 from .commands import infer_command as infer_command
+from .commands import ingest_again_command as ingest_again_command
 from .commands import ingest_command as ingest_command
 from .commands import study_command as study_command
 from .commands import train_command as train_command
@@ -12,9 +13,12 @@ from .history import list_runs as list_runs
 from .history import read_run as read_run
 from .history import run_ids as run_ids
 from .job_log import JobLog as JobLog
+from .job_log import SlideEnd as SlideEnd
 from .job_log import log_of as log_of
 from .offers import BadRunError as BadRunError
 from .offers import SlideFolders as SlideFolders
+from .offers import SlideSource as SlideSource
+from .offers import default_recipe as default_recipe
 from .offers import model_ids as model_ids
 from .offers import recipes as recipes
 from .offers import study_ids as study_ids
@@ -24,6 +28,8 @@ from .record import Ending as Ending
 from .record import Job as Job
 from .record import Stop as Stop
 from .record import read_job as read_job
+from .slides import RunSlides as RunSlides
+from .slides import slides_of as slides_of
 from .start import running_ids as running_ids
 from .start import start_job as start_job
 from .start import stop_job as stop_job

@@ -12,7 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pathology_app.jobs.offers import BadRunError, SlideFolders, model_ids, recipe_path, recipes, study_ids
+from pathology_app.jobs.offers import (
+    BadRunError,
+    SlideFolders,
+    SlideSource,
+    model_ids,
+    recipe_path,
+    recipes,
+    study_ids,
+)
 from pathology_app.jobs.record import MAX_ARGUMENTS, Verb
 from pipeline.models.launch import ranks_here
 from pipeline.naming.slides import MANIFEST_SUFFIXES, included_in
@@ -21,6 +29,7 @@ from pipeline.project import STORE_SUFFIX, Project
 from pipeline.slides.suffixes import slide_id_from
 from pipeline.study.protocol import PROTOCOL_FILE, load_protocol, study_dir
 from training.foundation.words.counts import counted
+from training.foundation.words.names import is_name
 
 MAX_WORKERS = 64
 MAX_NAMED = 500
@@ -42,7 +51,7 @@ class Command:
         about: the model, recipe or study.
         slides: number of slides to process; None where unknown.
         hidden: slide files and manifests whose names are to stay out of the log.
-        kept: ids of slides, which may be parts of those names.
+        kept: ids of the slides in the run's order, which may be parts of those names.
     """
 
     verb: Verb
@@ -101,6 +110,31 @@ def ingest_command(
     )
 
 
+def ingest_again_command(source: SlideSource, slide_id: str, mpp: float) -> Command:
+    """Ingest one slide again, with the microns per pixel that its file does not state.
+
+    Args:
+        source: as `SlideFolders.sources_of` finds it.
+
+    Raises:
+        BadRunError: the number is out of range, or the slide's id is not a valid one.
+    """
+    if not is_name(slide_id):
+        raise BadRunError(f"slide {slide_id!r:.200}: not a valid slide id.")
+    options = [*_COMMON, "--workers=1", f"--slide-id={slide_id}", *_mpp_option(mpp)]
+    series = [] if source.series is None else [f"--series={source.series}"]
+    hidden_series = [f"--series={HIDDEN}"] if series else []
+    return Command(
+        verb="ingest",
+        argv=("ingest", *options, *series, "--", source.typed),
+        shown_argv=("ingest", *options, *hidden_series, "--", HIDDEN),
+        about=slide_id,
+        slides=1,
+        hidden=(source.path,),
+        kept=(slide_id,),
+    )
+
+
 def train_command(project: Project, recipe: str, *, nproc: int | None = None, threads: int | None = None) -> Command:
     """Train with one of the project's recipes, or a shipped one.
 
@@ -154,7 +188,8 @@ def infer_command(project: Project, model: str, slides: Sequence[str], *, device
         )
     named = [_unmistakable(slide_id) for slide_id in dict.fromkeys(slides)]
     argv = ("infer", *_COMMON, f"--devices={devices}", "--", model, *named)
-    return Command("infer", argv, argv, about=model, slides=len(named) or len(known))
+    ids = tuple(dict.fromkeys(slides)) or tuple(sorted(known))
+    return Command("infer", argv, argv, about=model, slides=len(ids), kept=ids)
 
 
 def study_command(

@@ -31,7 +31,6 @@ class RunRecordSummary:
         slides: number of slides by outcome.
         seconds: from its start to its end; None where not recorded.
         settings, epochs, models: as recorded; empty where it has none.
-        good: the first slides that have a result.
     """
 
     verb: str
@@ -41,7 +40,6 @@ class RunRecordSummary:
     seconds: float | None
     settings: Mapping[str, Any]
     models: Mapping[str, str]
-    good: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -159,7 +157,6 @@ def _summary(path: Path, version: tuple[int, ...]) -> RunRecordSummary:
     settings, models = _table(record.get("settings")), _table(record.get("models"))
     slides = [slide for slide in _list(record.get("slides")) if isinstance(slide, dict)]
     states = Counter(_text(slide.get("status"))[:20] for slide in slides)
-    good = [_text(slide.get("slide_id")) for slide in slides if slide.get("status") in ("done", "skipped")]
     seconds = _table(record.get("seconds"))
     took = seconds.get("total", seconds.get(verb))
     return RunRecordSummary(
@@ -170,7 +167,6 @@ def _summary(path: Path, version: tuple[int, ...]) -> RunRecordSummary:
         seconds=float(took) if isinstance(took, int | float) else None,
         settings=settings,
         models={_text(which): _text(model) for which, model in list(models.items())[:10]},
-        good=good[:50],
     )
 
 

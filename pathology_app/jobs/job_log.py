@@ -19,7 +19,10 @@ TAIL_BYTES = 32 * 2**10
 MAX_LINES = 200
 READ_BYTES = 4 * 2**20
 """Read at most at once, so as not to hold up people who are viewing slides."""
-MAX_KEPT = 50
+MAX_KEPT = 1000
+"""Slides whose outcomes are kept; further ones are only counted."""
+MAX_STATES = 50
+MAX_MESSAGE = 500
 MAX_JOBS = 64
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _PROGRESS = re.compile(r"^(.{1,120}?): +(\d{1,9}) of (\d{1,9}) \(\d+%\) after ")
@@ -38,21 +41,42 @@ class Step:
     total: int
 
 
+@dataclass(frozen=True)
+class SlideEnd:
+    """The end of a run's work on one slide.
+
+    Attributes:
+        code, message: reason, where it has no result.
+    """
+
+    slide_id: str
+    state: str
+    code: str = ""
+    message: str = ""
+
+    @property
+    def is_good(self) -> bool:
+        return self.state in GOOD_STATES
+
+
 @dataclass
 class Counted:
     """Slides that a log has named so far.
 
     Attributes:
         states: number of slides by outcome.
-        bad: the first that ended without a result: slide, state, code and message.
-        good: the last that ended with one.
+        ends: the end of each of the first `MAX_KEPT`, by slide; the last one where the log has several.
         is_whole: whether the log was read to its end.
     """
 
     states: Counter[str] = field(default_factory=Counter)
-    bad: list[dict[str, str]] = field(default_factory=list)
-    good: list[str] = field(default_factory=list)
+    ends: dict[str, SlideEnd] = field(default_factory=dict)
     is_whole: bool = True
+
+    @property
+    def bad(self) -> list[SlideEnd]:
+        """Those that ended without a result."""
+        return [end for end in self.ends.values() if not end.is_good]
 
 
 class JobLog:
@@ -103,7 +127,7 @@ class JobLog:
                     self._add(line)
             counted = self._counted
             is_whole = len(content) < READ_BYTES
-            return Counted(counted.states.copy(), list(counted.bad), list(counted.good), is_whole)
+            return Counted(counted.states.copy(), dict(counted.ends), is_whole)
 
     def _add(self, line: bytes) -> None:
         try:
@@ -114,14 +138,14 @@ class JobLog:
             return  # the run itself was refused: no slide was processed
         slide_id, status = str(record.get("slide_id"))[:100], str(record.get("status"))[:20]
         counted = self._counted
-        if len(counted.states) > MAX_KEPT and status not in counted.states:
+        if len(counted.states) > MAX_STATES and status not in counted.states:
             return
         counted.states[status] += 1
-        if status in GOOD_STATES:
-            counted.good = [*counted.good[1 - MAX_KEPT :], slide_id]
-        elif len(counted.bad) < MAX_KEPT:
-            reason = {name: str(record.get(name) or "")[:1000] for name in ("code", "message")}
-            counted.bad.append({"slide_id": slide_id, "status": status, **reason})
+        if len(counted.ends) < MAX_KEPT or slide_id in counted.ends:
+            # The message of a finished slide repeats what its page shows.
+            reasons = ("", "") if status in GOOD_STATES else (record.get("code"), record.get("message"))
+            code, message = (str(reason or "")[:MAX_MESSAGE] for reason in reasons)
+            counted.ends[slide_id] = SlideEnd(slide_id, status, code, message)
 
 
 @lru_cache(maxsize=MAX_JOBS)

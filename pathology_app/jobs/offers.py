@@ -17,16 +17,19 @@ from pipeline.project import Project
 from pipeline.settings.site import SLIDES_VARIABLE, slide_folders
 from pipeline.settings.source_folders import check_source
 from pipeline.slides.dicom.suffixes import DICOM_SUFFIXES
-from pipeline.slides.suffixes import has_slide_suffix
+from pipeline.slides.suffixes import has_slide_suffix, slide_id_from
 from pipeline.study.protocol import PROTOCOL_FILE
 from training.foundation.errors import GemslideError
 from training.foundation.recipe_file import RECIPES_DIR, is_recipe
+from training.foundation.toml_file import read_toml
 from training.foundation.words.counts import counted
 from training.foundation.words.names import is_name
 
 MAX_OFFERED = 1000
 MAX_LOOKED_AT = 20_000
 MAX_DEPTH = 5
+MAX_MANIFESTS = 50
+"""Searched for one slide."""
 _SHIPPED = " (shipped)"
 
 
@@ -34,6 +37,22 @@ class BadRunError(GemslideError):
     """A run cannot be started or stopped as requested."""
 
     code = "bad_run"
+
+
+@dataclass(frozen=True)
+class SlideSource:
+    """The file from which a slide can be ingested.
+
+    Attributes:
+        name: as displayed: the file's, or that of the manifest which lists it.
+        typed: its path on a command line in the project's folder.
+        series: which image of the file; None: its only one.
+    """
+
+    name: str
+    path: Path
+    typed: str
+    series: str | None = None
 
 
 @dataclass(frozen=True)
@@ -112,6 +131,34 @@ class SlideFolders:
             )
         return cohort
 
+    def sources_of(self, slide_id: str) -> list[SlideSource]:
+        """Every file in the folders from which this slide would be ingested, by its name or through a manifest.
+
+        Different manifests may list the same file, which counts once. Manifests that cannot be read are left out.
+        """
+        sources: dict[tuple[str, str | None], SlideSource] = {}
+        manifests: list[str] = []
+        for name in self.offered():
+            if name.lower().endswith(OFFERED_MANIFEST_SUFFIXES):
+                manifests.append(name)
+            elif slide_id_from(Path(name)) == slide_id:
+                path = self.checked(name)
+                sources[os.path.realpath(path), None] = SlideSource(name, path, self.typed(path))
+        for name in manifests[:MAX_MANIFESTS]:
+            for path, series in self._in_manifest(name, slide_id):
+                key = (os.path.realpath(path), series)
+                sources.setdefault(key, SlideSource(f"{path.name} in {name}", path, self.typed(path), series))
+        return list(sources.values())
+
+    def _in_manifest(self, name: str, slide_id: str) -> list[tuple[Path, str | None]]:
+        """Files of a slide in a manifest, each with the image in it; none where it is outside the folders."""
+        try:
+            cohort = load_cohort(self.checked(name))
+        except GemslideError:  # the ingest form says why
+            return []
+        entries = [entry for entry in cohort.entries if entry.slide_id == slide_id and not entry.exclude]
+        return [(cohort.slide_path(entry), entry.series) for entry in entries if self._holds(cohort, entry)]
+
     def typed(self, path: Path) -> str:
         """A path as written on a command line in the project's folder."""
         return os.path.relpath(path, self.root) if path.is_relative_to(self.root) else str(path)
@@ -151,6 +198,24 @@ def recipes(project: Project) -> dict[str, str]:
     }  # fmt: skip
     names = sorted(path.name for path in _entries(RECIPES_DIR) if path.suffix == ".toml")
     return {**dict(sorted(own.items())), **{f"{name}{_SHIPPED}": name for name in names if name not in own}}
+
+
+def default_recipe(project: Project, offered: Sequence[str]) -> str | None:
+    """The first of these recipes whose tile set the project has; None where there is none.
+
+    Args:
+        offered: names from `recipes`.
+    """
+    return next((name for name in offered if _has_tiles(project, recipe_path(project, name))), None)
+
+
+def _has_tiles(project: Project, recipe: Path) -> bool:
+    try:
+        data = read_toml(recipe).get("data")
+    except (OSError, ValueError):
+        return False
+    tile_set = data.get("tile_set") if isinstance(data, dict) else None
+    return isinstance(tile_set, str) and is_name(tile_set) and project.tile_table_path(tile_set).is_file()
 
 
 def recipe_path(project: Project, recipe: str) -> Path:

@@ -19,6 +19,8 @@ from training.foundation.words.counts import counted
 
 MAX_RECORD_BYTES = 2**20
 MAX_ARGUMENTS = 1000
+MAX_SLIDE_IDS = 500
+"""Slides that a record names; a run may have more."""
 _Text = Annotated[str, Field(max_length=4096)]
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 
@@ -63,6 +65,7 @@ class Job(_Record):
         about: the model, recipe or study.
         by: who started it.
         slides: number of slides to process; None where unknown.
+        slide_ids: the first of them, in the run's order; empty where unknown.
         process: the supervisor, which lives as long as the run.
     """
 
@@ -73,6 +76,7 @@ class Job(_Record):
     by: _Text
     utc: _Time
     slides: int | None = Field(None, ge=0, le=10**9)
+    slide_ids: Annotated[tuple[_Text, ...], Field(max_length=MAX_SLIDE_IDS)] = ()
     process: ProcessName
 
 

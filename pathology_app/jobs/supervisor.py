@@ -19,7 +19,7 @@ import psutil
 from pydantic import BaseModel, Field
 
 from pathology_app.jobs.log_writer import LogWriter
-from pathology_app.jobs.record import Ending, Job, Verb, job_path, utc_now, write_record
+from pathology_app.jobs.record import MAX_SLIDE_IDS, Ending, Job, Verb, job_path, utc_now, write_record
 from pathology_app.jobs.state import HEARTBEAT_S, name_of_this_process
 from pipeline.project import Project
 from pipeline.settings.site import WITHIN_VARIABLE
@@ -27,6 +27,7 @@ from training.foundation.errors import GemslideError
 from training.foundation.process import die_with_parent
 from training.foundation.publish import explain_unwritable
 from training.foundation.run_record import RUN_ID_VARIABLE, RecordFile
+from training.foundation.words.names import is_name
 
 GRACE_S = 60.0
 """From Ctrl+C until the run is killed; training waits up to 40 s for its ranks."""
@@ -117,6 +118,7 @@ class Supervisor:
             by=order.by,
             utc=utc_now(),
             slides=order.slides,
+            slide_ids=tuple(filter(is_name, order.kept))[:MAX_SLIDE_IDS],  # others are parts of file names
             process=name_of_this_process(),
         )
 

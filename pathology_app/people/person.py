@@ -32,14 +32,14 @@ class Role(StrEnum):
 class Action(StrEnum):
     """Action that needs a right; the values end the sentence "You may not …"."""
 
-    LOOK = "look at slides"
+    LOOK = "view slides"
     ANNOTATE = "annotate slides or judge hotspots"
     READ = "read slides for a study"
     ADJUDICATE = "decide where readers disagree"
-    COORDINATE = "steer a study"
+    COORDINATE = "manage a study"
     RUN = "start or stop runs"
     EXPORT = "export results"
-    ADMINISTER = "see who looked at what"
+    ADMINISTER = "see who viewed which slides"
 
 
 _READER = frozenset({Action.LOOK, Action.ANNOTATE, Action.READ})

@@ -116,9 +116,9 @@ def identity_of(claims: Mapping[str, Any], *, now: float) -> Identity:
     """
     subject, made, ends = claims.get("sub"), claims.get("iat"), claims.get("exp")
     if not claims.get("is_logged_in") or not isinstance(subject, str) or not subject:
-        raise ProviderError("The provider did not say who you are. Sign in again.")
+        raise ProviderError("The identity provider did not say who you are. Sign in again.")
     if not isinstance(made, int | float) or not isinstance(ends, int | float):
-        raise ProviderError("The provider did not say when you signed in. Sign in again.")
+        raise ProviderError("The identity provider did not say when you signed in. Sign in again.")
     if now > min(made + FRESH_S, ends + _SKEW_S) or made > now + _SKEW_S:
         raise ProviderError("Your sign-in at the provider is too old. Sign in again.")
     email = claims.get("email") if claims.get("email_verified") in _TRUE else None

@@ -270,7 +270,7 @@ def _stamped(group: Path, *, what: str) -> tuple[Path, str]:
     except (FileNotFoundError, NotADirectoryError) as error:
         if group.is_dir():
             raise UnreadableError(f"{group}: has no zarr.json. It is damaged; delete and recreate it.") from error
-        raise UnknownNameError(f"{what}: not in this project. The worklist shows what it contains.") from error
+        raise UnknownNameError(f"{what}: not in this project. The worklist lists its slides.") from error
     identity = (_SHOWN_AS, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
     return group, hashlib.sha256(repr(identity).encode()).hexdigest()[:20]
 

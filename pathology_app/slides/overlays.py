@@ -165,7 +165,7 @@ class Tissue(OverlayKind):
 class Quality(OverlayKind):
     """One score of quality control."""
 
-    name, group = "quality", "Quality: 1 is bad"
+    name, group = "quality", "Quality: 1 is poor"
     path = "/layers/{slide_id}/{rest:path}"
     pattern, form = r"quality/(\d{1,4})\.png", "quality/{score_index}.png"
     labels: ClassVar[Mapping[str, str]] = {

@@ -249,7 +249,7 @@ class AppConfig(Section):
     """Cache of tiles, overlays and thumbnails, in MiB per process that serves them."""
     max_jobs: int = Field(1, ge=0, le=64)
     """Maximum number of concurrent runs started by the app; 0: none."""
-    slide_folders: tuple[str, ...] = ("incoming",)
+    slide_folders: tuple[str, ...] = ("incoming", "sources")
     """Folders in the project whose slides and manifests can be ingested from the app. Folders elsewhere are named by
     the operator of the app (`GEMSLIDE_SLIDES`): a project from someone else must not open this computer's."""
 

@@ -55,6 +55,7 @@ PAGES: Mapping[str, tuple[str, ...]] = {
     "study": ("study=",),
     "check": ("check=screen",),
     "runs": ("page=runs", f"page=runs&run={JOB}", "page=runs&new=infer", "page=runs&new=train", "page=runs&new=study"),
+    "unknown": ("page=nosuch",),
     "worklist": ("", "view=gallery&sort=score", "group=case", "sort=score", "predicted=1&find=demo", "score=0.5"),
     "study slide": (f"study={STUDY}&study_slide=S-001", f"study={STUDY}&study_slide=S-002"),
     "failures": (f"study={STUDY}&view=failures",),

@@ -56,7 +56,7 @@ def test_views_move_together_until_they_are_told_not_to(page: Page, server: Serv
     pointer = hook(page, "pointer(0)")
     assert (pointer["x"], pointer["y"]) == pytest.approx((700, 500), abs=2)
     before = on_pane(page, 0, 900, 650)
-    page.get_by_label("Move together").uncheck()
+    page.get_by_label("Link views").uncheck()
     page.mouse.move(*place(page, 1, 700, 500))
     page.mouse.wheel(0, -300)
     wait_for(page, f"Math.abs({HOOK}.toScreen(1, 900, 650).x - {before[0]}) > 20")

@@ -60,9 +60,9 @@ def test_a_keyboard_sorts_filters_and_unfolds_in_a_narrow_window_and_no_column_i
     with started_app(tmp_path, tmp_path / "server.log") as app:
         page.goto(app.url)
         page.get_by_text("3 of 3 slides.").wait_for()
-        tab_to(page, page.get_by_role("link", name="Highest hotspot"))
+        tab_to(page, page.get_by_role("link", name="Top score"))
         page.keyboard.press("Enter")
-        page.get_by_role("columnheader", name="Highest hotspot ▼").wait_for()
+        page.get_by_role("columnheader", name="Top score ▼").wait_for()
         assert page.locator("tbody a.gs-go").first.inner_text() == "many-00001"
         assert page.url.endswith("/?sort=score")
         assert page.locator("th[aria-sort=descending]").count() == 1
@@ -70,7 +70,7 @@ def test_a_keyboard_sorts_filters_and_unfolds_in_a_narrow_window_and_no_column_i
         assert page.evaluate(
             "[...document.querySelectorAll('.gs-scroll')].every((box) => box.scrollWidth <= box.clientWidth)"
         )
-        for column in ("Case", "Highest hotspot", "Predictions of"):
+        for column in ("Case", "Top score", "Predictions of"):
             box = page.get_by_role("columnheader", name=column).bounding_box()
             assert box is not None
             assert box["x"] + box["width"] <= NARROW["width"]

@@ -233,7 +233,7 @@ def test_what_an_admins_browser_would_send_does_nothing_for_other_roles(app: Sta
                 for query, act in may.items():
                     if not PEOPLE[role].may(RIGHTS[act]):
                         opened.run(query)
-                        assert "entries verify" not in texts(opened.run(query, forms[query]))
+                        assert "entries verified" not in texts(opened.run(query, forms[query]))
         assert entries(small) - before == Counter()
         admins.run(slide, forms[slide])
         assert entries(small) - before == {"slide reviewed": 1}, "what was sent is what does it"

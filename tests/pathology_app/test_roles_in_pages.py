@@ -79,7 +79,7 @@ def test_other_peoples_slides_and_studies_are_on_no_page(app: StartedApp, root: 
             assert f"/thumbnails/{SLIDE_ID}" not in drawn
         assert "0 of 0 slides" not in texts(bobs.run(""))
         assert "No slides in this project" in texts(bobs.run(""))
-        assert "Runs name slides of others" in texts(bobs.run("page=runs"))
+        assert "Runs name all slides of the project" in texts(bobs.run("page=runs"))
         refused = texts(bobs.run(f"study={STUDY}&study_slide={SLIDE_ID}"))
     assert "not in this ledger" in refused
     opened = find_ledger(Project(root))
@@ -95,7 +95,7 @@ def test_the_log_is_drawn_for_admins_only(app: StartedApp) -> None:
         with tab(app, session(app, name)) as opened:
             drawn = texts(opened.run("log="))
         assert ("signed in" in drawn) == may
-        assert ("You may not see who looked at what" in drawn) != may
+        assert ("You may not see who viewed which slides" in drawn) != may
 
 
 def test_the_log_page_finds_what_was_changed_behind_the_logs_back(app: StartedApp, root: Path) -> None:
@@ -104,12 +104,12 @@ def test_the_log_page_finds_what_was_changed_behind_the_logs_back(app: StartedAp
     with opened as ledger, tab(app, session(app, "ada")) as adas:
         add_review(ledger, ViewContext(SLIDE_ID, "rae", "rae (web app)"), SlideReview("agree", "Rae"))
         verify = form_of(adas.run("log="), "Verify the log")[:1]
-        assert "entries verify" in texts(adas.run("log=", verify))
+        assert "entries verified" in texts(adas.run("log=", verify))
         for verdict in ("disagree", "agree"):
             with ledger.database.write() as connection:
                 connection.execute(text("UPDATE review SET verdict = :verdict"), {"verdict": verdict})
             page_text = texts(adas.run("log=", verify))
-            assert ("The log does not verify" in page_text) == (verdict == "disagree")
+            assert ("The log failed verification" in page_text) == (verdict == "disagree")
             assert ("was changed without an entry" in page_text) == (verdict == "disagree")
 
 
@@ -135,7 +135,7 @@ def test_a_websocket_without_a_session_is_refused(app: StartedApp) -> None:
 
 def test_a_browser_that_says_it_is_another_is_not(app: StartedApp) -> None:
     with tab(app, session(app, "rita"), **{"X-Gemslide-Visitor": "x open"}) as opened:
-        assert "You may not see who looked at what" in texts(opened.run("log="))
+        assert "You may not see who viewed which slides" in texts(opened.run("log="))
 
 
 def test_who_signs_out_is_out_in_every_open_tab(app: StartedApp) -> None:

@@ -88,7 +88,7 @@ def test_a_project_without_runs_says_so_and_looking_makes_nothing(served: Projec
     page = open_page()
     page.button(key="to_runs").click().run()
     assert page.query_params == {"page": ["runs"]} or page.query_params == {"page": "runs"}
-    assert "Nothing has been run in this project yet." in texts(page)
+    assert "There are no runs in this project yet." in texts(page)
     assert not list(served.root.iterdir())
 
 
@@ -119,13 +119,13 @@ def test_who_has_stopped_a_run_is_said_and_what_is_left(served: Project) -> None
     write_job(served, exit_code=-2, stopped_by="Bob ![x](http://evil) (web app)")
     shown = texts(open_page(page="runs", run=JOB))
     assert "by Bob ![x](http://evil) (web app)" in shown
-    assert "continues an unfinished slide at its last finished batch" in shown
+    assert "continues an unfinished slide after its last finished batch" in shown
 
 
 def test_a_run_whose_process_is_gone_is_lost_and_has_no_stop_button(served: Project) -> None:
     write_job(served, exit_code=None)
     page = open_page(page="runs", run=JOB)
-    assert "its process is gone" in texts(page)
+    assert "its process no longer exists" in texts(page)
     assert "stop" not in [button.key for button in page.button]
 
 
@@ -146,7 +146,7 @@ def test_a_training_that_was_stopped_says_that_it_goes_on_at_its_checkpoint(serv
 @pytest.mark.parametrize("run", ["20990101T000000Z-abcdef", "../../etc", "99999999T999999Z-abcdef"])
 def test_a_link_to_no_run_is_a_message_or_the_list(served: Project, run: str) -> None:
     shown = texts(open_page(page="runs", run=run))
-    assert "is not in this project" in shown or "not a valid run id" in shown or "Nothing has been run" in shown
+    assert "is not in this project" in shown or "not a valid run id" in shown or "There are no runs" in shown
 
 
 def test_damaged_files_are_rows_that_say_so(served: Project) -> None:

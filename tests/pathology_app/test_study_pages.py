@@ -345,7 +345,7 @@ def test_a_study_that_is_over_is_not_asked_again(served: Path) -> None:
     page = open_page(study=STUDY)
     assert "updated every" not in texts(page)
     assert "every slide has ended" in texts(page)
-    assert "No slide has ended without a result" in open_page(study=STUDY, view="failures").info[0].value
+    assert "Every slide that has finished has a result" in open_page(study=STUDY, view="failures").info[0].value
 
 
 def test_every_view_of_a_study_says_that_its_log_does_not_verify(studied: Path) -> None:
@@ -354,4 +354,4 @@ def test_every_view_of_a_study_says_that_its_log_does_not_verify(studied: Path) 
     with sqlite3.connect(studied / "gemslide.db") as database:
         database.execute("UPDATE task SET seconds = 7 WHERE state = 'done'")
     for view in ("overview", "failures"):
-        assert "**The log of this study does not verify**" in texts(open_page(study=STUDY, view=view))
+        assert "**The log of this study failed verification**" in texts(open_page(study=STUDY, view=view))

@@ -58,15 +58,15 @@ def test_slides_by_state_add_up_to_the_cohort() -> None:
 def test_a_study_in_numbers() -> None:
     progress = Progress(counts(done=2, pending=1, failed=1), {"ingest": 90.0}, 1, 7500.0, UTC)
     assert study_rows.facts(progress) == {
-        "Slides ended": "3 of 4 (75.0%)",
+        "Slides finished": "3 of 4 (75.0%)",
         "Workers": "1",
         "Slides per hour": "40",
-        "Time left at this pace": "2 h 5 min",
+        "Estimated time left": "2 h 5 min",
     }
     assert study_rows.without_result(progress.counts) == 1
     assert cells(study_rows.tasks_html(progress)) == ["ingest", "3", "1", "0", "0", "0", "1 min 30 s"]
     unknown = study_rows.facts(Progress(counts(pending=1), {}, 0, None, UTC))
-    assert (unknown["Slides per hour"], unknown["Time left at this pace"]) == ("–", "–")
+    assert (unknown["Slides per hour"], unknown["Estimated time left"]) == ("–", "–")
     assert study_rows.left_text(Progress(counts(done=1), {}, 0, 0.0, UTC)) == "none"
 
 

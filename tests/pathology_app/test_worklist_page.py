@@ -93,7 +93,7 @@ def test_a_bad_manifest_is_said_and_hides_no_slide(several: Project) -> None:
     (several.root / "cohort.csv").write_text("path,nothing\n")
     page = open_page()
     assert len(linked(page)) == 4
-    assert "Cases, labels and sites are not known" in captions(page)
+    assert "Cases, labels and sites are unavailable" in captions(page)
 
 
 def test_unread_is_what_the_projects_log_does_not_connect_with_the_person(
@@ -132,7 +132,7 @@ def test_what_is_still_being_read_is_said(several: Project, monkeypatch: pytest.
     page = open_page()
 
     assert len(linked(page)) == 4
-    assert "4 of 4 slides. Still reading 4 slides" in captions(page)
+    assert "4 of 4 slides. Still loading 4 slides" in captions(page)
 
 
 def test_a_press_on_next_counts_also_where_the_last_slide_was_read_just_then(

@@ -51,7 +51,7 @@ def test_a_row_says_what_the_slide_is(cache: SlideCache) -> None:
         "Case": "P-1",
         "State": "unread",
         "Reader": "r1: signed",
-        "Highest hotspot": "0.97",
+        "Top score": "0.97",
         "Note": "",
         "Predictions of": MODEL_ID,
         "Quality": "",
@@ -80,12 +80,12 @@ def test_a_heading_sorts_by_its_column_and_the_other_way_round_the_second_time(c
     by_score = LINK.to(page=7).sorted_by("score")
     assert (by_score.page, by_score.query()) == (1, {"sort": "score"})
     assert by_score.sorted_by("score").query() == {"sort": "-score"}
-    (heading,) = [column for column in columns(by_score) if column.heading == "Highest hotspot"]
+    (heading,) = [column for column in columns(by_score) if column.heading == "Top score"]
     assert heading.sort is not None
     assert (heading.sort.now, heading.sort.query) == ("descending", {"sort": "-score"})
     drawn = slides_html([row_of(cache, by_score)], by_score)
     assert '<th scope="col" class="number" aria-sort="descending"><a class="gs-go gs-sort"' in drawn
-    assert 'href="?sort=-score">Highest hotspot ▼</a>' in drawn
+    assert 'href="?sort=-score">Top score ▼</a>' in drawn
 
 
 @pytest.mark.parametrize(

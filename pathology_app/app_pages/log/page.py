@@ -87,9 +87,9 @@ def _verify(ledger: Ledger) -> None:
         say(error)
         return
     if verified.findings:
-        st.error(f"**The log does not verify.** {as_markdown('; '.join(verified.findings[:5]))}")
+        st.error(f"**The log failed verification.** {as_markdown('; '.join(verified.findings[:5]))}")
     else:
         st.success(
-            f"{counted(verified.entries, 'entry verifies', 'entries verify')}, {verified.erased:,} of them erased. "
+            f"{counted(verified.entries, 'entry verified', 'entries verified')}, {verified.erased:,} of them erased. "
             f"The last one's hash: {verified.head}"
         )

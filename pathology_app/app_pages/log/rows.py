@@ -15,9 +15,9 @@ from pipeline.spreadsheets import csv_line
 
 COLUMNS = (
     Column("Entry", "number"),
-    Column("When (UTC)", "fixed"),
-    Column("Who", "text"),
-    Column("What", "text"),
+    Column("Time (UTC)", "fixed"),
+    Column("Person", "text"),
+    Column("Action", "text"),
     Column("About", "text"),
     Column("Details", "long"),
 )

@@ -49,7 +49,7 @@ def _check(person: Person, act: Act) -> None:
     """Check that a person may start and stop runs, which cover all slides of the project. Raises: ForbiddenError."""
     check_act(person, act)
     if person.slides is not None:
-        raise ForbiddenError("Runs work on slides of others. You may see only some of the slides.")
+        raise ForbiddenError("Runs cover all slides of the project, and you may see only some of them.")
 
 
 def _subject(job_id: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import streamlit as st
 
@@ -13,7 +13,7 @@ from pathology_app.app_pages.runs.acts import start
 from pathology_app.html.text import READ_ERRORS, as_markdown, as_text
 from pathology_app.jobs import commands
 from pathology_app.jobs.commands import MAX_NAMED, MAX_WORKERS, Command
-from pathology_app.jobs.offers import MAX_OFFERED, SlideFolders, model_ids, recipes, study_ids
+from pathology_app.jobs.offers import MAX_OFFERED, SlideFolders, default_recipe, model_ids, recipes, study_ids
 from pathology_app.links.runs import NewRun, RunLink
 from pathology_app.people.person import Action, require
 from pathology_app.people.visitor import current_person
@@ -25,7 +25,7 @@ from pipeline.settings.config import load_settings
 TITLES: dict[NewRun, str] = {
     "ingest": "Ingest slides",
     "train": "Train a model",
-    "infer": "Predict slides",
+    "infer": "Run a model on slides",
     "study": "Run a study",
 }
 _SAID = "run_said"
@@ -36,7 +36,7 @@ ALL, CHOSEN = "All slides of the project", "Chosen slides"
 def last_message() -> None:
     """Show the result of the last action, once."""
     if message := st.session_state.pop(_SAID, None):
-        st.success(message)
+        st.success(as_markdown(message))
 
 
 def draw(new: NewRun) -> None:
@@ -71,13 +71,18 @@ def _confirm(project: Project, command: Command) -> None:
         key = hashlib.sha256(command.text.encode()).hexdigest()[:16]
         if not st.button("Start now", type="primary", key=f"start {key}"):
             return
-        try:
-            with st.spinner("Starting …"):
-                job_id = start(project, command, current_person())
-        except READ_ERRORS as error:
-            say(error)
-            return
-    st.session_state[_SAID] = "The run has started. This page follows it."
+        start_and_show(project, command, "The run has started. This page follows it.")
+
+
+def start_and_show(project: Project, command: Command, message: str) -> None:
+    """Start a run and go to its page, which shows the message once; or say why it was not started."""
+    try:
+        with st.spinner("Starting …"):
+            job_id = start(project, command, current_person())
+    except READ_ERRORS as error:
+        say(error)
+        return
+    st.session_state[_SAID] = message
     st.query_params.from_dict(RunLink(run=job_id).query())
     st.rerun()
 
@@ -98,14 +103,14 @@ def _ingest(project: Project) -> Command | None:
     manifests = [name for name in offered if name.lower().endswith(OFFERED_MANIFEST_SUFFIXES)]
     kind = "Manifest"
     if manifests and len(manifests) < len(offered):
-        kind = st.radio("What", ["Manifest", "Slides"], horizontal=True, key="ingest_kind")
+        kind = st.radio("Ingest from", ["Manifest", "Slides"], horizontal=True, key="ingest_kind")
     elif not manifests:
         kind = "Slides"
     if kind == "Manifest":
-        chosen = [st.selectbox("Manifest", manifests, key="ingest_manifest", format_func=as_text)]
+        chosen = [_choose("Manifest", manifests, key="ingest_manifest")]
     else:
         slides = [name for name in offered if name not in set(manifests)]
-        chosen = st.multiselect(f"Slides ({len(slides)})", slides, key="ingest_slides", format_func=as_text)
+        chosen = _choose_slides(f"Slides ({len(slides):,})", slides, key="ingest")
         st.caption(
             "Slides are named after their files. If file names identify patients, use a manifest with slide ids."
         )
@@ -114,17 +119,51 @@ def _ingest(project: Project) -> Command | None:
     left, right = st.columns(2)
     workers = left.number_input("Slides at a time", 1, MAX_WORKERS, 1, key="ingest_workers")
     mpp = right.number_input(
-        "Microns per pixel (only for files without it)", commands.MIN_MPP, commands.MAX_MPP, None, key="ingest_mpp",
-        step=0.01, format="%0.4f",
+        "µm per pixel (only for files that do not state it)", commands.MIN_MPP, commands.MAX_MPP, None,
+        step=0.01, format="%0.4f", key="ingest_mpp",
     )  # fmt: skip
     if not chosen:
         return None
     return commands.ingest_command(folders, chosen, workers=int(workers), mpp=mpp)
 
 
+def _choose(label: str, options: Sequence[str], *, key: str, first: str | None = None) -> str:
+    """Draw a menu of names. What is typed there finds only names that contain it.
+
+    Args:
+        first: the one chosen at first; None: the first of them.
+    """
+    index = 0 if first is None else list(options).index(first)
+    chosen: str = st.selectbox(label, options, index, as_text, key=key, filter_mode="contains")
+    return chosen
+
+
+def _choose_slides(label: str, slides: Sequence[str], *, key: str) -> list[str]:
+    """Draw a list from which slides are chosen one by one.
+
+    Typing in it chooses nothing: the name found first may be that of another slide. A field beside it shortens it.
+    """
+    part = st.text_input("List only names that contain", key=f"{key}_part", max_chars=64)
+    known = set(slides)
+    kept = [name for name in st.session_state.get(f"{key}_slides", []) if name in known]
+    matching = [name for name in slides if part.lower() in name.lower()][:MAX_NAMED]
+    return st.multiselect(
+        label,
+        list(dict.fromkeys([*kept, *matching])),
+        key=f"{key}_slides",
+        format_func=as_text,
+        max_selections=MAX_NAMED,
+        filter_mode=None,
+        placeholder="Choose slides",
+    )
+
+
 def _train(project: Project) -> Command | None:
     offered = recipes(project)
-    recipe = st.selectbox("Recipe", list(offered), key="train_recipe", format_func=as_text)
+    first = default_recipe(project, list(offered))
+    recipe = _choose("Recipe", list(offered), key="train_recipe", first=first)
+    if first is None:
+        st.caption("This project has no tile set that one of these recipes asks for. Make it with `gemslide tile`.")
     left, right = st.columns(2)
     nproc = left.number_input("Ranks (empty: as in recipe)", 1, MAX_WORKERS, None, key="train_nproc")
     threads = right.number_input("Threads per rank (empty: as in recipe)", 1, MAX_WORKERS, None, key="train_threads")
@@ -137,17 +176,13 @@ def _train(project: Project) -> Command | None:
 def _infer(project: Project) -> Command | None:
     models, slides = model_ids(project), project.slide_ids()
     if not models or not slides:
-        st.info("Prediction needs a model and a slide; this project lacks one or both.")
+        st.info("This needs a model and a slide, and the project lacks one or both.")
         return None
-    model = st.selectbox("Model", models, key="infer_model")
+    model = _choose("Model", models, key="infer_model")
     which = st.radio("Slides", [f"{ALL} ({len(slides):,})", CHOSEN], horizontal=True, key="infer_which")
     chosen: list[str] = []
     if which == CHOSEN:
-        part = st.text_input("Only names containing", key="infer_part", max_chars=64)
-        kept = st.session_state.get("infer_slides", [])
-        matching = [slide_id for slide_id in slides if part.lower() in slide_id.lower()][:MAX_NAMED]
-        options = list(dict.fromkeys([*(slide_id for slide_id in kept if slide_id in set(slides)), *matching]))
-        chosen = st.multiselect("Slides to predict", options, key="infer_slides", max_selections=MAX_NAMED)
+        chosen = _choose_slides("Slides", slides, key="infer")
         if not chosen:
             return None
     devices = st.text_input("Devices", "auto", key="infer_devices", help=f"auto, {_DEVICES}", max_chars=100)
@@ -159,9 +194,12 @@ def _study(project: Project) -> Command | None:
     if not studies:
         st.info("No protocol in studies/ of this project. Create one to fill in with `gemslide study init`.")
         return None
-    study_id = st.selectbox("Study", studies, key="study_id")
-    begin, run = "Begin: freeze the protocol", "Begin if not yet begun, and work until every slide has ended"
-    what = st.radio("What", [run, begin], key="study_what")
+    study_id = _choose("Study", studies, key="study_id")
+    begin, run = (
+        "Only freeze the protocol",
+        "Run until every slide is finished; this first freezes the protocol if necessary",
+    )
+    what = st.radio("What to run", [run, begin], key="study_what")
     if what == begin:
         return commands.study_command(project, study_id, begin_only=True)
     left, right = st.columns(2)

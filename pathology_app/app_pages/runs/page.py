@@ -39,7 +39,7 @@ def page(worklist: st.Page, _: Visibility) -> None:
     try:
         _check()
         if link.run:
-            run_view.draw(link.run)
+            run_view.draw(link)
         elif link.new:
             run_forms.draw(link.new)
         else:
@@ -52,7 +52,7 @@ def _check() -> None:
     """Refuse people who may see only some slides: runs name slides of others."""
     if current_person().slides is not None:
         log_refusal("forbidden", "runs")
-        raise ForbiddenError("Runs name slides of others. You may see only some of the slides.")
+        raise ForbiddenError("Runs name all slides of the project, and you may see only some of them.")
 
 
 def runs_link(place: Place, visibility: Visibility) -> None:
@@ -96,7 +96,7 @@ def _rows(link: RunLink, every_s: float | None) -> None:
         say(error)
         return
     if not ids:
-        st.info("Nothing has been run in this project yet.")
+        st.info("There are no runs in this project yet.")
         return
     st.html(run_rows.runs_html(shown, progress, project.root))
     again = "" if every_s is None else f" Updated every {every_s:.0f} s."

@@ -13,13 +13,16 @@ from pathology_app.html.tables import Column, Link, Swatch
 from pathology_app.html.text import as_text, without_folders
 from pathology_app.jobs.curves import Curves, epochs, thinned
 from pathology_app.jobs.history import RunSummary
-from pathology_app.jobs.job_log import Counted
+from pathology_app.jobs.job_log import GOOD_STATES
 from pathology_app.jobs.progress import Progress
-from pathology_app.jobs.state import JobStatus
+from pathology_app.jobs.state import JobState, JobStatus
 from pathology_app.links.runs import RunLink
 from training.foundation.words.counts import counted
 
+PARTIAL = "partial"
+"""State of a run that has ended with a result for some slides and not for others."""
 COLOURS = {
+    PARTIAL: "#b26a00",
     "running": "#1565c0",
     "stopping": "#b26a00",
     "done": "#2e7d32",
@@ -32,11 +35,11 @@ COLOURS = {
 _COLUMNS = (
     Column("Started (UTC)", "fixed"),
     Column("Run"),
-    Column("What"),
+    Column("Subject"),
     Column("State"),
     Column("Outcome", "long"),
-    Column("Took", "fixed"),
-    Column("Who"),
+    Column("Duration", "fixed"),
+    Column("Started by"),
 )
 _MAX_POINTS = 400
 _MAX_SETTINGS = 200
@@ -53,9 +56,9 @@ _SHARES = (
 
 RESUMED = {
     "ingest": "Finished slides are kept. An unfinished slide has no store yet: if you start the same run again, it "
-    "skips finished slides and continues that slide at its last finished part.",
+    "skips finished slides and resumes that slide after its last finished part.",
     "infer": "Finished slides keep their results. If you start the same run again, it skips them and continues an "
-    "unfinished slide at its last finished batch.",
+    "unfinished slide after its last finished batch.",
     "train": "No model package was written. Checkpoints are kept: if you start the same run again, it continues at the "
     "last one, or at the first step if there is none.",
     "study run": "The workers' tasks are returned to the study's ledger. If you start it again, the study continues "
@@ -76,7 +79,7 @@ def runs_html(runs: Iterable[RunSummary], progress: Mapping[str, Progress], root
             f"{run.began:%Y-%m-%d %H:%M}",
             Link(run.verb or run.run_id, RunLink(run.run_id).query()),
             run.about,
-            Swatch(run.state, COLOURS.get(run.state, COLOURS["damaged"])),
+            _swatch(run, progress.get(run.run_id)),
             running_text(progress[run.run_id]) if run.run_id in progress else outcome_text(run, root),
             duration_text(run.seconds),
             run.job.job.by if run.job else "command line" if run.record else "",
@@ -84,6 +87,22 @@ def runs_html(runs: Iterable[RunSummary], progress: Mapping[str, Progress], root
         for run in runs
     ]
     return html_tables.table(_COLUMNS, rows, label="Runs")
+
+
+def state_of(run: RunSummary, progress: Progress | None = None) -> tuple[str, str]:
+    """State of a run, and its word: ("partial", "2 of 4 done") where some slides have no result."""
+    slides = run.record.slides if run.record else progress.counted.states if progress else {}
+    done = sum(number for state, number in slides.items() if state in GOOD_STATES)
+    requested = run.job.job.slides or 0 if run.job and run.state == JobState.FAILED else 0
+    total = max(sum(slides.values()), requested)
+    if run.state in (JobState.DONE, JobState.FAILED) and 0 < done < total:
+        return PARTIAL, f"{done:,} of {total:,} done"
+    return run.state, run.state
+
+
+def _swatch(run: RunSummary, progress: Progress | None) -> Swatch:
+    state, word = state_of(run, progress)
+    return Swatch(word, COLOURS.get(state, COLOURS["damaged"]))
 
 
 def running_text(progress: Progress) -> str:
@@ -112,7 +131,7 @@ def ending_text(status: JobStatus) -> str:
     """Details of a job's end, in addition to its one-word state."""
     ending, stop = status.ending, status.stop
     if ending is None:
-        return "" if status.runs else "its process is gone: it was killed, or its computer was restarted"
+        return "" if status.runs else "its process no longer exists: it was killed, or the computer was restarted"
     if ending.exit_code == 0:
         return ""
     if ending.is_stopped:
@@ -141,7 +160,7 @@ def run_facts(run: RunSummary, progress: Progress) -> dict[str, str]:
     """Short facts at the top of a run's page."""
     facts = {"Started (UTC)": f"{run.began:%Y-%m-%d %H:%M:%S}"}
     if run.seconds is not None:
-        facts["Running for" if run.runs else "Took"] = duration_text(run.seconds)
+        facts["Running for" if run.runs else "Duration"] = duration_text(run.seconds)
     if done := done_text(progress):
         facts[f"{progress.unit.capitalize()}s done"] = done
     if progress.failed:
@@ -173,22 +192,6 @@ def progress_html(progress: Progress) -> str:
 def log_text(lines: Iterable[str], root: Path) -> str:
     """The end of a log, without folders of this computer and without tables drawn for a terminal."""
     return "\n".join(without_folders(line, root) for line in lines if not "\u2500" <= line[:1] <= "\u257f")
-
-
-def slides_html(counted: Counted, root: Path) -> str:
-    """Slides without a result, with the reason."""
-    columns = (Column("Slide"), Column("State"), Column("Code"), Column("Reason", "long"))
-    rows = (
-        (line["slide_id"], line["status"], line["code"], without_folders(line["message"], root)) for line in counted.bad
-    )
-    return html_tables.table(columns, rows, label="Slides without a result")
-
-
-def links_html(slides: Sequence[str], model: str | None) -> str:
-    """Finished slides, each with a link to its page."""
-    more = {"model": model} if model else {}
-    rows = ((Link(slide, {"slide": slide, **more}),) for slide in slides)
-    return html_tables.table((Column("Slide"),), rows, label="Finished slides")
 
 
 def curves_html(curves: Curves) -> dict[str, str]:

@@ -9,6 +9,7 @@ import streamlit as st
 from pathology_app.app_pages.declared import fragment
 from pathology_app.app_pages.navigation import link_button, say
 from pathology_app.app_pages.runs import rows as run_rows
+from pathology_app.app_pages.runs import slides as run_slides
 from pathology_app.app_pages.runs.acts import stop
 from pathology_app.app_pages.studies import rows as study_rows
 from pathology_app.html import tables as html_tables
@@ -17,6 +18,7 @@ from pathology_app.jobs.curves import Curves
 from pathology_app.jobs.history import RunSummary, read_run
 from pathology_app.jobs.progress import Progress, progress_of
 from pathology_app.jobs.state import JobState
+from pathology_app.links.runs import RunLink
 from pathology_app.links.studies import StudyLink
 from pathology_app.people.person import Action
 from pathology_app.people.visitor import current_person
@@ -30,23 +32,26 @@ REFRESH_S = 2.0
 _LOG_PX = 320
 _MAX_CARD = 20_000
 """Characters of a model's card."""
+_OF_SLIDES = ("ingest", "qc", "infer")
 _BADGES = {
+    run_rows.PARTIAL: "orange",
     "running": "blue", "stopping": "orange", "done": "green", "failed": "red", "stopped": "gray",
     "interrupted": "gray", "lost": "violet", "damaged": "violet",
 }  # fmt: skip
 
 
-def draw(run_id: str) -> None:
+def draw(link: RunLink) -> None:
     """Draw the run.
 
     Raises:
         UnreadableError: there is no such run. OSError: its files cannot be read.
     """
+    assert link.run
     project = served_project()
-    run = read_run(project, run_id)
+    run = read_run(project, link.run)
     _heading(project, run)
     every_s = None if not run.runs and progress_of(project, run).is_whole else REFRESH_S
-    fragment(_live, run_every=every_s)(project, run_id, every_s)
+    fragment(_live, run_every=every_s)(project, link, every_s)
     _results(project, run)
     _settings(run)
 
@@ -83,31 +88,34 @@ def _stop_form(project: Project, run: RunSummary) -> None:
             st.rerun()
 
 
-def _live(project: Project, run_id: str, every_s: float | None) -> None:
+def _live(project: Project, link: RunLink, every_s: float | None) -> None:
     """Draw the part that changes during the run."""
+    assert link.run
     try:
-        run = read_run(project, run_id)
+        run = read_run(project, link.run)
         progress = progress_of(project, run)
     except READ_ERRORS as error:
         say(error)
         return
-    _state(project, run, "" if progress.counted.bad else run_rows.last_error_line(progress.lines))
+    _state(project, run, progress)
     _progress(run, progress)
     if progress.curves:
         _curves(progress.curves)
-    if progress.counted.bad:
-        st.html(html_tables.beside({"Slides without a result": run_rows.slides_html(progress.counted, project.root)}))
+    if run.verb in _OF_SLIDES:
+        _slides(project, run, progress, link)
     if run.job:
         _log(project, progress.lines)
     if every_s is not None and not run.runs and progress.is_whole:
         st.rerun()  # it has ended: redraw the whole page, and stop refreshing
 
 
-def _state(project: Project, run: RunSummary, last_error: str) -> None:
+def _state(project: Project, run: RunSummary, progress: Progress) -> None:
+    last_error = "" if progress.counted.bad else run_rows.last_error_line(progress.lines)
+    state, word = run_rows.state_of(run, progress)
     text = run_rows.ending_text(run.job) if run.job else run_rows.outcome_text(run, project.root)
-    details = f" &nbsp; {as_markdown(text)}" if text and text != run.state else ""
-    st.markdown(f":{_BADGES.get(run.state, 'gray')}-badge[{as_markdown(run.state)}]{details}")
-    if run.state == JobState.FAILED and last_error:
+    details = f" &nbsp; {as_markdown(text)}" if text and text != word and state != run_rows.PARTIAL else ""
+    st.markdown(f":{_BADGES.get(state, 'gray')}-badge[{as_markdown(word)}]{details}")
+    if state == JobState.FAILED and last_error:
         st.error(as_markdown(without_folders(last_error, project.root)))
     if run.state in (JobState.STOPPED, JobState.LOST):
         st.info(run_rows.RESUMED.get(run.verb, "Run it again to continue."))
@@ -134,17 +142,24 @@ def _study(run: RunSummary) -> None:
     study_ledger = current_study_ledger()
     ledger = study_ledger.ledger()
     if ledger is None or run.about not in study_ledger.names():
-        st.caption("The study has not begun yet.")
+        st.caption("The study has not started yet.")
         return
     progress = study_ledger.progress(ledger, run.about)
     st.html(html_tables.beside({"Slides of the study": study_rows.states_html(progress.counts)}))
+
+
+def _slides(project: Project, run: RunSummary, progress: Progress, link: RunLink) -> None:
+    try:
+        run_slides.draw(project, run, progress, link)
+    except (*READ_ERRORS, ValueError) as error:
+        say(error)
 
 
 def _curves(curves: Curves) -> None:
     if charts := run_rows.curves_html(curves):
         st.html(html_tables.beside(charts))
     if table := run_rows.epochs_html(curves):
-        with st.expander("Figures of each epoch"):
+        with st.expander("Metrics by epoch"):
             st.html(table)
 
 
@@ -166,11 +181,6 @@ def _results(project: Project, run: RunSummary) -> None:
     if run.record and run.record.models:
         for model in dict.fromkeys(filter(is_name, run.record.models.values())):
             _model(project, model, [which for which, name in run.record.models.items() if name == model])
-    if run.record and run.record.good and run.verb in ("ingest", "qc", "infer"):
-        number = sum(run.record.slides.get(state, 0) for state in ("done", "skipped"))
-        more = f", the first {len(run.record.good)} of {number:,}" if number > len(run.record.good) else ""
-        with st.expander(f"Finished slides{more}", expanded=len(run.record.good) <= 10):
-            st.html(run_rows.links_html(run.record.good, run.about if run.verb == "infer" else None))
 
 
 def _model(project: Project, model: str, which: list[str]) -> None:

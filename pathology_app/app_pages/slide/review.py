@@ -70,7 +70,7 @@ def _form(slide_id: str, opened: OpenPredictions | None, class_name: str | None,
     """
     person = current_person()
     subject = f"the prediction of {opened.predictions.model_id} for {class_name}" if opened else "the slide"
-    st.markdown(f"What do you think of {as_markdown(subject)}?")
+    st.markdown(f"Review {as_markdown(subject)}")
     questions = _QUESTIONS if person.name else (*_QUESTIONS, _SIGN)
     typed = st.session_state.get(_NAME, "")
     form = SignedForm(

@@ -33,7 +33,7 @@ def draw(study_ledger: StudyLedger, ledger: Ledger, link: StudyLink, visibility:
     draw_heading(study_ledger, ledger, row, link, study_ledger.progress(ledger, link.study).counts, visibility)
     groups = failures_of(ledger, link.study)
     if not groups:
-        st.info("No slide has ended without a result.")
+        st.info("Every slide that has finished has a result.")
     chosen = next((group for group in groups if (group.state, group.code) == (link.state, link.code)), None)
     if chosen:
         _group(study_ledger, ledger, link, chosen)

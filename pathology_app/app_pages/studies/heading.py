@@ -32,7 +32,7 @@ def draw_heading(
             state_form(study_ledger, ledger, row)
     if findings := study_ledger.findings(ledger, row.study_id):
         st.error(
-            f"**The log of this study does not verify** ({counted(findings, 'finding')}): "
+            f"**The log of this study failed verification** ({counted(findings, 'finding')}): "
             "something was changed without a log entry. Do not rely on anything here until somebody has investigated: "
             f"`gemslide study verify {as_markdown(row.study_id)}` lists what was changed."
         )

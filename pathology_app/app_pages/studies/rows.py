@@ -174,8 +174,8 @@ def history_html(entries: Iterable[Entry], *, label: str) -> str:
     columns = (
         Column("Entry", "number"),
         Column("Time (UTC)", "fixed"),
-        Column("Who"),
-        Column("What"),
+        Column("Person"),
+        Column("Action"),
         Column("Stage"),
         Column("Why", "long"),
     )
@@ -209,10 +209,10 @@ def facts(progress: Progress) -> dict[str, str]:
     counts = progress.counts
     ended = counts.total - counts.slides["pending"]
     return {
-        "Slides ended": f"{ended:,} of {counts.total:,} ({_share(ended, counts.total)})",
+        "Slides finished": f"{ended:,} of {counts.total:,} ({_share(ended, counts.total)})",
         "Workers": _count(progress.workers),
         "Slides per hour": rate_text(progress),
-        "Time left at this pace": left_text(progress),
+        "Estimated time left": left_text(progress),
     }
 
 
@@ -237,7 +237,7 @@ def rate_text(progress: Progress) -> str:
 
 
 def left_text(progress: Progress) -> str:
-    """Time left at this pace: "2 h 5 min"."""
+    """Estimated time left: "2 h 5 min"."""
     if progress.counts.is_over:
         return "none"
     return "–" if progress.left_s is None else duration_text(progress.left_s)

@@ -22,7 +22,7 @@ _ANY = ""
 _SORT_WORDS = {
     "slide": "slide",
     "case": "case",
-    "score": "highest hotspot",
+    "score": "top score",
     "state": "state",
     "quality": "quality",
     "damaged": "damage",
@@ -171,7 +171,7 @@ def _score(link: WorklistLink, scored: Sequence[tuple[str, str]]) -> None:
         go(link.to(min_score=None if value is None else round(float(value), 3), page=1))
 
     st.number_input(
-        "Highest hotspot at least", 0.0, 1.0, link.min_score, 0.05, key=key, on_change=changed, placeholder="0 to 1"
+        "Top score at least", 0.0, 1.0, link.min_score, 0.05, key=key, on_change=changed, placeholder="0 to 1"
     )
 
 

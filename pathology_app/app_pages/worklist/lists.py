@@ -13,7 +13,7 @@ from pathology_app.slides.index.table import Case
 from pipeline.palettes import DEFAULT_PALETTE, PALETTES
 from training.foundation.words.counts import counted
 
-LOADING = '<div class="gs-loading" role="status">Reading slides…</div>'
+LOADING = '<div class="gs-loading" role="status">Loading slides…</div>'
 
 
 def slides_html(rows: Sequence[WorklistRow], link: WorklistLink) -> str:
@@ -39,7 +39,7 @@ def heat_legend(rows: Sequence[WorklistRow]) -> str:
     stops = PALETTES[DEFAULT_PALETTE]
     reached = stops[int(thresholds[0] * (len(stops) - 1)) :]
     ramp = f"linear-gradient(90deg, {', '.join(f'#{stop}' for stop in reached)})"
-    quantity = f"P({next(iter(shown))[1]})" if len(shown) == 1 else "the class of the highest hotspot"
+    quantity = f"P({next(iter(shown))[1]})" if len(shown) == 1 else "the class with the top score"
     lowest = f"{thresholds[0]:g}" if len(thresholds) == 1 else f"each result's threshold ({thresholds[0]:g} or more)"
     text = _escaped(f"{quantity}, from {lowest} to 1; lower values are transparent.")
     return f'<p class="gs-note"><i style="background: {ramp}"></i>{text}</p>'
@@ -51,7 +51,7 @@ def _card(row: WorklistRow, link: WorklistLink) -> str:
     cohort = row.listed.cohort
     lines = [
         ("", " · ".join(filter(None, (row.reading, row.readers, row.studies)))),
-        ("", f"Highest hotspot: {score}" if score else ""),
+        ("", f"Top score: {score}" if score else ""),
         ("faint", f"P({row.heat.class_name}), {row.heat.model_id}" if row.heat else ""),
         ("faint", " · ".join(filter(None, (cohort.case_id and f"Case {cohort.case_id}", quality_text(row.facts))))),
         ("", row.facts.note),
@@ -66,7 +66,7 @@ def _case(case: Case, rows: Sequence[WorklistRow], link: WorklistLink) -> str:
         name, slides = case.slide_id, "case unknown"
     else:
         name, slides = case.case_id, counted(case.slides, "slide")
-    texts = [slides, *([f"highest hotspot {case.score:.2f}"] if case.score is not None else [])]
+    texts = [slides, *([f"top score {case.score:.2f}"] if case.score is not None else [])]
     texts += sorted({row.reading for row in rows if row.reading})
     summary = "".join(f"<span>{_escaped(text)}</span>" for text in texts)
     more = ""

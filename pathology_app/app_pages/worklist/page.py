@@ -107,7 +107,7 @@ def _next_unread(place: st.delta_generator.DeltaGenerator, view: WorklistView) -
         number = view.index.table.count(wanted)
         place.html(link_html(f"Next {wanted.state} ({number:,})", query, "gs-go gs-button"))
     else:
-        place.caption(f"None of these is {wanted.state}.")
+        place.caption(f"No slide in this list is {wanted.state}.")
 
 
 def _slides(view: WorklistView, was_swept: bool) -> None:
@@ -123,11 +123,11 @@ def _list(view: WorklistView) -> None:
     num_matches = table.count(wanted)
     caption = [f"{num_matches:,} of {counted(view.number, 'slide')}."]
     if table.num_unread and view.only is None:
-        caption.append(f"Still reading {counted(table.num_unread, 'slide')}: order and filters may still change.")
+        caption.append(f"Still loading {counted(table.num_unread, 'slide')}: order and filters may still change.")
     if table.cohort_note:
         # The note may mention slides that the person may not see.
         why = f": {as_markdown(table.cohort_note)}" if view.only is None else "."
-        caption.append(f"Cases, labels and sites are not known{why}")
+        caption.append(f"Cases, labels and sites are unavailable{why}")
     if link.by_case:
         _by_case(view, " ".join(caption))
         return

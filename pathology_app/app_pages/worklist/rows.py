@@ -121,7 +121,7 @@ def columns(link: WorklistLink) -> tuple[Column, ...]:
         of("Case", "text", "case", 900),
         of("State", "fixed", "state"),
         of("Reader", "text", None),
-        of("Highest hotspot", "number", "score"),
+        of("Top score", "number", "score"),
         of("Note", "long", None),
         of("Predictions of", "text", None, 900),
         of("Quality", "text", "quality", 900),

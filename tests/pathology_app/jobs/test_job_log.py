@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pathology_app.jobs import job_log, log_writer
-from pathology_app.jobs.job_log import READ_BYTES, TAIL_BYTES, JobLog
+from pathology_app.jobs.job_log import READ_BYTES, TAIL_BYTES, JobLog, SlideEnd
 from pathology_app.jobs.log_writer import LogWriter
 from pipeline.project import Project
 
@@ -30,8 +30,8 @@ def test_slides_are_counted_on_from_the_last_look(tmp_path: Path) -> None:
 
     counted = log.count()
     assert counted.states == {"done": 1, "refused": 1, "skipped": 1}
-    assert counted.bad == [{"slide_id": "S-2", "status": "refused", "code": "", "message": "no mpp"}]
-    assert counted.good == ["S-1", "S-3"]
+    assert counted.bad == [SlideEnd("S-2", "refused", "", "no mpp")]
+    assert list(counted.ends) == ["S-1", "S-2", "S-3"]
 
 
 def test_a_long_log_is_read_in_pieces_and_its_end_shown_at_once(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_a_long_log_is_read_in_pieces_and_its_end_shown_at_once(tmp_path: Path) 
     while not (counted := log.count()).is_whole:
         pass
     assert counted.states.total() == 6000
-    assert len(counted.good) <= job_log.MAX_KEPT
+    assert len(counted.ends) <= job_log.MAX_KEPT
 
 
 def test_hostile_lines_are_no_slides(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_a_log_written_anew_is_counted_anew(tmp_path: Path) -> None:
     log = JobLog(path)
     assert log.count().states.total() == 2
     path.write_text(line("S-9"))
-    assert log.count().good == ["S-9"]
+    assert list(log.count().ends) == ["S-9"]
 
 
 def test_progress_lines_say_where_it_is(tmp_path: Path) -> None:

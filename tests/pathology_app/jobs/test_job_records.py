@@ -170,7 +170,6 @@ def test_runs_are_listed_newest_first_with_and_without_a_job(project: Project) -
     assert (run.verb, run.about, run.state, run.seconds) == ("infer", "m", "failed", 3)
     assert run.record
     assert run.record.slides == {"done": 1, "refused": 1}
-    assert run.record.good == ["S-1"]
 
 
 @pytest.mark.parametrize(

@@ -165,7 +165,7 @@ def test_the_page_shows_every_part_and_asks_nothing_of_the_network(report):
 
     for words in (
         "Research use only. Not for diagnosis.", "Evaluated patients, slides and tiles", "drawn with replacement",
-        "Tiles", "Slides", "Patients", "Label against prediction", "Calibration and decisions", "By scanner",
+        "Tiles", "Slides", "Patients", "Confusion matrix", "Calibration and decisions", "By scanner",
         "By patient", "Lesions (FROC as in CAMELYON16)", "By slide", "Against worse-", "below 20, percentile intervals",
         "was not trained on this tile set and split",
     ):  # fmt: skip

@@ -257,7 +257,7 @@ def test_a_log_that_does_not_verify_is_said_in_the_report(ledger, tmp_path):
     assert report.findings
     page = report.html.read_text()
     assert "THE LOG DOES NOT VERIFY: slide S-03: was changed" in page
-    warning = page.index("The log of this study does not verify: something was changed")
+    warning = page.index("The log of this study failed verification: something was changed")
     assert warning < page.index("<h2"), "above everything that somebody could rely on"
 
 

@@ -58,7 +58,7 @@ function tools(viewer: Viewer): Command[] {
     { keys: ["Enter"], shown: "Enter", does: "set a point of the tool at the centre of the screen; without a tool, show the model's result there", run: () => viewer.hand.pressMiddle() },
     { keys: ["Backspace"], shown: "Backspace", does: "remove the tool's last point", run: () => viewer.hand.undo() },
     { keys: ["Delete"], shown: "Delete", does: "delete the selection", run: () => viewer.hand.delete() },
-    { keys: ["Escape"], shown: "Esc", does: "put the tool away", run: () => viewer.hand.layDown() },
+    { keys: ["Escape"], shown: "Esc", does: "leave the tool", run: () => viewer.hand.layDown() },
   ];
 }
 

@@ -3,6 +3,7 @@ import { CompareViewer } from "./compare/viewer";
 import { watchConnection } from "./page/connection";
 import { exposeCompareHook, exposeHook } from "./hook";
 import { catchClicks } from "./page/links";
+import { watchRows } from "./page/rows";
 import reviewCss from "./review/style.css";
 import { SlideViewer } from "./slide_viewer";
 import annotationsCss from "./annotations/style.css";
@@ -47,6 +48,7 @@ function sweep(): void {
 export function followLinks(component: Streamlit<unknown>): void {
   sweep();
   watchConnection();
+  watchRows();
   catchClicks(component);
 }
 

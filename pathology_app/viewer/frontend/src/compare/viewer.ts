@@ -105,7 +105,7 @@ export class CompareViewer {
     });
     const shown = checkbox("Predictions", "Show predictions", style?.visible ?? true, (isOn) => restyle((pane) => pane.first && (pane.first.style.visible = isOn)));
     const palette = menu("Colours", PALETTE_NAMES, style?.palette ?? PALETTE_NAMES[0]!, (value) => restyle((pane) => pane.first && (pane.first.style.palette = value)));
-    const linked = checkbox("Move together", "Move together", true, (isOn) => {
+    const linked = checkbox("Link views", "Link views", true, (isOn) => {
       this.isLinked = isOn;
     });
     const bar = box(

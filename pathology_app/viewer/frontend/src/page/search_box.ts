@@ -1,5 +1,6 @@
 // A field that searches while the user types.
 import type { Streamlit } from "../types";
+import { focusList } from "./rows";
 
 export interface SearchData {
   label: string;
@@ -13,6 +14,8 @@ const PAUSE_MS = 250;
 
 const STYLE = `
 label { display: block; font-family: inherit; font-size: 0.875rem; line-height: 1.5rem; }
+kbd { margin-left: 8px; padding: 0 6px; border: 1px solid #8a90a0; border-radius: 4px; font: 0.75rem/1.2rem ui-monospace, monospace; }
+@media (pointer: coarse) { kbd { display: none; } }
 input { display: block; box-sizing: border-box; width: 100%; height: 40px; margin-top: 4px; padding: 0 12px; font-family: inherit;
   font-size: 1rem; color: inherit; background: var(--st-secondary-background-color, #f4f5f8); border: 1px solid #8a90a0; border-radius: 8px; }
 input::placeholder { color: inherit; opacity: 0.75; }
@@ -38,9 +41,16 @@ class SearchBox {
       event.stopPropagation(); // keys typed here are text, not commands of the page
       if (event.key === "Enter") {
         this.send();
+      } else if (event.key === "ArrowDown" && focusList()) {
+        event.preventDefault();
       }
     });
-    label.append(this.text, this.input);
+    this.input.setAttribute("aria-keyshortcuts", "/");
+    const key = document.createElement("kbd");
+    key.textContent = "/";
+    key.title = "Press / to type here, the down arrow to go to the list";
+    key.setAttribute("aria-hidden", "true");
+    label.append(this.text, key, this.input);
     component.parentElement.append(style, label);
     this.input.value = this.sent = component.data.value;
     this.update(component);
