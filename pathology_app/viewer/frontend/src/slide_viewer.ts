@@ -25,7 +25,6 @@ import { Picture } from "./marks/canvas";
 import { beginWith, ReadAhead } from "./tiles/read_ahead";
 import { Readout } from "./panel/readout";
 import { Coverage } from "./review/coverage";
-import type { Look } from "./review/coverage_map";
 import { HotspotList } from "./review/hotspot_list";
 import { ScaleBar } from "./view/scale_bar";
 import { SidePanel } from "./panel/side";
@@ -317,7 +316,7 @@ export class SlideViewer implements Viewer {
       view: () => (this.navigation.isMoving() ? null : this.sight.look()),
       redraw: () => this.draw(),
       note: (text: string) => this.status.note(text),
-      rested: (look: Look) => this.hotspotList.rested(look.um_per_px, (at) => this.sight.isOnScreen(at)),
+      saw: (isInField: (at: Point) => boolean) => this.hotspotList.saw(isInField),
     };
     this.coverage = new Coverage({ url: coverage_url }, slide, host, this.osd.navigator);
     this.coverageSection.querySelector(".looked")!.replaceChildren(this.coverage.element);
