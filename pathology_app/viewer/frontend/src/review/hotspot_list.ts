@@ -31,6 +31,7 @@ export class HotspotList {
   private listed: number[] = [];
   private note = "";
   private onlyUnseen = false;
+  private readonly stop = new AbortController();
   private current: number | null = null;
 
   constructor(private readonly host: HotspotHost) {
@@ -46,6 +47,7 @@ export class HotspotList {
     this.scroller.addEventListener("keydown", (event) => this.move(event));
     new ResizeObserver(() => this.drawRows()).observe(this.scroller);
     this.element.append(this.summary, this.tools, this.scroller);
+    window.addEventListener("pagehide", () => this.judgements?.flushNow(), { signal: this.stop.signal });
   }
 
   /** @param url stores judgements; null if none are stored. @param note shown above the list. */
@@ -65,6 +67,7 @@ export class HotspotList {
   }
 
   destroy(): void {
+    this.stop.abort();
     this.judgements?.flushNow();
   }
 
