@@ -72,7 +72,7 @@ export class Coverage {
     private readonly navigator: OpenSeadragon.Viewer | undefined,
   ) {
     this.outbox = new Outbox(info.url, (problem) => problem && host.note(problem));
-    const show = checkbox("Veil on the slide (u)", "Veil areas not yet viewed on the slide", false, (isOn) => this.showOnSlide(isOn));
+    const show = checkbox("Veil on the slide (u)", "Veil areas not yet seen on the slide", false, (isOn) => this.showOnSlide(isOn));
     this.showBox = show.querySelector("input")!;
     this.element.append(this.text, this.choice, show, this.ruleText);
     this.overNavigator.className = "veil";
