@@ -14,7 +14,7 @@ from pipeline.units import RESEARCH_USE
 
 def head(person: Person) -> None:
     """Draw the header."""
-    row = st.container(horizontal=True, vertical_alignment="center")
+    row = st.container(horizontal=True, vertical_alignment="center", key="head")
     row.markdown(f"**gemslide** &nbsp; :red[{RESEARCH_USE}]")
     row.space("stretch")
     _log_link(row, person)

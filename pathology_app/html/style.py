@@ -77,6 +77,21 @@ a.gs-go:focus-visible, .gs-case > summary:focus-visible { outline: 2px solid var
 .gs-case > div { padding: 0 0 10px 22px; }
 a.gs-button { display: inline-flex; align-items: center; min-height: 40px; padding: 0 14px; border-radius: 8px;
   border: 1px solid var(--gs-accent); text-decoration: none; }
+/* Above a slide, the page's head and the slide's bar share a line, and leave the height to the slide. */
+.stMainBlockContainer:has(.st-key-bar, .st-key-viewer) { padding: 4px 12px; }
+.stMainBlockContainer:has(.st-key-bar, .st-key-viewer) > .stVerticalBlock { flex-flow: row wrap; align-items: center;
+  gap: 4px 16px; }
+.stMainBlockContainer:has(.st-key-bar, .st-key-viewer) > .stVerticalBlock > * { flex: 0 0 100%; }
+.stMainBlockContainer:has(.st-key-bar, .st-key-viewer) > .stVerticalBlock > :has(> .st-key-head) {
+  flex: 0 0 auto; width: auto; }
+.stMainBlockContainer:has(.st-key-bar, .st-key-viewer) > .stVerticalBlock > :has(> .st-key-head) + * {
+  flex: 1 1 500px; width: auto; min-width: 0; }
+.stMainBlockContainer:has(.st-key-bar, .st-key-viewer) .st-key-links { position: absolute; }
+.stMainBlockContainer:has(.st-key-bar, .st-key-viewer) [data-testid="stAlertContainer"] { padding: 4px 12px; }
+.st-key-bar .stSelectbox { display: flex; align-items: center; gap: 8px; }
+.st-key-bar .stSelectbox > label { min-height: 0; margin: 0; width: auto; flex: none; }
+.st-key-bar .stSelectbox > div { flex: 1; min-width: 0; }
+.st-key-bar h4 { padding: 0; font-size: 1.15rem; overflow-wrap: anywhere; }
 .gs-loading { color: var(--gs-faint); padding: 18px 0; font-size: 0.95rem; }
 </style>
 """

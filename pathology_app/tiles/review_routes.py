@@ -33,9 +33,11 @@ from pathology_app.routes.declared import REVALIDATED, declared
 from pathology_app.routes.paths import AcceptedBody
 from pathology_app.slides.cache import BadLinkError, OpenSlide, SlideCache, UnknownNameError
 from pathology_app.tiles.links import bad_link
+from pipeline.ledger import Ledger
 from pipeline.review import (
     Coverage,
     HotspotKey,
+    SeenRule,
     Viewing,
     coverage_of,
     grid_for,
@@ -45,6 +47,7 @@ from pipeline.review import (
     tissue_cells,
 )
 from pipeline.store.view.render import render_crop_jpeg
+from pipeline.study import readings_of
 from training.foundation.errors import GemslideError
 from training.foundation.reading import parse_json
 
@@ -71,6 +74,7 @@ class _Look(_Body):
     corners: tuple[Corner, Corner, Corner, Corner]
     um_per_px: Annotated[float, Field(gt=0, lt=1e5, allow_inf_nan=False)]
     seconds: Annotated[float, Field(ge=0, lt=3600, allow_inf_nan=False)]
+    rested_s: Annotated[float, Field(ge=0, lt=1e6, allow_inf_nan=False)]
 
 
 class _Looked(_Body):
@@ -143,15 +147,15 @@ class ReviewServer:
         except LockedReadingError:  # the last viewing of a slide arrives just after its reading is signed
             return {"is_kept": False}
         reader = slide.reader
-        grid = grid_for(reader.size_wh_px0, reader.mpp0)
+        grid, rule = grid_for(reader.size_wh_px0, reader.mpp0), _rule(ledger, link)
         if body is None or ledger is None:  # viewing alone does not create a ledger
-            stored = (coverage_of(ledger, context) if ledger else None) or Coverage.empty(grid)
-            return self._stored(slide, stored, is_kept=ledger is not None)
-        looks = [Viewing(look.corners, look.um_per_px, look.seconds) for look in body.looks]
-        after = save_looks(ledger, context, grid, looks, mpp0=reader.mpp0, seconds=body.seconds)
+            stored = (coverage_of(ledger, context, rule) if ledger else None) or Coverage.empty(grid, rule)
+            return self._stored(slide, stored, is_kept=ledger is not None, is_of_study=link is not None)
+        looks = [Viewing(look.corners, look.um_per_px, look.seconds, look.rested_s) for look in body.looks]
+        after = save_looks(ledger, context, grid, looks, rule=rule, mpp0=reader.mpp0, seconds=body.seconds)
         return {"seconds": round(after.seconds, 1)}
 
-    def _stored(self, slide: OpenSlide, stored: Coverage, *, is_kept: bool) -> dict[str, Any]:
+    def _stored(self, slide: OpenSlide, stored: Coverage, *, is_kept: bool, is_of_study: bool) -> dict[str, Any]:
         """Coverage in the format of frontend/src/review/coverage.ts."""
         grid = stored.grid
         return {
@@ -162,6 +166,7 @@ class ReviewServer:
             "tissue": self._tissue(slide, stored),
             "seconds": round(stored.seconds, 1),
             "is_kept": is_kept,
+            "rule": {**stored.rule.model_dump(), "is_of_study": is_of_study},
         }
 
     def _tissue(self, slide: OpenSlide, stored: Coverage) -> str | None:
@@ -222,6 +227,12 @@ def review_routes(cache: SlideCache) -> list[BaseRoute]:
             ("/crops/{rest:path}", bad_link, Shows.NEITHER, None),
         )
     ]
+
+
+def _rule(ledger: Ledger | None, link: ReadingLink | None) -> SeenRule:
+    """The rule by which areas count as seen: that of a reading's protocol, or the default."""
+    readings = readings_of(ledger, link.study_id) if ledger and link else None
+    return readings.config.seen if readings else SeenRule()
 
 
 def _parsed(kind: type[Body], body: bytes) -> Body:

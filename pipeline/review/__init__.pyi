@@ -66,6 +66,7 @@ from .judging.coverage_store import save_looks as save_looks
 from .judging.hotspots import HotspotKey as HotspotKey
 from .judging.hotspots import hotspot_states as hotspot_states
 from .judging.hotspots import judge_hotspots as judge_hotspots
+from .judging.seen_rule import SeenRule as SeenRule
 from .judging.slides import SlideReview as SlideReview
 from .judging.slides import add_review as add_review
 from .judging.slides import reviews_of as reviews_of

@@ -30,6 +30,9 @@ from training.foundation.words.class_names import check_class_name, check_printa
 from training.foundation.words.names import NAME_PATTERN
 
 PROTOCOL_FILE = "study.toml"
+_LATER_SECTIONS = ("reading.seen",)
+"""Sections that studies begun with earlier versions may lack: nothing that they did rests on the defaults, and log
+entries made by them say so."""
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Line = Annotated[str, AfterValidator(check_printable), Field(max_length=2000)]
 
@@ -212,12 +215,19 @@ def frozen_protocol(raw: dict[str, object], study_id: str) -> Protocol:
     """
     where = f"protocol of study {study_id} in the ledger"
     protocol = parse_section(Protocol, raw, where=where)
-    if added := sorted(_keys(protocol.frozen()) - _keys(raw)):
+    if added := sorted(_added(protocol.frozen(), raw)):
         raise BadRecipeError(
             f"{where}: frozen by a version of gemslide without {', '.join(added[:10])}. Finish the study with that "
             "version, or begin another study."
         )
     return protocol
+
+
+def _added(frozen: Mapping[str, object], raw: Mapping[str, object]) -> set[str]:
+    """Keys that a protocol lacks and should have."""
+    stated = _keys(raw)
+    later = tuple(name for name in _LATER_SECTIONS if name not in stated)
+    return {key for key in _keys(frozen) - stated if not any(f"{key}.".startswith(f"{name}.") for name in later)}
 
 
 def _keys(table: Mapping[str, object], prefix: str = "") -> set[str]:

@@ -38,6 +38,7 @@ from pipeline.ledger.rows import PROJECT_LOG, reading_subject
 from pipeline.project import Project
 from pipeline.review.judging.coverage import CoverageGrid, Viewing
 from pipeline.review.judging.coverage_store import save_looks
+from pipeline.review.judging.seen_rule import SeenRule
 from pipeline.review.judging.slides import SlideReview, add_review, reviews_of
 from pipeline.review.rows.view_context import ViewContext
 from pipeline.review.verify import verify_reviews
@@ -152,7 +153,9 @@ def test_a_slide_is_read_answered_signed_and_the_next_one_comes(made: Any, brows
 
     with open_ledger(Project(root)) as ledger:
         context = ViewContext(first, "r1", UNSIGNED, STUDY, "r1/1/1")
-        save_looks(ledger, context, CoverageGrid(128.0, 7, 5), [whole()], mpp0=0.5, seconds=1e6)
+        save_looks(
+            ledger, context, CoverageGrid(128.0, 7, 5), [whole(2.0), whole(1.0)], rule=SeenRule(), mpp0=0.5, seconds=1e6
+        )
     browser(page, "sign", **kept)
     assert viewer_data(page)["slide"]["slide_id"] != first
     assert "session 1, slide 2 of 3 · 1 of 3 signed" in texts(page)
@@ -164,13 +167,16 @@ def test_a_slide_is_read_answered_signed_and_the_next_one_comes(made: Any, brows
         given = ["answer given"] * 4
         assert [entry.action for entry in entries[1:]] == ["reading started", *given, "reading signed"]
         assert {entry.actor for entry in entries[1:]} == {UNSIGNED}
-        assert json.loads(entries[-1].details)["seen"]["tissue_seen"] == {"2.5x": 1.0, "10x": 1.0, "20x": 0.0}
+        seen = json.loads(entries[-1].details)["seen"]
+        assert seen["seen_rule"] == {"magnification": 10.0, "seconds": 1.0, "field_px": 600}
+        assert (seen["tissue_seen"]["2.5x"], seen["tissue_seen"]["20x"]) == (1.0, 0.0)
+        assert 0.5 < seen["tissue_seen"]["10x"] < 1, "the slide's corners lie outside the field"
         assert not verify_log(ledger.database, STUDY).findings
         assert not verify_reviews(ledger.database, STUDY)
 
 
-def whole() -> Viewing:
-    return Viewing(((0, 0), (1800, 0), (1800, 1300), (0, 1300)), 1.0, 2.0)
+def whole(um_per_px: float) -> Viewing:
+    return Viewing(((0, 0), (1800, 0), (1800, 1300), (0, 1300)), um_per_px, 2.0, 2.0)
 
 
 def test_a_blinded_reader_is_sent_nothing_of_a_model_on_any_page(made: Any, signed_in: Any) -> None:

@@ -38,7 +38,7 @@ R1 = Person("ada", frozenset({Role.READER}), "r1")
 R2 = Person("bob", frozenset({Role.READER}), "r2")
 COORDINATOR = Person("eve", frozenset({Role.COORDINATOR}))
 CORNERS = [[0, 0], [1000, 0], [1000, 800], [0, 800]]
-LOOKED = {"looks": [{"corners": CORNERS, "um_per_px": 1.0, "seconds": 2.5}], "seconds": 3.0}
+LOOKED = {"looks": [{"corners": CORNERS, "um_per_px": 1.0, "seconds": 2.5, "rested_s": 2.5}], "seconds": 3.0}
 SPOT = ["positive", *HOTSPOTS_XY_PX0[0]]
 HOTSPOTS = f"/hotspots/{{}}/{MODEL_ID}.json"
 OVERLAY = f"/overlays/{{}}/{MODEL_ID}/1.png"
@@ -112,6 +112,28 @@ def test_looks_are_kept_added_to_and_come_back(client: Client, root: Path) -> No
         assert findings(ledger, STUDY) == []
 
 
+def test_a_reading_goes_by_its_protocols_rule_and_everything_else_by_the_default(
+    project: Project, tmp_path: Path, root: Path
+) -> None:
+    rule = {"magnification": 5.0, "seconds": 3.0, "field_px": 400}
+    other = tmp_path / "other"
+    make_reading_study(project, other, slides=1, seen=rule)
+    client = Client(other)
+    slide_id, query = start(other)
+    assert client.ask(R1, f"/coverage/{slide_id}.json{query}").json()["rule"] == {**rule, "is_of_study": True}
+    default = {"magnification": 10.0, "seconds": 1.0, "field_px": 600, "is_of_study": False}
+    assert client.ask(COORDINATOR, f"/coverage/{slide_id}.json").json()["rule"] == default
+    assert client.ask(R1, f"/coverage/{slide_id}.json{query}", LOOKED).status_code == 200
+    assert not any(base64.b64decode(client.ask(R1, f"/coverage/{slide_id}.json{query}").json()["finest"])), "2.5 s"
+
+
+def test_a_time_at_rest_below_the_looks_own_is_refused(client: Client, root: Path) -> None:
+    slide_id, query = start(root)
+    body = {"looks": [{"corners": CORNERS, "um_per_px": 1, "seconds": 2, "rested_s": 1}], "seconds": 1}
+    answer = client.ask(R1, f"/coverage/{slide_id}.json{query}", body)
+    assert (answer.status_code, "at least these seconds" in answer.text) == (400, True)
+
+
 def test_hotspots_are_judged_one_by_one_and_only_those_of_the_list(client: Client, root: Path) -> None:
     url = HOTSPOTS.format("S-001")
     assert client.ask(COORDINATOR, url).json() == {"judged": []}
@@ -131,11 +153,13 @@ def test_hotspots_are_judged_one_by_one_and_only_those_of_the_list(client: Clien
         [],
         {"looks": []},
         {**LOOKED, "more": 1},
-        {"looks": [{"corners": CORNERS[:3], "um_per_px": 1, "seconds": 1}], "seconds": 1},
-        {"looks": [{"corners": CORNERS, "um_per_px": 0, "seconds": 1}], "seconds": 1},
-        {"looks": [{"corners": CORNERS, "um_per_px": 1, "seconds": -1}], "seconds": 1},
-        {"looks": [{"corners": CORNERS, "um_per_px": 1, "seconds": 1}] * 201, "seconds": 1},
-        {"looks": [{"corners": [["x", 0], *CORNERS[1:]], "um_per_px": 1, "seconds": 1}], "seconds": 1},
+        {"looks": [{"corners": CORNERS[:3], "um_per_px": 1, "seconds": 1, "rested_s": 1}], "seconds": 1},
+        {"looks": [{"corners": CORNERS, "um_per_px": 0, "seconds": 1, "rested_s": 1}], "seconds": 1},
+        {"looks": [{"corners": CORNERS, "um_per_px": 1, "seconds": -1, "rested_s": 1}], "seconds": 1},
+        {"looks": [{"corners": CORNERS, "um_per_px": 1, "seconds": 1, "rested_s": 1}] * 201, "seconds": 1},
+        {"looks": [{"corners": CORNERS, "um_per_px": 1, "seconds": 1, "rested_s": 1e6}], "seconds": 1},
+        {"looks": [{"corners": CORNERS, "um_per_px": 1, "seconds": 1}], "seconds": 1},
+        {"looks": [{"corners": [["x", 0], *CORNERS[1:]], "um_per_px": 1, "seconds": 1, "rested_s": 1}], "seconds": 1},
     ],
 )
 def test_what_is_no_look_is_refused_and_nothing_is_kept(client: Client, root: Path, body: Any) -> None:

@@ -29,8 +29,8 @@ from training.foundation.words.names import is_name
 Place = st.delta_generator.DeltaGenerator
 
 VIEWER_KEY = "viewer"
-_CHOICE_PX = 210
-"""Width of a select box."""
+_CHOICE_PX = 230
+"""Width of a select box with its label."""
 _OF_SLIDE = ("slide", "model", "class", "at", "overlay", "layers", "image")
 """Parameters of a slide's link; the last four are the browser's own (frontend/src/view/link_state.ts)."""
 
@@ -71,7 +71,7 @@ class Selection:
 def page(worklist: st.Page, visibility: Visibility) -> None:
     """Draw the page of the slide named in the link."""
     cache = current_cache()
-    row = st.container(horizontal=True, vertical_alignment="center")  # on a narrow screen it takes two lines
+    row = st.container(horizontal=True, vertical_alignment="center", key="bar")  # on a narrow screen: two lines
     back, title = row.container(width="content"), row.container(width="stretch")
     review_place = row.container(width="content")
     model_place, class_place = row.container(width=_CHOICE_PX), row.container(width=_CHOICE_PX)

@@ -86,7 +86,7 @@ def _sign(reading: StartedReading, answers: Answers) -> None:
     with logging_refusal(Act.SIGN) as person:
         actor = reader_actor(person, reading.link.reader)
         context = ViewContext(reading.due.slide_id, reading.link.reader, actor, reading.link.study_id, reading.link.key)
-        coverage = coverage_of(ledger, context)
+        coverage = coverage_of(ledger, context, reading.readings.config.seen)
         seconds = reading_rows.seconds_of(coverage, reading.due.started_utc)
         seen = reading_rows.seen_details(
             coverage, _tissue(reading.due.slide_id) if reading.due.arm != "glass" else None

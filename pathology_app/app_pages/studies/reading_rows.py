@@ -21,7 +21,7 @@ ARMS = {
     "adjudication": "adjudication: decide where readers disagree",
 }
 MAGNIFICATIONS = (2.5, 10.0, 20.0)
-"""Magnifications at which the log records the share of tissue viewed."""
+"""Magnifications at which the log records the share of tissue seen, beside the protocol's."""
 
 Reading = Any
 """A row of the ledger's table `reading`."""
@@ -156,7 +156,9 @@ def seen_details(coverage: Coverage | None, tissue_yx: Any | None) -> dict[str, 
         return {}
     details: dict[str, Any] = {"seconds_open": round(coverage.seconds, 1)}
     if tissue_yx is not None:
-        shares = {f"{zoom:g}x": coverage.share_seen(tissue_yx, zoom) for zoom in MAGNIFICATIONS}
+        zooms = sorted({*MAGNIFICATIONS, coverage.rule.magnification})
+        shares = {f"{zoom:g}x": coverage.share_seen(tissue_yx, zoom) for zoom in zooms}
+        details["seen_rule"] = coverage.rule.model_dump()
         details["tissue_seen"] = {name: round(share, 4) for name, share in shares.items() if share is not None}
     return details
 

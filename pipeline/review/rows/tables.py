@@ -139,7 +139,8 @@ coverage = Table(
     Column("utc", String(32), nullable=False),
     Index(None, "slide_id"),
 )
-"""One person's coverage of one slide (`coverage.py` describes the two grids; they are stored as zlib streams).
+"""One person's coverage of one slide (`coverage.py` describes the two grids; they are stored as zlib streams,
+`finest` after a line that states the rule by which its cells count).
 `seconds` is how long the slide was open in a visible tab."""
 
 review = Table(

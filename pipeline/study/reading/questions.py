@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from pipeline.errors import BadManifestError
 from pipeline.evaluation.statistics.agreement import Weights
+from pipeline.review import SeenRule
 from training.foundation.settings import Section
 from training.foundation.words.class_names import check_class_name, check_printable
 from training.foundation.words.names import NAME_PATTERN, comparable
@@ -103,6 +104,8 @@ class ReadingConfig(Section):
     adjudicators: tuple[Annotated[str, Field(pattern=NAME_PATTERN)], ...] = ()
     """People who decide where readers disagree; not among the readers."""
     questions: tuple[Question, ...] = Field(min_length=1, max_length=200)
+    seen: SeenRule = SeenRule()
+    """When a part of a slide counts as seen."""
     note: Annotated[str, AfterValidator(check_printable), Field(max_length=2000)] = ""
     """Shown at the head of the report: for example, that readers are simulated."""
 

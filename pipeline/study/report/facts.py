@@ -15,10 +15,11 @@ from sqlalchemy import Column, Row, Table, select
 from pipeline.cohort.manifest import Cohort
 from pipeline.errors import DamagedStoreError
 from pipeline.ledger.ledger import StudyRow, found
-from pipeline.ledger.rows import as_read
+from pipeline.ledger.rows import as_read, reading_subject
 from pipeline.ledger.tables import answer, audit, reading, slide, study, task
 from pipeline.study.proof.reports import tile_set_sha256
 from pipeline.study.protocol import Protocol, load_study_cohort, tile_sets_of
+from pipeline.study.reading.questions import ReadingConfig
 from pipeline.study.references import References
 from pipeline.study.stages.infer import INFER
 from pipeline.study.stages.ingest import INGEST
@@ -41,6 +42,7 @@ class Facts:
     tasks: pd.DataFrame
     """A row per slide and stage; `measures` as dict or None."""
     readings: pd.DataFrame
+    """`seen`: the share of the tissue that the reader saw, by the protocol's rule; None where the log does not say."""
     answers: pd.DataFrame
     """Answers that count: reader, session, position, question, value."""
     entries: pd.DataFrame
@@ -114,10 +116,13 @@ def _gathered(of: Study) -> Facts:
         of_people = (audit.c.study_id == of.study_id, audit.c.subject.in_(("study", "report", "log")))
         names = ("seq", "utc", "actor", "action", "subject", "why")
         entries = connection.execute(select(*(audit.c[n] for n in names)).where(*of_people).order_by(audit.c.seq)).all()
+        is_signing = (audit.c.study_id == of.study_id, audit.c.action == "reading signed")
+        signings = connection.execute(select(audit.c.subject, audit.c.details).where(*is_signing)).all()
         head = connection.execute(
             select(study.c.audit_seq, study.c.audit_hash).where(study.c.study_id == of.study_id)
         ).one()
     tasks = tasks.astype({"attempts": "int64", "seconds": "float64"})
+    readings["seen"] = _shares_seen(readings, dict(map(tuple, signings)), of.protocol.reading)
     measures = [_measures(text) for text in tasks["measures"]]
     tasks["measures"] = pd.Series(measures, tasks.index, dtype=object)
     return Facts(
@@ -161,6 +166,19 @@ def _measures(text: str | None) -> dict[str, Any] | None:
     except ValueError:
         return None
     return measures if isinstance(measures, dict) else None
+
+
+def _shares_seen(readings: pd.DataFrame, signings: Mapping[str, str], config: ReadingConfig | None) -> pd.Series[Any]:
+    """Share of the tissue seen in each reading, as the entry of its signature states it."""
+    shares: list[float | None] = []
+    for key in zip(readings["reader"], readings["session"], readings["position"], strict=True):
+        seen = (_measures(signings.get(reading_subject(*key))) or {}).get("seen")
+        share = None
+        if config is not None and isinstance(seen, dict) and seen.get("seen_rule") == config.seen.model_dump():
+            of_tissue = seen.get("tissue_seen")
+            share = of_tissue.get(f"{config.seen.magnification:g}x") if isinstance(of_tissue, dict) else None
+        shares.append(share if isinstance(share, float) else None)
+    return pd.Series(shares, readings.index, dtype=object)
 
 
 def _answer(text: str) -> Any:

@@ -34,20 +34,26 @@ def reader_tables(facts: Facts) -> list[Table]:
     signed = facts.readings[facts.readings["state"] == "signed"]
     given = signed.merge(facts.answers, on=["reader", "session", "position"])
     given = given.assign(patient=given["slide_id"].map(facts.slides["patient"]))
-    tables = [_progress(facts.readings), _agreement(config, given, facts), _with_themselves(config, given, facts)]
+    tables = [
+        _progress(facts.readings, config),
+        _agreement(config, given, facts),
+        _with_themselves(config, given, facts),
+    ]
     tables += [_against_labels(config, given, facts), _mrmc(config, given, facts), *validation_table(facts)]
     return [table for table in tables if table.rows]
 
 
-def _progress(readings: pd.DataFrame) -> Table:
+def _progress(readings: pd.DataFrame, config: ReadingConfig) -> Table:
     rows: list[Row] = []
     for (reader, arm), own in readings.groupby(["reader", "arm"]):
         signed = own[own["state"] == "signed"]
         seconds = signed["seconds"].astype(float)
         median = float(seconds.median()) if len(signed) else None
-        rows.append((str(reader), str(arm), len(own), len(signed), median))
-    columns = ("reader", "arm", "readings", "signed", "median seconds")
-    return Table("readings", "Readings", columns, rows)
+        seen = signed["seen"].dropna().astype(float)
+        median_seen = float(seen.median()) if len(seen) else None
+        rows.append((str(reader), str(arm), len(own), len(signed), median, median_seen, len(seen)))
+    columns = ("reader", "arm", "readings", "signed", "median seconds", "median tissue seen", "of readings")
+    return Table("readings", "Readings", columns, rows, note=config.seen.text)
 
 
 def _coded(question: Question, given: pd.DataFrame) -> NDArray[np.int64]:

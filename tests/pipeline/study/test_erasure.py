@@ -20,6 +20,7 @@ from pipeline.review import Draft, annotations_of, save
 from pipeline.review.judging.coverage import CoverageGrid
 from pipeline.review.judging.coverage_store import save_looks
 from pipeline.review.judging.hotspots import HotspotKey, judge_hotspots
+from pipeline.review.judging.seen_rule import SeenRule
 from pipeline.review.judging.slides import SlideReview, add_review, reviews_of
 from pipeline.review.rows.view_context import ViewContext
 from pipeline.review.verify import verify_reviews
@@ -96,7 +97,7 @@ def say_something(study: Study) -> None:
         ViewContext(NAME, "ada", "ada"),
         ViewContext("S-1", "a", "a"),
     ):
-        save_looks(study.ledger, context, CoverageGrid(128.0, 2, 2), [], mpp0=0.5, seconds=3)
+        save_looks(study.ledger, context, CoverageGrid(128.0, 2, 2), [], rule=SeenRule(), mpp0=0.5, seconds=3)
         judge_hotspots(study.ledger, context, "m-00000000", "0" * 64, [(HotspotKey("tumour", 1, 2), "accepted")])
         add_review(study.ledger, context, SlideReview("disagree", "Ada", comment=f"of {context.slide_id}"))
     for slide_id in (NAME, "S-1"):

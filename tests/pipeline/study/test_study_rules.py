@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from pipeline.errors import BadManifestError
 from pipeline.ledger.ledger import NewSlide
+from pipeline.review import SeenRule
 from pipeline.settings.config import Settings
 from pipeline.study.new_protocol import TEMPLATES
 from pipeline.study.outcomes.priorities import prioritize
@@ -82,6 +83,62 @@ def test_a_study_frozen_without_a_stage_or_a_setting_of_this_version_is_refused(
     where = f"frozen by a version of gemslide without {section}{'.' + key if key else ''}"
     with pytest.raises(BadRecipeError, match=where):
         begun_study(study.project, "earlier", ledger)
+
+
+READING = {
+    "readers": ["reader-1"],
+    "questions": [{"name": "diagnosis", "ask": "?", "kind": "choice", "choices": ["benign", "malignant"]}],
+}
+
+
+@on_sqlite
+def test_a_study_begun_before_a_rule_was_stated_goes_on_and_half_a_rule_is_refused(ledger, tmp_path):
+    study = begun(ledger, tmp_path / "p", protocol(reading=READING), done=1)
+    assert study.protocol.reading is not None
+    for name, rule in (("earlier", None), ("half", {"magnification": 10.0})):
+        frozen = json.loads(json.dumps(study.protocol.frozen()))
+        frozen["reading"].pop("seen")
+        frozen["reading"] |= {"seen": rule} if rule else {}
+        ledger.begin(name, frozen, study.manifest_sha256, [NewSlide("S-00")], study.protocol.stages, actor="ada")
+    earlier = begun_study(study.project, "earlier", ledger).protocol
+    assert earlier.reading is not None
+    assert earlier.reading.seen == SeenRule()
+    with pytest.raises(BadRecipeError, match=r"without reading\.seen\.field_px, reading\.seen\.seconds"):
+        begun_study(study.project, "half", ledger)
+
+
+@pytest.mark.parametrize("rule", [{"magnification": 0}, {"seconds": 0.1}, {"field_px": 700}, {"pixels": 3}])
+def test_a_rule_that_no_screen_could_meet_is_refused(rule):
+    with pytest.raises(ValueError, match=next(iter(rule))):
+        protocol(reading={**READING, "seen": rule})
+
+
+@on_sqlite
+def test_the_report_states_the_rule_and_how_much_tissue_was_seen_by_it(ledger, tmp_path):
+    rule = {"magnification": 5.0, "seconds": 2.0, "field_px": 500}
+    study = begun(ledger, tmp_path / "p", protocol(reading={**READING, "seen": rule}))
+    config = study.protocol.reading
+    assert config is not None
+    readings = Readings(study.ledger, "s", config)
+    slides = [f"S-{number:02d}" for number in range(4)]
+    readings.begin(lay_out(config, slides, 0), actor="ada")
+    by_rule = {"seen_rule": rule, "tissue_seen": {"5x": 0.75, "10x": 0.5}}
+    for seen in (
+        by_rule,
+        by_rule | {"tissue_seen": {"5x": 0.25}},
+        {"tissue_seen": {"5x": 1.0}},
+        by_rule | {"tissue_seen": [1]},
+    ):
+        row = readings.next_of("reader-1")
+        assert row is not None
+        at = ("reader-1", row.session, row.position)
+        readings.start(*at)
+        readings.give(*at, "diagnosis", "benign")
+        readings.sign(*at, seconds=5.0, seen=seen)
+    [shown] = [table for table in reader_tables(gather(study)) if table.name == "readings"]
+    assert shown.rows == [("reader-1", "unassisted", 4, 4, 5.0, 0.5, 2)]
+    assert "within 250 screen pixels" in shown.note
+    assert "5x or more (2 µm per screen pixel or finer), for at least 2 s" in shown.note
 
 
 def test_every_stage_declares_one_section_and_stands_for_tasks_of_its_name():

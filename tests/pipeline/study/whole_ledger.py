@@ -34,6 +34,7 @@ from pipeline.review import Draft, annotations_of, import_file, save
 from pipeline.review.judging.coverage import CoverageGrid, Viewing
 from pipeline.review.judging.coverage_store import save_looks
 from pipeline.review.judging.hotspots import HotspotKey, judge_hotspots
+from pipeline.review.judging.seen_rule import SeenRule
 from pipeline.review.judging.slides import SlideReview, add_review
 from pipeline.review.rows.view_context import ViewContext
 from pipeline.study.outcomes.priorities import prioritize
@@ -109,7 +110,15 @@ def _read(ledger: Ledger, frozen: Protocol) -> None:
 
 def _review(ledger: Ledger, context: ViewContext) -> None:
     corners = ((0, 0), (512, 0), (512, 256), (0, 256))
-    save_looks(ledger, context, CoverageGrid(128.0, 8, 6), [Viewing(corners, 1.0, 2.0)], mpp0=0.5, seconds=3)
+    save_looks(
+        ledger,
+        context,
+        CoverageGrid(128.0, 8, 6),
+        [Viewing(corners, 1.0, 2.0, 2.0)],
+        rule=SeenRule(),
+        mpp0=0.5,
+        seconds=3,
+    )
     judge_hotspots(ledger, context, MODEL, SHA, [(HotspotKey("tumour", 480, 864), "seen")])
     judge_hotspots(ledger, context, MODEL, SHA, [(HotspotKey("tumour", 480, 864), "accepted")])
     add_review(ledger, context, SlideReview("disagree", "Ada", "benign", "crush", MODEL, "tumour", SHA))

@@ -44,7 +44,7 @@ function overlays(viewer: Viewer): Command[] {
     { keys: ["p"], shown: "p", does: "previous hotspot", run: () => viewer.nextHotspot(-1) },
     { keys: ["y"], shown: "y", does: "accept this hotspot; again: undo", run: () => viewer.hotspotList.accept() },
     { keys: ["z"], shown: "z", does: "reject this hotspot; again: undo", run: () => viewer.hotspotList.reject() },
-    { keys: ["u"], shown: "u", does: "show or hide the veil over areas not yet viewed", run: () => viewer.coverage?.toggle() },
+    { keys: ["u"], shown: "u", does: "show or hide the veil over areas not yet seen", run: () => viewer.coverage?.toggle() },
     { keys: ["o"], shown: "o", does: "show or hide the prediction", run: () => layerPanel.toggleFirst() },
     { keys: ["["], shown: "[", does: "lower the threshold", run: () => layerPanel.step("threshold", -STEP) },
     { keys: ["]"], shown: "]", does: "raise the threshold", run: () => layerPanel.step("threshold", STEP) },

@@ -7,6 +7,7 @@ import { DamagedLayer } from "./tiles/damaged";
 import { box } from "./panel/elements";
 import { ExportMenu } from "./export/menu";
 import { exportView } from "./export/from_viewer";
+import { Divider } from "./panel/divider";
 import { FactsPanel } from "./panel/facts";
 import { GamepadControl } from "./controls/gamepad";
 import type { Point } from "./view/geometry";
@@ -25,7 +26,6 @@ import { Picture } from "./marks/canvas";
 import { beginWith, ReadAhead } from "./tiles/read_ahead";
 import { Readout } from "./panel/readout";
 import { Coverage } from "./review/coverage";
-import type { Look } from "./review/coverage_map";
 import { HotspotList } from "./review/hotspot_list";
 import { ScaleBar } from "./view/scale_bar";
 import { SidePanel } from "./panel/side";
@@ -43,6 +43,10 @@ import type { Viewer } from "./viewer";
 export type Emit = (name: string, value: unknown) => void;
 
 const DAMAGED_STORE = "Grey hatching: damaged in the slide's store; run gemslide verify to see where.";
+/** Height that the page leaves below the slide (html/style.py). */
+const BELOW_PX = 8;
+/** Width of a window up to which the panel is below the slide (style.css). */
+const NARROW_PX = 900;
 const UNREAD_TILES = "Some tiles of this slide could not be read.";
 
 export class SlideViewer implements Viewer {
@@ -77,6 +81,7 @@ export class SlideViewer implements Viewer {
   readonly readAhead: ReadAhead;
   private readonly keys: Keys;
   private readonly listeners = new AbortController();
+  private readonly divider = new Divider(this.panel.element, () => this.resized(), this.listeners.signal);
   private lastGoto = 0;
 
   constructor(
@@ -105,14 +110,15 @@ export class SlideViewer implements Viewer {
     this.tiles = new TileStore(this.colours);
     this.status.imageChanged(this.image.changes);
     this.toolbar.extras.append(this.exportMenu.element);
-    this.host.append(this.toolbar.element, box("body", this.stage, this.panel.element));
-    // An unassisted reading needs the slide and little else.
-    this.panel.element.hidden = data.hotspots_note === null;
+    this.host.append(this.toolbar.element, box("body", this.stage, this.divider.element, this.panel.element));
+    // An unassisted reading needs the slide and little else; so does a screen held upright, where the panel is below it.
+    this.panel.element.hidden = data.hotspots_note === null || window.innerWidth <= NARROW_PX;
     this.probeSection.hidden = data.link_parameter !== undefined;
     this.host.classList.toggle("reading", data.link_parameter !== undefined);
     // The stage must have its size before OpenSeadragon fits the slide into it.
     this.toolbar.show(data.hotspots.length > 0, null);
-    keepHeight(this.host, this.stage, this.listeners.signal);
+    keepHeight(this.host, this.stage, this.listeners.signal, BELOW_PX);
+    this.divider.describe();
     beginWith(data.slide, this.tiles, viewOf(this.link.read(AT)), this.stage);
     this.osd = openViewer(this.stage, createTileSource(data.slide, this.tiles, { onHoles: () => this.status.note(DAMAGED_STORE) }), true);
     [this.osd, this.osd.navigator].forEach((viewer) => this.colours.attach(viewer));
@@ -155,6 +161,7 @@ export class SlideViewer implements Viewer {
     this.hotspotList.replace(data.hotspots, data.hotspots_url, data.hotspots_note ?? "");
     this.hotspotSection.hidden = data.hotspots_note === null;
     this.coverageSection.hidden = data.coverage_url === null;
+    this.panel.fold({ Hotspots: data.hotspots.length === 0, Layers: data.layers.length === 0, "At the last click": data.probe === null });
     this.toolbar.show(data.hotspots.length > 0, this.annotations.inHand);
     data.notes.forEach((note) => this.status.note(note));
     void this.damaged.load(data.slide.damaged);
@@ -317,7 +324,7 @@ export class SlideViewer implements Viewer {
       view: () => (this.navigation.isMoving() ? null : this.sight.look()),
       redraw: () => this.draw(),
       note: (text: string) => this.status.note(text),
-      rested: (look: Look) => this.hotspotList.rested(look.um_per_px, (at) => this.sight.isOnScreen(at)),
+      saw: (isInField: (at: Point) => boolean) => this.hotspotList.saw(isInField),
     };
     this.coverage = new Coverage({ url: coverage_url }, slide, host, this.osd.navigator);
     this.coverageSection.querySelector(".looked")!.replaceChildren(this.coverage.element);
@@ -369,6 +376,7 @@ export class SlideViewer implements Viewer {
 
   /** Apply a new stage size at once; OpenSeadragon would notice it only a moment later. */
   private resized(): void {
+    this.divider.describe();
     this.osd.forceResize();
     this.draw();
   }

@@ -11,7 +11,7 @@ export interface Command {
 }
 
 const TYPED_INTO = "input:not([type=range], [type=checkbox], [type=radio]), textarea, select, [contenteditable], [role=combobox]";
-const CONTROL = "input, button, a, canvas, summary, [role=radio], [role=option], [role=grid], [role=tab]";
+const CONTROL = "input, button, a, canvas, summary, [role=radio], [role=option], [role=grid], [role=tab], [role=separator]";
 /** Keys that a control without text input may use itself. */
 const OF_CONTROLS = ["Enter", " ", "Home", "ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown"];
 

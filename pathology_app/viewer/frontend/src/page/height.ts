@@ -1,15 +1,16 @@
 // Height that the page leaves for a slide viewer.
 
-const MARGIN_PX = 22;
+/** What a page has below the viewer. */
+const BELOW_PX = 22;
 
 /**
  * Set the CSS variable `--above` to the height above `element`, now and whenever the window changes.
  * @returns a function that updates it again, for callers that add content above.
  */
-export function keepHeight(host: HTMLElement, element: HTMLElement, signal: AbortSignal): () => void {
+export function keepHeight(host: HTMLElement, element: HTMLElement, signal: AbortSignal, below_px = BELOW_PX): () => void {
   const fit = (): void => {
     const above = element.getBoundingClientRect().top + window.scrollY;
-    host.style.setProperty("--above", `${Math.round(Math.max(0, above)) + MARGIN_PX}px`);
+    host.style.setProperty("--above", `${Math.round(Math.max(0, above)) + below_px}px`);
   };
   window.addEventListener("resize", fit, { signal });
   // Streamlit draws the content above a moment later.

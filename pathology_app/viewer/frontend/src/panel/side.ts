@@ -4,6 +4,7 @@ import { box } from "./elements";
 export class SidePanel {
   readonly element = box("side");
   private readonly sections = new Map<string, HTMLDetailsElement>();
+  private readonly empty = new Set<string>();
 
   constructor(private readonly changed: () => void) {
     this.element.setAttribute("role", "complementary");
@@ -26,6 +27,17 @@ export class SidePanel {
     const summary = this.sections.get(title)?.querySelector("summary");
     if (summary && summary.textContent !== text) {
       summary.textContent = text;
+    }
+  }
+
+  /** Fold sections that have become empty, and unfold those that have content again. */
+  fold(isEmpty: Record<string, boolean>): void {
+    for (const [title, now] of Object.entries(isEmpty)) {
+      const section = this.sections.get(title);
+      if (section && now !== this.empty.has(title)) {
+        section.open = !now;
+        this.empty[now ? "add" : "delete"](title);
+      }
     }
   }
 

@@ -1,10 +1,12 @@
-// Areas viewed: recorded while the view rests in a visible tab, shown as a veil over the areas not yet viewed, and stored.
+// Areas seen: recorded while the view rests in a visible tab, shown as a veil over the areas not yet seen, and stored.
 import OpenSeadragon from "openseadragon";
 import { box, checkbox, menu } from "../panel/elements";
 import { type Point, Transform } from "../view/geometry";
+import { cssPxPerScreenPx } from "../tools/sight";
 import type { Slide } from "../types";
-import { CoverageMap, type Look, lookBody, Looks } from "./coverage_map";
+import { codeOf, CoverageMap, hasRested, isFineEnough, isInField, type Look, lookBody, Looks, Rest, type SeenRule } from "./coverage_map";
 import { messageOf, Outbox } from "./outbox";
+import { umPerPxAt } from "../view/scale_bar";
 
 export interface CoverageInfo {
   /** GET returns the areas viewed before (`Stored`); POST takes viewings. */
@@ -20,6 +22,8 @@ interface Stored {
   tissue: string | null;
   /** Whether the server stores viewings. */
   is_kept: boolean;
+  /** `is_of_study`: a protocol states it, so that nothing else may be chosen. */
+  rule: SeenRule & { is_of_study: boolean };
 }
 
 export interface CoverageHost {
@@ -27,8 +31,8 @@ export interface CoverageHost {
   view(): Look | null;
   redraw(): void;
   note(text: string): void;
-  /** The view has rested. */
-  rested(look: Look): void;
+  /** The view has rested long enough at a sufficient magnification: what lies in its field has been seen. */
+  saw(isInField: (at: Point) => boolean): void;
 }
 
 const TICK_MS = 250;
@@ -43,8 +47,11 @@ const VEIL = [70, 76, 90] as const;
 export class Coverage {
   readonly element = box("coverage");
   map: CoverageMap | null = null;
-  private readonly text = box("hint");
+  private readonly text = box("share");
+  private readonly ruleText = box("hint");
+  private readonly choice = box("row");
   private readonly looks = new Looks();
+  private readonly rest = new Rest();
   private readonly veil = document.createElement("canvas");
   private readonly overNavigator = document.createElement("canvas");
   private readonly outbox: Outbox;
@@ -65,13 +72,9 @@ export class Coverage {
     private readonly navigator: OpenSeadragon.Viewer | undefined,
   ) {
     this.outbox = new Outbox(info.url, (problem) => problem && host.note(problem));
-    const show = checkbox("Veil on the slide (u)", "Veil areas not yet viewed on the slide", false, (isOn) => this.showOnSlide(isOn));
+    const show = checkbox("Veil on the slide (u)", "Veil areas not yet seen on the slide", false, (isOn) => this.showOnSlide(isOn));
     this.showBox = show.querySelector("input")!;
-    const at = menu("Magnification that counts as viewed", MAGNIFICATIONS, "10", (value) => {
-      this.magnification = Number(value);
-      this.changed();
-    });
-    this.element.append(this.text, box("row", "Viewed at ", at, "× or more"), show);
+    this.element.append(this.text, this.choice, show, this.ruleText);
     this.overNavigator.className = "veil";
     this.navigator?.element.append(this.overNavigator);
     const { signal } = this.stop;
@@ -101,6 +104,7 @@ export class Coverage {
     this.drawNavigator();
     if (this.isOnSlide && this.map) {
       this.drawVeil(context, transform, ratio, 0.62);
+      this.drawField(context, ratio, this.map.rule);
     }
   }
 
@@ -111,12 +115,22 @@ export class Coverage {
       return;
     }
     const stored = (await response.json()) as Stored;
-    const { cell_px0, columns, rows } = stored;
+    const { cell_px0, columns, rows, rule } = stored;
     const tissue = stored.tissue === null ? null : bytesOf(stored.tissue);
-    this.map = new CoverageMap({ cell_px0, columns, rows }, bytesOf(stored.finest), tissue);
+    this.map = new CoverageMap({ cell_px0, columns, rows }, rule, bytesOf(stored.finest), tissue);
     this.isKept = stored.is_kept;
     [this.veil.width, this.veil.height] = [columns, rows];
+    this.magnification = rule.magnification;
+    this.choice.replaceChildren(...(rule.is_of_study ? [] : ["Seen at ", this.chooser(), "× or more"]));
     this.changed();
+  }
+
+  /** Menu of the magnification that the veil is drawn for. */
+  private chooser(): HTMLSelectElement {
+    return menu("Magnification that counts as seen", MAGNIFICATIONS, String(this.magnification), (value) => {
+      this.magnification = Number(value);
+      this.changed();
+    });
   }
 
   private tick(): void {
@@ -127,22 +141,30 @@ export class Coverage {
       return;
     }
     this.openSeconds += seconds;
-    const view = this.host.view();
-    if (view) {
-      const look = { ...view, seconds };
+    const look = this.rest.tick(this.host.view(), seconds);
+    if (look) {
       this.looks.add(look);
-      if (this.map.add(look, this.slide.mpp0)) {
-        this.changed();
-      }
-      this.host.rested(look);
+      this.count(look, this.map);
     }
     if (now - this.sent > SEND_MS) {
       void this.flush();
     }
   }
 
+  /** Count what a look shows as seen, if the rule says so. */
+  private count(look: Look, map: CoverageMap): void {
+    if (map.add(look, this.slide.mpp0)) {
+      this.changed();
+    }
+    const { rule } = map;
+    if (hasRested(look, rule) && isFineEnough(look, rule, this.slide.mpp0)) {
+      this.host.saw((at) => isInField(at, look, rule, this.slide.mpp0));
+    }
+  }
+
   private visibilityChanged(): void {
     this.last = performance.now();
+    this.rest.tick(null, 0);
     if (document.visibilityState === "hidden") {
       this.leave();
     }
@@ -193,7 +215,8 @@ export class Coverage {
     this.text.textContent =
       share === null
         ? "No tissue was found on this slide."
-        : `${Math.floor(share * 100)} % of ${region} was on the screen at ${this.magnification}× or more.`;
+        : `${Math.floor(share * 100)} % of ${region} has been seen at ${this.magnification}× or more.`;
+    this.ruleText.textContent = ruleText(map.rule, this.magnification, this.slide.mpp0);
     const image = new ImageData(map.grid.columns, map.grid.rows);
     for (let cell = 0; cell < map.finest.length; cell++) {
       if (map.isUnseen(cell, this.magnification)) {
@@ -202,6 +225,22 @@ export class Coverage {
     }
     this.veil.getContext("2d")!.putImageData(image, 0, 0);
     this.host.redraw();
+  }
+
+  /** Draw the edge of the field in which areas count. */
+  private drawField(context: CanvasRenderingContext2D, ratio: number, { field_px }: SeenRule): void {
+    const { width, height } = context.canvas;
+    const radius = (field_px / 2) * cssPxPerScreenPx() * ratio;
+    context.save();
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.beginPath();
+    context.arc(width / 2, height / 2, radius, 0, 2 * Math.PI);
+    for (const [colour, thickness, dash] of [["#ffffff", 3, 0], ["#1f2430", 1.5, 6]] as const) {
+      [context.strokeStyle, context.lineWidth] = [colour, thickness * ratio];
+      context.setLineDash(dash ? [dash * ratio, dash * ratio] : []);
+      context.stroke();
+    }
+    context.restore();
   }
 
   private drawVeil(context: CanvasRenderingContext2D, transform: Transform, ratio: number, opacity: number): void {
@@ -240,6 +279,18 @@ function navigatorTransform({ viewport, world }: OpenSeadragon.Viewer): Transfor
     return { x: viewport.getFlip() ? across - corner.x : corner.x, y: corner.y };
   };
   return Transform.through(at(0, 0), at(1, 0), at(0, 1), width_px0);
+}
+
+/** The rule in words, and why nothing may count. */
+function ruleText({ seconds, field_px }: SeenRule, magnification: number, mpp0: number): string {
+  const zoom = Math.round(100 / cssPxPerScreenPx());
+  const scanned = umPerPxAt(1) / mpp0;
+  return [
+    `Seen: within ${field_px / 2} pixels of the middle of the view (dashed circle, with the veil), at ${magnification}× or more, ` +
+      `for at least ${seconds} s without moving.`,
+    codeOf(mpp0) < codeOf(umPerPxAt(magnification)) ? `The slide was scanned at about ${Number(scanned.toPrecision(2))}×: none of it counts at ${magnification}×.` : "",
+    zoom < 100 ? `This browser is zoomed out to ${zoom} %: the magnification that counts is ${zoom} % of the one shown.` : "",
+  ].filter((text) => text).join(" ");
 }
 
 function bodyOf(looks: Look[], seconds: number): object {

@@ -16,8 +16,6 @@ export interface HotspotHost {
 
 const ROW_PX = 66;
 const SPARE_ROWS = 4;
-/** A hotspot on the screen at 5x or more counts as seen. */
-const SEEN_UM_PER_PX = 2;
 const WORDS: Record<State, string> = { seen: "seen", accepted: "accepted", rejected: "rejected" };
 
 export class HotspotList {
@@ -33,6 +31,7 @@ export class HotspotList {
   private listed: number[] = [];
   private note = "";
   private onlyUnseen = false;
+  private readonly stop = new AbortController();
   private current: number | null = null;
 
   constructor(private readonly host: HotspotHost) {
@@ -48,6 +47,7 @@ export class HotspotList {
     this.scroller.addEventListener("keydown", (event) => this.move(event));
     new ResizeObserver(() => this.drawRows()).observe(this.scroller);
     this.element.append(this.summary, this.tools, this.scroller);
+    window.addEventListener("pagehide", () => this.judgements?.flushNow(), { signal: this.stop.signal });
   }
 
   /** @param url stores judgements; null if none are stored. @param note shown above the list. */
@@ -67,6 +67,7 @@ export class HotspotList {
   }
 
   destroy(): void {
+    this.stop.abort();
     this.judgements?.flushNow();
   }
 
@@ -95,13 +96,11 @@ export class HotspotList {
     return (hotspot && this.judgements?.stateOf(hotspot)) ?? null;
   }
 
-  /** Mark hotspots on the screen as seen once the view has rested at a sufficient magnification. */
-  rested(um_per_px: number, isOnScreen: (at: Point) => boolean): void {
-    if (um_per_px <= SEEN_UM_PER_PX) {
-      for (const hotspot of this.hotspots) {
-        if (isOnScreen({ x: hotspot.x_px0, y: hotspot.y_px0 })) {
-          this.judgements?.see(hotspot);
-        }
+  /** Mark the hotspots in an area as seen. */
+  saw(isInside: (at: Point) => boolean): void {
+    for (const hotspot of this.hotspots) {
+      if (isInside({ x: hotspot.x_px0, y: hotspot.y_px0 })) {
+        this.judgements?.see(hotspot);
       }
     }
   }
