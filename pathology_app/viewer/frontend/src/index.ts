@@ -3,6 +3,7 @@ import { CompareViewer } from "./compare/viewer";
 import { watchConnection } from "./page/connection";
 import { exposeCompareHook, exposeHook } from "./hook";
 import { catchClicks } from "./page/links";
+import { listUnsaved } from "./page/unsaved";
 import reviewCss from "./review/style.css";
 import { SlideViewer } from "./slide_viewer";
 import annotationsCss from "./annotations/style.css";
@@ -76,3 +77,6 @@ export function compareViewer({ data, parentElement }: Streamlit<CompareData>): 
   }
   return sweep;
 }
+
+// On the sign-out page, which has no components.
+listUnsaved();

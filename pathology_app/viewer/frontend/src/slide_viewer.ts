@@ -80,6 +80,8 @@ export class SlideViewer implements Viewer {
   private readonly keys: Keys;
   private readonly listeners = new AbortController();
   private lastGoto = 0;
+  /** Whether the first tile is on the screen. */
+  private isDrawn = false;
 
   constructor(
     private readonly host: HTMLElement,
@@ -254,6 +256,7 @@ export class SlideViewer implements Viewer {
     this.osd.addHandler("animation-finish", () => this.viewChanged());
     // OpenSeadragon's own keys are replaced by commands.ts.
     this.osd.addHandler("canvas-key", (event) => (event.preventDefaultAction = true));
+    this.osd.addOnceHandler("tile-loaded", () => requestAnimationFrame(() => (this.isDrawn = true)));
     this.osd.addHandler("tile-load-failed", () => this.status.note(UNREAD_TILES));
     this.hand.listen(this.osd, this.stage, signal);
     document.addEventListener("keydown", (event) => this.key(event), { signal, capture: true });
@@ -290,6 +293,7 @@ export class SlideViewer implements Viewer {
       return;
     }
     const host = {
+      isDrawn: () => this.isDrawn,
       view: () => (this.navigation.isMoving() ? null : this.sight.look()),
       redraw: () => this.draw(),
       note: (text: string) => this.status.note(text),

@@ -5,6 +5,7 @@ import { type Point, Transform } from "../view/geometry";
 import type { Slide } from "../types";
 import { CoverageMap, type Look, lookBody, Looks } from "./coverage_map";
 import { messageOf, Outbox } from "./outbox";
+import { onSigning } from "./signing";
 
 export interface CoverageInfo {
   /** GET returns the areas viewed before (`Stored`); POST takes viewings. */
@@ -23,6 +24,8 @@ interface Stored {
 }
 
 export interface CoverageHost {
+  /** Whether a part of the slide is on the screen: no time counts before. */
+  isDrawn(): boolean;
   /** Current view with zero seconds; null while it moves. */
   view(): Look | null;
   redraw(): void;
@@ -52,6 +55,7 @@ export class Coverage {
   private magnification = 10;
   private isOnSlide = false;
   private isKept = true;
+  private isSigning = false;
   private openSeconds = 0;
   private last = performance.now();
   private sent = performance.now();
@@ -75,6 +79,7 @@ export class Coverage {
     this.overNavigator.className = "veil";
     this.navigator?.element.append(this.overNavigator);
     const { signal } = this.stop;
+    onSigning((isOn) => this.signing(isOn), signal);
     document.addEventListener("visibilitychange", () => this.visibilityChanged(), { signal });
     window.addEventListener("pagehide", () => this.leave(), { signal });
     // Send the viewings before a click signs a reading or leaves the page.
@@ -123,7 +128,7 @@ export class Coverage {
     const now = performance.now();
     const seconds = Math.min(MAX_TICK_S, (now - this.last) / 1000);
     this.last = now;
-    if (document.visibilityState !== "visible" || !this.map) {
+    if (document.visibilityState !== "visible" || !this.map || this.isSigning || !this.host.isDrawn()) {
       return;
     }
     this.openSeconds += seconds;
@@ -139,6 +144,13 @@ export class Coverage {
     if (now - this.sent > SEND_MS) {
       void this.flush();
     }
+  }
+
+  /** The time to take a signature back does not count; all viewings are sent before it. */
+  private signing(isOn: boolean): void {
+    this.tick();
+    this.isSigning = isOn;
+    void this.flush();
   }
 
   private visibilityChanged(): void {
