@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlencode
 
 import streamlit as st
 
@@ -23,20 +24,39 @@ Answers = dict[str, Answer]
 
 
 @dataclass(frozen=True)
+class DraftPlace:
+    """Where the browser's copy of typed answers is found again, and by whom.
+
+    Attributes:
+        owner: from `draft_owner`; nobody else is shown the answers.
+        title: of the form, for the list at sign-out.
+        query: of the page with the form.
+    """
+
+    owner: str
+    title: str
+    query: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class SignedForm:
     """A form of one page.
 
     Attributes:
         place: identifies the form among all that the browser has seen (`place_of`).
         questions: from `reading_rows.question_data`.
+        draft: whose form it is, and where it is found again.
         answers: those known to the server.
+        others: readers' answers to decide between (`reading_rows.others_data`); empty if they may not be seen.
     """
 
     key: str
     place: str
     questions: Sequence[Mapping[str, Any]]
+    draft: DraftPlace
     answers: Mapping[str, Answer] = field(default_factory=dict)
     button: str = "Sign"
+    others: Sequence[Mapping[str, Any]] = ()
 
     def draw(self, *, on_sign: Callable[[Answers], None], on_keep: Callable[[Answers], None] | None = None) -> None:
         """Draw the form. An error appears in it, next to the typed answers.
@@ -54,6 +74,8 @@ class SignedForm:
             "signs": st.session_state.get(self._signs, 0),
             "keeps": on_keep is not None,
             "button": self.button,
+            "others": list(self.others),
+            "draft": {"owner": self.draft.owner, "title": self.draft.title, "link": f"?{urlencode(self.draft.query)}"},
         }
         signed_form(
             data,

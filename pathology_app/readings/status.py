@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 from pathology_app.links.studies import StudyLink
@@ -15,7 +16,7 @@ from pathology_app.project.ledger import study_ledger_of
 from pipeline.ledger.ledger import Ledger
 from pipeline.project import Project
 from pipeline.study.outcomes.search import slides_seen
-from pipeline.study.reading.progress import readers_of_slides, readings_of_reader, studies_of_reader
+from pipeline.study.reading.progress import dues_of_reader, readers_of_slides, readings_of_reader
 
 STATUS_TEXT: Mapping[str, str] = {"open": "to read", "started": "started", "signed": "signed"}
 """Displayed text for the states of a reading."""
@@ -121,8 +122,44 @@ def reading_states(project: Project, person: Person) -> ReadingStatuses | None:
     return LedgerStatuses(ledger, opened, reading_state(project, person), is_reader=person.reader is not None)
 
 
-def next_unread(project: Project, person: Person) -> Mapping[str, str] | None:
-    """The query of the page where a reader continues; None if there is nothing to read. Raises: as `reading_state`."""
+@dataclass(frozen=True)
+class NextUnread:
+    """A reader's unsigned readings in all studies.
+
+    Attributes:
+        query: of the page where the reader continues; None if nothing can be read now.
+        num_now, num_later: readings that can be read now, and those that are not due yet.
+        next_at: when the next of those is due; None if that depends on signatures.
+    """
+
+    query: Mapping[str, str] | None
+    num_now: int
+    num_later: int
+    next_at: datetime | None
+
+    @property
+    def later_text(self) -> str:
+        """What is not due yet: "3 not due yet; the next on 2026-12-10 14:00 UTC"; empty if there is nothing."""
+        if not self.num_later:
+            return ""
+        when = f"; the next on {self.next_at:%Y-%m-%d %H:%M} UTC" if self.next_at else ""
+        return f"{self.num_later:,} not due yet{when}"
+
+
+def next_unread(project: Project, person: Person) -> NextUnread | None:
+    """Where a reader continues: in the study with a reading that is started, else in the first where one is due.
+
+    Returns None if everything is signed, or the person reads for no study. Raises: as `reading_state`.
+    """
     ledger = study_ledger_of(project).ledger() if person.reader is not None else None
-    studies = studies_of_reader(ledger, person.reader) if ledger and person.reader else []
-    return StudyLink(studies[0], "read").query() if studies else None
+    dues = dues_of_reader(ledger, person.reader) if ledger and person.reader else {}
+    if not dues:
+        return None
+    due_now = sorted((due.now[0].state != "started", study_id) for study_id, due in dues.items() if due.now)
+    times = [due.next_at for due in dues.values() if due.next_at]
+    return NextUnread(
+        StudyLink(due_now[0][1], "read").query() if due_now else None,
+        sum(len(due.now) for due in dues.values()),
+        sum(len(due.later) for due in dues.values()),
+        min(times, default=None),
+    )

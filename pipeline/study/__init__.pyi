@@ -54,7 +54,9 @@ from .reading.blinding import blinded_slides as blinded_slides
 from .reading.blinding import blinding_of as blinding_of
 from .reading.blinding import check_shown_in as check_shown_in
 from .reading.blinding import read_slides as read_slides
+from .reading.due import Due as Due
 from .reading.progress import ReaderProgress as ReaderProgress
+from .reading.progress import dues_of_reader as dues_of_reader
 from .reading.progress import lay_out as lay_out
 from .reading.progress import progress_of_readers as progress_of_readers
 from .reading.progress import readers_of_slides as readers_of_slides

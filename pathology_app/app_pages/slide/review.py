@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from pathology_app.app_pages.signed_form import Answers, SignedForm, place_of
+from pathology_app.app_pages.signed_form import Answers, DraftPlace, SignedForm, place_of
 from pathology_app.app_pages.studies.acts import review_slide
 from pathology_app.app_pages.studies.reading_rows import question_data
 from pathology_app.html import tables as html_tables
@@ -16,6 +16,7 @@ from pathology_app.people.acts import RIGHTS, Act
 from pathology_app.people.visitor import current_person
 from pathology_app.project.ledger import current_study_ledger
 from pathology_app.project.served import served_project
+from pathology_app.readings.drafts import draft_owner
 from pathology_app.slides.cache import OpenPredictions
 from pipeline.review import VERDICTS, SlideReview, reviews_of
 from pipeline.study.reading.questions import Question
@@ -77,6 +78,7 @@ def _form(slide_id: str, opened: OpenPredictions | None, class_name: str | None,
         f"review {slide_id}",
         place_of("review", slide_id, person.actor, signed),
         [question_data(item) | {"max_length": _LONGEST.get(item.name, MAX_COMMENT)} for item in questions],
+        DraftPlace(draft_owner(served_project().root, person), f"Review of slide {slide_id}", {"slide": slide_id}),
         {_SIGN.name: typed} if typed and not person.name else {},
     )
 

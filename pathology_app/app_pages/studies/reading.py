@@ -1,14 +1,16 @@
 """The reading that is due: the slide next to the study's questionnaire, blinded where the arm requires it; after the
-signature, the next one."""
+signature, the choice between the next one and a pause."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import streamlit as st
 
-from pathology_app.app_pages.navigation import go, say
+from pathology_app.app_pages.navigation import go, link_button, say
 from pathology_app.app_pages.page_views import log_view
 from pathology_app.app_pages.studies import reading_rows
-from pathology_app.app_pages.studies.reading_form import StartedReading, questionnaire
+from pathology_app.app_pages.studies.reading_form import SIGNED_SLIDE, StartedReading, questionnaire
 from pathology_app.html import tables as html_tables
 from pathology_app.html.text import READ_ERRORS, as_markdown
 from pathology_app.links.reading import ReadingLink
@@ -18,8 +20,10 @@ from pathology_app.people.acts import Act, check_act
 from pathology_app.people.person import Action, Person
 from pathology_app.people.visitor import current_person
 from pathology_app.project.ledger import StudyLedger
+from pathology_app.project.served import served_project
 from pathology_app.readings.acts import start_reading
 from pathology_app.readings.blinding import Visibility
+from pathology_app.readings.status import next_unread
 from pathology_app.readings.taking_part import check_reading
 from pathology_app.readings.view import LINK_PARAMETER, reading_view, study_models_of
 from pathology_app.slides.cache import current_cache
@@ -69,8 +73,8 @@ def draw(study_ledger: StudyLedger, ledger: Ledger, link: StudyLink, visibility:
         return
     if mine.due is None:
         st.success(f"Everything is signed: {counted(mine.total, 'reading')} of {as_markdown(mine.reader)}.")
-    elif mine.waits_until is not None:
-        _say_washout(mine, readings)
+    elif not mine.is_due:
+        _say_not_due(mine, readings)
     else:
         due = ReadingLink(readings.study_id, mine.reader, mine.due.session, mine.due.position)
         check_reading(person, readings, due)
@@ -102,30 +106,59 @@ def _who(person: Person, everybody: list[ReaderProgress], link: StudyLink) -> Re
     return chosen
 
 
-def _say_washout(mine: ReaderProgress, readings: Readings) -> None:
-    assert mine.due is not None
-    st.info(
-        f"Washout: session {mine.due.session} ({mine.due.arm}) of {as_markdown(mine.reader)} begins on "
-        f"{reading_rows.until_text(mine)} UTC, {counted(readings.config.washout_days, 'day')} after the last reading "
-        "of its first slide. Come back then.",
-        icon=":material/hourglass_top:",
-    )
+def _say_not_due(mine: ReaderProgress, readings: Readings) -> None:
+    """Explain why none of the readings can be read now, and lead to another study's, if one is due there."""
+    due = mine.due
+    assert due is not None
+    _say_signed()
+    if due.arm == ADJUDICATION:
+        why = (
+            f"{counted(mine.num_later, 'slide waits', 'slides wait')} for your decision: not every reader has signed "
+            "them. Come back later."
+        )
+    else:
+        until = f" on {reading_rows.until_text(mine)} UTC" if mine.waits_until else ""
+        why = (
+            f"Washout: session {due.session} ({due.arm}) of {as_markdown(mine.reader)} begins{until}, "
+            f"{counted(readings.config.washout_days, 'day')} after the last reading of its first slide. "
+            f"{counted(mine.num_later, 'reading is', 'readings are')} not due yet. Come back then."
+        )
+    st.info(why, icon=":material/hourglass_top:")
+    elsewhere = next_unread(served_project(), current_person())
+    if elsewhere is not None and elsewhere.query is not None:
+        label = f"Next unread ({elsewhere.num_now:,})"
+        link_button(st.container(), label, elsewhere.query, key="next_unread", icon=":material/visibility:")
+
+
+def _say_signed() -> None:
+    """Confirm the signature given just before, for as long as nothing else is begun."""
+    slide_id = st.session_state.get(SIGNED_SLIDE)
+    if slide_id:
+        st.success(f"Signed: slide {as_markdown(slide_id)}.")
 
 
 def _start(readings: Readings, mine: ReaderProgress, link: ReadingLink) -> None:
-    """Draw the next reading, with a button to start it: time counts from then on."""
+    """Draw the place between two slides: the next one, or a pause. No time is counted here."""
     due = mine.due
     assert due is not None
+    _say_signed()
     st.markdown(f"#### Next reading of {as_markdown(mine.reader)}")
     st.html(
         html_tables.facts({"Session": due.session, "Slide": due.position, "Signed": f"{mine.signed} of {mine.total}"})
     )
     st.markdown(f"**Arm** — {as_markdown(reading_rows.ARMS.get(due.arm, due.arm))}.")
-    words = "Continue reading" if mine.signed else "Start reading"
-    if st.button(words, type="primary", key="start_reading"):
+    later = f" {mine.num_later:,} not due yet." if mine.num_later else ""
+    st.caption(f"{mine.num_now:,} can be read now.{later} The time begins when the slide is on the screen.")
+    words = "Next" if mine.signed else "Start reading"
+    buttons = st.container(horizontal=True)
+    if buttons.button(words, type="primary", key="start_reading", shortcut="N"):
         with logging_refusal(Act.START_READING) as person:
             start_reading(person, readings, link)
+        st.session_state.pop(SIGNED_SLIDE, None)
         st.rerun()
+    if buttons.button("Pause", key="pause_reading", shortcut="P"):
+        st.session_state.pop(SIGNED_SLIDE, None)
+        go(StudyLink(readings.study_id, "readings").query())
 
 
 def _read(
@@ -134,18 +167,16 @@ def _read(
     due = mine.due
     assert due is not None
     _name_slide(due.slide_id)
-    reading = StartedReading(study_ledger, readings, link, due, mine)
+    others = _others(ledger, readings, due.slide_id) if due.arm == ADJUDICATION else []
+    reading = StartedReading(study_ledger, readings, link, due, mine, others)
     st.html(_NARROW)
     with st.container(key="desk"):
         if due.arm == "glass":
             _glass(reading)
             return
         slide_place, form_place = st.columns([2.9, 1])
-        with form_place:
-            if due.arm == ADJUDICATION:
-                _others(ledger, readings, due.slide_id)
-            with st.container(key="questions"):
-                questionnaire(reading)
+        with form_place, st.container(key="questions"):
+            questionnaire(reading)
         with slide_place:
             _slide(ledger, reading)
 
@@ -182,11 +213,11 @@ def _models_shown(ledger: Ledger, reading: StartedReading) -> list[str]:
     return study_models_of(current_cache(), ledger.study(reading.link.study_id), reading.due.slide_id)
 
 
-def _others(ledger: Ledger, readings: Readings, slide_id: str) -> None:
-    """Draw the readers' answers, for the adjudicator."""
+def _others(ledger: Ledger, readings: Readings, slide_id: str) -> list[dict[str, Any]]:
+    """The readers' signed answers, for the adjudicator."""
     read = readings_of_slide(ledger, readings.study_id, slide_id)
     signed = [(row, given) for row, given in read if row.state == "signed" and row.arm != ADJUDICATION]
-    st.html(html_tables.beside({"The readers' answers": reading_rows.side_by_side_html(readings.config, signed)}))
+    return reading_rows.others_data(readings.config, signed)
 
 
 def _signed(readings: Readings, mine: ReaderProgress, visibility: Visibility) -> None:

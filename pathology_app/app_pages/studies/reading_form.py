@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import streamlit as st
 
 from pathology_app.app_pages.declared import fragment
-from pathology_app.app_pages.signed_form import Answers, SignedForm, place_of
+from pathology_app.app_pages.signed_form import Answers, DraftPlace, SignedForm, place_of
 from pathology_app.app_pages.studies import reading_rows
 from pathology_app.html.text import READ_ERRORS, as_markdown, message_of
 from pathology_app.links.reading import ReadingLink
+from pathology_app.links.studies import StudyLink
 from pathology_app.people.actions import logging_refusal
 from pathology_app.people.actors import reader_actor
 from pathology_app.people.acts import Act
+from pathology_app.people.visitor import current_person
 from pathology_app.project.ledger import StudyLedger
 from pathology_app.project.served import served_project
-from pathology_app.readings.acts import keep_answers, sign_reading, start_reading
+from pathology_app.readings.acts import keep_answers, sign_reading
+from pathology_app.readings.drafts import draft_owner
 from pathology_app.slides.cache import current_cache
 from pipeline.review import ViewContext, coverage_of, grid_for, tissue_cells
 from pipeline.study import ReaderProgress, Readings
 
 FORM_KEY = "questionnaire"
-_SIGNED = "reading_signed"
+JUST_SIGNED, SIGNED_SLIDE = "reading_signed", "reading_signed_slide"
+"""In the session's state: the reading that was signed last, and its slide."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,7 @@ class StartedReading:
 
     Attributes:
         due: the reading's row.
+        others: the readers' answers (`reading_rows.others_data`), for the adjudicator alone.
     """
 
     found: StudyLedger
@@ -39,6 +45,7 @@ class StartedReading:
     link: ReadingLink
     due: Any
     mine: ReaderProgress
+    others: Sequence[Mapping[str, Any]] = ()
 
     @property
     def key(self) -> tuple[str, int, int]:
@@ -53,7 +60,7 @@ class StartedReading:
 @fragment
 def questionnaire(reading: StartedReading) -> None:
     """Draw the form. An answer reruns only this part of the page."""
-    if st.session_state.pop(_SIGNED, False):
+    if st.session_state.get(JUST_SIGNED) == reading.place:
         st.rerun()  # the whole page: another reading is due
     config = reading.readings.config
     try:
@@ -69,8 +76,9 @@ def questionnaire(reading: StartedReading) -> None:
         FORM_KEY,
         reading.place,
         [reading_rows.question_data(question) for question in config.questions],
+        _draft_place(reading),
         {name: value for name, value in given.items() if name in {question.name for question in config.questions}},
-        button="Sign and continue",
+        others=reading.others,
     )
     form.draw(on_keep=lambda answers: _keep(reading, answers), on_sign=lambda answers: _sign(reading, answers))
 
@@ -81,7 +89,7 @@ def _keep(reading: StartedReading, answers: Answers) -> None:
 
 
 def _sign(reading: StartedReading, answers: Answers) -> None:
-    """Lock the answers with the coverage viewed, and open the next reading of the same session."""
+    """Lock the answers with the coverage viewed. The next reading begins when its reader says so."""
     ledger = reading.readings.ledger
     with logging_refusal(Act.SIGN) as person:
         actor = reader_actor(person, reading.link.reader)
@@ -92,16 +100,16 @@ def _sign(reading: StartedReading, answers: Answers) -> None:
             coverage, _tissue(reading.due.slide_id) if reading.due.arm != "glass" else None
         )
         sign_reading(person, reading.readings, reading.link, answers, seconds=seconds, seen=seen)
-        st.session_state[_SIGNED] = True
-        due = reading.readings.next_of(reading.link.reader) if _session_continues(reading) else None
-        if due is not None and due.state == "open":
-            following = ReadingLink(reading.link.study_id, reading.link.reader, due.session, due.position)
-            start_reading(person, reading.readings, following)
+        st.session_state[JUST_SIGNED] = reading.place
+        st.session_state[SIGNED_SLIDE] = reading.due.slide_id
 
 
-def _session_continues(reading: StartedReading) -> bool:
-    """Whether the next reading is in the same session: a new arm is started deliberately, perhaps after a washout."""
-    return bool(reading.link.position < reading.readings.count(reading.link.reader, reading.link.session))
+def _draft_place(reading: StartedReading) -> DraftPlace:
+    link = reading.link
+    person = current_person()
+    query = StudyLink(link.study_id, "read", reader=None if person.name else link.reader).query()
+    title = f"Study {link.study_id}, session {link.session}, slide {link.position}"
+    return DraftPlace(draft_owner(served_project().root, person), title, query)
 
 
 def _tissue(slide_id: str) -> Any | None:

@@ -11,7 +11,7 @@ from pathology_app.html.tables import Column, Link, table
 from pathology_app.html.text import time_text
 from pathology_app.links.studies import StudyLink
 from pipeline.review import Coverage
-from pipeline.study import MAX_TEXT, Answer, Question, ReaderProgress, ReadingConfig
+from pipeline.study import ADJUDICATION, MAX_TEXT, Answer, Question, ReaderProgress, ReadingConfig
 
 ARMS = {
     "unassisted": "unassisted: no model output is shown",
@@ -77,7 +77,9 @@ def _status_text(progress: ReaderProgress) -> str:
     if progress.due is None:
         return "all signed"
     at = f"session {progress.due.session}, {progress.due.arm}"
-    return f"washout before {at}" if progress.waits_until else f"{at}, {progress.due.state}"
+    if progress.is_due:
+        return f"{at}, {progress.due.state}"
+    return f"washout before {at}" if progress.due.arm != ADJUDICATION else "waits for the readers to sign"
 
 
 def signed_html(study_id: str, rows: Sequence[Reading], *, is_hidden: bool) -> str:
@@ -132,22 +134,19 @@ def answers_html(
     return table(columns, rows, label=label)
 
 
-def side_by_side_html(config: ReadingConfig, readings: Sequence[tuple[Reading, Mapping[str, Answer]]]) -> str:
-    """Answers of several readings, for a narrow column: a row for each question, a column for each reading; written
-    answers follow below, since they are long."""
-    several = len({row.arm for row, _ in readings}) > 1
-    names = [f"{row.reader} ({row.arm} {row.session})" if several else row.reader for row, _ in readings]
-    short = [question for question in config.questions if question.kind != "text"]
-    columns = (Column("Question", "fixed"), *(Column(name, "fixed") for name in names))
-    rows = [(question.name, *(answer_text(given.get(question.name)) for _, given in readings)) for question in short]
-    written = [
-        (f"{question.name}, {name}", answer_text(given[question.name]))
-        for question in config.questions
-        for name, (_, given) in zip(names, readings, strict=True)
-        if question.kind == "text" and given.get(question.name)
+def others_data(
+    config: ReadingConfig, readings: Sequence[tuple[Reading, Mapping[str, Answer]]]
+) -> list[dict[str, Any]]:
+    """Answers of signed readings, to decide between (frontend/src/reading/form_model.ts, Other)."""
+    several = len({(row.arm, row.session) for row, _ in readings}) > 1
+    names = {question.name for question in config.questions}
+    return [
+        {
+            "name": f"{row.reader} ({row.arm} {row.session})" if several else row.reader,
+            "answers": {name: value for name, value in given.items() if name in names and value != ""},
+        }
+        for row, given in readings
     ]
-    below = table((Column("Written"), Column("Text")), written, label="The readers' written answers") if written else ""
-    return table(columns, rows, label="Answers of the readers") + below
 
 
 def seen_details(coverage: Coverage | None, tissue_yx: Any | None) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from pathology_app.links.worklist import GALLERY, WorklistLink
 from pathology_app.people.visitor import current_person
 from pathology_app.project.served import served_project
 from pathology_app.readings.blinding import Visibility
-from pathology_app.readings.status import ReadingStatuses, next_unread, reading_states
+from pathology_app.readings.status import NextUnread, ReadingStatuses, next_unread, reading_states
 from pathology_app.slides.cache import current_cache
 from pathology_app.slides.index.index import SlideIndex, current_index
 from pathology_app.slides.index.table import Case, Listed
@@ -89,12 +89,22 @@ def page(_: st.Page, visibility: Visibility) -> None:
     with filters:
         draw_filters(link, index.table, view.readings, view.visibility.predicted, only)
     if due is not None:
-        link_button(unread, "Next unread", due, key="next_unread", icon=":material/visibility:")
+        _due(unread, due)
     elif view.readings:
         _next_unread(unread, view)
     with slides.container():
         # Slides still being read appear without a reload.
         fragment(_slides, run_every=None if index.is_swept else AGAIN_S)(view, index.is_swept)
+
+
+def _due(place: st.delta_generator.DeltaGenerator, due: NextUnread) -> None:
+    """Link to the reading that can be read now, with the number of those that cannot."""
+    if due.query is not None:
+        label = f"Next unread ({due.num_now:,})"
+        link_button(place, label, due.query, key="next_unread", icon=":material/visibility:")
+    later = due.later_text
+    if later:
+        place.caption(f"{later}." if due.query is not None else f"Nothing to read now: {later}.")
 
 
 def _next_unread(place: st.delta_generator.DeltaGenerator, view: WorklistView) -> None:

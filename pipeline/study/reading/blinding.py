@@ -141,7 +141,7 @@ def _helped(connection: Connection, unsigned: Sequence[Row[Any]]) -> set[tuple[s
     return {
         (row.reader, row.slide_id)
         for row in unsigned
-        if may_show_predictions(row) and row.state == "started" and not _unaided_elsewhere(connection, row)
+        if may_show_predictions(row) and row.state == "started" and not unaided_elsewhere(connection, row)
     }
 
 
@@ -215,14 +215,14 @@ def check_shown_in(connection: Connection, row: Row[Any]) -> None:
     what = f"reading {row.reader}/{row.session}/{row.position} of study {row.study_id}"
     if not may_show_predictions(row) or row.state == "signed":
         raise BadManifestError(f"{what}: shows no predictions: it is {row.state}, in the arm “{row.arm}”.")
-    if first := _unaided_elsewhere(connection, row):
+    if first := unaided_elsewhere(connection, row):
         raise BadManifestError(
             f"{what}: {row.reader} has to read slide {row.slide_id} without help for study {first}, and has not "
             "signed that. Sign it first; if that study waits for this one, its coordinator must decide."
         )
 
 
-def _unaided_elsewhere(connection: Connection, row: Row[Any]) -> str | None:
+def unaided_elsewhere(connection: Connection, row: Row[Any]) -> str | None:
     """Another study in which the reader of an assisted reading still has to read the same slide without help."""
     others = select(reading.c.study_id).where(
         reading.c.reader == row.reader,

@@ -12,9 +12,12 @@ from sqlalchemy import Connection, Row, select
 
 from pipeline.ledger.ledger import Ledger
 from pipeline.ledger.tables import answer, reading
+from pipeline.study.reading.arms import may_show_predictions
+from pipeline.study.reading.blinding import unaided_elsewhere
+from pipeline.study.reading.due import Due, due_of, undecidable_slides
 from pipeline.study.reading.order import lay_out as lay_out
 from pipeline.study.reading.questions import Answer, ReadingConfig
-from pipeline.study.reading.readings import ADJUDICATION, Readings, washout_end
+from pipeline.study.reading.readings import ADJUDICATION, Readings
 from training.foundation.settings import parse_section
 
 
@@ -24,7 +27,9 @@ class ReaderProgress:
 
     Attributes:
         due: the reading that is started or next; None if all are signed.
-        waits_until: time from which `due` may be started; None if it may be started now.
+        waits_until: time from which `due` may be started; None if it may be started now, or waits for a signature.
+        is_due: whether `due` may be read now.
+        num_now, num_later: unsigned readings that can be read now, one after another, and those that cannot.
     """
 
     reader: str
@@ -32,6 +37,9 @@ class ReaderProgress:
     total: int
     due: Row[Any] | None
     waits_until: datetime | None
+    is_due: bool = True
+    num_now: int = 0
+    num_later: int = 0
 
     @property
     def is_adjudicator(self) -> bool:
@@ -58,21 +66,44 @@ def progress_of_readers(readings: Readings, *, now: datetime | None = None) -> l
     order = (reading.c.reader, reading.c.session, reading.c.position)
     with readings.ledger.database.read() as connection:
         rows = connection.execute(chosen.order_by(*order)).all()
+        undecidable = undecidable_slides(connection, readings.study_id, readings.config)
     of_reader: dict[str, list[Row[Any]]] = {}
     for row in rows:
         of_reader.setdefault(row.reader, []).append(row)
     names = [name for name in (*readings.config.readers, *readings.config.adjudicators) if name in of_reader]
-    moment = now or datetime.now(UTC)
-    return [_progress(name, of_reader[name], readings.config.washout_days, moment) for name in names]
+    moment, days = now or datetime.now(UTC), readings.config.washout_days
+    return [_progress(name, of_reader[name], due_of(of_reader[name], days, moment, undecidable)) for name in names]
 
 
-def _progress(reader: str, rows: Sequence[Row[Any]], washout_days: float, now: datetime) -> ReaderProgress:
-    started = [row for row in rows if row.state == "started"]
-    waiting = [row for row in rows if row.state == "open"]
-    due = next(iter((*started, *waiting)), None)
-    until = washout_end(rows, due, washout_days) if due is not None and not started else None
+def _progress(reader: str, rows: Sequence[Row[Any]], due: Due) -> ReaderProgress:
     signed = sum(row.state == "signed" for row in rows)
-    return ReaderProgress(reader, signed, len(rows), due, until if until and until > now else None)
+    waits_until = None if due.now else due.next_at
+    return ReaderProgress(
+        reader, signed, len(rows), due.first, waits_until, bool(due.now), len(due.now), len(due.later)
+    )
+
+
+def dues_of_reader(ledger: Ledger, reader: str, *, now: datetime | None = None) -> dict[str, Due]:
+    """A person's unsigned readings by study, sorted by whether they can be read now.
+
+    Raises: as `readings_of`.
+    """
+    dues = {}
+    for study_id in studies_of_reader(ledger, reader):
+        readings = readings_of(ledger, study_id)
+        if readings is None:
+            continue
+        own = select(reading).where(reading.c.study_id == study_id, reading.c.reader == reader)
+        with ledger.database.read() as connection:
+            rows = connection.execute(own.order_by(reading.c.session, reading.c.position)).all()
+            undecidable = undecidable_slides(connection, study_id, readings.config)
+            due = due_of(rows, readings.config.washout_days, now or datetime.now(UTC), undecidable)
+            first = due.first
+            is_blocked = first is not None and first.state == "open" and may_show_predictions(first)
+            if first is not None and is_blocked and unaided_elsewhere(connection, first):
+                due = due.without_now()
+        dues[study_id] = due
+    return dues
 
 
 def readings_of_slide(ledger: Ledger, study_id: str, slide_id: str) -> list[tuple[Row[Any], Mapping[str, Answer]]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import Connection, Row, func, insert, select, update
@@ -21,6 +21,7 @@ from pipeline.ledger.tables import answer, reading
 from pipeline.study.reading.arms import ADJUDICATION as ADJUDICATION
 from pipeline.study.reading.arms import may_show_predictions as may_show_predictions
 from pipeline.study.reading.blinding import check_shown_in
+from pipeline.study.reading.due import Due, due_of, undecidable_slides
 from pipeline.study.reading.order import Assignment
 from pipeline.study.reading.questions import Answer, ReadingConfig
 
@@ -58,16 +59,17 @@ class Readings:
         """The reading that a reader has started, else the next that may be started; None if all are signed.
 
         Raises:
-            BadManifestError: the washout is not over (the message says when it will be), or an unknown reader.
+            BadManifestError: the washout is not over (the message says when it will be), readers have not signed the
+                slides to be decided, or an unknown reader.
         """
+        moment = now or datetime.now(UTC)
         with self.ledger.database.read() as connection:
             rows = self._rows_of_reader(connection, reader)
-        started = [row for row in rows if row.state == "started"]
-        waiting = [row for row in rows if row.state == "open"]
-        if started or not waiting:
-            return started[0] if started else None
-        self._check_washout(rows, waiting[0], now or datetime.now(UTC))
-        return waiting[0]
+            undecidable = undecidable_slides(connection, self.study_id, self.config)
+        due = due_of(rows, self.config.washout_days, moment, undecidable)
+        if not due.now and due.later:
+            self._say_waiting(due)
+        return due.now[0] if due.now else None
 
     def start(
         self, reader: str, session: int, position: int, *, now: datetime | None = None, actor: str | None = None
@@ -309,13 +311,18 @@ class Readings:
             why = "is signed: its answers are locked" if row.state == "signed" else "is not started"
             raise BadManifestError(f"reader {row.reader}, session {row.session}, slide {row.position}: {why}.")
 
-    def _check_washout(self, rows: Sequence[Row[Any]], due: Row[Any], now: datetime) -> None:
-        until = washout_end(rows, due, self.config.washout_days)
-        if until and now < until:
+    def _say_waiting(self, due: Due) -> None:
+        """Raise the reason why the first of a person's readings is not due."""
+        row = due.later[0]
+        if row.arm == ADJUDICATION:
             raise BadManifestError(
-                f"reader {due.reader}: session {due.session} begins after the washout of {self.config.washout_days:g} "
-                f"days, on {until:%Y-%m-%d %H:%M} UTC."
+                f"reader {row.reader}: slide {row.slide_id} can be decided when every reader has signed it."
             )
+        until = f"{due.next_at:%Y-%m-%d %H:%M} UTC" if due.next_at else "a date that an earlier reading sets"
+        raise BadManifestError(
+            f"reader {row.reader}: session {row.session} begins after the washout of {self.config.washout_days:g} "
+            f"days, on {until}."
+        )
 
     def _rows_of_reader(self, connection: Connection, reader: str) -> Sequence[Row[Any]]:
         chosen = select(reading).where(reading.c.study_id == self.study_id, reading.c.reader == reader)
@@ -334,12 +341,6 @@ class Readings:
         return row
 
 
-def washout_end(rows: Sequence[Row[Any]], due: Row[Any], washout_days: float) -> datetime | None:
-    """Time from which a reading may be started, given the reader's earlier readings of its slide; None without any."""
-    earlier = [_time(row.signed_utc) for row in rows if row.slide_id == due.slide_id and row.signed_utc]
-    return max(earlier) + timedelta(days=washout_days) if earlier else None
-
-
 def _answers(connection: Connection, row: Row[Any]) -> dict[str, Answer]:
     chosen = select(answer.c.question, answer.c.value).where(*_answer_key(row)).order_by(answer.c.seq)
     return {question: json.loads(value) for question, value in connection.execute(chosen)}
@@ -356,7 +357,3 @@ def _answer_key(row: Row[Any]) -> list[Any]:
 def _subject(row: Row[Any] | Mapping[str, Any]) -> str:
     values = row._mapping if isinstance(row, Row) else row
     return reading_subject(values["reader"], values["session"], values["position"])
-
-
-def _time(text: str) -> datetime:
-    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=UTC)

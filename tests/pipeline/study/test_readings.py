@@ -10,8 +10,10 @@ from pydantic import ValidationError
 from sqlalchemy import text
 
 from pipeline.errors import BadManifestError
+from pipeline.ledger.ledger import Ledger, NewSlide
 from pipeline.study.proof.verify import verify_log
 from pipeline.study.reading.order import lay_out
+from pipeline.study.reading.progress import dues_of_reader, progress_of_readers
 from pipeline.study.reading.questions import Question, ReadingConfig
 from pipeline.study.reading.readings import ADJUDICATION, Readings, may_show_predictions
 
@@ -183,3 +185,70 @@ def test_a_design_that_does_not_fit_together_is_refused(given, said):
 def test_a_question_that_cannot_be_answered_is_refused(given):
     with pytest.raises(ValidationError):
         Question(name="q", ask="?", **given)
+
+
+def begin_with(ledger: Ledger, name: str, design: ReadingConfig) -> Readings:
+    """Begin a study that has frozen a reading design; its readings are not laid out."""
+    protocol = {"study": {"title": name}, "models": [], "reading": design.model_dump(mode="json")}
+    ledger.begin(name, protocol, "0" * 64, [NewSlide(slide) for slide in SLIDES], ("ingest",), actor="ada")
+    return Readings(ledger, name, design)
+
+
+def laid_out(readings: Readings) -> Readings:
+    readings.begin(lay_out(readings.config, SLIDES, seed=3), actor="ada")
+    return readings
+
+
+def sign_next(readings: Readings, reader: str, grade: str, *, now: datetime | None = None) -> None:
+    row = readings.next_of(reader, now=now)
+    at = (reader, row.session, row.position)
+    readings.start(*at, now=now)
+    readings.give(*at, "grade", grade)
+    readings.sign(*at, seconds=1.0)
+
+
+def test_what_can_be_read_now_keeps_the_order_and_stops_at_a_washout(ledger):
+    readings = laid_out(begin_with(ledger, "s", config(readers=("r1", "r2"))))
+    due = dues_of_reader(readings.ledger, "r1")["s"]
+    assert [row.session for row in due.now] == [1, 1, 1]
+    assert (len(due.later), due.next_at) == (3, None), "the washout begins with a signature"
+    for _ in SLIDES:
+        sign_next(readings, "r1", "low")
+    due = dues_of_reader(readings.ledger, "r1")["s"]
+    assert (len(due.now), len(due.later), due.first.session) == (0, 3, 2)
+    in_14_days = datetime.now(UTC) + timedelta(days=14)
+    assert abs(due.next_at - in_14_days) < timedelta(minutes=5)
+    (progress,) = (row for row in progress_of_readers(readings) if row.reader == "r1")
+    assert (progress.is_due, progress.num_now, progress.num_later) == (False, 0, 3)
+    assert progress.waits_until == due.next_at
+    later = dues_of_reader(readings.ledger, "r1", now=in_14_days + timedelta(minutes=1))["s"]
+    assert [row.session for row in later.now] == [2, 2, 2]
+
+
+def test_a_disagreement_is_decided_only_when_every_reader_of_that_arm_has_signed(ledger):
+    readings = laid_out(begin_with(ledger, "s", config(arms=("unassisted",), adjudicators=("chief",))))
+    for _ in SLIDES:
+        sign_next(readings, "r1", "low")
+        sign_next(readings, "r2", "high")
+    sign_next(readings, "r3", "low")
+    assert len(readings.adjudicate("grade", "unassisted", actor="ada")) == 3
+    (read_by_all,) = (row.slide_id for row in readings.signed_of("r3"))
+    due = dues_of_reader(ledger, "chief")["s"]
+    assert ([row.slide_id for row in due.now], len(due.later), due.next_at) == ([read_by_all], 2, None)
+    sign_next(readings, "chief", "low")
+    with pytest.raises(BadManifestError, match="can be decided when every reader has signed it"):
+        readings.next_of("chief")
+    waiting = dues_of_reader(ledger, "chief")["s"].first
+    with pytest.raises(BadManifestError, match="can be decided when every reader has signed it"):
+        readings.start("chief", 1, waiting.position)
+    sign_next(readings, "r3", "low")
+    sign_next(readings, "r3", "low")
+    assert len(dues_of_reader(ledger, "chief")["s"].now) == 2
+
+
+def test_an_assisted_reading_that_must_wait_for_another_study_is_not_due(ledger):
+    laid_out(begin_with(ledger, "s", config(readers=("r1",), arms=("assisted",))))
+    assert len(dues_of_reader(ledger, "r1")["s"].now) == 3
+    begin_with(ledger, "t", config(readers=("r1",), arms=("unassisted",)))
+    due = dues_of_reader(ledger, "r1")["s"]
+    assert (len(due.now), len(due.later), due.next_at) == (0, 3, None)

@@ -2,6 +2,7 @@
 import { annotationCommands } from "./annotations/keys";
 import { BUTTON_NAMES } from "./controls/gamepad";
 import type { Command } from "./controls/keys";
+import { READING_KEYS } from "./reading/answer_keys";
 import { MAGNIFICATIONS } from "./view/navigation";
 import type { Viewer } from "./viewer";
 
@@ -15,7 +16,7 @@ const STEP = 0.05;
 const FINE_DEGREES = 5;
 
 export function commandsOf(viewer: Viewer): Command[] {
-  return [...moves(viewer), ...overlays(viewer), ...tools(viewer), ...annotationCommands(viewer.annotations), ...pages(viewer)];
+  return [...moves(viewer), ...overlays(viewer), ...tools(viewer), ...annotationCommands(viewer.annotations), ...reading(viewer), ...pages(viewer)];
 }
 
 function moves(viewer: Viewer): Command[] {
@@ -60,6 +61,12 @@ function tools(viewer: Viewer): Command[] {
     { keys: ["Delete"], shown: "Delete", does: "delete the selection", run: () => viewer.hand.delete() },
     { keys: ["Escape"], shown: "Esc", does: "leave the tool", run: () => viewer.hand.layDown() },
   ];
+}
+
+/** Keys that the questions of a reading handle themselves. */
+function reading(viewer: Viewer): Command[] {
+  const keys = viewer.data.link_parameter === undefined ? [] : READING_KEYS;
+  return keys.map(([shown, does]) => ({ keys: [], shown, does, run: () => undefined }));
 }
 
 function pages(viewer: Viewer): Command[] {

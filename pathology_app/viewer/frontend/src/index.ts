@@ -4,6 +4,7 @@ import { watchConnection } from "./page/connection";
 import { exposeCompareHook, exposeHook } from "./hook";
 import { catchClicks } from "./page/links";
 import { watchRows } from "./page/rows";
+import { listUnsaved } from "./page/unsaved";
 import reviewCss from "./review/style.css";
 import { SlideViewer } from "./slide_viewer";
 import annotationsCss from "./annotations/style.css";
@@ -78,3 +79,6 @@ export function compareViewer({ data, parentElement }: Streamlit<CompareData>): 
   }
   return sweep;
 }
+
+// On the sign-out page, which has no components.
+listUnsaved();

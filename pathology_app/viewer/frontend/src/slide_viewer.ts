@@ -83,6 +83,8 @@ export class SlideViewer implements Viewer {
   private readonly listeners = new AbortController();
   private readonly divider = new Divider(this.panel.element, () => this.resized(), this.listeners.signal);
   private lastGoto = 0;
+  /** Whether the first tile is on the screen. */
+  private isDrawn = false;
 
   constructor(
     private readonly host: HTMLElement,
@@ -285,6 +287,7 @@ export class SlideViewer implements Viewer {
     this.osd.addHandler("animation-finish", () => this.viewChanged());
     // OpenSeadragon's own keys are replaced by commands.ts.
     this.osd.addHandler("canvas-key", (event) => (event.preventDefaultAction = true));
+    this.osd.addOnceHandler("tile-loaded", () => requestAnimationFrame(() => (this.isDrawn = true)));
     this.osd.addHandler("tile-load-failed", () => this.status.note(UNREAD_TILES));
     this.hand.listen(this.osd, this.stage, signal);
     document.addEventListener("keydown", (event) => this.key(event), { signal, capture: true });
@@ -321,6 +324,7 @@ export class SlideViewer implements Viewer {
       return;
     }
     const host = {
+      isDrawn: () => this.isDrawn,
       view: () => (this.navigation.isMoving() ? null : this.sight.look()),
       redraw: () => this.draw(),
       note: (text: string) => this.status.note(text),

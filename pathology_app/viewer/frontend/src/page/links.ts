@@ -1,6 +1,7 @@
 // Links between the app's own pages, followed without reloading. They are real links: the keyboard reaches them, and they
 // can be opened in a new tab. In a table, a click anywhere in a row follows the row's link.
 import type { Streamlit } from "../types";
+import { rememberLink, watchBack } from "./left_row";
 
 const OWN = "a.gs-go";
 
@@ -10,6 +11,7 @@ let current: Streamlit<unknown> | null = null;
 export function catchClicks(component: Streamlit<unknown>): void {
   if (!current) {
     document.addEventListener("click", follow);
+    watchBack();
   }
   current = component;
 }
@@ -20,6 +22,7 @@ function follow(event: MouseEvent): void {
   // If the component has left the page, the browser follows the link itself.
   if (link && isPlain && current?.parentElement.isConnected && !event.defaultPrevented) {
     event.preventDefault();
+    rememberLink(link);
     current.setTriggerValue("go", new URL(link.href).search);
   }
 }

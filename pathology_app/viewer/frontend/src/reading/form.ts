@@ -1,51 +1,64 @@
 // Questions that end with a signature: those of a study, or the review of a slide. Every answer is stored in the browser as
 // it is typed; in a study the server stores it a moment later. The signature is sent with the answers listed in its summary.
+import { keepHeight } from "../page/height";
 import { box } from "../panel/elements";
+import { announceSigning } from "../review/signing";
 import type { Streamlit } from "../types";
+import { type KeyHost, pressKey } from "./answer_keys";
+import { asReaderButtons, type Chips, chipsOf } from "./chips";
+import { Countdown, TAKE_BACK_S } from "./countdown";
+import { browserStore, Drafts } from "./drafts";
+import { type Field, fieldOf } from "./fields";
 import css from "./style.css";
-import { type Answer, type Answers, answerText, Drafts, type FormData, FormModel, type Question } from "./form_model";
+import { agreedAnswers, type Answer, answerOfKey, type Answers, type FormData, FormModel, type Other, type Question } from "./form_model";
 
 /** Delay after the last key before answers are sent to the server. */
 const PAUSE_MS = 900;
-/** More choices than this are shown as a menu. */
-const MAX_RADIO = 9;
-/** Longest text that gets a single-line field. */
-const LINE_LENGTH = 200;
 /** Interval for checking whether a signed reading has left the page. */
 const LEFT_MS = 300;
 /** Time after which a signature without an answer may be tried again. */
 const ANSWER_MS = 20_000;
+const HINT = "Keys: 1–9, y, n answer · Enter: next question · Esc: to the slide, q: back · Ctrl + Enter: sign";
 
-interface Field {
-  element: HTMLElement;
-  controls: (HTMLInputElement | HTMLSelectElement | HTMLTextAreaElement)[];
-  show(value: Answer | undefined): void;
-}
-
-class Questionnaire {
-  private readonly root = box("form");
+class Questionnaire implements KeyHost {
+  readonly root = box("form");
+  private readonly list = box("questions");
   private readonly summary = document.createElement("p");
   private readonly state = document.createElement("p");
   private readonly wrong = document.createElement("p");
-  private readonly sign = document.createElement("button");
-  private readonly drafts = new Drafts(storage());
+  private readonly signButton = document.createElement("button");
+  private readonly countdown = new Countdown({ over: () => this.sendSignature(), takenBack: () => this.takenBack() });
+  private readonly drafts = new Drafts(browserStore());
+  private readonly listeners = new AbortController();
   private fields = new Map<string, Field>();
+  private chips = new Map<string, Chips>();
   private model = new FormModel([], {}, {});
   private timer = 0;
   private left = 0;
   private isSigning = false;
+  private isInBrowser = true;
+  private advice = "";
+  /** Answers that were shown when the countdown began. */
+  private shown: { place: string; answers: Answers } | null = null;
 
   constructor(private component: Streamlit<FormData>) {
     const style = document.createElement("style");
     style.textContent = css;
     component.parentElement.append(style, this.root);
-    [this.summary.className, this.state.className, this.wrong.className] = ["summary", "state", "wrong"];
+    [this.summary.className, this.state.className, this.wrong.className, this.signButton.className] = ["summary", "state", "wrong", "sign"];
     this.state.setAttribute("role", "status");
     this.wrong.setAttribute("role", "alert");
-    [this.sign.type, this.sign.textContent] = ["button", component.data.button];
-    this.sign.addEventListener("click", () => this.signNow());
+    [this.signButton.type, this.signButton.textContent] = ["button", component.data.button];
+    this.signButton.addEventListener("click", () => this.sign());
+    this.root.classList.toggle("reading", component.data.keeps);
+    const hint = document.createElement("p");
+    [hint.className, hint.textContent, hint.hidden] = ["hint", HINT, !component.data.keeps];
+    this.root.append(this.list, box("foot", this.wrong, this.summary, this.state, this.countdown.element, this.signButton, hint));
     // Keys typed here are text, not commands of the slide viewer.
     this.root.addEventListener("keydown", (event) => event.stopPropagation());
+    const { signal } = this.listeners;
+    window.addEventListener("keydown", (event) => this.key(event), { signal, capture: true });
+    keepHeight(this.root, this.root, signal);
     this.drafts.sweep();
     this.build();
   }
@@ -53,10 +66,15 @@ class Questionnaire {
   update(component: Streamlit<FormData>): void {
     const before = this.component.data;
     this.component = component;
-    this.isSigning &&= before.signs === component.data.signs;
-    if (before.place !== component.data.place) {
-      this.drafts.write(before.place, {}); // it is signed
+    if (this.isSigning && before.signs !== component.data.signs) {
       this.isSigning = false;
+      announceSigning(false);
+    }
+    if (before.place !== component.data.place) {
+      this.drafts.write(before.place, {}, before.draft); // it is signed
+      this.isSigning = false;
+      this.countdown.end();
+      announceSigning(false);
       this.build();
       return;
     }
@@ -70,12 +88,96 @@ class Questionnaire {
     }
   }
 
-  private build(): void {
-    const { place, questions, answers } = this.component.data;
+  isWholePage(): boolean {
+    return this.component.data.keeps;
+  }
+
+  /** Begin the signature, which can be taken back for a few seconds. */
+  sign(): void {
+    if (this.isSigning || this.countdown.isRunning) {
+      return;
+    }
+    if (!this.model.maySign) {
+      this.advice = "Not signed.";
+      this.show();
+      this.enter();
+      return;
+    }
     window.clearTimeout(this.timer);
-    this.model = new FormModel(questions, answers, this.drafts.read(place));
-    this.fields = new Map(questions.map((question) => [question.name, this.field(question)]));
-    this.root.replaceChildren(...[...this.fields.values()].map(({ element }) => element), this.wrong, this.summary, this.state, this.sign);
+    this.shown = { place: this.component.data.place, answers: { ...this.model.values } };
+    this.countdown.begin();
+    this.show();
+  }
+
+  enter(): void {
+    const first = this.model.unanswered();
+    this.focusOn(first ?? this.model.questions[0]);
+  }
+
+  next(): void {
+    this.goOn(this.focused());
+  }
+
+  current(): Question | undefined {
+    return this.focused() ?? this.model.unanswered();
+  }
+
+  focus(question: Question): void {
+    this.focusOn(question);
+  }
+
+  answer(question: Question, key: string): boolean {
+    const value = this.countdown.isRunning || this.isSigning ? null : answerOfKey(question, key);
+    if (value === null) {
+      return false;
+    }
+    this.choose(question, value);
+    this.goOn(question);
+    return true;
+  }
+
+  private key(event: KeyboardEvent): void {
+    if (!this.root.isConnected) {
+      this.listeners.abort();
+    } else {
+      pressKey(event, this);
+    }
+  }
+
+  private focused(): Question | undefined {
+    const active = (this.root.getRootNode() as ShadowRoot | Document).activeElement;
+    return this.model.questions.find(({ name }) => active !== null && (this.fields.get(name)?.element.contains(active) ?? false));
+  }
+
+  /** Go to the next question without an answer; with all answered, to the signature. */
+  private goOn(question: Question | undefined): void {
+    const next = this.model.unanswered(question?.name);
+    if (next && next !== question) {
+      this.focusOn(next);
+    } else {
+      this.signButton.focus();
+    }
+  }
+
+  private focusOn(question: Question | undefined): void {
+    const field = question && this.fields.get(question.name);
+    field?.focus();
+    field?.element.scrollIntoView({ block: "nearest" });
+  }
+
+  private build(): void {
+    const { place, questions, answers, others, draft, keeps } = this.component.data;
+    window.clearTimeout(this.timer);
+    this.advice = "";
+    this.model = new FormModel(questions, answers, this.drafts.read(place, draft.owner), agreedAnswers(questions, others));
+    const host = { changed: this.changed.bind(this), left: this.leave.bind(this) };
+    this.fields = new Map(questions.map((question) => [question.name, fieldOf(question, host)]));
+    this.chips = new Map(others.length === 0 ? [] : questions.map((question) => [question.name, chipsOf(question, others, (value) => this.choose(question, value))]));
+    const asReader = others.length === 0 ? [] : [asReaderButtons(others, (other) => this.decideAs(other))];
+    for (const [name, { element }] of this.chips) {
+      this.fields.get(name)!.element.append(element);
+    }
+    this.list.replaceChildren(...asReader, ...[...this.fields.values()].map(({ element }) => element));
     for (const [name, field] of this.fields) {
       field.show(this.model.values[name]);
     }
@@ -84,10 +186,30 @@ class Questionnaire {
     if (Object.keys(this.model.unkept).length > 0) {
       this.keepNow(); // typed before a reload
     }
+    // A touch screen would open its keyboard for a field to type in.
+    if (keeps && (this.model.unanswered()?.kind === "choice" || !window.matchMedia("(pointer: coarse)").matches)) {
+      this.enter();
+    }
+  }
+
+  /** Answer a question other than by its own control. */
+  private choose(question: Question, value: Answer): void {
+    this.fields.get(question.name)?.show(value);
+    this.changed(question, value, true);
+  }
+
+  private decideAs({ answers }: Other): void {
+    for (const question of this.model.questions) {
+      const value = answers[question.name];
+      if (value !== undefined && question.kind !== "text") {
+        this.choose(question, value);
+      }
+    }
   }
 
   private changed(question: Question, value: Answer | null, isDone: boolean): void {
     const problem = this.model.set(question, value);
+    this.advice = "";
     this.fields.get(question.name)?.controls.forEach((control) => control.setAttribute("aria-invalid", String(problem !== null)));
     this.keepDraft();
     this.show();
@@ -111,7 +233,8 @@ class Questionnaire {
   }
 
   private keepDraft(): void {
-    this.drafts.write(this.component.data.place, this.model.unkept);
+    const { place, draft } = this.component.data;
+    this.isInBrowser = this.drafts.write(place, this.model.unkept, draft);
   }
 
   private keepSoon(): void {
@@ -122,33 +245,44 @@ class Questionnaire {
   private keepNow(): void {
     window.clearTimeout(this.timer);
     const answers = this.model.unkept;
-    if (this.component.data.keeps && Object.keys(answers).length > 0 && !this.isSigning) {
+    if (this.component.data.keeps && Object.keys(answers).length > 0 && !this.isSigning && !this.countdown.isRunning) {
       this.send("keep", answers);
     }
   }
 
-  private signNow(): void {
-    if (!this.model.maySign || this.isSigning) {
+  private takenBack(): void {
+    this.shown = null;
+    this.advice = "Taken back: nothing is signed.";
+    this.show();
+    this.signButton.focus();
+    this.keepNow();
+  }
+
+  private sendSignature(): void {
+    if (!this.shown || !this.root.isConnected) {
       return;
     }
-    window.clearTimeout(this.timer);
+    const { place, answers } = this.shown;
     this.isSigning = true;
     this.show();
-    this.send("sign", { ...this.model.values });
-    this.forgetWhenLeft(this.component.data.place);
+    this.component.setTriggerValue("sign", { place, answers });
+    this.forgetWhenLeft(place);
   }
 
   /** If no other reading follows, the form is simply removed; its draft is then deleted. */
   private forgetWhenLeft(place: string): void {
     window.clearInterval(this.left);
     const ends = Date.now() + ANSWER_MS;
+    const { draft } = this.component.data;
     this.left = window.setInterval(() => {
       if (this.isSigning && Date.now() > ends) {
         this.isSigning = false;
+        announceSigning(false);
         this.show();
       }
       if (!this.root.isConnected) {
-        this.drafts.write(place, {});
+        this.drafts.write(place, {}, draft);
+        announceSigning(false);
       }
       if (!this.root.isConnected || !this.isSigning) {
         window.clearInterval(this.left);
@@ -156,108 +290,41 @@ class Questionnaire {
     }, LEFT_MS);
   }
 
-  private send(trigger: "keep" | "sign", answers: Answers): void {
+  private send(trigger: "keep", answers: Answers): void {
     this.component.setTriggerValue(trigger, { place: this.component.data.place, answers });
   }
 
   private show(): void {
-    const isKept = !this.component.data.keeps || Object.keys(this.model.unkept).length === 0;
     this.summary.textContent = this.model.summary;
+    // A long summary scrolls, and the keyboard must reach it.
+    this.summary.tabIndex = this.summary.scrollHeight > this.summary.clientHeight + 1 ? 0 : -1;
     this.wrong.textContent = this.component.data.wrong ?? "";
-    this.state.textContent = this.isSigning ? "Signing …" : isKept ? "" : "Saving your answers …";
-    this.sign.disabled = !this.model.maySign || this.isSigning;
+    this.state.textContent = this.stateText();
+    const isLocked = this.isSigning || this.countdown.isRunning;
+    this.signButton.disabled = !this.model.maySign || isLocked;
+    this.signButton.hidden = this.countdown.isRunning;
     // An answer typed after the signature was sent would be lost.
     for (const { controls } of this.fields.values()) {
-      controls.forEach((control) => (control.disabled = this.isSigning));
+      controls.forEach((control) => (control.disabled = isLocked));
+    }
+    this.list.querySelectorAll<HTMLButtonElement>("button.chip").forEach((button) => (button.disabled = isLocked));
+    for (const [name, chips] of this.chips) {
+      chips.show(this.model.values[name], this.model.isFilled(name));
     }
   }
 
-  private field(question: Question): Field {
-    if (question.kind === "yes_no") {
-      return this.radios(question, [true, false], "beside");
+  private stateText(): string {
+    if (this.isSigning) {
+      return "Signing …";
     }
-    if (question.kind === "choice") {
-      return question.choices.length <= MAX_RADIO ? this.radios(question, question.choices, "below") : this.menu(question);
+    if (this.countdown.isRunning) {
+      return `Signs in ${TAKE_BACK_S} seconds. Esc takes it back.`;
     }
-    return this.typed(question);
-  }
-
-  private radios(question: Question, values: Answer[], place: string): Field {
-    const inputs = values.map((value) => {
-      const input = document.createElement("input");
-      [input.type, input.name, input.value] = ["radio", question.name, String(value)];
-      input.addEventListener("change", () => this.changed(question, value, true));
-      return input;
-    });
-    const element = document.createElement("fieldset");
-    const legend = document.createElement("legend");
-    legend.append(...promptOf(question));
-    const labels = inputs.map((input, index) => {
-      const label = document.createElement("label");
-      label.className = "choice";
-      label.append(input, answerText(values[index]));
-      return label;
-    });
-    element.append(legend, box(place, ...labels));
-    const show = (value: Answer | undefined): void => inputs.forEach((input, index) => (input.checked = values[index] === value));
-    return { element, controls: inputs, show };
-  }
-
-  private menu(question: Question): Field {
-    const select = document.createElement("select");
-    select.append(new Option("choose …", ""), ...question.choices.map((choice) => new Option(choice, choice)));
-    select.addEventListener("change", () => this.changed(question, select.value || null, true));
-    return this.labelled(question, select, (value) => (select.value = value === undefined ? "" : String(value)));
-  }
-
-  private typed(question: Question): Field {
-    const number = question.kind === "score" ? this.numberInput(question) : null;
-    const input = number ?? textField(question.max_length);
-    const read = (): Answer | null => (number ? numberOf(number) : input.value);
-    input.addEventListener("input", () => this.changed(question, read(), false));
-    input.addEventListener("change", () => this.leave(question));
-    return this.labelled(question, input, (value) => (input.value = value === undefined ? "" : String(value)));
-  }
-
-  private numberInput({ low, high }: Question): HTMLInputElement {
-    const input = document.createElement("input");
-    Object.assign(input, { type: "number", min: String(low), max: String(high), step: "any", placeholder: `${low} to ${high}` });
-    return input;
-  }
-
-  private labelled(question: Question, control: HTMLInputElement | HTMLSelectElement | HTMLTextAreaElement, show: Field["show"]): Field {
-    const element = document.createElement("label");
-    element.className = "question";
-    const prompt = document.createElement("span");
-    prompt.className = "ask";
-    prompt.append(...promptOf(question));
-    element.append(prompt, control);
-    return { element, controls: [control], show };
-  }
-}
-
-function textField(maxLength: number): HTMLInputElement | HTMLTextAreaElement {
-  const field = document.createElement(maxLength > LINE_LENGTH ? "textarea" : "input");
-  field.maxLength = maxLength;
-  return field;
-}
-
-function promptOf({ ask, required }: Question): (Node | string)[] {
-  const mark = document.createElement("span");
-  [mark.className, mark.textContent] = ["required", " (required)"];
-  return required ? [ask, mark] : [ask];
-}
-
-/** null if the field is empty; NaN if it does not hold a number. */
-function numberOf(input: HTMLInputElement): number | null {
-  return input.value === "" && !input.validity.badInput ? null : input.valueAsNumber;
-}
-
-function storage(): Storage | null {
-  try {
-    return window.localStorage;
-  } catch {
-    return null; // the browser forbids it
+    const isUnkept = Object.keys(this.model.unkept).length > 0;
+    if (isUnkept && !this.isInBrowser && !this.component.data.keeps) {
+      return "This browser cannot keep your answers: sign before you leave the page.";
+    }
+    return isUnkept && this.component.data.keeps ? "Saving your answers …" : this.advice;
   }
 }
 

@@ -29,82 +29,89 @@ export interface FormData {
   keeps: boolean;
   /** Label of the button that signs. */
   button: string;
+  /** Signed answers of readers, to decide between; empty unless this person adjudicates. */
+  others: Other[];
+  draft: DraftPlace;
 }
 
-/** The part of `localStorage` that is used. */
-export type Store = Pick<Storage, "getItem" | "setItem" | "removeItem" | "key" | "length">;
+/** One signed reading of the slide. */
+export interface Other {
+  name: string;
+  answers: Answers;
+}
 
-const PREFIX = "gemslide.reading ";
-const OLD_MS = 14 * 24 * 3600 * 1000;
+/** Owner of the browser's copy, and where it is found again. */
+export interface DraftPlace {
+  owner: string;
+  title: string;
+  /** Query of the page with the form. */
+  link: string;
+}
 
-/** Answers not yet stored on the server, kept in the browser's storage to survive a reload or a crash. */
-export class Drafts {
-  constructor(
-    private readonly store: Store | null,
-    private readonly now: () => number = Date.now,
-  ) {}
+/** Answers to each question that all readers agree on; free text is never filled in. */
+export function agreedAnswers(questions: Question[], others: Other[]): Answers {
+  const agreed = questions.filter(({ name, kind }) => {
+    const values = others.map(({ answers }) => answers[name]);
+    return kind !== "text" && values.length > 1 && values[0] !== undefined && values.every((value) => value === values[0]);
+  });
+  return Object.fromEntries(agreed.map(({ name }) => [name, others[0]!.answers[name]!]));
+}
 
-  read(place: string): Answers {
-    const draft = this.parsed(PREFIX + place);
-    return draft ? draft.values : {};
-  }
-
-  write(place: string, values: Answers): void {
-    try {
-      if (Object.keys(values).length === 0) {
-        this.store?.removeItem(PREFIX + place);
-      } else {
-        this.store?.setItem(PREFIX + place, JSON.stringify({ at: this.now(), values }));
-      }
-    } catch {
-      // Storage is full or forbidden; the server receives the answer a moment later.
+/** Readers by their answer to a question, in the order in which the answers first occur. */
+export function readersByAnswer({ name }: Question, others: Other[]): [Answer, string[]][] {
+  const found = new Map<Answer, string[]>();
+  for (const other of others) {
+    const value = other.answers[name];
+    if (value !== undefined) {
+      found.set(value, [...(found.get(value) ?? []), other.name]);
     }
   }
+  return [...found];
+}
 
-  /** Remove old drafts. */
-  sweep(): void {
-    const keys = Array.from({ length: this.store?.length ?? 0 }, (_, index) => this.store?.key(index) ?? "");
-    for (const key of keys.filter((name) => name.startsWith(PREFIX))) {
-      const draft = this.parsed(key);
-      if (!draft || this.now() - draft.at > OLD_MS) {
-        this.store?.removeItem(key);
-      }
-    }
+/** The answer that a key gives to a question: a digit chooses an option, y and n answer yes and no. */
+export function answerOfKey({ kind, choices }: Question, key: string): Answer | null {
+  if (kind === "yes_no") {
+    return key === "y" ? true : key === "n" ? false : null;
   }
-
-  private parsed(key: string): { at: number; values: Answers } | null {
-    try {
-      const draft = JSON.parse(this.store?.getItem(key) ?? "null") as { at?: unknown; values?: unknown } | null;
-      const isOurs = typeof draft?.at === "number" && typeof draft.values === "object" && draft.values !== null;
-      return isOurs ? (draft as { at: number; values: Answers }) : null;
-    } catch {
-      return null;
-    }
-  }
+  const index = /^[1-9]$/.test(key) && kind === "choice" ? Number(key) - 1 : choices.length;
+  return choices[index] ?? null;
 }
 
 export class FormModel {
   readonly values: Answers;
   /** Problems of fields with an invalid value, such as a number out of range. */
   private readonly wrong = new Map<string, string>();
+  /** Questions still showing an answer that was filled in: it is not stored before its reader does something. */
+  private readonly untouched: Set<string>;
 
+  /** @param filled answers that the form begins with. */
   constructor(
     readonly questions: Question[],
     public kept: Answers,
     drafted: Answers,
+    filled: Answers = {},
   ) {
-    this.values = { ...kept };
+    this.values = { ...filled, ...kept };
+    this.untouched = new Set(Object.keys(filled).filter((name) => kept[name] === undefined));
     for (const question of questions) {
       const value = drafted[question.name];
       if (value !== undefined && problemOf(question, value) === null) {
         this.values[question.name] = value;
+        this.untouched.delete(question.name);
       }
     }
+  }
+
+  /** Whether a question shows an answer that was filled in and not touched. */
+  isFilled(name: string): boolean {
+    return this.untouched.has(name);
   }
 
   /** @param value null if the field is empty. @returns the problem with the value, or null. */
   set(question: Question, value: Answer | null): string | null {
     const { name } = question;
+    this.untouched.delete(name);
     const problem = value === null ? this.problemOfNone(question) : problemOf(question, value);
     if (problem === null) {
       this.wrong.delete(name);
@@ -123,8 +130,10 @@ export class FormModel {
   take(kept: Answers): string[] {
     const before = this.kept;
     this.kept = kept;
-    const changed = Object.keys(kept).filter((name) => kept[name] !== before[name] && same(this.values[name], before[name]) && !this.wrong.has(name));
+    const isUntouched = (name: string): boolean => same(this.values[name], before[name]) || this.untouched.has(name);
+    const changed = Object.keys(kept).filter((name) => kept[name] !== before[name] && isUntouched(name) && !this.wrong.has(name));
     for (const name of changed) {
+      this.untouched.delete(name);
       this.values[name] = kept[name]!;
     }
     return changed;
@@ -132,7 +141,7 @@ export class FormModel {
 
   /** Answers not yet stored on the server. */
   get unkept(): Answers {
-    return Object.fromEntries(Object.entries(this.values).filter(([name, value]) => !same(value, this.kept[name])));
+    return Object.fromEntries(Object.entries(this.values).filter(([name, value]) => !same(value, this.kept[name]) && !this.untouched.has(name)));
   }
 
   get missing(): string[] {
@@ -145,6 +154,13 @@ export class FormModel {
 
   get maySign(): boolean {
     return this.missing.length === 0 && this.wrong.size === 0;
+  }
+
+  /** The first question without an answer, after the given one if there is any there. */
+  unanswered(after?: string): Question | undefined {
+    const start = this.questions.findIndex(({ name }) => name === after) + 1;
+    const isOpen = ({ name }: Question): boolean => same(this.values[name], undefined);
+    return this.questions.slice(start).find(isOpen) ?? this.questions.slice(0, start).find((question) => question.name !== after && isOpen(question));
   }
 
   /** Answers that a signature locks, or the problems and missing answers. */

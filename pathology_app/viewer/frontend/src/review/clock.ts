@@ -1,6 +1,7 @@
 // Time that a reading without a slide on the screen (at the microscope) is open in a visible tab.
 import type { Streamlit } from "../types";
 import { Outbox } from "./outbox";
+import { onSigning } from "./signing";
 
 const TICK_MS = 1_000;
 const SEND_MS = 10_000;
@@ -10,6 +11,7 @@ class Clock {
   private readonly stop = new AbortController();
   private seconds = 0;
   private last = performance.now();
+  private isSigning = false;
   private sent = performance.now();
   private readonly timer = window.setInterval(() => this.tick(), TICK_MS);
 
@@ -19,6 +21,7 @@ class Clock {
   ) {
     this.outbox = new Outbox(url, () => undefined);
     const { signal } = this.stop;
+    onSigning((isOn) => this.signing(isOn), signal);
     document.addEventListener("visibilitychange", () => this.visibilityChanged(), { signal });
     window.addEventListener("pagehide", () => this.sendLast(), { signal });
     document.addEventListener("pointerdown", () => void this.send(), { signal, capture: true });
@@ -39,13 +42,19 @@ class Clock {
       this.stop.abort();
       return;
     }
-    if (document.visibilityState === "visible") {
+    if (document.visibilityState === "visible" && !this.isSigning) {
       this.seconds += Math.min(2, (now - this.last) / 1000);
     }
     this.last = now;
     if (now - this.sent > SEND_MS) {
       void this.send();
     }
+  }
+
+  private signing(isOn: boolean): void {
+    this.tick();
+    this.isSigning = isOn;
+    void this.send();
   }
 
   private visibilityChanged(): void {

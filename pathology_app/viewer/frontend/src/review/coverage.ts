@@ -6,6 +6,7 @@ import { cssPxPerScreenPx } from "../tools/sight";
 import type { Slide } from "../types";
 import { codeOf, CoverageMap, hasRested, isFineEnough, isInField, type Look, lookBody, Looks, Rest, type SeenRule } from "./coverage_map";
 import { messageOf, Outbox } from "./outbox";
+import { onSigning } from "./signing";
 import { umPerPxAt } from "../view/scale_bar";
 
 export interface CoverageInfo {
@@ -27,6 +28,8 @@ interface Stored {
 }
 
 export interface CoverageHost {
+  /** Whether a part of the slide is on the screen: no time counts before. */
+  isDrawn(): boolean;
   /** Current view with zero seconds; null while it moves. */
   view(): Look | null;
   redraw(): void;
@@ -59,6 +62,7 @@ export class Coverage {
   private magnification = 10;
   private isOnSlide = false;
   private isKept = true;
+  private isSigning = false;
   private openSeconds = 0;
   private last = performance.now();
   private sent = performance.now();
@@ -78,6 +82,7 @@ export class Coverage {
     this.overNavigator.className = "veil";
     this.navigator?.element.append(this.overNavigator);
     const { signal } = this.stop;
+    onSigning((isOn) => this.signing(isOn), signal);
     document.addEventListener("visibilitychange", () => this.visibilityChanged(), { signal });
     window.addEventListener("pagehide", () => this.leave(), { signal });
     // Send the viewings before a click signs a reading or leaves the page.
@@ -137,7 +142,7 @@ export class Coverage {
     const now = performance.now();
     const seconds = Math.min(MAX_TICK_S, (now - this.last) / 1000);
     this.last = now;
-    if (document.visibilityState !== "visible" || !this.map) {
+    if (document.visibilityState !== "visible" || !this.map || this.isSigning || !this.host.isDrawn()) {
       return;
     }
     this.openSeconds += seconds;
@@ -160,6 +165,13 @@ export class Coverage {
     if (hasRested(look, rule) && isFineEnough(look, rule, this.slide.mpp0)) {
       this.host.saw((at) => isInField(at, look, rule, this.slide.mpp0));
     }
+  }
+
+  /** The time to take a signature back does not count; all viewings are sent before it. */
+  private signing(isOn: boolean): void {
+    this.tick();
+    this.isSigning = isOn;
+    void this.flush();
   }
 
   private visibilityChanged(): void {
