@@ -193,7 +193,11 @@ class AnnotationServer:
             ledger = self._handling.ledger.ledger()
             crops = self._frame(reader).crops_qupath
             origin_xy0 = qupath_origin_xy0(reader.attributes.bounds_px0 if crops else None)
-            return features_of(exported(ledger, reader.slide_id, origin_xy0=origin_xy0)) if ledger else ()
+            return (
+                features_of(exported(ledger, reader.slide_id, origin_xy0=origin_xy0, mpp0=reader.mpp0))
+                if ledger
+                else ()
+            )
 
         features = await self._handling.in_thread(read)
         name = f'attachment; filename="{reader.slide_id}.geojson"'

@@ -15,12 +15,23 @@ from pathology_app.desktop.outlines import Outline, drafts_of, outlines_of, with
 from pathology_app.desktop.slide import OpenedSlide
 from pipeline.ledger import Ledger, actor_here, find_ledger, open_ledger
 from pipeline.palettes import CLASS_COLOURS
-from pipeline.review import MAX_DRAFTS, Annotation, Draft, annotations_of, class_colours, new_id, save
+from pipeline.review import (
+    KIND_RULES,
+    MAX_DRAFTS,
+    Annotation,
+    Draft,
+    annotations_of,
+    class_colours,
+    new_id,
+    only_own,
+    save,
+)
 from training.foundation.errors import UnreadableError
 from training.foundation.words.counts import counted
 
-MAX_DRAWN = 2_000
-"""napari takes a second for about a thousand shapes. The rest stays unchanged in the database."""
+MAX_DRAWN, MAX_POINTS = 2_000, 20_000
+"""Shapes, for a thousand of which napari takes about a second, and points. The rest stays unchanged in the database."""
+_NOT_DRAWN = ("reply", "bookmark")
 UNCLASSED = "#777777"
 _EDGE_UM, _POINT_PX = 3.0, (10, 18)
 _FEATURES = ("id", "part", "class", "note", "author")
@@ -44,8 +55,13 @@ class SlideNotes:
         with self._ledger(make=False) as ledger:
             annotations = annotations_of(ledger, self.slide.slide_id) if ledger else []
             self.colours = dict(class_colours(ledger)) if ledger else {}
-        drawn = [annotation for annotation in annotations if annotation.object_type == "annotation"][-MAX_DRAWN:]
-        self.left_out = len(annotations) - len(drawn)
+        drawable = [annotation for annotation in annotations if annotation.kind not in _NOT_DRAWN]
+        by_people = [annotation for annotation in drawable if annotation.object_type == "annotation"]
+        is_point = [KIND_RULES[annotation.kind].dimension == 0 for annotation in by_people]
+        points = [annotation for annotation, point in zip(by_people, is_point, strict=True) if point][-MAX_POINTS:]
+        shapes = [annotation for annotation, point in zip(by_people, is_point, strict=True) if not point][-MAX_DRAWN:]
+        drawn = [*shapes, *points]
+        self.left_out = len(drawable) - len(drawn)
         self._present = {annotation.annotation_id: annotation for annotation in drawn}
         outlines = [outline for annotation in drawn for outline in outlines_of(annotation)]
         if outlines or self.layers():
@@ -161,9 +177,13 @@ class SlideNotes:
         theirs: set[str] = set()
         with self._ledger(make=True) as ledger:
             assert ledger is not None
+            assert self.slide.project is not None
+            is_own = only_own(self.slide.project, ledger, self.slide.slide_id)
             for start in range(0, len(drafts), MAX_DRAFTS):
                 batch, size_wh = drafts[start : start + MAX_DRAFTS], self.slide.reader.size_wh_px0
-                saved = save(ledger, self.slide.slide_id, batch, f"{actor_here()} (napari)", size_wh_px0=size_wh)
+                saved = save(
+                    ledger, self.slide.slide_id, batch, f"{actor_here()} (napari)", size_wh_px0=size_wh, only_own=is_own
+                )
                 self._present |= {annotation.annotation_id: annotation for annotation in saved.saved}
                 theirs |= {annotation.annotation_id for annotation in saved.conflicts}
         self.read()

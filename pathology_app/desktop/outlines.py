@@ -88,7 +88,7 @@ def drafts_of(outlines: Sequence[Outline], present: Iterable[Annotation]) -> lis
         if all(outline.is_hole for outline in group):  # pasted without the area around it
             group = [replace(outline, part=f"{index}.0") for index, outline in enumerate(group)]
         first = group[0]
-        kind, class_name = _kind_of(first.tool, ""), first.class_name or None
+        kind, class_name = _kind_of(first.tool, "", len(first.corners_yx)), first.class_name or None
         drafts.append(Draft(_shape_of(group), kind, class_name, first.note, annotation_id))
     return drafts
 
@@ -128,7 +128,11 @@ def _change(annotation: Annotation, group: Sequence[Outline]) -> list[Draft]:
     ):  # shape unchanged
         is_same = texts == {"class_name": annotation.class_name, "note": annotation.note}
         return [] if is_same else [annotation.draft(**texts)]
-    return [annotation.draft(shape=_shape_of(group), kind=_kind_of(first.tool, annotation.kind), **texts)]
+    return [
+        annotation.draft(
+            shape=_shape_of(group), kind=_kind_of(first.tool, annotation.kind, len(first.corners_yx)), **texts
+        )
+    ]
 
 
 def _tool_of(kind: str, shape: BaseGeometry, corners_yx: Corners) -> tuple[str, Corners]:
@@ -162,10 +166,19 @@ def _is_upright_ellipse(corners_yx: Corners) -> bool:
     return len(corners_yx) > 8 and bool((np.abs(distances - 1) < _ROUND).all())
 
 
-def _kind_of(tool: str, before: str) -> str:
+_KEPT_KINDS = {
+    "polygon": ("freehand", "area", "count"),
+    "path": ("ruler", "arrow"),
+    "line": ("ruler", "arrow"),
+    "point": ("text", "mark"),
+}
+"""Kinds that an annotation keeps when its shape is edited with each tool."""
+
+
+def _kind_of(tool: str, before: str, corners: int) -> str:
     """Kind of an annotation, by its tool; `before`: its previous kind, kept if the tool still matches."""
-    if tool == "polygon":
-        return before if before == "freehand" else "polygon"
+    if before in _KEPT_KINDS.get(tool, ()) and (before != "arrow" or corners == 2):
+        return before
     return {"path": "line", "line": "line"}.get(tool, tool)
 
 

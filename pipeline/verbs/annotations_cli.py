@@ -83,3 +83,20 @@ def annotations_export(
     from pipeline.verbs.annotation_store import run_export
 
     run_export(out, slide, project, counts_from, as_json=as_json)
+
+
+@annotations_cli.command("table")
+def annotations_table(
+    out: Annotated[Path, typer.Argument(help="CSV file to write; must not exist yet.")],
+    slide: Annotated[str, typer.Option(help="Id of the slide in the project.")],
+    project: ProjectOption = HERE,
+    table: Annotated[
+        Literal["annotations", "counts"],
+        typer.Option("--of", help="Annotations with their sizes, or counts by class with densities."),
+    ] = "annotations",
+    as_json: JsonOption = False,
+) -> None:
+    """Write the project's annotations or counts of a slide as a table."""
+    from pipeline.verbs.annotation_store import run_tables
+
+    run_tables(out, slide, project, table, as_json=as_json)

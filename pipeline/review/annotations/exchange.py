@@ -7,10 +7,12 @@ annotations; changes made here in the meantime are kept beside them.
 from __future__ import annotations
 
 import uuid
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import shapely
 from shapely.affinity import translate
 
 from pipeline.annotations import (
@@ -29,13 +31,14 @@ from pipeline.ledger import Ledger, append_to_project
 from pipeline.palettes import rgb_of
 from pipeline.review.annotations.annotation import Annotation, Draft
 from pipeline.review.annotations.entries import import_entry
-from pipeline.review.annotations.kinds import KINDS
+from pipeline.review.annotations.kinds import KIND_RULES, KindRule
 from pipeline.review.annotations.reading import annotations_of, class_colours
 from pipeline.review.annotations.saving import MAX_NOTE, rows_of, write_rows
 
 REVISION = "gemslide_revision"
-KIND = "gemslide_kind"
-"""Keys of QuPath's metadata: the revision an object was exported at, and how it was drawn."""
+KIND, PARENT, VIEW = "gemslide_kind", "gemslide_parent", "gemslide_view"
+"""Keys of QuPath's metadata: the revision an object was exported at, how it was drawn, what it belongs to, and a
+bookmark's view."""
 _ID_NAMESPACE = uuid.UUID("5c0a2f83-6a0b-5c52-8a1e-0f6b7d2c9e41")
 
 
@@ -119,14 +122,25 @@ def save_file_rows(ledger: Ledger, slide_id: str, file: FileRows, actor: str, *,
     return Imported(saved, len(work.saved) - saved, beside, file.dropped, work.change)
 
 
-def exported(ledger: Ledger, slide_id: str, *, origin_xy0: tuple[int, int] = (0, 0)) -> AnnotationFile:
+def exported(
+    ledger: Ledger, slide_id: str, *, origin_xy0: tuple[int, int] = (0, 0), mpp0: float | None = None
+) -> AnnotationFile:
     """All live annotations of a slide as a file that `write_annotations` writes.
 
     Args:
         origin_xy0: the origin of the file's coordinates on the slide.
+        mpp0: µm per level-0 pixel; if given, objects state their sizes, and counts the number of each class.
     """
     colours = {name: rgb_of(colour) for name, colour in class_colours(ledger).items()}
-    objects = [_to_object(stored, origin_xy0) for stored in annotations_of(ledger, slide_id)]
+    annotations = annotations_of(ledger, slide_id)
+    marks_of: dict[str | None, list[Annotation]] = defaultdict(list)
+    for stored in annotations:
+        if stored.kind == "mark":
+            marks_of[stored.parent_id].append(stored)
+    objects = [
+        _to_object(stored, origin_xy0, {} if mpp0 is None else _measurements(stored, marks_of, mpp0))
+        for stored in annotations
+    ]
     used = {exported_object.class_name for exported_object in objects}
     return AnnotationFile("qupath", tuple(objects), {name: rgb for name, rgb in colours.items() if name in used})
 
@@ -153,14 +167,18 @@ def _drafts(
                 uuid.uuid5(_ID_NAMESPACE, f"{slide_id}/{index}/{source.class_name}/{source.geometry.wkt}")
             )
         ids.add(annotation_id)
+        kind = _kind(source)
+        rule = KIND_RULES[kind]
         yield Draft(
             on_slide_object.geometry,
-            _kind(source),
+            kind,
             source.class_name,
             _note(source.name),
             annotation_id,
             _revision(source),
             object_type=source.object_type,
+            parent_id=_uuid(source.metadata.get(PARENT)) if rule.parents else None,
+            view=source.metadata.get(VIEW) if rule.has_view else None,
         )
 
 
@@ -172,12 +190,25 @@ def _uuid(text: str | None) -> str | None:
 
 
 def _kind(source: AnnotationObject) -> str:
-    stored_kind = source.metadata.get(KIND)
-    if stored_kind in KINDS:
-        return str(stored_kind)
+    stored_kind = source.metadata.get(KIND, "")
+    rule = KIND_RULES.get(stored_kind)
+    if rule is not None and _is_complete(source, rule):
+        return stored_kind
     if not source.is_area:
         return "point" if "Point" in source.geometry.geom_type else "line"
     return source.tool if source.tool in ("rectangle", "ellipse") else "polygon"
+
+
+def _is_complete(source: AnnotationObject, rule: KindRule) -> bool:
+    """Whether an object edited elsewhere still has what its kind needs; otherwise it is an ordinary drawing."""
+    return (
+        shapely.get_dimensions(source.geometry) == rule.dimension
+        and (not rule.parents or _uuid(source.metadata.get(PARENT)) is not None)
+        and not (rule.has_class and source.class_name is None)
+        and not (rule.has_note and not (source.name or "").strip())
+        and not (rule.has_view and not source.metadata.get(VIEW))
+        and rule.max_points in (None, int(shapely.get_num_coordinates(source.geometry)))
+    )
 
 
 def _note(name: str | None) -> str:
@@ -198,8 +229,27 @@ def _revision(source: AnnotationObject) -> int:
 _TOOLS: Mapping[str, Tool] = {"rectangle": "rectangle", "ellipse": "ellipse", "point": "points", "line": "line"}
 
 
-def _to_object(stored: Annotation, origin_xy0: tuple[int, int]) -> AnnotationObject:
+def _measurements(
+    stored: Annotation, marks_of: Mapping[str | None, Sequence[Annotation]], mpp0: float
+) -> dict[str, float]:
+    """Sizes by QuPath's names for them; for a count, also the number of marks of each class in its area."""
+    shape = stored.shape
+    measured: dict[str, float] = {}
+    if shape.area > 0:
+        measured |= {"Area µm^2": shape.area * mpp0**2, "Perimeter µm": shape.length * mpp0}
+    elif shape.length > 0:
+        measured["Length µm"] = shape.length * mpp0
+    if stored.kind == "count":
+        inside = [mark for mark in marks_of.get(stored.annotation_id, ()) if shape.intersects(mark.shape)]
+        measured |= {
+            f"Num {name}": float(number) for name, number in Counter(mark.class_name for mark in inside).items()
+        }
+    return measured
+
+
+def _to_object(stored: Annotation, origin_xy0: tuple[int, int], measurements: dict[str, float]) -> AnnotationObject:
     left, top = origin_xy0
+    more = {PARENT: stored.parent_id, VIEW: stored.view}
     people = {"gemslide_author": stored.author, "gemslide_changed_by": stored.changed_by}
     return AnnotationObject(
         translate(stored.shape, -left, -top) if any(origin_xy0) else stored.shape,
@@ -209,10 +259,12 @@ def _to_object(stored: Annotation, origin_xy0: tuple[int, int]) -> AnnotationObj
         object_type=stored.object_type,
         tool=_TOOLS.get(stored.kind, "freehand"),
         object_id=stored.annotation_id,
+        measurements=measurements,
         metadata={
             REVISION: str(stored.revision),
             KIND: stored.kind,
             **people,
             "gemslide_changed_utc": stored.changed_utc,
+            **{key: value for key, value in more.items() if value is not None},
         },
     )

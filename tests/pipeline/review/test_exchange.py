@@ -25,6 +25,21 @@ DRAWN = [
 ]
 
 
+COUNT = Draft(box(200, 200, 400, 400), "count")
+MEASURED = [
+    COUNT,
+    Draft(Point(250, 250), "mark", "positive", parent_id=COUNT.annotation_id),
+    Draft(Point(260, 250), "mark", "positive", parent_id=COUNT.annotation_id),
+    Draft(Point(500, 250), "mark", "positive", parent_id=COUNT.annotation_id),
+    Draft(Point(300, 300), "reply", note="agreed", parent_id=COUNT.annotation_id),
+    Draft(LineString([(0, 0), (30, 40)]), "ruler"),
+    Draft(LineString([(0, 0), (30, 40)]), "arrow", note="here"),
+    Draft(box(0, 0, 20, 10), "area"),
+    Draft(Point(1, 1), "text", note="a word"),
+    Draft(Point(9, 9), "bookmark", view="at=1,2,0.5"),
+]
+
+
 def contents_of(ledger: Ledger, slide_id: str = "S-1") -> list[tuple[str, ...]]:
     return [(a.kind, a.class_name or "", a.note, a.geometry) for a in annotations_of(ledger, slide_id)]
 
@@ -43,6 +58,36 @@ def test_an_export_comes_back_as_the_same_annotations(ledger: Ledger, tmp_path: 
     first = next(feature for feature in features if feature["properties"].get("name") == "look here")
     assert first["properties"]["classification"] == {"name": "tumour", "color": [0, 158, 115]}
     assert first["properties"]["metadata"]["gemslide_author"] == "ada"
+
+
+def test_measurements_counts_and_answers_come_back_with_what_they_belong_to(ledger: Ledger, tmp_path: Path) -> None:
+    save(ledger, "S-1", MEASURED, "ada")
+    write_annotations(tmp_path / "a.geojson", exported(ledger, "S-1", mpp0=0.5), "qupath")
+    file = read_annotations(tmp_path / "a.geojson")
+
+    assert import_file(ledger, "S-1", file, "bob", size_wh_px0=SIZE).unchanged == len(MEASURED)
+    assert import_file(ledger, "S-2", file, "bob", size_wh_px0=SIZE).saved == len(MEASURED)
+    there, here = annotations_of(ledger, "S-2"), annotations_of(ledger, "S-1")
+    assert sorted((one.kind, one.parent_id or "", one.view or "") for one in there) == sorted(
+        (one.kind, one.parent_id or "", one.view or "") for one in here
+    )
+    features = json.loads((tmp_path / "a.geojson").read_text())["features"]
+    properties = [feature["properties"] for feature in features]
+    measured = {one["metadata"]["gemslide_kind"]: one.get("measurements") for one in properties}
+    assert measured["ruler"] == {"Length µm": 25.0}
+    assert measured["area"] == {"Area µm^2": 50.0, "Perimeter µm": 30.0}
+    assert measured["count"]["Num positive"] == 2
+
+
+def test_a_mark_that_lost_its_class_elsewhere_is_an_ordinary_point(ledger: Ledger, tmp_path: Path) -> None:
+    save(ledger, "S-1", MEASURED[:2], "ada")
+    write_annotations(tmp_path / "a.geojson", exported(ledger, "S-1"), "qupath")
+    content = json.loads((tmp_path / "a.geojson").read_text())
+    for feature in content["features"]:
+        feature["properties"].pop("classification", None)
+    (tmp_path / "b.geojson").write_text(json.dumps(content))
+    import_file(ledger, "S-2", read_annotations(tmp_path / "b.geojson"), "bob", size_wh_px0=SIZE)
+    assert sorted(one.kind for one in annotations_of(ledger, "S-2")) == ["count", "point"]
 
 
 def test_what_was_changed_in_qupath_changes_here_and_what_changed_here_meanwhile_is_kept(
