@@ -91,6 +91,11 @@ a.gs-button { display: inline-flex; align-items: center; min-height: 40px; paddi
 .st-key-bar .stSelectbox { display: flex; align-items: center; gap: 8px; }
 .st-key-bar .stSelectbox > label { min-height: 0; margin: 0; width: auto; flex: none; }
 .st-key-bar .stSelectbox > div { flex: 1; min-width: 0; }
+.st-key-bar [data-testid="stMarkdownContainer"] { margin-bottom: 0; }
+@media (max-width: 900px) {
+  .st-key-bar .stSelectbox > label { display: none; } /* each box still has its name for screen readers */
+  .st-key-bar > :has(.stSelectbox) { width: 150px; flex: 0 1 150px; }
+}
 .st-key-bar h4 { padding: 0; font-size: 1.15rem; overflow-wrap: anywhere; }
 .gs-loading { color: var(--gs-faint); padding: 18px 0; font-size: 0.95rem; }
 </style>

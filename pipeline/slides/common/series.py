@@ -21,6 +21,7 @@ from typing import Literal
 
 from pipeline.errors import AmbiguousSeriesError
 from training.foundation.errors import UnreadableError
+from training.foundation.words.counts import counted
 
 SideImage = Literal["label", "macro", "thumbnail"]
 
@@ -133,6 +134,25 @@ def recorded_series(candidates: Sequence[Candidate], chosen: Candidate) -> str |
         return None
     is_plain = all(part.isascii() and part.isdigit() for part in chosen.series.split("/"))
     return chosen.series if is_plain else f"#{list(candidates).index(chosen)}"
+
+
+def left_out(candidates: Sequence[Candidate], chosen: Candidate) -> str | None:
+    """Clause for the slide's warnings on images of the chosen one's size that are left out: a microscope's focal planes
+    are stored in this way. None if there are none."""
+    same = [
+        candidate
+        for candidate in candidates
+        if candidate.series == chosen.series
+        or (candidate.kind is None and (candidate.width_px, candidate.height_px) == (chosen.width_px, chosen.height_px))
+    ]
+    if len(same) < 2:
+        return None
+    at = next(index for index, candidate in enumerate(same, 1) if candidate.series == chosen.series)
+    others = counted(len(same) - 1, "other was", "others were")
+    return (
+        f"image {at} of {len(same)} of {chosen.width_px}×{chosen.height_px} px in its file or folder was taken, and "
+        f"{others} left out (images of one size may be focal planes)"
+    )
 
 
 def _named(

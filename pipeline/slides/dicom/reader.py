@@ -19,7 +19,7 @@ from pipeline.slides.dicom.matrix import image_kind
 from pipeline.slides.dicom.metadata import icc_of, label_in_image, mpp_of, objective_power_of, scanner_model_of
 from pipeline.slides.dicom.pixels import DicomLevel
 from pipeline.slides.dicom.plane import check_same_plane
-from pipeline.slides.dicom.series import files_of_slide, in_levels
+from pipeline.slides.dicom.series import chosen_files, in_levels
 from pipeline.slides.dicom.validate import check_one_slide, check_pyramid
 from training.foundation.errors import DecompressionBombError, UnreadableError
 
@@ -32,13 +32,16 @@ class DicomSlide:
     Args:
         path: a folder, for the whole slide; or one instance's file, for that level alone (with the other parts
             beside it, if it is one of a concatenation).
-        series: the series of the folder to read, see `files_of_slide`.
+        series: the series of the folder to read, see `chosen_files`.
     """
 
     def __init__(self, path: Path, series: str | None = None) -> None:
         self._name = path.name
-        self.files = tuple(files_of_slide(path, series))
+        files, clause = chosen_files(path, series)
+        self.files = tuple(files)
         warnings = SlideWarnings()
+        if clause:
+            warnings.add(clause)
         with refusing_damage(path), ExitStack() as on_error:
             levels, self._associated = self._sorted_by_kind()
             self._levels = [self._open_level(parts, on_error, warnings) for parts in levels]

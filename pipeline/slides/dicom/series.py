@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 from pipeline.slides.common.reading import is_dicom
-from pipeline.slides.common.series import Candidate, SideImage, choose_series
+from pipeline.slides.common.series import Candidate, SideImage, choose_series, left_out
 from pipeline.slides.dicom.attributes import text
 from pipeline.slides.dicom.header import WHOLE_SLIDE_IMAGE, Brief, Header, read_brief
 from pipeline.slides.dicom.matrix import IMAGE_KINDS
@@ -20,7 +20,13 @@ _SIDE_KINDS: tuple[SideImage, ...] = ("label", "macro", "thumbnail")
 
 
 def files_of_slide(path: Path, series: str | None) -> list[Path]:
-    """The files of one slide, sorted.
+    """The files of one slide, sorted. Raises: as `chosen_files`."""
+    files, _ = chosen_files(path, series)
+    return files
+
+
+def chosen_files(path: Path, series: str | None) -> tuple[list[Path], str | None]:
+    """The files of one slide, sorted, and a clause on other series of its size that are left out.
 
     A folder (with the folders in it) stands for the one series in it that is a slide (`slides.series`); other DICOM
     objects in it, such as annotations, are skipped, and so are series that hold only labels. A file stands for itself
@@ -43,9 +49,9 @@ def files_of_slide(path: Path, series: str | None) -> list[Path]:
     if series is not None and not brief.series_uid.endswith(series):
         raise UnreadableError(f"{path.name}: belongs to series {brief.series_uid}, not to {series}.")
     if brief.concatenation_uid is None:
-        return [path]
+        return [path], None
     beside = (read_brief(other) for other in sorted(path.parent.iterdir()) if other.is_file() and is_dicom(other))
-    return [other.path for other in beside if _is_part_of(other, brief)]
+    return [other.path for other in beside if _is_part_of(other, brief)], None
 
 
 def _is_part_of(other: Brief, brief: Brief) -> bool:
@@ -80,14 +86,14 @@ def slide_series(folder: Path) -> list[str]:
     return [uid for uid, briefs in by_series.items() if _candidate(uid, briefs).kind is None]
 
 
-def _files_of_series(folder: Path, series: str | None) -> list[Path]:
+def _files_of_series(folder: Path, series: str | None) -> tuple[list[Path], str | None]:
     by_series, others = _briefs_by_series(folder)
     if not by_series:
         objects = ", ".join(f"{n} × {kind}" for kind, n in others.most_common(_MAX_NAMED)) or "no DICOM objects"
         raise UnreadableError(f"{folder.name}: no whole-slide DICOM image in this folder (found: {objects}).")
     candidates = [_candidate(uid, briefs) for uid, briefs in by_series.items()]
     chosen = choose_series(candidates, series, folder.name, by_end=True)
-    return sorted(brief.path for brief in by_series[chosen.series])
+    return sorted(brief.path for brief in by_series[chosen.series]), left_out(candidates, chosen)
 
 
 def _briefs_by_series(folder: Path) -> tuple[dict[str, list[Brief]], Counter[str]]:

@@ -13,7 +13,7 @@ from pipeline.slides.common.absent import AbsentTiles
 from pipeline.slides.common.damage import DamagedFileError
 from pipeline.slides.common.level_content import ANOTHER_IMAGE
 from pipeline.slides.common.pyramid import is_reduced_copy
-from pipeline.slides.common.series import choose_series, recorded_series
+from pipeline.slides.common.series import choose_series, left_out, recorded_series
 from pipeline.slides.common.side_images import kind_by_name
 from pipeline.slides.common.slide import EncodedLevel, NotCopied, SlideInfo
 from pipeline.slides.common.slide_warnings import SlideWarnings
@@ -72,6 +72,8 @@ class OmeZarrSlide:
             self.files = tuple(file for file in self.files if (self._path / chosen.path) in file.parents)
         self._multiscale = self._read_image(chosen)
         self._warnings = SlideWarnings()
+        if clause := left_out([image.candidate for image in self._images], self._chosen.candidate):
+            self._warnings.add(clause)
         self._levels = self._read_levels()
         self.info = self._read_info()
 

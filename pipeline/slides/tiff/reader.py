@@ -17,7 +17,7 @@ from pipeline.slides.common.damage import DamagedFileError
 from pipeline.slides.common.level_content import ANOTHER_IMAGE
 from pipeline.slides.common.pyramid import LevelSize, level_size
 from pipeline.slides.common.reading import first_bytes
-from pipeline.slides.common.series import recorded_series
+from pipeline.slides.common.series import left_out, recorded_series
 from pipeline.slides.common.slide import EncodedLevel, NotCopied, SlideInfo
 from pipeline.slides.common.slide_warnings import SlideWarnings
 from pipeline.slides.tiff.absent import absent_of_level
@@ -117,6 +117,8 @@ class TiffSlide:
         warnings = SlideWarnings()
         for page in unlike:
             warnings.add(ANOTHER_IMAGE, size_of(page))
+        if clause := left_out(candidates, chosen):
+            warnings.add(clause)
         return SlideInfo(
             format=f"tiff:{_family(self._tiff)}",
             levels=_sizes(pages),

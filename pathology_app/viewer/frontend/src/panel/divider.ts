@@ -14,6 +14,8 @@ type Side = "width" | "height";
 export class Divider {
   readonly element = box("divider");
   private readonly narrow = window.matchMedia(NARROW);
+  /** Of the panel plus the pointer's position, where the divider was grabbed. */
+  private sum_px = 0;
 
   /** @param changed called when the panel has another size. */
   constructor(
@@ -66,14 +68,19 @@ export class Divider {
       event.preventDefault();
       this.element.setPointerCapture(event.pointerId);
       this.element.focus();
+      this.sum_px = this.size + this.place(event);
     }
   }
 
   private drag(event: PointerEvent): void {
     if (this.element.hasPointerCapture(event.pointerId)) {
-      const { right, bottom } = this.panel.getBoundingClientRect();
-      this.resize(this.side === "width" ? right - event.clientX : bottom - event.clientY);
+      this.resize(this.sum_px - this.place(event));
     }
+  }
+
+  /** Position of the pointer along the panel's size. */
+  private place({ clientX, clientY }: PointerEvent): number {
+    return this.side === "width" ? clientX : clientY;
   }
 
   private press(event: KeyboardEvent): void {
