@@ -29,6 +29,7 @@ from pathology_app.serving.interpreter import share_with_tiles
 from pathology_app.serving.streamlit_files import streamlit_file_routes
 from pathology_app.slides.cache import current_cache
 from pathology_app.slides.index.index import close_slide_indexes, current_index
+from pathology_app.tiles.case_reports import case_report_routes
 from pathology_app.tiles.exports import export_routes
 from pathology_app.tiles.review_routes import review_routes
 from pathology_app.tiles.routes import viewer_routes
@@ -88,7 +89,12 @@ def create_app(access: Access | None = None) -> ASGIApp:
 def app_routes() -> list[BaseRoute]:
     """All routes besides Streamlit's own, each with what it shows (`routes/declared.py`)."""
     cache = current_cache()
-    routes = [*viewer_routes(cache), *annotation_routes(cache, current_study_ledger()), *review_routes(cache)]
+    routes = [
+        *viewer_routes(cache),
+        *annotation_routes(cache, current_study_ledger()),
+        *review_routes(cache),
+        *case_report_routes(cache),
+    ]
     return [*routes, *export_routes(cache), *sign_in_routes(), *log_routes(), *streamlit_file_routes()]
 
 

@@ -12,11 +12,12 @@ from pathlib import Path
 
 from markupsafe import Markup, escape
 
-from pipeline.errors import BadManifestError, ProcessFailedError
+from pipeline.errors import BadManifestError
 from pipeline.files import new_folder
 from pipeline.html_templates import templates_in
 from pipeline.ledger.chain import Change, append
 from pipeline.ledger.rows import REPORT_MADE
+from pipeline.pdf import as_pdf
 from pipeline.study.proof.reports import REPORTS_DIR, hashes_in
 from pipeline.study.proof.sign_off import place_of
 from pipeline.study.proof.verify import verify_ledger
@@ -131,21 +132,3 @@ def _coded(text: str) -> Markup:
     """Mark up the parts between backticks as code."""
     parts = (escape(part) for part in text.split("`"))
     return Markup("").join(Markup("<code>{}</code>").format(p) if n % 2 else p for n, p in enumerate(parts))
-
-
-def as_pdf(page: str) -> bytes:
-    """The page as a PDF on A4; nothing is fetched from anywhere.
-
-    Raises:
-        ProcessFailedError: Pango is not installed.
-    """
-    try:
-        import weasyprint
-        from weasyprint.urls import URLFetcher
-    except OSError as error:
-        raise ProcessFailedError(
-            "the report's PDF needs Pango, which is not installed (Debian: libpango-1.0-0, libpangoft2-1.0-0, "
-            f"libharfbuzz-subset0; macOS: brew install pango). {str(error).splitlines()[0][:200]}"
-        ) from error
-    inside = URLFetcher(allowed_protocols=["data"], fail_on_errors=True)  # type: ignore[no-untyped-call]
-    return bytes(weasyprint.HTML(string=page, url_fetcher=inside).write_pdf())  # type: ignore[no-untyped-call]

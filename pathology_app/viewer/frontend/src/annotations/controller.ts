@@ -517,7 +517,8 @@ export class Annotations implements Annotating {
     const mayExport = summary?.may_export ?? false;
     this.panel.show(this.tool, state, isSaved, this.mayAnnotate && !this.isScratch, mayExport, summary?.change ?? 0);
     this.countPanel.show(this.tool === "count", this.mayAnnotate, mayExport);
-    this.bookmarks.show(this.mayAnnotate && !this.isScratch);
+    this.bookmarks.show(this.mayAnnotate && !this.isScratch, mayExport);
+    this.table.allowExport(mayExport);
     this.concerns.update(this.sync.outbox?.all().filter(({ refused }) => refused !== undefined) ?? [], this.ownChanges.list);
     if (summary) {
       this.followChange(summary.change);

@@ -19,6 +19,7 @@ export class Bookmarks {
   readonly element = box("bookmarks");
   private readonly list = document.createElement("ul");
   private readonly save: HTMLButtonElement;
+  private readonly reports: HTMLElement;
   private shown = "";
 
   constructor(
@@ -29,10 +30,13 @@ export class Bookmarks {
   ) {
     this.save = button("Bookmark this view", "Save place, magnification and layers (*)", () => actions.save());
     this.list.setAttribute("aria-label", "Bookmarks");
-    this.element.append(box("group", this.save), this.list);
+    const reports = (["html", "pdf"] as const).map((kind) => this.reportLink(kind));
+    this.reports = box("group", ...reports);
+    this.element.append(box("group", this.save), this.list, this.reports);
   }
 
-  show(maySave: boolean): void {
+  show(maySave: boolean, mayExport: boolean): void {
+    this.reports.hidden = !mayExport;
     const bookmarks = [...this.model.ofKind("bookmark")];
     const text = JSON.stringify([maySave, bookmarks]);
     if (text !== this.shown && !this.list.contains(document.activeElement)) {
@@ -40,6 +44,14 @@ export class Bookmarks {
       this.save.hidden = !maySave;
       this.list.replaceChildren(...bookmarks.map(([id, content]) => this.row(id, content, maySave)));
     }
+  }
+
+  private reportLink(kind: "html" | "pdf"): HTMLAnchorElement {
+    const link = document.createElement("a");
+    [link.className, link.textContent, link.target] = ["button", kind === "html" ? "Report" : "PDF", "_blank"];
+    link.title = "One page with saved views, counts, measurements and annotations";
+    link.href = `/reports/${encodeURIComponent(this.slideId)}/report.${kind}`;
+    return link;
   }
 
   private row(id: string, content: Content, mayChange: boolean): HTMLElement {
