@@ -6,19 +6,20 @@ import { type AnnotationApi, Refused } from "./storage/api";
 import { idAt } from "./choosing";
 import { type DrawingName, HINTS, Sketch } from "./drawing/tools";
 import { Editor } from "./editor";
+import { Finished } from "./finished";
 import { Hand } from "./hand";
 import { keyPressed } from "./keys";
 import { Model } from "./storage/model";
 import { AnnotationPanel } from "./panel/content";
-import { boundsOfGeometry, pathsOf } from "./drawing/shapes";
+import { boundsOfGeometry } from "./drawing/shapes";
 import { Sync } from "./storage/sync";
 import { TileLayer } from "./drawing/tile_layer";
-import { type Annotation, type Geometry, type Kind, totalOf } from "./types";
+import { type Annotation, totalOf } from "./types";
 import { Bookmarks } from "./bookmarks/panel";
+import { countActions } from "./counting/actions";
 import { CountClasses } from "./counting/classes";
-import { Counter, type CountShape } from "./counting/counter";
+import { Counter } from "./counting/counter";
 import { CountPanel } from "./counting/panel";
-import { capsules } from "./drawing/stroke";
 import { sizeText } from "./drawing/sizes";
 import { OthersDialog } from "./others";
 import { OwnChanges } from "./own_changes";
@@ -56,6 +57,7 @@ export class Annotations implements Annotating {
   private tool: ToolChoice | null = null;
   private readonly concerns: Concerns;
   private readonly painter: Painter;
+  private readonly finished: Finished;
   private readonly othersDialog = new OthersDialog();
   private readonly textPrompt = new TextPrompt();
   private readonly ownChanges: OwnChanges;
@@ -94,7 +96,14 @@ export class Annotations implements Annotating {
     });
     this.panel = new AnnotationPanel(this, this.editor, this.model, api, mpp0, () => this.relook());
     this.counter = new Counter(api, this.model, this.editor, { mpp0, width_px0, height_px0, middle: () => around.middle(), say, changed: () => this.refresh() }, () => this.countClasses.current);
-    this.countPanel = new CountPanel(this.counter, this.countClasses, this.countActions(), api.countsLink);
+    const actions = countActions(() => this.counter, this.countClasses, {
+      takeTool: () => this.take("count"),
+      show: (id) => void this.goToId(id).then(() => this.editor.choose(null)),
+      colourOf: (name) => this.panel.classes.colour(name),
+      say,
+      changed: () => this.refresh(),
+    });
+    this.countPanel = new CountPanel(this.counter, this.countClasses, actions, api.countsLink);
     this.bookmarks = new Bookmarks(slideId, mpp0, this.model, {
       save: () => this.bookmark(),
       go: (content) => this.around.showView(content.view ?? ""),
@@ -118,6 +127,17 @@ export class Annotations implements Annotating {
     this.tiles = new TileLayer(api.tile, width_px0, height_px0, look, redraw);
     this.hand = new Hand(around, this);
     this.painter = new Painter(around, this);
+    this.finished = new Finished(api, this.editor, this.textPrompt, {
+      mpp0,
+      scale: () => around.transform().scale,
+      brush_px: () => this.panel.brush_px,
+      tolerance: () => this.panel.tolerance,
+      placeCount: (region) => {
+        this.counter.place(region);
+        this.sketch = this.sketchFor("count");
+      },
+      failed: (error) => this.sayWhy(error),
+    });
     this.hand.listen();
     document.addEventListener("keydown", (event) => keyPressed(event, this, around), { signal, capture: true });
     const touched = ({ pointerType }: PointerEvent): void => {
@@ -387,67 +407,7 @@ export class Annotations implements Annotating {
     if (tool === "select" || (tool === "count" && (this.counter.active !== null || this.counter.shape !== "area"))) {
       return null;
     }
-    return new Sketch(tool, this.around.mpp0, (geometry) => this.drawn(tool, geometry), () => this.panel.brush_px);
-  }
-
-  private drawn(tool: DrawingName, geometry: Geometry): void {
-    if (tool === "split") {
-      void this.editor.split(geometry);
-    } else if (tool === "count") {
-      this.counter.place(geometry);
-      this.sketch = this.sketchFor("count");
-    } else if (tool === "text") {
-      this.textPrompt.ask((note) => this.editor.add("text", geometry, { note }));
-    } else if (tool === "brush" || tool === "eraser") {
-      const radius_px0 = this.panel.brush_px / this.around.transform().scale;
-      void this.editor.brush(capsules(pathsOf(geometry)[0]!.points, radius_px0), tool === "eraser");
-    } else if (tool === "wand") {
-      void this.fill(geometry);
-    } else {
-      this.editor.add(tool as Kind, geometry);
-    }
-    this.refresh();
-  }
-
-  /** The wand: fill tissue of a similar stain around a point. */
-  private async fill(geometry: Geometry): Promise<void> {
-    const [at] = pathsOf(geometry)[0]!.points;
-    const mpp = this.around.mpp0 / this.around.transform().scale;
-    try {
-      const areas = await this.api.wand({ x_px0: at!.x, y_px0: at!.y, mpp, tolerance: this.panel.tolerance });
-      await this.editor.brush(areas, false);
-    } catch (error) {
-      this.sayWhy(error);
-    }
-  }
-
-  private countActions(): ConstructorParameters<typeof CountPanel>[2] {
-    return {
-      begin: (shape: CountShape) => {
-        this.counter.begin(shape);
-        this.take("count");
-      },
-      goOn: (id) => {
-        this.counter.activate(id);
-        this.take("count");
-        void this.goToId(id).then(() => this.editor.choose(null));
-      },
-      chooseClass: (number) => {
-        this.countClasses.choose(number);
-        this.refresh();
-      },
-      useClasses: (names) => {
-        this.countClasses.use(names);
-        this.refresh();
-      },
-      addClass: (name) => {
-        if (!this.countClasses.add(name)) {
-          this.say("There are nine classes already, one for each key.");
-        }
-        this.refresh();
-      },
-      colourOf: (name) => this.panel.classes.colour(name),
-    };
+    return new Sketch(tool, this.around.mpp0, (geometry) => this.finished.done(tool, geometry), () => this.panel.brush_px);
   }
 
   private askOthers(label: string, others: Annotation[], go: () => void): void {

@@ -1,16 +1,33 @@
 // Draws the annotations on the slide: tiles, those known individually, the selection and the drawing in progress.
 import type { Transform } from "../view/geometry";
-import type { Surroundings } from "./annotating";
-import type { Annotations } from "./controller";
+import type { Surroundings, ToolChoice } from "./annotating";
+import type { Counter } from "./counting/counter";
 import { paintMeasured } from "./drawing/measured";
 import { drawCross, paintHandles, paintShape } from "./drawing/painting";
 import { labelOf } from "./drawing/sizes";
-import { type Content, isDrawnApart } from "./types";
+import type { TileLayer } from "./drawing/tile_layer";
+import type { Sketch } from "./drawing/tools";
+import type { Editor } from "./editor";
+import type { ClassList } from "./panel/class_list";
+import type { Model } from "./storage/model";
+import { type Content, type Geometry, isDrawnApart } from "./types";
 
 /** Of measurements and counts without a class. */
 const MEASURED_COLOUR = "#00708f";
 
-type Drawn = Pick<Annotations, "model" | "editor" | "panel" | "tiles" | "hand" | "counter" | "sketch" | "inHand" | "isByKey">;
+/** What is drawn. */
+export interface Drawn {
+  readonly model: Model;
+  readonly editor: Editor;
+  readonly panel: { readonly classes: ClassList };
+  readonly tiles: TileLayer;
+  readonly hand: { preview(id: string): Geometry | null };
+  readonly counter: Counter;
+  readonly sketch: Sketch | null;
+  readonly inHand: ToolChoice | null;
+  /** Whether the last point was set by a key: the centre of the screen is then marked. */
+  readonly isByKey: boolean;
+}
 
 export class Painter {
   constructor(
