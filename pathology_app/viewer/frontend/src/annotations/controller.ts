@@ -4,7 +4,7 @@ import type { Point, Transform } from "../view/geometry";
 import { type Annotating, MEASURING_TOOLS, type Surroundings, type ToolChoice } from "./annotating";
 import { type AnnotationApi, Refused } from "./storage/api";
 import { idAt } from "./choosing";
-import { type DrawingName, HINTS, Sketch } from "./drawing/tools";
+import { HINTS, Sketch } from "./drawing/tools";
 import { Editor } from "./editor";
 import { Finished } from "./finished";
 import { Hand } from "./hand";
