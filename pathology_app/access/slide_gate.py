@@ -16,7 +16,7 @@ from pathology_app.people.sign_in import SignIn
 from training.foundation.errors import GemslideError
 from training.foundation.words.names import is_name
 
-_LOOKS = "tiles colour overlays layers damaged annotations coverage hotspots exports"
+_LOOKS = "tiles colour overlays layers damaged annotations coverage hotspots exports reports"
 """Folders whose requests count as viewing a slide, and must be logged."""
 _IN_LISTS = "thumbnails heatmaps crops"
 """Small images, which lists show for many slides."""

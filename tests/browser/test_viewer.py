@@ -548,7 +548,7 @@ def test_lengths_areas_and_counts_are_measured_by_mouse_and_by_keyboard(page: Pa
     click(300, 900)
     area = hook(page, "measured()")[1]
     assert area.startswith("0.1")
-    assert "outline" in area
+    assert "perimeter" in area
 
     page.keyboard.press("c")
     page.get_by_text("of it would lie on the scan").wait_for()  # the circle of 1 mm² is larger than this slide

@@ -225,13 +225,13 @@ def test_every_route_says_what_it_shows_and_is_visited_by_the_attack(project: Pr
     assert get_paths == set(blinded_readers.ROUTES)
     shown = {route.path.split("/")[1]: route.shows for route in routes if route.shows is not Shows.NEITHER}
     predictions = dict.fromkeys(("overlays", "heatmaps", "hotspots", "crops", "exports"), Shows.PREDICTION)
-    assert shown == {**predictions, "annotations": Shows.RESULT, "log.csv": Shows.MODEL}
+    assert shown == {**predictions, **dict.fromkeys(("annotations", "reports"), Shows.RESULT), "log.csv": Shows.MODEL}
 
 
 def _leads_nowhere(route: DeclaredRoute) -> bool:
     folder = route.path.removesuffix("/{rest:path}")
     return folder.count("/") == 1 and folder[1:] in (
-        "tiles", "overlays", "layers", "heatmaps", "annotations", "coverage", "hotspots", "crops", "exports",
+        "tiles", "overlays", "layers", "heatmaps", "annotations", "coverage", "hotspots", "crops", "exports", "reports",
     ) and route.path.endswith("/{rest:path}")  # fmt: skip
 
 

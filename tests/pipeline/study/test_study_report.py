@@ -235,7 +235,7 @@ def test_a_report_is_one_page_a_pdf_and_tables_and_stands_in_the_log(ledger, tmp
 def test_a_report_before_the_end_says_that_it_is_interim(ledger, tmp_path):
     study = begun(ledger, tmp_path / "p", protocol(endpoints=[]), done=7)
     page = write_report(study, actor="ada").html.read_text()
-    assert "Interim report: 25 of 33 slides have not ended yet" in page
+    assert "Interim report: 25 of 33 slides have not finished yet" in page
 
 
 @on_sqlite
@@ -257,7 +257,7 @@ def test_a_log_that_does_not_verify_is_said_in_the_report(ledger, tmp_path):
     assert report.findings
     page = report.html.read_text()
     assert "THE LOG DOES NOT VERIFY: slide S-03: was changed" in page
-    warning = page.index("The log of this study failed verification: something was changed")
+    warning = page.index("The log of this study failed verification: data was changed")
     assert warning < page.index("<h2"), "above everything that somebody could rely on"
 
 

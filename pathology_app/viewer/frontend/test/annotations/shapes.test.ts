@@ -64,7 +64,7 @@ test("a simplified freehand line keeps its corners and drops invisible detail", 
 });
 
 test("areas are given in µm² without their holes", () => {
-  assert.equal(sizeText(holed, 1), "148 µm², outline 81 µm");
-  assert.equal(sizeText(rectangle({ x: 0, y: 0 }, { x: 4000, y: 2000 }), 0.5), "2 mm², outline 6 mm");
-  assert.match(sizeText(ellipse({ x: 0, y: 0 }, { x: 20, y: 20 }), 1), /31[34] µm², outline 6[23]/);
+  assert.equal(sizeText(holed, 1), "148 µm² · perimeter 81 µm");
+  assert.equal(sizeText(rectangle({ x: 0, y: 0 }, { x: 4000, y: 2000 }), 0.5), "2 mm² · perimeter 6 mm");
+  assert.match(sizeText(ellipse({ x: 0, y: 0 }, { x: 20, y: 20 }), 1), /31[34] µm² · perimeter 6[23]/);
 });

@@ -21,14 +21,14 @@ export function sizesOf(geometry: Geometry, mpp0: number): Sizes {
   return { length_um: length * mpp0, area_um2: area * mpp0 ** 2 };
 }
 
-/** "123 µm", "0.532 mm², outline 3.1 mm", "one point". */
+/** "123 µm", "0.532 mm² · perimeter 3.1 mm", "one point". */
 export function sizeText(geometry: Geometry, mpp0: number): string {
   if (geometry.type.endsWith("Point")) {
     const points = pathsOf(geometry)[0]!.points.length;
     return points > 1 ? `${points.toLocaleString("en")} points` : "one point";
   }
   const { length_um, area_um2 } = sizesOf(geometry, mpp0);
-  return isArea(geometry) ? `${areaText(area_um2)}, outline ${lengthText(length_um)}` : lengthText(length_um);
+  return isArea(geometry) ? `${areaText(area_um2)} · perimeter ${lengthText(length_um)}` : lengthText(length_um);
 }
 
 /** Label that a drawing carries on the slide; "" for none. */
