@@ -15,8 +15,8 @@ PAGES = ("/", "/worklist", "/slide")
 """Paths that links on other sites may lead to."""
 READING = ("GET", "HEAD", "OPTIONS")
 FOLDERS = (
-    "static tiles colour annotations overlays layers damaged thumbnails coverage hotspots crops heatmaps exports reports "
-    "viewer"
+    "static tiles colour annotations overlays layers damaged thumbnails coverage hotspots crops heatmaps exports "
+    "reports viewer"
 )
 SERVED = re.compile(
     rf"/({FOLDERS.replace(' ', '|')})/.*|/favicon\.png|/_stcore/(health|host-config)|/log\.csv", re.ASCII

@@ -30,7 +30,8 @@ OF_SLIDE = (
     f"/tiles/{SLIDE_ID}/0/0_0", f"/overlays/{SLIDE_ID}/{MODEL_ID}/0.png", f"/layers/{SLIDE_ID}/tissue.png",
     f"/layers/{SLIDE_ID}/quality/0.png", f"/damaged/{SLIDE_ID}.png", f"/thumbnails/{SLIDE_ID}.jpg",
     f"/colour/{SLIDE_ID}", f"/exports/{SLIDE_ID}/{MODEL_ID}/predictions.csv", f"/annotations/{SLIDE_ID}/changes",
-    f"/coverage/{SLIDE_ID}.json", f"/reports/{SLIDE_ID}/report.html", f"/annotations/{SLIDE_ID}/counts", f"/crops/{SLIDE_ID}/100_100.jpg", f"/heatmaps/{SLIDE_ID}/{MODEL_ID}/0.png",
+    f"/reports/{SLIDE_ID}/report.html", f"/annotations/{SLIDE_ID}/counts",
+    f"/coverage/{SLIDE_ID}.json", f"/crops/{SLIDE_ID}/100_100.jpg", f"/heatmaps/{SLIDE_ID}/{MODEL_ID}/0.png",
 )  # fmt: skip
 OUT = (
     "..", "%2e%2e", "..%2f..%2fetc%2fpasswd", "%2e%2e%2f" * 6 + "etc/passwd", "..\\..\\x", "%5c..%5c", "%00", "a%00b",
@@ -39,7 +40,8 @@ OUT = (
 ROUTES = (
     "/tiles/{}/0/0_0", "/tiles/S-001/{}", "/overlays/{}/m/0.png", "/overlays/S-001/{}/0.png", "/layers/{}/tissue.png",
     "/layers/S-001/{}", "/annotations/{}/changes", "/annotations/S-001/{}", "/exports/{}/m/predictions.csv",
-    "/exports/S-001/{}/predictions.csv", "/coverage/{}.json", "/crops/{}/1_1.jpg", "/reports/{}/report.html", "/reports/S-001/{}",
+    "/exports/S-001/{}/predictions.csv", "/coverage/{}.json", "/crops/{}/1_1.jpg",
+    "/reports/{}/report.html", "/reports/S-001/{}",
     "/damaged/{}.png", "/thumbnails/{}.jpg", "/viewer/{}", "/static/{}", "/log.csv/{}", "/{}",
 )  # fmt: skip
 
