@@ -7,7 +7,10 @@ from typing import Any
 
 import napari
 from napari.layers import Layer
+from napari.settings import get_settings
+from qtpy.QtGui import QGuiApplication
 
+from pathology_app.desktop.display import window_rectangle
 from pathology_app.desktop.dock import DOCK_NAME, SlideDock
 from pathology_app.desktop.layers import layers_of
 from pathology_app.desktop.slide import OpenedSlide
@@ -33,8 +36,21 @@ def open_viewer(store_path: Path) -> napari.Viewer:
         viewer.add_layer(Layer.create(data, keywords, kind))
     viewer.layers.selection.active = viewer.layers[0]
     furnish(viewer)
+    _place(viewer)
     viewer.reset_view()
     return viewer
+
+
+def _place(viewer: napari.Viewer) -> None:
+    """Give the window a useful size on its screen; napari's own first one is small. A maximised one stays."""
+    remembered = get_settings().application
+    screen = QGuiApplication.primaryScreen()
+    if screen is None or remembered.window_maximized:
+        return
+    free = screen.availableGeometry()
+    own = (remembered.window_size[0], remembered.window_size[1]) if remembered.window_size else None
+    window: Any = viewer.window  # untyped in napari
+    window.set_geometry(*window_rectangle((free.x(), free.y(), free.width(), free.height()), own))
 
 
 def furnish(viewer: Any) -> SlideDock:

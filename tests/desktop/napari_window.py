@@ -27,6 +27,7 @@ def main(store: Path, image: Path) -> None:
             {
                 "layers": layers,
                 "title": viewer.title,
+                "window": viewer.window.geometry(),
                 "colours": len(set(map(tuple, pixels[::8, ::8].reshape(-1, 4).tolist()))),
             }
         )

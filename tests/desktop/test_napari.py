@@ -36,6 +36,10 @@ def test_napari_shows_every_layer_in_its_place(under_xvfb: Callable[..., str], t
     expected = [[first_um] * 2, first_um + (cells - 1) * STRIDE_PX0 * MPP0]
     np.testing.assert_allclose(corners_um[f"P(positive) {MODEL_ID}"], expected, atol=0.01)
     assert shown["colours"] > 20
+    left, top, width, height = shown["window"]
+    assert (width, height) == pytest.approx((1260, 810), abs=2), "nine tenths of a screen of 1400 × 900"
+    assert (left, top) >= (0, 0)
+    assert (left + width <= 1400, top + height <= 900) == (True, True)
 
 
 def test_napari_finds_the_plug_in() -> None:
