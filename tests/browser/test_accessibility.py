@@ -123,7 +123,7 @@ def test_no_page_of_a_reader_has_a_serious_finding(rae: Page, study_app: Started
         if begin.is_visible():
             begin.click()
         wait_for(rae, "window.__gemslide && window.__gemslide.isSettled()")
-        rae.get_by_role("button", name="Sign and continue").wait_for()
+        rae.get_by_role("button", name="Sign", exact=True).wait_for()
     assert serious(rae) == []
 
 

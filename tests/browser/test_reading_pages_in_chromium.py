@@ -221,7 +221,7 @@ def read_without_help(page: Page, url: str, heard: Heard) -> str:
 
 
 def sign_and_find_it(page: Page, link: str) -> None:
-    page.get_by_role("button", name="Sign and continue").click()
+    page.get_by_role("button", name="Sign", exact=True).click()
     page.get_by_text("Washout: session 2 (assisted) of r1 begins on 20").wait_for()
     page.screenshot(path=ARTIFACTS / "washout.png")
     page.get_by_text("Signed readings (1)").click()

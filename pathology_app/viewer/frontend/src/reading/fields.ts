@@ -47,7 +47,9 @@ function radios(question: Question, values: Answer[], place: string, host: Field
   const labels = inputs.map((input, index) => {
     const label = document.createElement("label");
     label.className = "choice";
-    label.append(input, keyOf(question, index), answerText(values[index]));
+    const text = document.createElement("span");
+    text.textContent = answerText(values[index]);
+    label.append(input, keyOf(question, index), text);
     return label;
   });
   element.append(legend, box(place, ...labels));
