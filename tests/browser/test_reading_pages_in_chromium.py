@@ -228,5 +228,8 @@ def sign_and_find_it(page: Page, link: str) -> None:
     page.get_by_role("table", name="Signed readings").get_by_role("link", name=SLIDE_ID).click()
     page.get_by_text("has not signed that reading").wait_for()  # it must be read once more
     page.screenshot(path=ARTIFACTS / "reading-washout.png")
+    page.go_back()
+    page.get_by_text("Washout: session 2").wait_for()
+    wait_for(page, "document.activeElement.matches('a.gs-go[href*=study_slide]')")  # on the row that was left
     page.goto(link)
     page.get_by_text("Washout: session 2").wait_for()
