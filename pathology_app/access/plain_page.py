@@ -1,4 +1,4 @@
-"""Pages that the app serves without Streamlit: sign-in, sign-out and refusals. They run no script."""
+"""Pages that the app serves without Streamlit: sign-in, sign-out and refusals. They work without scripts."""
 
 from __future__ import annotations
 
@@ -21,10 +21,13 @@ _PAGE = """<!doctype html>
 body {{ font: 16px/1.5 system-ui, sans-serif; margin: 4rem auto; max-width: 38rem; padding: 0 1rem;
   color: var(--text); background: var(--ground); overflow-wrap: anywhere; }}
 h1 {{ font-size: 1.6rem; margin: 1.5rem 0 1rem; }}
+h2 {{ font-size: 1.1rem; margin: 1.25rem 0 0.25rem; }}
+ul {{ margin: 0.25rem 0; padding-left: 1.25rem; }}
+li a {{ display: inline-block; padding: 4px 0; }}
 a {{ color: var(--link); }}
 p.way a {{ display: inline-block; padding: 10px 0; }}
 .notice {{ color: var(--link); }}
-form {{ max-width: 22rem; }}
+form {{ max-width: 22rem; margin-top: 1.5rem; }}
 label {{ display: block; margin: 0 0 1rem; }}
 label span {{ display: block; margin-bottom: 4px; }}
 input {{ box-sizing: border-box; width: 100%; min-height: 44px; padding: 8px 12px; font: inherit; color: inherit;

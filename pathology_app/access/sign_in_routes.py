@@ -1,4 +1,5 @@
-"""The sign-in and sign-out pages: plain HTML, which also works in browsers without scripts.
+"""The sign-in and sign-out pages: plain HTML, which also works in browsers without scripts. Only the list of answers
+that the browser keeps needs one.
 
 GET, POST /sign-in?next=/…      POST: form, token, name, password
 GET, POST /sign-out             POST: form token
@@ -18,6 +19,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute
 
 from pathology_app.access.plain_page import link, paragraph, plain_page
+from pathology_app.access.unfinished import unfinished_html
 from pathology_app.callers.cookies import Cookies
 from pathology_app.people.person import person_of
 from pathology_app.people.sign_in import BadSignInError, SignIn, TooManyAttemptsError
@@ -126,13 +128,19 @@ def _have_passwords(sign_in: SignIn) -> bool:
 
 
 async def _sign_out_page(request: Request) -> Response:
-    name = person_of(request.scope).name
-    if name is None:
+    person, sign_in = person_of(request.scope), request.scope[SIGN_IN_KEY]
+    if person.name is None:
         return RedirectResponse("/", 303)
     token = secrets.token_urlsafe(32)
-    body = paragraph(f"You are signed in as {name}.") + (
-        f'<form method="post" action="{SIGN_OUT}"><input type="hidden" name="form" value="{token}">'
-        '<button type="submit">Sign out</button></form>\n'
+    key: str | None = request.scope.get(SESSION_KEY)
+    work = await anyio.to_thread.run_sync(unfinished_html, sign_in, person, key)
+    body = (
+        paragraph(f"You are signed in as {person.name}.")
+        + work
+        + (
+            f'<form method="post" action="{SIGN_OUT}"><input type="hidden" name="form" value="{token}">'
+            '<button type="submit">Sign out</button></form>\n'
+        )
     )
     response = plain_page("Sign out", body + link("/", "Keep working"))
     cookies = Cookies(request.scope)

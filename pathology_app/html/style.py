@@ -29,7 +29,7 @@ a.gs-go:focus-visible, .gs-case > summary:focus-visible { outline: 2px solid var
   text-decoration-color: var(--gs-line); }
 .gs-table a.gs-sort:hover { text-decoration-color: currentcolor; }
 .gs-table tbody tr:has(a.gs-go) td { padding-top: 8px; padding-bottom: 8px; cursor: pointer; }
-.gs-table tbody tr:has(a.gs-go):hover td { background: var(--gs-raised); }
+.gs-table tbody tr:has(a.gs-go):is(:hover, :focus-within) td { background: var(--gs-raised); }
 .gs-picture { display: inline-grid; place-items: center; background: var(--gs-glass); border-radius: 4px;
   overflow: hidden; }
 .gs-picture img { grid-area: 1 / 1; display: block; object-fit: contain; }

@@ -21,6 +21,7 @@ from pathology_app.people.refusal_log import RefusalLog
 from pathology_app.people.session_cache import SessionCache
 from pathology_app.project.ledger import StudyLedger
 from pipeline.ledger import Attempts, Change, Ledger, Session, Sessions, key_of
+from pipeline.project import Project
 from pipeline.settings.config import AppConfig
 from training.foundation.errors import GemslideError
 from training.foundation.words.counts import counted
@@ -161,6 +162,16 @@ class SignIn:
             changes = [Change(visitor.person.actor, "signed out", person_subject(name))] if name else []
             sessions.revoke(key, changes)
         self.session_cache.forget(key)
+
+    @property
+    def project(self) -> Project:
+        """The project that people sign in to."""
+        return self._study_ledger.project
+
+    def began_s(self, key: str) -> float | None:
+        """When a session began, in seconds since 1970; None if there is none. Raises: as `visitor`."""
+        session = self.session_cache.find(key, active=False)
+        return session.made if session else None
 
     def visitor(self, key: str, *, active: bool) -> Visitor | None:
         """Find the person behind a session; None if it is no longer valid, or never was.

@@ -69,6 +69,7 @@ from .judging.hotspots import judge_hotspots as judge_hotspots
 from .judging.seen_rule import SeenRule as SeenRule
 from .judging.slides import SlideReview as SlideReview
 from .judging.slides import add_review as add_review
+from .judging.slides import reviewed_since as reviewed_since
 from .judging.slides import reviews_of as reviews_of
 from .rows.tables import STATES as STATES
 from .rows.tables import VERDICTS as VERDICTS

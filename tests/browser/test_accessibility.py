@@ -132,7 +132,7 @@ def test_no_page_of_a_reader_has_a_finding(rae: Page, study_app: StartedApp, nam
         if begin.is_visible():
             begin.click()
         wait_for(rae, "window.__gemslide && window.__gemslide.isSettled()")
-        rae.get_by_role("button", name="Sign and continue").wait_for()
+        rae.get_by_role("button", name="Sign", exact=True).wait_for()
     assert findings(rae) == []
 
 

@@ -70,7 +70,7 @@ def test_two_classes_are_counted_with_shares_and_are_there_after_a_kill(
         page.keyboard.press("2" if index % 3 == 2 else "1")
         click(page, 500 + 50 * index, 600)
     click(page, 1500, 200)  # outside the area
-    page.get_by_text("Outside the counted area").wait_for()
+    page.get_by_text("Outside the counted area").first.wait_for()
     assert page.evaluate(f"{HOOK}.counted()") == 6
     wait_for(page, SAVED)
 
@@ -142,7 +142,7 @@ def test_a_drawing_of_somebody_else_is_deleted_only_after_a_question_and_can_be_
     click(page, 650, 650)
     wait_for(page, f"{HOOK}.annotations.chosen().length === 1")
     page.keyboard.press("Delete")
-    question.get_by_role("button", name="Delete").click()
+    question.get_by_role("button", name="Delete", exact=True).click()
     wait_for(page, f"{SAVED} && {HOOK}.annotations.shown().length === 0")
     assert stored(counted_on) == []
 

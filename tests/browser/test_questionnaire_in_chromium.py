@@ -50,6 +50,11 @@ def open_reading(page: Page, app: StartedApp, ledger: Ledger) -> None:
     page.get_by_text("Still to answer: diagnosis, sure.").wait_for()
 
 
+def next_slide(page: Page) -> None:
+    page.get_by_role("button", name="Next").click()
+    page.get_by_text("session 1, slide 2 of 2").wait_for()
+
+
 def test_what_was_typed_and_not_left_survives_a_reload_and_is_signed(
     page: Page, app: StartedApp, ledger: Ledger
 ) -> None:
@@ -66,8 +71,8 @@ def test_what_was_typed_and_not_left_survives_a_reload_and_is_signed(
     page.get_by_label("Remarks").press_sequentially("ence")
     page.get_by_label("How sure are you?").fill("85")
     shown = page.get_by_text("Signing locks:").inner_text()
-    page.get_by_role("button", name="Sign and continue").click()
-    page.get_by_text("session 1, slide 2 of 2").wait_for()
+    page.get_by_role("button", name="Sign", exact=True).click()
+    next_slide(page)
     signed = of_study(ledger).answers("r1", 1, 1)
     assert (signed["sure"], signed["diagnosis"]) == (85, "malignant")
     assert f"sure: {signed['sure']:g};" in shown
@@ -88,13 +93,13 @@ def test_a_signature_is_refused_where_another_tab_has_answered_meanwhile(
         page, "![...document.querySelectorAll('*')].some((each) => each.shadowRoot?.textContent.includes('Saving'))"
     )
     of_study(ledger).give("r1", 1, 1, "artefact", True)
-    page.get_by_role("button", name="Sign and continue").click()
+    page.get_by_role("button", name="Sign", exact=True).click()
     page.get_by_role("alert").get_by_text("changed elsewhere since it was shown here: artefact").wait_for()
     page.screenshot(path=ARTIFACTS / "questionnaire-changed.png")
     assert of_study(ledger).row("r1", 1, 1).state == "started"
     page.get_by_text("artefact: yes").wait_for()
-    page.get_by_role("button", name="Sign and continue").click()
-    page.get_by_text("session 1, slide 2 of 2").wait_for()
+    page.get_by_role("button", name="Sign", exact=True).click()
+    next_slide(page)
 
 
 def test_no_number_beyond_its_bounds_can_be_signed(page: Page, app: StartedApp, ledger: Ledger) -> None:
@@ -102,7 +107,7 @@ def test_no_number_beyond_its_bounds_can_be_signed(page: Page, app: StartedApp, 
     page.get_by_text("benign", exact=True).click()
     page.get_by_label("How sure are you?").fill("700")
     page.get_by_text("To correct: sure: a number from 0 to 100.").wait_for()
-    assert page.get_by_role("button", name="Sign and continue").is_disabled()
+    assert page.get_by_role("button", name="Sign", exact=True).is_disabled()
     page.get_by_label("How sure are you?").fill("")
     page.get_by_text("Still to answer: sure.").wait_for()
 

@@ -221,12 +221,15 @@ def read_without_help(page: Page, url: str, heard: Heard) -> str:
 
 
 def sign_and_find_it(page: Page, link: str) -> None:
-    page.get_by_role("button", name="Sign and continue").click()
+    page.get_by_role("button", name="Sign", exact=True).click()
     page.get_by_text("Washout: session 2 (assisted) of r1 begins on 20").wait_for()
     page.screenshot(path=ARTIFACTS / "washout.png")
     page.get_by_text("Signed readings (1)").click()
     page.get_by_role("table", name="Signed readings").get_by_role("link", name=SLIDE_ID).click()
     page.get_by_text("has not signed that reading").wait_for()  # it must be read once more
     page.screenshot(path=ARTIFACTS / "reading-washout.png")
+    page.go_back()
+    page.get_by_text("Washout: session 2").wait_for()
+    wait_for(page, "document.activeElement.matches('a.gs-go[href*=study_slide]')")  # on the row that was left
     page.goto(link)
     page.get_by_text("Washout: session 2").wait_for()

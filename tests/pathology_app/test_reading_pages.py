@@ -33,6 +33,7 @@ from pathology_app.project.served import PROJECT_VARIABLE
 from pathology_app.readings.acts import sign_reading, start_reading
 from pathology_app.readings.blinding import BlindedError, Shows, check_shown
 from pipeline.errors import BadManifestError
+from pipeline.ledger.ledger import NewSlide
 from pipeline.ledger.opening import actor_here, open_ledger
 from pipeline.ledger.rows import PROJECT_LOG, reading_subject
 from pipeline.project import Project
@@ -44,9 +45,11 @@ from pipeline.review.rows.view_context import ViewContext
 from pipeline.review.verify import verify_reviews
 from pipeline.settings.site import LEDGER_VARIABLE
 from pipeline.study.proof.verify import verify_log
+from pipeline.study.reading.order import lay_out
+from pipeline.study.reading.progress import readings_of
 from tests.pathology_app.opened import hrefs, html_of, linked, open_page, viewer_data, visible_text
 from tests.pathology_app.small_project import MODEL_ID
-from tests.pathology_app.small_reading import STUDY, make_reading_study, of_study, read_one
+from tests.pathology_app.small_reading import STAGES, STUDY, make_reading_study, of_study, read_one
 from tests.pathology_app.small_study import STUDY as OTHER
 from tests.pathology_app.small_study import make_study
 
@@ -157,6 +160,13 @@ def test_a_slide_is_read_answered_signed_and_the_next_one_comes(made: Any, brows
             ledger, context, CoverageGrid(128.0, 7, 5), [whole(2.0), whole(1.0)], rule=SeenRule(), mpp0=0.5, seconds=1e6
         )
     browser(page, "sign", **kept)
+    assert f"Signed: slide {first}." in texts(page)
+    assert "2 can be read now." in texts(page)
+    kinds = [element.proto.component_name for element in page.get("bidi_component")]
+    assert not [kind for kind in kinds if "viewer" in kind or "questions" in kind], "nothing is read in between"
+    with open_ledger(Project(root)) as ledger:
+        assert of_study(ledger).row("r1", 1, 2).state == "open", "the next begins when its reader says so"
+    press(page, "Next")
     assert viewer_data(page)["slide"]["slide_id"] != first
     assert "session 1, slide 2 of 3 · 1 of 3 signed" in texts(page)
 
@@ -279,7 +289,7 @@ def test_a_washout_says_when_to_come_back(made: Any) -> None:
     with open_ledger(Project(root)) as ledger, ledger.database.write() as connection:
         connection.execute(text(earlier))
     page = open_page(**READ, reader="r1")
-    press(page, "Continue reading")
+    press(page, "Next")
     assert viewer_data(page)["hotspots"]
 
 
@@ -292,6 +302,7 @@ def test_a_glass_slide_is_read_at_the_microscope(made: Any, browser: Any) -> Non
     assert not any("viewer" in kind for kind in kinds)
     assert any("clock" in kind for kind in kinds)
     browser(page, "sign", diagnosis="benign", sure=70)
+    press(page, "Next")
     assert "slide 2 of 3" in texts(page)
 
 
@@ -311,11 +322,14 @@ def test_where_readers_disagree_the_adjudicator_sees_their_answers_and_decides(m
     assert "chief" in html_of(page)
 
     page = open_page(**READ, reader="chief")
+    assert "malignant" not in sent(page), "nothing before the reading is started"
     press(page, "Start reading")
     assert viewer_data(page)["slide"]["slide_id"] == "S-002"
-    table = html_of(page)
-    assert "Answers of the readers" in table
-    assert ("malignant" in table, "r1" in table, "r2" in table) == (True, True, True)
+    assert form_data(page)["others"] == [
+        {"name": "r1", "answers": {"diagnosis": "benign", "sure": 80.0}},
+        {"name": "r2", "answers": {"diagnosis": "malignant", "sure": 80.0}},
+    ]
+    assert form_data(page)["answers"] == {}, "what readers agree on is not stored before the adjudicator says so"
     assert MODEL_ID not in sent(page), "the arm allows no predictions"
     browser(page, "sign", diagnosis="benign", sure=70)
     assert "Everything is signed: 1 reading of chief." in texts(page)
@@ -362,10 +376,78 @@ def test_the_worklist_leads_a_reader_to_the_next_unread(made: Any, signed_in: An
     signed_in(R1)
     page = open_page()
     assert (f"to read ({STUDY})" in html_of(page), f"signed ({STUDY})" in html_of(page)) == (True, True)
+    assert page.button(key="next_unread").label == "Next unread (2)"
     page.button(key="next_unread").click().run()
     assert page.query_params["view"] == "read"
     assert signed in linked(page)
     assert f"?study={STUDY}&study_slide={signed}" in hrefs(page)
+
+
+def test_the_next_unread_skips_a_washout_and_says_how_many_are_not_due(
+    made: Any, signed_in: Any, project: Project, tmp_path: Path
+) -> None:
+    root = made(readers=["r1"], arms=["unassisted", "assisted"], slides=2)
+    with open_ledger(Project(root)) as ledger:
+        read_one(of_study(ledger), "r1", "benign")
+        read_one(of_study(ledger), "r1", "benign")
+    signed_in(R1)
+    page = open_page()
+    assert "Nothing to read now: 2 not due yet; the next on 20" in texts(page)
+    assert "next_unread" not in [button.key for button in page.button]
+    page = open_page(**READ)
+    assert "2 readings are not due yet" in texts(page)
+    assert "next_unread" not in [button.key for button in page.button], "no other study has one"
+    with open_ledger(Project(root)) as ledger:
+        protocol = ledger.study(STUDY).frozen()
+        protocol["reading"] |= {"arms": ["unassisted"]}
+        ledger.begin("second", protocol, "0" * 64, [NewSlide("S-001")], STAGES, actor="ada")
+        second = readings_of(ledger, "second")
+        assert second is not None
+        second.begin(lay_out(second.config, ["S-001"], 3), actor="ada")
+    page = open_page()
+    assert page.button(key="next_unread").label == "Next unread (1)"
+    assert "2 not due yet; the next on 20" in texts(page)
+    page = open_page(**READ)
+    page.button(key="next_unread").click().run()
+    assert (page.query_params["study"], page.query_params["view"]) == ("second", "read")
+
+
+def test_between_two_slides_a_reader_may_pause(made: Any) -> None:
+    root = made()
+    with open_ledger(Project(root)) as ledger:
+        read_one(of_study(ledger), "r1", "benign")
+    page = open_page(**READ, reader="r1")
+    press(page, "Pause")
+    assert page.query_params == {"study": STUDY, "view": "readings"}
+    with open_ledger(Project(root)) as ledger:
+        assert of_study(ledger).row("r1", 1, 2).state == "open"
+
+
+def test_a_reader_gets_nobody_elses_answers_and_an_adjudicator_none_before_all_have_signed(
+    made: Any, signed_in: Any
+) -> None:
+    root = made(readers=["r1", "r2", "r3"])
+    with open_ledger(Project(root)) as ledger:
+        readings = of_study(ledger)
+        for _ in range(3):
+            read_one(readings, "r1", "malignant")
+            read_one(readings, "r2", "atypical")
+        readings.adjudicate("diagnosis", "unassisted", actor="ada")
+        readings.start("r3", 1, 1)
+    signed_in(Person("bob", frozenset({Role.READER}), "r3"))
+    page = open_page(**READ)
+    assert form_data(page)["others"] == []
+    signed_in(Person("joe", frozenset({Role.REVIEWER}), "chief"))
+    page = open_page(**READ)
+    assert "3 slides wait for your decision: not every reader has signed them." in texts(page)
+    assert not [word for word in ("malignant", "atypical") if word in sent(page)]
+    assert "start_reading" not in [button.key for button in page.button]
+    with open_ledger(Project(root)) as ledger:
+        slide_id = read_one(of_study(ledger), "r3", "malignant")
+    page = open_page(**READ)
+    press(page, "Start reading")
+    assert viewer_data(page)["slide"]["slide_id"] == slide_id
+    assert [other["name"] for other in form_data(page)["others"]] == ["r1", "r2", "r3"]
 
 
 def test_a_slide_is_reviewed_outside_studies_and_the_review_is_shown(made: Any, browser: Any) -> None:

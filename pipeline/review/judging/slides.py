@@ -64,6 +64,13 @@ def reviews_of(ledger: Ledger, slide_id: str) -> Sequence[SlideReview]:
     return [SlideReview(**{name: row._mapping[name] for name in (*_GIVEN, "person", "utc")}) for row in rows]
 
 
+def reviewed_since(ledger: Ledger, person: str, since_utc: str) -> list[str]:
+    """Slides that a person has reviewed since a time, each once, in the order of their names."""
+    chosen = select(review.c.slide_id).where(review.c.person == person, review.c.utc >= since_utc).distinct()
+    with ledger.database.read() as connection:
+        return list(connection.scalars(chosen.order_by(review.c.slide_id)))
+
+
 _GIVEN = ("verdict", "name", "label", "comment", "model_id", "class_name", "predictions_sha256")
 
 

@@ -4,8 +4,9 @@ const PREFIX = "gemslide.left ";
 const OWN = "a.gs-go";
 /** Time within which the list must be drawn again. */
 const WAIT_MS = 15_000;
+const TICK_MS = 100;
 
-let waiting: MutationObserver | null = null;
+let endWaiting = (): void => undefined;
 
 /** Note the link that leads away from this page. */
 export function rememberLink(link: HTMLAnchorElement): void {
@@ -26,26 +27,35 @@ export function watchBack(): void {
 }
 
 function returnFocus(): void {
-  waiting?.disconnect();
+  endWaiting();
   const href = remembered();
   if (!href) {
     return;
   }
   const place = here();
   const ends = performance.now() + WAIT_MS;
-  const observer = new MutationObserver(() => look());
+  const stop = new AbortController();
+  const end = (): void => {
+    window.clearInterval(timer);
+    stop.abort();
+  };
   const look = (): void => {
-    const link = [...document.querySelectorAll<HTMLAnchorElement>(OWN)].find((each) => each.getAttribute("href") === href);
-    if (link && here() === place) {
-      link.focus();
+    if (here() !== place || performance.now() > ends) {
+      end();
+      return;
     }
-    if (link || here() !== place || performance.now() > ends) {
-      observer.disconnect();
+    const link = [...document.querySelectorAll<HTMLAnchorElement>(OWN)].find((each) => each.getAttribute("href") === href);
+    // The list may be drawn several times: until a person does something, the focus returns to it each time.
+    if (link && (document.activeElement ?? document.body) === document.body) {
+      link.closest<HTMLElement>("details:not([open])")?.querySelector("summary")?.click();
+      link.focus(); // in vain until it is visible
     }
   };
-  // The page that is being left may have the same link: wait until it has changed.
-  observer.observe(document.body, { childList: true, subtree: true });
-  waiting = observer;
+  ["pointerdown", "keydown"].forEach((kind) => document.addEventListener(kind, end, { signal: stop.signal, capture: true }));
+  const timer = window.setInterval(look, TICK_MS);
+  endWaiting = end;
+  // The viewer of the page that is left, or its button, may still hold the focus.
+  (document.activeElement as HTMLElement | null)?.blur();
 }
 
 function remembered(): string | null {

@@ -14,7 +14,7 @@ export interface Field {
   controls: Control[];
   show(value: Answer | undefined): void;
   /** Take the focus: a group of options as a whole, so that arrow keys still move the slide. */
-  focus(): void;
+  focus(options?: FocusOptions): void;
 }
 
 export interface FieldHost {
@@ -47,12 +47,14 @@ function radios(question: Question, values: Answer[], place: string, host: Field
   const labels = inputs.map((input, index) => {
     const label = document.createElement("label");
     label.className = "choice";
-    label.append(input, keyOf(question, index), answerText(values[index]));
+    const text = document.createElement("span");
+    text.textContent = answerText(values[index]);
+    label.append(input, keyOf(question, index), text);
     return label;
   });
   element.append(legend, box(place, ...labels));
   const show = (value: Answer | undefined): void => inputs.forEach((input, index) => (input.checked = values[index] === value));
-  return { element, controls: inputs, show, focus: () => element.focus() };
+  return { element, controls: inputs, show, focus: (options) => element.focus(options) };
 }
 
 /** The key that chooses an option. */
@@ -91,7 +93,7 @@ function labelled(question: Question, control: Control, show: Field["show"]): Fi
   prompt.className = "ask";
   prompt.append(...promptOf(question));
   label.append(prompt, control);
-  return { element: box("question", label), controls: [control], show, focus: () => control.focus() };
+  return { element: box("question", label), controls: [control], show, focus: (options) => control.focus(options) };
 }
 
 function textField(maxLength: number): HTMLInputElement | HTMLTextAreaElement {

@@ -188,7 +188,9 @@ class Questionnaire implements KeyHost {
     }
     // A touch screen would open its keyboard for a field to type in.
     if (keeps && (this.model.unanswered()?.kind === "choice" || !window.matchMedia("(pointer: coarse)").matches)) {
-      this.enter();
+      const first = this.model.unanswered() ?? questions[0];
+      // On a narrow screen the questions are below the slide, which must stay in sight.
+      this.fields.get(first?.name ?? "")?.focus({ preventScroll: true });
     }
   }
 
