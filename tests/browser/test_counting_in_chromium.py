@@ -109,6 +109,8 @@ def test_what_was_measured_is_undone_after_a_reload(page: Page, app: StartedApp,
 
 def test_what_is_drawn_beyond_the_slide_is_clipped(page: Page, app: StartedApp, counted_on: Project) -> None:
     open_slide(page, app)
+    page.keyboard.press("-")  # beside the slide, some of the screen is empty
+    wait_for(page, READY)
     page.keyboard.press("a")
     page.keyboard.press("r")
     drag(page, (-40, 100), (100, 200), (200, 300))

@@ -131,6 +131,7 @@ export class Model {
 
   /** Ids of individually drawn annotations at a point. */
   under(x: number, y: number, within: number): string[] {
-    return [...this.shown()].filter(([, { geometry }]) => contains(geometry, { x, y }, within)).map(([id]) => id);
+    const isOnSlide = ({ kind }: Content): boolean => kind !== "reply" && kind !== "bookmark"; // these are listed, not drawn
+    return [...this.shown()].filter(([, content]) => isOnSlide(content) && contains(content.geometry, { x, y }, within)).map(([id]) => id);
   }
 }
