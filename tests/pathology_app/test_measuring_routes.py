@@ -91,7 +91,7 @@ def test_the_size_of_a_circle_is_said_before_it_is_saved(app: App) -> None:
 
 def test_the_table_is_filtered_sorted_and_summed(app: App) -> None:
     ruler = drawing("ruler", {"type": "LineString", "coordinates": [[0, 0], [30, 40]]}, note="=1+1")
-    app.save(change(side=100), change(side=300, y=400, note="large"), drawing("point", point(450, 450)), ruler)
+    app.save(change(side=100), change(side=300, y=400, note="large"), drawing("point", point(250, 450)), ruler)
     app.save(drawing("reply", point(1, 1), note="agreed", parent=ruler["id"]))
 
     by_area = app.ask(f"{ROOT}/table?sort=area&order=down").json()
