@@ -1,0 +1,251 @@
+"""Registration of one slide to another by their tissue: suggestions, corrections, and the decision to trust one.
+
+Features on the tissue's structure suggest turns and shifts, and so does a search of all turns. Each suggestion is
+corrected with patches on ever finer images. Half of the patches correct, the other half only test: they state the
+error, and without enough of them in their place no transform is returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from pipeline.errors import NotRegisteredError
+from pipeline.registration.coarse import dice, search_turns
+from pipeline.registration.consensus import find_consensus, fit_robustly, is_plausible
+from pipeline.registration.features import Features, features_of, match_features
+from pipeline.registration.patches import NEAR_PX, REACH_PX, Patches, find_patches
+from pipeline.registration.structure import Structure, structure_of
+from pipeline.registration.thumbnail import Thumbnail, common_mpp, read_thumbnail
+from pipeline.registration.transform import Affine
+from pipeline.store import StoreReader
+
+MIN_TESTED = 12
+MIN_SHARE = 0.4
+MAX_LOG10_CHANCE = -8.0
+"""Chance is ten million times smaller than one false acceptance in a hundred suggestions."""
+MIN_DICE = 0.4
+MAX_ERROR_UM = 150.0
+RIVAL_SHARE = 0.6
+"""A different transform with this share of the best one's patches makes the result ambiguous."""
+_SUGGESTIONS = 3
+_SHRINKS = (4, 2, 1)
+_MIN_SIDE_PX = 150
+_LARGE_SIDE_PX = 1200
+_TOLERANCE_PX = 4.0
+
+
+@dataclass(frozen=True)
+class TissueRegistration:
+    """A trusted transform.
+
+    Attributes:
+        transform: level-0 pixels of the moving slide to level-0 pixels of the fixed one.
+        error_um: median distance, on the fixed slide, of tested patches from where the transform puts them.
+        tested: patches that were not used to find the transform.
+        share_near: of them, those found in their place.
+        dice: overlap of the two slides' tissue.
+        mpp: resolution of the comparison.
+    """
+
+    transform: Affine
+    error_um: float
+    tested: int
+    share_near: float
+    dice: float
+    matches: int
+    mpp: float
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """A corrected suggestion, in pixels of the comparison, with the patches that test it."""
+
+    transform: Affine
+    is_mirrored: bool
+    patches: Patches
+    dice: float
+    matches: int
+
+    @property
+    def median_px(self) -> float:
+        return float(np.median(self.patches.distances_px)) if len(self.patches) else float("inf")
+
+    @property
+    def is_trusted(self) -> bool:
+        tested = self.patches
+        return (
+            len(tested) >= MIN_TESTED
+            and tested.share_near >= MIN_SHARE
+            and tested.log10_chance <= MAX_LOG10_CHANCE
+            and self.dice >= MIN_DICE
+        )
+
+
+class _Side:
+    """One slide at the resolutions of the search."""
+
+    def __init__(self, slide: Thumbnail) -> None:
+        self.slide = slide
+        smallest = min(slide.size_wh_px)
+        self.by_shrink = {
+            shrink: structure_of(slide, shrink) for shrink in _SHRINKS if shrink == 1 or smallest >= shrink * _MIN_SIDE_PX
+        }
+
+    @cached_property
+    def features(self) -> list[Features]:
+        """Features in pixels of the comparison; on large slides found at half its resolution, where they suffice."""
+        shrink = 2 if 2 in self.by_shrink and max(self.slide.size_wh_px) > _LARGE_SIDE_PX else 1
+        return [found.enlarged(shrink) for found in features_of(self.by_shrink[shrink])]
+
+    def flipped(self) -> _Side:
+        mirrored = replace(
+            self.slide,
+            pixels=np.ascontiguousarray(self.slide.pixels[:, ::-1]),
+            tissue_yx=np.ascontiguousarray(self.slide.tissue_yx[:, ::-1]),
+        )
+        side = _Side.__new__(_Side)
+        side.slide, side.by_shrink = mirrored, {key: value.flipped() for key, value in self.by_shrink.items()}
+        return side
+
+    @property
+    def flip(self) -> Affine:
+        return Affine(-1, 0, self.slide.size_wh_px[0] - 1, 0, 1, 0)
+
+
+def register_slides(
+    moving: StoreReader, fixed: StoreReader, *, report: Callable[[str], None] = lambda _: None
+) -> TissueRegistration:
+    """The transform from one slide to another.
+
+    Raises:
+        NotRegisteredError: no transform can be trusted, or several can.
+        GemslideError: as `common_mpp` and `read_thumbnail`.
+    """
+    mpp = common_mpp(moving, fixed)
+    report(f"reading both slides at {mpp:.1f} µm per pixel")
+    slides = read_thumbnail(moving, mpp), read_thumbnail(fixed, mpp)
+    report("comparing their tissue")
+    tried = _best_of(*slides)
+    on_pixels = tried.transform
+    half = 0.5  # pixel centres of the comparison → corners, which level-0 pixels are counted from
+    centred = Affine(1, 0, half, 0, 1, half).after(on_pixels).after(Affine(1, 0, -half, 0, 1, -half))
+    transform = centred.scaled(moving=mpp / moving.mpp0, fixed=mpp / fixed.mpp0)
+    return TissueRegistration(
+        transform, tried.median_px * mpp, len(tried.patches), tried.patches.share_near, tried.dice, tried.matches, mpp
+    )
+
+
+def _best_of(moving: Thumbnail, fixed: Thumbnail) -> _Tried:
+    one, other = _Side(moving), _Side(fixed)
+    tried = [*_try_all(one, other, is_mirrored=False), *_try_all(one.flipped(), other, is_mirrored=True)]
+    names = f"slides {moving.slide_id} and {fixed.slide_id}"
+    tried.sort(key=lambda one: (one.is_trusted, -one.patches.log10_chance), reverse=True)
+    if not tried or not tried[0].is_trusted:
+        raise NotRegisteredError(f"{names}: {_why(tried, moving.mpp)} {_INSTEAD}")
+    best = tried[0]
+    for rival in tried[1:]:
+        if _is_rival(rival, best, one, other):
+            raise NotRegisteredError(
+                f"{names}: two different positions fit about equally well ({best.patches.share_near:.0%} and "
+                f"{rival.patches.share_near:.0%} of the places compared), as with symmetric tissue. {_INSTEAD}"
+            )
+    if best.median_px * moving.mpp > MAX_ERROR_UM:
+        raise NotRegisteredError(
+            f"{names}: the best position is off by {best.median_px * moving.mpp:.0f} µm at half of the places "
+            f"compared; at most {MAX_ERROR_UM:.0f} µm is accepted. {_INSTEAD}"
+        )
+    if best.is_mirrored:
+        best = replace(best, transform=best.transform.after(one.flip))
+    return best
+
+
+_INSTEAD = "Nothing was saved. Check that both are of one block, or register them by points in the side-by-side view."
+
+
+def _why(tried: list[_Tried], mpp: float) -> str:
+    if not tried:
+        return "no position was found at which their tissue looks alike."
+    best = tried[0]
+    if len(best.patches) < MIN_TESTED:
+        return f"only {len(best.patches)} places with tissue on both could be compared; {MIN_TESTED} are needed."
+    if best.dice < MIN_DICE and best.patches.share_near >= MIN_SHARE:
+        return f"at the best position, their tissue overlaps by {best.dice:.0%}; {MIN_DICE:.0%} is needed."
+    return (
+        f"at the best position, {best.patches.share_near:.0%} of {len(best.patches)} places look alike within "
+        f"{NEAR_PX * mpp:.0f} µm; {MIN_SHARE:.0%} are needed."
+    )
+
+
+def _is_rival(rival: _Tried, best: _Tried, one: _Side, other: _Side) -> bool:
+    """Whether another transform, which puts the tissue elsewhere, does nearly as well."""
+    if rival.patches.share_near < RIVAL_SHARE * best.patches.share_near or rival.patches.log10_chance > MAX_LOG10_CHANCE:
+        return False
+    at = best.patches.moving
+    mine = best.transform.moved(at)
+    if rival.is_mirrored != best.is_mirrored:
+        at = one.flip.moved(at)
+    return float(np.median(np.linalg.norm(rival.transform.moved(at) - mine, axis=1))) > REACH_PX
+
+
+def _try_all(one: _Side, other: _Side, *, is_mirrored: bool) -> Iterator[_Tried]:
+    for suggestion, matches in _suggestions(one, other):
+        transform = _corrected(suggestion, one, other)
+        if transform is not None:
+            structure, fixed = one.by_shrink[1], other.by_shrink[1]
+            # Patches of the test half: never used by the last correction.
+            patches = find_patches(structure, fixed, transform)
+            tested = patches.chosen(~_is_correcting(patches))
+            overlap = dice(structure.tissue_yx, fixed.tissue_yx, transform)
+            yield _Tried(transform, is_mirrored, tested, overlap, matches)
+
+
+def _suggestions(one: _Side, other: _Side) -> Iterator[tuple[Affine, int]]:
+    for consensus in find_consensus(match_features(one.features, other.features), _SUGGESTIONS):
+        yield consensus.transform, consensus.count
+    for transform in search_turns(_coarsest(one), _coarsest(other), _SUGGESTIONS):
+        factor = _shrink(one, other)
+        yield transform.scaled(moving=factor, fixed=factor), 0
+
+
+def _shrink(one: _Side, other: _Side) -> int:
+    return max(set(one.by_shrink) & set(other.by_shrink))
+
+
+def _coarsest(side: _Side) -> Structure:
+    return side.by_shrink[max(side.by_shrink)]
+
+
+def _corrected(suggestion: Affine, one: _Side, other: _Side) -> Affine | None:
+    """A suggestion corrected on ever finer images; None where too few patches agree on a correction."""
+    transform = suggestion
+    for shrink in sorted(set(one.by_shrink) & set(other.by_shrink), reverse=True):
+        coarse = transform.scaled(moving=1 / shrink, fixed=1 / shrink)
+        for _ in range(2):
+            patches = find_patches(one.by_shrink[shrink], other.by_shrink[shrink], coarse)
+            if shrink == 1:
+                patches = patches.chosen(_is_correcting(patches))
+            fitted = fit_robustly(
+                patches.expected, patches.expected + patches.offsets, _TOLERANCE_PX, is_affine=shrink < 4
+            )
+            if fitted is None:
+                break
+            step = fitted[0].after(coarse)
+            if not is_plausible(step):
+                break
+            coarse = step
+        else:
+            transform = coarse.scaled(moving=shrink, fixed=shrink)
+            continue
+        if shrink == 1:
+            return None
+    return transform
+
+
+def _is_correcting(patches: Patches) -> np.ndarray:
+    """Every second patch, as squares of a chessboard, so that both halves cover the tissue."""
+    cells = np.floor(patches.expected / 40).astype(np.int64)
+    return np.asarray(cells.sum(1) % 2 == 0, np.bool_)
