@@ -30,8 +30,8 @@ import tifffile
 from benchmarks.machine import circumstances
 from benchmarks.registration_large import measure_large
 from benchmarks.registration_pairs import KINDS, Pair, Picture, make_pair, write_slide
-from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.errors import NotRegisteredError
+from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.project import Project
 from pipeline.registration import Affine, register_slides
 from pipeline.settings.config import IngestConfig

@@ -113,9 +113,7 @@ def _bent(x: Plane, y: Plane, random: np.random.Generator, mpp: float) -> tuple[
     """Smooth random offsets of up to about 60 µm, and of 2 % of a small slide."""
     most_px = min(60.0 / mpp, 0.02 * max(x.shape)) / 2.5
     correlation = max(x.shape) / 8
-    return tuple(
-        plane + np.float32(most_px) * _smooth(x.shape, random, correlation) for plane in (x, y)
-    )  # type: ignore[return-value]
+    return tuple(plane + np.float32(most_px) * _smooth(x.shape, random, correlation) for plane in (x, y))  # type: ignore[return-value]
 
 
 def _torn(x: Plane, y: Plane, random: np.random.Generator, mpp: float) -> tuple[Plane, Plane]:

@@ -42,7 +42,10 @@ def _reduced(structure: Structure, scale: float) -> list[Plane]:
     height, width = structure.dense.shape
     size_wh = max(8, round(width * scale)), max(8, round(height * scale))
     tissue = structure.tissue_yx.astype(np.float32)
-    planes = [cv2.resize(plane, size_wh, interpolation=cv2.INTER_AREA) for plane in (structure.dense, tissue)]
+    planes = [
+        np.asarray(cv2.resize(plane, size_wh, interpolation=cv2.INTER_AREA), np.float32)
+        for plane in (structure.dense, tissue)
+    ]
     planes[1] -= planes[1].mean()
     return [plane / max(float(np.linalg.norm(plane)), 1e-6) for plane in planes]
 

@@ -70,7 +70,7 @@ def match_features(moving: list[Features], fixed: list[Features]) -> Matches:
 
 def _features(plane: Plane, tissue_yx: NDArray[np.bool_]) -> Features:
     grey = np.clip(_GREY + _CONTRAST * plane, 0, 255).astype(np.uint8)
-    sift = cv2.SIFT_create(nfeatures=MAX_FEATURES, contrastThreshold=0.02)
+    sift = cv2.SIFT.create(nfeatures=MAX_FEATURES, contrastThreshold=0.02)
     points, descriptors = sift.detectAndCompute(grey, tissue_yx.astype(np.uint8))
     if not points:
         return Features(np.empty((0, 2)), np.empty(0), np.empty(0), np.empty((0, 128), np.float32))

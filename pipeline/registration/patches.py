@@ -74,8 +74,9 @@ class Patches:
         return float(binom.logsf(near - 1, len(self), chance) / math.log(10)) if near else 0.0
 
     def chosen(self, which: NDArray[np.bool_]) -> Patches:
-        parts = (part[which] for part in (self.moving, self.expected, self.offsets, self.likeness))
-        return Patches(*parts, self.reach_px)
+        return Patches(
+            self.moving[which], self.expected[which], self.offsets[which], self.likeness[which], self.reach_px
+        )
 
 
 def reach_at(mpp: float) -> int:
@@ -87,8 +88,8 @@ def find_patches(moving: Structure, fixed: Structure, transform: Affine, reach_p
     """Find patches of the moving slide, laid out on a grid of the fixed slide, within `reach_px`."""
     height, width = fixed.dense.shape
     matrix = transform.matrix[:2]
-    warped = [cv2.warpAffine(plane, matrix, (width, height)) for plane in moving.planes]
-    tissue = cv2.warpAffine(moving.tissue_yx.astype(np.float32), matrix, (width, height))
+    warped = [_warped(plane, matrix, (width, height)) for plane in moving.planes]
+    tissue = _warped(moving.tissue_yx.astype(np.float32), matrix, (width, height))
     corners = _corners(tissue, fixed.tissue_yx, reach_px)
     found = [one for corner in corners if (one := _find(warped, fixed.planes, corner, reach_px)) is not None]
     if not found:
@@ -97,6 +98,10 @@ def find_patches(moving: Structure, fixed: Structure, transform: Affine, reach_p
     offsets = np.array([(dx, dy) for _, _, dx, dy, _ in found], np.float64)
     likeness = np.array([one[-1] for one in found])
     return Patches(transform.inverse().moved(expected), expected, offsets, likeness, reach_px)
+
+
+def _warped(plane: Plane, matrix: NDArray[np.float64], size_wh: tuple[int, int]) -> Plane:
+    return np.asarray(cv2.warpAffine(plane, matrix, size_wh), np.float32)
 
 
 def _corners(tissue: Plane, fixed_yx: NDArray[np.bool_], reach_px: int) -> list[tuple[int, int]]:
@@ -127,7 +132,7 @@ def _find(
         square = other[y - reach_px : y + PATCH_PX + reach_px, x - reach_px : x + PATCH_PX + reach_px]
         if patch.std() < _MIN_STD or square.std() < _MIN_STD:
             continue
-        likeness = np.nan_to_num(cv2.matchTemplate(square, patch, cv2.TM_CCOEFF_NORMED))
+        likeness = np.asarray(np.nan_to_num(cv2.matchTemplate(square, patch, cv2.TM_CCOEFF_NORMED)), np.float32)
         total = likeness if total is None else np.maximum(total, likeness)
     if total is None:
         return None

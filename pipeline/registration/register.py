@@ -12,16 +12,17 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pipeline.errors import NotRegisteredError
 from pipeline.registration.coarse import dice, search_turns
-from pipeline.registration.consensus import find_consensus, fit_robustly, is_plausible
-from pipeline.registration.features import Features, features_of, match_features
-from pipeline.registration.patches import NEAR_PX, REACH_PX, Patches, find_patches
-from pipeline.registration.structure import Structure, structure_of
+from pipeline.registration.consensus import TOLERANCE_PX, find_consensus, fit_robustly, is_plausible
+from pipeline.registration.features import Features, Matches, features_of, match_features
+from pipeline.registration.patches import PATCH_PX, Patches, find_patches, reach_at
+from pipeline.registration.structure import structure_of
 from pipeline.registration.thumbnail import Thumbnail, common_mpp, read_thumbnail
-from pipeline.registration.transform import Affine
-from pipeline.store import StoreReader
+from pipeline.registration.transform import Affine, distances
+from pipeline.store.reading.reader import StoreReader
 
 MIN_TESTED = 12
 MIN_SHARE = 0.4
@@ -29,13 +30,13 @@ MAX_LOG10_CHANCE = -8.0
 """Chance is ten million times smaller than one false acceptance in a hundred suggestions."""
 MIN_DICE = 0.4
 MAX_ERROR_UM = 150.0
-RIVAL_SHARE = 0.6
-"""A different transform with this share of the best one's patches makes the result ambiguous."""
+RIVAL_SHARE = 0.75
+"""A different transform that finds this share of the best one's patches makes the result ambiguous. Two sections on
+one slide are half."""
 _SUGGESTIONS = 3
 _SHRINKS = (4, 2, 1)
 _MIN_SIDE_PX = 150
 _LARGE_SIDE_PX = 1200
-_TOLERANCE_PX = 4.0
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,9 @@ class _Side:
         self.slide = slide
         smallest = min(slide.size_wh_px)
         self.by_shrink = {
-            shrink: structure_of(slide, shrink) for shrink in _SHRINKS if shrink == 1 or smallest >= shrink * _MIN_SIDE_PX
+            shrink: structure_of(slide, shrink)
+            for shrink in _SHRINKS
+            if shrink == 1 or smallest >= shrink * _MIN_SIDE_PX
         }
 
     @cached_property
@@ -130,20 +133,24 @@ def register_slides(
     slides = read_thumbnail(moving, mpp), read_thumbnail(fixed, mpp)
     report("comparing their tissue")
     tried = _best_of(*slides)
-    on_pixels = tried.transform
-    half = 0.5  # pixel centres of the comparison → corners, which level-0 pixels are counted from
-    centred = Affine(1, 0, half, 0, 1, half).after(on_pixels).after(Affine(1, 0, -half, 0, 1, -half))
-    transform = centred.scaled(moving=mpp / moving.mpp0, fixed=mpp / fixed.mpp0)
+    corner = Affine(1, 0, 0.5, 0, 1, 0.5)  # level-0 pixels are counted from the corner of the slide
+    on_corners = corner.after(tried.transform).after(corner.inverse())
+    transform = on_corners.scaled(moving=_step(slides[0], moving), fixed=_step(slides[1], fixed))
     return TissueRegistration(
         transform, tried.median_px * mpp, len(tried.patches), tried.patches.share_near, tried.dice, tried.matches, mpp
     )
+
+
+def _step(slide: Thumbnail, reader: StoreReader) -> float:
+    """Level-0 pixels per pixel of the comparison."""
+    return slide.mpp / reader.mpp0
 
 
 def _best_of(moving: Thumbnail, fixed: Thumbnail) -> _Tried:
     one, other = _Side(moving), _Side(fixed)
     tried = [*_try_all(one, other, is_mirrored=False), *_try_all(one.flipped(), other, is_mirrored=True)]
     names = f"slides {moving.slide_id} and {fixed.slide_id}"
-    tried.sort(key=lambda one: (one.is_trusted, -one.patches.log10_chance), reverse=True)
+    tried.sort(key=lambda one: (one.is_trusted, one.patches.num_near, -one.patches.log10_chance), reverse=True)
     if not tried or not tried[0].is_trusted:
         raise NotRegisteredError(f"{names}: {_why(tried, moving.mpp)} {_INSTEAD}")
     best = tried[0]
@@ -176,76 +183,85 @@ def _why(tried: list[_Tried], mpp: float) -> str:
         return f"at the best position, their tissue overlaps by {best.dice:.0%}; {MIN_DICE:.0%} is needed."
     return (
         f"at the best position, {best.patches.share_near:.0%} of {len(best.patches)} places look alike within "
-        f"{NEAR_PX * mpp:.0f} µm; {MIN_SHARE:.0%} are needed."
+        f"{best.patches.near_px * mpp:.0f} µm; {MIN_SHARE:.0%} are needed."
     )
 
 
 def _is_rival(rival: _Tried, best: _Tried, one: _Side, other: _Side) -> bool:
     """Whether another transform, which puts the tissue elsewhere, does nearly as well."""
-    if rival.patches.share_near < RIVAL_SHARE * best.patches.share_near or rival.patches.log10_chance > MAX_LOG10_CHANCE:
+    if rival.patches.num_near < RIVAL_SHARE * best.patches.num_near or rival.patches.log10_chance > MAX_LOG10_CHANCE:
         return False
     at = best.patches.moving
     mine = best.transform.moved(at)
     if rival.is_mirrored != best.is_mirrored:
         at = one.flip.moved(at)
-    return float(np.median(np.linalg.norm(rival.transform.moved(at) - mine, axis=1))) > REACH_PX
+    return float(np.median(np.linalg.norm(rival.transform.moved(at) - mine, axis=1))) > best.patches.reach_px
 
 
 def _try_all(one: _Side, other: _Side, *, is_mirrored: bool) -> Iterator[_Tried]:
-    for suggestion, matches in _suggestions(one, other):
+    structure, fixed = one.by_shrink[1], other.by_shrink[1]
+    matches = match_features(one.features, other.features)
+    for suggestion in _suggestions(one, other, matches):
         transform = _corrected(suggestion, one, other)
         if transform is not None:
-            structure, fixed = one.by_shrink[1], other.by_shrink[1]
-            # Patches of the test half: never used by the last correction.
-            patches = find_patches(structure, fixed, transform)
+            patches = find_patches(structure, fixed, transform, reach_at(one.slide.mpp))
             tested = patches.chosen(~_is_correcting(patches))
+            agreeing = int((distances(transform, matches.moving, matches.fixed) < TOLERANCE_PX).sum())
             overlap = dice(structure.tissue_yx, fixed.tissue_yx, transform)
-            yield _Tried(transform, is_mirrored, tested, overlap, matches)
+            yield _Tried(transform, is_mirrored, tested, overlap, agreeing)
 
 
-def _suggestions(one: _Side, other: _Side) -> Iterator[tuple[Affine, int]]:
-    for consensus in find_consensus(match_features(one.features, other.features), _SUGGESTIONS):
-        yield consensus.transform, consensus.count
-    for transform in search_turns(_coarsest(one), _coarsest(other), _SUGGESTIONS):
-        factor = _shrink(one, other)
-        yield transform.scaled(moving=factor, fixed=factor), 0
-
-
-def _shrink(one: _Side, other: _Side) -> int:
-    return max(set(one.by_shrink) & set(other.by_shrink))
-
-
-def _coarsest(side: _Side) -> Structure:
-    return side.by_shrink[max(side.by_shrink)]
+def _suggestions(one: _Side, other: _Side, matches: Matches) -> Iterator[Affine]:
+    yield from (consensus.transform for consensus in find_consensus(matches, _SUGGESTIONS))
+    shrink = max(set(one.by_shrink) & set(other.by_shrink))
+    for transform in search_turns(one.by_shrink[shrink], other.by_shrink[shrink], _SUGGESTIONS):
+        yield _at_finest(transform, shrink)
 
 
 def _corrected(suggestion: Affine, one: _Side, other: _Side) -> Affine | None:
     """A suggestion corrected on ever finer images; None where too few patches agree on a correction."""
     transform = suggestion
     for shrink in sorted(set(one.by_shrink) & set(other.by_shrink), reverse=True):
-        coarse = transform.scaled(moving=1 / shrink, fixed=1 / shrink)
-        for _ in range(2):
-            patches = find_patches(one.by_shrink[shrink], other.by_shrink[shrink], coarse)
-            if shrink == 1:
-                patches = patches.chosen(_is_correcting(patches))
-            fitted = fit_robustly(
-                patches.expected, patches.expected + patches.offsets, _TOLERANCE_PX, is_affine=shrink < 4
-            )
-            if fitted is None:
-                break
-            step = fitted[0].after(coarse)
-            if not is_plausible(step):
-                break
-            coarse = step
-        else:
-            transform = coarse.scaled(moving=shrink, fixed=shrink)
-            continue
-        if shrink == 1:
+        corrected = _corrected_at(shrink, transform, one, other)
+        if corrected is None and shrink == 1:
             return None
+        transform = corrected or transform
     return transform
 
 
-def _is_correcting(patches: Patches) -> np.ndarray:
-    """Every second patch, as squares of a chessboard, so that both halves cover the tissue."""
-    cells = np.floor(patches.expected / 40).astype(np.int64)
+def _corrected_at(shrink: int, transform: Affine, one: _Side, other: _Side) -> Affine | None:
+    """A transform corrected twice on images `shrink` times coarser. The finest use half of the patches."""
+    coarse = _centred(transform, shrink)
+    reach_px = reach_at(one.slide.mpp * shrink)
+    for _ in range(2):
+        patches = find_patches(one.by_shrink[shrink], other.by_shrink[shrink], coarse, reach_px)
+        if shrink == 1:
+            patches = patches.chosen(_is_correcting(patches))
+        fitted = fit_robustly(
+            patches.expected, patches.expected + patches.offsets, 0.8 * patches.near_px, is_affine=shrink < 4
+        )
+        if fitted is None or not is_plausible(fitted[0].after(coarse)):
+            return None
+        coarse = fitted[0].after(coarse)
+    return _at_finest(coarse, shrink)
+
+
+def _centred(transform: Affine, shrink: int) -> Affine:
+    """A transform between the finest images, between images `shrink` times coarser; pixels count from their centres."""
+    shift = Affine(1, 0, 0.5, 0, 1, 0.5)
+    scaled = shift.after(transform).after(shift.inverse()).scaled(moving=1 / shrink, fixed=1 / shrink)
+    return shift.inverse().after(scaled).after(shift)
+
+
+def _at_finest(transform: Affine, shrink: int) -> Affine:
+    """The reverse of `_centred`."""
+    shift = Affine(1, 0, 0.5, 0, 1, 0.5)
+    scaled = shift.after(transform).after(shift.inverse()).scaled(moving=shrink, fixed=shrink)
+    return shift.inverse().after(scaled).after(shift)
+
+
+def _is_correcting(patches: Patches) -> NDArray[np.bool_]:
+    """Every second patch, as squares of a chessboard, so that both halves cover the tissue. Patches lie on a grid of
+    the fixed slide, so a square is in the same half each time."""
+    cells = np.floor(patches.expected / PATCH_PX).astype(np.int64)
     return np.asarray(cells.sum(1) % 2 == 0, np.bool_)

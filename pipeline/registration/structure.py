@@ -41,7 +41,8 @@ class Structure:
 
     def flipped(self) -> Structure:
         """Mirrored left and right."""
-        return Structure(*(np.ascontiguousarray(plane[:, ::-1]) for plane in (*self.planes, self.tissue_yx)))
+        dense, red = (np.ascontiguousarray(plane[:, ::-1]) for plane in self.planes)
+        return Structure(dense, red, np.ascontiguousarray(self.tissue_yx[:, ::-1]))
 
 
 def structure_of(slide: Thumbnail, shrink: int = 1) -> Structure:
@@ -50,7 +51,7 @@ def structure_of(slide: Thumbnail, shrink: int = 1) -> Structure:
     if shrink > 1:
         size_wh = max(1, pixels.shape[1] // shrink), max(1, pixels.shape[0] // shrink)
         height, width = size_wh[1] * shrink, size_wh[0] * shrink
-        pixels = cv2.resize(pixels[:height, :width], size_wh, interpolation=cv2.INTER_AREA)
+        pixels = np.asarray(cv2.resize(pixels[:height, :width], size_wh, interpolation=cv2.INTER_AREA), np.uint8)
         share = cv2.resize(tissue_yx[:height, :width].astype(np.float32), size_wh, interpolation=cv2.INTER_AREA)
         tissue_yx = np.asarray(share >= 0.5, np.bool_)
     density = _density(pixels, tissue_yx)

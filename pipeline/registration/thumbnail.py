@@ -93,6 +93,7 @@ def _tissue_at(reader: StoreReader, mpp: float, size_wh_px: tuple[int, int]) -> 
     matrix = np.array([[scale, 0.0, (scale - 1) / 2], [0.0, scale, (scale - 1) / 2]])
     flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
     if scale > 1:
-        mask_yx = cv2.blur(mask_yx * np.uint8(200), (round(scale) | 1,) * 2)
+        side = round(scale) | 1
+        mask_yx = np.asarray(cv2.blur(mask_yx * np.uint8(200), (side, side)), np.uint8)
         return np.asarray(cv2.warpAffine(mask_yx, matrix, size_wh_px, flags=flags) >= 100, np.bool_)
     return np.asarray(cv2.warpAffine(mask_yx * np.uint8(200), matrix, size_wh_px, flags=flags) >= 100, np.bool_)

@@ -53,7 +53,7 @@ class Affine:
         return np.asarray(np.asarray(points, np.float64) @ linear.T + (self.c, self.f), np.float64)
 
     def inverse(self) -> Affine:
-        return Affine.of_matrix(np.linalg.inv(self.matrix))
+        return Affine.of_matrix(np.asarray(np.linalg.inv(self.matrix), np.float64))
 
     def after(self, first: Affine) -> Affine:
         """The transform that does `first`, then this one."""

@@ -84,7 +84,7 @@ def registrations_of(ledger: Ledger, slide_ids: Collection[str] | None = None) -
         chosen = chosen.where(registration.c.moving_id.in_(slide_ids), registration.c.fixed_id.in_(slide_ids))
     with ledger.database.read() as connection:
         rows = connection.execute(chosen.order_by(registration.c.moving_id, registration.c.fixed_id)).mappings().all()
-    return [_registration(row) for row in rows]
+    return [_registration(dict(row)) for row in rows]
 
 
 def erase_registrations(connection: Connection, slide_id: str) -> list[int]:
@@ -92,7 +92,7 @@ def erase_registrations(connection: Connection, slide_id: str) -> list[int]:
     about the other slide of a pair: the caller empties them."""
     names = or_(registration.c.moving_id == slide_id, registration.c.fixed_id == slide_id)
     rows = connection.execute(select(registration).where(names)).mappings().all()
-    keys = {key_sha256(registration, row) for row in rows}
+    keys = {key_sha256(registration, dict(row)) for row in rows}
     connection.execute(delete(registration).where(names))
     if not keys:
         return []

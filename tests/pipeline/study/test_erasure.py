@@ -17,7 +17,15 @@ from pipeline.ledger.ledger import Ledger
 from pipeline.ledger.rows import PROJECT_LOG
 from pipeline.project import Project
 from pipeline.registration import IDENTITY
-from pipeline.review import Draft, Registration, annotations_of, registrations_of, remove_registration, save, save_registration
+from pipeline.review import (
+    Draft,
+    Registration,
+    annotations_of,
+    registrations_of,
+    remove_registration,
+    save,
+    save_registration,
+)
 from pipeline.review.judging.coverage import CoverageGrid
 from pipeline.review.judging.coverage_store import save_looks
 from pipeline.review.judging.hotspots import HotspotKey, judge_hotspots
@@ -38,7 +46,15 @@ from pipeline.study.work.study import Study, slides_of
 
 NAME = "Erika-Mustermann-1964"
 OTHERS = ("S-1", "S-3")
-REVIEWS = ("hotspot_review", "coverage", "review", "annotation", "annotation_revision", "annotated_slide", "registration")
+REVIEWS = (
+    "hotspot_review",
+    "coverage",
+    "review",
+    "annotation",
+    "annotation_revision",
+    "annotated_slide",
+    "registration",
+)
 
 
 def protocol() -> Protocol:
@@ -104,7 +120,6 @@ def say_something(study: Study) -> None:
     for slide_id in (NAME, "S-1"):
         (drawn,) = save(study.ledger, slide_id, [Draft(box(1, 2, 30, 40), "rectangle", note=slide_id)], "ada").saved
         save(study.ledger, slide_id, [drawn.draft(note=f"more of {slide_id}")], "bob")
-
 
     for moving_id, fixed_id in ((NAME, "S-1"), ("S-3", NAME), ("S-1", "S-3")):
         found = Registration(moving_id, fixed_id, IDENTITY, "features", 20.0, 40, "0" * 64, "1" * 64)
