@@ -25,7 +25,7 @@ from pipeline.registration.transform import Affine, distances
 from pipeline.store.reading.reader import StoreReader
 
 MIN_TESTED = 12
-MIN_SHARE = 0.4
+MIN_SHARE = 0.3
 MAX_LOG10_CHANCE = -8.0
 """Chance is ten million times smaller than one false acceptance in a hundred suggestions."""
 MIN_DICE = 0.4
