@@ -30,7 +30,7 @@ import tifffile
 from benchmarks.machine import circumstances
 from benchmarks.registration_large import measure_large
 from benchmarks.registration_pairs import KINDS, Pair, Picture, make_pair, write_slide
-from pipeline.errors import NotRegisteredError
+from pipeline.errors import NoTissueError, NotRegisteredError
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.project import Project
 from pipeline.registration import Affine, register_slides
@@ -96,7 +96,7 @@ def related(pictures: list[Picture], folder: Path, rounds: int) -> Iterator[dict
             start = time.perf_counter()
             try:
                 registered = register_slides(moving, fixed)
-            except NotRegisteredError as error:
+            except (NotRegisteredError, NoTissueError) as error:
                 refused.append(f"{picture.name}, seed {seed}: {error}")
                 continue
             finally:
@@ -122,7 +122,7 @@ def unrelated(pictures: list[Picture], folder: Path) -> Iterator[dict[str, Any]]
             tried += 1
             try:
                 registered = register_slides(moving, fixed)
-            except NotRegisteredError:
+            except (NotRegisteredError, NoTissueError):
                 continue
             accepted.append(f"{one.name} and {other.name}, {kind}: {registered}")
     yield {"figure": "unrelated pairs accepted", "pairs": tried, "accepted": len(accepted), "which": accepted}

@@ -17,6 +17,10 @@ MAX_SCALE_CHANGE = 0.1
 """Sections shrink and stretch a little; more is another tissue, or a wrong pixel size."""
 MAX_SHEAR = 0.2
 TOLERANCE_PX = 8.0
+MIN_AGREEING, MIN_AGREEING_SHARE = 5, 0.2
+"""Of the patches, to correct a transform: fewer agree by chance."""
+_MIN_AFFINE = 12
+_ROUNDS, _SPREADS, _LEAST_TOLERANCE_PX = 5, 3.0, 1.0
 _TURN_TOLERANCE = 30.0
 _MIN_APART_PX = 40.0
 
@@ -57,18 +61,20 @@ def fit_robustly(
     """A transform near the identity on which most pairs agree, and those pairs; None if too few do."""
     turns = np.zeros(len(moving))
     best = _best(Matches(moving, fixed, turns), tolerance_px) if len(moving) >= 6 else None
-    if best is None or best.count < 5:
+    if best is None or best.count < max(MIN_AGREEING, MIN_AGREEING_SHARE * len(moving)):
         return None
     transform, agreeing = best.transform, best.agreeing
-    if is_affine and agreeing.sum() >= 12:
-        for _ in range(3):
-            affine = fit_affine(moving[agreeing], fixed[agreeing])
-            if not is_plausible(affine):
-                break
-            transform = affine
-            agreeing = distances(transform, moving, fixed) < tolerance_px
-            if agreeing.sum() < 12:
-                break
+    for _ in range(_ROUNDS):
+        # Pairs that are far off for no good reason would pull a fit by least squares towards them.
+        spread = float(np.median(distances(transform, moving[agreeing], fixed[agreeing])))
+        near = distances(transform, moving, fixed) < np.clip(_SPREADS * spread, _LEAST_TOLERANCE_PX, tolerance_px)
+        if near.sum() < MIN_AGREEING:
+            break
+        can_bend = is_affine and near.sum() >= _MIN_AFFINE
+        closer = (fit_affine if can_bend else fit_similarity)(moving[near], fixed[near])
+        if not is_plausible(closer):
+            break
+        transform, agreeing = closer, np.asarray(near, np.bool_)
     return transform, agreeing
 
 

@@ -155,11 +155,13 @@ def _best_of(moving: Thumbnail, fixed: Thumbnail) -> _Tried:
         raise NotRegisteredError(f"{names}: {_why(tried, moving.mpp)} {_INSTEAD}")
     best = tried[0]
     for rival in tried[1:]:
-        if _is_rival(rival, best, one, other):
+        if _is_close_second(rival, best) and _is_elsewhere(rival, best, one):
             raise NotRegisteredError(
                 f"{names}: two different positions fit about equally well ({best.patches.share_near:.0%} and "
                 f"{rival.patches.share_near:.0%} of the places compared), as with symmetric tissue. {_INSTEAD}"
             )
+    at_same_place = [one_of for one_of in tried if _is_close_second(one_of, best)]
+    best = min(at_same_place, key=lambda one_of: one_of.median_px)
     if best.median_px * moving.mpp > MAX_ERROR_UM:
         raise NotRegisteredError(
             f"{names}: the best position is off by {best.median_px * moving.mpp:.0f} µm at half of the places "
@@ -187,10 +189,13 @@ def _why(tried: list[_Tried], mpp: float) -> str:
     )
 
 
-def _is_rival(rival: _Tried, best: _Tried, one: _Side, other: _Side) -> bool:
-    """Whether another transform, which puts the tissue elsewhere, does nearly as well."""
-    if rival.patches.num_near < RIVAL_SHARE * best.patches.num_near or rival.patches.log10_chance > MAX_LOG10_CHANCE:
-        return False
+def _is_close_second(tried: _Tried, best: _Tried) -> bool:
+    """Whether a transform finds nearly as many patches as the best one."""
+    return tried.is_trusted and tried.patches.num_near >= RIVAL_SHARE * best.patches.num_near
+
+
+def _is_elsewhere(rival: _Tried, best: _Tried, one: _Side) -> bool:
+    """Whether a transform puts the tissue in another place than the best one."""
     at = best.patches.moving
     mine = best.transform.moved(at)
     if rival.is_mirrored != best.is_mirrored:
