@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pipeline.errors import BadAnnotationError
-from pipeline.registration import Affine, as_points, distances, fit_affine, fit_similarity
-from pipeline.registration.transform import Points
+from pipeline.registration import Affine, Points, as_points, distances, fit_affine, fit_similarity
 from pipeline.review.registrations.registration import Registration, SlidePixels, check_transform
 
 Point = tuple[float, float]
