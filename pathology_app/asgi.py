@@ -22,6 +22,7 @@ from pathology_app.annotating.routes import annotation_routes
 from pathology_app.app_pages.log.routes import log_routes
 from pathology_app.project.ledger import close_study_ledgers, current_study_ledger
 from pathology_app.project.served import served_project
+from pathology_app.registering.routes import registration_routes
 from pathology_app.routes.declared import only_declared, openings_of
 from pathology_app.serving.environment import SCRIPT, access_by_environment
 from pathology_app.serving.installation import confine
@@ -95,7 +96,14 @@ def app_routes() -> list[BaseRoute]:
         *review_routes(cache),
         *case_report_routes(cache),
     ]
-    return [*routes, *export_routes(cache), *sign_in_routes(), *log_routes(), *streamlit_file_routes()]
+    return [
+        *routes,
+        *registration_routes(cache, current_study_ledger()),
+        *export_routes(cache),
+        *sign_in_routes(),
+        *log_routes(),
+        *streamlit_file_routes(),
+    ]
 
 
 def _before(pages: st.App, routes: Sequence[BaseRoute]) -> ASGIApp:

@@ -290,6 +290,25 @@ def compare(
 
 
 @cli.command()
+def register(
+    slides: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="A B", help="Two slides: A is placed on B.", show_default="with --list, all slides"),
+    ] = None,
+    project: ProjectOption = HERE,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Do not save the result.")] = False,
+    listing: Annotated[bool, typer.Option("--list", help="Show saved registrations.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove the saved registration of A and B.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Find where the tissue of one slide is on another, and save it; refused unless it can be trusted."""
+    from pipeline.verbs.register import RegisterRequest, run_register
+
+    asked = RegisterRequest(tuple(slides or []), dry_run=dry_run, listing=listing, remove=remove)
+    run_register(asked, project, as_json=as_json)
+
+
+@cli.command()
 def export(
     slide: Annotated[str, typer.Argument(metavar="SLIDE_ID|STORE", help="Slide of the project, or a store.")],
     out: Annotated[Path, typer.Argument(help="Copy to write; must not exist yet.")],

@@ -97,6 +97,12 @@ class OutsideFoldersError(GemslideError):
     code = "outside_folders"
 
 
+class NotRegisteredError(GemslideError):
+    """No position of one slide on another can be trusted."""
+
+    code = "not_registered"
+
+
 class ProcessFailedError(GemslideError):
     """A process that gemslide started ended without an answer: it crashed, or was stopped."""
 
@@ -119,6 +125,7 @@ OF_SLIDES: tuple[type[GemslideError], ...] = (
     QcFailedError,
     ReliedOnError,
     OutsideFoldersError,
+    NotRegisteredError,
     ProcessFailedError,
 )
 BY_CODE: dict[str, type[GemslideError]] = OF_EVERY_PACKAGE | {kind.code: kind for kind in OF_SLIDES}

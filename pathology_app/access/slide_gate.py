@@ -16,8 +16,10 @@ from pathology_app.people.sign_in import SignIn
 from training.foundation.errors import GemslideError
 from training.foundation.words.names import is_name
 
-_LOOKS = "tiles colour overlays layers damaged annotations coverage hotspots exports reports"
+_LOOKS = "tiles colour overlays layers damaged annotations coverage hotspots exports reports registrations"
 """Folders whose requests count as viewing a slide, and must be logged."""
+_OF_PAIRS = "registrations"
+"""The folder whose paths may name a second slide."""
 _IN_LISTS = "thumbnails heatmaps crops"
 """Small images, which lists show for many slides."""
 SLIDE_FOLDERS = f"{_LOOKS} {_IN_LISTS}"
@@ -46,8 +48,12 @@ async def check_slide_of(scope: Scope, sign_in: SignIn, person: Person, key: str
     if person.slides is None and (not is_look or is_viewed(key, slide_id)):
         return  # tile requests are frequent
 
+    second_id = match[3].split("/")[1] if folder == _OF_PAIRS and match[3] else None
+
     def check() -> None:
         check_slide(sign_in, person, slide_id)
+        if second_id is not None and is_name(second_id):  # otherwise the route reports what is wrong with it
+            check_slide(sign_in, person, second_id)
         if is_look:
             check_view(sign_in, key, person, slide_id)
 

@@ -33,6 +33,7 @@ class Act(StrEnum):
     JUDGE = "judge hotspots"
     NOTE_LOOKS = "note what was looked at"
     ANNOTATE = "annotate"
+    REGISTER = "register slides"
     IMPORT = "import annotations"
     EXPORT_RESULTS = "export results"
     EXPORT_ANNOTATIONS = "export annotations"
@@ -61,6 +62,8 @@ RIGHTS: Mapping[Act, Action] = {
     # tiles/review_routes.py
     Act.JUDGE: Action.ANNOTATE,
     Act.NOTE_LOOKS: Action.LOOK,
+    # registering/routes.py
+    Act.REGISTER: Action.ANNOTATE,
     # annotating/routes.py
     Act.ANNOTATE: Action.ANNOTATE,
     Act.IMPORT: Action.ANNOTATE,

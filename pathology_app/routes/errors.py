@@ -33,12 +33,13 @@ def with_json_errors(handler: Handler, root: Path) -> Handler:
         try:
             return await handler(request)
         except READ_ERRORS as error:
-            return json_error(error, root, _status(error))
+            return json_error(error, root, status_of(error))
 
     return guarded
 
 
-def _status(error: GemslideError | OSError) -> int:
+def status_of(error: GemslideError | OSError) -> int:
+    """Status of the response with an error."""
     if isinstance(error, (BadLinkError, BadManifestError, BadRecipeError, ChangedSourceError)):
         return 400
     if isinstance(error, (ForbiddenError, BlindedError)):

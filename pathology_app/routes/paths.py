@@ -16,7 +16,7 @@ PAGES = ("/", "/worklist", "/slide")
 READING = ("GET", "HEAD", "OPTIONS")
 FOLDERS = (
     "static tiles colour annotations overlays layers damaged thumbnails coverage hotspots crops heatmaps exports "
-    "reports viewer"
+    "reports registrations viewer"
 )
 SERVED = re.compile(
     rf"/({FOLDERS.replace(' ', '|')})/.*|/favicon\.png|/_stcore/(health|host-config)|/log\.csv", re.ASCII

@@ -34,7 +34,7 @@ def serve(questions: IO[bytes], answers: IO[bytes]) -> None:
 
 def _answer(question: dict[str, Any], body: bytes) -> list[bytes]:
     """The number of parts and the parts, or just an error."""
-    limits = Limits(question["seconds"], question["mib"])
+    limits = Limits(**question["limits"])
     _end_after(limits.seconds + _LAST_S)
     try:
         function = _function(question["work"])  # its imports are not limited

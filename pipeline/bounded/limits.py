@@ -30,10 +30,14 @@ class Limits:
     Attributes:
         seconds: wall-clock time.
         mib: memory beyond what the process has at the start.
+        subject: what takes them, for messages.
+        remedy: what a person can do about it.
     """
 
     seconds: float
     mib: int
+    subject: str = "its outlines take"
+    remedy: str = "Simplify the outlines, or use fewer at once."
 
     @classmethod
     def for_file(cls, num_bytes: int) -> Limits:
@@ -76,15 +80,15 @@ def within(limits: Limits, what: str) -> Iterator[None]:
 
 def too_long(what: str, limits: Limits) -> BadAnnotationError:
     return BadAnnotationError(
-        f"{what}: its outlines take more than {limits.seconds:.0f} s to process; the work was stopped, and nothing was "
-        "changed. Simplify the outlines, or use fewer at once."
+        f"{what}: {limits.subject} more than {limits.seconds:.0f} s to process; the work was stopped, and nothing "
+        f"was changed. {limits.remedy}"
     )
 
 
 def too_large(what: str, limits: Limits) -> BadAnnotationError:
     return BadAnnotationError(
-        f"{what}: its outlines take more than {limits.mib:,} MiB of memory to process; the work was stopped, and "
-        "nothing was changed. Simplify the outlines, or use fewer at once."
+        f"{what}: {limits.subject} more than {limits.mib:,} MiB of memory to process; the work was stopped, and "
+        f"nothing was changed. {limits.remedy}"
     )
 
 

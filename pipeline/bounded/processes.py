@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import IO, Any
 
 from pipeline.bounded.limits import Limits, too_large, too_long
@@ -116,7 +117,7 @@ class _Process:
         timer.daemon = True
         timer.start()
         try:
-            send(self._said, {**question, "seconds": limits.seconds, "mib": limits.mib})
+            send(self._said, {**question, "limits": asdict(limits)})
             send(self._said, body)
             head = json.loads(receive(self._heard))
             return [head, *(json.loads(receive(self._heard)) for _ in range(head.get("parts", 0)))]

@@ -71,6 +71,16 @@ from .judging.slides import SlideReview as SlideReview
 from .judging.slides import add_review as add_review
 from .judging.slides import reviewed_since as reviewed_since
 from .judging.slides import reviews_of as reviews_of
+from .registrations.points import register_points as register_points
+from .registrations.registration import Registration as Registration
+from .registrations.registration import SlidePixels as SlidePixels
+from .registrations.registration import check_transform as check_transform
+from .registrations.saving import erase_registrations as erase_registrations
+from .registrations.saving import registrations_of as registrations_of
+from .registrations.saving import remove_registration as remove_registration
+from .registrations.saving import save_registration as save_registration
+from .registrations.words import describe_error as describe_error
+from .registrations.words import describe_transform as describe_transform
 from .rows.tables import STATES as STATES
 from .rows.tables import VERDICTS as VERDICTS
 from .rows.view_context import ViewContext as ViewContext

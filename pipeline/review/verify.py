@@ -15,7 +15,15 @@ from pipeline.review.annotations.entries import CLASS_ADDED
 from pipeline.review.annotations.proof import changed_annotations
 from pipeline.review.judging.coverage_store import LOOKED
 from pipeline.review.judging.slides import REVIEWED
-from pipeline.review.rows.tables import HOTSPOT_STATES, annotation_class, coverage, hotspot_review, review
+from pipeline.review.registrations.saving import REGISTERED, UNREGISTERED
+from pipeline.review.rows.tables import (
+    HOTSPOT_STATES,
+    annotation_class,
+    coverage,
+    hotspot_review,
+    registration,
+    review,
+)
 from pipeline.review.rows.view_context import key_sha256
 from training.foundation.reading import parse_json
 
@@ -25,6 +33,8 @@ _TABLES: Mapping[str, Table] = {
     LOOKED: coverage,
     REVIEWED: review,
     CLASS_ADDED: annotation_class,
+    REGISTERED: registration,
+    UNREGISTERED: registration,
 }
 """The table whose rows an action's entries are about; other actions say nothing of these rows."""
 _STUDY = metadata.tables["study"]
@@ -48,7 +58,8 @@ def verify_reviews(database: Database, study_id: str) -> list[str]:
         if study_id != PROJECT_LOG:
             findings += _unlogged_start(connection, study_id)
         else:
-            findings += _changed(connection, annotation_class, true(), logged)
+            for table in (annotation_class, registration):
+                findings += _changed(connection, table, true(), logged)
             findings += changed_annotations(connection)
             findings += _changed_studies(connection)
             findings += _find_orphans(connection)
@@ -133,4 +144,7 @@ def _find_orphans(connection: Connection) -> Iterator[str]:
 def _describe_row(table: Table, row: Mapping[str, Any]) -> str:
     if table is annotation_class:
         return f"annotation class {row['class_name']!s:.60}"
+    if table is registration:
+        pair = f"slides {row['moving_id']!s:.64} and {row['fixed_id']!s:.64}"
+        return f"registration of {pair}, revision {row['revision']!s:.20}"
     return f"{table.name} of {row['person']!s:.60} at slide {row['slide_id']!s:.64}"

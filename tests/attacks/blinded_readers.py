@@ -94,6 +94,7 @@ ROUTES: Mapping[str, tuple[str, ...]] = {
     "/annotations/{slide_id}/about": ("/annotations/S-001/about?id=00000000-0000-4000-8000-000000000000",),
     "/annotations/{slide_id}/changed": ("/annotations/S-001/changed",),
     "/reports/{slide_id}/{rest:path}": ("/reports/S-001/report.html", f"/reports/{OUTSIDE}/report.html"),
+    "/registrations/{slide_id}.json": ("/registrations/S-001.json?to=S-002",),
     "/coverage/{slide_id}.json": ("/coverage/S-001.json",),
     "/hotspots/{slide_id}/{model_id}.json": (
         f"/hotspots/S-001/{MODEL_ID}.json",

@@ -31,6 +31,7 @@ OF_SLIDE = (
     f"/layers/{SLIDE_ID}/quality/0.png", f"/damaged/{SLIDE_ID}.png", f"/thumbnails/{SLIDE_ID}.jpg",
     f"/colour/{SLIDE_ID}", f"/exports/{SLIDE_ID}/{MODEL_ID}/predictions.csv", f"/annotations/{SLIDE_ID}/changes",
     f"/reports/{SLIDE_ID}/report.html", f"/annotations/{SLIDE_ID}/counts",
+    f"/registrations/{SLIDE_ID}.json?to=S-002",
     f"/coverage/{SLIDE_ID}.json", f"/crops/{SLIDE_ID}/100_100.jpg", f"/heatmaps/{SLIDE_ID}/{MODEL_ID}/0.png",
 )  # fmt: skip
 OUT = (
@@ -42,6 +43,7 @@ ROUTES = (
     "/layers/S-001/{}", "/annotations/{}/changes", "/annotations/S-001/{}", "/exports/{}/m/predictions.csv",
     "/exports/S-001/{}/predictions.csv", "/coverage/{}.json", "/crops/{}/1_1.jpg",
     "/reports/{}/report.html", "/reports/S-001/{}",
+    "/registrations/{}.json?to=S-002", "/registrations/S-001.json?to={}", "/registrations/S-001/{}",
     "/damaged/{}.png", "/thumbnails/{}.jpg", "/viewer/{}", "/static/{}", "/log.csv/{}", "/{}",
 )  # fmt: skip
 

@@ -26,7 +26,7 @@ from tests.pathology_app.started_app import StartedApp, started_app
 BODIES = (
     f"/annotations/{SLIDE_ID}", f"/annotations/{SLIDE_ID}/join", f"/annotations/{SLIDE_ID}/split",
     f"/annotations/{SLIDE_ID}/import", f"/coverage/{SLIDE_ID}.json", f"/hotspots/{SLIDE_ID}/{MODEL_ID}.json",
-    "/sign-in", "/sign-out",
+    f"/registrations/{SLIDE_ID}/S-002/points", "/sign-in", "/sign-out",
 )  # fmt: skip
 ANSWERS = (
     "/", "/worklist", f"/tiles/{SLIDE_ID}/0/0_0", f"/exports/{SLIDE_ID}/{MODEL_ID}/predictions.csv",

@@ -89,6 +89,7 @@ BY_ROUTE: Mapping[Act, tuple[str, str, object]] = {
     Act.JUDGE: ("POST", f"/hotspots/S-001/{MODEL_ID}.json", {"judged": []}),
     Act.NOTE_LOOKS: ("POST", "/coverage/S-001.json", {"looks": [], "seconds": 1}),
     Act.ANNOTATE: ("POST", "/annotations/S-001", {"changes": []}),
+    Act.REGISTER: ("POST", "/registrations/S-001/S-002/remove", {}),
     Act.IMPORT: ("POST", "/annotations/S-001/import", {}),
     Act.EXPORT_ANNOTATIONS: ("GET", "/annotations/S-001/qupath.geojson", None),
     Act.EXPORT_RESULTS: ("GET", f"/exports/S-001/{MODEL_ID}/predictions.csv", None),
@@ -189,6 +190,7 @@ def test_who_has_no_right_by_role_is_named_by_list_in_vain_and_the_other_way_rou
 MUTATIONS = {
     "start", "give", "give_all", "sign", "begin", "adjudicate", "retry", "set_state", "add_review", "start_job",
     "stop_job", "judge_hotspots", "save_looks", "import_file",
+    "save_registration", "remove_registration",
 }  # fmt: skip
 
 

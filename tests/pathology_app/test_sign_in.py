@@ -34,7 +34,7 @@ EVERYTHING = (
     *OF_SLIDE, f"/colour/{SLIDE_ID}", f"/damaged/{SLIDE_ID}.png", f"/heatmaps/{SLIDE_ID}/{MODEL_ID}/0.png",
     f"/exports/{SLIDE_ID}/{MODEL_ID}/predictions.csv", f"/annotations/{SLIDE_ID}/changes",
     f"/annotations/{SLIDE_ID}/qupath.geojson", f"/coverage/{SLIDE_ID}.json", f"/hotspots/{SLIDE_ID}/{MODEL_ID}.json",
-    f"/crops/{SLIDE_ID}/100_100.jpg",
+    f"/crops/{SLIDE_ID}/100_100.jpg", f"/registrations/{SLIDE_ID}.json?to=S-002", f"/reports/{SLIDE_ID}/report.html",
 )  # fmt: skip
 """One link per route that has a slide in its path."""
 
@@ -137,7 +137,13 @@ def test_every_folder_with_slides_is_among_those_that_are_tried() -> None:
 
 def test_nobody_sends_anything_about_other_peoples_slides(client: httpx.Client) -> None:
     sign_in(client, "bob")
-    for path in (f"/annotations/{SLIDE_ID}", f"/coverage/{SLIDE_ID}.json", f"/hotspots/{SLIDE_ID}/{MODEL_ID}.json"):
+    for path in (
+        f"/annotations/{SLIDE_ID}",
+        f"/coverage/{SLIDE_ID}.json",
+        f"/hotspots/{SLIDE_ID}/{MODEL_ID}.json",
+        f"/registrations/{SLIDE_ID}/S-002/points",
+        f"/registrations/S-002/{SLIDE_ID}/tissue",
+    ):
         assert client.post(path, json={}).status_code == 404
 
 

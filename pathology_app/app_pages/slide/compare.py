@@ -10,6 +10,8 @@ from pathology_app.app_pages.declared import say_hidden
 from pathology_app.app_pages.page_views import log_view
 from pathology_app.html.text import READ_ERRORS, as_markdown, as_text, message_of
 from pathology_app.links.compare import COMPARE, MAX_VIEWS, OF_COMPARE, CompareLink, CompareView
+from pathology_app.people.actions import is_allowed
+from pathology_app.people.acts import Act
 from pathology_app.readings.blinding import Visibility
 from pathology_app.slides import presenters
 from pathology_app.slides.cache import SlideCache, current_cache
@@ -37,7 +39,7 @@ def page(worklist: st.Page, visibility: Visibility) -> None:
     if len(panes) < 2:
         st.info("Add a slide, or the same one again with another model. Two to four fit side by side.")
     if panes:
-        compare_viewer({"name": link.text, "panes": panes}, key="compare")
+        compare_viewer({"name": link.text, "panes": panes, "may_register": is_allowed(Act.REGISTER)}, key="compare")
 
 
 def _go(link: CompareLink) -> None:

@@ -163,3 +163,31 @@ review = Table(
 )
 """Reviews of a slide outside all studies, and of a model's prediction for it; append-only. `name` is the
 name the reviewer signed with."""
+
+
+REGISTRATION_STATES, REGISTRATION_METHODS = ("saved", "removed"), ("features", "points")
+
+registration = Table(
+    "registration",
+    metadata,
+    Column("moving_id", String(64), primary_key=True),
+    Column("fixed_id", String(64), primary_key=True),
+    Column("revision", Integer, primary_key=True, autoincrement=False),
+    Column("state", String(16), nullable=False),
+    Column("method", String(16), nullable=False),
+    *(Column(f"m{row}{column}", Float, nullable=False) for row in (1, 2) for column in (1, 2, 3)),
+    Column("error_um", Float),
+    Column("places", Integer, nullable=False),
+    Column("matches", Integer, nullable=False),
+    Column("share_near", Float),
+    Column("dice", Float),
+    Column("moving_pixels", String(64), nullable=False),
+    Column("fixed_pixels", String(64), nullable=False),
+    Column("person", String(200), nullable=False),
+    Column("utc", String(32), nullable=False),
+    _one_of("state", REGISTRATION_STATES),
+    _one_of("method", REGISTRATION_METHODS),
+    Index(None, "fixed_id"),
+)
+"""Registrations of two slides; append-only, and a pair's last revision counts. `moving_id` sorts before `fixed_id`, so
+that a pair is one key; m11 to m23 is the affine map of its level-0 pixels to those of `fixed_id`."""

@@ -36,7 +36,7 @@ _OF_SLIDE = (
 _BESIDE_SLIDE = (
     TASKS_ADDED, "slide reproduced", "slide opened", "slide looked at", "slide reviewed", "hotspot seen",
     "hotspot accepted", "hotspot rejected", "annotation drawn", "annotation changed", "annotation deleted",
-    "annotation restored", "annotations imported",
+    "annotation restored", "annotations imported", "slides registered", "registration removed",
 )  # fmt: skip
 CHANGE_ROWS: Mapping[str, str] = MappingProxyType(
     {

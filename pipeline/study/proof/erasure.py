@@ -7,7 +7,7 @@ hashes, so that all of it still verifies, and every anchor still holds.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -32,6 +32,7 @@ from pipeline.ledger.rows import (
 )
 from pipeline.ledger.tables import answer, audit, reading, slide, task
 from pipeline.project import Project
+from pipeline.review import erase_registrations
 from pipeline.study.protocol import load_study_cohort
 from pipeline.study.stages.registry import KINDS
 from pipeline.study.work.amendments import freeze
@@ -154,8 +155,8 @@ def _erase_slide(connection: Connection, study_id: str, slide_id: str, actor: st
 
 
 def _erase_reviews(connection: Connection, study_id: str, slide_id: str, actor: str, why: str) -> None:
-    """Erase coverage, annotations and reviews of the slide, in the study and outside all studies, with the project's
-    entries."""
+    """Erase coverage, annotations, reviews and registrations of the slide, in the study and outside all studies, with
+    the project's entries."""
     for name in _OF_REVIEWS:
         rows = table(name, column("study_id"), column("slide_id"))
         is_slide = (rows.c.slide_id == slide_id, rows.c.study_id.in_((study_id, PROJECT_LOG)))
@@ -163,7 +164,8 @@ def _erase_reviews(connection: Connection, study_id: str, slide_id: str, actor: 
     for name in _OF_ANNOTATIONS:
         rows = table(name, column("slide_id"))
         connection.execute(delete(rows).where(rows.c.slide_id == slide_id))
-    if intervals := _empty_entries(connection, PROJECT_LOG, [slide_subject(slide_id)]):
+    of_pairs = erase_registrations(connection, slide_id)
+    if intervals := _empty_entries(connection, PROJECT_LOG, [slide_subject(slide_id)], of_pairs):
         named = Change(actor, ENTRIES_ERASED, STUDY_SUBJECT, why, details={"entries": intervals})
         append_to_project(connection, [named])
 
@@ -177,13 +179,18 @@ def _erase_reading(connection: Connection, row: Row[tuple[object, ...]], nameles
     return Change(actor, READING_ERASED, subject, after=row_sha256(reading, dict(row._mapping) | values))
 
 
-def _empty_entries(connection: Connection, study_id: str, subjects: Sequence[str]) -> list[list[int]]:
-    """Empty all entries is_about some rows. Returns their numbers, as intervals."""
+def _empty_entries(
+    connection: Connection, study_id: str, subjects: Sequence[str], further: Collection[int] = ()
+) -> list[list[int]]:
+    """Empty all entries about some rows, and those with further numbers. Returns their numbers, as intervals."""
     is_about = (audit.c.study_id == study_id, or_(*(audit.c.subject == subject for subject in subjects)))
-    numbers = connection.scalars(select(audit.c.seq).where(*is_about).order_by(audit.c.seq)).all()
+    numbers = set(connection.scalars(select(audit.c.seq).where(*is_about)))
     connection.execute(update(audit).where(*is_about).values(dict.fromkeys(ERASABLE)))
+    for number in set(further) - numbers:
+        is_entry = (audit.c.study_id == study_id, audit.c.seq == number)
+        connection.execute(update(audit).where(*is_entry).values(dict.fromkeys(ERASABLE)))
     intervals: list[list[int]] = []
-    for number in numbers:
+    for number in sorted(numbers.union(further)):
         if intervals and intervals[-1][1] == number - 1:
             intervals[-1][1] = number
         else:

@@ -16,7 +16,16 @@ from pipeline.files import sha256_of
 from pipeline.ledger.ledger import Ledger
 from pipeline.ledger.rows import PROJECT_LOG
 from pipeline.project import Project
-from pipeline.review import Draft, annotations_of, save
+from pipeline.registration import IDENTITY
+from pipeline.review import (
+    Draft,
+    Registration,
+    annotations_of,
+    registrations_of,
+    remove_registration,
+    save,
+    save_registration,
+)
 from pipeline.review.judging.coverage import CoverageGrid
 from pipeline.review.judging.coverage_store import save_looks
 from pipeline.review.judging.hotspots import HotspotKey, judge_hotspots
@@ -37,7 +46,15 @@ from pipeline.study.work.study import Study, slides_of
 
 NAME = "Erika-Mustermann-1964"
 OTHERS = ("S-1", "S-3")
-REVIEWS = ("hotspot_review", "coverage", "review", "annotation", "annotation_revision", "annotated_slide")
+REVIEWS = (
+    "hotspot_review",
+    "coverage",
+    "review",
+    "annotation",
+    "annotation_revision",
+    "annotated_slide",
+    "registration",
+)
 
 
 def protocol() -> Protocol:
@@ -104,6 +121,11 @@ def say_something(study: Study) -> None:
         (drawn,) = save(study.ledger, slide_id, [Draft(box(1, 2, 30, 40), "rectangle", note=slide_id)], "ada").saved
         save(study.ledger, slide_id, [drawn.draft(note=f"more of {slide_id}")], "bob")
 
+    for moving_id, fixed_id in ((NAME, "S-1"), ("S-3", NAME), ("S-1", "S-3")):
+        found = Registration(moving_id, fixed_id, IDENTITY, "features", 20.0, 40, "0" * 64, "1" * 64)
+        save_registration(study.ledger, found, "ada")
+    remove_registration(study.ledger, "S-3", NAME, "ada")
+
 
 def everything(ledger: Ledger) -> str:
     """Full contents of the database."""
@@ -130,6 +152,7 @@ def test_nothing_of_an_erased_slide_is_left_and_the_log_verifies(study, tmp_path
     assert not verify_log(study.ledger.database, PROJECT_LOG).findings
     assert verify_reviews(study.ledger.database, "s") == verify_reviews(study.ledger.database, PROJECT_LOG) == []
     assert len(reviews_of(study.ledger, "S-1")) == len(annotations_of(study.ledger, "S-1")) == 1, "of others it stays"
+    assert [(kept.moving_id, kept.fixed_id) for kept in registrations_of(study.ledger)] == [("S-1", "S-3")]
     if study.ledger.database.is_sqlite:
         study.ledger.database.close()
         assert NAME.encode() not in (tmp_path / "gemslide.db").read_bytes()

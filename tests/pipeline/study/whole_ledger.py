@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,16 @@ from pipeline.ledger import PROJECT_LOG, Attempts, Change, Ledger, Sessions, met
 from pipeline.ledger.chain import append, canonical
 from pipeline.ledger.ledger import NewSlide
 from pipeline.ledger.rows import NOT_COVERED, REPORT_MADE
-from pipeline.review import Draft, annotations_of, import_file, save
+from pipeline.registration import Affine
+from pipeline.review import (
+    Draft,
+    Registration,
+    annotations_of,
+    import_file,
+    remove_registration,
+    save,
+    save_registration,
+)
 from pipeline.review.judging.coverage import CoverageGrid, Viewing
 from pipeline.review.judging.coverage_store import save_looks
 from pipeline.review.judging.hotspots import HotspotKey, judge_hotspots
@@ -78,6 +88,7 @@ def fill(ledger: Ledger) -> None:
     for context in (ViewContext("S-1", "r1", "r1", STUDY, "r1/1/1"), ViewContext("S-1", "ada", "ada (web app)")):
         _review(ledger, context)
     _draw(ledger)
+    _register(ledger)
     sessions = Sessions(ledger.database)
     sessions.make("session", 3600, name="ada", stamp="x", changes=[Change("ada", "signed in", "account ada")])
     Attempts(ledger.database).take({"name ada": 5, "address 127.0.0.1": 5})
@@ -135,6 +146,16 @@ def _draw(ledger: Ledger) -> None:
         import_file(ledger, slide_id, AnnotationFile("qupath", objects, {}), "cyd", size_wh_px0=(200, 100))
     imported = next(annotation for annotation in annotations_of(ledger, "S-2") if annotation.class_name == "stroma")
     save(ledger, "S-2", [imported.draft(class_name="tumour")], "bob")
+
+
+def _register(ledger: Ledger) -> None:
+    """Register two slides twice, the second time by points, and remove the registration of two others."""
+    affine = Affine(0.9, -0.1, 30.5, 0.1, 0.9, -7.25)
+    found = Registration("S-1", "S-2", affine, "features", 21.5, 60, SHA, "cd" * 32, 80, 0.9, 0.95)
+    save_registration(ledger, found, "ada")
+    save_registration(ledger, replace(found.inverse(), method="points", share_near=None, dice=None), "bob (web app)")
+    save_registration(ledger, replace(found, fixed_id="S-4"), "ada")
+    remove_registration(ledger, "S-4", "S-1", "ada")
 
 
 def made_report(ledger: Ledger, report: Path, content: str = "as it was") -> Path:

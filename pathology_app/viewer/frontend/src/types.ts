@@ -128,6 +128,8 @@ export interface ComparePaneData {
 export interface CompareData {
   /** Value of the link's `compare` parameter. */
   name: string;
+  /** Whether the person may save registrations. */
+  may_register?: boolean;
   panes: ComparePaneData[];
 }
 

@@ -9,7 +9,8 @@ import { MAGNIFICATIONS, type View } from "../view/navigation";
 import { PALETTE_NAMES } from "../layers/palettes";
 import type { CompareData } from "../types";
 import { ComparePane } from "./pane";
-import { back, missBy, moved, type Registration, registrationFrom, registrationOf, registrationText, SAME } from "./registration";
+import { back, missBy, moved, onFirst, onOther, type Registration, registrationFrom, registrationOf, registrationText, SAME } from "./registration";
+import { SavedAlignments } from "./saved_alignment";
 
 const REGISTERED = "together";
 const ARROWS: Record<string, [number, number]> = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
@@ -26,6 +27,7 @@ export class CompareViewer {
   private readonly link: LinkState;
   private readonly keys: Keys;
   private readonly listeners = new AbortController();
+  private readonly saved: SavedAlignments;
   private isRegistering = false;
   private opened = 0;
 
@@ -39,7 +41,10 @@ export class CompareViewer {
     this.registering = toggle("Align", "Align the slides: click the same two points in every view (g)", () => this.register());
     this.panes = data.panes.map((pane) => new ComparePane(pane, this.link.read(OVERLAY), events));
     this.keys = new Keys(this.commands());
-    this.host.append(this.toolbar(), this.hint, this.element, this.keys.element);
+    const slideIds = data.panes.map(({ slide }) => slide.slide_id);
+    const saved = { apply: (slideId: string, registration: Registration) => this.follow(slideId, registration), say: (text: string) => this.say(text) };
+    this.saved = new SavedAlignments(slideIds, data.may_register ?? false, saved, this.listeners.signal);
+    this.host.append(this.toolbar(), this.saved.element, this.hint, this.element, this.keys.element);
     this.hint.setAttribute("role", "status");
     this.element.dataset["panes"] = String(this.panes.length);
     this.element.append(...this.panes.map((pane) => pane.element));
@@ -158,7 +163,14 @@ export class CompareViewer {
         this.panes[0]!.navigation.show(view, true);
       }
       this.lead(this.panes[0]!);
+      void this.saved.load(!this.link.read(REGISTERED));
     }
+  }
+
+  /** Let every view of a slide follow a registration of it to the first view's. */
+  private follow(slideId: string, registration: Registration): void {
+    this.registrations = this.registrations.map((before, index) => (index && this.panes[index]!.data.slide.slide_id === slideId ? registration : before));
+    this.lead(this.panes[0]!);
   }
 
   private leading: ComparePane | null = null;
@@ -183,9 +195,7 @@ export class CompareViewer {
 
   /** The same view in the coordinates of the first pane. */
   private onFirst(pane: ComparePane, view: View): View {
-    const registration = this.registrations[this.panes.indexOf(pane)]!;
-    const { x, y } = back(registration, { x: view.x_um, y: view.y_um });
-    return { ...view, x_um: x, y_um: y, degrees: upright(view.degrees + registration.degrees) };
+    return onFirst(view, this.registrations[this.panes.indexOf(pane)]!);
   }
 
   /** Mark the pointer's position in the other views. */
@@ -219,6 +229,7 @@ export class CompareViewer {
   private finish(): void {
     const points = this.panes.map((pane) => pane.anchors.map((anchor) => pane.inUm(anchor)) as [Point, Point]);
     const registrations = points.map((to, index) => (index ? registrationOf(points[0]!, to) : SAME));
+    const clicked = this.panes.map((pane) => pane.anchors);
     this.isRegistering = false;
     this.panes.forEach((pane) => (pane.anchors = []));
     if (registrations.some((registration) => registration === null)) {
@@ -229,11 +240,13 @@ export class CompareViewer {
     this.say(`Aligned; the points still differ by up to ${Math.max(...points.map((to) => missBy(points[0]!, to))).toFixed(0)} µm.`);
     this.link.write(REGISTERED, this.registrations.slice(1).map(registrationText).join(";"));
     this.lead(this.panes[0]!);
+    this.panes.slice(1).forEach((pane, index) => void this.saved.savePoints(pane.data.slide.slide_id, clicked[0]!, clicked[index + 1]!));
   }
 
   private reset(): void {
     this.registrations = this.panes.map(() => SAME);
-    this.link.write(REGISTERED, "");
+    // Otherwise a saved alignment would be applied when the link is opened again.
+    this.link.write(REGISTERED, this.registrations.slice(1).map(registrationText).join(";"));
     this.say("");
     this.lead(this.panes[0]!);
   }
@@ -249,16 +262,6 @@ export class CompareViewer {
   private write(): void {
     this.link.write(AT, viewText(this.onFirst(this.leading ?? this.panes[0]!, (this.leading ?? this.panes[0]!).navigation.view())));
   }
-}
-
-/** A view of the first slide in the coordinates of another slide, with that slide's rotation undone. */
-function onOther(view: View, registration: Registration): View {
-  const { x, y } = moved(registration, { x: view.x_um, y: view.y_um });
-  return { ...view, x_um: x, y_um: y, degrees: upright(view.degrees - registration.degrees) };
-}
-
-function upright(degrees: number): number {
-  return ((degrees % 360) + 360) % 360;
 }
 
 function registrationsOf(text: string | null, count: number): Registration[] {

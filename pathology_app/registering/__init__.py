@@ -1,0 +1,1 @@
+"""Routes of saved registrations: shown, made from clicked points or from the tissue, removed."""

@@ -1,0 +1,1 @@
+"""Saved registrations of two slides, from tissue or from clicked points."""
