@@ -78,8 +78,8 @@ def test_a_case_is_judged_read_signed_found_in_the_log_and_come_back_to(page: Pa
         assert ledger.history(STUDY, slide_subject(SLIDE_ID))[-1].action == "slide looked at"
         actions = [entry.action for entry in ledger.history(PROJECT_LOG, slide_subject(SLIDE_ID))]
         assert {"hotspot seen", "hotspot accepted", "slide reviewed", "slide looked at"} <= set(actions)
-        (drawn,) = annotations_of(ledger, SLIDE_ID)
-        assert (drawn.class_name, drawn.kind) == ("carcinoma", "polygon")
+        drawn = {annotation.kind: annotation.class_name for annotation in annotations_of(ledger, SLIDE_ID)}
+        assert drawn == {"ruler": None, "polygon": "carcinoma"}
         for study_id in (STUDY, PROJECT_LOG):
             assert not verify_log(ledger.database, study_id).findings
             assert not verify_reviews(ledger.database, study_id)
