@@ -93,11 +93,14 @@ def cohort_pseudonymize(
         Path | None, typer.Option(help="Folder that must contain neither of them.", file_okay=False)
     ] = None,
     keep_site: Annotated[bool, typer.Option("--keep-site", help="Leave the column `site` as it is.")] = False,
+    keep_block: Annotated[
+        bool, typer.Option("--keep-block", help="Leave the column `block` as it is, if it holds no accession numbers.")
+    ] = False,
 ) -> None:
-    """Give slides, patients and sites random names; a map kept elsewhere has the originals."""
+    """Give slides, patients, blocks and sites random names; a map kept elsewhere has the originals."""
     from pipeline.verbs.cohort import run_pseudonymize
 
-    run_pseudonymize(manifest, map_path, out, project, keep_site=keep_site)
+    run_pseudonymize(manifest, map_path, out, project, keep_site=keep_site, keep_block=keep_block)
 
 
 @cli.command()

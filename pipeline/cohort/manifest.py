@@ -78,6 +78,9 @@ class SlideEntry(BaseModel):
     slide_id: str = Field(pattern=NAME_PATTERN)
     """Default: the file's name without its suffix."""
     patient_id: Line | None = None
+    block: Line | None = None
+    """Tissue block that the section was cut from."""
+    stain: Line | None = None
     site: Line | None = None
     scanner: Line | None = None
     mpp: Annotated[float, Field(gt=0, allow_inf_nan=False), BeforeValidator(_number)] | None = None

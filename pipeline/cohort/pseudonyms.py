@@ -1,4 +1,4 @@
-"""Pseudonyms of a cohort: random names for slides, patients and sites, and the map back to the real ones.
+"""Pseudonyms of a cohort: random names for slides, patients, blocks and sites, and the map back to the real ones.
 
 A pseudonym is drawn at random, not computed from a name, since a hash can be reversed by hashing all possible names.
 The map is the only way back, so it is kept apart from shared files: never inside a project folder.
@@ -11,11 +11,12 @@ import fcntl
 import itertools
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, fields
 from io import StringIO
 from pathlib import Path
+from typing import Literal
 
 from pipeline.cohort.look_alikes import look_alikes
 from pipeline.cohort.manifest import COLUMNS, MAX_MANIFEST_BYTES, Cohort, SlideEntry, load_cohort
@@ -26,7 +27,8 @@ from pipeline.spreadsheets import read_rows, with_header
 from training.foundation.errors import LockedError
 from training.foundation.words.names import comparable
 
-KINDS = ("slide", "patient", "site")
+KINDS = ("slide", "patient", "block", "site")
+Keepable = Literal["block", "site"]
 
 
 @dataclass(frozen=True)
@@ -102,11 +104,11 @@ class PseudonymMap:
 
 
 def pseudonymize_cohort(
-    manifest: Path, map_path: Path, out: Path, *, project: Path | None = None, keep_site: bool = False
+    manifest: Path, map_path: Path, out: Path, *, project: Path | None = None, keep: Collection[Keepable] = ()
 ) -> Pseudonymized:
     """Write a copy of a manifest with pseudonyms in place of names; the map is created or extended.
 
-    Splits, labels, annotations, mpp and exclusions are kept. Paths are too, relative to `out`: the new manifest is for
+    Stains, splits, labels, annotations, mpp and exclusions are kept. Paths are too, relative to `out`: the new manifest is for
     `gemslide ingest` and `gemslide tile`, and must be outside the project like the map.
 
     Args:
@@ -115,7 +117,7 @@ def pseudonymize_cohort(
             pseudonyms again.
         out: the manifest to write; one made earlier with this map is replaced.
         project: a folder that must not hold the map or `out`, even if it is still empty.
-        keep_site: leave the column `site` unchanged.
+        keep: columns to leave unchanged. A block's label may contain an accession number.
 
     Raises:
         BadManifestError: the manifest or the map is inconsistent, or a file would be in a project.
@@ -127,7 +129,7 @@ def pseudonymize_cohort(
     with explain_unwritable(map_path), _locked(map_path):
         names = read_map(map_path)
         known = len(names.rows)
-        entries = [_renamed(entry, cohort, out, names, keep_site) for entry in cohort.entries]
+        entries = [_renamed(entry, cohort, out, names, keep) for entry in cohort.entries]
         _check_replaceable(out, names)
         _write_private(map_path, _csv(MAP_COLUMNS, map(astuple, names.rows)))
         _write_private(out, _csv(COLUMNS, (tuple(e.model_dump(mode="json").values()) for e in entries)))
@@ -161,7 +163,9 @@ def read_map(path: Path) -> PseudonymMap:
     return PseudonymMap(path, entries)
 
 
-def _renamed(entry: SlideEntry, cohort: Cohort, out: Path, names: PseudonymMap, keep_site: bool) -> SlideEntry:
+def _renamed(
+    entry: SlideEntry, cohort: Cohort, out: Path, names: PseudonymMap, keep: Collection[Keepable]
+) -> SlideEntry:
     base = out.resolve().parent
     slide = cohort.slide_path(entry).resolve()
     annotations = cohort.annotations_path(entry)
@@ -173,7 +177,9 @@ def _renamed(entry: SlideEntry, cohort: Cohort, out: Path, names: PseudonymMap, 
         changes["annotations"] = os.path.relpath(annotations.resolve(), base)
     if entry.patient_id:
         changes["patient_id"] = names.pseudonym("patient", entry.patient_id)
-    if entry.site and not keep_site:
+    if entry.block and "block" not in keep:
+        changes["block"] = names.pseudonym("block", entry.block)
+    if entry.site and "site" not in keep:
         changes["site"] = names.pseudonym("site", entry.site)
     return entry.model_copy(update=changes)
 

@@ -9,7 +9,7 @@ import typer
 from pipeline.cohort.duplicates import find_changes
 from pipeline.cohort.look_alikes import WHAT_TO_DO, look_alike_patients
 from pipeline.cohort.manifest import Cohort, init_cohort, load_cohort
-from pipeline.cohort.pseudonyms import pseudonymize_cohort
+from pipeline.cohort.pseudonyms import Keepable, pseudonymize_cohort
 from pipeline.cohort.split import assign_splits
 from pipeline.ingest.cohort_check import check_entries
 from pipeline.naming.models import find_package
@@ -58,9 +58,13 @@ def _check_leakage(cohort: Cohort, project: Project, models: list[str]) -> list[
     return check_leakage(cohort, {model: find_package(model, project) for model in models}, project)
 
 
-def run_pseudonymize(manifest: Path, map_path: Path, out: Path, project: Path | None, *, keep_site: bool) -> None:
+def run_pseudonymize(
+    manifest: Path, map_path: Path, out: Path, project: Path | None, *, keep_site: bool, keep_block: bool
+) -> None:
+    options: dict[Keepable, bool] = {"site": keep_site, "block": keep_block}
+    keep = [column for column, is_kept in options.items() if is_kept]
     with report_errors():
-        done = pseudonymize_cohort(manifest, map_path, out, project=project, keep_site=keep_site)
+        done = pseudonymize_cohort(manifest, map_path, out, project=project, keep=keep)
     slides, patients = counted(done.num_slides, "slide"), counted(done.num_patients, "patient")
     typer.echo(f"{out}: {slides}, {patients}; {counted(done.num_new, 'new pseudonym')}.")
     for group in done.look_alikes:

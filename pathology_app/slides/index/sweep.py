@@ -26,6 +26,7 @@ from pathology_app.slides.index.facts import MAX_TEXT, SlideFacts, Text, read_fa
 from pipeline.cohort.manifest import SlideEntry, load_cohort
 from pipeline.project import Project
 from training.foundation.process import end_with
+from training.foundation.words.names import comparable
 
 SLIDES_AT_ONCE, ROWS_AT_ONCE = 200, 2_000
 """Size of one batch, which the app processes before it serves other requests."""
@@ -36,12 +37,14 @@ MANIFEST = "cohort.csv"
 
 
 class CohortFacts(BaseModel):
-    """One slide's entry in the manifest; `case_id` is its `patient_id`."""
+    """One slide's entry in the manifest; `case_id` is its `patient_id`. Names are in Unicode NFC."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     slide_id: Text
     case_id: Text | None = None
+    block: Text | None = None
+    stain: Text | None = None
     label: Text | None = None
     site: Text | None = None
     scanner: Text | None = None
@@ -138,12 +141,15 @@ class Sweeper:
 def _cohort_facts(entry: SlideEntry) -> CohortFacts:
     columns: dict[str, Any] = {
         "case_id": entry.patient_id,
+        "block": entry.block,
+        "stain": entry.stain,
         "label": entry.label,
         "site": entry.site,
         "scanner": entry.scanner,
     }
     return CohortFacts(
-        slide_id=entry.slide_id, **{name: text[:MAX_TEXT] if text else None for name, text in columns.items()}
+        slide_id=entry.slide_id,
+        **{name: comparable(text)[:MAX_TEXT] if text else None for name, text in columns.items()},
     )
 
 

@@ -38,7 +38,7 @@ CREATE TABLE slide (slide_id TEXT PRIMARY KEY, folded TEXT, facts TEXT, stamp TE
     scanner TEXT, verdict TEXT, damaged INTEGER, ingested TEXT, models TEXT) WITHOUT ROWID;
 CREATE TABLE score (slide_id TEXT, model_id TEXT, class_name TEXT, score REAL,
     PRIMARY KEY (slide_id, model_id, class_name)) WITHOUT ROWID;
-CREATE TABLE cohort (slide_id TEXT PRIMARY KEY, case_id TEXT, label TEXT, site TEXT, scanner TEXT) WITHOUT ROWID;
+CREATE TABLE cohort (slide_id TEXT PRIMARY KEY, case_id TEXT, block TEXT, stain TEXT, label TEXT, site TEXT, scanner TEXT) WITHOUT ROWID;
 CREATE TABLE in_study (slide_id TEXT, study_id TEXT, state TEXT, PRIMARY KEY (slide_id, study_id)) WITHOUT ROWID;
 """
 
@@ -117,8 +117,11 @@ class SlideTable:
                 self._write("DELETE FROM cohort", [()])
                 self.cohort_note = batch.cohort_note
             self._write(
-                "INSERT OR REPLACE INTO cohort VALUES (?, ?, ?, ?, ?)",
-                ((row.slide_id, row.case_id, row.label, row.site, row.scanner) for row in batch.cohort),
+                "INSERT OR REPLACE INTO cohort VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (
+                    (row.slide_id, row.case_id, row.block, row.stain, row.label, row.site, row.scanner)
+                    for row in batch.cohort
+                ),
             )
             self._known |= {facts.slide_id for facts in known}
 
@@ -136,7 +139,7 @@ class SlideTable:
     def find(self, wanted: Wanted, *, skip: int, limit: int) -> list[Listed]:
         """Selected slides, in the requested order."""
         columns = (
-            f"slide.slide_id, facts, case_id, {LABEL}, site, cohort.scanner, {WORD}, "
+            f"slide.slide_id, facts, case_id, block, cohort.stain, {LABEL}, site, cohort.scanner, {WORD}, "
             "(SELECT json_group_array(json_array(study_id, state)) FROM in_study WHERE slide_id = slide.slide_id)"
         )
         text = f"SELECT {columns} {FROM} {where(wanted)} {order(wanted)} LIMIT :limit OFFSET :skip"
@@ -237,11 +240,13 @@ def _scores(facts: SlideFacts) -> Iterable[tuple[str, str, str, float]]:
 
 
 def _listed(row: tuple[Any, ...]) -> Listed:
-    slide_id, facts, case_id, label, site, scanner, word, studies = row
+    slide_id, facts, case_id, block, stain, label, site, scanner, word, studies = row
     return Listed(
         slide_id,
         SlideFacts.model_validate_json(facts) if facts else None,
-        CohortFacts(slide_id=slide_id, case_id=case_id, label=label, site=site, scanner=scanner),
+        CohortFacts(
+            slide_id=slide_id, case_id=case_id, block=block, stain=stain, label=label, site=site, scanner=scanner
+        ),
         tuple((study_id, state) for study_id, state in json.loads(studies)),
         word,
     )

@@ -96,8 +96,25 @@ def test_only_the_owner_may_read_the_map_and_the_new_manifest(cohort, secret):
     assert sorted(p.name for p in secret.iterdir()) == [".map.csv.lock", "map.csv", "pseudo.csv"]
 
 
+def test_blocks_get_pseudonyms_unless_asked_to_stay_and_stains_stay(cohort, secret):
+    cohort.write_text(
+        "path,slide_id,patient_id,block,stain\n"
+        "scans/a.svs,a,Doe Jane,S21-4711 A1,HE\nscans/b.svs,b,Doe Jane,S21-4711 A1,Ki67\nscans/c.svs,c,Doe Jane,,HE\n",
+        encoding="utf-8",
+    )
+    pseudonymize(cohort, secret)
+    first, second, third = load_cohort(secret / "pseudo.csv").entries
+    assert re.fullmatch(r"block-[0-9a-f]{10}", first.block)
+    assert (second.block, third.block) == (first.block, None)
+    assert [entry.stain for entry in (first, second, third)] == ["HE", "Ki67", "HE"]
+    assert "4711" not in (secret / "pseudo.csv").read_text()
+
+    pseudonymize(cohort, secret, keep=["block"])
+    assert [entry.block for entry in load_cohort(secret / "pseudo.csv").entries] == ["S21-4711 A1", "S21-4711 A1", None]
+
+
 def test_sites_stay_when_asked(cohort, secret):
-    pseudonymize(cohort, secret, keep_site=True)
+    pseudonymize(cohort, secret, keep=["site"])
 
     assert [entry.site for entry in load_cohort(secret / "pseudo.csv").entries] == ["North", "North", "South", None]
 
