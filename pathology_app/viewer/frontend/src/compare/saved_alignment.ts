@@ -145,7 +145,9 @@ export class SavedAlignments {
     const rows = this.saved.map((one) => {
       const by = one.by === null ? "" : `, by ${one.by}`;
       const outdated = one.is_outdated ? " Not used: a slide was ingested from another file since." : "";
-      return box("note", `${one.to}: ${one.transform}; ${one.error}${by}, ${one.utc.slice(0, 10)}.${outdated}`);
+      const row = box("note", `${one.to}: ${one.error}${by}, ${one.utc.slice(0, 10)}.${outdated}`);
+      row.title = one.transform;
+      return row;
     });
     this.notes.replaceChildren(...rows, ...(rows.length ? [box("note", RESEARCH_USE)] : []));
     this.finding.hidden = !this.mayRegister || !this.others.length;
