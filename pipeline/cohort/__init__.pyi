@@ -12,6 +12,7 @@ from .manifest import Cohort as Cohort
 from .manifest import SlideEntry as SlideEntry
 from .manifest import init_cohort as init_cohort
 from .manifest import load_cohort as load_cohort
+from .pseudonyms import Keepable as Keepable
 from .pseudonyms import project_around as project_around
 from .pseudonyms import pseudonymize_cohort as pseudonymize_cohort
 from .split import assign_splits as assign_splits

@@ -108,8 +108,8 @@ def pseudonymize_cohort(
 ) -> Pseudonymized:
     """Write a copy of a manifest with pseudonyms in place of names; the map is created or extended.
 
-    Stains, splits, labels, annotations, mpp and exclusions are kept. Paths are too, relative to `out`: the new manifest is for
-    `gemslide ingest` and `gemslide tile`, and must be outside the project like the map.
+    Stains, splits, labels, annotations, mpp and exclusions are kept. Paths are too, relative to `out`: the new manifest
+    is for `gemslide ingest` and `gemslide tile`, and must be outside the project like the map.
 
     Args:
         manifest: the cohort with real names.

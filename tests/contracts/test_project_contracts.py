@@ -205,8 +205,8 @@ def test_the_manifest_s_schema_is_the_one_the_program_checks():
 
     assert schema == SlideEntry.model_json_schema()
     assert COLUMNS == (
-        "path", "slide_id", "patient_id", "site", "scanner", "mpp", "series", "annotations", "label", "split",
-        "exclude", "sha256",
+        "path", "slide_id", "patient_id", "block", "stain", "site", "scanner", "mpp", "series", "annotations", "label",
+        "split", "exclude", "sha256",
     )  # fmt: skip
     jsonschema.validate({"path": "a.svs", "slide_id": "a", "split": "train"}, schema)
     with pytest.raises(jsonschema.ValidationError):

@@ -38,7 +38,8 @@ CREATE TABLE slide (slide_id TEXT PRIMARY KEY, folded TEXT, facts TEXT, stamp TE
     scanner TEXT, verdict TEXT, damaged INTEGER, ingested TEXT, models TEXT) WITHOUT ROWID;
 CREATE TABLE score (slide_id TEXT, model_id TEXT, class_name TEXT, score REAL,
     PRIMARY KEY (slide_id, model_id, class_name)) WITHOUT ROWID;
-CREATE TABLE cohort (slide_id TEXT PRIMARY KEY, case_id TEXT, block TEXT, stain TEXT, label TEXT, site TEXT, scanner TEXT) WITHOUT ROWID;
+CREATE TABLE cohort (slide_id TEXT PRIMARY KEY, case_id TEXT, block TEXT, stain TEXT, label TEXT, site TEXT,
+    scanner TEXT) WITHOUT ROWID;
 CREATE TABLE in_study (slide_id TEXT, study_id TEXT, state TEXT, PRIMARY KEY (slide_id, study_id)) WITHOUT ROWID;
 """
 

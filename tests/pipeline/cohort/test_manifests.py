@@ -70,7 +70,7 @@ def test_a_manifest_is_written_from_a_folder_with_annotations_beside_slides(tmp_
     assert [entry.path for entry in cohort.entries] == ["in/b.svs", "in/sub/a.tiff"]
     assert cohort.entries[0].annotations == "in/b.geojson"
     with (tmp_path / "out.csv").open() as stream:
-        assert len(next(csv.reader(stream))) == 12
+        assert len(next(csv.reader(stream))) == 14
 
 
 def test_an_existing_manifest_is_not_overwritten(tmp_path):
