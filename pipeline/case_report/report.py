@@ -24,9 +24,9 @@ from pipeline.review import (
 )
 from pipeline.store.reading.reader import StoreReader
 from training.foundation.reading import read_regular
+from training.foundation.words.research_use import RESEARCH_USE
 
 MAX_SNAPSHOTS, MAX_ROWS = 12, 200
-RESEARCH_USE = "Research use only. Not for diagnosis."
 _MAX_CARD_BYTES = 1 << 20
 _MEASURED = ("ruler", "area", "arrow", "text")
 _DRAWN = ("point", "line", "rectangle", "ellipse", "polygon", "freehand")

@@ -46,6 +46,7 @@ CODES = {
     "empty_table",
     "no_tissue",
     "insane_output",
+    "not_registered",
     "out_of_memory",
     "failed_process",
     "outside_folders",

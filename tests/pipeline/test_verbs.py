@@ -42,7 +42,7 @@ def test_the_verbs_are_those_of_the_contract_and_have_at_most_five_options_of_th
     assert set(visible) == {
         "doctor", "info", "cohort init", "cohort check", "cohort pseudonymize",
         "annotations check", "annotations convert", "annotations import", "annotations export",
-        "ingest", "verify", "tissue", "qc",
+        "annotations table", "register", "ingest", "verify", "tissue", "qc",
         "tile", "plan", "train", "infer", "evaluate", "compare", "export", "demo",
         "model export", "model import", "model check", "model card", "check-invariance",
         "study init", "study begin", "study run", "study work", "study script", "study status", "study pause",

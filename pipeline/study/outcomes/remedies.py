@@ -33,6 +33,8 @@ REMEDIES = {
     f"one back, {_RETRY}",
     "no_tissue": "Look at the slide. If it is empty, this is its result. If it is not, a limit does not suit it: "
     f"{_AMEND}",
+    "not_registered": "Two slides could not be aligned by their tissue. Look at both; align them by landmarks in the "
+    f"side-by-side view, {_RETRY}",
     "qc_failed": f"Look at the slide. If quality control is right, {_EXCLUDE} If its limits are wrong, {_AMEND}",
     "insane_output": "The model's output is impossible: not finite, or the same everywhere. Look at the slide; check "
     f"the model with `gemslide model check`, {_RETRY}",
