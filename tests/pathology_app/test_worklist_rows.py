@@ -37,7 +37,9 @@ def row_of(cache: SlideCache, link: WorklistLink = LINK, **facts: str) -> Workli
 
 def test_a_row_says_what_the_slide_is(cache: SlideCache) -> None:
     link = WorklistLink("s", page=2)
-    cells = row_of(cache, link, case_id="P-1", site="north", label="tumour", scanner="GT450").cells(link)
+    cells = row_of(
+        cache, link, case_id="P-1", block="A2", stain="HE", site="north", label="tumour", scanner="GT450"
+    ).cells(link)
     values = dict(zip([column.heading for column in columns(link)], cells, strict=True))
 
     picture = values.pop("Image")
@@ -49,6 +51,8 @@ def test_a_row_says_what_the_slide_is(cache: SlideCache) -> None:
     assert values == {
         "Slide": Link(SLIDE_ID, {"find": "s", "page": "2", "slide": SLIDE_ID}),
         "Case": "P-1",
+        "Block": "A2",
+        "Stain": "HE",
         "State": "unread",
         "Reader": "r1: signed",
         "Top score": "0.97",
