@@ -74,7 +74,10 @@ def measure(page: Page, app: StartedApp) -> None:
     for x, y in ((560, 480), (760, 470), (740, 620), (590, 640), (590, 640)):
         page.mouse.click(x, y)
     page.keyboard.press("c")
-    page.keyboard.press("Escape")
+    page.keyboard.press("Enter")  # place the circle at the centre of the screen
+    for index, (x, y) in enumerate(((420, 520), (460, 560), (520, 540))):
+        page.keyboard.press(str(1 + index % 2))
+        page.mouse.click(x, y)
     page.keyboard.press("-")
     _settle(page)
 
