@@ -20,6 +20,8 @@ from pathology_app.access.guard import Access, Guard
 from pathology_app.access.sign_in_routes import sign_in_routes
 from pathology_app.annotating.routes import annotation_routes
 from pathology_app.app_pages.log.routes import log_routes
+from pathology_app.app_pages.slide.routes import opening_routes
+from pathology_app.cases.routes import case_routes
 from pathology_app.project.ledger import close_study_ledgers, current_study_ledger
 from pathology_app.project.served import served_project
 from pathology_app.registering.routes import registration_routes
@@ -99,6 +101,8 @@ def app_routes() -> list[BaseRoute]:
     return [
         *routes,
         *registration_routes(cache, current_study_ledger()),
+        *opening_routes(cache),
+        *case_routes(cache),
         *export_routes(cache),
         *sign_in_routes(),
         *log_routes(),

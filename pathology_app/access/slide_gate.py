@@ -20,9 +20,11 @@ _LOOKS = "tiles colour overlays layers damaged annotations coverage hotspots exp
 """Folders whose requests count as viewing a slide, and must be logged."""
 _OF_PAIRS = "registrations"
 """The folder whose paths may name a second slide."""
-_IN_LISTS = "thumbnails heatmaps crops"
-"""Small images, which lists show for many slides."""
-SLIDE_FOLDERS = f"{_LOOKS} {_IN_LISTS}"
+_IN_LISTS = "thumbnails heatmaps crops tray ahead"
+"""Small images, which lists show for many slides, and what is loaded before a slide is opened."""
+_OPENINGS = "opened"
+"""Folder whose route logs the view itself."""
+SLIDE_FOLDERS = f"{_LOOKS} {_IN_LISTS} {_OPENINGS}"
 _PATH = re.compile(rf"/({SLIDE_FOLDERS.replace(' ', '|')})/([^/]*)(/.*)?", re.ASCII | re.DOTALL)
 _ENDINGS = (".jpg", ".png", ".json")
 

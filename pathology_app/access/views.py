@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -23,9 +24,14 @@ OPENED = "slide opened"
 REFUSED_SLIDE = "hidden slide"
 _MAX_REMEMBERED = 20_000
 _LOOKS_BACK = 50
+OPENING_S = 30.0
+"""Time within which the page of an opened slide is drawn."""
+_MAX_OPENED = 1_000
 _LOCK = threading.Lock()
 _SEEN: OrderedDict[tuple[str, str], None] = OrderedDict()
 """Session and slide of views that are known to be logged."""
+_OPENED: OrderedDict[tuple[str, str], float] = OrderedDict()
+"""Session and slide of openings whose pages are still to be drawn, and when they were logged."""
 
 
 def check_view(sign_in: SignIn | None, key: str | None, person: Person, slide_id: str) -> None:
@@ -70,6 +76,32 @@ def log(ledger: Ledger | None, person: Person, slide_id: str, details: Mapping[s
     """Log one view. Raises: as `log_in_project`."""
     if ledger is not None:
         log_in_project(ledger, [Change(person.actor, OPENED, slide_subject(slide_id), details=details)])
+
+
+def log_opening(sign_in: SignIn | None, key: str, person: Person, slide_id: str, model_id: str | None) -> None:
+    """Log the view of a slide that the viewer shows before its page is drawn; the page does not log it again.
+
+    Args:
+        key: of the request's session, as `current_sign_in` names it.
+
+    Raises:
+        HiddenSlideError: the person may not see it. GemslideError: people sign in here, and it cannot be logged.
+    """
+    check_slide(sign_in, person, slide_id)
+    details = {"page": "slide", **({"model": model_id} if model_id else {})}
+    log(ledger_of(sign_in), person, slide_id, details)
+    remember(key, slide_id)
+    with _LOCK:
+        _OPENED[key, slide_id] = time.monotonic()
+        while len(_OPENED) > _MAX_OPENED:
+            _OPENED.popitem(last=False)
+
+
+def take_opening(key: str, slide_id: str) -> bool:
+    """Whether a session's opening of a slide has just been logged by `log_opening`. True only once per opening."""
+    with _LOCK:
+        logged_s = _OPENED.pop((key, slide_id), None)
+    return logged_s is not None and time.monotonic() - logged_s < OPENING_S
 
 
 def _is_logged(ledger: Ledger, sign_in: SignIn, key: str, person: Person, slide_id: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from pathology_app.access.views import check_slide, ledger_of, log, remember
+from pathology_app.access.views import check_slide, ledger_of, log, remember, take_opening
 from pathology_app.people.person import VISITOR_HEADER, Person
 from pathology_app.people.sign_in import current_sign_in
 from pathology_app.people.visitor import current_person
@@ -35,7 +35,8 @@ def log_view(slide_id: str, page: str, **details: str | None) -> Person:
     if opening not in logged:
         # An opening ends when another slide is opened in its place.
         logged -= {earlier for earlier in logged if earlier[2] == page and page != "compare"}
-        log(ledger_of(sign_in), person, slide_id, opened)
+        if page != "slide" or not take_opening(key, slide_id):
+            log(ledger_of(sign_in), person, slide_id, opened)
         remember(key, slide_id)
         logged.add(opening)
     return person

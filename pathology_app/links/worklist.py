@@ -13,6 +13,7 @@ _FALLS = "-"
 """Prefix of the sort key for reverse order."""
 GALLERY, TABLE = "gallery", "table"
 NO_VERDICT = "-"
+ROWS_PER_PAGE = 50
 
 
 @dataclass(frozen=True)

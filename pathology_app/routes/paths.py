@@ -16,7 +16,7 @@ PAGES = ("/", "/worklist", "/slide")
 READING = ("GET", "HEAD", "OPTIONS")
 FOLDERS = (
     "static tiles colour annotations overlays layers damaged thumbnails coverage hotspots crops heatmaps exports "
-    "reports registrations viewer"
+    "reports registrations viewer ahead opened tray find"
 )
 SERVED = re.compile(
     rf"/({FOLDERS.replace(' ', '|')})/.*|/favicon\.png|/_stcore/(health|host-config)|/log\.csv", re.ASCII

@@ -7,7 +7,13 @@
     /damaged/{slide_id}.png                    these and /overlays: one for each kind of overlay (slides/overlays.py)
     /thumbnails/{slide_id}.jpg
     /heatmaps/{slide_id}/{model_id}/{class_index}.png      drawn over the thumbnail
+    /ahead/{slide_id}/slide.json               what a viewer needs to request tiles (frontend/src/types.ts, Slide)
+    /ahead/{slide_id}/colour                   as /colour
+    /ahead/{slide_id}/{level}/{col}_{row}      as /tiles, of levels that show the whole slide on a screen
     /viewer/viewer-{hash}.js
+
+/ahead is for slides that a person may open next. Like thumbnails in a list, what it sends does not count as viewing a
+slide, so it has no level finer than `MAX_AHEAD_PX`.
 
 Links carry `?v=` with the version of their content, so browsers may keep the answers for ever; for model output, they
 must check each time whether it may still be shown.
@@ -19,13 +25,13 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import anyio
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
-from starlette.responses import FileResponse, Response
+from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import BaseRoute
 
 from pathology_app.people.person import Person, person_of
@@ -34,6 +40,7 @@ from pathology_app.routes.declared import REVALIDATED, declared
 from pathology_app.routes.errors import Handler
 from pathology_app.slides.cache import BadLinkError, NoSuchTileError, OpenSlide, SlideCache, UnknownNameError
 from pathology_app.slides.overlays import KINDS, OverlayKind, Place
+from pathology_app.slides.presenters import slide_data
 from pathology_app.tiles.body_cache import BodyCache
 from pathology_app.tiles.colour_body import COLOUR_MEDIA_TYPE, colour_body
 from pathology_app.tiles.heat_maps import heat_map_png
@@ -46,6 +53,8 @@ from pipeline.store.view.render import render_thumbnail_jpeg
 from pipeline.store.view.screen import tile_parts
 
 THUMBNAIL_PX = 320
+MAX_AHEAD_PX = 2560
+"""Longer side of the finest level that is sent ahead."""
 MAX_RENDERS = 8
 """Files read and tiles rendered at once; Streamlit's own threads are not affected."""
 
@@ -124,7 +133,9 @@ class TileServer:
 
     async def colour(self, request: Request) -> Response:
         (slide_id,) = match_link(request, r"(.+)", "{slide_id}")
+        return await self._colour(request, slide_id)
 
+    async def _colour(self, request: Request, slide_id: str) -> Response:
         def find() -> Found:
             slide = self._cache.slide(slide_id)
             icc = slide.reader.icc
@@ -133,6 +144,28 @@ class TileServer:
             return Found(slide.version, lambda: Rendered(colour_body(colour_table(icc))))
 
         return await self._answer(request, (slide_id,), "colour", find, COLOUR_MEDIA_TYPE)
+
+    async def ahead(self, request: Request) -> Response:
+        """Answer what is loaded for a slide before it is opened."""
+        rest, slide_id = request.path_params["rest"], request.path_params["slide_id"]
+        if rest == "slide.json":
+            describe = partial(_describe, self._cache, slide_id)
+            content = await anyio.to_thread.run_sync(describe, limiter=self._limiter)
+            return JSONResponse(content, headers={"Cache-Control": REVALIDATED})
+        if rest == "colour":
+            return await self._colour(request, slide_id)
+        expected = "slide.json, colour or {level}/{col}_{row}"
+        level, col, row = numbers_of(request, r"(\d{1,9})/(\d{1,9})_(\d{1,9})", expected)
+
+        def find() -> Found:
+            slide = self._cache.slide(slide_id)
+            shape = slide.screen_levels[level] if level < len(slide.screen_levels) else None
+            if shape and max(shape.width_px, shape.height_px) > MAX_AHEAD_PX:
+                raise NoSuchTileError(f"level {level}: only levels of up to {MAX_AHEAD_PX} px are sent ahead")
+            return Found(slide.version, lambda: _tile(slide, level, row, col))
+
+        # Another subject than that of /tiles, whose levels have no limit: bodies found there are not sent from here.
+        return await self._answer(request, (slide_id, "", "ahead"), f"ahead-{level}-{col}-{row}", find, MEDIA_TYPE)
 
     def overlays(self, kinds: Sequence[OverlayKind]) -> Handler:
         """The handler for kinds of overlays that share a path; the link's last part identifies the kind."""
@@ -218,6 +251,10 @@ def _find_overlay(request: Request, kinds: Sequence[OverlayKind]) -> tuple[Overl
     raise BadLinkError(f"{params['rest']!r}: expected {' or '.join(kind.form for kind in kinds)}")
 
 
+def _describe(cache: SlideCache, slide_id: str) -> dict[str, Any]:
+    return slide_data(cache.slide(slide_id))
+
+
 def _tile(slide: OpenSlide, level: int, row: int, col: int) -> Rendered:
     levels = slide.screen_levels
     if level >= len(levels):
@@ -258,12 +295,14 @@ def viewer_routes(cache: SlideCache) -> list[BaseRoute]:
                 for path, kinds in by_path.items()
             ),
             ("/colour/{rest:path}", server.colour, neither, ()),
+            ("/ahead/{slide_id}/{rest:path}", server.ahead, neither, ()),
             ("/thumbnails/{rest:path}", server.thumbnail, neither, ()),
             ("/heatmaps/{slide_id}/{model_id}/{rest:path}", server.heat_map, prediction, ()),
             # Everything else sent here is already compressed.
             ("/viewer/{rest:path}", viewer_bundle, neither, (Middleware(GZipMiddleware),)),
             # Otherwise Streamlit would answer with its page.
             ("/tiles/{rest:path}", bad_link, neither, ()),
+            ("/ahead/{rest:path}", bad_link, neither, ()),
             ("/overlays/{rest:path}", bad_link, neither, ()),
             ("/layers/{rest:path}", bad_link, neither, ()),
             ("/heatmaps/{rest:path}", bad_link, neither, ()),

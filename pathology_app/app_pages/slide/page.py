@@ -230,6 +230,7 @@ def _viewer_data(selection: Selection, session: SlideSession) -> dict[str, objec
         "hotspots_note": _hotspots_note(selection),
         "hotspots_url": f"/hotspots/{slide_id}/{opened.predictions.model_id}.json" if opened else None,
         "coverage_url": f"/coverage/{slide_id}.json",
+        "tray_url": f"/tray/{slide_id}.json",
         "goto": {"id": session.goto_id, "hotspot": session.goto_hotspot} if session.goto_id else None,
         "probe": _probe_data(selection, session),
     }

@@ -13,10 +13,10 @@ from pathology_app.app_pages.runs.page import runs_link
 from pathology_app.app_pages.studies.page import studies_link
 from pathology_app.app_pages.worklist import lists as worklist_lists
 from pathology_app.app_pages.worklist.filters import draw_filters, go
-from pathology_app.app_pages.worklist.rows import ROWS_PER_PAGE, WorklistRow, read_row, without_predictions
+from pathology_app.app_pages.worklist.rows import WorklistRow, read_row, without_predictions
 from pathology_app.html.tables import link_html
 from pathology_app.html.text import READ_ERRORS, as_markdown
-from pathology_app.links.worklist import GALLERY, WorklistLink
+from pathology_app.links.worklist import GALLERY, ROWS_PER_PAGE, WorklistLink
 from pathology_app.people.visitor import current_person
 from pathology_app.project.served import served_project
 from pathology_app.readings.blinding import Visibility

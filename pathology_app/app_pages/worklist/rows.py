@@ -17,8 +17,6 @@ from pathology_app.slides.presenters import size_text
 from training.foundation.words.class_order import lesion_classes
 from training.foundation.words.counts import counted
 
-ROWS_PER_PAGE = 50
-
 
 @dataclass(frozen=True)
 class Heat:

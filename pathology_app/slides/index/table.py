@@ -146,6 +146,14 @@ class SlideTable:
         text = f"SELECT {columns} {FROM} {where(wanted)} {order(wanted)} LIMIT :limit OFFSET :skip"
         return [_listed(row) for row in self._read(text, wanted, limit=limit, skip=skip)]
 
+    def position(self, wanted: Wanted, slide_id: str) -> int | None:
+        """Number of selected slides before one in the requested order; None if it is not selected."""
+        text = f"""SELECT number - 1 FROM (
+            SELECT slide.slide_id AS name, row_number() OVER ({order(wanted)}) AS number {FROM} {where(wanted)})
+            WHERE name = :at"""
+        rows = self._read(text, wanted, at=slide_id)
+        return int(rows[0][0]) if rows else None
+
     def count_cases(self, wanted: Wanted) -> int:
         """Number of cases among the selected slides; a slide without a case counts as one."""
         text = f"SELECT count(DISTINCT coalesce('c' || case_id, 's' || slide.slide_id)) {FROM} {where(wanted)}"
@@ -198,7 +206,7 @@ class SlideTable:
         text = f"SELECT 1 FROM {table} AS slide WHERE {column} IS NOT NULL AND (:only IS NULL OR {ONLY})"
         return bool(self._read(f"{text} LIMIT 1", Wanted(only=only)))
 
-    def _read(self, text: str, wanted: Wanted, **more: int) -> _Answer:
+    def _read(self, text: str, wanted: Wanted, **more: int | str) -> _Answer:
         values = tuple((wanted.values() | more).items())
         is_short = sum(len(value) for _, value in values if isinstance(value, str)) < _SHORT_QUESTION
         return (self._kept if is_short else self._ask)(self._num_writes, text, values)
