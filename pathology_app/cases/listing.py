@@ -28,6 +28,8 @@ MAX_CASE = 60
 AROUND = 8
 """Neighbours listed before a slide, and after it."""
 MAX_FOUND = 24
+_WAIT_S = 0.5
+"""Time to read a small project, so that the first list after a start is complete."""
 _NUMBER = re.compile(r"(\d+)", re.ASCII)
 
 
@@ -77,7 +79,7 @@ def viewpoint_of(project: Project, person: Person) -> Viewpoint:
         GemslideError, OSError: this cannot be known now; then nothing may be shown.
     """
     index = current_index()
-    index.look()
+    index.look(wait_s=_WAIT_S)
     only = None if person.slides is None else frozenset(visible(person, index.table.slide_ids))
     return Viewpoint(index, person, visibility_of(project, person), only, project)
 

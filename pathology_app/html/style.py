@@ -96,6 +96,8 @@ a.gs-button { display: inline-flex; align-items: center; min-height: 40px; paddi
   .st-key-bar .stSelectbox > label { display: none; } /* each box still has its name for screen readers */
   .st-key-bar > :has(.stSelectbox) { width: 150px; flex: 0 1 150px; }
 }
+/* The viewer shows the next slide already: the bar must not name the one that was left. */
+.gs-switching .st-key-bar > * { visibility: hidden; }
 .st-key-bar h4 { padding: 0; font-size: 1.15rem; overflow-wrap: anywhere; }
 .gs-loading { color: var(--gs-faint); padding: 18px 0; font-size: 0.95rem; }
 </style>

@@ -3,6 +3,7 @@ import { annotationCommands } from "./annotations/keys";
 import { BUTTON_NAMES } from "./controls/gamepad";
 import type { Command } from "./controls/keys";
 import { READING_KEYS } from "./reading/answer_keys";
+import { backToList } from "./page/left_row";
 import { MAGNIFICATIONS } from "./view/navigation";
 import type { Viewer } from "./viewer";
 
@@ -16,7 +17,11 @@ const STEP = 0.05;
 const FINE_DEGREES = 5;
 
 export function commandsOf(viewer: Viewer): Command[] {
-  return [...moves(viewer), ...overlays(viewer), ...tools(viewer), ...annotationCommands(viewer.annotations), ...reading(viewer), ...pages(viewer)];
+  return [...cases(viewer), ...moves(viewer), ...overlays(viewer), ...tools(viewer), ...annotationCommands(viewer.annotations), ...reading(viewer), ...pages(viewer)];
+}
+
+function cases(viewer: Viewer): Command[] {
+  return viewer.beside ? [{ keys: [".", ","], shown: ". and ,", does: "next and previous slide of the case or list", run: ({ key }) => viewer.beside?.step(key === "." ? 1 : -1) }] : [];
 }
 
 function moves(viewer: Viewer): Command[] {
@@ -32,7 +37,7 @@ function moves(viewer: Viewer): Command[] {
     { keys: ["0", "Home"], shown: "0 or Home", does: "show the whole slide", run: () => viewer.showWhole() },
     { keys: ["t"], shown: "t", does: "rotate clockwise by 90°", run: () => viewer.turn(90) },
     { keys: ["T"], shown: "Shift + t", does: "rotate anticlockwise by 90°", run: () => viewer.turn(-90) },
-    { keys: [".", ","], shown: ". and ,", does: `rotate clockwise and anticlockwise by ${FINE_DEGREES}°`, run: ({ key }) => viewer.turn(key === "." ? FINE_DEGREES : -FINE_DEGREES) },
+    { keys: [">", "<"], shown: "> and <", does: `rotate clockwise and anticlockwise by ${FINE_DEGREES}°`, run: ({ key }) => viewer.turn(key === ">" ? FINE_DEGREES : -FINE_DEGREES) },
     { keys: ["v"], shown: "v", does: "flip horizontally", run: () => viewer.mirror() },
     { keys: ["V"], shown: "Shift + v", does: "reset rotation and flip", run: () => viewer.setUpright() },
   ];
@@ -57,7 +62,7 @@ function overlays(viewer: Viewer): Command[] {
 function tools(viewer: Viewer): Command[] {
   return [
     { keys: ["Enter"], shown: "Enter", does: "set a point of the tool at the centre of the screen; without a tool, show the model's result there", run: () => viewer.hand.pressMiddle() },
-    { keys: ["Backspace"], shown: "Backspace", does: "remove the tool's last point", run: () => viewer.hand.undo() },
+    { keys: ["Backspace"], shown: "Backspace", does: viewer.beside ? "remove the tool's last point; without a tool, go back to the list" : "remove the tool's last point", run: () => viewer.hand.undo() || (viewer.beside && backToList(viewer.data.slide.slide_id)) },
     { keys: ["Delete"], shown: "Delete", does: "delete the selection", run: () => viewer.hand.delete() },
     { keys: ["Escape"], shown: "Esc", does: "leave the tool", run: () => viewer.hand.layDown() },
   ];

@@ -21,6 +21,9 @@ import { LayerPanel } from "./layers/panel";
 import { Layers } from "./layers/collection";
 import { Legend } from "./layers/legend";
 import { AT, IMAGE, LAYERS, LinkState, OVERLAY, viewOf, viewText } from "./view/link_state";
+import { Beside } from "./cases/beside";
+import type { Prepared } from "./cases/ahead";
+import type { Neighbour, Tray } from "./cases/api";
 import { Navigation } from "./view/navigation";
 import { Picture } from "./marks/canvas";
 import { beginWith, ReadAhead } from "./tiles/read_ahead";
@@ -41,6 +44,15 @@ import { openViewer } from "./tiles/osd_viewer";
 import type { Viewer } from "./viewer";
 
 export type Emit = (name: string, value: unknown) => void;
+
+/** How the viewer was opened, and what opens the next. */
+export interface Place {
+  open(neighbour: Neighbour, viewer: SlideViewer): void;
+  /** The slide's first tiles; null if they are not loaded yet. */
+  prepared: Prepared | null;
+  /** The list of the slide's case, if it is known already. */
+  tray: Tray | null;
+}
 
 const DAMAGED_STORE = "Grey hatching: damaged in the slide's store; run gemslide verify to see where.";
 /** Height that the page leaves below the slide (html/style.py). */
@@ -64,7 +76,9 @@ export class SlideViewer implements Viewer {
   readonly hand: Hand;
   readonly stage = box("stage");
   readonly hotspotList: HotspotList;
+  readonly beside: Beside | null;
   coverage: Coverage | null = null;
+  private readonly caseSection: HTMLElement | null;
   private readonly hotspotSection: HTMLElement;
   private readonly coverageSection: HTMLElement;
   private readonly probeSection: HTMLElement;
@@ -90,6 +104,7 @@ export class SlideViewer implements Viewer {
     private readonly host: HTMLElement,
     public data: ViewerData,
     private emit: Emit,
+    { open, prepared, tray }: Place,
   ) {
     this.link = new LinkState(data.slide.slide_id, data.link_parameter);
     const changed = (): void => this.layersChanged();
@@ -101,6 +116,8 @@ export class SlideViewer implements Viewer {
       note: (text) => this.status.note(text),
       titled: (title) => this.panel.retitle("Hotspots", title),
     });
+    this.beside = data.tray_url ? new Beside(data.slide.slide_id, data.tray_url, tray, this.listeners.signal) : null;
+    this.caseSection = this.beside && this.panel.add("Case", this.beside.element);
     this.hotspotSection = this.panel.add("Hotspots", this.hotspotList.element);
     this.panel.add("Layers", this.layerPanel.element);
     this.probeSection = this.panel.add("At the last click", this.facts.probe);
@@ -108,8 +125,8 @@ export class SlideViewer implements Viewer {
     this.panel.add("Slide", this.facts.slide, false);
     this.image = new ImageAdjust(imageOf(this.link.read(IMAGE)), data.slide.colour_url !== null, () => this.imageChanged());
     this.panel.add("Image", this.image.element, false);
-    this.colours = new TileColours(data.slide.colour_url, this.image.state, () => this.status.note(NO_COLOURS));
-    this.tiles = new TileStore(this.colours);
+    this.colours = prepared?.colours ?? new TileColours(data.slide.colour_url, this.image.state, () => this.status.note(NO_COLOURS));
+    this.tiles = prepared?.tiles ?? new TileStore(this.colours);
     this.status.imageChanged(this.image.changes);
     this.toolbar.extras.append(this.exportMenu.element);
     this.host.append(this.toolbar.element, box("body", this.stage, this.divider.element, this.panel.element));
@@ -126,7 +143,7 @@ export class SlideViewer implements Viewer {
     [this.osd, this.osd.navigator].forEach((viewer) => this.colours.attach(viewer));
     this.navigation = new Navigation(this.osd, data.slide);
     this.sight = new Sight(this.navigation, this.stage, data.slide);
-    this.readAhead = new ReadAhead(this.osd, this.navigation, data.slide, this.tiles);
+    this.readAhead = new ReadAhead(this.osd, this.navigation, data.slide, this.tiles, () => void this.beside?.loadAhead(this.stage));
     this.hotspots = new Hotspots(this.navigation, this.status);
     // In an unassisted reading, others' annotations would be assistance: only measuring is possible.
     const scratch = data.hotspots_note === null ? (this.link.read(data.link_parameter ?? "slide") ?? "") : null;
@@ -148,6 +165,12 @@ export class SlideViewer implements Viewer {
     this.stage.append(this.status.element, this.picture.probeText, this.scaleBar.element, this.readout.element, this.legend.element);
     this.listen();
     this.update(data, emit);
+    void this.beside?.begin({ open: (neighbour) => open(neighbour, this), listed: (beside) => this.listed(beside), note: (text) => this.status.say(text) });
+  }
+
+  /** Aborted when the viewer is destroyed. */
+  get signal(): AbortSignal {
+    return this.listeners.signal;
   }
 
   /** New data from Python for the same slide. */
@@ -166,6 +189,7 @@ export class SlideViewer implements Viewer {
     this.panel.fold({ Hotspots: data.hotspots.length === 0, Layers: data.layers.length === 0, "At the last click": data.probe === null });
     this.toolbar.show(data.hotspots.length > 0, this.annotations.inHand);
     data.notes.forEach((note) => this.status.note(note));
+    this.status.opening(data.is_partial ? data.slide.slide_id : null);
     void this.damaged.load(data.slide.damaged);
     if (this.osd.isOpen()) {
       this.followGoto();
@@ -217,6 +241,10 @@ export class SlideViewer implements Viewer {
     this.viewChanged();
   }
 
+  nextSlide(step: 1 | -1): void {
+    this.beside?.step(step);
+  }
+
   nextHotspot(step: 1 | -1): void {
     this.hotspots.next(step);
     this.hotspotList.setCurrent(this.hotspots.current);
@@ -240,27 +268,6 @@ export class SlideViewer implements Viewer {
 
   toolChanged(tool: ToolChoice | null): void {
     this.toolbar.show(this.data.hotspots.length > 0, tool);
-  }
-
-  viewParameters(): string {
-    const parameters = new URLSearchParams({ [AT]: viewText(this.navigation.view()) });
-    for (const [name, value] of [[OVERLAY, this.layers.first ? this.layers.firstText() : ""], [LAYERS, this.layers.othersText()], [IMAGE, imageText(this.image.state)]] as const) {
-      if (value) {
-        parameters.set(name, value);
-      }
-    }
-    return parameters.toString();
-  }
-
-  showParameters(text: string): void {
-    const parameters = new URLSearchParams(text);
-    const view = viewOf(parameters.get(AT));
-    if (view) {
-      this.navigation.show(view);
-    }
-    this.layers.restore(parameters.get(OVERLAY), parameters.get(LAYERS));
-    this.layerPanel.update();
-    this.image.restore(imageOf(parameters.get(IMAGE)));
   }
 
   adjustImage(): void {
@@ -334,6 +341,13 @@ export class SlideViewer implements Viewer {
     this.coverageSection.querySelector(".looked")!.replaceChildren(this.coverage.element);
   }
 
+  /** The slides beside this one are known. */
+  private listed({ title, slides }: Tray): void {
+    this.caseSection!.hidden = slides.length < 2;
+    this.panel.retitle("Case", title);
+    this.toolbar.showSlides(slides.length > 1);
+  }
+
   private hovered(at: Point | null): void {
     this.readout.show(at, this.data.slide.mpp0, at ? this.layers.valuesAt(at) : []);
   }
@@ -351,6 +365,7 @@ export class SlideViewer implements Viewer {
   }
 
   private viewChanged(): void {
+    this.status.say("");
     this.link.write(AT, viewText(this.navigation.view()));
   }
 

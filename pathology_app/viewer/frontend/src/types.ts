@@ -108,6 +108,10 @@ export interface ViewerData {
   hotspots_url: string | null;
   /** URL that stores the areas viewed; null if they are not stored. */
   coverage_url: string | null;
+  /** URL of the slides of its case, or of its list; absent in a reading. */
+  tray_url?: string;
+  /** Whether this is only what shows the slide; the rest follows. */
+  is_partial?: boolean;
   /** Link parameter that names the slide, if not `slide`. */
   link_parameter?: string;
   goto: Goto | null;

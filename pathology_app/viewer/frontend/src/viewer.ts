@@ -8,6 +8,7 @@ import type { LayerPanel } from "./layers/panel";
 import type { Layers } from "./layers/collection";
 import type { Navigation } from "./view/navigation";
 import type { Picture } from "./marks/canvas";
+import type { Beside } from "./cases/beside";
 import type { Coverage } from "./review/coverage";
 import type { HotspotList } from "./review/hotspot_list";
 import type { SidePanel } from "./panel/side";
@@ -30,15 +31,14 @@ export interface Viewer {
   readonly hotspotList: HotspotList;
   readonly coverage: Coverage | null;
   readonly annotations: Annotations;
+  /** null in a reading. */
+  readonly beside: Beside | null;
   draw(): void;
   /** Show the hint of the active tool. */
   advise(text: string): void;
   /** Take a measuring tool, or put it away. */
   take(tool: MeasuringTool): void;
   toolChanged(tool: ToolChoice | null): void;
-  /** Parameters of a link that shows what is on the screen now. */
-  viewParameters(): string;
-  showParameters(parameters: string): void;
   showWhole(): void;
   magnify(magnification: number): void;
   nextField(right: number, down: number): void;

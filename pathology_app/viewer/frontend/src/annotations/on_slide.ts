@@ -1,4 +1,5 @@
 // Connects annotations to the viewer of a slide.
+import { parametersOf, showParameters } from "../view/parameters";
 import type { Viewer } from "../viewer";
 import type { LayerInfo } from "../types";
 import { Annotations } from "./controller";
@@ -28,8 +29,8 @@ export function annotationsOn(viewer: Viewer, scratch: string | null, signal: Ab
       advise: (text) => viewer.advise(text),
       toolChanged: (tool) => viewer.toolChanged(tool),
       openPanel: (title) => viewer.panel.open(title),
-      view: () => viewer.viewParameters(),
-      showView: (view) => viewer.showParameters(view),
+      view: () => parametersOf(viewer),
+      showView: (view) => showParameters(viewer, view),
     },
     api,
     scratch !== null,

@@ -2,6 +2,10 @@
 
 const PREFIX = "gemslide.left ";
 const OWN = "a.gs-go";
+/** The page's button that leads back to its list. */
+const BACK = ".st-key-back";
+/** Parameters that name a slide in links. */
+const SLIDES = ["slide", "study_slide"];
 /** Time within which the list must be drawn again. */
 const WAIT_MS = 15_000;
 const TICK_MS = 100;
@@ -26,13 +30,25 @@ export function watchBack(): void {
   }
 }
 
-function returnFocus(): void {
-  endWaiting();
-  const href = remembered();
-  if (!href) {
-    return;
+/** Go back to the list that a slide was opened from, and to the slide's row in it. */
+export function backToList(slideId: string): void {
+  const back = document.querySelector<HTMLButtonElement>(`${BACK} button`);
+  if (back) {
+    back.click();
+    focusWhenDrawn((link) => SLIDES.some((name) => new URL(link.href).searchParams.get(name) === slideId), null);
   }
-  const place = here();
+}
+
+function returnFocus(): void {
+  const href = remembered();
+  if (href) {
+    focusWhenDrawn((link) => link.getAttribute("href") === href, here());
+  }
+}
+
+/** @param place the page that the row is on; null: the one that is opened now. */
+function focusWhenDrawn(isIt: (link: HTMLAnchorElement) => boolean, place: string | null): void {
+  endWaiting();
   const ends = performance.now() + WAIT_MS;
   const stop = new AbortController();
   const end = (): void => {
@@ -40,11 +56,11 @@ function returnFocus(): void {
     stop.abort();
   };
   const look = (): void => {
-    if (here() !== place || performance.now() > ends) {
+    if ((place !== null && here() !== place) || performance.now() > ends) {
       end();
       return;
     }
-    const link = [...document.querySelectorAll<HTMLAnchorElement>(OWN)].find((each) => each.getAttribute("href") === href);
+    const link = [...document.querySelectorAll<HTMLAnchorElement>(OWN)].find(isIt);
     // The list may be drawn several times: until a person does something, the focus returns to it each time.
     if (link && (document.activeElement ?? document.body) === document.body) {
       link.closest<HTMLElement>("details:not([open])")?.querySelector("summary")?.click();

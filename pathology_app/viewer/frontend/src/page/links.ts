@@ -16,6 +16,11 @@ export function catchClicks(component: Streamlit<unknown>): void {
   current = component;
 }
 
+/** Go to the page of a query, as if a link to it were followed. */
+export function goTo(query: Record<string, string>): void {
+  current?.setTriggerValue("go", `?${new URLSearchParams(query).toString()}`);
+}
+
 function follow(event: MouseEvent): void {
   const link = linkOf(event.target);
   const isPlain = event.button === 0 && !event.ctrlKey && !event.metaKey && !event.shiftKey && !event.altKey;

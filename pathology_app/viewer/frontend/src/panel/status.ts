@@ -4,6 +4,8 @@ export class Status {
   readonly element = document.createElement("div");
   private readonly here = document.createElement("div");
   private readonly advice = document.createElement("div");
+  private readonly said = document.createElement("div");
+  private readonly slide = document.createElement("div");
   private readonly image = document.createElement("div");
   private readonly notes = new Set<string>();
 
@@ -11,6 +13,7 @@ export class Status {
     this.element.className = "status panel";
     this.element.setAttribute("role", "status");
     this.image.className = "image-changed";
+    this.slide.className = "opening";
   }
 
   /** Show a note about the slide; repeated notes are ignored. */
@@ -26,6 +29,16 @@ export class Status {
   /** Show the hint of the active tool; "" removes it. */
   advise(text: string): void {
     this.line(this.advice, text);
+  }
+
+  /** Show a message for the moment; "" removes it. */
+  say(text: string): void {
+    this.line(this.said, text);
+  }
+
+  /** Name the slide while its page is still to follow; null: the page names it. */
+  opening(slideId: string | null): void {
+    this.line(this.slide, slideId ?? "");
   }
 
   /** Show how the image has been adjusted; "" if it has not. */

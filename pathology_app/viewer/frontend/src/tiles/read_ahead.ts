@@ -76,6 +76,7 @@ export class ReadAhead {
     private readonly navigation: Navigation,
     private readonly slide: Slide,
     private readonly store: TileStore,
+    private readonly done: () => void,
   ) {
     osd.addHandler("animation-start", () => this.cancel());
     osd.addHandler("animation-finish", () => this.rest());
@@ -126,6 +127,9 @@ export class ReadAhead {
     };
     await Promise.all(Array.from({ length: AT_ONCE }, work));
     this.isDone = !signal.aborted;
+    if (this.isDone) {
+      this.done();
+    }
   }
 
   /** Tiles of the adjacent fields, with the coarser tiles below them, which OpenSeadragon requests at the same time. */

@@ -26,12 +26,15 @@ export class TileStore {
     return this.draw(place, signal);
   }
 
-  /** Prefetch a tile. If that fails, it is requested again when needed, and the error is reported then. */
-  async prepare(place: TilePlace, signal: AbortSignal): Promise<void> {
+  /**
+   * Prefetch a tile. If that fails, it is requested again when needed, and the error is reported then.
+   * @param from where to request it, if not at its own URL.
+   */
+  async prepare(place: TilePlace, signal: AbortSignal, from = place.url): Promise<void> {
     if (this.ready.has(place.url)) {
       return;
     }
-    const tile = this.draw(place, signal);
+    const tile = this.draw({ ...place, url: from }, signal);
     this.ready.set(place.url, tile);
     try {
       await tile;

@@ -49,8 +49,10 @@ export class Hand {
     }
   }
 
-  undo(): void {
-    this.held.annotations.backspace();
+  /** @returns whether there is a tool in hand: then nothing else happens. */
+  undo(): boolean {
+    const { annotations } = this.held;
+    return annotations.backspace() || annotations.inHand !== null;
   }
 
   delete(): void {

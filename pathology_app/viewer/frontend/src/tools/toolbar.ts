@@ -8,6 +8,7 @@ export interface ToolbarActions {
   showWhole(): void;
   magnify(magnification: number): void;
   nextHotspot(step: 1 | -1): void;
+  nextSlide(step: 1 | -1): void;
   turn(degrees: number): void;
   mirror(): void;
   take(tool: MeasuringTool): void;
@@ -21,6 +22,7 @@ export class Toolbar {
   /** Buttons of other parts. */
   readonly extras = box("group extras");
   private readonly hotspots: HTMLDivElement;
+  private readonly slides: HTMLDivElement;
   private readonly tools: Record<MeasuringTool, HTMLButtonElement>;
 
   constructor(actions: ToolbarActions) {
@@ -37,7 +39,15 @@ export class Toolbar {
       "Hotspot",
       button("›", "Next hotspot (n)", () => actions.nextHotspot(1)),
     );
+    this.slides = box(
+      "group slide-controls",
+      button("‹", "Previous slide (,)", () => actions.nextSlide(-1)),
+      "Slide",
+      button("›", "Next slide (.)", () => actions.nextSlide(1)),
+    );
+    this.slides.hidden = true;
     this.element.append(
+      this.slides,
       box(
         "group",
         button("Fit", "Show the whole slide (0)", () => actions.showWhole()),
@@ -59,6 +69,11 @@ export class Toolbar {
         button("?", "Keys (?)", () => actions.listKeys()),
       ),
     );
+  }
+
+  /** @param areOthers whether there are other slides to go to. */
+  showSlides(areOthers: boolean): void {
+    this.slides.hidden = !areOthers;
   }
 
   show(hasHotspots: boolean, inHand: string | null): void {

@@ -48,8 +48,10 @@ export class LinkState {
     this.name = name;
   }
 
+  /** null also while the link still names another slide: one is shown before its page. */
   read(name: string): string | null {
-    return new URLSearchParams(window.location.search).get(name);
+    const values = new URLSearchParams(window.location.search);
+    return [this.name, null].includes(values.get(this.parameter)) ? values.get(name) : null;
   }
 
   write(name: string, value: string): void {
