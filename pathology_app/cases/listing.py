@@ -114,6 +114,16 @@ def same_block_first(listed: Iterable[Listed], slide_id: str) -> list[Listed]:
     return sorted(slides, key=rank)
 
 
+def compared_with(view: Viewpoint, slide_id: str) -> list[str]:
+    """Slides to show beside one: the others of its block, or of its case if it has none."""
+    case = same_block_first(slides_of_case(view, slide_id), slide_id)
+    if not case:
+        return []
+    own, *others = case
+    block = [slide for slide in others if own.cohort.block and slide.cohort.block == own.cohort.block]
+    return [slide.slide_id for slide in block or others]
+
+
 def neighbours_in_list(view: Viewpoint, slide_id: str, link: WorklistLink, per_page: int) -> list[Neighbour]:
     """Slides before and after one in the worklist that a link names, with it; none if it is not in that list.
 

@@ -49,9 +49,13 @@ def slide_viewer(data: dict[str, Any], *, key: str, on_click: Callable[[object],
     _slide_viewer(key=key, data=data, on_click_change=lambda: on_click(_message(key, "click")))
 
 
-def compare_viewer(data: dict[str, Any], *, key: str) -> None:
-    """Show two to four slides side by side (frontend/src/types.ts, CompareData)."""
-    _compare_viewer(key=key, data=data)
+def compare_viewer(data: dict[str, Any], *, key: str, on_change: Callable[[object], None]) -> None:
+    """Show two to four slides side by side (frontend/src/types.ts, CompareData).
+
+    Args:
+        on_change: called when a view is to be added, removed or given another model: anything that a browser can send.
+    """
+    _compare_viewer(key=key, data=data, on_change_change=lambda: on_change(_message(key, "change")))
 
 
 def calibration(*, key: str) -> None:

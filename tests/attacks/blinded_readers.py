@@ -95,6 +95,10 @@ ROUTES: Mapping[str, tuple[str, ...]] = {
     "/annotations/{slide_id}/changed": ("/annotations/S-001/changed",),
     "/reports/{slide_id}/{rest:path}": ("/reports/S-001/report.html", f"/reports/{OUTSIDE}/report.html"),
     "/registrations/{slide_id}.json": ("/registrations/S-001.json?to=S-002",),
+    "/ahead/{slide_id}/{rest:path}": ("/ahead/S-001/slide.json", "/ahead/S-001/0/0_0"),
+    "/opened/{rest:path}": ("/opened/S-001.json", f"/opened/S-001.json?model={MODEL_ID}"),
+    "/tray/{rest:path}": ("/tray/S-001.json", f"/tray/{OUTSIDE}.json?model={MODEL_ID}"),
+    "/find/slides.json": ("/find/slides.json?words=s&beside=S-001",),
     "/coverage/{slide_id}.json": ("/coverage/S-001.json",),
     "/hotspots/{slide_id}/{model_id}.json": (
         f"/hotspots/S-001/{MODEL_ID}.json",

@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from pathology_app.app_pages.worklist.rows import ROWS_PER_PAGE
+from pathology_app.links.worklist import ROWS_PER_PAGE
 from pathology_app.slides.cache import SlideCache
 from pathology_app.slides.index.facts import read_facts
 from pathology_app.slides.index.index import SlideIndex

@@ -232,7 +232,7 @@ def _leads_nowhere(route: DeclaredRoute) -> bool:
     folder = route.path.removesuffix("/{rest:path}")
     return folder.count("/") == 1 and folder[1:] in (
         "tiles", "overlays", "layers", "heatmaps", "annotations", "coverage", "hotspots", "crops", "exports", "reports",
-        "registrations",
+        "registrations", "find", "ahead",
     ) and route.path.endswith("/{rest:path}")  # fmt: skip
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pathology_app.app_pages.worklist.rows import ROWS_PER_PAGE
 from pathology_app.html.text import as_markdown
+from pathology_app.links.worklist import ROWS_PER_PAGE
 from pathology_app.project.served import PROJECT_VARIABLE
 from pipeline.project import Project
 from tests.pathology_app.many_slides import make_many_slides

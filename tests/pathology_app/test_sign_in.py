@@ -35,6 +35,7 @@ EVERYTHING = (
     f"/exports/{SLIDE_ID}/{MODEL_ID}/predictions.csv", f"/annotations/{SLIDE_ID}/changes",
     f"/annotations/{SLIDE_ID}/qupath.geojson", f"/coverage/{SLIDE_ID}.json", f"/hotspots/{SLIDE_ID}/{MODEL_ID}.json",
     f"/crops/{SLIDE_ID}/100_100.jpg", f"/registrations/{SLIDE_ID}.json?to=S-002", f"/reports/{SLIDE_ID}/report.html",
+    f"/ahead/{SLIDE_ID}/slide.json", f"/opened/{SLIDE_ID}.json", f"/tray/{SLIDE_ID}.json",
 )  # fmt: skip
 """One link per route that has a slide in its path."""
 
@@ -132,7 +133,7 @@ def test_other_peoples_slides_are_not_there(client: httpx.Client, root: Path) ->
 
 def test_every_folder_with_slides_is_among_those_that_are_tried() -> None:
     assert {path.split("/")[1] for path in EVERYTHING} == set(SLIDE_FOLDERS.split())
-    assert set(FOLDERS.split()) - set(SLIDE_FOLDERS.split()) == {"static", "viewer"}
+    assert set(FOLDERS.split()) - set(SLIDE_FOLDERS.split()) == {"static", "viewer", "find"}
 
 
 def test_nobody_sends_anything_about_other_peoples_slides(client: httpx.Client) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import streamlit as st
 
 from pathology_app.app_pages.declared import say_hidden
-from pathology_app.app_pages.page_views import log_view
+from pathology_app.app_pages.page_views import check_slide_here, log_view
 from pathology_app.html.text import READ_ERRORS, as_markdown, as_text, message_of
 from pathology_app.links.compare import COMPARE, MAX_VIEWS, OF_COMPARE, CompareLink, CompareView
 from pathology_app.people.actions import is_allowed
@@ -19,93 +21,92 @@ from pathology_app.slides.overlays import layers_of
 from pathology_app.viewer.component import compare_viewer
 from training.foundation.words.names import is_name
 
-_NO_MODEL = "no prediction"
+_REFUSED = "slides that could not be added"
 
 
 def page(worklist: st.Page, visibility: Visibility) -> None:
-    """Draw the views that the link names."""
-    cache, link = current_cache(), CompareLink.of(st.query_params.to_dict())
-    link = link.without_models(visibility.predicted, visibility.models)
-    back, title, add = st.columns([1.2, 3, 3], vertical_alignment="center")
-    with back:
+    """Draw the views that the link names. One that cannot be shown takes no place."""
+    cache, named = current_cache(), CompareLink.of(st.query_params.to_dict())
+    named = named.without_models(visibility.predicted, visibility.models)
+    row = st.container(horizontal=True, vertical_alignment="center", key="bar")
+    with row.container(width="content"):
         if st.button("Worklist", icon=":material/arrow_back:", type="tertiary", key="back"):
             for name in OF_COMPARE:
                 st.query_params.pop(name, None)
             st.switch_page(worklist, query_params=st.query_params.to_dict())
-    title.markdown("#### Side by side")
-    with add:
-        _add(link)
-    panes = _panes(cache, link, visibility)
-    if len(panes) < 2:
-        st.info("Add a slide, or the same one again with another model. Two to four fit side by side.")
-    if panes:
-        compare_viewer({"name": link.text, "panes": panes, "may_register": is_allowed(Act.REGISTER)}, key="compare")
+    row.container(width="stretch").markdown("#### Side by side")
+    for message in st.session_state.pop(_REFUSED, []):
+        st.error(message)
+    link, panes = _panes(cache, named, visibility)
+    if not panes:
+        st.info("No slide to show side by side. Open a slide in the worklist, and choose *Compare* there.")
+        return
+    if link != named:
+        st.query_params[COMPARE] = link.text
+    data = {
+        "name": link.text,
+        "panes": panes,
+        "may_register": is_allowed(Act.REGISTER),
+        "may_add": len(panes) < MAX_VIEWS,
+    }
+    compare_viewer(data, key="compare", on_change=lambda change: _change(cache, link, change))
+
+
+def _change(cache: SlideCache, link: CompareLink, change: object) -> None:
+    """Change the link as a view's controls ask: anything that a browser can send."""
+    if not isinstance(change, Mapping):
+        return
+    slide_id, index, model_id = change.get("add"), change.get("view"), change.get("model")
+    if isinstance(slide_id, str) and is_name(slide_id) and len(link.views) < MAX_VIEWS:
+        try:
+            check_slide_here(slide_id)
+            cache.slide(slide_id)
+        except READ_ERRORS as error:
+            st.session_state[_REFUSED] = [as_markdown(message_of(error, cache.project.root))]
+            return
+        _go(link.with_view(CompareView(slide_id)))
+    elif type(index) is int and 0 <= index < len(link.views):
+        if model_id is None:
+            _go(link.without(index))
+        elif isinstance(model_id, str) and (model_id == "" or is_name(model_id)):
+            _go(link.with_model(index, model_id))
 
 
 def _go(link: CompareLink) -> None:
     st.query_params[COMPARE] = link.text
 
 
-def _add(link: CompareLink) -> None:
-    """Draw a field for the name of another slide."""
-    if len(link.views) >= MAX_VIEWS:
-        st.caption(f"At most {MAX_VIEWS} views can be shown.")
-        return
-    key = f"add to {link.text}"
-
-    def add() -> None:
-        name = str(st.session_state[key]).strip()
-        if is_name(name):
-            _go(link.with_view(CompareView(name)))
-
-    st.text_input("Add a slide", key=key, placeholder="slide name, then Enter", max_chars=64, on_change=add)
+def _panes(cache: SlideCache, link: CompareLink, visibility: Visibility) -> tuple[CompareLink, list[dict[str, Any]]]:
+    """The views that can be shown, and the link to them; the others are reported."""
+    views, panes = [], []
+    for view in link.views:
+        try:
+            panes.append(_pane(cache, view, visibility))
+            views.append(view)
+        except READ_ERRORS as error:
+            st.error(as_markdown(message_of(error, cache.project.root)))
+    return replace(link, views=tuple(views)), panes
 
 
-def _panes(cache: SlideCache, link: CompareLink, visibility: Visibility) -> list[dict[str, Any]]:
-    panes = []
-    for index, place in enumerate(st.columns(max(1, len(link.views)))[: len(link.views)]):
-        with place:
-            try:
-                panes.append(_pane(cache, link, index, visibility))
-            except READ_ERRORS as error:
-                st.error(as_markdown(message_of(error, cache.project.root)))
-                st.button("Remove", key=f"remove {index}", on_click=_go, args=(link.without(index),))
-    return panes
-
-
-def _pane(cache: SlideCache, link: CompareLink, index: int, visibility: Visibility) -> dict[str, Any]:
-    """One view in the browser's format (ComparePaneData), with a select box for its model."""
-    view = link.views[index]
+def _pane(cache: SlideCache, view: CompareView, visibility: Visibility) -> dict[str, Any]:
+    """One view in the browser's format (ComparePaneData)."""
     log_view(view.slide_id, "compare", model=view.model_id or None)
     slide = cache.slide(view.slide_id)
     model_ids, blinded = visibility.models_of(cache, view.slide_id)
     if blinded is not None:
         say_hidden(blinded)
-    choices = [*model_ids, _NO_MODEL]
-    wanted = _NO_MODEL if view.model_id == "" else view.model_id if view.model_id in model_ids else choices[0]
-    row = st.container(horizontal=True, vertical_alignment="bottom")
-    chosen = row.selectbox(
-        f"Model over {as_markdown(view.slide_id)}",
-        choices,
-        index=choices.index(wanted),
-        format_func=as_text,
-        key=f"model {index} of {link.text}",
-    )
-    row.button(
-        "Remove",
-        icon=":material/close:",
-        key=f"remove {index}",
-        on_click=_go,
-        args=(link.without(index),),
-        type="tertiary",
-    )
-    if chosen != wanted:
-        _go(link.with_model(index, "" if chosen == _NO_MODEL else chosen))
-        st.rerun()
-    first = _first_layer(cache, view.slide_id, chosen) if chosen in model_ids else None
-    layers, notes = layers_of(cache, view.slide_id, [chosen] if first else [], first)
-    title = as_text(view.slide_id if first is None else f"{view.slide_id} · {chosen}")
-    return {"title": title, "slide": presenters.slide_data(slide), "layers": layers, "notes": notes}
+    shown = view.model_id if view.model_id in (*model_ids, "") else next(iter(model_ids), "")
+    first = _first_layer(cache, view.slide_id, shown) if shown else None
+    layers, notes = layers_of(cache, view.slide_id, [shown] if shown else [], first)
+    return {
+        "title": as_text(f"{view.slide_id} · {shown}" if shown else view.slide_id),
+        "slide": presenters.slide_data(slide),
+        "models": list(model_ids),
+        "model": shown or "",
+        "is_blinded": blinded is not None,
+        "layers": layers,
+        "notes": [*presenters.slide_notes(slide.reader), *notes],
+    }
 
 
 def _first_layer(cache: SlideCache, slide_id: str, model_id: str) -> tuple[str, int]:

@@ -13,8 +13,9 @@ from pathology_app.app_pages.slide.exports import exports_of
 from pathology_app.app_pages.slide.local_browser import is_local_browser
 from pathology_app.app_pages.slide.review import review_popover
 from pathology_app.app_pages.slide.session import SlideSession, slide_session
+from pathology_app.cases.listing import compared_with, viewpoint_of
 from pathology_app.html.text import READ_ERRORS, as_markdown, as_text, message_of
-from pathology_app.links.compare import COMPARE, CompareLink, CompareView
+from pathology_app.links.compare import COMPARE, MAX_VIEWS, CompareLink, CompareView
 from pathology_app.people.visitor import current_person
 from pathology_app.project.served import served_project
 from pathology_app.readings.blinding import Visibility
@@ -90,7 +91,7 @@ def page(worklist: st.Page, visibility: Visibility) -> None:
         _say(error, cache)
         return
     with title:
-        _title(slide.reader.slide_id)
+        _title(slide.reader.slide_id, model_ids)
     if blinded is not None:
         say_hidden(blinded)
         selection = Selection(slide, None, 0, None, [], blinded)
@@ -109,16 +110,30 @@ def page(worklist: st.Page, visibility: Visibility) -> None:
     _view(selection, slide_session(slide.reader.slide_id, model_id))
 
 
-def _title(slide_id: str) -> None:
-    """Draw the slide's name, and a button to compare it with others."""
+def _title(slide_id: str, model_ids: list[str]) -> None:
+    """Draw the slide's name, and a button to compare it with the others of its case, or its models with each other."""
     row = st.container(horizontal=True, vertical_alignment="center")
     row.markdown(f"#### {as_markdown(slide_id)}", width="content")
     if row.button("Compare", type="tertiary", key="compare_with", help="Side by side with other slides or models"):
-        model = st.query_params.get("model")
         kept = {name: value for name, value in st.query_params.to_dict().items() if name not in _OF_SLIDE}
-        link = CompareLink((CompareView(slide_id, model if model and is_name(model) else None), CompareView(slide_id)))
+        link = _compare_link(slide_id, model_ids)
         st.query_params.from_dict({**kept, COMPARE: link.text})
         st.rerun()
+
+
+def _compare_link(slide_id: str, model_ids: list[str]) -> CompareLink:
+    """The slide beside others of its block, else of its case; without any, its models, or the slide without them."""
+    model = st.query_params.get("model")
+    chosen = model if model and is_name(model) else None
+    others = compared_with(viewpoint_of(served_project(), current_person()), slide_id)
+    if others:
+        views = [CompareView(slide_id, chosen), *(CompareView(other) for other in others)]
+    elif len(model_ids) > 1:
+        first = chosen if chosen in model_ids else model_ids[0]
+        views = [CompareView(slide_id, name) for name in (first, *(name for name in model_ids if name != first))]
+    else:
+        views = [CompareView(slide_id, chosen), CompareView(slide_id, "")]
+    return CompareLink(tuple(views[:MAX_VIEWS]))
 
 
 def _back_button(worklist: st.Page) -> None:

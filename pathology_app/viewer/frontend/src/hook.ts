@@ -40,6 +40,11 @@ export interface CompareHook {
   /** Marked position of the pointer in another view, in level-0 pixels of this view's slide. */
   pointer(pane: number): { x: number; y: number } | null;
   degrees(pane: number): number;
+  /** The view that keys and tools are for. */
+  active(): number;
+  mayAnnotate(pane: number): boolean;
+  /** Kinds of the annotations on a view's slide. */
+  kinds(pane: number): string[];
 }
 
 declare global {
@@ -90,5 +95,8 @@ export function exposeCompareHook(viewer: CompareViewer): void {
     toScreen: (pane, x, y) => viewer.panes[pane]!.navigation.transform().toScreen({ x, y }),
     pointer: (pane) => viewer.panes[pane]!.pointer,
     degrees: (pane) => viewer.panes[pane]!.navigation.view().degrees,
+    active: () => viewer.panes.indexOf(viewer.active),
+    mayAnnotate: (pane) => viewer.panes[pane]!.annotations.mayAnnotate,
+    kinds: (pane) => [...viewer.panes[pane]!.annotations.model.shown()].map(([, { kind }]) => kind),
   };
 }

@@ -96,12 +96,12 @@ export function slideViewer(component: StreamlitComponent): () => void {
   return sweep;
 }
 
-export function compareViewer({ data, parentElement }: Streamlit<CompareData>): () => void {
+export function compareViewer({ data, parentElement, setTriggerValue }: Streamlit<CompareData>): () => void {
   sweep();
   const viewer = viewers.get(parentElement);
   if (!(viewer instanceof CompareViewer) || !viewer.update(data)) {
     viewer?.destroy();
-    const created = new CompareViewer(hostIn(parentElement), data);
+    const created = new CompareViewer(hostIn(parentElement), data, setTriggerValue);
     viewers.set(parentElement, created);
     exposeCompareHook(created);
   }

@@ -125,6 +125,11 @@ export interface ViewerData {
 export interface ComparePaneData {
   title: string;
   slide: Slide;
+  /** Models whose predictions may be shown over it, and the one shown; "" for none. */
+  models: string[];
+  model: string;
+  /** Whether the person still has to read it without help: nothing that others have drawn is shown. */
+  is_blinded: boolean;
   layers: LayerInfo[];
   notes: string[];
 }
@@ -134,6 +139,8 @@ export interface CompareData {
   name: string;
   /** Whether the person may save registrations. */
   may_register?: boolean;
+  /** Whether there is room for another view. */
+  may_add: boolean;
   panes: ComparePaneData[];
 }
 

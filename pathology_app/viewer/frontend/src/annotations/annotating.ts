@@ -18,6 +18,8 @@ export interface Surroundings {
   width_px0: number;
   height_px0: number;
   mpp0: number;
+  /** Whether keys are for this slide: of several side by side, one has them. */
+  isActive(): boolean;
   transform(): Transform;
   /** Position of a pointer event on the slide. */
   slidePoint(event: MouseEvent): Point;

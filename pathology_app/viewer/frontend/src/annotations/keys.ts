@@ -45,7 +45,7 @@ export function annotationCommands(annotations: Annotating): Command[] {
 export function keyPressed(event: KeyboardEvent, annotations: Annotating, around: Surroundings): void {
   const target = event.composedPath()[0];
   const isTyped = target instanceof Element && target.matches(TYPED_INTO);
-  if (!around.stage.isConnected || event.defaultPrevented || isTyped) {
+  if (!around.stage.isConnected || !around.isActive() || event.defaultPrevented || isTyped) {
     return;
   }
   if (withControl(event, annotations) || withAlt(event, annotations, around) || alone(event, annotations)) {

@@ -83,6 +83,8 @@ export class Beside {
     this.tray = tray;
     this.element.replaceChildren(...tray.slides.map((slide) => this.card(slide)));
     this.host?.listed(tray);
+    const shown = this.element.querySelector<HTMLElement>("[aria-current]")?.parentElement;
+    this.element.scrollTop = Math.max(0, (shown?.offsetTop ?? 0) - this.element.clientHeight / 3);
     if (this.waiting) {
       const by = this.waiting as 1 | -1;
       this.waiting = 0;

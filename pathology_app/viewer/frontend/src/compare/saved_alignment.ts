@@ -27,8 +27,10 @@ export interface SavedEvents {
 }
 
 export class SavedAlignments {
-  readonly element = box("saved-alignment");
-  private readonly notes = box("notes");
+  /** For the toolbar. */
+  readonly buttons = box("group");
+  /** What is saved, in words. */
+  readonly notes = box("saved-alignment");
   private readonly finding: HTMLButtonElement;
   private readonly removing: HTMLButtonElement;
   private readonly others: string[];
@@ -49,7 +51,7 @@ export class SavedAlignments {
     this.others = [...new Set(slideIds)].filter((slideId) => slideId !== this.first);
     this.finding = button("Align by tissue", "Find the same tissue on the slides, and save how they lie", () => void this.findTissue());
     this.removing = button("Remove saved", "Remove the saved alignment of these slides, for everybody", () => void this.remove());
-    this.element.append(this.finding, this.removing, this.notes);
+    this.buttons.append(this.finding, this.removing);
     this.show();
   }
 
@@ -153,6 +155,6 @@ export class SavedAlignments {
     this.finding.hidden = !this.mayRegister || !this.others.length;
     this.removing.hidden = !this.mayRegister || !this.saved.length;
     this.finding.disabled = this.removing.disabled = this.isBusy;
-    this.element.hidden = !this.others.length;
+    this.notes.hidden = !rows.length;
   }
 }

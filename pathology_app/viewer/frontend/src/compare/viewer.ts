@@ -1,55 +1,79 @@
 // Two to four views that move together: several models over one slide, or the slides of a case.
-import { box, button, checkbox, menu, type Slider, slider, toggle } from "../panel/elements";
-import type { Point } from "../view/geometry";
+import type { ToolChoice } from "../annotations/annotating";
+import { SlidePicker } from "../cases/picker";
+import { Keys } from "../controls/keys";
+import { type LayerStyle, styleText } from "../layers/style";
 import { keepHeight } from "../page/height";
-import { type Command, Keys } from "../controls/keys";
-import { styleText } from "../layers/style";
-import { LinkState, OVERLAY, AT, viewOf, viewText } from "../view/link_state";
-import { MAGNIFICATIONS, type View } from "../view/navigation";
-import { PALETTE_NAMES } from "../layers/palettes";
+import { Divider } from "../panel/divider";
+import { box } from "../panel/elements";
+import type { MeasuringTool } from "../tools/toolbar";
 import type { CompareData } from "../types";
-import { ComparePane } from "./pane";
+import type { Point } from "../view/geometry";
+import { AT, LinkState, OVERLAY, viewOf, viewText } from "../view/link_state";
+import type { View } from "../view/navigation";
+import { compareCommands, type CompareKeys } from "./commands";
+import { ComparePane, type PaneEvents } from "./pane";
+import { ComparePanel } from "./panel";
 import { back, missBy, moved, onFirst, onOther, type Registration, registrationFrom, registrationOf, registrationText, SAME } from "./registration";
 import { SavedAlignments } from "./saved_alignment";
+import { CompareToolbar } from "./toolbar";
 
 const REGISTERED = "together";
-const ARROWS: Record<string, [number, number]> = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+/** Height that the page leaves below the views (html/style.py). */
+const BELOW_PX = 8;
 
-export class CompareViewer {
+export class CompareViewer implements CompareKeys {
   readonly panes: ComparePane[];
   /** Registration of each pane's slide to the first one's. */
   registrations: Registration[];
   isLinked = true;
+  /** The view that was pressed last: keys and tools are for it. */
+  active: ComparePane;
   private readonly element = box("compare");
   private readonly hint = box("hint");
-  private readonly sliders: Slider[] = [];
-  private readonly registering: HTMLButtonElement;
+  private readonly toolbar: CompareToolbar;
+  private readonly panel: ComparePanel;
+  private readonly divider: Divider;
+  private readonly picker: SlidePicker;
   private readonly link: LinkState;
-  private readonly keys: Keys;
+  private readonly keys = new Map<ComparePane, Keys>();
   private readonly listeners = new AbortController();
   private readonly saved: SavedAlignments;
   private isRegistering = false;
   private opened = 0;
 
+  /** @param emit asks the page for other views. */
   constructor(
     private readonly host: HTMLElement,
     public data: CompareData,
+    private readonly emit: (name: "change", value: object) => void,
   ) {
+    const { signal } = this.listeners;
     this.link = new LinkState(data.name, "compare");
     this.registrations = registrationsOf(this.link.read(REGISTERED), data.panes.length);
-    const events = { moved: (pane: ComparePane) => this.lead(pane), clicked: (pane: ComparePane, at: Point) => this.clicked(pane, at) };
-    this.registering = toggle("Align", "Align the slides: click the same two points in every view (g)", () => this.register());
-    this.panes = data.panes.map((pane) => new ComparePane(pane, this.link.read(OVERLAY), events));
-    this.keys = new Keys(this.commands());
+    this.panes = data.panes.map((pane) => new ComparePane(pane, this.link.read(OVERLAY), this.events(), signal));
+    this.active = this.panes[0]!;
+    this.picker = new SlidePicker(this.active.data.slide.slide_id, (add) => emit("change", { add }), signal);
+    this.toolbar = new CompareToolbar(this, this.panes.find(({ first }) => first)?.first?.style ?? null, data.may_add ? this.picker.element : null);
+    this.panel = new ComparePanel(this.panes, () => this.resized());
+    this.divider = new Divider(this.panel.side.element, () => this.resized(), signal);
     const slideIds = data.panes.map(({ slide }) => slide.slide_id);
     const saved = { apply: (slideId: string, registration: Registration) => this.follow(slideId, registration), say: (text: string) => this.say(text) };
-    this.saved = new SavedAlignments(slideIds, data.may_register ?? false, saved, this.listeners.signal);
-    this.host.append(this.toolbar(), this.saved.element, this.hint, this.element, this.keys.element);
+    this.saved = new SavedAlignments(slideIds, data.may_register ?? false, saved, signal);
+    this.toolbar.aligning.append(this.saved.buttons);
+    this.host.append(this.toolbar.element, this.saved.notes, this.hint, box("body", this.element, this.divider.element, this.panel.side.element), this.picker.dialog);
+    this.divider.describe();
+    for (const pane of this.panes) {
+      const keys = new Keys(compareCommands(pane, this));
+      this.keys.set(pane, keys);
+      this.host.append(keys.element, pane.annotations.dialogs);
+    }
     this.hint.setAttribute("role", "status");
     this.element.dataset["panes"] = String(this.panes.length);
     this.element.append(...this.panes.map((pane) => pane.element));
     this.listen();
-    keepHeight(this.host, this.element, this.listeners.signal);
+    this.activate(this.active);
+    keepHeight(this.host, this.element, signal, BELOW_PX);
   }
 
   /** Show new data for the same slides; returns false if the slides differ. */
@@ -82,77 +106,116 @@ export class CompareViewer {
       pane.osd.addHandler("animation-finish", () => this.write());
       // On a resize, OpenSeadragon keeps each view's own content, which differs between views of different sizes.
       pane.osd.addHandler("resize", () => requestAnimationFrame(() => this.isOpen && this.lead(this.leading ?? this.panes[0]!)));
-      pane.element.addEventListener("pointermove", (event) => this.point(pane, pane.slidePoint(event)), { signal });
+      pane.element.addEventListener("pointermove", (event) => this.point(pane, pane.sight.pointOf(event)), { signal });
       pane.element.addEventListener("pointerleave", () => this.point(pane, null), { signal });
     }
-    document.addEventListener("keydown", (event) => this.host.isConnected && this.keys.press(event, this.element), { signal, capture: true });
+    document.addEventListener("keydown", (event) => this.press(event), { signal, capture: true });
   }
 
-  private toolbar(): HTMLElement {
-    const style = this.panes[0]?.first?.style;
-    const restyle = (change: (pane: ComparePane) => void): void => {
-      for (const pane of this.panes) {
-        change(pane);
-        if (pane.first) {
-          pane.layers.restyled(pane.first);
-        }
+  private press(event: KeyboardEvent): void {
+    if (this.host.isConnected && !this.picker.dialog.open) {
+      this.keys.get(this.active)!.press(event, this.element);
+    }
+  }
+
+  private events(): PaneEvents {
+    return {
+      moved: (pane) => this.lead(pane),
+      clicked: (pane, at) => this.clicked(pane, at),
+      pressed: (pane) => this.activate(pane),
+      isActive: (pane) => pane === this.active,
+      openPanel: (title) => this.panel.side.open(title),
+      toolChanged: (pane, tool) => this.toolChanged(pane, tool),
+      wants: (pane, model) => this.emit("change", { view: this.panes.indexOf(pane), model }),
+    };
+  }
+
+  /** Apply a new size of the views at once; OpenSeadragon would notice it only a moment later. */
+  private resized(): void {
+    this.divider.describe();
+    this.panes.forEach(({ osd }) => osd.forceResize());
+  }
+
+  private activate(pane: ComparePane): void {
+    this.active = pane;
+    this.panes.forEach((each) => each.element.classList.toggle("is-active", each === pane && this.panes.length > 1));
+    this.panel.show(pane);
+    this.toolbar.showTool(pane.annotations.inHand, pane.annotations.isDrawing);
+  }
+
+  private toolChanged(pane: ComparePane, tool: ToolChoice | null): void {
+    if (tool !== null) {
+      this.stopRegistering();
+    }
+    if (pane === this.active) {
+      this.toolbar.showTool(tool, pane.annotations.isDrawing);
+    }
+  }
+
+  move(change: (pane: ComparePane) => void): void {
+    change(this.active);
+    this.lead(this.active);
+  }
+
+  whole(): void {
+    this.move(({ navigation }) => navigation.showWhole());
+  }
+
+  magnify(magnification: number): void {
+    this.move(({ navigation }) => navigation.magnify(magnification));
+  }
+
+  turn(degrees: number): void {
+    this.move(({ navigation }) => navigation.turn(degrees));
+    this.write();
+  }
+
+  mirror(): void {
+    this.move(({ navigation }) => navigation.mirror());
+    this.write();
+  }
+
+  take(tool: MeasuringTool): void {
+    this.active.annotations.pressButton(tool);
+    this.active.osd.canvas.focus();
+  }
+
+  annotate(): void {
+    this.active.annotations.toggleAnnotating();
+    this.active.osd.canvas.focus();
+  }
+
+  add(): void {
+    if (this.data.may_add) {
+      this.picker.open();
+    } else {
+      this.say(`No more than ${this.panes.length} slides fit side by side.`);
+    }
+  }
+
+  nextPane(): void {
+    const next = this.panes[(this.panes.indexOf(this.active) + 1) % this.panes.length]!;
+    this.activate(next);
+    next.osd.canvas.focus();
+  }
+
+  togglePanel(): void {
+    this.panel.side.toggle();
+  }
+
+  listKeys(): void {
+    this.keys.get(this.active)!.showList();
+  }
+
+  restyle(change: Partial<LayerStyle>): void {
+    for (const { first, layers } of this.panes) {
+      if (first) {
+        Object.assign(first.style, change);
+        layers.restyled(first);
       }
-      const first = this.panes.find((pane) => pane.first)?.first;
-      this.link.write(OVERLAY, first ? styleText(first.style) : "");
-    };
-    const controls = (["threshold", "opacity"] as const).map((key) => {
-      const control = slider(key === "threshold" ? "Threshold" : "Opacity", key === "threshold" ? "Threshold" : "Opacity", (value) =>
-        restyle((pane) => pane.first && (pane.first.style[key] = value)),
-      );
-      control.show(style?.[key] ?? 0);
-      this.sliders.push(control);
-      return control.element;
-    });
-    const shown = checkbox("Predictions", "Show predictions", style?.visible ?? true, (isOn) => restyle((pane) => pane.first && (pane.first.style.visible = isOn)));
-    const palette = menu("Colours", PALETTE_NAMES, style?.palette ?? PALETTE_NAMES[0]!, (value) => restyle((pane) => pane.first && (pane.first.style.palette = value)));
-    const linked = checkbox("Link views", "Link views", true, (isOn) => {
-      this.isLinked = isOn;
-    });
-    const bar = box(
-      "toolbar",
-      box("group", button("Fit", "Show the whole slide (0)", () => this.whole()), ...MAGNIFICATIONS.map((value) => button(`${value}×`, `Zoom to ${value}×`, () => this.magnify(value)))),
-      box("group", linked, this.registering, button("Reset", "Remove the alignment", () => this.reset())),
-      box("group shared", shown, ...controls, palette),
-      box("group view-controls", button("?", "Keys (?)", () => this.keys.showList())),
-    );
-    bar.setAttribute("role", "toolbar");
-    bar.setAttribute("aria-label", "Views");
-    return bar;
-  }
-
-  private commands(): Command[] {
-    const first = (run: (pane: ComparePane) => void) => (): void => {
-      const pane = this.panes[0]!;
-      run(pane);
-      this.lead(pane);
-    };
-    const arrows = Object.keys(ARROWS);
-    return [
-      { keys: arrows, shift: false, shown: "Arrows", does: "move a little", run: ({ key }) => first(({ navigation }) => navigation.nudge(...ARROWS[key]!))() },
-      { keys: arrows, shift: true, shown: "Shift + arrows", does: "move to the next field of view", run: ({ key }) => first(({ navigation }) => navigation.nextField(...ARROWS[key]!))() },
-      { keys: ["+", "="], shown: "+", does: "zoom in", run: first(({ navigation }) => navigation.zoom(1)) },
-      { keys: ["-", "_"], shown: "−", does: "zoom out", run: first(({ navigation }) => navigation.zoom(-1)) },
-      { keys: MAGNIFICATIONS.map((_, index) => String(index + 1)), shown: `1 to ${MAGNIFICATIONS.length}`, does: `zoom to ${MAGNIFICATIONS.join("×, ")}×`, run: ({ key }) => this.magnify(MAGNIFICATIONS[Number(key) - 1]!) },
-      { keys: ["0", "Home"], shown: "0 or Home", does: "show the whole slide", run: () => this.whole() },
-      { keys: ["t"], shown: "t", does: "rotate clockwise by 90°", run: first(({ navigation }) => navigation.turn(90)) },
-      { keys: ["g"], shown: "g", does: "align the slides: click the same two points in every view", run: () => this.register() },
-      { keys: ["?"], shown: "?", does: "show this list", run: () => this.keys.showList() },
-    ];
-  }
-
-  private whole(): void {
-    this.panes[0]!.navigation.showWhole();
-    this.lead(this.panes[0]!);
-  }
-
-  private magnify(magnification: number): void {
-    this.panes[0]!.navigation.magnify(magnification);
-    this.lead(this.panes[0]!);
+    }
+    const first = this.panes.find((pane) => pane.first)?.first;
+    this.link.write(OVERLAY, first ? styleText(first.style) : "");
   }
 
   private paneOpened(): void {
@@ -210,10 +273,28 @@ export class CompareViewer {
     });
   }
 
-  private register(): void {
-    this.isRegistering = !this.isRegistering;
-    this.panes.forEach((pane) => (pane.anchors = []));
+  register(): void {
+    if (this.stopRegistering()) {
+      return;
+    }
+    this.panes.forEach(({ annotations }) => annotations.putAway());
+    this.isRegistering = true;
     this.say();
+  }
+
+  stopRegistering(): boolean {
+    const was = this.isRegistering;
+    if (was) {
+      this.isRegistering = false;
+      this.panes.forEach((pane) => (pane.anchors = []));
+      this.say();
+    }
+    return was;
+  }
+
+  /** Let the views move together, or each on its own. */
+  setLinked(isLinked: boolean): void {
+    this.isLinked = isLinked;
   }
 
   private clicked(pane: ComparePane, at: Point): void {
@@ -243,7 +324,7 @@ export class CompareViewer {
     this.panes.slice(1).forEach((pane, index) => void this.saved.savePoints(pane.data.slide.slide_id, clicked[0]!, clicked[index + 1]!));
   }
 
-  private reset(): void {
+  reset(): void {
     this.registrations = this.panes.map(() => SAME);
     // Otherwise a saved alignment would be applied when the link is opened again.
     this.link.write(REGISTERED, this.registrations.slice(1).map(registrationText).join(";"));
@@ -255,7 +336,7 @@ export class CompareViewer {
     const waiting = this.panes.findIndex(({ anchors }) => anchors.length < 2);
     const prompt = this.isRegistering ? `View ${waiting + 1}: click ${this.panes[waiting]?.anchors.length ? "the second" : "the first"} point, the same in every view.` : "";
     this.hint.textContent = text ?? prompt;
-    this.registering.setAttribute("aria-pressed", String(this.isRegistering));
+    this.toolbar.showRegistering(this.isRegistering);
     this.panes.forEach((pane) => pane.draw());
   }
 
