@@ -14,14 +14,18 @@ readers  tiles per second for six clients at once, idle and while the script of 
 memory   of an app while slides are switched: a page's script, thumbnail, overlay and two fields of tiles each time
 field    from the key press for the next field of view until it is fully drawn, in Chromium at 1920 × 1080 with the
          2-d canvas of a machine without GPU, at 40x, 20x, 10x and 5x
-switch   from a click in the worklist to the first complete image
-page     from an empty browser to an image that can be moved
+switch   from a click in the worklist to the complete image of the slide, which can then be moved; and to the page with
+         its predictions
+next     the same from the key for the next slide of a case, which has been loaded ahead
+page     the same from an empty browser
 repaint  from a threshold to the coloured overlay
 worklist of 100,000 slides: from an empty browser to the first row, while slides are still being read and after; another
          page, a typed filter, sorting by a heading, the gallery
 pan      frames per second while the slide pans under its overlay
 annotations   a slide with 100,000 outlines: from the first request until all visible ones are drawn, for the first time
          since the app started and again; frames per second while the slide pans under them
+counted  a slide with 10,000 counted points: from a reload's first request for them until they are drawn; frames per
+         second while it pans under them
 
 Milliseconds are medians and 95th percentiles. Prints a JSON line for each; `busy` is the share of the machine's cores
 used by other processes: above 0.1, the figures are worth little. The committed lines are in
@@ -33,32 +37,24 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.machine import circumstances
+from benchmarks.viewer_browser import SETTLED, new_page, opened
 from benchmarks.viewer_clients import milliseconds
-from benchmarks.viewer_setting import CELLS, annotated, folder_for, made, others
+from benchmarks.viewer_opening import first_page, following, switch
+from benchmarks.viewer_setting import CELLS, annotated, counted_slide, folder_for, made, others
 from benchmarks.viewer_tiles import memory, readers, tile
 from benchmarks.viewer_worklist import worklist
 from pipeline.project import Project
-from tests.browser.conftest import CHROMIUM, FLAGS, wait_for
+from tests.browser.conftest import wait_for
 from tests.pathology_app.started_app import StartedApp, started_app
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    pass
 
-SCREEN = {"width": 1920, "height": 1080}
-SETTLED = """async (event) => {
-    const frame = () => new Promise((done) => requestAnimationFrame(done));
-    const start = performance.now();
-    if (event) document.dispatchEvent(new KeyboardEvent("keydown", { ...event, bubbles: true }));
-    do { await frame(); await frame(); } while (!window.__gemslide?.isSettled());
-    return performance.now() - start;
-}"""
 REPAINT = """async (value) => {
     const slider = [...document.querySelectorAll("*")].map((each) => each.shadowRoot ?? each)
         .map((root) => root.querySelector?.("input[aria-label=Threshold]")).find(Boolean);
@@ -96,8 +92,9 @@ def main() -> None:
     parser.add_argument("--moves", type=int, default=40)
     options = parser.parse_args()
     measures: dict[str, Callable[[StartedApp, Project, int], dict[str, Any]]] = {
-        "tile": tile, "readers": readers, "memory": memory, "field": field, "switch": switch, "page": first_page,
-        "repaint": repaint, "pan": pan, "annotations": annotations, "worklist": worklist,
+        "tile": tile, "readers": readers, "memory": memory, "field": field, "switch": switch, "next": following,
+        "page": first_page,
+        "repaint": repaint, "pan": pan, "annotations": annotations, "counted": counted, "worklist": worklist,
     }  # fmt: skip
     with folder_for(options.folder) as folder:
         project = made(folder, options.side_px)
@@ -110,32 +107,11 @@ def main() -> None:
                     print(json.dumps({**line, **circumstances("benchmarks.viewer")}), flush=True)
 
 
-@contextmanager
-def _page() -> Iterator[tuple[Browser, Page]]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        page = browser.new_page(viewport=SCREEN)  # type: ignore[arg-type]
-        page.set_default_timeout(60_000)
-        yield browser, page
-        browser.close()
-
-
-@contextmanager
-def _opened(app: StartedApp, query: str = "slide=slide") -> Iterator[Page]:
-    with _page() as (_, page):
-        page.goto(f"{app.url}/?{query}")
-        page.wait_for_selector(".gemslide-viewer")
-        page.evaluate(SETTLED)
-        yield page
-
-
 def field(app: StartedApp, project: Project, moves: int) -> dict[str, Any]:
     """Measure steps along a row of unseen fields of view, at each magnification."""
     times_by_name = {}
     for key, name in (("6", "40x"), ("5", "20x"), ("4", "10x"), ("3", "5x")):
-        with _opened(app) as page:
+        with opened(app) as page:
             page.evaluate(SETTLED, {"key": key})
             page.wait_for_timeout(1000)
             turns = [("ArrowRight", "ArrowDown", "ArrowLeft", "ArrowDown")[index % 4] for index in range(moves)]
@@ -147,40 +123,9 @@ def field(app: StartedApp, project: Project, moves: int) -> dict[str, Any]:
     return times_by_name
 
 
-def switch(app: StartedApp, project: Project, moves: int) -> dict[str, Any]:
-    """Measure a switch by the link of another slide within the app, as from the worklist."""
-    with _page() as (_, page):
-        times = []
-        for index in range(max(6, moves // 4)):
-            page.goto(f"{app.url}/")
-            name = ("slide", "other")[index % 2]
-            link = page.get_by_role("link", name=name, exact=True)
-            link.wait_for()
-            page.wait_for_timeout(500)
-            start = time.perf_counter()
-            link.click()
-            page.wait_for_selector(".gemslide-viewer")
-            page.evaluate(SETTLED)
-            times.append(1000 * (time.perf_counter() - start))
-    return milliseconds(times)
-
-
-def first_page(app: StartedApp, project: Project, moves: int) -> dict[str, Any]:
-    """Measure the first page in a browser without a cache."""
-    times = []
-    for _ in range(max(5, moves // 8)):
-        with _page() as (_, page):
-            start = time.perf_counter()
-            page.goto(f"{app.url}/?slide=slide")
-            page.wait_for_selector(".gemslide-viewer")
-            page.evaluate(SETTLED)
-            times.append(1000 * (time.perf_counter() - start))
-    return milliseconds(times)
-
-
 def repaint(app: StartedApp, project: Project, moves: int) -> dict[str, Any]:
     """Measure a change of the threshold of an overlay of a million cells."""
-    with _opened(app) as page:
+    with opened(app) as page:
         wait_for(page, "window.__gemslide.hasOverlay()")
         times = [page.evaluate(REPAINT, str(round(0.2 + 0.6 * (i % 7) / 7, 2))) for i in range(moves)]
     return {"cells": CELLS**2, **milliseconds(times)}
@@ -188,7 +133,7 @@ def repaint(app: StartedApp, project: Project, moves: int) -> dict[str, Any]:
 
 def pan(app: StartedApp, project: Project, moves: int) -> dict[str, Any]:
     """Measure frames of the browser, at most 60 per second."""
-    with _opened(app) as page:
+    with opened(app) as page:
         page.evaluate(SETTLED, {"key": "5"})
         page.wait_for_timeout(2000)
         return {"frames_per_s": round(statistics.median(page.evaluate(PAN, 4) for _ in range(3)), 1)}
@@ -207,14 +152,43 @@ def annotations(app: StartedApp, project: Project, moves: int) -> dict[str, Any]
     query = f"slide={annotated(project)}"
     paints = []
     for _ in range(max(3, moves // 8)):
-        with _page() as (_, page):
+        with new_page() as (_, page):
             page.goto(f"{app.url}/?{query}")
             page.wait_for_selector(".gemslide-viewer")
             paints.append(page.evaluate(FIRST_PAINT))
     figures: dict[str, Any] = {"first_ms": round(paints[0]), "again": milliseconds(paints[1:])}
-    with _opened(app, query) as page:
+    with opened(app, query) as page:
         count = page.evaluate("window.__gemslide.annotations.total()")
         for key, name in (("0", "whole"), ("2", "2.5x"), ("4", "10x"), ("6", "40x")):
+            page.evaluate(SETTLED, {"key": key})
+            page.wait_for_timeout(2000)
+            figures[f"frames_per_s, {name}"] = round(statistics.median(page.evaluate(PAN, 4) for _ in range(3)), 1)
+    return {"annotations": count, **figures}
+
+
+RELOADED = """async () => {
+    const frame = () => new Promise((done) => requestAnimationFrame(done));
+    const viewer = () => window.__gemslide;
+    while (!viewer()?.annotations?.isSettled() || !viewer().isSettled()) await frame();
+    await frame();
+    const asked = performance.getEntriesByType("resource").find(({ name }) => name.includes("/annotations/"));
+    return performance.now() - asked.startTime;
+}"""
+
+
+def counted(app: StartedApp, project: Project, moves: int) -> dict[str, Any]:
+    """Measure a slide on which 10,000 objects of two classes were counted."""
+    query = f"slide={counted_slide(project)}"
+    times = []
+    for _ in range(max(3, moves // 8)):
+        with new_page() as (_, page):
+            page.goto(f"{app.url}/?{query}", wait_until="commit")
+            page.wait_for_selector(".gemslide-viewer")
+            times.append(page.evaluate(RELOADED))
+    figures: dict[str, Any] = {"reload": milliseconds(times)}
+    with opened(app, query) as page:
+        count = page.evaluate("window.__gemslide.annotations.total()")
+        for key, name in (("0", "whole"), ("3", "5x"), ("5", "20x")):
             page.evaluate(SETTLED, {"key": key})
             page.wait_for_timeout(2000)
             figures[f"frames_per_s, {name}"] = round(statistics.median(page.evaluate(PAN, 4) for _ in range(3)), 1)

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import numpy as np
 import psutil
-from shapely.geometry import Polygon
+from shapely.geometry import Point, Polygon, box
 
 from benchmarks.make_slide import make_slide
 from pipeline.annotations import AnnotationFile, AnnotationObject
 from pipeline.ingest import IngestRequest, ingest_slide
 from pipeline.ledger import open_ledger
 from pipeline.project import Project, slide_id_of
-from pipeline.review import annotations_of, import_file
+from pipeline.review import MAX_DRAFTS, Draft, annotations_of, import_file, save
 from pipeline.settings.config import IngestConfig
 from pipeline.store import Predictions, StoreReader
 from pipeline.store.layers.overlays import write_predictions
@@ -70,8 +70,11 @@ def _stolen_s() -> float:
 
 
 def made(folder: Path, side_px: int) -> Project:
-    """Project of two such slides; the second one's store is the first one's, under another name."""
+    """Project of two such slides of one case; the second one's store is the first one's, under another name."""
     project, source = Project(folder / "project"), folder / "slide.svs"
+    rows = "\n".join(f"{name},../slide.svs,bench" for name in ("slide", "other"))
+    project.root.mkdir(parents=True, exist_ok=True)
+    (project.root / "cohort.csv").write_text(f"slide_id,path,patient_id\n{rows}\n", encoding="utf-8")
     if project.store_path("slide").exists():
         return project
     make_slide(source, side_px=side_px)
@@ -113,6 +116,28 @@ def annotated(project: Project, *, count: int = 100_000) -> str:
         classes = ("tumour", "stroma", "immune", "necrosis")
         objects = [AnnotationObject(Polygon(one), "made", classes[i % 4]) for i, one in enumerate(corners)]
         import_file(ledger, name, AnnotationFile("qupath", tuple(objects)), "benchmark", size_wh_px0=size_wh_px0)
+    ledger.database.close()
+    return name
+
+
+def counted_slide(project: Project, *, count: int = 10_000) -> str:
+    """Add the same slide once more, with points of two classes in one count. Return its name."""
+    name = "counted"
+    store = project.store_path(name)
+    linked_slide(project.store_path("slide"), store)
+    ledger = open_ledger(project)
+    if not annotations_of(ledger, name):
+        width_px0, height_px0 = StoreReader(store).size_wh_px0
+        region = Draft(box(0.3 * width_px0, 0.3 * height_px0, 0.7 * width_px0, 0.7 * height_px0), "count")
+        rng = np.random.default_rng(0)
+        places = rng.uniform((0.31 * width_px0, 0.31 * height_px0), (0.69 * width_px0, 0.69 * height_px0), (count, 2))
+        marks = [
+            Draft(Point(*place), "mark", ("positive", "negative")[index % 2], parent_id=region.annotation_id)
+            for index, place in enumerate(places)
+        ]
+        save(ledger, name, [region], "benchmark")
+        for start in range(0, count, MAX_DRAFTS):
+            save(ledger, name, marks[start : start + MAX_DRAFTS], "benchmark")
     ledger.database.close()
     return name
 

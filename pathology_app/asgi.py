@@ -26,7 +26,9 @@ from pathology_app.project.ledger import close_study_ledgers, current_study_ledg
 from pathology_app.project.served import served_project
 from pathology_app.registering.routes import registration_routes
 from pathology_app.routes.declared import only_declared, openings_of
+from pathology_app.routes.paths import PAGES
 from pathology_app.serving.environment import SCRIPT, access_by_environment
+from pathology_app.serving.first_page import with_viewer
 from pathology_app.serving.installation import confine
 from pathology_app.serving.interpreter import share_with_tiles
 from pathology_app.serving.streamlit_files import streamlit_file_routes
@@ -112,10 +114,11 @@ def app_routes() -> list[BaseRoute]:
 
 def _before(pages: st.App, routes: Sequence[BaseRoute]) -> ASGIApp:
     """App that serves our routes before Streamlit sees them: it would compress every JPEG once more."""
-    router = Router(routes, redirect_slashes=False, default=pages)
+    router, page = Router(routes, redirect_slashes=False, default=pages), with_viewer(pages)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        await (pages if scope["type"] == "lifespan" else router)(scope, receive, send)
+        is_page = scope["type"] == "http" and scope["path"] in PAGES
+        await (pages if scope["type"] == "lifespan" else page if is_page else router)(scope, receive, send)
 
     return app
 

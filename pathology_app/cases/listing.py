@@ -28,8 +28,8 @@ MAX_CASE = 60
 AROUND = 8
 """Neighbours listed before a slide, and after it."""
 MAX_FOUND = 24
-_WAIT_S = 0.5
-"""Time to read a small project, so that the first list after a start is complete."""
+_WAIT_S = 5.0
+"""Longest wait for the index of a small project, right after the app's start: before that, no case is known."""
 _NUMBER = re.compile(r"(\d+)", re.ASCII)
 
 

@@ -6,8 +6,10 @@ import type { SlideViewer } from "./slide_viewer";
 
 export interface TestHook {
   slideId(): string;
-  /** Nothing moves and no tile is being loaded. */
+  /** Nothing moves, no tile is being loaded, and the page is drawn. */
   isSettled(): boolean;
+  /** The same, even before the page has followed with everything but the slide. */
+  isImageComplete(): boolean;
   /** The navigator and the adjacent fields are loaded too: no tile is requested until the view moves. */
   isReadAhead(): boolean;
   /** Position of the slide's corner on the screen, and screen pixels per level-0 pixel. */
@@ -65,11 +67,16 @@ function isLoaded(osd: OpenSeadragon.Viewer): boolean {
   return osd.isOpen() && osd.world.getItemAt(0).getFullyLoaded();
 }
 
+function isComplete(viewer: SlideViewer): boolean {
+  return isLoaded(viewer.osd) && !viewer.navigation.isMoving();
+}
+
 export function exposeHook(viewer: SlideViewer, liveViewers: () => number): void {
   window.__gemslide = {
     slideId: () => viewer.data.slide.slide_id,
-    isSettled: () => isLoaded(viewer.osd) && !viewer.navigation.isMoving(),
-    isReadAhead: () => isLoaded(viewer.osd) && isLoaded(viewer.osd.navigator) && viewer.readAhead.isDone,
+    isSettled: () => isComplete(viewer) && !viewer.data.is_partial,
+    isImageComplete: () => isComplete(viewer),
+    isReadAhead: () => isLoaded(viewer.osd) && isLoaded(viewer.osd.navigator) && viewer.readAhead.isDone && !viewer.data.is_partial,
     placement: () => {
       const { e, f, scale } = viewer.navigation.transform();
       return { left: e, top: f, scale };

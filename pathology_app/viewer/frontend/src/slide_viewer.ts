@@ -103,7 +103,7 @@ export class SlideViewer implements Viewer {
   constructor(
     private readonly host: HTMLElement,
     public data: ViewerData,
-    private emit: Emit,
+    public emit: Emit,
     { open, prepared, tray }: Place,
   ) {
     this.link = new LinkState(data.slide.slide_id, data.link_parameter);
@@ -162,10 +162,14 @@ export class SlideViewer implements Viewer {
     this.picture = new Picture(this.osd.canvas, this.stage);
     this.osd.canvas.setAttribute("role", "application");
     this.osd.canvas.setAttribute("aria-label", `Slide ${data.slide.slide_id}. Arrow keys move, plus and minus zoom, question mark lists all keys.`);
-    this.stage.append(this.status.element, this.picture.probeText, this.scaleBar.element, this.readout.element, this.legend.element);
+    this.stage.append(this.status.element, this.picture.probeText, box("below", this.scaleBar.element, this.readout.element, this.legend.element));
     this.listen();
     this.update(data, emit);
     void this.beside?.begin({ open: (neighbour) => open(neighbour, this), listed: (beside) => this.listed(beside), note: (text) => this.status.say(text) });
+  }
+
+  get element(): HTMLElement {
+    return this.host;
   }
 
   /** Aborted when the viewer is destroyed. */
@@ -346,6 +350,9 @@ export class SlideViewer implements Viewer {
     this.caseSection!.hidden = slides.length < 2;
     this.panel.retitle("Case", title);
     this.toolbar.showSlides(slides.length > 1);
+    if (this.readAhead.isDone) {
+      void this.beside?.loadAhead(this.stage);
+    }
   }
 
   private hovered(at: Point | null): void {

@@ -1,5 +1,8 @@
 // Slides beside the one shown (pathology_app/cases/routes.py).
 
+/** As Python's `is_name`. */
+const NAME = /^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$/;
+
 export interface Neighbour {
   slide_id: string;
   /** null if the slide cannot be read. */
@@ -32,6 +35,11 @@ export async function answerOf<Answer>(url: string, signal: AbortSignal): Promis
     throw new Error((answer as { message?: string } | null)?.message ?? `The server answered ${response.status}.`);
   }
   return answer as Answer;
+}
+
+/** Where a slide is opened before its page is drawn, as the page's head has it (serving/first_page.py). */
+export function openingOf(slideId: string, model: string | null): string {
+  return `/opened/${encodeURIComponent(slideId)}.json${model && NAME.test(model) ? `?model=${model}` : ""}`;
 }
 
 /** The slide's link. */

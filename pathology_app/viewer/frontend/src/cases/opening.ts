@@ -1,7 +1,7 @@
 // Opens a slide in place of the one shown: the slide itself at once, and its page with everything else behind it.
 import type { ViewerData } from "../types";
 import { goTo } from "../page/links";
-import { answerOf, type Neighbour } from "./api";
+import { answerOf, type Neighbour, openingOf } from "./api";
 import type { Beside } from "./beside";
 import type { Prepared } from "./ahead";
 
@@ -18,8 +18,7 @@ export interface Opened {
  * @returns null if the slide cannot be shown before its page.
  */
 export async function openBeside(neighbour: Neighbour, { ahead }: Beside, signal: AbortSignal): Promise<Opened | null> {
-  const model = neighbour.query["model"];
-  const url = `/opened/${encodeURIComponent(neighbour.slide_id)}.json${model ? `?model=${encodeURIComponent(model)}` : ""}`;
+  const url = openingOf(neighbour.slide_id, neighbour.query["model"] ?? null);
   let opened: Opened | null = null;
   try {
     const data = await answerOf<ViewerData>(url, signal);

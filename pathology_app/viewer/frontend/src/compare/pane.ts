@@ -82,7 +82,7 @@ export class ComparePane {
     this.hand = new Hand(this, { probe: (at) => this.events.clicked(this, at), hovered: (at) => this.hovered(at) });
     this.osd.canvas.setAttribute("role", "application");
     this.osd.canvas.setAttribute("aria-label", `${data.title}. Arrow keys move, plus and minus zoom, question mark lists all keys.`);
-    this.stage.append(this.status.element, this.scaleBar.element, this.readout.element, this.legend.element, this.annotations.table.element);
+    this.stage.append(this.status.element, box("below", this.scaleBar.element, this.readout.element, this.legend.element), this.annotations.table.element);
     this.listen(signal);
     this.layers.replace(data.layers);
     this.annotations.setModelClasses(classesOf(data.layers));

@@ -6,14 +6,24 @@ import { rememberLink, watchBack } from "./left_row";
 const OWN = "a.gs-go";
 
 let current: Streamlit<unknown> | null = null;
+let followed: (search: string) => void = () => undefined;
 
-/** Handle clicks on the page's links: send the query of the link to Python. */
-export function catchClicks(component: Streamlit<unknown>): void {
+/**
+ * Handle clicks on the page's links: send the query of the link to Python.
+ * @param follows called with the query of each link that is followed.
+ */
+export function catchClicks(component: Streamlit<unknown>, follows: (search: string) => void): void {
+  followed = follows;
   if (!current) {
     document.addEventListener("click", follow);
     watchBack();
   }
   current = component;
+}
+
+/** Whether the page can be told to go elsewhere: Streamlit has drawn it. */
+export function canGo(): boolean {
+  return current?.parentElement.isConnected ?? false;
 }
 
 /** Go to the page of a query, as if a link to it were followed. */
@@ -28,7 +38,9 @@ function follow(event: MouseEvent): void {
   if (link && isPlain && current?.parentElement.isConnected && !event.defaultPrevented) {
     event.preventDefault();
     rememberLink(link);
-    current.setTriggerValue("go", new URL(link.href).search);
+    const { search } = new URL(link.href);
+    current.setTriggerValue("go", search);
+    followed(search);
   }
 }
 
