@@ -39,6 +39,7 @@ from .annotations.reading import class_colours as class_colours
 from .annotations.reading import find_annotations as find_annotations
 from .annotations.reading import latest_annotations as latest_annotations
 from .annotations.reading import replies_to as replies_to
+from .annotations.reading import slides_with as slides_with
 from .annotations.reading import some_annotations as some_annotations
 from .annotations.saving import MAX_DRAFTS as MAX_DRAFTS
 from .annotations.saving import Saved as Saved

@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from shapely.geometry import Point, box
 from streamlit.testing.v1 import AppTest
 
 from pathology_app.app_pages.worklist import page as worklist
 from pathology_app.people.person import Person, Role
+from pathology_app.people.visitor import current_person
 from pathology_app.project.ledger import close_study_ledgers
 from pathology_app.project.served import PROJECT_VARIABLE
 from pathology_app.readings.status import reading_states
@@ -21,6 +24,7 @@ from pipeline.ledger.opening import open_ledger
 from pipeline.ledger.project_log import Change, log_in_project
 from pipeline.ledger.rows import slide_subject
 from pipeline.project import Project
+from pipeline.review import Draft, save
 from tests.pathology_app.many_slides import make_many_slides
 from tests.pathology_app.opened import hrefs, html_of, linked, open_page
 from tests.pathology_app.small_project import MODEL_ID, SLIDE_ID
@@ -148,3 +152,26 @@ def test_a_press_on_next_counts_also_where_the_last_slide_was_read_just_then(
 
     assert next(states, None) is None
     assert dict(page.query_params) == {"page": "2"}
+
+
+def test_an_author_is_told_in_the_worklist_on_which_slides_others_changed_their_annotations(several: Project) -> None:
+    drawn = Draft(box(10, 10, 200, 200), "rectangle", "tumour")
+    with open_ledger(several) as ledger:
+        save(ledger, SLIDE_ID, [drawn], current_person().actor)
+        assert "Others have changed" not in html_of(open_page())
+        save(ledger, SLIDE_ID, [replace(drawn, revision=1, is_deleted=True)], "bea (web app)")
+    page = html_of(open_page(site="north"))
+    assert "Others have changed annotations of yours on" in page
+    assert f'href="?site=north&amp;slide={SLIDE_ID}"' in page
+
+
+def test_the_review_of_a_slide_lists_what_was_counted(several: Project) -> None:
+    area = Draft(box(100, 100, 500, 500), "count")
+    marks = [Draft(Point(200 + n, 200), "mark", "mitosis", parent_id=area.annotation_id) for n in range(3)]
+    with open_ledger(several) as ledger:
+        save(ledger, SLIDE_ID, [area, *marks], "bea (web app)")
+    page = html_of(open_page(slide=SLIDE_ID))
+    assert "Share (95 % interval)" in page
+    assert "mitosis" in page
+    assert "100.0 % (43.9 to 100.0)" in page
+    assert ">75<" in page, "3 in 0.04 mm²"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
+from pathology_app.app_pages.counts import counts_html
 from pathology_app.app_pages.signed_form import Answers, DraftPlace, SignedForm, place_of
 from pathology_app.app_pages.studies.acts import review_slide
 from pathology_app.app_pages.studies.reading_rows import question_data
@@ -17,7 +18,7 @@ from pathology_app.people.visitor import current_person
 from pathology_app.project.ledger import current_study_ledger
 from pathology_app.project.served import served_project
 from pathology_app.readings.drafts import draft_owner
-from pathology_app.slides.cache import OpenPredictions
+from pathology_app.slides.cache import OpenPredictions, current_cache
 from pipeline.review import VERDICTS, SlideReview, reviews_of
 from pipeline.study.reading.questions import Question
 
@@ -52,11 +53,14 @@ def review_popover(slide_id: str, opened: OpenPredictions | None, class_name: st
     try:
         ledger = current_study_ledger().ledger()
         earlier = reviews_of(ledger, slide_id) if ledger else []
+        counts = counts_html(current_cache(), ledger, slide_id) if ledger else ""
     except READ_ERRORS as error:
         st.caption(as_markdown(message_of(error, served_project().root)))
         return
     label = f"Reviews ({len(earlier)})" if earlier else "Review"
     with st.popover(label, icon=":material/rate_review:", width="content"):
+        if counts:
+            st.html(counts)
         _history(earlier)
         if current_person().may(RIGHTS[Act.REVIEW]):
             signed = sum(review.person == current_person().actor for review in earlier)

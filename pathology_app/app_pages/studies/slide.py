@@ -7,6 +7,7 @@ from typing import Any
 
 import streamlit as st
 
+from pathology_app.app_pages.counts import counts_html
 from pathology_app.app_pages.declared import fragment, say_hidden
 from pathology_app.app_pages.navigation import Place, go, link_button, say
 from pathology_app.app_pages.studies import rows as study_rows
@@ -20,6 +21,7 @@ from pathology_app.people.acts import Act
 from pathology_app.project.ledger import StudyLedger
 from pathology_app.project.served import served_project
 from pathology_app.readings.blinding import Visibility
+from pathology_app.slides.cache import current_cache
 from pipeline.ledger.ledger import Ledger
 from pipeline.ledger.rows import slide_subject, task_subject
 from pipeline.study import readings_of_slide
@@ -50,6 +52,8 @@ def draw(study_ledger: StudyLedger, ledger: Ledger, link: StudyLink, visibility:
         with st.popover("Retry …", icon=":material/replay:"):
             retry_form(study_ledger, ledger, link.study, Chosen(1, slide_ids=[row.slide_id]))
     draw_readings(ledger, link.study, row.slide_id, is_blinded=False)
+    if is_name(row.slide_id) and (counts := counts_html(current_cache(), ledger, row.slide_id)):
+        st.html(counts)
     every_s = REFRESH_S if row.state == "pending" else None
     fragment(_live, run_every=every_s)(study_ledger, link, row.slide_id, row.message)
 

@@ -17,7 +17,9 @@ from pathology_app.app_pages.worklist.rows import WorklistRow, read_row, without
 from pathology_app.html.tables import link_html
 from pathology_app.html.text import READ_ERRORS, as_markdown
 from pathology_app.links.worklist import GALLERY, ROWS_PER_PAGE, WorklistLink
+from pathology_app.people.person import Person
 from pathology_app.people.visitor import current_person
+from pathology_app.project.ledger import current_study_ledger
 from pathology_app.project.served import served_project
 from pathology_app.readings.blinding import Visibility
 from pathology_app.readings.status import NextUnread, ReadingStatuses, next_unread, reading_states
@@ -25,6 +27,7 @@ from pathology_app.slides.cache import current_cache
 from pathology_app.slides.index.index import SlideIndex, current_index
 from pathology_app.slides.index.table import Case, Listed
 from pathology_app.slides.index.wanted import Wanted
+from pipeline.review import slides_with_notices
 from training.foundation.words.counts import counted
 
 WAIT_S = 0.5
@@ -33,6 +36,7 @@ AGAIN_S = 2.0
 """Interval between redraws while the index is still being filled."""
 _HIDDEN = "Predictions are hidden: readings for study {} are not signed."
 CASES_PER_PAGE, SLIDES_PER_CASE = 20, 12
+NOTICES_SHOWN = 8
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,7 @@ def page(_: st.Page, visibility: Visibility) -> None:
         only = None if person.slides is None else frozenset(visible(person, index.table.slide_ids))
         view = WorklistView(link, index, reading_states(project, person), visibility, only)
         due = next_unread(project, person)
+        changed = _changed_by_others(view, person)
     except READ_ERRORS as error:  # then it is not known what may be shown
         slides.empty()
         runs_link(links, visibility)
@@ -86,6 +91,8 @@ def page(_: st.Page, visibility: Visibility) -> None:
             "or create a demonstration project with `gemslide demo`."
         )
         return
+    if changed:
+        filters.html(_notice(changed, link))
     with filters:
         draw_filters(link, index.table, view.readings, view.visibility.predicted, only)
     if due is not None:
@@ -95,6 +102,24 @@ def page(_: st.Page, visibility: Visibility) -> None:
     with slides.container():
         # Slides still being read appear without a reload.
         fragment(_slides, run_every=None if index.is_swept else AGAIN_S)(view, index.is_swept)
+
+
+def _changed_by_others(view: WorklistView, person: Person) -> list[str]:
+    """Slides on which somebody else has changed or deleted what the person drew, and they have not been told yet."""
+    ledger = current_study_ledger().ledger()
+    slide_ids = slides_with_notices(ledger, person.actor) if ledger else []
+    seen = view.only
+    return [
+        slide_id
+        for slide_id in slide_ids
+        if (seen is None or slide_id in seen) and view.visibility.hides_assessments(slide_id) is None
+    ]
+
+
+def _notice(slide_ids: list[str], link: WorklistLink) -> str:
+    links = [link_html(slide_id, {**link.query(), "slide": slide_id}) for slide_id in slide_ids[:NOTICES_SHOWN]]
+    more = f" and {len(slide_ids) - NOTICES_SHOWN:,} more" if len(slide_ids) > NOTICES_SHOWN else ""
+    return f'<p class="gs-note">Others have changed annotations of yours on {", ".join(links)}{more}.</p>'
 
 
 def _due(place: st.delta_generator.DeltaGenerator, due: NextUnread) -> None:

@@ -48,6 +48,13 @@ def annotations_of(
         return [annotation_of(row) for row in connection.execute(rows).mappings()]
 
 
+def slides_with(ledger: Ledger, kind: str) -> list[str]:
+    """Slides that have live annotations of a kind, by name. Raises GemslideError: the ledger is unavailable."""
+    rows = select(annotation.c.slide_id).where(annotation.c.state == "live", annotation.c.kind == kind).distinct()
+    with ledger.database.read() as connection:
+        return sorted(connection.execute(rows).scalars())
+
+
 def latest_annotations(ledger: Ledger, slide_id: str, kinds: Sequence[str], *, most: int) -> list[Annotation]:
     """Live annotations of some kinds, at most `most`, latest changes first."""
     rows = (

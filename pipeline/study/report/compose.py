@@ -15,6 +15,7 @@ from pipeline.evaluation.statistics.one_class import NamedCurve, auroc, roc_with
 from pipeline.run_record import versions
 from pipeline.study.references import MAX_SHOWN
 from pipeline.study.report.cases import Cases, cases_of, groups_of
+from pipeline.study.report.counts import count_tables
 from pipeline.study.report.endpoints import EndpointResult, positive_index, result_of
 from pipeline.study.report.facts import Facts, text_of
 from pipeline.study.report.figures import flow_figure, forest_figure
@@ -60,6 +61,7 @@ def sections_of(facts: Facts, *, verified: str) -> list[Section]:
         UnreadableError, BadRecipeError: an endpoint that cannot be computed from the data.
     """
     sections = [_flow(facts), _quality(facts), *_endpoints(facts), _failures(facts), _times(facts), _readers(facts)]
+    sections.append(_counts(facts))
     sections += [_amendments(facts), _origin(facts, verified)]
     return [section for section in sections if section.tables or section.figures or section.paragraphs]
 
@@ -251,6 +253,11 @@ def _times(facts: Facts) -> Section:
 
 def _readers(facts: Facts) -> Section:
     return Section("Readers", tables=tuple(reader_tables(facts)))
+
+
+def _counts(facts: Facts) -> Section:
+    tables, missing = count_tables(facts)
+    return Section("Counts", tuple(missing), tables=tuple(tables))
 
 
 def _amendments(facts: Facts) -> Section:

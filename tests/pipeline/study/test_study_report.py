@@ -6,11 +6,13 @@ import csv
 import json
 import random
 import re
+import shutil
 from ctypes.util import find_library
 from pathlib import Path
 
 import numpy as np
 import pytest
+from shapely.geometry import Point, box
 from sklearn.metrics import balanced_accuracy_score, cohen_kappa_score, recall_score, roc_auc_score
 
 from pipeline.cohort.manifest import load_cohort
@@ -21,6 +23,7 @@ from pipeline.files import sha256_of
 from pipeline.ledger.chain import canonical
 from pipeline.ledger.ledger import Ledger
 from pipeline.project import Project
+from pipeline.review import Draft, save
 from pipeline.review.rows.tables import review
 from pipeline.study.outcomes.remedies import remedy_of
 from pipeline.study.privacy.export import export_study
@@ -42,6 +45,7 @@ from pipeline.study.work.leases import Ended, Leases
 from pipeline.study.work.limits import Limits
 from pipeline.study.work.owner import this_process
 from pipeline.study.work.study import Study, slides_of
+from tests.pathology_app.small_project import SLIDE_ID, make_project
 from tests.pipeline.study.whole_ledger import behind_its_back, forge, open_to_tampering
 from training.foundation.errors import BadRecipeError
 
@@ -373,3 +377,32 @@ def test_a_class_that_no_label_names_is_said_before_the_study_begins(tmp_path):
     )
     assert right.warnings == []
     assert "endpoint area: class_name 'tumor': no slide of the study has it by its label" in wrong.warnings[0]
+
+
+@on_sqlite
+def test_what_people_counted_is_in_the_report_and_a_slide_without_its_store_is_named(study, tmp_path):
+    assert "Counts" not in [section.heading for section in sections_of(gather(study), verified="")]
+    (tmp_path / "small").mkdir()
+    small = make_project(tmp_path / "small")
+    store = study.project.store_path("S-03")
+    shutil.copytree(small.store_path(SLIDE_ID), store)
+    (store / "zarr.json").write_text((store / "zarr.json").read_text().replace(SLIDE_ID, "S-03"))
+    area = Draft(box(0, 0, 400, 400), "count")
+    marks = [
+        Draft(Point(9 * n, 9), "mark", "positive" if n % 4 else "negative", parent_id=area.annotation_id)
+        for n in range(8)
+    ]
+    save(study.ledger, "S-03", [area, *marks], "ada")
+    save(study.ledger, "S-04", [Draft(box(0, 0, 400, 400), "count")], "bob")
+    save(study.ledger, "other", [Draft(box(0, 0, 400, 400), "count")], "bob")
+    [section] = [section for section in sections_of(gather(study), verified="") if section.heading == "Counts"]
+    [table] = section.tables
+    found = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    assert [(row["slide"], row["class"], row["number"], row["author"]) for row in found] == [
+        ("S-03", "negative", 2, "ada"),
+        ("S-03", "positive", 6, "ada"),
+    ]
+    assert found[1]["per mm² scanned"] == pytest.approx(6 / 0.04)
+    assert (found[1]["share"], found[1]["area mm²"]) == pytest.approx((0.75, 0.04))
+    assert section.paragraphs[0].startswith("The counts on slide S-04 are missing here: ")
+    assert len(section.paragraphs) == 1, "other is not in the study"
