@@ -215,3 +215,16 @@ def test_the_brush_adds_to_an_area_and_the_eraser_takes_away(page: Page, app: St
     page.keyboard.press("z")
     click(page, 1200, 700)
     wait_for(page, f"{HOOK}.annotations.shown().length === 2 && {SAVED}")
+
+
+def test_beside_the_scan_nothing_is_counted_within_a_circle_that_leaves_it(page: Page, app: StartedApp) -> None:
+    open_slide(page, app)
+    for key in "0-":
+        page.keyboard.press(key)
+        wait_for(page, f"{HOOK}.isSettled()")
+    page.keyboard.press("c")
+    click(page, 200, 600)  # the circle of 1 mm² leaves the slide on the left
+    click(page, -60, 600)
+    page.get_by_text("Outside the scan: not counted.").first.wait_for()
+    click(page, 60, 600)
+    wait_for(page, f"{HOOK}.counted() === 1 && {SAVED}")

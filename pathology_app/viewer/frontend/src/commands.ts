@@ -13,6 +13,8 @@ const ARROWS: Record<string, [number, number]> = {
   ArrowUp: [0, -1],
   ArrowDown: [0, 1],
 };
+/** The page's button (app_pages/slide/page.py). */
+const COMPARE = ".st-key-compare_with button";
 const STEP = 0.05;
 const FINE_DEGREES = 5;
 
@@ -21,7 +23,17 @@ export function commandsOf(viewer: Viewer): Command[] {
 }
 
 function cases(viewer: Viewer): Command[] {
-  return viewer.beside ? [{ keys: [".", ","], shown: ". and ,", does: "next and previous slide of the case or list", run: ({ key }) => viewer.beside?.step(key === "." ? 1 : -1) }] : [];
+  const { beside } = viewer;
+  return beside
+    ? [
+        { keys: [".", ","], shown: ". and ,", does: "next and previous slide of the case or list", run: ({ key }) => beside.step(key === "." ? 1 : -1) },
+        { keys: ["x"], shown: "x", does: "compare with the other slides of the case, or the models", run: () => viewer.onPage(compareWithCase) },
+      ]
+    : [];
+}
+
+function compareWithCase(): void {
+  document.querySelector<HTMLButtonElement>(COMPARE)?.click();
 }
 
 function moves(viewer: Viewer): Command[] {

@@ -97,6 +97,8 @@ export class SlideViewer implements Viewer {
   private readonly listeners = new AbortController();
   private readonly divider = new Divider(this.panel.element, () => this.resized(), this.listeners.signal);
   private lastGoto = 0;
+  /** What waits for the page. */
+  private waiting: (() => void)[] = [];
   /** Whether the first tile is on the screen. */
   private isDrawn = false;
 
@@ -200,6 +202,17 @@ export class SlideViewer implements Viewer {
     }
     this.showLegend();
     this.draw();
+    if (!data.is_partial) {
+      this.waiting.splice(0).forEach((act) => act());
+    }
+  }
+
+  onPage(act: () => void): void {
+    if (this.data.is_partial) {
+      this.waiting.push(act);
+    } else {
+      act();
+    }
   }
 
   destroy(): void {

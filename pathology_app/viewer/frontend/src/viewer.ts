@@ -34,6 +34,8 @@ export interface Viewer {
   /** null in a reading. */
   readonly beside: Beside | null;
   draw(): void;
+  /** Do something with the page: at once, or when it is drawn. */
+  onPage(act: () => void): void;
   /** Show the hint of the active tool. */
   advise(text: string): void;
   /** Take a measuring tool, or put it away. */

@@ -233,8 +233,11 @@ export class Annotations implements Annotating {
       this.say("You may not save bookmarks here.");
       return;
     }
-    const { x, y } = this.around.middle();
-    this.editor.add("bookmark", { type: "Point", coordinates: [x, y] }, { view: this.around.view() });
+    const { middle, width_px0, height_px0 } = this.around;
+    // The middle of the screen may be beside the slide.
+    const within = (at: number, size: number): number => Math.min(Math.max(at, 0), size - 1);
+    const { x, y } = middle();
+    this.editor.add("bookmark", { type: "Point", coordinates: [within(x, width_px0), within(y, height_px0)] }, { view: this.around.view() });
     this.editor.choose(null);
     this.around.openPanel("Bookmarks");
   }

@@ -1,7 +1,7 @@
 // Counting of objects by class in circles or areas. Each object is a mark of its own, saved at once; two people can count
 // in the same area.
 import type { Point, Transform } from "../../view/geometry";
-import { insideShare } from "../drawing/clipping";
+import { insideShare, onSlide } from "../drawing/clipping";
 import { contains, pathsOf } from "../drawing/shapes";
 import type { Editor } from "../editor";
 import { areasText, percent, perMm2Text, sizesOf } from "../drawing/sizes";
@@ -166,8 +166,12 @@ export class Counter {
       this.host.say("Outside the counted area: not counted. Press c to begin another count.");
       return;
     }
-    this.host.say("");
     const geometry: Geometry = { type: "Point", coordinates: [at.x, at.y] };
+    if (!onSlide(geometry, this.host.width_px0, this.host.height_px0)) {
+      this.host.say("Outside the scan: not counted.");
+      return;
+    }
+    this.host.say("");
     this.editor.apply(MARK, [[newId(), drawing("mark", geometry, { class: this.className(), parent: this.activeId })]]);
   }
 
