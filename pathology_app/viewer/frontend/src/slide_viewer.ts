@@ -97,8 +97,10 @@ export class SlideViewer implements Viewer {
   private readonly listeners = new AbortController();
   private readonly divider = new Divider(this.panel.element, () => this.resized(), this.listeners.signal);
   private lastGoto = 0;
+  /** Whether another slide is being opened in this one's place. */
+  isLeaving = false;
   /** What waits for the page. */
-  private waiting: (() => void)[] = [];
+  waiting: (() => void)[] = [];
   /** Whether the first tile is on the screen. */
   private isDrawn = false;
 
@@ -208,7 +210,7 @@ export class SlideViewer implements Viewer {
   }
 
   onPage(act: () => void): void {
-    if (this.data.is_partial) {
+    if (this.data.is_partial || this.isLeaving) {
       this.waiting.push(act);
     } else {
       act();

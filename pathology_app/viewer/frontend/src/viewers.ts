@@ -18,8 +18,6 @@ type Parent = StreamlitComponent["parentElement"];
 
 /** By the parent element that Streamlit gave them. */
 const viewers = new Map<Parent, SlideViewer | CompareViewer>();
-/** Slides that are being opened in place of these. */
-const opening = new WeakSet<SlideViewer>();
 const early = new Early({
   create: (data, place) => createViewer(data, place, () => undefined),
   hasViewer: () => [...viewers.keys()].some((parent) => parent.isConnected),
@@ -100,15 +98,16 @@ function createViewer(data: ViewerData, parentElement: Parent, emit: Emit, prepa
 /** Show another slide in place of one, before its page is drawn. */
 async function switchTo(neighbour: Neighbour, from: SlideViewer): Promise<void> {
   const { beside } = from;
-  if (!beside || opening.has(from) || !canGo()) {
+  if (!beside || from.isLeaving || !canGo()) {
     return;
   }
-  opening.add(from);
+  from.isLeaving = true;
   const opened = await openBeside(neighbour, beside, from.signal);
   const parentElement = forget(from);
   if (opened && parentElement) {
     from.destroy();
-    createViewer(opened.data, parentElement, from.emit, opened.prepared, beside.tray);
+    const created = createViewer(opened.data, parentElement, from.emit, opened.prepared, beside.tray);
+    from.waiting.forEach((act) => created.onPage(act));
   } else if (parentElement) {
     viewers.set(parentElement, from);
   }
