@@ -89,8 +89,45 @@ def keys(page: Page, app: StartedApp) -> None:
 
 
 def compare(page: Page, app: StartedApp) -> None:
-    page.goto(f"{app.url}/?compare={SLIDE},{SLIDE}~")
+    slide(page, app)
+    page.keyboard.press("x")
     wait_for(page, f"{COMPARE} && {COMPARE}.isSettled()")
+    page.keyboard.press("4")
+    wait_for(page, f"{COMPARE}.isSettled()")
+    page.keyboard.press("w")
+    page.keyboard.press("c")
+    page.keyboard.press("Enter")
+    middle = page.locator(".pane .marks").nth(1).bounding_box()
+    assert middle
+    for index in range(5):
+        page.keyboard.press("1" if index % 3 else "2")
+        page.mouse.click(middle["x"] + 160 + 30 * index, middle["y"] + 260 + 40 * (index % 3))
+    wait_for(page, f"{COMPARE}.kinds(1).filter((kind) => kind === 'mark').length === 5")
+
+
+def picker(page: Page, app: StartedApp) -> None:
+    slide(page, app)
+    page.keyboard.press("x")
+    wait_for(page, f"{COMPARE} && {COMPARE}.isSettled()")
+    page.keyboard.press("s")
+    page.get_by_role("button", name="same case").first.wait_for()
+    page.wait_for_load_state("networkidle")
+
+
+def bookmark(page: Page, app: StartedApp) -> None:
+    slide(page, app)
+    page.keyboard.press("n")
+    _settle(page)
+    page.keyboard.press("*")
+    page.get_by_role("textbox", name="Note of the bookmark").first.fill("ask a colleague")
+    page.get_by_role("textbox", name="Note of the bookmark").first.press("Enter")
+    wait_for(page, f"{VIEWER}.annotations.isSaved()")
+    page.wait_for_load_state("networkidle")
+
+
+def report(page: Page, app: StartedApp) -> None:
+    page.goto(f"{app.url}/reports/{SLIDE}/report.html")
+    page.get_by_role("heading", name="Counts").wait_for()
 
 
 def annotate(page: Page, app: StartedApp) -> None:
@@ -141,7 +178,8 @@ def screen(page: Page, app: StartedApp) -> None:
 
 STEPS: dict[str, Callable[[Page, StartedApp], None]] = {
     "worklist": worklist, "slide": slide, "hotspot": hotspot, "layers": layers, "measure": measure, "keys": keys,
-    "compare": compare, "annotate": annotate, "review": review, "screen": screen, "reading": reading,
+    "annotate": annotate, "compare": compare, "picker": picker, "bookmark": bookmark, "report": report,
+    "review": review, "screen": screen, "reading": reading,
 }  # fmt: skip
 
 
@@ -156,6 +194,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         project = Path(folder) / "demo"
         shutil.copytree(options.project, project)
+        _make_case(project)
         begin_reading_study(project, [SLIDE], readers=["r1"])
         with started_app(project, Path(folder) / "server.log") as app:
             browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
@@ -166,6 +205,14 @@ def main() -> None:
                     _save(page, name)
                     page.close()
             browser.close()
+
+
+def _make_case(project: Path) -> None:
+    """Name the demonstration's slides as those of one case."""
+    names = sorted(path.name.split(".")[0] for path in (project / "slides").iterdir())
+    names = [SLIDE, *(name for name in names if name != SLIDE)]
+    rows = [f"{name},made,P-1,{'A1' if index < 2 else f'B{index}'},HE" for index, name in enumerate(names)]
+    (project / "cohort.csv").write_text("\n".join(["slide_id,path,patient_id,block,stain", *rows]) + "\n")
 
 
 def _settle(page: Page) -> None:

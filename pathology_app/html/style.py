@@ -92,6 +92,9 @@ a.gs-button { display: inline-flex; align-items: center; min-height: 40px; paddi
 .st-key-bar .stSelectbox > label { min-height: 0; margin: 0; width: auto; flex: none; }
 .st-key-bar .stSelectbox > div { flex: 1; min-width: 0; }
 .st-key-bar [data-testid="stMarkdownContainer"] { margin-bottom: 0; }
+@media (max-width: 1300px) {
+  .st-key-bar > :has(.stSelectbox) { width: 190px; flex: 0 1 190px; }
+}
 @media (max-width: 900px) {
   .st-key-bar .stSelectbox > label { display: none; } /* each box still has its name for screen readers */
   .st-key-bar > :has(.stSelectbox) { width: 150px; flex: 0 1 150px; }
