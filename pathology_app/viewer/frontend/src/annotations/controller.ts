@@ -2,6 +2,7 @@
 import { toggle } from "../panel/elements";
 import type { Point, Transform } from "../view/geometry";
 import { type Annotating, MEASURING_TOOLS, type Surroundings, type ToolChoice } from "./annotating";
+import { Advice } from "./advice";
 import { type AnnotationApi, Refused } from "./storage/api";
 import { idAt } from "./choosing";
 import { HINTS, Sketch } from "./drawing/tools";
@@ -10,8 +11,8 @@ import { Finished } from "./finished";
 import { Hand } from "./hand";
 import { keyPressed } from "./keys";
 import { Model } from "./storage/model";
+import { storeOfBrowser, storeOfTab } from "./storage/stores";
 import { AnnotationPanel } from "./panel/content";
-import { boundsOfGeometry } from "./drawing/shapes";
 import { Sync } from "./storage/sync";
 import { TileLayer } from "./drawing/tile_layer";
 import { type Annotation, totalOf } from "./types";
@@ -27,15 +28,14 @@ import { Painter } from "./painter";
 import { Concerns } from "./panel/concerns";
 import { AnnotationTable } from "./table/table";
 import { TextPrompt } from "./text_prompt";
+import { ToolInHand } from "./tool_in_hand";
+import { Visits } from "./visits";
 
 const SELECT_HINT = "Select: click an annotation; Shift-click adds one. Drag it, its corners or the dots between them.";
 /** Reach of a click, and of a finger. */
 const [CLICK_PX, TOUCH_PX] = [6, 16];
-/** Largest file that a page may send (pathology_app/annotating/bodies.py). */
-const MOST_BYTES = 16 * 2 ** 20;
 /** With more individually drawn annotations than this, the tiles are requested again instead. */
 const MOST_APART = 400;
-const SMALLEST_VIEW_PX0 = 200;
 
 export class Annotations implements Annotating {
   readonly model: Model;
@@ -53,22 +53,20 @@ export class Annotations implements Annotating {
   readonly button = toggle("Annotate", "Draw and edit annotations (a)", () => this.toggleAnnotating());
   /** Dialogs of annotations. */
   readonly dialogs = document.createElement("div");
-  sketch: Sketch | null = null;
-  private tool: ToolChoice | null = null;
+  private readonly held: ToolInHand;
   private readonly concerns: Concerns;
   private readonly painter: Painter;
   private readonly finished: Finished;
   private readonly othersDialog = new OthersDialog();
   private readonly textPrompt = new TextPrompt();
   private readonly ownChanges: OwnChanges;
+  private readonly visits: Visits;
   private askedChange = -1;
   private modelClasses: string[] = [];
   /** Whether the last point was set by a key: the centre of the screen is then marked. */
   isByKey = false;
   private reach_px = CLICK_PX;
-  private advice = "";
-  /** The last message, until the next click. */
-  private message = "";
+  private readonly advice: Advice;
 
   /** @param isScratch whether nothing may be saved on the server, and only measuring tools are offered. */
   constructor(
@@ -78,6 +76,7 @@ export class Annotations implements Annotating {
     signal: AbortSignal,
   ) {
     const { slideId, width_px0, height_px0, mpp0, redraw } = around;
+    this.advice = new Advice(around.advise, () => this.hint);
     const say = (text: string): void => this.say(text);
     this.model = new Model(() => this.sync.outbox, () => this.relook());
     this.editor = new Editor(this.model, api, around, {
@@ -94,11 +93,12 @@ export class Annotations implements Annotating {
       saved: () => this.counter.refresh(),
       opened: ({ project, me }) => this.opened(project, me),
     });
+    this.visits = new Visits(api, this.model, this.editor, around, { say, failed: (error) => this.sayWhy(error), imported: () => this.sync.hurry() });
     this.panel = new AnnotationPanel(this, this.editor, this.model, api, mpp0, () => this.relook());
     this.counter = new Counter(api, this.model, this.editor, { mpp0, width_px0, height_px0, middle: () => around.middle(), say, changed: () => this.refresh() }, () => this.countClasses.current);
     const actions = countActions(() => this.counter, this.countClasses, {
       takeTool: () => this.take("count"),
-      show: (id) => void this.goToId(id).then(() => this.editor.choose(null)),
+      show: (id) => void this.visits.goToId(id).then(() => this.editor.choose(null)),
       colourOf: (name) => this.panel.classes.colour(name),
       say,
       changed: () => this.refresh(),
@@ -110,9 +110,9 @@ export class Annotations implements Annotating {
       remove: (id) => this.editor.remove(id),
       describe: (id, text) => this.editor.describe(id, text),
     });
-    this.table = new AnnotationTable(api, { goTo: (id) => void this.goToId(id) });
+    this.table = new AnnotationTable(api, { goTo: (id) => void this.visits.goToId(id) });
     this.concerns = new Concerns({
-      show: (id) => void this.goToId(id),
+      show: (id) => void this.visits.goToId(id),
       discard: (id) => this.discard(id),
       restore: (annotation) => void this.ownChanges.restore(annotation),
       noted: (ids) => void this.ownChanges.accept(ids),
@@ -125,6 +125,12 @@ export class Annotations implements Annotating {
       isHidden: (short: string) => this.model.isApart(short),
     };
     this.tiles = new TileLayer(api.tile, width_px0, height_px0, look, redraw);
+    this.held = new ToolInHand(around, this.editor, this.counter, this.countClasses, {
+      mayTake: (tool) => this.mayTake(tool),
+      done: (tool, geometry) => this.finished.done(tool, geometry),
+      brush_px: () => this.panel.brush_px,
+      changed: () => this.refresh(),
+    });
     this.hand = new Hand(around, this);
     this.painter = new Painter(around, this);
     this.finished = new Finished(api, this.editor, this.textPrompt, {
@@ -134,7 +140,7 @@ export class Annotations implements Annotating {
       tolerance: () => this.panel.tolerance,
       placeCount: (region) => {
         this.counter.place(region);
-        this.sketch = this.sketchFor("count");
+        this.held.renew();
       },
       failed: (error) => this.sayWhy(error),
     });
@@ -150,11 +156,15 @@ export class Annotations implements Annotating {
   }
 
   get inHand(): ToolChoice | null {
-    return this.tool;
+    return this.held.tool;
+  }
+
+  get sketch(): Sketch | null {
+    return this.held.sketch;
   }
 
   get isDrawing(): boolean {
-    return this.tool !== null && !["ruler", "area", "count"].includes(this.tool);
+    return this.held.isDrawing;
   }
 
   get mayAnnotate(): boolean {
@@ -172,60 +182,28 @@ export class Annotations implements Annotating {
   }
 
   take(tool: ToolChoice): void {
-    if (!this.mayAnnotate || (this.isScratch && !MEASURING_TOOLS.includes(tool))) {
-      this.say(this.sync.summary ? "You may not annotate here." : this.sync.state);
-      return;
-    }
-    if (tool !== this.tool) {
-      this.tool = tool;
-      if (tool !== "select" && tool !== "brush" && tool !== "eraser" && tool !== "wand" && tool !== "split") {
-        this.editor.choose(null);
-      }
-      if (this.isDrawing) {
-        this.around.openPanel("Annotations");
-      } else if (tool === "count") {
-        this.around.openPanel("Counts");
-      }
-    }
-    this.sketch = this.sketchFor(tool);
-    this.refresh();
+    this.held.take(tool);
   }
 
   toggleAnnotating(): void {
-    if (this.isDrawing) {
-      this.putAway();
-    } else {
-      this.take("select");
-    }
+    this.held.toggleAnnotating();
   }
 
   /** A button of a tool: take it, or put it away. */
   pressButton(tool: ToolChoice): void {
-    if (this.tool === tool) {
-      this.putAway();
-    } else if (tool === "count") {
-      this.count();
-    } else {
-      this.take(tool);
-    }
+    this.held.pressButton(tool);
   }
 
   count(): void {
-    if (this.tool === "count") {
-      this.counter.again();
-    } else if (this.counter.active === null) {
-      this.counter.begin(this.counter.shape);
-    }
-    this.take("count");
+    this.held.count();
   }
 
   chooseCounted(number: number): boolean {
-    if (this.tool !== "count") {
-      return false;
-    }
-    this.countClasses.choose(number);
-    this.refresh();
-    return true;
+    return this.held.chooseCounted(number);
+  }
+
+  putAway(): void {
+    this.held.putAway();
   }
 
   bookmark(): void {
@@ -254,8 +232,8 @@ export class Annotations implements Annotating {
       this.sketch.clear();
     } else if (this.editor.chosen.length) {
       this.editor.choose(null);
-    } else if (this.tool) {
-      [this.tool, this.sketch] = [null, null];
+    } else if (this.held.tool) {
+      this.held.putAway();
     } else if (this.table.isOpen) {
       this.table.toggle();
     } else {
@@ -265,25 +243,20 @@ export class Annotations implements Annotating {
     return true;
   }
 
-  putAway(): void {
-    [this.tool, this.sketch] = [null, null];
-    this.refresh();
-  }
-
   /** Handle a click, or Enter at the centre of the screen. @returns whether it was handled. */
   press(at: Point, isMore: boolean, isKey = false): boolean {
-    if (this.tool === null) {
+    if (this.held.tool === null) {
       return false;
     }
     this.isByKey = isKey;
-    this.message = "";
+    this.advice.forget();
     const near_px0 = this.reach_px / this.around.transform().scale;
     if (this.sketch) {
       this.sketch.press(at, near_px0);
       this.around.redraw();
-    } else if (this.tool === "count") {
+    } else if (this.held.tool === "count") {
       this.counter.press(at);
-      this.sketch = this.sketchFor("count");
+      this.held.renew();
       this.refresh();
     } else {
       void idAt(at, near_px0, this.api, this.model, this.editor.last).then(
@@ -297,13 +270,13 @@ export class Annotations implements Annotating {
   finish(): boolean {
     this.sketch?.finish();
     this.around.redraw();
-    return this.tool !== null;
+    return this.held.tool !== null;
   }
 
   hover(at: Point | null): void {
-    if (this.tool === "count") {
+    if (this.held.tool === "count") {
       this.counter.hover(at);
-      this.advise();
+      this.advice.show();
       this.around.redraw();
     }
     if (this.sketch) {
@@ -314,14 +287,14 @@ export class Annotations implements Annotating {
 
   /** Backspace: remove the last point of the drawing, or else act as Delete. */
   backspace(): boolean {
-    const isDone = this.sketch?.undo() || (this.tool === "count" && this.counter.undo());
+    const isDone = this.sketch?.undo() || (this.held.tool === "count" && this.counter.undo());
     this.around.redraw();
-    return isDone || this.tool === "count" || this.delete();
+    return isDone || this.held.tool === "count" || this.delete();
   }
 
   /** Delete the active corner, or else the selection. False if there is neither. */
   delete(): boolean {
-    if (this.tool === null || !this.editor.chosen.length) {
+    if (this.held.tool === null || !this.editor.chosen.length) {
       return false;
     }
     if (this.editor.corner) {
@@ -349,68 +322,28 @@ export class Annotations implements Annotating {
   }
 
   async find(words: string): Promise<Annotation[]> {
-    try {
-      return await this.api.found(words);
-    } catch (error) {
-      this.sayWhy(error);
-      return [];
-    }
+    return this.visits.find(words);
   }
 
   goTo(annotation: Annotation): void {
-    this.model.learn([annotation], true);
-    this.show(annotation.id);
-  }
-
-  private async goToId(id: string): Promise<void> {
-    try {
-      if (this.model.content(id) === null) {
-        this.model.learn(await this.api.some([id]), true);
-      }
-    } catch (error) {
-      this.sayWhy(error);
-    }
-    this.show(id);
-  }
-
-  /** Select an annotation that is known, and show it. */
-  private show(id: string): void {
-    const annotation = this.model.content(id);
-    if (!annotation || annotation.deleted) {
-      this.say("This annotation has been deleted.");
-      return;
-    }
-    this.editor.choose(id);
-    const [left, top, right, bottom] = boundsOfGeometry(annotation.geometry);
-    const side = Math.max(SMALLEST_VIEW_PX0, 1.6 * Math.max(right - left, bottom - top));
-    this.around.showBox((left + right - side) / 2, (top + bottom - side) / 2, side, side);
+    this.visits.goTo(annotation);
   }
 
   importFile(file: File): void {
-    if (file.size > MOST_BYTES) {
-      this.say("Larger than 16 MiB: import it with gemslide annotations import.");
-      return;
-    }
-    this.say(`Importing ${file.name}…`);
-    void this.api.import(file).then(
-      ({ saved, unchanged, beside, dropped }) => {
-        const parts = [`${saved} imported`, unchanged && `${unchanged} already present`, beside && `${beside} added beside versions changed here in the meantime`, dropped && `${dropped} could not be imported`];
-        this.say(`${parts.filter(Boolean).join(", ")}.`);
-        this.sync.hurry();
-      },
-      (error: unknown) => this.sayWhy(error),
-    );
+    this.visits.importFile(file);
   }
 
   draw(context: CanvasRenderingContext2D, transform: Transform, ratio: number): void {
     this.painter.draw(context, transform, ratio);
   }
 
-  private sketchFor(tool: ToolChoice): Sketch | null {
-    if (tool === "select" || (tool === "count" && (this.counter.active !== null || this.counter.shape !== "area"))) {
-      return null;
+  /** Whether a tool may be taken; if not, the reason is shown. */
+  private mayTake(tool: ToolChoice): boolean {
+    const may = this.mayAnnotate && (!this.isScratch || MEASURING_TOOLS.includes(tool));
+    if (!may) {
+      this.say(this.sync.summary ? "You may not annotate here." : this.sync.state);
     }
-    return new Sketch(tool, this.around.mpp0, (geometry) => this.finished.done(tool, geometry), () => this.panel.brush_px);
+    return may;
   }
 
   private askOthers(label: string, others: Annotation[], go: () => void): void {
@@ -478,49 +411,28 @@ export class Annotations implements Annotating {
     }
     this.button.setAttribute("aria-pressed", String(this.isDrawing));
     const mayExport = summary?.may_export ?? false;
-    this.panel.show(this.tool, state, isSaved, this.mayAnnotate && !this.isScratch, mayExport, summary?.change ?? 0);
-    this.countPanel.show(this.tool === "count", this.mayAnnotate, mayExport);
+    this.panel.show(this.held.tool, state, isSaved, this.mayAnnotate && !this.isScratch, mayExport, summary?.change ?? 0);
+    this.countPanel.show(this.held.tool === "count", this.mayAnnotate, mayExport);
     this.bookmarks.show(this.mayAnnotate && !this.isScratch, mayExport);
     this.table.allowExport(mayExport);
     this.concerns.update(this.sync.outbox?.all().filter(({ refused }) => refused !== undefined) ?? [], this.ownChanges.list);
     if (summary) {
       this.followChange(summary.change);
     }
-    this.around.toolChanged(this.tool);
-    this.advise();
+    this.around.toolChanged(this.held.tool);
+    this.advice.show();
     this.around.redraw();
   }
 
   /** Show a message in the panel, and over the slide while a tool is in hand. */
   private say(text: string): void {
     this.panel.say(text);
-    this.message = text;
-    this.advise();
+    this.advice.say(text);
   }
 
-  private advise(): void {
-    const hint = this.tool === null ? "" : this.tool === "select" ? SELECT_HINT : this.tool === "count" ? this.counter.hint() : HINTS[this.tool];
-    const advice = this.tool === null ? "" : [this.message, hint].filter(Boolean).join(" ");
-    if (advice !== this.advice) {
-      this.advice = advice;
-      this.around.advise(advice);
-    }
-  }
-}
-
-function storeOfTab(): Storage | null {
-  try {
-    return window.sessionStorage;
-  } catch {
-    return null;
-  }
-}
-
-/** The browser's storage; null if it is forbidden. */
-function storeOfBrowser(): Storage | null {
-  try {
-    return window.localStorage;
-  } catch {
-    return null;
+  /** How the tool in hand works; null without one. */
+  private get hint(): string | null {
+    const { tool } = this.held;
+    return tool === null ? null : tool === "select" ? SELECT_HINT : tool === "count" ? this.counter.hint() : HINTS[tool];
   }
 }

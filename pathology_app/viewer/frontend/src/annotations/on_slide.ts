@@ -6,6 +6,7 @@ import type { Surroundings, ToolChoice } from "./annotating";
 import { Annotations } from "./controller";
 import { Api } from "./storage/api";
 import { ScratchApi } from "./scratch/api";
+import { storeOfBrowser } from "./storage/stores";
 
 /** A slide on the screen. */
 type Placed = Pick<Viewer, "osd" | "stage" | "sight" | "navigation"> & { data: { slide: Slide } };
@@ -49,15 +50,6 @@ export function placed({ osd, stage, sight, navigation, data }: Placed): Omit<Su
     showBox: (...box) => navigation.showBox(...box),
     panBy: (right, down) => navigation.pan(right / stage.clientWidth, down / stage.clientHeight, true),
   };
-}
-
-/** The browser's storage; null if it is forbidden. */
-function storeOfBrowser(): Storage | null {
-  try {
-    return window.localStorage;
-  } catch {
-    return null;
-  }
 }
 
 /** Class names of models, from layers "model/class". */
