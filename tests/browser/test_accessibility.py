@@ -72,6 +72,30 @@ def test_no_page_has_a_finding(page: Page, server: Server, name: str, scheme: st
     assert findings(page) == []
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_that_opens_on_a_slide_has_a_finding(page: Page, server: Server, scheme: str) -> None:
+    page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    page.goto(f"{server.url}/{PAGES['slide']}")
+    wait_for(page, f"{READY['slide']} && window.__gemslide.annotations.isSettled()")
+    for key in ("c", "Enter", "1", "Enter", "2", "Enter", "m", "Enter", "Escape", "Escape", "*", "#"):
+        page.keyboard.press(key)
+    page.get_by_label("Table of annotations").get_by_role("table").wait_for()
+    wait_for(page, "window.__gemslide.annotations.isSaved()")
+    assert findings(page) == [], "counts, bookmarks and the table"
+    page.keyboard.press("#")
+    page.keyboard.press("a")
+    assert findings(page) == [], "the tools"
+    page.keyboard.press("Escape")
+    page.keyboard.press("?")
+    assert findings(page) == [], "the list of keys"
+    page.keyboard.press("?")
+    page.keyboard.press("x")
+    wait_for(page, READY["side by side"])
+    page.keyboard.press("s")
+    page.get_by_role("button", name=SLIDE_ID).first.wait_for()
+    assert findings(page) == [], "the choice of a slide"
+
+
 @pytest.fixture(scope="module")
 def study_app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedApp]:
     """App with a study to read, and people who sign in."""
@@ -133,6 +157,14 @@ def test_no_page_of_a_reader_has_a_finding(rae: Page, study_app: StartedApp, nam
             begin.click()
         wait_for(rae, "window.__gemslide && window.__gemslide.isSettled()")
         rae.get_by_role("button", name="Sign", exact=True).wait_for()
+    assert findings(rae) == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_on_which_one_signs_out_has_no_finding(rae: Page, study_app: StartedApp, scheme: str) -> None:
+    rae.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    rae.goto(f"{study_app.url}/sign-out")
+    rae.get_by_role("button", name="Sign out").wait_for()
     assert findings(rae) == []
 
 

@@ -227,8 +227,8 @@ ${t.note}`;a!==this.shownNote&&([this.note.value,this.shownNote]=[t.note,a])}fil
 .spot .what { font-weight: 600; white-space: nowrap; overflow: hidden; text-overflow: ellipsis; }
 .spot .hint { font-size: 12px; white-space: nowrap; overflow: hidden; text-overflow: ellipsis; }
 @media (max-width: 900px) { .spot img { width: 40px; height: 40px; } }
-.spot button.accepted[aria-pressed="true"] { background: #1d6b34; border-color: #1d6b34; }
-.spot button.rejected[aria-pressed="true"] { background: #8b1a1a; border-color: #8b1a1a; }
+.spot button.accepted[aria-pressed="true"] { background: #1d6b34; border-color: #1d6b34; color: #ffffff; }
+.spot button.rejected[aria-pressed="true"] { background: #8b1a1a; border-color: #8b1a1a; color: #ffffff; }
 .navigator .veil { position: absolute; inset: 0; pointer-events: none; }
 /* On a narrow screen the questions are below the slide, and must be visible. */
 @media (max-width: 900px) { .gemslide-viewer.reading .body { height: max(340px, 46vh); } }
@@ -280,7 +280,7 @@ ${t.note}`;a!==this.shownNote&&([this.note.value,this.shownNote]=[t.note,a])}fil
 }
 .gemslide-viewer button, .gemslide-viewer select { cursor: pointer; }
 .gemslide-viewer button:hover { border-color: var(--accent); }
-.gemslide-viewer button[aria-pressed="true"] { background: var(--accent); border-color: var(--accent); color: #ffffff; }
+.gemslide-viewer button[aria-pressed="true"] { background: var(--accent); border-color: var(--accent); color: var(--ground); }
 .gemslide-viewer button:disabled { opacity: 0.5; cursor: default; }
 .gemslide-viewer :focus-visible { outline: 2px solid var(--accent); outline-offset: 1px; }
 @media (pointer: coarse) {
