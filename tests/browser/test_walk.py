@@ -124,6 +124,14 @@ def stored(app: App, slide_id: str) -> list[tuple[str, str | None]]:
         return sorted((each.kind, each.class_name) for each in annotations_of(ledger, slide_id))
 
 
+def read_report(walker: Walker, report: Page, expected: tuple[str, ...]) -> None:
+    report.get_by_text("Research use only").first.wait_for()
+    for words in expected:
+        assert report.get_by_text(words).count(), words
+    report.screenshot(path=ARTIFACTS / f"walk-{walker.name}-report.png", full_page=True)
+    report.close()
+
+
 @pytest.mark.parametrize("walker", SCREENS, indirect=True)
 def test_a_case_is_read_by_keyboard_alone(walker: Walker, app: App) -> None:
     page, own = walker.page, {"notebook": "C-2", "desk-dark": "C-1"}[walker.name]
@@ -171,12 +179,7 @@ def test_a_case_is_read_by_keyboard_alone(walker: Walker, app: App) -> None:
     walker.tab_to("Report")
     with page.context.expect_page() as opening:
         walker.press("Enter")
-    report = opening.value
-    report.get_by_text("Research use only").first.wait_for()
-    for words in ("Count 1", "positive", "33.3 %", "edge"):
-        assert report.get_by_text(words).count(), words
-    report.screenshot(path=ARTIFACTS / f"walk-{walker.name}-report.png", full_page=True)
-    report.close()
+    read_report(walker, opening.value, ("Count 1", "positive", "33.3 %", "edge"))
 
     walker.press("Escape", ",", "x")
     wait_for(page, f"{COMPARE} && {COMPARE}.isSettled()")
@@ -225,9 +228,7 @@ def test_a_case_is_read_by_touch_alone(walker: Walker, app: App) -> None:
     assert [kinds.count(kind) for kind in ("count", "mark", "ruler", "rectangle", "bookmark")] == [1, 2, 1, 1, 1]
     with page.context.expect_page() as opening:
         page.get_by_role("link", name="Report", exact=True).tap()
-    opening.value.get_by_text("Research use only").first.wait_for()
-    opening.value.screenshot(path=ARTIFACTS / f"walk-{walker.name}-report.png", full_page=True)
-    opening.value.close()
+    read_report(walker, opening.value, ("Count 1", "negative", "50.0 %"))
     walker.tap("Previous slide (,)")
     wait_for(page, f"{HOOK}.slideId() !== '{own}' && {HOOK}.isSettled()")
     walker.tap("Compare")

@@ -13,6 +13,7 @@ import pytest
 from pathology_app.people.account_file import ACCOUNTS_FILE, Account, changing_accounts
 from pathology_app.slides.cache import SlideCache
 from pathology_app.tiles import routes
+from pathology_app.viewer.bundle import bundle_path
 from pipeline.ledger import LogFilter, find_ledger, project_history, slide_subject
 from pipeline.project import Project
 from tests.pathology_app.routes_in_process import get
@@ -37,7 +38,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with changing_accounts(root / ACCOUNTS_FILE) as accounts:
         for name, (roles, reader, slides) in PEOPLE.items():
             known = {"reader": reader} if reader else {}
-            accounts.append(Account(name=name, roles=roles, password=hashed(), slides=slides, **known))  # type: ignore[arg-type]
+            accounts.append(Account(name=name, roles=roles, password=hashed(), slides=slides, **known))
     return root
 
 
@@ -167,3 +168,27 @@ def test_an_opening_is_logged_once_before_anything_is_sent_and_not_again_by_the_
     assert len(openings(root, "C-10")) == 2, "opened once by the viewer, and again after another slide"
     assert bob.get("/opened/B-1.json").status_code == 404
     assert openings(root, "B-1") == []
+
+
+def test_the_first_page_begins_with_the_viewer_and_the_slide_that_its_link_names(rita: httpx.Client) -> None:
+    plain = rita.get("/").text
+    assert f'<script type="module" async data-gemslide-page src="/viewer/{bundle_path().name}">' in plain
+    assert "/opened/" not in plain
+    assert '<script type="module" crossorigin src="./static/js/' in plain, "Streamlit's own part"
+    named = rita.get("/", params={"slide": "C-1", "model": MODEL_ID})
+    assert f'as="fetch" crossorigin href="/opened/C-1.json?model={MODEL_ID}">' in named.text
+    assert int(named.headers["content-length"]) == len(named.content)
+    again = rita.get(
+        "/?slide=C-1", headers={"If-None-Match": "*", "If-Modified-Since": "Fri, 27 Nov 2099 00:00:00 GMT"}
+    )
+    assert (again.status_code, again.headers.get("etag")) == (200, None)
+    assert rita.head("/?slide=C-1").content == b""
+
+
+@pytest.mark.parametrize("name", ['"><script>alert(1)</script>', "../../etc", "%22%3E", "x" * 65, ".", "a b", "é"])
+def test_no_text_of_a_link_gets_into_the_first_page_but_a_name(rita: httpx.Client, name: str) -> None:
+    for query in ({"slide": name}, {"slide": "C-1", "model": name}):
+        page = rita.get("/", params=query).text
+        assert "alert(1)" not in page
+        assert f"/opened/{name}" not in page
+        assert f"?model={name}" not in page
