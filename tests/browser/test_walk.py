@@ -132,6 +132,20 @@ def read_report(walker: Walker, report: Page, expected: tuple[str, ...]) -> None
     report.close()
 
 
+def compare_and_return(walker: Walker) -> None:
+    """Compare the slide before this one with its block, go back, and then to the list."""
+    page = walker.page
+    walker.press("Escape", ",", "x")
+    wait_for(page, f"{COMPARE} && {COMPARE}.isSettled()")
+    walker.press("w", "4")
+    wait_for(page, f"{COMPARE}.active() === 1 && {COMPARE}.isSettled()")
+    walker.look("compared")
+    page.go_back()
+    wait_for(page, f"{HOOK}.isSettled()")
+    walker.press("Backspace")
+    page.get_by_text(re.compile("^[12] of 6 slides")).wait_for()
+
+
 @pytest.mark.parametrize("walker", SCREENS, indirect=True)
 def test_a_case_is_read_by_keyboard_alone(walker: Walker, app: App) -> None:
     page, own = walker.page, {"notebook": "C-2", "desk-dark": "C-1"}[walker.name]
@@ -181,15 +195,7 @@ def test_a_case_is_read_by_keyboard_alone(walker: Walker, app: App) -> None:
         walker.press("Enter")
     read_report(walker, opening.value, ("Count 1", "positive", "33.3 %", "edge"))
 
-    walker.press("Escape", ",", "x")
-    wait_for(page, f"{COMPARE} && {COMPARE}.isSettled()")
-    walker.press("w", "4")
-    wait_for(page, f"{COMPARE}.active() === 1 && {COMPARE}.isSettled()")
-    walker.look("compared")
-    page.go_back()
-    wait_for(page, f"{HOOK}.isSettled()")
-    walker.press("Backspace")
-    page.get_by_text(re.compile("^[12] of 6 slides")).wait_for()
+    compare_and_return(walker)
 
 
 @pytest.mark.parametrize("walker", TABLETS, indirect=True)
