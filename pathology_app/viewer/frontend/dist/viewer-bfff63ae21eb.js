@@ -328,7 +328,7 @@ ${t.note}`;a!==this.shownNote&&([this.note.value,this.shownNote]=[t.note,a])}fil
 .stage { container-type: inline-size; }
 @container (max-width: 480px) { .status { max-width: calc(100% - 46px); } }
 /* Along the lower edge; in a narrow view one above the other. */
-.below { position: absolute; z-index: 2; inset: auto 10px 10px; display: flex; flex-wrap: wrap-reverse; align-items: flex-end; gap: 8px; pointer-events: none; }
+.below { position: absolute; z-index: 2; inset: auto 10px 10px; display: flex; flex-wrap: wrap-reverse; align-items: flex-start; gap: 8px; pointer-events: none; }
 .below > .panel { position: static; }
 .scale { text-align: center; }
 .scale .bar { height: 6px; border: 2px solid #1f2430; border-top: 0; box-sizing: border-box; margin: 0 auto; }
