@@ -32,7 +32,9 @@ HIDDEN = """(() => {
     const wide = document.documentElement.scrollWidth - window.innerWidth;
     const roots = [...document.querySelectorAll("*")].map((each) => each.shadowRoot).filter(Boolean);
     const stage = roots.map((root) => root.querySelector(".stage")).find(Boolean);
-    return [wide, stage ? stage.getBoundingClientRect().height / window.innerHeight : 1];
+    const body = stage?.closest(".body")?.getBoundingClientRect();
+    return [wide, stage ? stage.getBoundingClientRect().height / window.innerHeight : 1,
+        body ? window.innerHeight - body.bottom : 0];
 })()"""
 SCREENS: dict[str, dict[str, Any]] = {
     "notebook": {"viewport": {"width": 1366, "height": 768}},
@@ -89,8 +91,9 @@ class Walker:
         wait_for(self.page, f"{HOOK}.isSettled()")
 
     def look(self, step: str, *, least: float = 0.0) -> None:
-        """Take a picture; nothing is wider than the screen, and the slide has at least a share of its height."""
-        wide, share = self.page.evaluate(HIDDEN)
+        """Take a picture: no part of the screen is left empty, and the slide has at least a share of its height."""
+        wide, share, below = self.page.evaluate(HIDDEN)
+        assert 0 <= below <= 10, f"{step}: {below} px are left below the slide"
         assert wide <= 0, f"{step}: {wide} px wider than the screen"
         assert share >= least, f"{step}: the slide has {share:.3f} of the height"
         self.page.screenshot(path=ARTIFACTS / f"walk-{self.name}-{step}.png")

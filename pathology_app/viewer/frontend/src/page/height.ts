@@ -12,12 +12,24 @@ export function keepHeight(host: HTMLElement, element: HTMLElement, signal: Abor
     const above = element.getBoundingClientRect().top + window.scrollY;
     host.style.setProperty("--above", `${Math.round(Math.max(0, above)) + below_px}px`);
   };
+  let isWaiting = false;
+  /** Fit once after all changes of this frame. */
+  const soon = (): void => {
+    if (!isWaiting && !signal.aborted) {
+      isWaiting = true;
+      requestAnimationFrame(() => {
+        isWaiting = false;
+        fit();
+      });
+    }
+  };
   window.addEventListener("resize", fit, { signal });
-  // Streamlit draws the content above a moment later.
-  const observer = new ResizeObserver(fit);
-  observer.observe(document.body);
-  observer.observe(host);
-  signal.addEventListener("abort", () => observer.disconnect());
+  // Streamlit draws the content above a moment later, and replaces it: the element then moves, and nothing changes its size.
+  const [sizes, changes] = [new ResizeObserver(fit), new MutationObserver(soon)];
+  sizes.observe(document.body);
+  sizes.observe(host);
+  changes.observe(document.body, { childList: true, subtree: true });
+  signal.addEventListener("abort", () => [sizes, changes].forEach((observer) => observer.disconnect()));
   fit();
   return fit;
 }
