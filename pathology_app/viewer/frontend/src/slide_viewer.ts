@@ -168,8 +168,8 @@ export class SlideViewer implements Viewer {
     this.osd.canvas.setAttribute("aria-label", `Slide ${data.slide.slide_id}. Arrow keys move, plus and minus zoom, question mark lists all keys.`);
     this.stage.append(this.status.element, this.picture.probeText, box("below", this.scaleBar.element, this.readout.element, this.legend.element));
     this.listen();
+    this.beside?.begin({ open: (neighbour) => open(neighbour, this), listed: (beside) => this.listed(beside), note: (text) => this.status.say(text) });
     this.update(data, emit);
-    void this.beside?.begin({ open: (neighbour) => open(neighbour, this), listed: (beside) => this.listed(beside), note: (text) => this.status.say(text) });
   }
 
   get element(): HTMLElement {
@@ -205,6 +205,9 @@ export class SlideViewer implements Viewer {
     this.showLegend();
     this.draw();
     if (!data.is_partial) {
+      // Not before: the image and the page come first.
+      this.annotations.begin();
+      void this.beside?.load();
       this.waiting.splice(0).forEach((act) => act());
     }
   }

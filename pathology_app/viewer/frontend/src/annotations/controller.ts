@@ -61,6 +61,7 @@ export class Annotations implements Annotating {
   private readonly textPrompt = new TextPrompt();
   private readonly ownChanges: OwnChanges;
   private readonly visits: Visits;
+  private hasBegun = false;
   private askedChange = -1;
   private modelClasses: string[] = [];
   /** Whether the last point was set by a key: the centre of the screen is then marked. */
@@ -73,7 +74,7 @@ export class Annotations implements Annotating {
     private readonly around: Surroundings,
     private readonly api: AnnotationApi,
     readonly isScratch: boolean,
-    signal: AbortSignal,
+    private readonly signal: AbortSignal,
   ) {
     const { slideId, width_px0, height_px0, mpp0, redraw } = around;
     this.advice = new Advice(around.advise, () => this.hint);
@@ -152,7 +153,14 @@ export class Annotations implements Annotating {
     };
     around.stage.addEventListener("pointerdown", touched, { signal, capture: true });
     signal.addEventListener("abort", () => this.counter.end());
-    void this.sync.start(signal);
+  }
+
+  /** Ask for what is on the slide, and follow what others do. Once; later calls do nothing. */
+  begin(): void {
+    if (!this.hasBegun) {
+      this.hasBegun = true;
+      void this.sync.start(this.signal);
+    }
   }
 
   get inHand(): ToolChoice | null {

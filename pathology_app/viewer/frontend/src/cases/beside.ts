@@ -16,6 +16,7 @@ export class Beside {
   readonly ahead = new Ahead();
   tray: Tray | null;
   private host: BesideHost | null = null;
+  private isLoading = false;
   /** Steps pressed before the slides were listed. */
   private waiting = 0;
 
@@ -34,11 +35,19 @@ export class Beside {
     this.element.setAttribute("role", "list");
   }
 
-  async begin(host: BesideHost): Promise<void> {
+  begin(host: BesideHost): void {
     this.host = host;
     if (this.tray) {
       this.show(this.tray);
     }
+  }
+
+  /** List the slides. Once; later calls do nothing. */
+  async load(): Promise<void> {
+    if (this.isLoading) {
+      return;
+    }
+    this.isLoading = true;
     try {
       this.show(await trayOf(this.url, this.signal));
     } catch (error) {

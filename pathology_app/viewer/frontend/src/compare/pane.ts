@@ -88,6 +88,7 @@ export class ComparePane {
     this.annotations.setModelClasses(classesOf(data.layers));
     data.notes.forEach((note) => this.status.note(note));
     void this.damaged.load(data.slide.damaged);
+    this.annotations.begin();
   }
 
   /** New data for the same slide. */
