@@ -158,6 +158,7 @@ def annotations(app: StartedApp, project: Project, moves: int) -> dict[str, Any]
             paints.append(page.evaluate(FIRST_PAINT))
     figures: dict[str, Any] = {"first_ms": round(paints[0]), "again": milliseconds(paints[1:])}
     with opened(app, query) as page:
+        wait_for(page, "window.__gemslide.annotations.isSettled()")
         count = page.evaluate("window.__gemslide.annotations.total()")
         for key, name in (("0", "whole"), ("2", "2.5x"), ("4", "10x"), ("6", "40x")):
             page.evaluate(SETTLED, {"key": key})
@@ -187,6 +188,7 @@ def counted(app: StartedApp, project: Project, moves: int) -> dict[str, Any]:
             times.append(page.evaluate(RELOADED))
     figures: dict[str, Any] = {"reload": milliseconds(times)}
     with opened(app, query) as page:
+        wait_for(page, "window.__gemslide.annotations.isSettled()")
         count = page.evaluate("window.__gemslide.annotations.total()")
         for key, name in (("0", "whole"), ("3", "5x"), ("5", "20x")):
             page.evaluate(SETTLED, {"key": key})
