@@ -27,7 +27,7 @@ function cases(viewer: Viewer): Command[] {
   return beside
     ? [
         { keys: [".", ","], shown: ". and ,", does: "next and previous slide of the case or list", run: ({ key }) => beside.step(key === "." ? 1 : -1) },
-        { keys: ["x"], shown: "x", does: "compare with the other slides of the case, or the models", run: () => viewer.onPage(compareWithCase) },
+        { keys: ["x"], shown: "x", does: "compare with the other slides of the case, or the models", run: () => viewer.page.then(compareWithCase) },
       ]
     : [];
 }

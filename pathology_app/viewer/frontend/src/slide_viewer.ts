@@ -23,12 +23,14 @@ import { Legend } from "./layers/legend";
 import { AT, IMAGE, LAYERS, LinkState, OVERLAY, viewOf, viewText } from "./view/link_state";
 import { Beside } from "./cases/beside";
 import type { Prepared } from "./cases/ahead";
+import { PageWait } from "./cases/page_wait";
 import type { Neighbour, Tray } from "./cases/api";
 import { Navigation } from "./view/navigation";
 import { Picture } from "./marks/canvas";
 import { beginWith, ReadAhead } from "./tiles/read_ahead";
 import { Readout } from "./panel/readout";
-import { Coverage } from "./review/coverage";
+import type { Coverage } from "./review/coverage";
+import { coverageOn } from "./review/on_slide";
 import { HotspotList } from "./review/hotspot_list";
 import { ScaleBar } from "./view/scale_bar";
 import { SidePanel } from "./panel/side";
@@ -97,10 +99,8 @@ export class SlideViewer implements Viewer {
   private readonly listeners = new AbortController();
   private readonly divider = new Divider(this.panel.element, () => this.resized(), this.listeners.signal);
   private lastGoto = 0;
-  /** Whether another slide is being opened in this one's place. */
-  isLeaving = false;
-  /** What waits for the page. */
-  waiting: (() => void)[] = [];
+  /** What waits for the page to follow. */
+  readonly page = new PageWait();
   /** Whether the first tile is on the screen. */
   private isDrawn = false;
 
@@ -150,7 +150,8 @@ export class SlideViewer implements Viewer {
     this.readAhead = new ReadAhead(this.osd, this.navigation, data.slide, this.tiles, () => void this.beside?.loadAhead(this.stage));
     this.hotspots = new Hotspots(this.navigation, this.status);
     // In an unassisted reading, others' annotations would be assistance: only measuring is possible.
-    const scratch = data.hotspots_note === null ? (this.link.read(data.link_parameter ?? "slide") ?? "") : null;
+    const reading = data.link_parameter === undefined ? data.slide.slide_id : (this.link.read(data.link_parameter) ?? "");
+    const scratch = data.hotspots_note === null ? reading : null;
     this.annotations = annotationsOn(this, scratch, this.listeners.signal);
     this.panel.add("Counts", this.annotations.countPanel.element, false);
     if (scratch === null) {
@@ -208,15 +209,7 @@ export class SlideViewer implements Viewer {
       // Not before: the image and the page come first.
       this.annotations.begin();
       void this.beside?.load();
-      this.waiting.splice(0).forEach((act) => act());
-    }
-  }
-
-  onPage(act: () => void): void {
-    if (this.data.is_partial || this.isLeaving) {
-      this.waiting.push(act);
-    } else {
-      act();
+      this.page.followed();
     }
   }
 
@@ -348,19 +341,11 @@ export class SlideViewer implements Viewer {
 
   /** Start recording the areas viewed. */
   private beginCoverage(): void {
-    const { coverage_url, slide } = this.data;
-    if (coverage_url === null || this.coverage) {
-      return;
+    if (this.data.coverage_url !== null && !this.coverage) {
+      const host = { isDrawn: () => this.isDrawn, note: (text: string) => this.status.note(text) };
+      this.coverage = coverageOn(this, this.data.coverage_url, host);
+      this.coverageSection.querySelector(".looked")!.replaceChildren(this.coverage.element);
     }
-    const host = {
-      isDrawn: () => this.isDrawn,
-      view: () => (this.navigation.isMoving() ? null : this.sight.look()),
-      redraw: () => this.draw(),
-      note: (text: string) => this.status.note(text),
-      saw: (isInField: (at: Point) => boolean) => this.hotspotList.saw(isInField),
-    };
-    this.coverage = new Coverage({ url: coverage_url }, slide, host, this.osd.navigator);
-    this.coverageSection.querySelector(".looked")!.replaceChildren(this.coverage.element);
   }
 
   /** The slides beside this one are known. */

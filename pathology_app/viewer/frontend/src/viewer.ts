@@ -9,6 +9,7 @@ import type { Layers } from "./layers/collection";
 import type { Navigation } from "./view/navigation";
 import type { Picture } from "./marks/canvas";
 import type { Beside } from "./cases/beside";
+import type { PageWait } from "./cases/page_wait";
 import type { Coverage } from "./review/coverage";
 import type { HotspotList } from "./review/hotspot_list";
 import type { SidePanel } from "./panel/side";
@@ -33,9 +34,8 @@ export interface Viewer {
   readonly annotations: Annotations;
   /** null in a reading. */
   readonly beside: Beside | null;
+  readonly page: PageWait;
   draw(): void;
-  /** Do something with the page: at once, or when it is drawn. */
-  onPage(act: () => void): void;
   /** Show the hint of the active tool. */
   advise(text: string): void;
   /** Take a measuring tool, or put it away. */

@@ -98,18 +98,19 @@ function createViewer(data: ViewerData, parentElement: Parent, emit: Emit, prepa
 /** Show another slide in place of one, before its page is drawn. */
 async function switchTo(neighbour: Neighbour, from: SlideViewer): Promise<void> {
   const { beside } = from;
-  if (!beside || from.isLeaving || !canGo()) {
+  if (!beside || from.page.isLeaving || !canGo()) {
     return;
   }
-  from.isLeaving = true;
+  from.page.isLeaving = true;
   const opened = await openBeside(neighbour, beside, from.signal);
   const parentElement = forget(from);
   if (opened && parentElement) {
     from.destroy();
     const created = createViewer(opened.data, parentElement, from.emit, opened.prepared, beside.tray);
-    from.waiting.forEach((act) => created.onPage(act));
+    from.page.passTo(created.page);
   } else if (parentElement) {
     viewers.set(parentElement, from);
+    from.page.isLeaving = false;
   }
 }
 
