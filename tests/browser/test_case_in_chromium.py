@@ -37,16 +37,13 @@ def opened(page: Page, slide_id: str) -> None:
 
 def test_the_next_slides_of_a_case_are_one_key_away_and_the_list_is_another(page: Page, url: str) -> None:
     page.set_viewport_size({"width": 1366, "height": 768})
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
     page.goto(f"{url}/?find=c-&group=case")
     page.get_by_text("P-7").click()
     page.get_by_role("link", name="C-2", exact=True).click()
     opened(page, "C-2")
     page.get_by_text("Case P-7").wait_for()
     wait_for(page, f"{HOOK}.isReadAhead()")
-    with page.expect_response(lambda answer: "/ahead/C-10/" in answer.url and "slide.json" not in answer.url):
-        page.keyboard.press("0")
+    wait_for(page, "performance.getEntriesByType('resource').some(({ name }) => /ahead.C-10.[0-9]/.test(name))")
     page.keyboard.press(".")
     wait_for(page, f"{HOOK}.slideId() === 'C-10' && {HOOK}.isSettled()")
     assert page.evaluate(NAMED) in (None, "C-10"), "the name of the slide that was left"

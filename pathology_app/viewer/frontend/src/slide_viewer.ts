@@ -202,6 +202,7 @@ export class SlideViewer implements Viewer {
     void this.damaged.load(data.slide.damaged);
     if (this.osd.isOpen()) {
       this.followGoto();
+      this.beginCoverage();
     }
     this.showLegend();
     this.draw();
@@ -339,9 +340,9 @@ export class SlideViewer implements Viewer {
     this.beginCoverage();
   }
 
-  /** Start recording the areas viewed. */
+  /** Start recording the areas viewed; not before the hotspots are known, which are seen or not by the same rule. */
   private beginCoverage(): void {
-    if (this.data.coverage_url !== null && !this.coverage) {
+    if (this.data.coverage_url !== null && !this.coverage && !this.data.is_partial) {
       const host = { isDrawn: () => this.isDrawn, note: (text: string) => this.status.note(text) };
       this.coverage = coverageOn(this, this.data.coverage_url, host);
       this.coverageSection.querySelector(".looked")!.replaceChildren(this.coverage.element);
