@@ -212,7 +212,7 @@ def _make_case(project: Path) -> None:
     """Name the demonstration's slides as those of one case."""
     names = sorted(path.name.split(".")[0] for path in (project / "slides").iterdir())
     names = [SLIDE, *(name for name in names if name != SLIDE)]
-    rows = [f"{name},made,P-1,{'A1' if index < 2 else f'B{index}'},HE" for index, name in enumerate(names)]
+    rows = [f"{name},made,P-1,{'A1' if index < 2 else f'B{index}'},DAB" for index, name in enumerate(names)]
     (project / "cohort.csv").write_text("\n".join(["slide_id,path,patient_id,block,stain", *rows]) + "\n")
 
 

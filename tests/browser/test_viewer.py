@@ -491,7 +491,7 @@ def test_overlay_and_clicks_follow_a_slide_that_is_turned_and_mirrored(page: Pag
     before = turned_places(page)
     upright = [hook(page, f"slideColour({x}, {y})")[:3] for x, y in dark]
 
-    for keys in (["t"], ["v"], [".", "."]):
+    for keys in (["t"], ["v"], [">", ">"]):
         for key in keys:
             page.keyboard.press(key)
         corner_x, corner_y = before[1]
