@@ -39,7 +39,7 @@ import json
 import statistics
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from benchmarks.machine import circumstances
 from benchmarks.viewer_browser import SETTLED, new_page, opened
@@ -51,9 +51,6 @@ from benchmarks.viewer_worklist import worklist
 from pipeline.project import Project
 from tests.browser.conftest import wait_for
 from tests.pathology_app.started_app import StartedApp, started_app
-
-if TYPE_CHECKING:
-    pass
 
 REPAINT = """async (value) => {
     const slider = [...document.querySelectorAll("*")].map((each) => each.shadowRoot ?? each)
@@ -141,7 +138,7 @@ def pan(app: StartedApp, project: Project, moves: int) -> dict[str, Any]:
 
 FIRST_PAINT = """async () => {
     const frame = () => new Promise((done) => requestAnimationFrame(done));
-    while (!window.__gemslide?.annotations.isSettled()) await frame();
+    while (!window.__gemslide?.annotations?.isSettled()) await frame();
     const asked = performance.getEntriesByType("resource").find(({ name }) => name.includes("/annotations/"));
     return performance.now() - asked.startTime;
 }"""
@@ -157,24 +154,7 @@ def annotations(app: StartedApp, project: Project, moves: int) -> dict[str, Any]
             page.wait_for_selector(".gemslide-viewer")
             paints.append(page.evaluate(FIRST_PAINT))
     figures: dict[str, Any] = {"first_ms": round(paints[0]), "again": milliseconds(paints[1:])}
-    with opened(app, query) as page:
-        wait_for(page, "window.__gemslide.annotations.isSettled()")
-        count = page.evaluate("window.__gemslide.annotations.total()")
-        for key, name in (("0", "whole"), ("2", "2.5x"), ("4", "10x"), ("6", "40x")):
-            page.evaluate(SETTLED, {"key": key})
-            page.wait_for_timeout(2000)
-            figures[f"frames_per_s, {name}"] = round(statistics.median(page.evaluate(PAN, 4) for _ in range(3)), 1)
-    return {"annotations": count, **figures}
-
-
-RELOADED = """async () => {
-    const frame = () => new Promise((done) => requestAnimationFrame(done));
-    const viewer = () => window.__gemslide;
-    while (!viewer()?.annotations?.isSettled()) await frame();
-    await frame();
-    const asked = performance.getEntriesByType("resource").find(({ name }) => name.includes("/annotations/"));
-    return performance.now() - asked.startTime;
-}"""
+    return figures | _panned(app, query, {"0": "whole", "2": "2.5x", "4": "10x", "6": "40x"})
 
 
 def counted(app: StartedApp, project: Project, moves: int) -> dict[str, Any]:
@@ -185,16 +165,22 @@ def counted(app: StartedApp, project: Project, moves: int) -> dict[str, Any]:
         for _ in range(max(5, moves // 8)):
             page.wait_for_timeout(1000)
             page.reload(wait_until="commit")
-            times.append(page.evaluate(RELOADED))
+            times.append(page.evaluate(FIRST_PAINT))
     figures: dict[str, Any] = {"reload": milliseconds(times)}
+    return figures | _panned(app, query, {"0": "whole", "3": "5x", "5": "20x"})
+
+
+def _panned(app: StartedApp, query: str, levels: dict[str, str]) -> dict[str, Any]:
+    """Number of annotations on a slide, and frames per second while it pans at some magnifications, by their keys."""
+    figures: dict[str, Any] = {}
     with opened(app, query) as page:
         wait_for(page, "window.__gemslide.annotations.isSettled()")
-        count = page.evaluate("window.__gemslide.annotations.total()")
-        for key, name in (("0", "whole"), ("3", "5x"), ("5", "20x")):
+        figures["annotations"] = page.evaluate("window.__gemslide.annotations.total()")
+        for key, name in levels.items():
             page.evaluate(SETTLED, {"key": key})
             page.wait_for_timeout(2000)
             figures[f"frames_per_s, {name}"] = round(statistics.median(page.evaluate(PAN, 4) for _ in range(3)), 1)
-    return {"annotations": count, **figures}
+    return figures
 
 
 if __name__ == "__main__":

@@ -10,9 +10,9 @@ from tests.browser.conftest import CHROMIUM, FLAGS
 from tests.pathology_app.started_app import StartedApp
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Page, ViewportSize
 
-SCREEN = {"width": 1920, "height": 1080}
+SCREEN: ViewportSize = {"width": 1920, "height": 1080}
 SETTLED = """async (event) => {
     const frame = () => new Promise((done) => requestAnimationFrame(done));
     const start = performance.now();
@@ -28,7 +28,7 @@ def new_page() -> Iterator[tuple[Browser, Page]]:
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        page = browser.new_page(viewport=SCREEN)  # type: ignore[arg-type]
+        page = browser.new_page(viewport=SCREEN)
         page.set_default_timeout(60_000)
         yield browser, page
         browser.close()

@@ -27,7 +27,7 @@ _WATCH = """async ([slideId, key]) => {
 }"""
 
 
-def _in_words(pairs: list[tuple[float, float]]) -> dict[str, Any]:
+def _figures(pairs: list[tuple[float, float]]) -> dict[str, Any]:
     """Times until the image is complete, and until the page is drawn with its prediction."""
     return {**milliseconds([image for image, _ in pairs]), "with_page": milliseconds([page for _, page in pairs])}
 
@@ -44,7 +44,7 @@ def switch(app: StartedApp, project: Project, moves: int) -> dict[str, Any]:
             link.wait_for()
             page.wait_for_timeout(500)
             times.append(_from_here(page, name, link.click))
-    return _in_words(times)
+    return _figures(times)
 
 
 def following(app: StartedApp, project: Project, moves: int) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def following(app: StartedApp, project: Project, moves: int) -> dict[str, Any]:
             name, key = (("other", ","), ("slide", "."))[index % 2]
             image, drawn = page.evaluate(_WATCH, [name, key])
             times.append((image, drawn))
-    return _in_words(times)
+    return _figures(times)
 
 
 def first_page(app: StartedApp, project: Project, moves: int) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def first_page(app: StartedApp, project: Project, moves: int) -> dict[str, Any]:
             times.append(
                 _from_here(page, "slide", lambda page=page: page.goto(f"{app.url}/?slide=slide", wait_until="commit"))
             )
-    return _in_words(times)
+    return _figures(times)
 
 
 def _from_here(page: Page, name: str, act: Any) -> tuple[float, float]:

@@ -26,7 +26,6 @@ from pathology_app.project.ledger import close_study_ledgers, current_study_ledg
 from pathology_app.project.served import served_project
 from pathology_app.registering.routes import registration_routes
 from pathology_app.routes.declared import only_declared, openings_of
-from pathology_app.routes.paths import PAGES
 from pathology_app.serving.environment import SCRIPT, access_by_environment
 from pathology_app.serving.first_page import with_viewer
 from pathology_app.serving.installation import confine
@@ -114,11 +113,10 @@ def app_routes() -> list[BaseRoute]:
 
 def _before(pages: st.App, routes: Sequence[BaseRoute]) -> ASGIApp:
     """App that serves our routes before Streamlit sees them: it would compress every JPEG once more."""
-    router, page = Router(routes, redirect_slashes=False, default=pages), with_viewer(pages)
+    router = Router(routes, redirect_slashes=False, default=with_viewer(pages))
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        is_page = scope["type"] == "http" and scope["path"] in PAGES
-        await (pages if scope["type"] == "lifespan" else page if is_page else router)(scope, receive, send)
+        await (pages if scope["type"] == "lifespan" else router)(scope, receive, send)
 
     return app
 

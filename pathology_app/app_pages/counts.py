@@ -8,7 +8,7 @@ from pathology_app.html import tables as html_tables
 from pathology_app.html.text import as_text
 from pathology_app.slides.cache import SlideCache
 from pipeline.ledger import Ledger
-from pipeline.review import CountTally, SlideMasks, slides_with, tally_slide
+from pipeline.review import CountTally, SlideMasks, annotations_of, tally_annotations
 
 _COLUMNS = (
     html_tables.Column("Count"),
@@ -27,9 +27,10 @@ def counts_html(cache: SlideCache, ledger: Ledger, slide_id: str) -> str:
     Raises:
         GemslideError, OSError: the slide or the ledger cannot be read.
     """
-    if slide_id not in slides_with(ledger, "count"):
-        return ""
-    tallies = tally_slide(ledger, slide_id, SlideMasks(cache.slide(slide_id).reader).areas)
+    annotations = annotations_of(ledger, slide_id, kinds=("count", "mark"))
+    if not any(annotation.kind == "count" for annotation in annotations):
+        return ""  # without reading the slide's masks
+    tallies = tally_annotations(annotations, SlideMasks(cache.slide(slide_id).reader).areas)
     rows = [row for tally in tallies for row in _rows(tally)]
     return html_tables.beside({"Counts": html_tables.table(_COLUMNS, rows, label="Counts")})
 
@@ -39,6 +40,5 @@ def _rows(tally: CountTally) -> Iterator[tuple[object, ...]]:
     if not tally.classes:
         yield tally.name, "", 0, "", "", area, author
     for row in tally.classes:
-        share = f"{100 * row.share:.1f} % ({100 * row.share_low:.1f} to {100 * row.share_high:.1f})"
         density = "" if row.per_mm2 is None else f"{row.per_mm2:.3g}"
-        yield tally.name, as_text(row.class_name), f"{row.number:,}", share, density, area, author
+        yield tally.name, as_text(row.class_name), f"{row.number:,}", row.share_text, density, area, author

@@ -8,6 +8,7 @@ from urllib.parse import parse_qs
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from pathology_app.routes.paths import PAGES
 from pathology_app.viewer.bundle import bundle_path
 from training.foundation.words.names import is_name
 
@@ -17,9 +18,12 @@ _OF_UNCHANGED = (b"if-none-match", b"if-modified-since", b"if-range", b"range", 
 
 
 def with_viewer(pages: ASGIApp) -> ASGIApp:
-    """The app of the pages, whose HTML loads the viewer."""
+    """The app of the pages, whose HTML loads the viewer. Requests for anything else pass through."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] not in PAGES:
+            await pages(scope, receive, send)
+            return
         kept = [(name, value) for name, value in scope["headers"] if name not in _OF_UNCHANGED]
         page = _Page(send, _head_of(scope["query_string"]), has_body=scope["method"] != "HEAD")
         await pages({**scope, "headers": kept}, receive, page.send)

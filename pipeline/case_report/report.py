@@ -118,9 +118,8 @@ def _count_rows(tally: CountTally) -> Iterator[Row]:
     tissue = "–" if tally.areas.tissue_mm2 is None else f"{tally.areas.tissue_mm2:.3g}"
     sizes = f"{tally.areas.area_mm2:.3g}", f"{tally.areas.scanned_mm2:.3g}", tissue
     for row in tally.classes:
-        share = f"{100 * row.share:.1f} % ({100 * row.share_low:.1f} to {100 * row.share_high:.1f})"
         densities = _density(row.per_mm2), _density(row.per_mm2_tissue)
-        yield tally.name, row.class_name, f"{row.number:,}", share, *densities, *sizes
+        yield tally.name, row.class_name, f"{row.number:,}", row.share_text, *densities, *sizes
     if not tally.classes:
         yield tally.name, "–", "0", "–", "–", "–", *sizes
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from pathology_app.people.account_file import ACCOUNTS_FILE, Account, changing_accounts
 from tests.browser.conftest import Server, wait_for
-from tests.pathology_app.signed_in import PASSWORD, hashed
+from tests.browser.signing_in import fill_and_sign_in
+from tests.pathology_app.signed_in import hashed
 from tests.pathology_app.small_project import MODEL_ID, SLIDE_ID, make_project
 from tests.pathology_app.small_reading import STUDY, make_reading_study
 from tests.pathology_app.started_app import StartedApp, started_app
@@ -19,6 +20,7 @@ from tests.pathology_app.started_app import StartedApp, started_app
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
+Scheme = Literal["light", "dark"]
 PAGES = {
     "worklist": "",
     "gallery": "?view=gallery",
@@ -73,8 +75,8 @@ def test_no_page_has_a_finding(page: Page, server: Server, name: str, scheme: st
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nothing_that_opens_on_a_slide_has_a_finding(page: Page, server: Server, scheme: str) -> None:
-    page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+def test_nothing_that_opens_on_a_slide_has_a_finding(page: Page, server: Server, scheme: Scheme) -> None:
+    page.emulate_media(color_scheme=scheme)
     page.goto(f"{server.url}/{PAGES['slide']}")
     wait_for(page, f"{READY['slide']} && window.__gemslide.annotations.isSettled()")
     for key in ("c", "Enter", "1", "Enter", "2", "Enter", "m", "Enter", "Escape", "Escape", "*", "#"):
@@ -132,9 +134,7 @@ def signed_in(browser: Browser, study_app: StartedApp, name: str) -> Iterator[Pa
         for scheme in ("light", "dark"):
             page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
             assert findings(page) == []
-        page.get_by_label("Name").fill(name)
-        page.get_by_label("Password").fill(PASSWORD)
-        page.get_by_role("button", name="Sign in").click()
+        fill_and_sign_in(page, name)
         page.get_by_role("heading", name="Worklist").wait_for()
         yield page
 
@@ -161,8 +161,8 @@ def test_no_page_of_a_reader_has_a_finding(rae: Page, study_app: StartedApp, nam
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_page_on_which_one_signs_out_has_no_finding(rae: Page, study_app: StartedApp, scheme: str) -> None:
-    rae.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+def test_the_page_on_which_one_signs_out_has_no_finding(rae: Page, study_app: StartedApp, scheme: Scheme) -> None:
+    rae.emulate_media(color_scheme=scheme)
     rae.goto(f"{study_app.url}/sign-out")
     rae.get_by_role("button", name="Sign out").wait_for()
     assert findings(rae) == []

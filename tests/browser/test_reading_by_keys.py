@@ -19,7 +19,8 @@ from pipeline.study.reading.progress import readings_of
 from pipeline.study.reading.readings import Readings
 from tests.browser.conftest import ARTIFACTS, wait_for
 from tests.browser.on_slide import HOOK
-from tests.pathology_app.signed_in import PASSWORD, hashed
+from tests.browser.signing_in import fill_and_sign_in
+from tests.pathology_app.signed_in import hashed
 from tests.pathology_app.small_project import make_project
 from tests.pathology_app.small_reading import STAGES, STUDY, make_reading_study, of_study
 from tests.pathology_app.started_app import StartedApp, started_app
@@ -72,9 +73,7 @@ def app(root: Path) -> Iterator[StartedApp]:
 
 def sign_in(page: Page, app: StartedApp, name: str) -> None:
     page.goto(app.url)
-    page.get_by_label("Name").fill(name)
-    page.get_by_label("Password").fill(PASSWORD)
-    page.get_by_role("button", name="Sign in").click()
+    fill_and_sign_in(page, name)
     page.get_by_role("heading", name="Worklist").wait_for()
     # The field comes from the same module as the handling of links.
     page.get_by_placeholder("part of a slide's name").wait_for()

@@ -14,7 +14,8 @@ from pipeline.project import Project
 from pipeline.review import annotations_of
 from tests.browser.conftest import wait_for
 from tests.browser.on_slide import HOOK, click
-from tests.pathology_app.signed_in import PASSWORD, hashed
+from tests.browser.signing_in import fill_and_sign_in
+from tests.pathology_app.signed_in import hashed
 from tests.pathology_app.small_project import SLIDE_ID, make_project
 from tests.pathology_app.started_app import StartedApp, started_app
 
@@ -54,9 +55,7 @@ def signed_in(browser: Browser, app: StartedApp, name: str) -> Iterator[Page]:
     with browser.new_context(viewport={"width": 1366, "height": 768}) as context:
         page = context.new_page()
         page.goto(f"{app.url}/?slide={SLIDE_ID}")
-        page.get_by_label("Name").fill(name)
-        page.get_by_label("Password").fill(PASSWORD)
-        page.get_by_role("button", name="Sign in").click()
+        fill_and_sign_in(page, name)
         wait_for(page, f"{HOOK} && {HOOK}.isSettled() && {HOOK}.annotations.isSettled()")
         yield page
 

@@ -105,14 +105,13 @@ def page(_: st.Page, visibility: Visibility) -> None:
 
 
 def _changed_by_others(view: WorklistView, person: Person) -> list[str]:
-    """Slides on which somebody else has changed or deleted what the person drew, and they have not been told yet."""
+    """Visible slides with changes by others to the person's annotations, until the person has noted them."""
     ledger = current_study_ledger().ledger()
     slide_ids = slides_with_notices(ledger, person.actor) if ledger else []
-    seen = view.only
     return [
         slide_id
         for slide_id in slide_ids
-        if (seen is None or slide_id in seen) and view.visibility.hides_assessments(slide_id) is None
+        if (view.only is None or slide_id in view.only) and view.visibility.hides_assessments(slide_id) is None
     ]
 
 

@@ -36,6 +36,11 @@ class ClassTally:
     per_mm2: float | None
     per_mm2_tissue: float | None
 
+    @property
+    def share_text(self) -> str:
+        """The share with its interval: "75.0 % (59.8 to 85.8)"."""
+        return f"{100 * self.share:.1f} % ({100 * self.share_low:.1f} to {100 * self.share_high:.1f})"
+
 
 @dataclass(frozen=True)
 class CountTally:

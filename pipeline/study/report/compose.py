@@ -21,11 +21,10 @@ from pipeline.study.report.facts import Facts, text_of
 from pipeline.study.report.figures import flow_figure, forest_figure
 from pipeline.study.report.flow import Flow, failure_tables, flow_of, quality_tables, state_table, time_tables
 from pipeline.study.report.readers import reader_tables
-from pipeline.study.report.table import Cell, Table, interval
+from pipeline.study.report.table import Row, Table, interval
 from pipeline.study.stages.registry import KINDS
 from training.foundation.words.counts import counted
 
-Row = tuple[Cell, ...]
 ENDPOINT_COLUMNS = (
     *("endpoint", "kind", "measure", "cases", "patients", "value", "95 % interval", "at least", "met"),
     "interval by",
@@ -61,8 +60,7 @@ def sections_of(facts: Facts, *, verified: str) -> list[Section]:
         UnreadableError, BadRecipeError: an endpoint that cannot be computed from the data.
     """
     sections = [_flow(facts), _quality(facts), *_endpoints(facts), _failures(facts), _times(facts), _readers(facts)]
-    sections.append(_counts(facts))
-    sections += [_amendments(facts), _origin(facts, verified)]
+    sections += [_counts(facts), _amendments(facts), _origin(facts, verified)]
     return [section for section in sections if section.tables or section.figures or section.paragraphs]
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pipeline.review import CountTally, SlideMasks, slides_with, tally_slide
 from pipeline.store import StoreReader
 from pipeline.study.report.facts import Facts
-from pipeline.study.report.table import Cell, Table
+from pipeline.study.report.table import Row, Table
 from training.foundation.errors import GemslideError
 
-Row = tuple[Cell, ...]
 COLUMNS = (
     "slide", "count", "class", "number", "share", "lowest", "highest", "per mm² scanned", "per mm² tissue", "area mm²",
     "scanned mm²", "tissue mm²", "author", "changed UTC",

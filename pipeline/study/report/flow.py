@@ -12,10 +12,9 @@ import pandas as pd
 from pipeline.ledger.tables import SLIDE_STATES
 from pipeline.study.outcomes.remedies import remedy_of
 from pipeline.study.report.facts import Facts, text_of
-from pipeline.study.report.table import Cell, Table
+from pipeline.study.report.table import Row, Table
 from pipeline.study.stages.qc import QC
 
-Row = tuple[Cell, ...]
 ENDED = {
     "no_tissue": "no tissue",
     "qc_failed": "quality control",

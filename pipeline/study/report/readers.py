@@ -16,11 +16,9 @@ from pipeline.evaluation.statistics.agreement import MISSING, Agreement, concord
 from pipeline.evaluation.statistics.mrmc import ArmScores, MrmcEstimate, mrmc_auc, mrmc_difference
 from pipeline.study.reading.questions import Question, ReadingConfig
 from pipeline.study.report.facts import Facts, text_of
-from pipeline.study.report.table import Cell, Table, interval
+from pipeline.study.report.table import Row, Table, interval
 from pipeline.study.report.validation import validation_table
 from training.foundation.errors import EmptyTableError
-
-Row = tuple[Cell, ...]
 
 
 def reader_tables(facts: Facts) -> list[Table]:

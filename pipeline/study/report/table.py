@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pipeline.spreadsheets import csv_line
 
 Cell = str | int | float | None
+Row = tuple[Cell, ...]
 MINUS = "\N{MINUS SIGN}"
 
 
@@ -19,13 +20,13 @@ class Table:
     """Of the CSV file, without its suffix."""
     title: str
     columns: tuple[str, ...]
-    rows: Sequence[tuple[Cell, ...]]
+    rows: Sequence[Row]
     note: str = ""
     shown: int = 60
     """Most rows shown on the page; the CSV file has all."""
 
     @property
-    def shown_rows(self) -> Sequence[tuple[Cell, ...]]:
+    def shown_rows(self) -> Sequence[Row]:
         return self.rows[: self.shown]
 
     @property

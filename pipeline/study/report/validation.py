@@ -17,10 +17,9 @@ import pandas as pd
 from pipeline.evaluation.statistics.agreement import concordance
 from pipeline.study.protocol import Validation
 from pipeline.study.report.facts import Facts
-from pipeline.study.report.table import Cell, Table, interval
+from pipeline.study.report.table import Row, Table, interval
 from training.foundation.words.counts import counted
 
-Row = tuple[Cell, ...]
 ARMS = ("glass", "digital")
 SECONDS_PER_DAY = 86_400
 

@@ -52,12 +52,11 @@ export class Early {
   take(data: ViewerData, parent: Node): SlideViewer | null {
     const { viewer } = this;
     this.asked.abort();
-    const isSame = viewer !== null && viewer.data.slide.tile_url === data.slide.tile_url && viewer.isWithoutHelp === (data.hotspots_note === null);
-    if (!isSame) {
+    if (!viewer?.shows(data)) {
       this.end();
       return null;
     }
-    parent.appendChild(viewer.element);
+    parent.appendChild(viewer.host);
     this.leave();
     return viewer;
   }

@@ -105,7 +105,7 @@ export class SlideViewer implements Viewer {
   private isDrawn = false;
 
   constructor(
-    private readonly host: HTMLElement,
+    readonly host: HTMLElement,
     public data: ViewerData,
     public emit: Emit,
     { open, prepared, tray }: Place,
@@ -173,10 +173,6 @@ export class SlideViewer implements Viewer {
     this.update(data, emit);
   }
 
-  get element(): HTMLElement {
-    return this.host;
-  }
-
   /** Aborted when the viewer is destroyed. */
   get signal(): AbortSignal {
     return this.listeners.signal;
@@ -221,6 +217,14 @@ export class SlideViewer implements Viewer {
     this.hotspotList.destroy();
     this.osd.destroy();
     this.host.remove();
+  }
+
+  /**
+   * Whether it shows a slide as this data does. If content becomes hidden (a reading), it does not: the viewer is built again,
+   * so that no list, outline or tool remains.
+   */
+  shows(data: ViewerData): boolean {
+    return this.data.slide.tile_url === data.slide.tile_url && this.isWithoutHelp === (data.hotspots_note === null);
   }
 
   /** Whether this is an unassisted reading: no model results and no annotations of others may be shown. */

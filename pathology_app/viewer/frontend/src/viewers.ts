@@ -39,13 +39,10 @@ export function showSlide({ data, parentElement, setTriggerValue }: StreamlitCom
     viewers.set(parentElement, taken);
   }
   const viewer = viewers.get(parentElement);
-  // If content becomes hidden (a reading), rebuild the viewer, so that no list, outline or tool remains.
-  const isSame = viewer instanceof SlideViewer && viewer.data.slide.tile_url === data.slide.tile_url && viewer.isWithoutHelp === (data.hotspots_note === null);
-  if (!isSame && viewer && isLeft(data.slide.slide_id)) {
-    return;
-  }
-  if (isSame) {
+  if (viewer instanceof SlideViewer && viewer.shows(data)) {
     viewer.update(data, setTriggerValue);
+  } else if (viewer && isLeft(data.slide.slide_id)) {
+    return;
   } else {
     viewer?.destroy();
     createViewer(data, parentElement, setTriggerValue);
@@ -103,13 +100,12 @@ async function switchTo(neighbour: Neighbour, from: SlideViewer): Promise<void> 
   }
   from.page.isLeaving = true;
   const opened = await openBeside(neighbour, beside, from.signal);
-  const parentElement = forget(from);
+  const parentElement = parentOf(from);
   if (opened && parentElement) {
     from.destroy();
     const created = createViewer(opened.data, parentElement, from.emit, opened.prepared, beside.tray);
     from.page.passTo(created.page);
-  } else if (parentElement) {
-    viewers.set(parentElement, from);
+  } else {
     from.page.isLeaving = false;
   }
 }
@@ -119,13 +115,14 @@ function destroy(viewer: SlideViewer): void {
   viewer.destroy();
 }
 
-/** Take a viewer out of the list. Returns its parent; null if it is not in it. */
-function forget(viewer: SlideViewer): Parent | null {
-  for (const [parentElement, each] of viewers) {
-    if (each === viewer) {
-      viewers.delete(parentElement);
-      return parentElement;
-    }
+function forget(viewer: SlideViewer): void {
+  const parentElement = parentOf(viewer);
+  if (parentElement) {
+    viewers.delete(parentElement);
   }
-  return null;
+}
+
+/** null if the viewer is not alive. */
+function parentOf(viewer: SlideViewer): Parent | null {
+  return [...viewers].find(([, each]) => each === viewer)?.[0] ?? null;
 }

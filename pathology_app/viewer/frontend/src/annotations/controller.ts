@@ -11,7 +11,7 @@ import { Finished } from "./finished";
 import { Hand } from "./hand";
 import { keyPressed } from "./keys";
 import { Model } from "./storage/model";
-import { storeOfBrowser, storeOfTab } from "./storage/stores";
+import { storeOfBrowser, storeOfTab } from "../page/stores";
 import { AnnotationPanel } from "./panel/content";
 import { Sync } from "./storage/sync";
 import { TileLayer } from "./drawing/tile_layer";
@@ -242,6 +242,7 @@ export class Annotations implements Annotating {
       this.editor.choose(null);
     } else if (this.held.tool) {
       this.held.putAway();
+      return true;
     } else if (this.table.isOpen) {
       this.table.toggle();
     } else {

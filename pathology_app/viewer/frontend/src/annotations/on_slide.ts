@@ -6,7 +6,7 @@ import type { Surroundings, ToolChoice } from "./annotating";
 import { Annotations } from "./controller";
 import { Api } from "./storage/api";
 import { ScratchApi } from "./scratch/api";
-import { storeOfBrowser } from "./storage/stores";
+import { storeOfBrowser } from "../page/stores";
 
 /** A slide on the screen. */
 type Placed = Pick<Viewer, "osd" | "stage" | "sight" | "navigation"> & { data: { slide: Slide } };

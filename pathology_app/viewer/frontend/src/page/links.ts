@@ -21,7 +21,7 @@ export function catchClicks(component: Streamlit<unknown>, follows: (search: str
   current = component;
 }
 
-/** Whether the page can be told to go elsewhere: Streamlit has drawn it. */
+/** Whether Streamlit has drawn the page, which can then go elsewhere. */
 export function canGo(): boolean {
   return current?.parentElement.isConnected ?? false;
 }

@@ -1,12 +1,13 @@
 // The sign-out page's list of answers that only this browser keeps (access/unfinished.py).
-import { browserStore, Drafts } from "../reading/drafts";
+import { Drafts } from "../reading/drafts";
+import { storeOfBrowser } from "./stores";
 
 export function listUnsaved(): void {
   const place = document.querySelector<HTMLElement>("[data-drafts-of]");
   if (!place) {
     return;
   }
-  const drafts = new Drafts(browserStore()).of(place.dataset.draftsOf ?? "");
+  const drafts = new Drafts(storeOfBrowser()).of(place.dataset.draftsOf ?? "");
   const list = document.createElement("ul");
   for (const { title, link } of drafts) {
     const anchor = document.createElement("a");

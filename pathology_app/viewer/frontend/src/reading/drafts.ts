@@ -76,12 +76,3 @@ export class Drafts {
     }
   }
 }
-
-/** The browser's storage; null if it forbids it. */
-export function browserStore(): Store | null {
-  try {
-    return window.localStorage;
-  } catch {
-    return null;
-  }
-}

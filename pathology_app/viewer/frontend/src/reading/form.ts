@@ -7,7 +7,8 @@ import type { Streamlit } from "../types";
 import { type KeyHost, pressKey } from "./answer_keys";
 import { asReaderButtons, type Chips, chipsOf } from "./chips";
 import { Countdown, TAKE_BACK_S } from "./countdown";
-import { browserStore, Drafts } from "./drafts";
+import { storeOfBrowser } from "../page/stores";
+import { Drafts } from "./drafts";
 import { type Field, fieldOf } from "./fields";
 import css from "./style.css";
 import { agreedAnswers, type Answer, answerOfKey, type Answers, type FormData, FormModel, type Other, type Question } from "./form_model";
@@ -28,7 +29,7 @@ class Questionnaire implements KeyHost {
   private readonly wrong = document.createElement("p");
   private readonly signButton = document.createElement("button");
   private readonly countdown = new Countdown({ over: () => this.sendSignature(), takenBack: () => this.takenBack() });
-  private readonly drafts = new Drafts(browserStore());
+  private readonly drafts = new Drafts(storeOfBrowser());
   private readonly listeners = new AbortController();
   private fields = new Map<string, Field>();
   private chips = new Map<string, Chips>();
