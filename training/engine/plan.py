@@ -100,13 +100,18 @@ class Plan:
     def place_module(self, module: nn.Sequential) -> nn.Sequential:
         """Bring weights and buffers to the device and the memory format of the plan, if they are not yet."""
         tensors = [*module.parameters(), *module.buffers()]
-        if any(tensor.device != self.device for tensor in tensors):
+        if not all(_is_on(tensor, self.device) for tensor in tensors):
             module = module.to(self.device)
         formats = [t.is_contiguous(memory_format=torch.channels_last) for t in tensors if t.ndim == 4]
         if self.channels_last and not all(formats):
             # torch's stubs lack `to` with only a memory format.
             module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return module
+
+
+def _is_on(tensor: Tensor, device: torch.device) -> bool:
+    """Whether a tensor is on a device; "cuda" without an index is any GPU, as in `Tensor.to`."""
+    return tensor.device.type == device.type and device.index in (None, tensor.device.index)
 
 
 def make_plan(

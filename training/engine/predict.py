@@ -62,7 +62,7 @@ def predict_memory(blocks: Sequence[nn.Module], loss: Loss, batch: Batch, plan: 
     share = range(whole.microbatches_of(0).start, whole.microbatches_of(last).stop)
     # One for each rank, made in advance: fake tensors cannot be copied.
     shells = [without_memory(blocks, channels_last=plan.channels_last) for _ in range(plan.num_stages)]
-    with random_numbers_kept(torch.device("cpu")), fake_tensors():
+    with random_numbers_kept(plan.device), fake_tensors():
         fakes = [list(on_device(shell, plan.device)) for shell in shells]
         return _Group(fakes, loss, one_group).step(_FakeBatch(batch, share))
 

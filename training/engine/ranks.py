@@ -73,7 +73,7 @@ class Ranks:
 
     def close(self) -> None:
         """Leave the process groups; the other ranks do the same."""
-        if self.num_ranks > 1:
+        if self.control is not None:
             dist.destroy_process_group()
             # Released here, their threads end now: one that freed a tensor while Python exits would abort it.
             object.__setattr__(self, "data", None)

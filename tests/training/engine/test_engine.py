@@ -6,12 +6,14 @@ from functools import partial
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from tests.training.engine.small_networks import HW, NUM_CLASSES, loss, make_batch, make_blocks
 from training import engine
 from training.engine.engine import Engine
-from training.engine.plan import Plan
+from training.engine.partition import fake_tensors, on_device, without_memory
+from training.engine.plan import Plan, make_plan
 from training.engine.ranks import alone, connect_ranks
 from training.engine.recompute import Recompute
 from training.engine.strategies import STRATEGIES, resolve_alias
@@ -344,6 +346,23 @@ def test_a_tuple_at_the_end_of_the_network_is_refused():
 def test_an_endless_timeout_is_refused(timeout_s):
     with pytest.raises(ValueError, match="positive and finite"):
         connect_ranks(timeout_s=timeout_s)
+
+
+def test_a_world_of_one_leaves_its_groups_when_it_is_closed(tmp_path):
+    ranks = connect_ranks(timeout_s=60, init_method=f"file://{tmp_path}/point", rank=0, num_ranks=1)
+    assert dist.is_initialized()
+    ranks.close()
+    assert not dist.is_initialized()
+    assert (ranks.data, ranks.control) == (None, None)
+
+
+def test_weights_on_a_gpu_are_not_moved_for_a_plan_without_its_number():
+    plan = make_plan("single", costs=[1.0], device=torch.device("cuda"))
+    shell = without_memory([nn.Linear(2, 3)])
+    with fake_tensors():
+        (there,) = on_device(shell, torch.device("cuda:0"))
+        placed = plan.place_module(nn.Sequential(there))
+        assert placed[0].weight.device == torch.device("cuda:0")
 
 
 @pytest.mark.parametrize(
