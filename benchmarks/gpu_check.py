@@ -24,6 +24,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from typing import Any
 
 import torch
@@ -66,7 +67,7 @@ def _options() -> argparse.Namespace:
 
 
 def _lines(name: str, part: Callable[[Setting], Iterator[Line]], setting: Setting) -> Iterator[Line]:
-    """Run the parts; one that fails is reported, and the others still run."""
+    """Run a part, or one case of it; one that fails is reported, and the others still run."""
     try:
         yield from part(setting)
     except (RuntimeError, ValueError, TimeoutError, ProcessException) as error:
@@ -125,7 +126,11 @@ def _side(setting: Setting) -> Iterator[Line]:
     ]
     predictions = _in_parallel(gpu_work.predicted_bytes, requests)
     for (strategy, policy), peak in zip(gpu_work.SIDES, predictions, strict=True):
-        yield gpu_work.largest_side(setting, strategy, policy, peak, limit_s=PART_LIMIT_S)
+        yield from _lines(f"{strategy}, {policy}", partial(_largest, strategy, policy, peak), setting)
+
+
+def _largest(strategy: str, policy: str, peak: int, setting: Setting) -> Iterator[Line]:
+    yield gpu_work.largest_side(setting, strategy, policy, peak, limit_s=PART_LIMIT_S)
 
 
 def _in_parallel(task: Callable[..., int], arguments: Sequence[tuple[Any, ...]]) -> list[int]:

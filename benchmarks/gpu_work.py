@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import psutil
 import torch
 import torch.multiprocessing
 from torch import Tensor, nn
@@ -298,6 +299,8 @@ def largest_side(setting: Setting, strategy: str, policy: str, peak: int, *, lim
     num_ranks, budget = num_ranks_of(strategy), setting.memory_bytes()
     # A tenth is reserved for uncounted memory: convolution workspaces and temporaries between operations.
     side_px = int(math.sqrt(0.9 * budget / peak) * setting.side_px) // STEP_PX * STEP_PX
+    if policy == "offload":
+        side_px = min(side_px, _largest_in_host_memory(setting, strategy, peak))
     line = {"strategy": strategy, "policy": policy, "precision": "bf16", "ranks": num_ranks}
     line |= {"GB for each rank": round(budget / 1e9, 1), "predicted largest side px": side_px}
     while side_px > STEP_PX:
@@ -306,6 +309,16 @@ def largest_side(setting: Setting, strategy: str, policy: str, peak: int, *, lim
             return {**line, "largest side px": side_px, "allocator's GB": [fit["GB"] for fit in fits]}
         side_px = side_px * 9 // 10 // STEP_PX * STEP_PX
     return {**line, "holds": False, "failed": "no size fits"}
+
+
+def _largest_in_host_memory(setting: Setting, strategy: str, peak: int) -> int:
+    """Side of the largest tile whose offloaded bytes take half of the machine's free memory, all ranks together."""
+    offloaded = predicted_bytes(setting, "bf16", "keep", strategy, 2 * num_ranks_of(strategy)) - peak
+    side_px = (
+        math.sqrt(SHARE_OF_MEMORY * psutil.virtual_memory().available / (num_ranks_of(strategy) * offloaded))
+        * setting.side_px
+    )
+    return int(side_px) // STEP_PX * STEP_PX
 
 
 def _fits(ranks: Ranks, setting: Setting, strategy: str, policy: str, side_px: int) -> dict[str, Any]:
