@@ -95,6 +95,7 @@ def signs_are_on_screen(page: Page) -> None:
         box = page.get_by_role("button", name="Sign", exact=True).bounding_box()
         assert box is not None
         assert (box["y"] >= 0, box["y"] + box["height"] <= height) == (True, True), (width, height, box)
+    page.set_viewport_size({"width": 1366, "height": 768})
 
 
 def test_readings_are_read_answered_taken_back_and_signed_by_keys_alone(
@@ -200,13 +201,18 @@ def decide_on_a_touch_screen(page: Page, app: StartedApp) -> None:
     sign_in(page, app, "cleo")
     page.goto(f"{app.url}/?study={DECIDED}&view=read")
     wait_for(page, f"{HOOK} && {HOOK}.isSettled()")
-    page.get_by_text("Still to answer: diagnosis.").wait_for()
-    page.screenshot(path=ARTIFACTS / "reading-touch.png")
-    for height in (1024, 600):
+    for height in (600, 1024):
         page.set_viewport_size({"width": 768, "height": height})
         box = page.get_by_role("button", name="Sign", exact=True).bounding_box()
         assert box is not None
         assert box["y"] + box["height"] <= height
+    stage, sheet = page.locator(".stage").bounding_box(), page.get_by_role("button", name="Questions: 1 of 4 answered")
+    assert stage
+    assert stage["height"] / 1024 >= 0.75, "the questions leave the slide its place"
+    page.screenshot(path=ARTIFACTS / "reading-touch.png")
+    sheet.tap()
+    page.get_by_text("Still to answer: diagnosis.").wait_for()
+    page.screenshot(path=ARTIFACTS / "reading-touch-questions.png")
     page.get_by_role("button", name="as r3").tap()
     page.get_by_text("Signing locks: diagnosis: benign; sure: 80;").wait_for()
     page.screenshot(path=ARTIFACTS / "reading-touch-decided.png")
@@ -253,6 +259,7 @@ def test_who_signs_out_is_told_what_is_signed_open_and_not_saved_and_nobody_else
     assert "ada" not in text
     assert "Review" not in text
     page.get_by_role("link", name="1 answer of 4").click()
+    page.get_by_role("button", name="Questions: 1 of 4 answered").click()
     page.get_by_role("radio", name="benign").wait_for()
     assert page.get_by_role("radio", name="benign").is_checked()
     page.goto(f"{url}/sign-out")

@@ -65,6 +65,28 @@ def test_most_of_the_windows_height_is_slide_and_the_page_does_not_scroll(
         assert inner["y"] + inner["height"] <= stage["y"]
 
 
+def test_a_slide_shown_before_its_page_stays_where_it_is(page: Page, server: Server) -> None:
+    page.set_viewport_size({"width": 1366, "height": 768})
+    page.add_init_script(
+        """const places = window.places = [];
+        const look = () => {
+            for (const { shadowRoot } of [...document.querySelectorAll('*'), { shadowRoot: document }]) {
+                const stage = shadowRoot?.querySelector('.gemslide-viewer .stage');
+                const { top = 0, height = 0 } = stage?.getBoundingClientRect() ?? {};
+                if (height && `${places.at(-1)}` !== `${[top, height]}`) places.push([top, height]);
+            }
+            requestAnimationFrame(look);
+        };
+        requestAnimationFrame(look);"""
+    )
+    open_slide(page, server)
+    wait_for(page, "!document.querySelector('.gemslide-early')")
+    stage = page.locator(".stage").bounding_box()
+    assert stage
+    assert page.evaluate("places") == [[stage["y"], stage["height"]]]
+    assert stage["y"] + stage["height"] == 768 - 8
+
+
 def test_the_panel_is_sized_by_mouse_and_keys_and_keeps_its_size(page: Page, server: Server) -> None:
     page.set_viewport_size({"width": 1366, "height": 768})
     open_slide(page, server)

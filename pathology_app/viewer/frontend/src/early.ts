@@ -57,6 +57,7 @@ export class Early {
       return null;
     }
     parent.appendChild(viewer.host);
+    viewer.fit();
     this.leave();
     return viewer;
   }
@@ -88,7 +89,7 @@ export class Early {
 
 /** Place it below the line where the page will put the slide's name (html/style.py), in the page's colours (asgi.py). */
 function putOver({ style }: HTMLElement): void {
-  const top = window.innerWidth <= 900 ? "74px" : "44px";
+  const top = window.innerWidth <= 900 ? "77.6px" : "48px";
   Object.assign(style, { position: "fixed", inset: `${top} 12px 0`, zIndex: "1000" });
   if (window.matchMedia("(prefers-color-scheme: dark)").matches) {
     const colours = { background: "#12151c", "secondary-background": "#1d212b", text: "#eceef4", primary: "#ff7fb2" };

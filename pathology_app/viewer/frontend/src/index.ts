@@ -15,7 +15,6 @@ export { searchBox } from "./page/search_box";
 export function followLinks(component: Streamlit<unknown>): void {
   sweep();
   watchConnection();
-  watchRows();
   catchClicks(component, openEarly);
 }
 
@@ -33,5 +32,6 @@ export function compareViewer(component: Streamlit<CompareData>): () => void {
 listUnsaved();
 // On the app's pages, which Streamlit is still to draw (serving/first_page.py).
 if (document.querySelector("script[data-gemslide-page]")) {
+  watchRows(); // a key must not be lost while the page is still being drawn
   openEarly(window.location.search);
 }

@@ -99,6 +99,8 @@ export class SlideViewer implements Viewer {
   private readonly listeners = new AbortController();
   private readonly divider = new Divider(this.panel.element, () => this.resized(), this.listeners.signal);
   private lastGoto = 0;
+  /** Set the height again, after the viewer was moved. */
+  readonly fit: () => void;
   /** What waits for the page to follow. */
   readonly page = new PageWait();
   /** Whether the first tile is on the screen. */
@@ -140,7 +142,7 @@ export class SlideViewer implements Viewer {
     this.host.classList.toggle("reading", data.link_parameter !== undefined);
     // The stage must have its size before OpenSeadragon fits the slide into it.
     this.toolbar.show(data.hotspots.length > 0, null);
-    keepHeight(this.host, this.stage, this.listeners.signal, BELOW_PX);
+    this.fit = keepHeight(this.host, this.stage, this.listeners.signal, BELOW_PX);
     this.divider.describe();
     beginWith(data.slide, this.tiles, viewOf(this.link.read(AT)), this.stage);
     this.osd = openViewer(this.stage, createTileSource(data.slide, this.tiles, { onHoles: () => this.status.note(DAMAGED_STORE) }), true);

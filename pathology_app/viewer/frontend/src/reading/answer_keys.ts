@@ -25,6 +25,8 @@ export interface KeyHost {
   /** @returns whether the key is an answer to the question. */
   answer(question: Question, key: string): boolean;
   focus(question: Question): void;
+  /** Leave the questions for the slide. */
+  toSlide(): void;
 }
 
 /** Handle a key before the slide viewer does. */
@@ -53,6 +55,7 @@ function pressInside(event: KeyboardEvent, host: KeyHost, target: HTMLElement | 
   if (event.key === "Escape" && host.isWholePage()) {
     take(event);
     target?.blur();
+    host.toSlide();
   } else if (event.key === "Enter" && !(target?.matches("button, textarea") ?? false)) {
     take(event);
     host.next();

@@ -19,6 +19,8 @@ const PAUSE_MS = 900;
 const LEFT_MS = 300;
 /** Time after which a signature without an answer may be tried again. */
 const ANSWER_MS = 20_000;
+/** Narrower windows have the questions on a sheet over the lower part of the page. */
+const NARROW = "(max-width: 900px)";
 const HINT = "Keys: 1–9, y, n answer · Enter: next question · Esc: to the slide, q: back · Ctrl + Enter: sign";
 
 class Questionnaire implements KeyHost {
@@ -27,6 +29,7 @@ class Questionnaire implements KeyHost {
   private readonly summary = document.createElement("p");
   private readonly state = document.createElement("p");
   private readonly wrong = document.createElement("p");
+  private readonly sheetButton = document.createElement("button");
   private readonly signButton = document.createElement("button");
   private readonly countdown = new Countdown({ over: () => this.sendSignature(), takenBack: () => this.takenBack() });
   private readonly drafts = new Drafts(storeOfBrowser());
@@ -45,16 +48,19 @@ class Questionnaire implements KeyHost {
   constructor(private component: Streamlit<FormData>) {
     const style = document.createElement("style");
     style.textContent = css;
-    component.parentElement.append(style, this.root);
+    component.parentElement.append(style, this.root, box("under"));
     [this.summary.className, this.state.className, this.wrong.className, this.signButton.className] = ["summary", "state", "wrong", "sign"];
     this.state.setAttribute("role", "status");
     this.wrong.setAttribute("role", "alert");
     [this.signButton.type, this.signButton.textContent] = ["button", component.data.button];
     this.signButton.addEventListener("click", () => this.sign());
     this.root.classList.toggle("reading", component.data.keeps);
+    [this.sheetButton.type, this.sheetButton.className] = ["button", "sheet"];
+    this.sheetButton.addEventListener("click", () => this.fold(!this.root.classList.contains("folded")));
+    this.fold(true);
     const hint = document.createElement("p");
     [hint.className, hint.textContent, hint.hidden] = ["hint", HINT, !component.data.keeps];
-    this.root.append(this.list, box("foot", this.wrong, this.summary, this.state, this.countdown.element, this.signButton, hint));
+    this.root.append(this.sheetButton, this.list, box("foot", this.wrong, this.summary, this.state, this.countdown.element, this.signButton, hint));
     // Keys typed here are text, not commands of the slide viewer.
     this.root.addEventListener("keydown", (event) => event.stopPropagation());
     const { signal } = this.listeners;
@@ -107,7 +113,18 @@ class Questionnaire implements KeyHost {
     window.clearTimeout(this.timer);
     this.shown = { place: this.component.data.place, answers: { ...this.model.values } };
     this.countdown.begin();
+    this.fold(false); // what is signed is read once more
     this.show();
+  }
+
+  toSlide(): void {
+    this.fold(true);
+  }
+
+  /** In a narrow window, leave of the sheet only a bar with Sign, or raise it. */
+  private fold(isFolded: boolean): void {
+    this.root.classList.toggle("folded", isFolded);
+    this.sheetButton.setAttribute("aria-expanded", String(!isFolded));
   }
 
   enter(): void {
@@ -162,6 +179,7 @@ class Questionnaire implements KeyHost {
 
   private focusOn(question: Question | undefined): void {
     const field = question && this.fields.get(question.name);
+    this.fold(false);
     field?.focus();
     field?.element.scrollIntoView({ block: "nearest" });
   }
@@ -188,9 +206,9 @@ class Questionnaire implements KeyHost {
       this.keepNow(); // typed before a reload
     }
     // A touch screen would open its keyboard for a field to type in.
-    if (keeps && (this.model.unanswered()?.kind === "choice" || !window.matchMedia("(pointer: coarse)").matches)) {
+    if (keeps && !window.matchMedia(NARROW).matches && (this.model.unanswered()?.kind === "choice" || !window.matchMedia("(pointer: coarse)").matches)) {
       const first = this.model.unanswered() ?? questions[0];
-      // On a narrow screen the questions are below the slide, which must stay in sight.
+      // A raised sheet would lie over the slide. preventScroll: the slide must stay in sight.
       this.fields.get(first?.name ?? "")?.focus({ preventScroll: true });
     }
   }
@@ -299,6 +317,8 @@ class Questionnaire implements KeyHost {
 
   private show(): void {
     this.summary.textContent = this.model.summary;
+    const answered = this.model.questions.filter(({ name }) => this.model.values[name] !== undefined).length;
+    this.sheetButton.textContent = `Questions: ${answered} of ${this.model.questions.length} answered`;
     // A long summary scrolls, and the keyboard must reach it.
     this.summary.tabIndex = this.summary.scrollHeight > this.summary.clientHeight + 1 ? 0 : -1;
     this.wrong.textContent = this.component.data.wrong ?? "";
