@@ -464,8 +464,8 @@ textarea { min-height: 100px; resize: vertical; }
 .wrong { margin: 0; padding: 10px 14px; border-radius: 8px; color: light-dark(#7d1a14, #ffdad6); background: light-dark(#fde8e6, #4a1c18); }
 .wrong:empty { display: none; }
 button { min-height: 42px; padding: 8px 14px; font: inherit; border: 0; border-radius: 8px; cursor: pointer; }
-.sheet { display: none; text-align: left; font-weight: 600; color: inherit; background: none; }
-.sheet::after { content: "▾"; float: right; }
+.sheet { display: none; padding: 8px 4px; text-align: left; font-weight: 600; color: inherit; background: none; }
+.sheet::after { content: "▾"; float: right; padding-right: 8px; font-size: 1.25em; }
 .folded .sheet::after { content: "▴"; }
 .sign { width: 100%; color: light-dark(#ffffff, #12151c); background: var(--st-primary-color, #b0175b); }
 button:disabled { opacity: 0.45; cursor: not-allowed; }
@@ -478,7 +478,7 @@ button:disabled { opacity: 0.45; cursor: not-allowed; }
 [hidden] { display: none !important; }
 @media (pointer: coarse) { .choice, .chip { min-height: 44px; } .hint, .reading kbd { display: none; } }
 @media (max-width: 900px) {
-  .form.reading { position: fixed; inset: auto 0 0; z-index: 100; box-sizing: border-box; min-height: 0; max-height: 64dvh; gap: 8px; padding: 4px 16px 6px;
+  .form.reading { position: fixed; inset: auto 0 0; z-index: 100; box-sizing: border-box; min-height: 0; max-height: 54dvh; gap: 8px; padding: 4px 16px 6px;
     background: var(--st-background-color, #ffffff); border-top: 1px solid #8a90a0; border-radius: 12px 12px 0 0; box-shadow: 0 -4px 16px rgba(20, 24, 34, 0.18); }
   .form.reading .sheet { display: block; }
   .form.reading .foot { gap: 4px; }
