@@ -26,8 +26,9 @@ export function optionsOf(element: HTMLElement, tileSource: OpenSeadragon.TileSo
     gestureSettingsTouch: { clickToZoom: false, dblClickToZoom: true, pinchRotate: false },
     gestureSettingsPen: { clickToZoom: false, dblClickToZoom: true },
     immediateRender: true,
-    // The number of connections that a browser opens to one server; all tiles needed are requested at once.
-    imageLoaderLimit: 6,
+    // OpenSeadragon takes no more tiles than this in one frame. Twice the connections that a browser opens to one server:
+    // prefetched tiles need none, and the next field of view consists of about ten.
+    imageLoaderLimit: 12,
     maxTilesPerFrame: 100,
     minPixelRatio: FINEST_RATIO,
     maxZoomPixelRatio: MAX_PIXEL_RATIO,
