@@ -155,7 +155,7 @@ def _plot(line: dict[str, Any]) -> None:
     for at, name in enumerate(FIELDS):
         axes.plot([line[name]["p50_ms"], line[name]["p95_ms"]], [at, at], color="#0072b2", lw=5, solid_capstyle="round")
         axes.plot(line[name]["p50_ms"], at, "o", mfc="white", mec="#0072b2", ms=6)
-    axes.axvline(120, color="#d55e00", ls="--", lw=1, label="target, p95")
+    axes.axvline(80, color="#d55e00", ls="--", lw=1, label="target, p95")
     axes.axvline(250, color="#000000", ls=":", lw=1, label="limit named by pathologists in a study")
     axes.set(yticks=range(len(FIELDS)), yticklabels=FIELDS, xlim=(0, 270), xlabel="next field of view, ms: p50 to p95")
     axes.invert_yaxis()
