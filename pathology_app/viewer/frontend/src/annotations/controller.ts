@@ -1,10 +1,9 @@
 // Annotations on one slide: drawing, selecting, editing and saving. Most come as tiles; those in use are drawn individually.
 import { toggle } from "../panel/elements";
-import type { Point, Transform } from "../view/geometry";
+import type { Transform } from "../view/geometry";
 import { type Annotating, MEASURING_TOOLS, type Surroundings, type ToolChoice } from "./annotating";
 import { Advice } from "./advice";
 import { type AnnotationApi, Refused } from "./storage/api";
-import { idAt } from "./choosing";
 import { HINTS, Sketch } from "./drawing/tools";
 import { Editor } from "./editor";
 import { Finished } from "./finished";
@@ -25,6 +24,7 @@ import { sizeText } from "./drawing/sizes";
 import { OthersDialog } from "./others";
 import { OwnChanges } from "./own_changes";
 import { Painter } from "./painter";
+import { Pointing } from "./pointing";
 import { Concerns } from "./panel/concerns";
 import { AnnotationTable } from "./table/table";
 import { TextPrompt } from "./text_prompt";
@@ -32,8 +32,6 @@ import { ToolInHand } from "./tool_in_hand";
 import { Visits } from "./visits";
 
 const SELECT_HINT = "Select: click an annotation; Shift-click adds one. Drag it, its corners or the dots between them.";
-/** Reach of a click, and of a finger. */
-const [CLICK_PX, TOUCH_PX] = [6, 16];
 /** With more individually drawn annotations than this, the tiles are requested again instead. */
 const MOST_APART = 400;
 
@@ -54,6 +52,7 @@ export class Annotations implements Annotating {
   /** Dialogs of annotations. */
   readonly dialogs = document.createElement("div");
   private readonly held: ToolInHand;
+  readonly pointing: Pointing;
   private readonly concerns: Concerns;
   private readonly painter: Painter;
   private readonly finished: Finished;
@@ -64,15 +63,12 @@ export class Annotations implements Annotating {
   private hasBegun = false;
   private askedChange = -1;
   private modelClasses: string[] = [];
-  /** Whether the last point was set by a key: the centre of the screen is then marked. */
-  isByKey = false;
-  private reach_px = CLICK_PX;
   private readonly advice: Advice;
 
   /** @param isScratch whether nothing may be saved on the server, and only measuring tools are offered. */
   constructor(
     private readonly around: Surroundings,
-    private readonly api: AnnotationApi,
+    api: AnnotationApi,
     readonly isScratch: boolean,
     private readonly signal: AbortSignal,
   ) {
@@ -132,6 +128,8 @@ export class Annotations implements Annotating {
       brush_px: () => this.panel.brush_px,
       changed: () => this.refresh(),
     });
+    const pointed = { changed: () => this.refresh(), failed: (error: unknown) => this.sayWhy(error) };
+    this.pointing = new Pointing(around, api, this.model, this.editor, this.counter, this.held, this.advice, pointed, signal);
     this.hand = new Hand(around, this);
     this.painter = new Painter(around, this);
     this.finished = new Finished(api, this.editor, this.textPrompt, {
@@ -147,11 +145,6 @@ export class Annotations implements Annotating {
     });
     this.hand.listen();
     document.addEventListener("keydown", (event) => keyPressed(event, this, around), { signal, capture: true });
-    const touched = ({ pointerType }: PointerEvent): void => {
-      this.isByKey = false;
-      this.reach_px = pointerType === "mouse" ? CLICK_PX : TOUCH_PX;
-    };
-    around.stage.addEventListener("pointerdown", touched, { signal, capture: true });
     signal.addEventListener("abort", () => this.counter.end());
   }
 
@@ -249,68 +242,6 @@ export class Annotations implements Annotating {
       return false;
     }
     this.refresh();
-    return true;
-  }
-
-  /** Handle a click, or Enter at the centre of the screen. @returns whether it was handled. */
-  press(at: Point, isMore: boolean, isKey = false): boolean {
-    if (this.held.tool === null) {
-      return false;
-    }
-    this.isByKey = isKey;
-    this.advice.forget();
-    const near_px0 = this.reach_px / this.around.transform().scale;
-    if (this.sketch) {
-      this.sketch.press(at, near_px0);
-      this.around.redraw();
-    } else if (this.held.tool === "count") {
-      this.counter.press(at);
-      this.held.renew();
-      this.refresh();
-    } else {
-      void idAt(at, near_px0, this.api, this.model, this.editor.last).then(
-        (id) => this.editor.choose(id, isMore),
-        (error: unknown) => this.sayWhy(error),
-      );
-    }
-    return true;
-  }
-
-  finish(): boolean {
-    this.sketch?.finish();
-    this.around.redraw();
-    return this.held.tool !== null;
-  }
-
-  hover(at: Point | null): void {
-    if (this.held.tool === "count") {
-      this.counter.hover(at);
-      this.advice.show();
-      this.around.redraw();
-    }
-    if (this.sketch) {
-      this.sketch.hover(at);
-      this.around.redraw();
-    }
-  }
-
-  /** Backspace: remove the last point of the drawing, or else act as Delete. */
-  backspace(): boolean {
-    const isDone = this.sketch?.undo() || (this.held.tool === "count" && this.counter.undo());
-    this.around.redraw();
-    return isDone || this.held.tool === "count" || this.delete();
-  }
-
-  /** Delete the active corner, or else the selection. False if there is neither. */
-  delete(): boolean {
-    if (this.held.tool === null || !this.editor.chosen.length) {
-      return false;
-    }
-    if (this.editor.corner) {
-      this.editor.deleteCorner();
-    } else {
-      this.editor.delete();
-    }
     return true;
   }
 

@@ -25,8 +25,7 @@ export interface Drawn {
   readonly counter: Counter;
   readonly sketch: Sketch | null;
   readonly inHand: ToolChoice | null;
-  /** Whether the last point was set by a key: the centre of the screen is then marked. */
-  readonly isByKey: boolean;
+  readonly pointing: { readonly isByKey: boolean };
 }
 
 export class Painter {
@@ -52,7 +51,7 @@ export class Painter {
       paintHandles(context, hand.preview(editor.last!) ?? last.geometry, transform, editor.corner);
     }
     sketch?.draw(context, transform);
-    if (inHand && this.annotations.isByKey) {
+    if (inHand && this.annotations.pointing.isByKey) {
       drawCross(context, clientWidth / 2, clientHeight / 2);
     }
   }

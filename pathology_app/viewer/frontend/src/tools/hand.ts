@@ -28,12 +28,12 @@ export class Hand {
     const { sight, annotations } = this.held;
     osd.addHandler("canvas-click", (event) => {
       const pointer = event.originalEvent as MouseEvent;
-      if (event.quick && !annotations.press(sight.pointOf(pointer), pointer.shiftKey)) {
+      if (event.quick && !annotations.pointing.press(sight.pointOf(pointer), pointer.shiftKey)) {
         this.probe(sight.pointOf(pointer));
       }
     });
     osd.addHandler("canvas-double-click", (event) => {
-      if (annotations.finish()) {
+      if (annotations.pointing.finish()) {
         event.preventDefaultAction = true;
       }
     });
@@ -44,7 +44,7 @@ export class Hand {
   /** Enter: set a point of the active tool, or probe the model's result, at the centre of the screen. */
   pressMiddle(): void {
     const middle = this.held.sight.middle();
-    if (!this.held.annotations.press(middle, false, true)) {
+    if (!this.held.annotations.pointing.press(middle, false, true)) {
       this.probe(middle);
     }
   }
@@ -52,11 +52,11 @@ export class Hand {
   /** @returns whether there is a tool in hand: then nothing else happens. */
   undo(): boolean {
     const { annotations } = this.held;
-    return annotations.backspace() || annotations.inHand !== null;
+    return annotations.pointing.backspace() || annotations.inHand !== null;
   }
 
   delete(): void {
-    this.held.annotations.delete();
+    this.held.annotations.pointing.delete();
   }
 
   layDown(): void {
@@ -71,7 +71,7 @@ export class Hand {
 
   private hover(at: Point | null): void {
     const inside = at && this.held.sight.isInside(at) ? at : null;
-    this.held.annotations.hover(at);
+    this.held.annotations.pointing.hover(at);
     this.host.hovered(inside);
   }
 }

@@ -16,7 +16,7 @@ export interface PanelActions {
   /** A tool's button: take it, or put it away. */
   pressButton(tool: ToolChoice): void;
   join(): void;
-  delete(): void;
+  readonly pointing: { delete(): boolean };
   undo(): void;
   redo(): void;
   find(words: string): Promise<Annotation[]>;
@@ -82,7 +82,7 @@ export class AnnotationPanel {
     }
     this.buttons = {
       join: button("Join", "Join the selected areas into one (j)", () => actions.join()),
-      delete: button("Delete", "Delete the selection (Delete)", () => actions.delete()),
+      delete: button("Delete", "Delete the selection (Delete)", () => actions.pointing.delete()),
       undo: button("Undo", "Undo (Ctrl + z)", () => actions.undo()),
       redo: button("Redo", "Redo (Ctrl + Shift + z)", () => actions.redo()),
     };
