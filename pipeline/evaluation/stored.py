@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from scipy import ndimage
 from skimage.measure import regionprops
@@ -14,6 +13,9 @@ from pipeline.evaluation.statistics.metrics import Probabilities
 from pipeline.store.layers.overlays import Predictions
 from training.foundation.errors import BadRecipeError, EmptyTableError
 from training.foundation.words.counts import counted
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 TOP_SHARE = 0.1
 SlideScore = Literal["max", "mean", "top_decile"]

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics import confusion_matrix, roc_auc_score
 
 from training.foundation.words.class_order import positive_of_two
 
@@ -50,6 +49,8 @@ def tile_metrics(
 
 
 def _auc(labels: NDArray[np.int64], probabilities_nk: Probabilities) -> float | None:
+    from sklearn.metrics import roc_auc_score  # slow to import, and the app need not wait for it to start
+
     num_classes = probabilities_nk.shape[1]
     if len(np.unique(labels)) < num_classes:
         return None
@@ -62,5 +63,7 @@ def confusion(
     labels: NDArray[np.int64], probabilities_nk: Probabilities, threshold: float, classes: Sequence[str]
 ) -> NDArray[np.int64]:
     """Counts, rows = label, columns = prediction."""
+    from sklearn.metrics import confusion_matrix  # slow to import, and the app need not wait for it to start
+
     predicted = decide(probabilities_nk, threshold, positive_of_two(classes) if len(classes) == 2 else 1)
     return np.asarray(confusion_matrix(labels, predicted, labels=range(len(classes))), np.int64)

@@ -17,13 +17,14 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binomtest
 
 from pipeline.evaluation.statistics.bootstrap import CONFIDENCE, Estimate, Resamples, Values, estimate
 
 
 def exact_interval(hits: int, number: int, *, confidence: float = CONFIDENCE) -> tuple[float, float]:
     """Limits of the share `hits` of `number` independent cases; `number` is at least 1."""
+    from scipy.stats import binomtest  # slow to import, and the app need not wait for it to start
+
     interval = binomtest(hits, number).proportion_ci(confidence, method="exact")
     return float(interval.low), float(interval.high)
 

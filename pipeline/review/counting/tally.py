@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import shapely
-from scipy.stats import binomtest
 
 from pipeline.ledger import Ledger
 from pipeline.review.annotations.annotation import Annotation
@@ -67,6 +66,8 @@ class CountTally:
 
 def wilson_interval(number: int, among: int) -> tuple[float, float]:
     """Interval of a share of at least one object."""
+    from scipy.stats import binomtest  # slow to import, and the app need not wait for it to start
+
     interval = binomtest(number, among).proportion_ci(CONFIDENCE, method="wilson")
     return float(interval.low), float(interval.high)
 
