@@ -2,8 +2,9 @@
 
     make prove
 
-The tests come first, on two workers; the other parts then run two at a time. Every part runs, even after a failure. The
-page has a row per part: its last successful run, with the commit that it proves.
+The tests come first, on two workers, those in a browser on their own (see .ci/test); the other parts then run two at a
+time. Every part runs, even after a failure. The page has a row per part: its last successful run, with the commit that
+it proves.
 """
 
 from __future__ import annotations
@@ -58,11 +59,14 @@ WEB = (
     "web_leavers", "web_sockets",
 )  # fmt: skip
 
+TESTS = ("-m", "pytest", "-n", "2", "--dist", "loadgroup", "-m")
+
 
 def parts(seed: int, cases: int) -> list[Part]:
     at = ("--seed", str(seed))
     return [
-        Part("Tests marked `prove`", ("-m", "pytest", "-n", "2", "--dist", "loadgroup", "-m", "prove")),
+        Part("Tests marked `prove`", (*TESTS, "prove and not browser")),
+        Part("Tests in a browser marked `prove`", (*TESTS, "prove and browser")),
         Part("Attacks on files, tables, packages and writers", ("-m", "tests.attacks", *at, "--only", *FILES)),
         Part("Attacks on the web app", ("-m", "tests.attacks", *at, "--only", *WEB)),
         Part("`kill -9` during ingest", ("-m", "tests.pipeline.ingest.chaos", "--times", "100", *at)),
@@ -89,7 +93,8 @@ def run(part: Part) -> Outcome:
 
 def prove(wanted: Sequence[Part], page: Path, *, commit: str | None) -> int:
     """Run all parts and write the page, unless one failed or there is no commit to name. Return the exit code."""
-    tests, others = wanted[:1], wanted[1:]
+    tests = [part for part in wanted if part.arguments[: len(TESTS)] == TESTS]
+    others = [part for part in wanted if part not in tests]
     outcomes = [run(part) for part in tests]
     with ThreadPoolExecutor(2) as pool:
         outcomes += pool.map(run, others)

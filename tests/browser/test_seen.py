@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PATH = ((245, 430, 0.5, 12), (520, 330, 0.25, 18))
 """Stops: centre of the view in µm, µm per screen pixel, and per cent of the tissue seen after a second there."""
-SCREENS = (((1366, 768), 1), ((3840, 2160), 1), ((1100, 760), 2))
+SCREENS = (((1366, 768), 1), ((2560, 1440), 1), ((1100, 760), 2))
 
 
 @pytest.fixture(scope="module")
