@@ -71,6 +71,7 @@ annotation = Table(
     CheckConstraint("state IN ('live', 'deleted')", name="state"),
     Index(None, "slide_id", "change"),
     Index(None, "slide_id", "parent_id"),
+    Index(None, "author", "parent_id", "changed_by"),
 )
 """`geometry` is GeoJSON in level-0 pixels; `change` is the slide's counter when the annotation last changed.
 `parent_id` is a mark's count, or what a reply answers; `view` is a bookmark's, as parameters of a link."""
