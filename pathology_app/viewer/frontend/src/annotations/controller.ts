@@ -92,7 +92,8 @@ export class Annotations implements Annotating {
     });
     this.visits = new Visits(api, this.model, this.editor, around, { say, failed: (error) => this.sayWhy(error), imported: () => this.sync.hurry() });
     this.panel = new AnnotationPanel(this, this.editor, this.model, api, mpp0, () => this.relook());
-    this.counter = new Counter(api, this.model, this.editor, { mpp0, width_px0, height_px0, middle: () => around.middle(), say, changed: () => this.refresh() }, () => this.countClasses.current);
+    const counted = { mpp0, width_px0, height_px0, middle: () => around.middle(), say, changed: () => this.refresh(), awaitsAnswer: () => this.sync.awaitsAnswer };
+    this.counter = new Counter(api, this.model, this.editor, counted, () => this.countClasses.current);
     const actions = countActions(() => this.counter, this.countClasses, {
       takeTool: () => this.take("count"),
       show: (id) => void this.visits.goToId(id).then(() => this.editor.choose(null)),

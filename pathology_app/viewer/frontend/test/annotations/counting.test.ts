@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { circleAround } from "../../src/annotations/counting/circle";
+import { Counter } from "../../src/annotations/counting/counter";
 import { CountClasses } from "../../src/annotations/counting/classes";
 import { tallyOf, wilsonInterval, withChanges } from "../../src/annotations/counting/tally";
 import { clippedToSlide, insideShare, onSlide } from "../../src/annotations/drawing/clipping";
@@ -8,8 +9,12 @@ import { contrast, HALO_COLOURS } from "../../src/annotations/drawing/halo";
 import { pathsOf, rectangle } from "../../src/annotations/drawing/shapes";
 import { areasText, percent, sizesOf } from "../../src/annotations/drawing/sizes";
 import { capsules } from "../../src/annotations/drawing/stroke";
+import { Editor } from "../../src/annotations/editor";
+import type { AnnotationApi } from "../../src/annotations/storage/api";
 import { History } from "../../src/annotations/storage/history";
-import { drawing } from "../../src/annotations/types";
+import { Model } from "../../src/annotations/storage/model";
+import { type Entry, Outbox } from "../../src/annotations/storage/outbox";
+import { type Annotation, type Counts, drawing } from "../../src/annotations/types";
 import { areaOf } from "../../src/view/geometry";
 
 const near = (actual: number, expected: number, within: number): void => assert.ok(Math.abs(actual - expected) <= within, `${actual} is not ${expected}`);
@@ -50,6 +55,43 @@ test("objects are counted by class inside the area only, and divided by what was
   near(tally.classes[1]!.per_mm2_tissue!, 2 / 0.03, 1e-9);
   const later = withChanges(tally, new Map([["positive", -1], ["mitosis", 3]]));
   assert.deepEqual(later.classes.map(({ class_name, number }) => [class_name, number]), [["mitosis", 3], ["negative", 1], ["positive", 1]]);
+});
+
+test("an object is counted once, also when the server tells the counts before it confirms that the object is saved", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const outbox = new Outbox(null, "place", "tab", "ada");
+  const model = new Model(() => outbox, () => undefined);
+  const slide = { width_px0: 900, height_px0: 700 };
+  let awaitsAnswer = false;
+  let toldCounts: Counts = { change: 0, counts: [] };
+  const api = { counts: async () => toldCounts, areas: async () => [{ area_mm2: 1, scanned_mm2: 1, tissue_mm2: null }] } as unknown as AnnotationApi;
+  const editor = new Editor(model, api, slide, { changed: () => undefined, edited: () => undefined, say: assert.fail, askOthers: assert.fail });
+  const host = { ...slide, mpp0: 1, middle: () => at(0, 0), say: () => undefined, changed: () => undefined, awaitsAnswer: () => awaitsAnswer };
+  const counter = new Counter(api, model, editor, host, () => "positive");
+  const number = (): number => counter.active!.classes.reduce((sum, { number }) => sum + number, 0);
+  const askNow = async (): Promise<void> => {
+    counter.refresh();
+    t.mock.timers.tick(1000);
+    await new Promise(setImmediate);
+  };
+  counter.place(rectangle(at(0, 0), at(100, 100)));
+  counter.press(at(5, 5));
+  const sent = outbox.all();
+  const [{ draft: region }, { draft: object }] = sent as [Entry, Entry];
+  const areas = { area_mm2: 1, scanned_mm2: 1, tissue_mm2: null };
+  const tally = { ...tallyOf("Count 1", { ...region, author: "ada", changed_utc: "" }, [object], areas) };
+
+  [awaitsAnswer, toldCounts] = [true, { change: 2, counts: [tally] }];
+  await askNow();
+  assert.equal(number(), 1);
+  assert.ok(counter.undo());
+  assert.equal(number(), 0);
+
+  const confirmed = sent.map(({ draft }, index) => ({ ...draft, revision: 1, change: index + 1, author: "ada", changed_by: "ada", changed_utc: "" }));
+  model.learn(confirmed as unknown as Annotation[], true);
+  awaitsAnswer = false;
+  await askNow();
+  assert.equal(number(), 0);
 });
 
 test("shares have Wilson's interval", () => {

@@ -27,6 +27,8 @@ export interface CounterHost {
   height_px0: number;
   say(text: string): void;
   changed(): void;
+  /** Whether the server may have saved something that this page has no answer about yet. */
+  awaitsAnswer(): boolean;
 }
 
 export class Counter {
@@ -229,7 +231,9 @@ export class Counter {
     this.isAsking = true;
     try {
       const counts = await this.api.counts();
-      if (counts.change >= this.counts.change) {
+      // They may include an object that is not known to be saved, which would be counted twice; they are asked for again
+      // once it is.
+      if (counts.change >= this.counts.change && !this.host.awaitsAnswer()) {
         this.counts = counts;
       }
     } catch (error) {

@@ -36,6 +36,8 @@ export class Sync {
   private readonly alive = new Set<string>();
   private channel: BroadcastChannel | null;
   private isSending = false;
+  /** Whether the last request to save had no answer: the server may have carried it out, or not. */
+  private isUnanswered = false;
   private failures = 0;
   private timer: ReturnType<typeof setTimeout> | undefined;
   private poller: ReturnType<typeof setTimeout> | undefined;
@@ -61,6 +63,11 @@ export class Sync {
 
   get isSaved(): boolean {
     return (this.outbox?.all().length ?? 0) === 0;
+  }
+
+  /** Whether the server may have saved changes of this page that it has not confirmed. */
+  get awaitsAnswer(): boolean {
+    return this.isSending || this.isUnanswered;
   }
 
   /** Summary of the saved state. */
@@ -174,12 +181,13 @@ export class Sync {
     this.isSending = true;
     try {
       await this.deliver(entries);
-      [this.failures, this.trouble.sending] = [0, ""];
+      [this.failures, this.trouble.sending, this.isUnanswered] = [0, "", false];
       this.events.saved();
       this.channel?.postMessage({ from: this.tab });
     } catch (error) {
       this.failures++;
       this.trouble.sending = reasonOf(error);
+      this.isUnanswered = !(error instanceof Refused && error.status >= 400 && error.status < 500);
     } finally {
       this.isSending = false;
     }
