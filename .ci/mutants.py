@@ -2,9 +2,9 @@
 
     make mutants [ONLY=transport]
 
-A fault is one changed line of training/engine, in a copy of the project; the tests named with it, nearest first, must
-then fail, or exceed the time limit. Before the first fault all named tests must pass. The exit code is 1 if fewer than
-95 in 100 faults are noticed, one survives without an explanation, or an explained one is noticed.
+A fault is one changed line of training/engine or training/oracle, in a copy of the project; the tests named with it,
+nearest first, must then fail, or exceed the time limit. Before the first fault all named tests must pass. The exit code
+is 1 if fewer than 95 in 100 faults are noticed, one survives without an explanation, or an explained one is noticed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from queue import Queue
 
 ROOT = Path(__file__).parents[1]
 LIST = ROOT / "tests/training/engine/mutants.toml"
-ENGINE = Path("training/engine")
+FOLDER = Path("training")
 WORKERS = 2
 LIMIT_S = 400
 LEAST_NOTICED = 0.95
@@ -71,7 +71,7 @@ def read_list() -> list[Mutant]:
     """
     mutants = [Mutant(**{**one, "tests": tuple(one["tests"])}) for one in tomllib.loads(LIST.read_text())["mutant"]]
     for mutant in mutants:
-        count = (ROOT / ENGINE / mutant.file).read_text().count(mutant.old)
+        count = (ROOT / FOLDER / mutant.file).read_text().count(mutant.old)
         if count != 1:
             raise SystemExit(
                 f"{LIST.name}: {mutant.name}: the text to change is there {count} times; bring it up to date"
@@ -100,7 +100,7 @@ def _check_unchanged(copies: Queue[Path], mutants: Sequence[Mutant]) -> None:
 
 def _is_noticed(copies: Queue[Path], mutant: Mutant) -> bool:
     copy = copies.get()
-    file = copy / ENGINE / mutant.file
+    file = copy / FOLDER / mutant.file
     right = file.read_text()
     try:
         file.write_text(right.replace(mutant.old, mutant.new))

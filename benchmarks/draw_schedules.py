@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from training.engine.draw import draw_svg
-from training.engine.simulate import BACKWARD_PER_FORWARD, StageCost, simulate
 from training.engine.strategies import STRATEGIES, build_schedule
+from training.oracle.draw import draw_svg
+from training.oracle.simulate import BACKWARD_PER_FORWARD, StageCost, simulate
 
 FOLDER = Path(__file__).parents[1] / "docs/images/engine"
 NUM_STAGES, NUM_MICROBATCHES = 4, 4

@@ -45,12 +45,12 @@ from training.engine.plan import Plan
 from training.engine.predict import predict_memory
 from training.engine.ranks import Ranks, connect_ranks
 from training.engine.recompute import Recompute
-from training.engine.simulate import StageCost, simulate
 from training.engine.stage import StageCopy
 from training.engine.strategies import build_schedule
 from training.engine.transport import GroupWire
 from training.machine.allocator import keep_for_training
 from training.models.resnet_v2 import resnet_v2_blocks
+from training.oracle.simulate import StageCost, simulate
 from training.recipe.optimisation import cross_entropy
 
 DEPTH, SIDE_PX, SMALL_PX, NUM_STAGES, NUM_MICROBATCHES, MANY = 20, 256, 160, 2, 8, 64

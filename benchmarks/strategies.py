@@ -18,9 +18,9 @@ from training.engine.partition import block_costs
 from training.engine.plan import make_plan
 from training.engine.predict import predict_memory
 from training.engine.recompute import Recompute
-from training.engine.simulate import simulate, stage_costs
 from training.engine.strategies import build_schedule
 from training.models.resnet_v2 import resnet_v2_blocks
+from training.oracle.simulate import simulate, stage_costs
 from training.recipe.optimisation import cross_entropy
 from training.recipe.plan import EmptyBatch
 

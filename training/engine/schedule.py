@@ -1,8 +1,8 @@
 """Order of work of one training step, as plain data.
 
 A schedule lists, for each rank, what it does and in which order. It knows no tensors, no devices and no
-communication, so it can be written (strategies.py), executed (executor.py), checked (check.py), timed (simulate.py)
-and drawn (draw.py) by parts that never disagree. The messages of a rank between its actions are defined only in
+communication, so it can be written (strategies.py), executed (executor.py), checked (check.py), timed and
+drawn (training/oracle) by parts that never disagree. The messages of a rank between its actions are defined only in
 exchange.py.
 
     stage       consecutive blocks held by one rank, 0 .. num_stages - 1

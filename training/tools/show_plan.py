@@ -18,17 +18,17 @@ import torch
 from torch import nn
 
 from training.data.tile_dataset import find_source, open_source
-from training.engine.draw import draw_svg, draw_text
 from training.engine.partition import BlockCost, stage_ranges
 from training.engine.plan import Plan
 from training.engine.predict import predict_memory
 from training.engine.recompute import Recompute
 from training.engine.schedule import Schedule
-from training.engine.simulate import StageCost, simulate, stage_costs
 from training.engine.strategies import STRATEGIES, build_schedule
 from training.foundation.errors import BadRecipeError, GemslideError
 from training.foundation.recipe_file import find_recipe
 from training.foundation.words.counts import counted
+from training.oracle.draw import draw_svg, draw_text
+from training.oracle.simulate import StageCost, simulate, stage_costs
 from training.recipe.config import Recipe, load_recipe
 from training.recipe.optimisation import cross_entropy
 from training.recipe.plan import EmptyBatch, blocks_of, costs_of, plan_of

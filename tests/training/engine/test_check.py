@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from tests.training.engine.schedule_requests import build, requests
 from training.engine.check import check_schedule
-from training.engine.draw import by_clock
 from training.engine.exchange import exchanges
 from training.engine.schedule import Op, ScheduleError
 from training.engine.strategies import STRATEGIES, build_schedule
+from training.oracle.draw import by_clock
 
 
 def with_rank(schedule, rank, actions):

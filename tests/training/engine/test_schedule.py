@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from tests.training.engine.schedule_requests import build, requests
 from training.engine.check import check_schedule
-from training.engine.draw import by_clock
 from training.engine.schedule import Op
 from training.engine.strategies import STRATEGIES, live_bound
+from training.oracle.draw import by_clock
 
 
 def actions_of(schedule, *ops):

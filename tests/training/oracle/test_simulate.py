@@ -11,8 +11,8 @@ from tests.training.engine.schedule_requests import build, requests
 from training.engine.partition import BlockCost
 from training.engine.recompute import Recompute
 from training.engine.schedule import Op, ScheduleError
-from training.engine.simulate import StageCost, simulate, stage_costs
 from training.engine.strategies import STRATEGIES
+from training.oracle.simulate import StageCost, simulate, stage_costs
 
 times = st.integers(1, 100)
 stages = st.integers(2, 8)

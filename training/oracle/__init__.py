@@ -1,0 +1,1 @@
+"""The oracle: what a schedule costs, before it runs."""
