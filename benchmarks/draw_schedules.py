@@ -11,8 +11,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from training.engine.strategies import STRATEGIES, build_schedule
+from training.oracle.costs import BACKWARD_PER_FORWARD, Costs, StageCost
 from training.oracle.draw import draw_svg
-from training.oracle.simulate import BACKWARD_PER_FORWARD, StageCost, simulate
+from training.oracle.simulate import simulate
 
 FOLDER = Path(__file__).parents[1] / "docs/images/engine"
 NUM_STAGES, NUM_MICROBATCHES = 4, 4
@@ -26,7 +27,7 @@ def drawings() -> dict[str, str]:
     for strategy in (name for name in STRATEGIES if name != "single"):
         schedule = build_schedule(strategy, num_stages=NUM_STAGES, num_microbatches=NUM_MICROBATCHES)
         documents[f"{strategy}.svg"] = draw_svg(
-            simulate(schedule, [EQUAL] * NUM_STAGES),
+            simulate(schedule, Costs([EQUAL] * NUM_STAGES)),
             schedule,
             title=f"{strategy}: S = {NUM_STAGES} stages, N = {NUM_MICROBATCHES} micro-batches",
             full_s=longest_s,

@@ -50,7 +50,9 @@ from training.engine.strategies import build_schedule
 from training.engine.transport import GroupWire
 from training.machine.allocator import keep_for_training
 from training.models.resnet_v2 import resnet_v2_blocks
-from training.oracle.simulate import StageCost, simulate
+from training.oracle.costs import Costs, StageCost
+from training.oracle.links import Link, pairs
+from training.oracle.simulate import simulate
 from training.recipe.optimisation import cross_entropy
 
 DEPTH, SIDE_PX, SMALL_PX, NUM_STAGES, NUM_MICROBATCHES, MANY = 20, 256, 160, 2, 8, 64
@@ -130,11 +132,13 @@ def _simulated(strategy: str, turns: Sequence[dict[str, Turn]], *, costs_of: str
         for key, parts in turn[costs_of].compute.parts.items():
             times.setdefault(key, []).extend(parts)
     costs = [
-        StageCost(*(statistics.mean(times[name, stage]) for name in ("forward", "backward")))
+        StageCost(
+            *(statistics.mean(times[name, stage]) for name in ("forward", "backward")), input_bytes=1, gradient_bytes=1
+        )
         for stage in range(NUM_STAGES)
     ]
     schedule = build_schedule(strategy, num_stages=NUM_STAGES, num_microbatches=NUM_MICROBATCHES)
-    return simulate(schedule, costs, message_s=message_s).end_s
+    return simulate(schedule, Costs(costs, pairs(Link("message", alpha_s=message_s)))).end_s
 
 
 def _race(ranks: Ranks, names: Sequence[str], side_px: int) -> tuple[list[dict[str, Turn]], dict[str, float]]:

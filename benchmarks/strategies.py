@@ -20,7 +20,8 @@ from training.engine.predict import predict_memory
 from training.engine.recompute import Recompute
 from training.engine.strategies import build_schedule
 from training.models.resnet_v2 import resnet_v2_blocks
-from training.oracle.simulate import simulate, stage_costs
+from training.oracle.costs import Costs, stage_costs
+from training.oracle.simulate import simulate
 from training.recipe.optimisation import cross_entropy
 from training.recipe.plan import EmptyBatch
 
@@ -50,7 +51,7 @@ def main() -> None:
             recompute=POLICIES[policy],
         )
         schedule = build_schedule(strategy, num_stages=plan.num_stages, num_microbatches=TILES, data_parallel=groups)
-        timeline = simulate(schedule, stage_costs(costs, plan.cuts, plan.recompute))
+        timeline = simulate(schedule, Costs(stage_costs(costs, plan.cuts, plan.recompute)))
         memory = predict_memory(blocks, cross_entropy, EmptyBatch(TILES, 1, SIDE_PX), plan)
         line = {
             "benchmark": "strategies",

@@ -8,7 +8,7 @@ per rank; balanced operations give the shortest step once two replicas share the
 import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -36,6 +36,10 @@ class BlockCost:
     """Bytes received from the block before it."""
     norm_bytes: int = 0
     """`saved_bytes` if outputs of normalisations are recomputed (saved.py)."""
+    gradient_bytes: int = 0
+    """Gradient of the input, sent back to the block before it; 0 where nothing before it learns."""
+    weight_bytes: int = 0
+    """Trained weights; those that blocks share count once, at the first."""
 
 
 def block_costs(
@@ -60,25 +64,35 @@ def block_costs(
     with fake_tensors():
         fakes = on_device(shells, device).train()
         kept, norm = (_forward(fakes, input_shape, policy, precision, device) for policy in ("keep", "norm"))
-    return [BlockCost(*cost, norm_bytes=norm_cost[1]) for cost, norm_cost in zip(kept, norm, strict=True)]
+    return [replace(cost, norm_bytes=norm_cost.saved_bytes) for cost, norm_cost in zip(kept, norm, strict=True)]
 
 
 def _forward(
     fakes: nn.ModuleList, input_shape: tuple[int, ...], kept: Kept, precision: Precision, device: torch.device
-) -> list[tuple[int, int, int]]:
-    """(operations, bytes saved, bytes of the input) of each block."""
+) -> list[BlockCost]:
+    """Costs of each block under one policy."""
     counter = LiveBytes(enabled=True)
     counter.exclude(tensor for block in fakes for tensor in (*block.parameters(), *block.buffers()))
     value: Boundary = torch.empty(input_shape, device=device)
     dtype = AUTOCAST.get(precision, torch.float32)
-    costs = []
+    costs, seen = [], set[int]()
     # Around all blocks: autocast casts a weight once, however many of them use it.
     with torch.autocast(device.type, dtype=dtype, enabled=precision in AUTOCAST):
         for block in fakes:
-            before, input_bytes = counter.now, sum(row.untyped_storage().nbytes() for row in as_tuple(value))
+            before, inputs = counter.now, as_tuple(value)
+            weights = [weight for weight in block.parameters() if weight.requires_grad and id(weight) not in seen]
+            seen |= set(map(id, weights))
             with Saver(kept, counter).watch(), FlopCounterMode(display=False) as flops:
                 value = block(value)
-            costs.append((flops.get_total_flops(), counter.now - before, input_bytes))
+            costs.append(
+                BlockCost(
+                    flops.get_total_flops(),
+                    saved_bytes=counter.now - before,
+                    input_bytes=sum(tensor.untyped_storage().nbytes() for tensor in inputs),
+                    gradient_bytes=sum(tensor.nbytes for tensor in inputs if tensor.requires_grad),
+                    weight_bytes=sum(weight.nbytes for weight in weights),
+                )
+            )
     return costs
 
 

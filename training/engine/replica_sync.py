@@ -65,7 +65,7 @@ class StageSync:
         )
         for peer, row in incoming.items():
             received = unpack(row, like[peer])
-            microbatches = _microbatches_on(schedule, peer, action.stage)
+            microbatches = schedule.microbatches_on(peer, action.stage)
             for node in nodes_of(microbatches):
                 self.copy.gradient_sum.add(node, [received.pop(0) for _ in self.copy.rows.like(mine)])
             statistics |= {k: received.pop(0) for k in microbatches}
@@ -150,7 +150,7 @@ class StageSync:
 
     def _message_like(self, schedule: Schedule, peer: int, stage: int) -> list[Tensor]:
         """Tensors of the shapes that a peer sends this rank in REDUCE."""
-        microbatches = _microbatches_on(schedule, peer, stage)
+        microbatches = schedule.microbatches_on(peer, stage)
         rows = self.copy.rows.like(self._weights_of[self._rank])
         columns = self.copy.running.row[_slice(self._columns_of[self._rank])]
         return [*rows * len(nodes_of(microbatches)), *[columns] * len(microbatches)]
@@ -168,12 +168,6 @@ def shares(sizes: list[int], count: int) -> list[range]:
 def clip_factor(norm: float, max_norm: float) -> float:
     """Factor that scales gradients of this norm down to `max_norm`; 1.0 if they are not above it."""
     return max_norm / norm if norm > max_norm else 1.0
-
-
-def _microbatches_on(schedule: Schedule, rank: int, stage: int) -> range:
-    """Micro-batches that pass through a stage on a rank; its replicas are neighbours."""
-    replicas = [replica for replica, own in schedule.placement.held_by(rank) if own == stage]
-    return range(schedule.microbatches_of(replicas[0]).start, schedule.microbatches_of(replicas[-1]).stop)
 
 
 def _slice(indices: range) -> slice:

@@ -90,6 +90,11 @@ class Schedule:
         ends = (-(-self.num_microbatches * r // self.placement.num_replicas) for r in (replica, replica + 1))
         return range(*ends)
 
+    def microbatches_on(self, rank: int, stage: int) -> range:
+        """Micro-batches that pass through a stage on a rank that holds it; its replicas are neighbours."""
+        replicas = [replica for replica, own in self.placement.held_by(rank) if own == stage]
+        return range(self.microbatches_of(replicas[0]).start, self.microbatches_of(replicas[-1]).stop)
+
     def replica_of(self, microbatch: int) -> int:
         """The replica that owns a micro-batch."""
         return microbatch * self.placement.num_replicas // self.num_microbatches

@@ -9,7 +9,7 @@ from html import escape
 from itertools import pairwise
 
 from training.engine.schedule import Action, Op, Schedule, ScheduleError
-from training.oracle.simulate import Span, Timeline
+from training.oracle.simulate import Sent, Span, Timeline
 
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 960, 104, 140, 74, 46
 BAR, STRIP, GAP = 26, 22, 16
@@ -22,6 +22,8 @@ SHADES = {  # from the colours of Okabe & Ito: distinct to colour-blind readers,
 """Fill and text colour of a box, by (op, is mirrored)."""
 MARKS = {Op.REDUCE: ("#a0307a", 0.0), Op.STEP: ("#000000", 3.0)}
 """Colour of a mark and its offset from its moment, so that both are visible at the end of a step."""
+MESSAGE = "#007a5e"
+"""Colour of a message."""
 HATCHES = "".join(
     f'<pattern id="mirrored-{name}" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
     f'<rect width="6" height="6" fill="{light}"/><rect width="2" height="6" fill="{line}"/></pattern>\n'
@@ -85,6 +87,8 @@ def draw_svg(
     scale = (WIDTH - LEFT - RIGHT) / end_s
     most = max((timeline.peak_bytes[rank] for rank in shown), default=0)
     height = TOP + len(shown) * (BAR + STRIP + GAP) + BOTTOM
+    sent = [each for each in timeline.messages if each.end_s > each.start_s]
+    sent = [each for each in sent if each.sender in shown and each.receiver in shown]
     body = [*_axis(timeline, shown, end_s, height), *_legend(schedule)]
     for row, rank in enumerate(shown):
         top = TOP + row * (BAR + STRIP + GAP)
@@ -94,6 +98,8 @@ def draw_svg(
         body.append(_text(12, top + BAR + 14, _stages(timeline.ranks[rank], schedule), "class='small'"))
         peak = f"peak {amount(timeline.peak_bytes[rank])}"
         body.append(_text(WIDTH - RIGHT + 10, top + BAR + 14, peak, "class='small'"))
+    if sent:
+        body += [*(_message(each, shown, scale) for each in sent), *_legend_of_messages(height)]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" '
         f'font-family="sans-serif" font-size="12" fill="#000000">\n<title>{escape(title)}</title>\n'
@@ -134,7 +140,7 @@ def _row(spans: Sequence[Span], schedule: Schedule, scale: float, top: float) ->
             yield f"<g><title>{escape(str(span.action))}</title>{box}</g>\n"
     for span in spans:
         if span.action.op in MARKS:
-            yield _line_at(LEFT + span.start_s * scale, top, span.action.op)
+            yield _line_at(LEFT + span.start_s * scale, top, span.action.op, (span.end_s - span.start_s) * scale)
 
 
 def _box(x: float, top: float, width: float, fill: str, letters: str, label: str) -> str:
@@ -147,9 +153,21 @@ def _box(x: float, top: float, width: float, fill: str, letters: str, label: str
     return box + _text(x + width / 2, top + 17, label, f"class='middle' font-size='{size}' fill='{letters}'").rstrip()
 
 
-def _line_at(x: float, top: float, op: Op) -> str:
+def _line_at(x: float, top: float, op: Op, width: float) -> str:
+    """A mark: a line where it takes no time, or a box."""
     colour, offset = MARKS[op]
-    return f'<rect x="{_n(x + offset)}" y="{_n(top - 5)}" width="2" height="{BAR + 5}" fill="{colour}"/>\n'
+    x, width = (x, width) if width >= 2 else (x + offset, 2)
+    return f'<rect x="{_n(x)}" y="{_n(top - 5)}" width="{_n(width)}" height="{BAR + 5}" fill="{colour}"/>\n'
+
+
+def _message(sent: Sent, shown: range, scale: float) -> str:
+    """A line from the sender's row, when the message starts, to the receiver's, when it arrives."""
+    rows = [TOP + shown.index(rank) * (BAR + STRIP + GAP) for rank in (sent.sender, sent.receiver)]
+    ends = (BAR, 0) if rows[0] < rows[1] else (0, BAR)
+    x1, x2 = (_n(LEFT + time_s * scale) for time_s in (sent.start_s, sent.end_s))
+    y1, y2 = (_n(row + end) for row, end in zip(rows, ends, strict=True))
+    line = f'<path d="M{x1} {y1}L{x2} {y2}" stroke="{MESSAGE}" stroke-width="1.5"/>'
+    return f"<g><title>{escape(f'{sent.message[0]}, to rank {sent.receiver}')}</title>{line}</g>\n"
 
 
 def _strip(spans: Sequence[Span], scale: float, top: float, most: int) -> Iterator[str]:
@@ -206,6 +224,12 @@ def _legend(schedule: Schedule) -> Iterator[str]:
         x += 24 + 6 * len(label)
     yield f'<rect x="{_n(x)}" y="44" width="20" height="12" fill="#d0d0d0" stroke="#777777"/>\n'
     yield _text(x + 26, 53, "activations kept", "class='small'")
+
+
+def _legend_of_messages(height: int) -> Iterator[str]:
+    x, y = LEFT + 420, height - BOTTOM + 32
+    yield f'<path d="M{x} {y - 11}L{x + 16} {y + 1}" stroke="{MESSAGE}" stroke-width="1.5"/>\n'
+    yield _text(x + 22, y, "message between ranks", "class='small'")
 
 
 def _text(x: float, y: float, text: str, attributes: str = "") -> str:

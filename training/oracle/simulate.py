@@ -1,34 +1,25 @@
-"""Cost of a schedule: time and kept activations per rank, from the costs of the blocks; no tensors.
+"""Time and kept activations of a schedule, from the costs of its stages and links; no tensors.
 
-Each rank does its actions in order, and starts one when it is free and the action's inputs have arrived. Messages take
-no time unless `message_s` says so. The difference from real steps is measured in docs/explanation/engine.md.
+Each rank does its actions in order, and between them exchanges messages in the groups of exchange.py, as the executor
+does: it begins a group when all messages of its previous one have arrived, and an action when what it takes has. A
+message starts when both sides are in its group.
 
-For stages of equal cost the time agrees with the closed form of each strategy (strategies.py).
+For stages of equal cost, and messages that take no time, the time agrees with the closed form of each strategy
+(strategies.py). docs/explanation/engine.md compares it with real steps.
 """
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import permutations
 
-from training.engine.partition import BlockCost, stage_ranges
-from training.engine.recompute import Recompute
+from training.engine.exchange import Message, exchanges
 from training.engine.schedule import Action, Op, Schedule, ScheduleError
-
-BACKWARD_PER_FORWARD = 2.0
-"""Ratio of operations in backward to those in forward: gradients of inputs and of weights."""
-
-
-@dataclass(frozen=True)
-class StageCost:
-    """Cost of one micro-batch in one stage. Times in any unit."""
-
-    forward_s: float
-    backward_s: float
-    """Includes recomputation."""
-    kept_bytes: int = 0
-    """Bytes kept from forward to backward."""
-    recomputed_bytes: int = 0
-    """Further bytes at the worst moment of backward."""
+from training.engine.tree_sum import nodes_of
+from training.oracle.clock import Clock, Moment, Traffic
+from training.oracle.costs import Costs
+from training.oracle.links import swap_s
 
 
 @dataclass(frozen=True)
@@ -43,18 +34,29 @@ class Span:
 
 
 @dataclass(frozen=True)
+class Sent:
+    """One boundary in time."""
+
+    message: Message
+    sender: int
+    receiver: int
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True)
 class Timeline:
     """A whole step."""
 
     ranks: tuple[tuple[Span, ...], ...]
-
-    @property
-    def end_s(self) -> float:
-        return max((span.end_s for spans in self.ranks for span in spans), default=0.0)
+    messages: tuple[Sent, ...]
+    """In the order of their arrival."""
+    end_s: float
+    """When the last rank has ended, with the weights distributed."""
 
     @property
     def bubble(self) -> float:
-        """Fraction of the ranks' time in which they are idle."""
+        """Fraction of the ranks' time in which they do not compute."""
         busy = sum(span.end_s - span.start_s for spans in self.ranks for span in spans)
         return 1.0 - busy / (self.end_s * len(self.ranks)) if self.end_s else 0.0
 
@@ -64,96 +66,103 @@ class Timeline:
         return tuple(max((span.live_bytes for span in spans), default=0) for spans in self.ranks)
 
 
-def simulate(schedule: Schedule, costs: Sequence[StageCost], *, message_s: float = 0.0) -> Timeline:
+def simulate(schedule: Schedule, costs: Costs) -> Timeline:
     """Play a schedule.
-
-    Args:
-        costs: one for each stage.
-        message_s: time from the end of an action to the start of one on another rank that takes its result.
 
     Raises:
         ScheduleError: the schedule stalls.
     """
-    ends: dict[Action, float] = {}
-    arrivals: dict[Action, float] = {}
-    spans: list[list[Span]] = [[] for _ in schedule.ranks]
-    live = [0] * len(schedule.ranks)
-    moved = True
-    while moved:
-        moved = False
-        for rank, actions in enumerate(schedule.ranks):
-            for action in actions[len(spans[rank]) :]:
-                if action not in arrivals:
-                    arrivals[action] = spans[rank][-1].end_s if spans[rank] else 0.0
-                    moved = True
-                if not _is_ready(schedule, action, ends, arrivals):
-                    break
-                span = _span(schedule, action, costs, ends, arrivals, live[rank], message_s)
-                live[rank] += _kept_change(action, costs)
-                spans[rank].append(span)
-                ends[action] = span.end_s
-                moved = True
-    if any(len(done) < len(actions) for done, actions in zip(spans, schedule.ranks, strict=True)):
-        raise ScheduleError("the schedule stalls; check_schedule says where")
-    return Timeline(tuple(map(tuple, spans)))
+    simulation = _Simulation(schedule, costs)
+    return simulation.run()
 
 
-def _is_ready(schedule: Schedule, action: Action, ends: dict[Action, float], arrivals: dict[Action, float]) -> bool:
-    return all(source in ends for source in schedule.sources(action)) and all(
-        partner in arrivals for partner in schedule.partners(action)
-    )
+class _Simulation:
+    """A step under way."""
 
+    def __init__(self, schedule: Schedule, costs: Costs):
+        self._schedule, self._costs = schedule, costs
+        self._clock = Clock()
+        self._traffic = Traffic(self._clock, costs.network)
+        self._spans: list[list[Span]] = [[] for _ in schedule.ranks]
+        self._sent: list[Sent] = []
+        self._posted: dict[Message, Moment] = {}
+        self._meetings: dict[object, tuple[list[int], Moment]] = {}
+        self._running = len(schedule.ranks)
+        self._end_s = 0.0
 
-def _span(
-    schedule: Schedule,
-    action: Action,
-    costs: Sequence[StageCost],
-    ends: dict[Action, float],
-    arrivals: dict[Action, float],
-    live_bytes: int,
-    message_s: float,
-) -> Span:
-    rank = schedule.rank_of(action)
-    from_others = [ends[s] + (message_s if schedule.rank_of(s) != rank else 0.0) for s in schedule.sources(action)]
-    start = max([arrivals[action], *from_others, *(arrivals[partner] for partner in schedule.partners(action))])
-    cost = costs[action.stage]
-    seconds = {Op.F: cost.forward_s, Op.B: cost.backward_s}.get(action.op, 0.0)
-    extra = {Op.F: cost.kept_bytes, Op.B: cost.recomputed_bytes}.get(action.op, 0)
-    return Span(action, start, start + seconds, live_bytes + extra)
+    def run(self) -> Timeline:
+        for rank in range(len(self._schedule.ranks)):
+            self._clock.start(self._play(rank))
+        self._clock.run()
+        if self._running:
+            raise ScheduleError("the schedule stalls; check_schedule says where")
+        return Timeline(tuple(map(tuple, self._spans)), tuple(self._sent), self._end_s)
 
+    def _play(self, rank: int) -> Iterator[Moment]:
+        """One rank's step, as executor.py does it."""
+        actions, groups = self._schedule.ranks[rank], exchanges(self._schedule, rank)
+        first_update = next((index for index, action in enumerate(actions) if action.op is Op.STEP), None)
+        on_their_way: list[Moment] = []
+        live_bytes = 0
+        for index, action in enumerate((*actions, None)):
+            if index == first_update:
+                yield self._meet("agreement", rank, range(len(self._schedule.ranks)), self._costs.agree_s)
+            for group in groups[index]:
+                yield from on_their_way
+                on_their_way = []
+                if group.meets is not None:
+                    yield self._swap(group.meets, rank)
+                    continue
+                on_their_way = [self._post(message) for message in group.gives]
+                yield from [self._post(message) for message in group.takes]
+            if action is not None:
+                start_s, seconds = self._clock.now_s, self._costs.seconds(action, rank)
+                if seconds:
+                    yield self._clock.after(seconds)
+                cost = self._costs.stages[action.stage]
+                peak_bytes = live_bytes + {Op.F: cost.kept_bytes, Op.B: cost.recomputed_bytes}.get(action.op, 0)
+                live_bytes += {Op.F: cost.kept_bytes, Op.B: -cost.kept_bytes}.get(action.op, 0)
+                self._spans[rank].append(Span(action, start_s, self._clock.now_s, peak_bytes))
+        yield from on_their_way
+        self._running -= 1
+        self._end_s = self._clock.now_s
 
-def _kept_change(action: Action, costs: Sequence[StageCost]) -> int:
-    sign = {Op.F: 1, Op.B: -1}.get(action.op, 0)
-    return sign * costs[action.stage].kept_bytes
+    def _post(self, message: Message) -> Moment:
+        """One side of a message is there; it starts with the other."""
+        if message not in self._posted:
+            self._posted[message] = Moment()
+            return self._posted[message]
+        arrived = self._posted.pop(message)
+        self._clock.start(self._send(message, arrived))
+        return arrived
 
+    def _send(self, message: Message, arrived: Moment) -> Iterator[Moment]:
+        giver, taker = message
+        sender, receiver = self._schedule.rank_of(giver), self._schedule.rank_of(taker)
+        start_s = self._clock.now_s
+        yield self._traffic.send(sender, receiver, self._costs.message_bytes(giver))
+        self._sent.append(Sent(message, sender, receiver, start_s, self._clock.now_s))
+        self._clock.come(arrived)
 
-def stage_costs(
-    blocks: Sequence[BlockCost], cuts: Sequence[int], recompute: Recompute, *, flops_per_s: float = 1.0
-) -> list[StageCost]:
-    """Compute the cost of each stage from its operations.
+    def _swap(self, action: Action, rank: int) -> Moment:
+        """Meet all ranks that hold a stage and exchange the shares of its gradients or weights."""
+        stage = action.stage
+        holders = self._schedule.placement.holders(stage)
+        share_bytes = self._costs.stages[stage].weight_bytes / len(holders)
+        num_bytes = {
+            (sender, receiver): share_bytes * (self._gradient_sets(sender, stage) if action.op is Op.REDUCE else 1)
+            for sender, receiver in permutations(holders, 2)
+        }
+        return self._meet((action.op, stage), rank, holders, swap_s(self._costs.network, num_bytes))
 
-    Args:
-        blocks: of the whole network, from `partition.block_costs`.
-        flops_per_s: of one rank; 1.0 gives times in operations.
-    """
-    costs = []
-    for stage, indices in enumerate(stage_ranges(cuts, len(blocks))):
-        inside = [blocks[index] for index in indices]
-        forward = sum(block.flops for block in inside)
-        again = kept = worst = 0
-        for segment in recompute.segments(stage, len(inside)):
-            saved = [inside[index].saved_bytes for index in segment.blocks]
-            if segment.policy == "recompute":
-                again += sum(inside[index].flops for index in segment.blocks)
-                kept += inside[segment.blocks.start].input_bytes
-                worst = max(worst, kept + sum(saved))  # the segments after it have been released by then
-            elif segment.policy == "offload":
-                kept += inside[segment.blocks.start].input_bytes
-                worst = max(worst, kept + max(map(sum, pairwise([0, *saved]))))  # one block, and the one before it
-            elif segment.policy == "norm":
-                kept += sum(inside[index].norm_bytes for index in segment.blocks)
-            else:
-                kept += sum(saved)
-        backward = BACKWARD_PER_FORWARD * forward + again
-        costs.append(StageCost(forward / flops_per_s, backward / flops_per_s, kept, max(worst - kept, 0)))
-    return costs
+    def _gradient_sets(self, rank: int, stage: int) -> int:
+        """Sums of gradients that a rank has to give: one for a power of two of micro-batches."""
+        return len(nodes_of(self._schedule.microbatches_on(rank, stage)))
+
+    def _meet(self, what: object, rank: int, ranks: Sequence[int], seconds: float) -> Moment:
+        """The moment some time after all ranks have come."""
+        present, moment = self._meetings.setdefault(what, ([], Moment()))
+        present.append(rank)
+        if len(present) == len(ranks):
+            self._clock.call_at(self._clock.now_s + seconds, lambda: self._clock.come(moment))
+        return moment

@@ -27,8 +27,9 @@ from training.engine.strategies import STRATEGIES, build_schedule
 from training.foundation.errors import BadRecipeError, GemslideError
 from training.foundation.recipe_file import find_recipe
 from training.foundation.words.counts import counted
+from training.oracle.costs import Costs, StageCost, stage_costs
 from training.oracle.draw import draw_svg, draw_text
-from training.oracle.simulate import StageCost, simulate, stage_costs
+from training.oracle.simulate import simulate
 from training.recipe.config import Recipe, load_recipe
 from training.recipe.optimisation import cross_entropy
 from training.recipe.plan import EmptyBatch, blocks_of, costs_of, plan_of
@@ -105,7 +106,7 @@ def show_plan(recipe_name: Path, project_dir: Path, *, tile_px: int | None, svg:
         stages = counted(plan.num_stages, "stage")
         batches = counted(plan.num_microbatches, "micro-batch", "micro-batches")
         title = f"{plan.strategy}: S = {stages}, N = {batches}{groups}"
-        report["svg"] = draw_svg(simulate(schedule, planned.stage_costs), schedule, title=title, ranks=group)
+        report["svg"] = draw_svg(simulate(schedule, Costs(planned.stage_costs)), schedule, title=title, ranks=group)
     return report
 
 
@@ -200,7 +201,7 @@ def _row(planned: Planned, strategy: str, costs: Sequence[StageCost], recompute:
         num_microbatches=planned.plan.num_microbatches,
         data_parallel=num_ranks // len(costs),
     )
-    timeline = simulate(schedule, costs)
+    timeline = simulate(schedule, Costs(costs))
     alone_s = planned.plan.num_microbatches * sum(cost.forward_s + cost.backward_s for cost in planned.stage_costs)
     return {
         "strategy": strategy,

@@ -47,6 +47,20 @@ def test_costs_of_a_convolution_are_those_of_paper_and_pencil():
     assert first.saved_bytes == first.input_bytes == 4 * 2 * 3 * 10 * 20
     # ReLU saves its output, and the convolution saves the same tensor as its input: counted once.
     assert second.saved_bytes == second.input_bytes == 4 * 2 * 8 * 10 * 20
+    # No gradient goes back to the image; the one between the blocks is as large as what it belongs to.
+    assert [first.gradient_bytes, second.gradient_bytes] == [0, second.input_bytes]
+    assert [first.weight_bytes, second.weight_bytes] == [4 * 8 * 27, 4 * (8 * 4 + 4)]
+
+
+def test_weights_that_blocks_share_or_do_not_train_count_once_or_not_at_all():
+    first, second = nn.Conv2d(3, 3, 1, bias=False), nn.Conv2d(3, 3, 1, bias=False)
+    frozen = nn.Conv2d(3, 3, 1, bias=False).requires_grad_(False)
+    second.weight = first.weight
+
+    costs = block_costs([frozen, first, second], (1, 3, 8, 9))
+
+    assert [cost.weight_bytes for cost in costs] == [0, 36, 0]
+    assert [cost.gradient_bytes for cost in costs] == [0, 0, 4 * 3 * 8 * 9]
 
 
 def test_bf16_keeps_half_of_what_is_computed_in_it():

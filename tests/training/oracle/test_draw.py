@@ -10,8 +10,10 @@ import pytest
 from training.engine import schedule as schedule_module
 from training.engine.schedule import Op
 from training.engine.strategies import STRATEGIES, build_schedule
+from training.oracle.costs import Costs, StageCost
 from training.oracle.draw import BAR, LEFT, RIGHT, WIDTH, draw_svg, draw_text, format_bytes
-from training.oracle.simulate import StageCost, simulate
+from training.oracle.links import Link, pairs
+from training.oracle.simulate import simulate
 
 SVG = "{http://www.w3.org/2000/svg}"
 COSTS = [StageCost(1.0, 2.0, 700, 90), StageCost(0.5, 1.5, 400), StageCost(2.0, 4.0, 300), StageCost(0.7, 1.1, 123)]
@@ -34,13 +36,13 @@ def cells(schedule, **options):
 
 def drawn(schedule, costs=COSTS, **options):
     """The SVG as an XML tree, and its timeline."""
-    timeline = simulate(schedule, costs[: schedule.num_stages])
+    timeline = simulate(schedule, Costs(costs[: schedule.num_stages]))
     return ElementTree.fromstring(draw_svg(timeline, schedule, title="drawing", **options)), timeline
 
 
 def boxes(tree):
     """(tooltip, x, y, width, number inside) of every forward and backward."""
-    for group in tree.iter(f"{SVG}g"):
+    for group in (group for group in tree.iter(f"{SVG}g") if group.find(f"{SVG}rect") is not None):
         rect, label = group.find(f"{SVG}rect"), group.find(f"{SVG}text")
         x, y, width = (float(rect.get(name)) for name in ("x", "y", "width"))
         yield group.findtext(f"{SVG}title"), x, y, width, None if label is None else label.text
@@ -155,6 +157,29 @@ def test_each_rank_has_its_reductions_and_updates_as_thin_marks():
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
+def test_each_message_is_a_line_from_its_sender_to_its_receiver(strategy):
+    schedule = build(strategy)
+    costs = [replace(cost, input_bytes=3, gradient_bytes=2, weight_bytes=8, step_s=0.5) for cost in COSTS]
+    timeline = simulate(schedule, Costs(costs[: schedule.num_stages], pairs(Link("wire", 0.1, 0.1))))
+    tree = ElementTree.fromstring(draw_svg(timeline, schedule, title="drawing"))
+    scale = (WIDTH - LEFT - RIGHT) / timeline.end_s
+
+    paths = [path for group in tree.iter(f"{SVG}g") for path in group.iter(f"{SVG}path")]
+    lines = [re.findall(r"[\d.]+", path.get("d")) for path in paths]
+    assert len(lines) == len(timeline.messages) == (schedule.num_stages > 1) * 2 * 3 * schedule.num_microbatches
+    tops = sorted({y for _, _, y, _, _ in boxes(tree)})
+    for sent, (x1, y1, x2, y2) in zip(timeline.messages, lines, strict=True):
+        assert [float(x1), float(x2)] == pytest.approx(
+            [LEFT + sent.start_s * scale, LEFT + sent.end_s * scale], abs=0.01
+        )
+        assert 0 <= float(y1) - tops[sent.sender] <= BAR
+        assert 0 <= float(y2) - tops[sent.receiver] <= BAR
+    assert ("message between ranks" in words(tree)) == (schedule.num_stages > 1)
+    thick = [r for r in tree.iter(f"{SVG}rect") if r.get("height") == str(BAR + 5) and float(r.get("width")) > 2]
+    assert len(thick) == sum(span.action.op is Op.STEP for spans in timeline.ranks for span in spans)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
 def test_the_strip_under_a_rank_is_what_it_keeps_and_names_the_peak(strategy):
     schedule = build(strategy)
     tree, timeline = drawn(schedule, amount=lambda kept: f"{kept} units")
@@ -175,10 +200,10 @@ def test_between_two_micro_batches_of_mp_basic_the_last_rank_keeps_nothing():
 def test_several_drawings_can_have_one_scale():
     schedule = build("gpipe")
     (_, _, _, alone, _), *_ = boxes(drawn(schedule)[0])
-    tree, timeline = drawn(schedule, full_s=simulate(build("mp-basic"), COSTS).end_s)
+    tree, timeline = drawn(schedule, full_s=simulate(build("mp-basic"), Costs(COSTS)).end_s)
     (_, _, _, shared, _), *_ = boxes(tree)
 
-    assert shared / alone == pytest.approx(timeline.end_s / simulate(build("mp-basic"), COSTS).end_s, rel=0.01)
+    assert shared / alone == pytest.approx(timeline.end_s / simulate(build("mp-basic"), Costs(COSTS)).end_s, rel=0.01)
     assert "100 %" in words(tree)
 
 
@@ -192,7 +217,7 @@ def test_the_time_of_mp_basic_is_the_hundred_percent_of_the_axis():
 def test_a_title_with_signs_of_xml_stays_a_title():
     schedule = build("1f1b")
 
-    tree = ElementTree.fromstring(draw_svg(simulate(schedule, COSTS), schedule, title="""<b> & "c" 'd'"""))
+    tree = ElementTree.fromstring(draw_svg(simulate(schedule, Costs(COSTS)), schedule, title="""<b> & "c" 'd'"""))
 
     assert tree.findtext(f"{SVG}title") == words(tree)[0] == words(tree)[0] or """<b> & "c" 'd'""" in words(tree)
     assert tree.findtext(f"{SVG}title") == """<b> & "c" 'd'"""

@@ -12,7 +12,9 @@ from training.engine.partition import BlockCost
 from training.engine.recompute import Recompute
 from training.engine.schedule import Op, ScheduleError
 from training.engine.strategies import STRATEGIES
-from training.oracle.simulate import StageCost, simulate, stage_costs
+from training.oracle.costs import Costs, StageCost, stage_costs
+from training.oracle.links import Link, pairs
+from training.oracle.simulate import simulate
 
 times = st.integers(1, 100)
 stages = st.integers(2, 8)
@@ -21,7 +23,7 @@ even = st.integers(1, 4).map(lambda half: 2 * half)
 
 def simulated(strategy, num_stages, num_microbatches, forward, backward, **others):
     schedule = build({"strategy": strategy, "num_stages": num_stages, "num_microbatches": num_microbatches})
-    return simulate(schedule, [StageCost(forward, backward)] * num_stages, **others)
+    return simulate(schedule, Costs([StageCost(forward, backward)] * num_stages, **others))
 
 
 @given(stages, st.integers(1, 16), times, times)
@@ -105,7 +107,7 @@ def test_master_is_no_scheme_for_speed(strategy, percent):
 def test_no_step_is_shorter_than_its_busiest_rank_or_longer_than_all_work_in_a_row(request):
     schedule = build(request)
     costs = [StageCost(1.0 + stage, 2.0 * (1 + stage)) for stage in range(schedule.num_stages)]
-    timeline = simulate(schedule, costs)
+    timeline = simulate(schedule, Costs(costs))
 
     busy = [sum(span.end_s - span.start_s for span in spans) for spans in timeline.ranks]
     assert max(busy) <= timeline.end_s <= sum(busy)
@@ -117,18 +119,85 @@ def test_no_step_is_shorter_than_its_busiest_rank_or_longer_than_all_work_in_a_r
 @given(requests())
 def test_no_action_starts_before_what_it_takes_has_arrived(request):
     schedule = build(request)
-    timeline = simulate(schedule, [StageCost(3.0, 5.0)] * schedule.num_stages, message_s=0.5)
+    timeline = simulate(schedule, with_messages(schedule.num_stages, 3.0, 5.0, 1, 0.5, 0.0))
     spans = {span.action: span for row in timeline.ranks for span in row}
 
     for span in spans.values():
         for source in schedule.sources(span.action):
             delay = 0.5 if schedule.rank_of(source) != schedule.rank_of(span.action) else 0.0
             assert spans[source].end_s + delay <= span.start_s
+    for sent in timeline.messages:
+        giver, taker = sent.message
+        assert spans[giver].end_s <= sent.start_s <= sent.end_s <= spans[taker].start_s
 
 
-def test_messages_take_the_time_that_is_given_for_them():
-    """mp-basic with two stages and one micro-batch: down, up, and then the updates need none."""
-    assert simulated("mp-basic", 2, 1, 1.0, 2.0, message_s=0.25).end_s == 6.5
+def with_messages(num_stages, forward, backward, num_bytes, alpha, beta):
+    stage = StageCost(forward, backward, input_bytes=num_bytes, gradient_bytes=num_bytes)
+    return Costs([stage] * num_stages, pairs(Link("wire", alpha, beta)))
+
+
+@given(stages, st.integers(1, 16), times, times, st.integers(0, 50), st.integers(1, 50), st.integers(1, 9))
+def test_mp_basic_waits_for_every_message_down_and_up(s, n, f, b, alpha, m, beta):
+    schedule = build({"strategy": "mp-basic", "num_stages": s, "num_microbatches": n})
+
+    expected = n * (s * (f + b) + 2 * (s - 1) * (alpha + m * beta))
+    assert simulate(schedule, with_messages(s, f, b, m, alpha, beta)).end_s == pytest.approx(expected)
+
+
+@given(stages, st.integers(1, 16), times, times, st.integers(0, 50), st.integers(1, 50), st.integers(1, 9))
+def test_gpipe_takes_the_time_of_the_pipeline_formula_of_paradl(s, n, f, b, alpha, m, beta):
+    """(N + S - 1) (f + b) + 2 (N + S - 2) (α + m β): a rank takes its next input between two actions."""
+    schedule = build({"strategy": "gpipe", "num_stages": s, "num_microbatches": n})
+
+    expected = (n + s - 1) * (f + b) + 2 * (n + s - 2) * (alpha + m * beta)
+    assert simulate(schedule, with_messages(s, f, b, m, alpha, beta)).end_s == pytest.approx(expected)
+
+
+def test_boundaries_have_their_own_sizes_in_each_direction():
+    """mp-basic on three stages: 10 and 20 bytes down, 1 and 2 up."""
+    costs = [StageCost(1, 1), StageCost(1, 1, input_bytes=10, gradient_bytes=1), StageCost(1, 1, 0, 0, 20, 2)]
+    schedule = build({"strategy": "mp-basic", "num_stages": 3, "num_microbatches": 1})
+    timeline = simulate(schedule, Costs(costs, pairs(Link("wire", beta_s_per_byte=1.0))))
+
+    assert [sent.end_s - sent.start_s for sent in timeline.messages] == [10, 20, 2, 1]
+    assert timeline.end_s == 6 + 33
+
+
+def test_messages_that_share_a_link_share_its_bandwidth():
+    """Two replicas of mp-basic on one wire, and on a wire each."""
+    schedule = build({"strategy": "mp-basic", "num_stages": 2, "num_microbatches": 2, "data_parallel": 2})
+    stages = [StageCost(1, 2), StageCost(1, 2, input_bytes=30, gradient_bytes=20)]
+    shared = simulate(schedule, Costs(stages, lambda sender, receiver: (Link("the wire", 0.5, 0.1),)))
+    own = simulate(schedule, Costs(stages, pairs(Link("wire", 0.5, 0.1))))
+
+    assert own.end_s == pytest.approx(6 + 0.5 + 3 + 0.5 + 2)
+    assert shared.end_s == pytest.approx(6 + 0.5 + 6 + 0.5 + 4)
+
+
+def test_the_sums_and_the_update_take_their_time_and_their_messages():
+    """Two groups of one rank: half the gradients to the other, the sum, the update, half the weights to the other."""
+    schedule = build({"strategy": "single", "num_stages": 1, "num_microbatches": 4, "data_parallel": 2})
+    costs = Costs(
+        [StageCost(1, 2, weight_bytes=80, reduce_s=0.25, step_s=0.5)], pairs(Link("wire", 0.125, 0.1)), agree_s=7
+    )
+
+    halves = 2 * (0.125 + 40 * 0.1)
+    assert simulate(schedule, costs).end_s == pytest.approx(2 * (1 + 2) + 0.25 + 7 + 0.5 + halves)
+
+
+def test_a_number_of_microbatches_that_is_no_power_of_two_sends_more_gradients():
+    """Of 2 · 3 micro-batches each rank has two sums to give, since the tree's nodes are powers of two."""
+    costs = Costs([StageCost(0, 0, weight_bytes=80)], pairs(Link("wire", 0.0, 0.1)))
+    request = {"strategy": "single", "num_stages": 1, "data_parallel": 2}
+    ends = [simulate(build(request, num_microbatches=number), costs).end_s for number in (8, 6)]
+
+    assert ends == pytest.approx([4 + 4, 8 + 4])
+
+
+def test_a_slower_rank_holds_up_the_others():
+    schedule = build({"strategy": "gpipe", "num_stages": 2, "num_microbatches": 8})
+
+    assert simulate(schedule, Costs([StageCost(1, 2)] * 2, slowness=[1.0, 1.5])).end_s == 8 * 1.5 * 3 + 1 + 2
 
 
 def test_stages_out_of_balance_cost_master_its_gain():
@@ -138,7 +207,7 @@ def test_stages_out_of_balance_cost_master_its_gain():
     speed_ups = []
     for flops in ([432.25] * 4, [199, 402, 545, 623], [146, 158, 545, 919]):
         costs = [StageCost(f, 2 * f) for f in flops]
-        speed_ups.append(simulate(plain, costs).end_s / simulate(schedule, costs).end_s)
+        speed_ups.append(simulate(plain, Costs(costs)).end_s / simulate(schedule, Costs(costs)).end_s)
 
     assert speed_ups == pytest.approx([1.231, 1.164, 1.092], abs=0.001)
 
@@ -156,14 +225,15 @@ def test_stages_out_of_balance_cost_master_its_gain():
 def test_kept_bytes_are_those_of_the_live_microbatches(strategy, expected):
     schedule = build({"strategy": strategy, "num_stages": 4, "num_microbatches": 8})
 
-    assert simulate(schedule, [StageCost(1, 2, kept_bytes=100)] * 4).peak_bytes == tuple(expected)
+    assert simulate(schedule, Costs([StageCost(1, 2, kept_bytes=100)] * 4)).peak_bytes == tuple(expected)
 
 
 def test_a_rank_of_master_keeps_the_larger_of_its_two_stages_and_not_their_sum():
     schedule = build({"strategy": "master", "num_stages": 2, "num_microbatches": 8})
 
     assert (
-        simulate(schedule, [StageCost(1, 2, kept_bytes=70), StageCost(1, 2, kept_bytes=100)]).peak_bytes == (100,) * 2
+        simulate(schedule, Costs([StageCost(1, 2, kept_bytes=70), StageCost(1, 2, kept_bytes=100)])).peak_bytes
+        == (100,) * 2
     )
 
 
@@ -171,13 +241,15 @@ def test_what_backward_recomputes_comes_on_top():
     schedule = build({"strategy": "gpipe", "num_stages": 2, "num_microbatches": 4})
     costs = [StageCost(1, 3, kept_bytes=10, recomputed_bytes=100)] * 2
 
-    assert simulate(schedule, costs).peak_bytes == (140, 140)
+    assert simulate(schedule, Costs(costs)).peak_bytes == (140, 140)
 
 
 @given(requests())
 def test_every_activation_is_let_go_of_by_the_end(request):
     schedule = build(request)
-    timeline = simulate(schedule, [StageCost(1, 2, kept_bytes=7 + stage) for stage in range(schedule.num_stages)])
+    timeline = simulate(
+        schedule, Costs([StageCost(1, 2, kept_bytes=7 + stage) for stage in range(schedule.num_stages)])
+    )
 
     assert [spans[-1].live_bytes for spans in timeline.ranks] == [0] * len(schedule.ranks)
 
@@ -189,19 +261,20 @@ def test_recomputation_adds_one_forward_and_keeps_only_inputs():
     every = stage_costs(blocks, (2,), Recompute(2))
     part = stage_costs(blocks, (2,), Recompute(1, prefix=(1, 0)))
 
-    assert plain == [StageCost(30, 60, 300, 0), StageCost(120, 240, 1200, 0)]
+    assert plain == [StageCost(30, 60, 300, 0), StageCost(120, 240, 1200, 0, input_bytes=3)]
     # Backward runs from the end: everything after a segment has been released when the segment is recomputed.
-    assert every == [StageCost(30, 90, 1, 300), StageCost(120, 360, 3 + 5, 3 + 700 - (3 + 5))]
-    assert part == [StageCost(30, 70, 1 + 200, 0), StageCost(120, 240, 1200, 0)]
+    assert every == [StageCost(30, 90, 1, 300), StageCost(120, 360, 3 + 5, 3 + 700 - (3 + 5), input_bytes=3)]
+    assert part == [StageCost(30, 70, 1 + 200, 0), StageCost(120, 240, 1200, 0, input_bytes=3)]
 
 
 def test_other_policies_cost_no_forward_and_keep_what_they_say():
     blocks = [BlockCost(flops=10, saved_bytes=100 * (k + 1), input_bytes=k + 1, norm_bytes=7 * k) for k in range(4)]
 
-    assert stage_costs(blocks, (2,), Recompute(rest="norm")) == [StageCost(20, 40, 7, 0), StageCost(20, 40, 35, 0)]
+    norm = stage_costs(blocks, (2,), Recompute(rest="norm"))
+    assert norm == [StageCost(20, 40, 7, 0), StageCost(20, 40, 35, 0, input_bytes=3)]
     # In host memory except for the input; in backward one block and the one before it are loaded back.
     away = stage_costs(blocks, (2,), Recompute(rest="offload"))
-    assert away == [StageCost(20, 40, 1, 300), StageCost(20, 40, 3, 700)]
+    assert away == [StageCost(20, 40, 1, 300), StageCost(20, 40, 3, 700, input_bytes=3)]
 
 
 def test_times_come_from_the_operations_per_second_of_a_rank():
@@ -214,13 +287,13 @@ def test_groups_do_not_wait_for_each_other_before_their_sums():
     alone = simulated("master", 3, 4, 2, 3)
     groups = build({"strategy": "master", "num_stages": 3, "num_microbatches": 12, "data_parallel": 3})
 
-    assert simulate(groups, [StageCost(2, 3)] * 3).end_s == alone.end_s
+    assert simulate(groups, Costs([StageCost(2, 3)] * 3)).end_s == alone.end_s
 
 
 def test_forward_only_is_one_wave():
     schedule = build({"strategy": "gpipe", "num_stages": 4, "num_microbatches": 6}, forward_only=True)
 
-    assert simulate(schedule, [StageCost(1, 2)] * 4).end_s == 6 + 3
+    assert simulate(schedule, Costs([StageCost(1, 2)] * 4)).end_s == 6 + 3
 
 
 @given(st.integers(1, 4), st.integers(1, 4))
@@ -231,7 +304,7 @@ def test_forward_only_in_two_directions_keeps_all_ranks_at_work(half, units):
         {"strategy": "chimera", "num_stages": num_stages, "num_microbatches": num_microbatches}, forward_only=True
     )
 
-    end = simulate(schedule, [StageCost(1, 2)] * num_stages).end_s
+    end = simulate(schedule, Costs([StageCost(1, 2)] * num_stages)).end_s
     assert end == 2 * (units - 1) + num_stages
 
 
@@ -242,4 +315,4 @@ def test_a_schedule_that_stalls_has_no_time():
     stalled = replace(schedule, ranks=tuple(map(tuple, ranks)))
 
     with pytest.raises(ScheduleError, match="stalls"):
-        simulate(stalled, [StageCost(1, 2)] * 2)
+        simulate(stalled, Costs([StageCost(1, 2)] * 2))
