@@ -12,20 +12,18 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Any
 
-import torch
-
-from training.engine.ranks import LostPeerError, alone, connect_ranks
+from training.engine.ranks import LostPeerError
 from training.foundation.errors import BadRecipeError, GemslideError, ImplausibleOutputError
 from training.foundation.leftovers import recover_folder
 from training.foundation.process import die_with_parent
 from training.foundation.run_record import own_run_id
 from training.foundation.words.class_order import order_warning
-from training.local_ranks import INTERRUPTED, MEETING_VARIABLE, REFUSED
+from training.local_ranks import INTERRUPTED, REFUSED
 from training.machine.allocator import keep_for_training
 from training.machine.rank_log import RankLog, last_words, log_path
 from training.machine.threads import use_threads
+from training.run.joining import join_ranks
 from training.run.preflight import Checked, check_run, dataset_error
 from training.run.state import CHECKPOINTS
 from training.run.trainer import Trainer
@@ -139,16 +137,8 @@ def _report(error: Exception, rank: int | None = None) -> None:
 
 def _train(checked: Checked, project_dir: Path, world_size: int, *, fresh: bool) -> dict[str, str]:
     keep_for_training()
-    local_ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     use_threads(checked.recipe.train.threads)
-    device, is_shared = _device(local_ranks)
-    ranks = alone()
-    if world_size > 1:
-        # NCCL does not allow two ranks on one GPU.
-        timeout_s = checked.recipe.parallel.timeout_s
-        ranks = connect_ranks(
-            timeout_s=timeout_s, device=device, backend="gloo" if is_shared else None, **_rendezvous(world_size)
-        )
+    ranks, device = join_ranks(world_size, timeout_s=checked.recipe.parallel.timeout_s)
     run_id = ranks.broadcast_from_first(own_run_id())
     log = RankLog(project_dir / "runs", run_id, ranks.rank)
     ended_well = False
@@ -164,14 +154,6 @@ def _train(checked: Checked, project_dir: Path, world_size: int, *, fresh: bool)
         ranks.close()
 
 
-def _rendezvous(world_size: int) -> dict[str, Any]:
-    """Rendezvous of the ranks: a file on one machine, torchrun's address otherwise."""
-    if MEETING_VARIABLE not in os.environ:
-        return {}
-    where = os.environ[MEETING_VARIABLE]
-    return {"init_method": f"file://{where}", "rank": int(os.environ["RANK"]), "num_ranks": world_size}
-
-
 def _last_actions(project_dir: Path, run_id: str, ranks: list[int]) -> str:
     """Name the last actions that other ranks began, from their logs, for people."""
     paths = {rank: log_path(project_dir / "runs", run_id, rank) for rank in ranks[:MOST_NAMED]}
@@ -179,14 +161,6 @@ def _last_actions(project_dir: Path, run_id: str, ranks: list[int]) -> str:
         f"Rank {rank} was last in: {last_words(path) or 'nothing yet'} (its log: {path})."
         for rank, path in paths.items()
     )
-
-
-def _device(local_ranks: int) -> tuple[torch.device, bool]:
-    """The GPU of this rank, and whether others share it; the CPU if there is no GPU."""
-    if not torch.cuda.is_available():
-        return torch.device("cpu"), False
-    num_gpus, local_rank = torch.cuda.device_count(), int(os.environ.get("LOCAL_RANK", "0"))
-    return torch.device("cuda", local_rank % num_gpus), num_gpus < local_ranks
 
 
 if __name__ == "__main__":
