@@ -185,12 +185,15 @@ def plan(
         int | None, typer.Option(min=1, help="Side of a tile.", show_default="the recipe's tile set")
     ] = None,
     draw: Annotated[Path | None, typer.Option(help="SVG file for a drawing of the order of work.")] = None,
+    calibrate: Annotated[
+        bool, typer.Option("--calibrate", help="Measure this machine first: seconds of each block, links, updates.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show what a recipe will do, without training: order of work, memory per rank, other strategies."""
     from pipeline.verbs.plan import run_plan
 
-    run_plan(recipe, project, tile_px=tile_px, draw=draw, as_json=as_json)
+    run_plan(recipe, project, tile_px=tile_px, draw=draw, calibrate=calibrate, as_json=as_json)
 
 
 @cli.command()

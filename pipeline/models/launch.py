@@ -126,6 +126,32 @@ def show_plan(recipe: Path, project: Path, *, tile_px: int | None, svg: bool) ->
     return ask("training.tools.show_plan", [*arguments, *([f"--tile-px={tile_px}"] if tile_px else [])], "planning")
 
 
+def calibrate(recipe: Path, project: Path, *, tile_px: int | None) -> dict[str, Any]:
+    """Measure this machine for a recipe, with as many ranks as it needs: see training/tools/calibrate.py.
+
+    Raises:
+        GemslideError: with the code of the fault in the recipe or the tile set; or other programs had the cores.
+        ProcessFailedError: a rank died.
+    """
+    num_ranks = ranks_here(recipe)
+    with tempfile.TemporaryDirectory(prefix="gemslide-") as folder:
+        outcome_json = Path(folder) / "outcome.json"
+        arguments = [str(recipe), "--project", str(project), f"--outcome-json={outcome_json}"]
+        arguments += [f"--tile-px={tile_px}"] if tile_px else []
+        launcher = ["-m", "training.local_ranks", f"--nproc-per-node={num_ranks}"]
+        command = [sys.executable, *launcher, "-m", "training.tools.calibrate", *arguments]
+        code = _run(command, {**os.environ, "OMP_NUM_THREADS": "1"})
+        outcome: dict[str, Any] = json.loads(outcome_json.read_text("utf-8")) if outcome_json.exists() else {}
+    if code or not outcome:
+        raise ProcessFailedError(
+            f"measuring this machine for {recipe.name} on {counted(num_ranks, 'rank')} {_describe_exit(code)}. Its "
+            "output is above; nothing was written."
+        )
+    if not outcome.pop("ok"):
+        raise BY_CODE.get(outcome["code"], BadRecipeError)(outcome["message"])
+    return outcome
+
+
 def ask(module: str, arguments: list[str], what: str) -> dict[str, Any]:
     """Run a module of training that answers in one JSON line.
 

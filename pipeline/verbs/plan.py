@@ -11,6 +11,7 @@ from typing import Any
 import typer
 
 from pipeline.files import write_text_atomic
+from pipeline.models.launch import calibrate as measure
 from pipeline.models.launch import show_plan
 from pipeline.project import open_project
 from pipeline.verbs.cli_output import report_errors
@@ -24,17 +25,28 @@ LIVE_BYTES = (
     "the weights above (those of both stages where there are two), their gradients (the same again, several times over "
     "while they are summed), the optimizer state of the stages a rank owns, and workspaces."
 )
-TIMES = (
-    "Time counts operations: a backward pass is two forward passes, messages take none. Idle is the share of the "
-    "ranks' time spent waiting. Kept is the most that autograd can keep on the fullest rank, without boundaries in "
-    "transit. ddp is the whole network on each rank, with a share of the micro-batches."
+COUNTED = (
+    "Time counts operations: a backward pass is two forward passes, messages take none. For seconds, measure this "
+    "machine: `--calibrate`."
+)
+MEASURED = (
+    "Seconds are those of the blocks, messages, sums and updates that were measured on this machine; time is relative "
+    "to all blocks on one rank."
+)
+NOTES = (
+    "Idle is the share of the ranks' time spent waiting. Kept is the most that autograd can keep on the fullest rank, "
+    "without boundaries in transit. ddp is the whole network on each rank, with a share of the micro-batches."
 )
 
 
-def run_plan(recipe: Path, project: Path, *, tile_px: int | None, draw: Path | None, as_json: bool) -> None:
+def run_plan(
+    recipe: Path, project: Path, *, tile_px: int | None, draw: Path | None, calibrate: bool, as_json: bool
+) -> None:
     with report_errors(as_json=as_json, name=recipe.stem):
         if draw:
             _check_place(draw)
+        if calibrate:
+            _calibrate(recipe, project, tile_px=tile_px)
         if not as_json:
             typer.echo("Simulating one step on tensors without storage; deep networks take a minute or more.", err=True)
         report = show_plan(recipe, open_project(project).root, tile_px=tile_px, svg=draw is not None)
@@ -43,6 +55,16 @@ def run_plan(recipe: Path, project: Path, *, tile_px: int | None, draw: Path | N
             report["drawn_in"] = str(draw)
     del report["ok"]
     typer.echo(json.dumps(report) if as_json else "\n".join(_explain(report)))
+
+
+def _calibrate(recipe: Path, project: Path, *, tile_px: int | None) -> None:
+    typer.echo("Measuring this machine; do nothing else on it for a minute.", err=True)
+    outcome = measure(recipe, open_project(project).root, tile_px=tile_px)
+    blocks = counted(outcome["num_blocks"], "block")
+    typer.echo(
+        f"measured {blocks} ({outcome['num_measured']} different) in {outcome['seconds']:.0f} s: {outcome['machine']}",
+        err=True,
+    )
 
 
 def _check_place(draw: Path) -> None:
@@ -77,7 +99,8 @@ def _explain(report: dict[str, Any]) -> Iterator[str]:
     yield ""
     yield from _comparison(report)
     yield ""
-    yield fill(f"{TIMES} {_when_not(report)}", COLUMNS)
+    times = COUNTED if report["machine"] is None else MEASURED
+    yield fill(f"{times} {NOTES} {_when_not(report)}", COLUMNS)
     yield ""
     yield from _drawing(report)
     if "drawn_in" in report:
@@ -96,6 +119,8 @@ def _facts(report: dict[str, Any]) -> Iterator[str]:
     yield f"ranks          {report['world_size']} (D × S): `gemslide train … --nproc {report['world_size']}`"
     yield f"recompute      {report['recompute']}"
     yield f"precision      {report['precision']}"
+    if report["machine"] is not None:
+        yield f"step           {report['step_s']:.3g} s predicted for {report['machine']}"
 
 
 def _ranks(ranks: Sequence[dict[str, Any]]) -> Iterator[str]:
@@ -119,7 +144,8 @@ def _mark(is_mirrored: bool) -> str:
 
 def _comparison(report: dict[str, Any]) -> Iterator[str]:
     yield f"One group's share of a step (N = {report['num_microbatches']}) under each strategy:"
-    rows = [("strategy", "recompute", "ranks", "time", "idle", "kept GB", "weights MB", "")]
+    seconds = ("seconds",) if report["machine"] else ()
+    rows = [("strategy", "recompute", "ranks", *seconds, "time", "idle", "kept GB", "weights MB", "")]
     own = (report["strategy"], report["recompute"])
     for row in report["comparison"]:
         is_own = (row["strategy"], row["recompute"]) == own
@@ -128,6 +154,7 @@ def _comparison(report: dict[str, Any]) -> Iterator[str]:
                 row["strategy"],
                 row["recompute"],
                 str(row["num_ranks"]),
+                *(f"{row[name]:.3g}" for name in seconds),
                 f"{row['time']:.2f}",
                 f"{row['bubble']:.0%}",
                 f"{row['kept_bytes'] / 1e9:.3f}",
@@ -135,7 +162,7 @@ def _comparison(report: dict[str, Any]) -> Iterator[str]:
                 "<- this recipe" if is_own else "",
             )
         )
-    yield from _table(rows, left=(0, 1, 7))
+    yield from _table(rows, left=(0, 1, len(rows[0]) - 1))
 
 
 def _when_not(report: dict[str, Any]) -> str:

@@ -48,6 +48,8 @@ CODES = {
     "insane_output",
     "not_registered",
     "out_of_memory",
+    "busy_machine",
+    "not_calibrated",
     "failed_process",
     "outside_folders",
 }

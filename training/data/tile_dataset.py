@@ -99,6 +99,19 @@ def open_source(config: DataConfig, project_dir: Path) -> TileSource:
     return factory(project_dir, config.tile_set, config.classes, stain=config.stain)
 
 
+def side_in_tile_set(config: DataConfig, project_dir: Path) -> int:
+    """Side of the tiles that a recipe's `[data]` describes, to plan for them.
+
+    Raises:
+        GemslideError: as `open_source`, or the dataset's own error, with the option that replaces the tiles.
+    """
+    factory = find_source(config.source)
+    try:
+        return open_source(config, project_dir).tile_px
+    except factory.Error as error:
+        raise type(error)(f"{error} To plan without tiles, give their side: `--tile-px 1024`.") from error
+
+
 def stain_of(source: TileSource) -> dict[str, Any] | None:
     """Stain normalisation of the tiles, as a package records it; None if not normalised."""
     stain: dict[str, Any] | None = getattr(source, "stain", None)

@@ -25,6 +25,18 @@ from training.foundation.words.counts import counted
 
 
 @dataclass(frozen=True)
+class BlockTimes:
+    """Seconds of one micro-batch in one block, measured."""
+
+    forward_s: float
+    backward_s: float
+    norm_s: float = 0.0
+    """Further time of both if outputs of normalisations are recomputed."""
+    offload_s: float = 0.0
+    """Further time of both if activations wait in host memory."""
+
+
+@dataclass(frozen=True)
 class BlockCost:
     """Cost of one micro-batch in one block."""
 
@@ -40,6 +52,8 @@ class BlockCost:
     """Gradient of the input, sent back to the block before it; 0 where nothing before it learns."""
     weight_bytes: int = 0
     """Trained weights; those that blocks share count once, at the first."""
+    times: BlockTimes | None = None
+    """None until they are measured: operations then stand for time."""
 
 
 def block_costs(

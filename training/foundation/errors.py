@@ -65,5 +65,17 @@ class OutOfMemoryError(GemslideError):
     code = "out_of_memory"
 
 
+class BusyMachineError(GemslideError):
+    """Other programs had the cores while a machine was measured."""
+
+    code = "busy_machine"
+
+
+class NotCalibratedError(GemslideError):
+    """This machine has not been measured, or not for this network."""
+
+    code = "not_calibrated"
+
+
 BY_CODE: dict[str, type[GemslideError]] = {kind.code: kind for kind in GemslideError.__subclasses__()}
 """Errors of training and of all packages; the others are in `pipeline.errors`."""

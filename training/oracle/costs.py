@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from training.engine.partition import BlockCost, stage_ranges
+from training.engine.partition import BlockCost, BlockTimes, stage_ranges
 from training.engine.recompute import Recompute
 from training.engine.schedule import Action, Op
 from training.oracle.links import Network, instant
@@ -36,6 +36,8 @@ class StageCost:
     """Sum of the gradients, once they are on the rank."""
     step_s: float = 0.0
     """Update of the weights, without their distribution."""
+    at_once_s: float = 0.0
+    """Part of `backward_s` that is saved where a backward follows its own forward: what is recomputed first is kept."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +51,12 @@ class Costs:
     slowness: Sequence[float] | None = None
     """By rank: factor of its times; None if all ranks are equal."""
 
-    def seconds(self, action: Action, rank: int) -> float:
-        """How long a rank takes for an action."""
+    def seconds(self, action: Action, rank: int, before: Action | None = None) -> float:
+        """How long a rank takes for an action, which may depend on the one before it."""
         cost = self.stages[action.stage]
         by_op = {Op.F: cost.forward_s, Op.B: cost.backward_s, Op.REDUCE: cost.reduce_s, Op.STEP: cost.step_s}
-        return by_op[action.op] * (1.0 if self.slowness is None else self.slowness[rank])
+        saved_s = cost.at_once_s if action.op is Op.B and before == action._replace(op=Op.F) else 0.0
+        return (by_op[action.op] - saved_s) * (1.0 if self.slowness is None else self.slowness[rank])
 
     def message_bytes(self, giver: Action) -> int:
         """Bytes that an action gives to the stage after it (forward) or before it (backward)."""
@@ -65,40 +68,55 @@ class Costs:
 def stage_costs(
     blocks: Sequence[BlockCost], cuts: Sequence[int], recompute: Recompute, *, flops_per_s: float = 1.0
 ) -> list[StageCost]:
-    """Compute the cost of each stage from its operations.
+    """Compute the cost of each stage, from the seconds of its blocks or else from their operations.
 
     Args:
         blocks: of the whole network, from `partition.block_costs`.
-        flops_per_s: of one rank; 1.0 gives times in operations.
+        flops_per_s: of one rank, for blocks that have not been measured; 1.0 gives times in operations.
     """
     return [
-        _stage_cost([blocks[index] for index in indices], stage, recompute, flops_per_s)
+        _stage_cost([blocks[index] for index in indices], stage, recompute, flops_per_s, is_last=stage == len(cuts))
         for stage, indices in enumerate(stage_ranges(cuts, len(blocks)))
     ]
 
 
-def _stage_cost(blocks: Sequence[BlockCost], stage: int, recompute: Recompute, flops_per_s: float) -> StageCost:
-    forward = sum(block.flops for block in blocks)
-    again = kept = worst = 0
+def _stage_cost(
+    blocks: Sequence[BlockCost], stage: int, recompute: Recompute, flops_per_s: float, *, is_last: bool
+) -> StageCost:
+    times = [block.times or _from_flops(block, flops_per_s) for block in blocks]
+    again_s = last_again_s = 0.0
+    kept = worst = 0
     for segment in recompute.segments(stage, len(blocks)):
-        saved = [blocks[index].saved_bytes for index in segment.blocks]
+        last_again_s = 0.0
+        own, own_times = [blocks[i] for i in segment.blocks], [times[i] for i in segment.blocks]
+        saved = [block.saved_bytes for block in own]
         if segment.policy == "recompute":
-            again += sum(blocks[index].flops for index in segment.blocks)
-            kept += blocks[segment.blocks.start].input_bytes
+            last_again_s = sum(each.forward_s for each in own_times)
+            again_s += last_again_s
+            kept += own[0].input_bytes
             worst = max(worst, kept + sum(saved))  # the segments after it have been released by then
         elif segment.policy == "offload":
-            kept += blocks[segment.blocks.start].input_bytes
+            again_s += sum(each.offload_s for each in own_times)
+            kept += own[0].input_bytes
             worst = max(worst, kept + max(map(sum, pairwise([0, *saved]))))  # one block, and the one before it
         elif segment.policy == "norm":
-            kept += sum(block.norm_bytes for block in blocks[segment.blocks.start : segment.blocks.stop])
+            again_s += sum(each.norm_s for each in own_times)
+            kept += sum(block.norm_bytes for block in own)
         else:
             kept += sum(saved)
     return StageCost(
-        forward / flops_per_s,
-        (BACKWARD_PER_FORWARD * forward + again) / flops_per_s,
+        sum(each.forward_s for each in times),
+        sum(each.backward_s for each in times) + again_s,
         kept,
         max(worst - kept, 0),
         input_bytes=blocks[0].input_bytes if stage else 0,
         gradient_bytes=blocks[0].gradient_bytes if stage else 0,
         weight_bytes=sum(block.weight_bytes for block in blocks),
+        at_once_s=last_again_s if is_last else 0.0,
     )
+
+
+def _from_flops(block: BlockCost, flops_per_s: float) -> BlockTimes:
+    """Times of a block that has not been measured: normalisations and copies to host memory count as free."""
+    forward_s = block.flops / flops_per_s
+    return BlockTimes(forward_s, BACKWARD_PER_FORWARD * forward_s)

@@ -116,7 +116,8 @@ class _Simulation:
                 on_their_way = [self._post(message) for message in group.gives]
                 yield from [self._post(message) for message in group.takes]
             if action is not None:
-                start_s, seconds = self._clock.now_s, self._costs.seconds(action, rank)
+                before = actions[index - 1] if index else None
+                start_s, seconds = self._clock.now_s, self._costs.seconds(action, rank, before)
                 if seconds:
                     yield self._clock.after(seconds)
                 cost = self._costs.stages[action.stage]

@@ -17,18 +17,21 @@ from typing import Any
 import torch
 from torch import nn
 
-from training.data.tile_dataset import find_source, open_source
+from training.data.tile_dataset import side_in_tile_set
 from training.engine.partition import BlockCost, stage_ranges
 from training.engine.plan import Plan
 from training.engine.predict import predict_memory
 from training.engine.recompute import Recompute
 from training.engine.schedule import Schedule
 from training.engine.strategies import STRATEGIES, build_schedule
-from training.foundation.errors import BadRecipeError, GemslideError
+from training.foundation.errors import BadRecipeError, GemslideError, NotCalibratedError
 from training.foundation.recipe_file import find_recipe
 from training.foundation.words.counts import counted
 from training.oracle.costs import Costs, StageCost, stage_costs
 from training.oracle.draw import draw_svg, draw_text
+from training.oracle.machine import Machine, describe, identity_here, load_machine
+from training.oracle.measure_blocks import Setting
+from training.oracle.predict import predict_step
 from training.oracle.simulate import simulate
 from training.recipe.config import Recipe, load_recipe
 from training.recipe.optimisation import cross_entropy
@@ -46,7 +49,10 @@ class Planned:
     recipe: Recipe
     blocks: list[nn.Module]
     costs: list[BlockCost]
+    """With measured seconds, if there is a machine."""
     plan: Plan
+    machine: Machine | None = None
+    """None where this machine has not been measured for the recipe."""
 
     @property
     def stage_costs(self) -> list[StageCost]:
@@ -74,8 +80,8 @@ def show_plan(recipe_name: Path, project_dir: Path, *, tile_px: int | None, svg:
     """
     path = find_recipe(recipe_name)
     recipe = load_recipe(path)
-    side_px = tile_px or _side_in_tile_set(recipe, project_dir)
-    planned = _with_costs(recipe, side_px)
+    side_px = tile_px or side_in_tile_set(recipe.data, project_dir)
+    planned = _with_times(_with_costs(recipe, side_px), side_px, project_dir)
     plan, model = planned.plan, recipe.model
     drawn = min(plan.num_microbatches, MOST_DRAWN)
     group = range(plan.num_stages)
@@ -95,6 +101,8 @@ def show_plan(recipe_name: Path, project_dir: Path, *, tile_px: int | None, svg:
         "recompute": describe_recompute(plan.recompute),
         "precision": plan.precision,
         "balance": recipe.parallel.balance,
+        "machine": None if planned.machine is None else describe(planned.machine.identity),
+        "step_s": None if planned.machine is None else predict_step(plan, planned.costs, planned.machine).end_s,
         "ranks": _ranks(planned, side_px),
         "comparison": compare(planned),
         "drawing": draw_text(planned.schedule(drawn), ranks=group),
@@ -110,14 +118,6 @@ def show_plan(recipe_name: Path, project_dir: Path, *, tile_px: int | None, svg:
     return report
 
 
-def _side_in_tile_set(recipe: Recipe, project_dir: Path) -> int:
-    factory = find_source(recipe.data.source)
-    try:
-        return open_source(recipe.data, project_dir).tile_px
-    except factory.Error as error:
-        raise type(error)(f"{error} To plan without tiles, give their side: `--tile-px 1024`.") from error
-
-
 def _with_costs(recipe: Recipe, side_px: int) -> Planned:
     try:
         blocks = blocks_of(recipe.model, side_px)
@@ -125,6 +125,18 @@ def _with_costs(recipe: Recipe, side_px: int) -> Planned:
         return Planned(recipe, blocks, costs, plan_of(recipe, blocks, side_px, torch.device("cpu"), costs))
     except ValueError as error:  # more stages than blocks, a tile side that the network does not take
         raise BadRecipeError(f"{error}.") from error
+
+
+def _with_times(planned: Planned, side_px: int, project_dir: Path) -> Planned:
+    """Add what was measured on this machine, if all of it was."""
+    train, parallel = planned.recipe.train, planned.recipe.parallel
+    setting = Setting((parallel.microbatch_size, 3, side_px, side_px), train.precision, train.channels_last)
+    identity = identity_here(setting, threads=train.threads, backend="gloo", num_ranks=parallel.world_size)
+    try:
+        machine = load_machine(project_dir, identity)
+        return replace(planned, costs=machine.with_times(planned.blocks, planned.costs, setting), machine=machine)
+    except NotCalibratedError:
+        return planned
 
 
 def describe_recompute(recompute: Recompute) -> str:
@@ -201,17 +213,26 @@ def _row(planned: Planned, strategy: str, costs: Sequence[StageCost], recompute:
         num_microbatches=planned.plan.num_microbatches,
         data_parallel=num_ranks // len(costs),
     )
-    timeline = simulate(schedule, Costs(costs))
+    timeline = simulate(schedule, _costs_of_group(planned, costs, schedule))
     alone_s = planned.plan.num_microbatches * sum(cost.forward_s + cost.backward_s for cost in planned.stage_costs)
     return {
         "strategy": strategy,
         "recompute": describe_recompute(recompute),
         "num_ranks": num_ranks,
         "time": timeline.end_s / alone_s if alone_s else 1.0,
+        "seconds": None if planned.machine is None else timeline.end_s,
         "bubble": timeline.bubble,
         "kept_bytes": max(timeline.peak_bytes),
         "weight_bytes": _weight_bytes(planned, schedule),
     }
+
+
+def _costs_of_group(planned: Planned, stages: Sequence[StageCost], schedule: Schedule) -> Costs:
+    """Costs of one group, with messages, sums and updates if they have been measured."""
+    machine = planned.machine
+    if machine is None:
+        return Costs(stages)
+    return machine.costs(stages, schedule.placement)
 
 
 def _on_one_rank(stages: Sequence[StageCost]) -> StageCost:
@@ -221,6 +242,8 @@ def _on_one_rank(stages: Sequence[StageCost]) -> StageCost:
         sum(cost.backward_s for cost in stages),
         sum(cost.kept_bytes for cost in stages),
         max(cost.recomputed_bytes for cost in stages),
+        weight_bytes=sum(cost.weight_bytes for cost in stages),
+        at_once_s=stages[-1].at_once_s,
     )
 
 

@@ -61,6 +61,10 @@ REMEDIES = {
     f"machine with more memory, {_RETRY}",
     "out_of_memory": "A training step did not fit in memory. The message names the settings that would have fitted: "
     f"put one in the recipe, or use a machine with more memory, {_RETRY}",
+    "busy_machine": "Other programs used the processor while the machine was measured. End them, and measure again "
+    "with `gemslide plan --calibrate`.",
+    "not_calibrated": "The machine has not been measured for this recipe: do so with `gemslide plan --calibrate`, "
+    f"{_RETRY}",
     "non_finite": "A loss or a gradient of a training run became infinite or not a number. Check the tiles that the "
     f"message points to, and the learning rate, {_RETRY}",
     "lost_peer": f"One of several processes that worked together was lost. Check the machine that it ran on, {_RETRY}",

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.training.engine.schedule_requests import build, requests
-from training.engine.partition import BlockCost
+from training.engine.partition import BlockCost, BlockTimes
 from training.engine.recompute import Recompute
 from training.engine.schedule import Op, ScheduleError
 from training.engine.strategies import STRATEGIES
@@ -263,8 +263,30 @@ def test_recomputation_adds_one_forward_and_keeps_only_inputs():
 
     assert plain == [StageCost(30, 60, 300, 0), StageCost(120, 240, 1200, 0, input_bytes=3)]
     # Backward runs from the end: everything after a segment has been released when the segment is recomputed.
-    assert every == [StageCost(30, 90, 1, 300), StageCost(120, 360, 3 + 5, 3 + 700 - (3 + 5), input_bytes=3)]
+    # Blocks 2 and 3 are one segment of the last stage, block 4 is another, which is not repeated if kept at once.
+    last = StageCost(120, 360, 3 + 5, 3 + 700 - (3 + 5), input_bytes=3, at_once_s=50)
+    assert every == [StageCost(30, 90, 1, 300), last]
     assert part == [StageCost(30, 70, 1 + 200, 0), StageCost(120, 240, 1200, 0, input_bytes=3)]
+
+
+def test_a_backward_right_after_its_forward_repeats_one_segment_less():
+    """mp-basic's last stage goes up as soon as it is down; gpipe's does so for a single micro-batch only."""
+    costs = Costs([StageCost(1, 3), StageCost(1, 3, at_once_s=0.5)])
+    ends = [
+        simulate(build({"strategy": strategy, "num_stages": 2, "num_microbatches": n}), costs).end_s
+        for strategy, n in (("mp-basic", 4), ("gpipe", 4), ("gpipe", 1))
+    ]
+
+    assert ends == [4 * (8 - 0.5), 5 * 4, 8 - 0.5]
+
+
+def test_measured_seconds_replace_operations():
+    """Also those of each policy: blocks that repeat, those that normalise again, and those kept in host memory."""
+    block = BlockCost(10, 0, 0, times=BlockTimes(1.0, 1.5, norm_s=0.25, offload_s=0.125))
+    policies = (Recompute(), Recompute(1), Recompute(rest="norm"), Recompute(rest="offload"))
+    both = [[(c.forward_s, c.backward_s) for c in stage_costs([block] * 4, (2,), policy)] for policy in policies]
+
+    assert both == [[(2, 3)] * 2, [(2, 5)] * 2, [(2, 3.5)] * 2, [(2, 3.25)] * 2]
 
 
 def test_other_policies_cost_no_forward_and_keep_what_they_say():

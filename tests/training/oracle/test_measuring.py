@@ -1,0 +1,135 @@
+"""Measuring of blocks and links: of the real ones, once for equal blocks, and without a trace in the network."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from tests.distributed.launch import run_ranks
+from tests.training.engine.small_networks import unet
+from training.engine.plan import make_plan
+from training.foundation.errors import BusyMachineError
+from training.oracle import measure_blocks as measuring
+from training.oracle.calibrate import calibrate
+from training.oracle.machine import Machine, fingerprints, identity_here
+from training.oracle.measure_blocks import Setting, block_inputs, measure_blocks
+from training.oracle.measure_links import fit
+from training.recipe.optimisation import cross_entropy
+
+SETTING = Setting((2, 3, 12, 20))
+TARGETS = torch.tensor([0, 2])
+
+
+def alone(value):
+    return [value]
+
+
+@pytest.fixture
+def any_machine(monkeypatch):
+    """Let all rounds count: tests run beside each other."""
+    monkeypatch.setattr(measuring, "LEAST_SHARE", 0.0)
+    monkeypatch.setattr(measuring, "BUDGET_S", 0.1)
+
+
+def small():
+    torch.manual_seed(0)
+    block = [nn.Conv2d(3, 3, 3, padding=1), nn.BatchNorm2d(3), nn.ReLU()]
+    body = [nn.Sequential(*copy.deepcopy(block)) for _ in range(3)]
+    return [nn.Conv2d(3, 3, 1), *body, nn.Sequential(nn.Flatten(), nn.Linear(3 * 12 * 20, 3))]
+
+
+def test_inputs_of_blocks_are_what_the_network_passes_on():
+    blocks = unet()
+    value = torch.randn(2, 3, 12, 20)
+    for block, taken in zip(blocks, block_inputs(blocks, SETTING), strict=True):
+        tensors = value if isinstance(value, tuple) else (value,)
+        assert taken.is_tuple == isinstance(value, tuple)
+        assert [(s.size, s.stride, s.dtype, s.requires_grad) for s in taken.shapes] == [
+            (tuple(t.shape), t.stride(), t.dtype, t.requires_grad) for t in tensors
+        ]
+        value = block(value)
+
+
+def test_every_block_has_its_seconds_and_equal_blocks_are_measured_once(any_machine, monkeypatch):
+    measured = []
+    begin = measuring._Contender.__init__
+
+    def counted(self, block, *others):
+        measured.append(block)
+        begin(self, block, *others)
+
+    monkeypatch.setattr(measuring._Contender, "__init__", counted)
+    blocks = small()
+    times = measure_blocks(blocks, cross_entropy, TARGETS, SETTING, alone)
+
+    assert len(times) == 5
+    assert all(each.forward_s > 0 and each.backward_s > 0 for each in times)
+    assert times[1] is times[2] is times[3]
+    assert measured == [block for block in (blocks[0], blocks[1], blocks[4]) for _ in measuring.POLICIES]
+
+
+def test_a_block_that_does_more_takes_longer(any_machine):
+    few, many = (
+        measure_blocks([nn.Conv2d(3, width, 3), nn.Conv2d(width, 3, 3)], _mean, None, Setting((1, 3, 96, 64)), alone)
+        for width in (2, 64)
+    )
+
+    assert sum(each.forward_s for each in many) > sum(each.forward_s for each in few)
+    assert sum(each.backward_s for each in many) > sum(each.backward_s for each in few)
+
+
+def _mean(output, targets):
+    return output.mean()
+
+
+def test_networks_with_tuples_between_blocks_are_measured(any_machine):
+    assert len(measure_blocks(unet(), cross_entropy, TARGETS, SETTING, alone)) == 5
+
+
+def test_measuring_leaves_the_network_as_it_was(any_machine):
+    blocks = nn.Sequential(*small())
+    before = copy.deepcopy(blocks.state_dict())
+    measure_blocks(list(blocks), cross_entropy, TARGETS, SETTING, alone)
+
+    after = blocks.state_dict()
+    assert all(torch.equal(after[name], value) for name, value in before.items())
+    assert all(weight.grad is None for weight in blocks.parameters())
+
+
+def test_nothing_is_measured_while_others_have_the_cores(any_machine, monkeypatch):
+    monkeypatch.setattr(measuring, "LEAST_SHARE", 1.5)
+
+    with pytest.raises(BusyMachineError, match=r"only 0 of \d+ rounds had the cores"):
+        measure_blocks(small(), cross_entropy, TARGETS, SETTING, alone)
+
+
+def test_alpha_and_beta_are_found_again():
+    times = {size: 2e-4 + size * 3e-10 for size in (4096, 65536, 2**20, 2**26)}
+
+    assert fit(times) == pytest.approx((2e-4, 3e-10))
+    assert fit({size: 1e-9 * size for size in (4096, 2**26)}) == pytest.approx((0.0, 1e-9), abs=1e-12)
+
+
+def _calibrated(ranks):
+    measuring.LEAST_SHARE, measuring.BUDGET_S = 0.0, 0.1
+    blocks = small()
+    before = copy.deepcopy(nn.Sequential(*blocks).state_dict())
+    plan = make_plan("single", costs=[1.0] * len(blocks), data_parallel=2)
+    identity = identity_here(SETTING, threads=1, backend="gloo", num_ranks=2)
+    machine = calibrate(blocks, cross_entropy, TARGETS, plan, SETTING, ranks, identity)
+    after = nn.Sequential(*blocks).state_dict()
+    return machine.model_dump_json(), all(torch.equal(after[name], value) for name, value in before.items())
+
+
+def test_two_ranks_measure_one_machine_and_change_no_weight():
+    (first, is_same), (second, _) = run_ranks(2, _calibrated)
+    machine, other = (Machine.model_validate_json(text) for text in (first, second))
+
+    assert is_same
+    assert (machine.blocks, machine.link) == (other.blocks, other.link)
+    assert set(machine.blocks) == set(fingerprints(small(), SETTING))
+    assert 0 < machine.link.beta_s_per_byte <= machine.link.both_ways_s_per_byte
+    assert machine.update.sum_s_per_byte > 0
+    assert machine.update.step_s_per_byte > 0
+    assert machine.update.agree_s > 0

@@ -1,0 +1,51 @@
+"""Measuring a machine: blocks, links, and sums and updates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from torch import nn
+
+from training.engine.executor import Loss
+from training.engine.memory import LiveBytes
+from training.engine.plan import Plan
+from training.engine.ranks import Ranks
+from training.engine.transport import Transport
+from training.oracle.machine import Identity, Machine, MeasuredBlock, fingerprints, network_of
+from training.oracle.measure_blocks import Setting, measure_blocks
+from training.oracle.measure_links import measure_link
+from training.oracle.measure_updates import measure_update
+from training.oracle.rounds import together
+
+
+def calibrate(
+    blocks: Sequence[nn.Module],
+    loss: Loss,
+    targets: object,
+    plan: Plan,
+    setting: Setting,
+    ranks: Ranks,
+    identity: Identity,
+) -> Machine:
+    """Measure this machine for one network; every rank calls it and gets what was found.
+
+    Args:
+        plan: of the recipe, for its optimizer. The weights are the same afterwards.
+        targets: of one micro-batch.
+
+    Raises:
+        BusyMachineError: other programs had the cores.
+    """
+    transport = Transport(ranks, setting.device, counter=LiveBytes())
+    times = measure_blocks(blocks, loss, targets, setting, lambda value: together(transport, value))
+    link = measure_link(transport, ranks) if ranks.num_ranks > 1 else None
+    update = measure_update(blocks, plan, setting, ranks, transport, network_of(link))
+    names = fingerprints(blocks, setting)
+    return Machine(
+        identity=identity,
+        measured_utc=datetime.now(UTC).isoformat(timespec="seconds"),
+        blocks={name: MeasuredBlock(**vars(block)) for name, block in zip(names, times, strict=True)},
+        link=link,
+        update=update,
+    )

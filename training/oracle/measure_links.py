@@ -1,0 +1,54 @@
+"""α and β of the links between ranks, from messages over the executor's own wire."""
+
+from __future__ import annotations
+
+import statistics
+import time
+
+import torch
+from torch import Tensor
+
+from training.engine.ranks import Ranks
+from training.engine.transport import Transport
+from training.oracle.machine import MeasuredLink
+from training.oracle.rounds import ROUNDS, WARM_UPS, together
+
+SIZES_BYTES = (4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20)
+
+
+def measure_link(transport: Transport, ranks: Ranks) -> MeasuredLink:
+    """Send messages between ranks 0 and 1, 2 and 3, and so on, all pairs at once; every rank calls it."""
+    one_way: dict[int, float] = {}
+    both_ways: dict[int, float] = {}
+    for size in SIZES_BYTES:
+        row = torch.zeros(size, dtype=torch.uint8, device=transport.wire.device)
+        for times, is_both in ((one_way, False), (both_ways, True)):
+            seconds = [_message_s(transport, ranks, row, is_both=is_both) for _ in range(WARM_UPS + ROUNDS)]
+            times[size] = statistics.median(seconds[WARM_UPS:])
+    alpha_s, beta = fit(one_way)
+    _, both_beta = fit(both_ways)
+    return MeasuredLink(alpha_s=alpha_s, beta_s_per_byte=beta, both_ways_s_per_byte=max(both_beta, beta))
+
+
+def _message_s(transport: Transport, ranks: Ranks, row: Tensor, *, is_both: bool) -> float:
+    """Seconds of one message, the slowest over all ranks: there and back one after the other, or both at once."""
+    peer = ranks.rank ^ 1
+    together(transport, 0.0)
+    start_s = time.perf_counter()
+    if peer < ranks.num_ranks:
+        is_first = ranks.rank < peer
+        for sends, takes in ((True, True),) if is_both else ((is_first, not is_first), (not is_first, is_first)):
+            sent, received = transport.wire.group([(row, peer)] * sends, [(torch.empty_like(row), peer)] * takes)
+            for work in (*sent, *received):
+                work.wait()
+    seconds = (time.perf_counter() - start_s) / (1 if is_both else 2)
+    return max(together(transport, seconds))
+
+
+def fit(times: dict[int, float]) -> tuple[float, float]:
+    """α and β of seconds by size in bytes, with the least sum of squared relative errors; neither is below 0."""
+    sizes = torch.tensor(list(times), dtype=torch.float64)
+    seconds = torch.tensor(list(times.values()), dtype=torch.float64)
+    rows = torch.stack([1 / seconds, sizes / seconds], dim=1)
+    alpha_s, beta = torch.linalg.lstsq(rows, torch.ones(len(sizes), 1, dtype=torch.float64)).solution.flatten().tolist()
+    return max(alpha_s, 0.0), max(beta, 0.0)

@@ -1,0 +1,129 @@
+"""Costs of REDUCE and STEP, from the real ones with gradients of zeros."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import nn
+
+from training.engine.plan import Plan
+from training.engine.ranks import Ranks
+from training.engine.replica_sync import StageSync
+from training.engine.schedule import Action, Op
+from training.engine.stage import StageCopy
+from training.engine.strategies import build_schedule
+from training.engine.transport import Transport
+from training.oracle.links import Network, swap_s
+from training.oracle.machine import MeasuredUpdate
+from training.oracle.measure_blocks import Setting
+from training.oracle.rounds import ROUNDS, WARM_UPS, together
+
+
+def measure_update(
+    blocks: Sequence[nn.Module],
+    plan: Plan,
+    setting: Setting,
+    ranks: Ranks,
+    transport: Transport,
+    network: Network | None,
+) -> MeasuredUpdate:
+    """Sums and updates of the whole network: by this rank alone, and shared by all."""
+    module = nn.Sequential(*blocks)
+    weight_bytes = sum(weight.nbytes for weight in module.parameters() if weight.requires_grad)
+    alone = _Update(module, plan, setting, ranks, transport, (ranks.rank,))
+    sum_s, agree_s, step_s = alone.median_s()
+    if network is None:
+        return MeasuredUpdate(
+            sum_s_per_byte=sum_s / weight_bytes,
+            pack_s_per_byte=0,
+            step_s_per_byte=step_s / weight_bytes,
+            share_s_per_byte=0,
+            agree_s=agree_s,
+        )
+    number = ranks.num_ranks
+    shared_sum_s, shared_step_s, agree_s = _Update(
+        module, plan, setting, ranks, transport, tuple(range(number))
+    ).median_s()
+    share = weight_bytes / number
+    swapped_s = swap_s(network, {(a, b): share for a in range(number) for b in range(number) if a != b})
+    given = weight_bytes - share
+
+    def left_s(seconds: float, alone_s: float) -> float:
+        return max(seconds - alone_s / number - swapped_s, 0.0) / given
+
+    return MeasuredUpdate(
+        sum_s_per_byte=sum_s / weight_bytes,
+        pack_s_per_byte=left_s(shared_sum_s, sum_s),
+        step_s_per_byte=step_s / weight_bytes,
+        share_s_per_byte=left_s(shared_step_s, step_s),
+        agree_s=agree_s,
+    )
+
+
+class _Update:
+    """REDUCE and STEP of a whole network that some ranks hold."""
+
+    def __init__(
+        self,
+        module: nn.Sequential,
+        plan: Plan,
+        setting: Setting,
+        ranks: Ranks,
+        transport: Transport,
+        holders: tuple[int, ...],
+    ):
+        self._copy = StageCopy(module, stage=0, first_block=0, device=setting.device)
+        self._module = module
+        self._before = {name: value.clone() for name, value in module.state_dict().items()}
+        self._transport, self._device = transport, setting.device
+        self._sync = StageSync(
+            self._copy, rank=ranks.rank, holders=holders, transport=transport, make=plan.make_optimizer
+        )
+        self._schedule = build_schedule(
+            "single", num_stages=1, num_microbatches=ranks.num_ranks, data_parallel=ranks.num_ranks
+        )
+        self._action = Action(Op.REDUCE, ranks.rank, 0)
+        self._rank, self._is_shared = ranks.rank, len(holders) > 1
+
+    def median_s(self) -> tuple[float, float, float]:
+        """Median seconds of REDUCE, the agreement after it, and STEP, the slowest over all ranks each time."""
+        rounds = [self._round() for _ in range(WARM_UPS + ROUNDS)][WARM_UPS:]
+        self._module.load_state_dict(self._before)
+        sums, agreements, steps = (statistics.median(column) for column in zip(*rounds, strict=True))
+        return sums, agreements, steps
+
+    def _round(self) -> tuple[float, float, float]:
+        copy = self._copy
+        rows = copy.rows.like(range(len(copy.weights)))
+        copy.gradient_sum.add((self._rank, 1), [torch.zeros_like(row, device=self._device) for row in rows])
+        if self._is_shared:
+            copy.statistics = {self._rank: torch.zeros_like(copy.running.row)}
+        return self._timed(self._reduce), self._timed(self._agree), self._timed(self._step)
+
+    def _reduce(self) -> None:
+        if self._is_shared:
+            self._sync.bring_together(self._action, self._schedule)
+        self._sync.finish_sum(1.0)
+
+    def _agree(self) -> None:
+        """As agreement.py: the norms of the owned gradients to the CPU, and a sum over all ranks."""
+        norms = list(self._sync.squared_norms().values())
+        numbers = torch.stack(norms).cpu() if norms else torch.zeros(0, dtype=torch.float64)
+        filled = torch.cat([numbers, torch.zeros(len(self._copy.weights) - len(numbers), dtype=torch.float64)])
+        self._transport.sum_over_ranks(filled, during=self._action)
+
+    def _step(self) -> None:
+        self._sync.update(len(self._copy.statistics))
+        if self._is_shared:
+            self._sync.hand_round(self._action)
+
+    def _timed(self, work: Callable[[], None]) -> float:
+        together(self._transport, 0.0)
+        start_s = time.perf_counter()
+        work()
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        return max(together(self._transport, time.perf_counter() - start_s))

@@ -1,0 +1,27 @@
+"""A step's time on a measured machine: the plan's schedule, played with measured costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from training.engine.partition import BlockCost
+from training.engine.plan import Plan
+from training.engine.strategies import build_schedule
+from training.oracle.costs import stage_costs
+from training.oracle.machine import Machine
+from training.oracle.simulate import Timeline, simulate
+
+
+def predict_step(plan: Plan, costs: Sequence[BlockCost], machine: Machine) -> Timeline:
+    """Play one full step of a plan.
+
+    Args:
+        costs: of the blocks, with the machine's seconds (`Machine.with_times`).
+    """
+    schedule = build_schedule(
+        plan.strategy,
+        num_stages=plan.num_stages,
+        num_microbatches=plan.num_microbatches * plan.data_parallel,
+        data_parallel=plan.data_parallel,
+    )
+    return simulate(schedule, machine.costs(stage_costs(costs, plan.cuts, plan.recompute), plan.placement))
