@@ -187,19 +187,19 @@ def partition(costs: Sequence[float], num_stages: int) -> tuple[int, ...]:
             f"cannot cut {counted(len(costs), 'block')} into {counted(num_stages, 'stage')} of one block or more; "
             f"use num_stages from 1 to {len(costs)}"
         )
-    sums = [0.0]
-    for cost in costs:
-        sums.append(sums[-1] + cost)
-    # best[end] is the cheapest maximum over blocks 0 .. end - 1 in the stages so far, with the cuts that reach it.
-    best: dict[int, tuple[float, tuple[int, ...]]] = {end: (sums[end], ()) for end in range(1, len(sums))}
-    for _ in range(1, num_stages):
-        best = {
-            end: min(
-                (max(best[cut][0], sums[end] - sums[cut]), (*best[cut][1], cut)) for cut in range(1, end) if cut in best
-            )
-            for end in range(min(best) + 1, len(sums))
-        }
-    return best[len(costs)][1]
+    sums = torch.tensor([0.0, *costs], dtype=torch.float64).cumsum(0)
+    between = sums - sums[:, None]
+    between[torch.ones_like(between).tril().bool()] = torch.inf  # no stage is empty
+    # least[k][start] is the cheapest maximum of the blocks from `start` on in k stages.
+    least = [torch.full_like(sums, torch.inf)]
+    least[0][-1] = 0.0
+    for _ in range(num_stages):
+        least.append(torch.maximum(between, least[-1]).amin(1))
+    cuts = [0]
+    for rest in least[num_stages - 1 : 0 : -1]:
+        enough = torch.maximum(between[cuts[-1]], rest) <= least[num_stages][0]
+        cuts.append(int(enough.nonzero()[0]))
+    return tuple(cuts[1:])
 
 
 def stage_ranges(cuts: Sequence[int], num_blocks: int) -> list[range]:

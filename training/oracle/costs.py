@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from training.engine.partition import BlockCost, BlockTimes, stage_ranges
-from training.engine.recompute import Recompute
+from training.engine.recompute import Recompute, Segment
 from training.engine.schedule import Action, Op
 from training.oracle.links import Network, instant
 
@@ -75,18 +75,30 @@ def stage_costs(
         flops_per_s: of one rank, for blocks that have not been measured; 1.0 gives times in operations.
     """
     return [
-        _stage_cost([blocks[index] for index in indices], stage, recompute, flops_per_s, is_last=stage == len(cuts))
+        stage_cost(
+            [blocks[index] for index in indices],
+            recompute.segments(stage, len(indices)),
+            is_first=stage == 0,
+            is_last=stage == len(cuts),
+            flops_per_s=flops_per_s,
+        )
         for stage, indices in enumerate(stage_ranges(cuts, len(blocks)))
     ]
 
 
-def _stage_cost(
-    blocks: Sequence[BlockCost], stage: int, recompute: Recompute, flops_per_s: float, *, is_last: bool
+def stage_cost(
+    blocks: Sequence[BlockCost],
+    segments: Sequence[Segment],
+    *,
+    is_first: bool,
+    is_last: bool,
+    flops_per_s: float = 1.0,
 ) -> StageCost:
+    """Compute the cost of one stage from its blocks and their treatment."""
     times = [block.times or _from_flops(block, flops_per_s) for block in blocks]
     again_s = last_again_s = 0.0
     kept = worst = 0
-    for segment in recompute.segments(stage, len(blocks)):
+    for segment in segments:
         last_again_s = 0.0
         own, own_times = [blocks[i] for i in segment.blocks], [times[i] for i in segment.blocks]
         saved = [block.saved_bytes for block in own]
@@ -109,8 +121,8 @@ def _stage_cost(
         sum(each.backward_s for each in times) + again_s,
         kept,
         max(worst - kept, 0),
-        input_bytes=blocks[0].input_bytes if stage else 0,
-        gradient_bytes=blocks[0].gradient_bytes if stage else 0,
+        input_bytes=0 if is_first else blocks[0].input_bytes,
+        gradient_bytes=0 if is_first else blocks[0].gradient_bytes,
         weight_bytes=sum(block.weight_bytes for block in blocks),
         at_once_s=last_again_s if is_last else 0.0,
     )

@@ -10,6 +10,8 @@ import json
 import os
 import platform
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +21,8 @@ from torch import nn
 
 from training.engine.partition import BlockCost, BlockTimes
 from training.engine.placement import Placement
+from training.engine.schedule import Schedule
+from training.engine.tree_sum import nodes_of
 from training.foundation.errors import BadRecipeError, NotCalibratedError
 from training.foundation.publish import write_bytes_atomic
 from training.foundation.reading import read_json_file
@@ -26,7 +30,7 @@ from training.foundation.settings import Section, parse_section
 from training.foundation.words.counts import counted
 from training.machine.threads import instruction_set
 from training.oracle.costs import Costs, StageCost
-from training.oracle.links import Link, Network, instant, pairs
+from training.oracle.links import Link, Network, instant, pairs, swap_s
 from training.oracle.measure_blocks import Setting, block_inputs, fingerprint
 
 FOLDER = "machines"
@@ -123,6 +127,24 @@ class Machine(Section):
         """Costs of a step on this machine: those of its stages, with messages, sums and updates."""
         stages = [self._with_update(stage, len(placement.holders(index))) for index, stage in enumerate(stages)]
         return Costs(stages, self.network(), self.update.agree_s if placement.num_ranks > 1 else 0.0)
+
+    def group_costs(self, stages: Sequence[StageCost], schedule: Schedule, placement: Placement) -> Costs:
+        """Costs of one group's schedule, where sums and updates are over all groups of a placement.
+
+        All groups take the same time, so they meet at once: their messages are part of the sums and updates.
+        """
+        costs = self.costs(stages, placement)
+        folded = [self._with_swaps(stage, index, schedule, placement) for index, stage in enumerate(costs.stages)]
+        return replace(costs, stages=folded)
+
+    def _with_swaps(self, stage: StageCost, index: int, schedule: Schedule, placement: Placement) -> StageCost:
+        holders = placement.holders(index)
+        share = stage.weight_bytes / len(holders)
+        swapped_s = swap_s(self.network(), dict.fromkeys(permutations(holders, 2), share))
+        sets = len(nodes_of(schedule.microbatches_on(schedule.placement.holders(index)[0], index)))
+        return replace(
+            stage, weight_bytes=0, reduce_s=stage.reduce_s + sets * swapped_s, step_s=stage.step_s + swapped_s
+        )
 
     def _with_update(self, stage: StageCost, holders: int) -> StageCost:
         owned = stage.weight_bytes / holders

@@ -1,0 +1,146 @@
+"""The search finds what trying everything finds, and nothing that does not fit."""
+
+import random
+from dataclasses import replace
+from itertools import combinations, product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.training.engine.schedule_requests import build, requests
+from training.engine.partition import BlockCost, BlockTimes, stage_ranges
+from training.engine.recompute import Recompute
+from training.engine.strategies import STRATEGIES, build_schedule, place
+from training.oracle.candidates import Request
+from training.oracle.costs import Costs, StageCost, stage_costs
+from training.oracle.links import Link, pairs
+from training.oracle.memory import RankMemory
+from training.oracle.search import least_s, search
+from training.oracle.simulate import simulate
+
+NETWORK = pairs(Link("wire", 0.05, 0.002))
+
+
+def price(stages, schedule, placement):
+    return Costs(stages, NETWORK)
+
+
+def blocks(seed, number):
+    """Blocks of uneven cost, whose normalisations keep less and take some time."""
+    draw = random.Random(seed)
+    return [
+        BlockCost(
+            flops=1,
+            saved_bytes=draw.randint(20, 100),
+            input_bytes=draw.randint(5, 20),
+            norm_bytes=draw.randint(10, 20),
+            gradient_bytes=draw.randint(5, 20),
+            weight_bytes=draw.randint(1, 9),
+            times=BlockTimes(draw.randint(1, 9), draw.randint(2, 15), draw.randint(1, 3) / 2, draw.randint(2, 5) / 2),
+        )
+        for _ in range(number)
+    ]
+
+
+def everything(request):
+    """(seconds, bytes) of every plan there is."""
+    number = len(request.blocks)
+    for name, row in STRATEGIES.items():
+        for num_stages in (s for s in range(1, number + 1) if request.num_ranks % s == 0):
+            groups = request.num_ranks // num_stages
+            if row.refusal(num_stages) or request.num_microbatches % groups or (num_stages == 1) != (name == "single"):
+                continue
+            schedule = build_schedule(name, num_stages=num_stages, num_microbatches=request.num_microbatches // groups)
+            placement = place(name, num_stages=num_stages, data_parallel=groups)
+            memory = RankMemory(schedule, placement, request.optimizer_slots)
+            for cuts in combinations(range(1, number), num_stages - 1):
+                for recompute in policies([len(r) for r in stage_ranges(cuts, number)]):
+                    stages = stage_costs(request.blocks, cuts, recompute)
+                    end_s = simulate(schedule, request.price(stages, schedule, placement)).end_s
+                    assert end_s >= least_s(request, row, num_stages, groups) - 1e-9
+                    yield end_s, memory.most_bytes(stages)
+
+
+def policies(lengths):
+    for rest in ("keep", "norm", "offload"):
+        yield Recompute(rest=rest)
+        for every in range(1, sum(lengths) + 1) if rest != "offload" else ():
+            yield Recompute(every, rest=rest)
+            for prefix in product(*(sorted({*range(0, length, every), length}) for length in lengths)):
+                yield Recompute(every, prefix, rest)
+
+
+@pytest.mark.parametrize(("seed", "number", "num_ranks"), [(1, 5, 2), (2, 4, 4), (3, 6, 2), (4, 5, 4)])
+def test_the_fastest_plan_under_any_cap_is_the_one_that_trying_everything_finds(seed, number, num_ranks):
+    request = Request(blocks(seed, number), num_ranks, num_microbatches=4, price=price)
+    every = list(everything(request))
+    needs = sorted({needed for _, needed in every})
+
+    for cap in (needs[0] - 1, needs[0], needs[len(needs) // 8], needs[len(needs) // 3], needs[-1]):
+        expected = min((seconds for seconds, needed in every if needed <= cap), default=None)
+        found = search(replace(request, cap_bytes=cap)).candidates
+        assert (found[0].step_s if found else None) == (None if expected is None else pytest.approx(expected)), cap
+        assert all(each.rank_bytes <= cap for each in found)
+
+
+@given(requests())
+@settings(deadline=None)
+def test_the_memory_of_a_rank_is_that_of_the_played_schedule(request):
+    schedule = build(request)
+    draw = random.Random(str(request))
+    stages = [
+        StageCost(draw.random(), draw.random(), draw.randint(0, 99), draw.randint(0, 99))
+        for _ in range(schedule.num_stages)
+    ]
+    memory = RankMemory(schedule, schedule.placement, 1)
+    played = simulate(schedule, Costs(stages)).peak_bytes
+
+    assert tuple(memory.activation_bytes(rank, stages) for rank in range(len(schedule.ranks))) == played
+
+
+def test_weights_their_gradients_and_the_optimizer_count():
+    """master on two ranks of one group: both stages on each; N = 4: two micro-batches of each stage on a rank."""
+    schedule = build_schedule("master", num_stages=2, num_microbatches=4)
+    memory = RankMemory(schedule, place("master", num_stages=2, data_parallel=3), optimizer_slots=3)
+    stages = [StageCost(1, 1, weight_bytes=600), StageCost(1, 1, weight_bytes=60)]
+
+    # Weights, two sums of gradients at a time, and three slots of a sixth: six ranks hold each stage.
+    assert memory.state_bytes(0, stages) == memory.state_bytes(1, stages) == 660 * 3 + 3 * 110
+
+
+def test_what_has_no_plan_says_why():
+    request = Request(blocks(5, 6), 4, num_microbatches=6, price=price, cap_bytes=150)
+    reasons = {(e.strategy, e.num_stages): e.reason for e in search(request).excluded}
+
+    assert reasons["single", 1] == "6 micro-batches do not divide among 4 groups"
+    assert reasons["gpipe", 4].startswith("needs ")
+    assert reasons["gpipe", 4].endswith("of 1.5e-07 GB")
+
+
+def test_stages_win_where_no_rank_holds_a_whole_network():
+    """Data parallelism, which has no idle ranks, wins as long as it fits."""
+    request = Request(blocks(6, 8), 4, num_microbatches=8, price=price)
+    (no_room,) = search(replace(request, strategies=("single",), cap_bytes=0)).excluded
+    least = 1e9 * float(no_room.reason.split()[1])
+    scarce = search(replace(request, cap_bytes=0.95 * least))
+
+    assert search(request).candidates[0].strategy == "single"
+    assert scarce.candidates[0].num_stages > 1
+    assert ("single", 1) in {(each.strategy, each.num_stages) for each in scarce.excluded}
+
+
+@given(st.integers(0, 10**6))
+@settings(deadline=None, max_examples=10)
+def test_larger_networks_are_cut_so_that_moving_one_cut_does_not_help(seed):
+    """Sixteen blocks on four ranks are more than are all tried."""
+    request = Request(blocks(seed, 16), 4, num_microbatches=4, price=price, strategies=("1f1b",))
+    best = next(each for each in search(request).candidates if each.num_stages == 4)
+    schedule = build_schedule("1f1b", num_stages=4, num_microbatches=4)
+    placement = place("1f1b", num_stages=4, data_parallel=1)
+    for index, step in product(range(3), (-1, 1)):
+        cuts = list(best.cuts)
+        cuts[index] += step
+        if cuts == sorted({*cuts} - {0, 16}) and len(cuts) == 3:
+            stages = stage_costs(request.blocks, cuts, best.recompute)
+            assert simulate(schedule, price(stages, schedule, placement)).end_s >= best.step_s - 1e-9

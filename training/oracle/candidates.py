@@ -1,0 +1,68 @@
+"""Plans that a search asks for and finds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from training.engine.partition import BlockCost
+from training.engine.placement import Placement
+from training.engine.recompute import Recompute
+from training.engine.schedule import Schedule
+from training.engine.strategies import STRATEGIES
+from training.oracle.costs import Costs, StageCost
+
+Cuts = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is given."""
+
+    blocks: Sequence[BlockCost]
+    num_ranks: int
+    num_microbatches: int
+    """Of the whole step, over all groups."""
+    price: Callable[[Sequence[StageCost], Schedule, Placement], Costs]
+    """(stages, schedule of one group, placement of all groups) -> costs of one group, with sums over all groups."""
+    cap_bytes: float = float("inf")
+    """Memory of one rank."""
+    optimizer_slots: int = 1
+    """Tensors of the size of a weight that the optimizer keeps for it."""
+    strategies: Sequence[str] = tuple(STRATEGIES)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A plan, and what it costs."""
+
+    strategy: str
+    num_stages: int
+    data_parallel: int
+    num_microbatches: int
+    """Of one group."""
+    recompute: Recompute
+    cuts: Cuts
+    step_s: float
+    rank_bytes: int
+    """Of the fullest rank: activations, weights, gradients, state of the optimizer."""
+    bubble: float
+
+
+@dataclass(frozen=True)
+class Excluded:
+    """A strategy on S stages and D groups without a plan, and the reason."""
+
+    strategy: str
+    num_stages: int
+    data_parallel: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Found:
+    """The result of a search."""
+
+    candidates: tuple[Candidate, ...]
+    """The fastest of each strategy, S, D and policy, fastest first; from the eleventh on, some are left out."""
+    excluded: tuple[Excluded, ...]

@@ -1,0 +1,71 @@
+"""Search of the plan that takes the least time within the memory of a rank.
+
+The number of ranks, the batch and the micro-batch size are given. What is chosen: strategy, stages S and groups D
+(S · D ranks), recomputation, and cuts. A candidate is one group played by the simulator, since the groups are alike and
+meet only at the end; it is not played if it does not fit, or if a lower bound of its time exceeds the plans found so
+far. Where there are few ways to cut, all are tried; otherwise those that balance time or bytes, and the best of these
+are moved by one block at a time for as long as that helps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from training.engine.strategies import STRATEGIES, Strategy
+from training.oracle.candidates import Candidate, Excluded, Found, Request
+from training.oracle.shape import SLOWER, WANTED, Fastest, Shape
+from training.oracle.stage_table import StageTable, seconds_of
+
+
+def search(request: Request) -> Found:
+    """Find the fastest plans that fit."""
+    fastest, stages = Fastest(), StageTable(request.blocks)
+    plans: list[tuple[Candidate, Shape]] = []
+    excluded: list[Excluded] = []
+    for strategy, num_stages, data_parallel in _shapes(request):
+        reason = _refusal(request, strategy, num_stages, data_parallel)
+        if reason is None and least_s(request, strategy, num_stages, data_parallel) > fastest.limit_s:
+            reason = SLOWER
+        if reason is None:
+            shape = Shape(request, strategy, num_stages, data_parallel, stages, fastest)
+            own = list(shape.plans())
+            plans += ((plan, shape) for plan in own)
+            reason = None if own else shape.why_none()
+        if reason is not None:
+            excluded.append(Excluded(strategy.name, num_stages, data_parallel, reason))
+    plans.sort(key=lambda pair: pair[0].step_s)
+    found = [shape.moved(plan) for plan, shape in plans[: 2 * WANTED]] + [plan for plan, _ in plans[2 * WANTED :]]
+    return Found(tuple(sorted(found, key=lambda plan: (plan.step_s, plan.rank_bytes))), tuple(excluded))
+
+
+def _shapes(request: Request) -> Iterator[tuple[Strategy, int, int]]:
+    """Strategies on numbers of stages and groups; first on many groups, which are mostly the fastest."""
+    for num_stages in range(1, min(request.num_ranks, len(request.blocks)) + 1):
+        if request.num_ranks % num_stages == 0:
+            for name in request.strategies:
+                if (num_stages == 1) == (name == "single"):
+                    yield STRATEGIES[name], num_stages, request.num_ranks // num_stages
+
+
+def _refusal(request: Request, strategy: Strategy, num_stages: int, data_parallel: int) -> str | None:
+    if (refused := strategy.refusal(num_stages)) is not None:
+        return refused
+    if request.num_microbatches % data_parallel:
+        return f"{request.num_microbatches} micro-batches do not divide among {data_parallel} groups"
+    return None
+
+
+def least_s(request: Request, strategy: Strategy, num_stages: int, data_parallel: int) -> float:
+    """A time that no step is shorter than, whatever the cuts and policies; messages, sums and updates left out."""
+    total_s = sum(seconds_of(block) for block in request.blocks)
+    number = request.num_microbatches // data_parallel
+    # A rank that does its part of all micro-batches; its part may be the smallest only if another's is larger.
+    bounds = [number * total_s / num_stages]
+    per_replica = -(-number // 2) if strategy.is_mirrored else number
+    # The first stage has at most so many micro-batches on their way, and each takes all stages down and up.
+    live = min(strategy.live_bound(0, num_stages, per_replica), per_replica)
+    bounds.append(per_replica * total_s / live)
+    if not strategy.is_mirrored:
+        # Stage s waits for those before it, twice, and does its own part: c_0 + ... + c_(s-1) + N c_s for every s.
+        bounds.append(total_s / (1 - (1 - 1 / number) ** num_stages))
+    return max(bounds)
