@@ -10,62 +10,32 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import nn
-
 from training.data.tile_dataset import side_in_tile_set
 from training.engine.partition import BlockCost, stage_ranges
-from training.engine.plan import Plan
 from training.engine.predict import predict_memory
 from training.engine.recompute import Recompute
 from training.engine.schedule import Schedule
 from training.engine.strategies import STRATEGIES, build_schedule
-from training.foundation.errors import BadRecipeError, GemslideError, NotCalibratedError
+from training.foundation.errors import GemslideError
 from training.foundation.recipe_file import find_recipe
 from training.foundation.words.counts import counted
 from training.oracle.costs import Costs, StageCost, stage_costs
 from training.oracle.draw import draw_svg, draw_text
-from training.oracle.machine import Machine, describe, identity_here, load_machine
-from training.oracle.measure_blocks import Setting
+from training.oracle.machine import describe
 from training.oracle.predict import predict_step
 from training.oracle.simulate import simulate
-from training.recipe.config import Recipe, load_recipe
+from training.recipe.config import load_recipe
 from training.recipe.optimisation import cross_entropy
-from training.recipe.plan import EmptyBatch, blocks_of, costs_of, plan_of
+from training.recipe.plan import EmptyBatch
 from training.run.preflight import dataset_error
+from training.tools.planned import Planned, describe_recompute, planned_of
 
 MOST_DRAWN = 8
 """Most micro-batches of a group in the drawing for the terminal."""
-
-
-@dataclass(frozen=True)
-class Planned:
-    """A recipe with its costs."""
-
-    recipe: Recipe
-    blocks: list[nn.Module]
-    costs: list[BlockCost]
-    """With measured seconds, if there is a machine."""
-    plan: Plan
-    machine: Machine | None = None
-    """None where this machine has not been measured for the recipe."""
-
-    @property
-    def stage_costs(self) -> list[StageCost]:
-        return stage_costs(self.costs, self.plan.cuts, self.plan.recompute)
-
-    def schedule(self, num_microbatches: int) -> Schedule:
-        """The schedule of the whole step, with this many micro-batches in each group."""
-        return build_schedule(
-            self.plan.strategy,
-            num_stages=self.plan.num_stages,
-            num_microbatches=num_microbatches * self.plan.data_parallel,
-            data_parallel=self.plan.data_parallel,
-        )
 
 
 def show_plan(recipe_name: Path, project_dir: Path, *, tile_px: int | None, svg: bool) -> dict[str, Any]:
@@ -81,7 +51,7 @@ def show_plan(recipe_name: Path, project_dir: Path, *, tile_px: int | None, svg:
     path = find_recipe(recipe_name)
     recipe = load_recipe(path)
     side_px = tile_px or side_in_tile_set(recipe.data, project_dir)
-    planned = _with_times(_with_costs(recipe, side_px), side_px, project_dir)
+    planned = planned_of(recipe, side_px, project_dir)
     plan, model = planned.plan, recipe.model
     drawn = min(plan.num_microbatches, MOST_DRAWN)
     group = range(plan.num_stages)
@@ -116,39 +86,6 @@ def show_plan(recipe_name: Path, project_dir: Path, *, tile_px: int | None, svg:
         title = f"{plan.strategy}: S = {stages}, N = {batches}{groups}"
         report["svg"] = draw_svg(simulate(schedule, Costs(planned.stage_costs)), schedule, title=title, ranks=group)
     return report
-
-
-def _with_costs(recipe: Recipe, side_px: int) -> Planned:
-    try:
-        blocks = blocks_of(recipe.model, side_px)
-        costs = costs_of(recipe, blocks, side_px)
-        return Planned(recipe, blocks, costs, plan_of(recipe, blocks, side_px, torch.device("cpu"), costs))
-    except ValueError as error:  # more stages than blocks, a tile side that the network does not take
-        raise BadRecipeError(f"{error}.") from error
-
-
-def _with_times(planned: Planned, side_px: int, project_dir: Path) -> Planned:
-    """Add what was measured on this machine, if all of it was."""
-    train, parallel = planned.recipe.train, planned.recipe.parallel
-    setting = Setting((parallel.microbatch_size, 3, side_px, side_px), train.precision, train.channels_last)
-    identity = identity_here(setting, threads=train.threads, backend="gloo", num_ranks=parallel.world_size)
-    try:
-        machine = load_machine(project_dir, identity)
-        return replace(planned, costs=machine.with_times(planned.blocks, planned.costs, setting), machine=machine)
-    except NotCalibratedError:
-        return planned
-
-
-def describe_recompute(recompute: Recompute) -> str:
-    """Describe a rule of recomputation for people."""
-    rest = {"keep": "", "norm": "norm", "offload": "offload"}[recompute.rest]
-    if not recompute.every:
-        return rest or "none"
-    text = "every block" if recompute.every == 1 else f"every {recompute.every} blocks"
-    if recompute.prefix is None:
-        return text
-    text += f" of the first {', '.join(map(str, recompute.prefix))} blocks of the stages"
-    return f"{text}, {rest} in the others" if rest else text
 
 
 def _ranks(planned: Planned, side_px: int) -> list[dict[str, Any]]:
