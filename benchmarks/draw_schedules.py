@@ -11,9 +11,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from training.engine.strategies import STRATEGIES, build_schedule
-from training.oracle.costs import BACKWARD_PER_FORWARD, Costs, StageCost
-from training.oracle.draw import draw_svg
-from training.oracle.simulate import simulate
+from training.oracle.simulation.costs import BACKWARD_PER_FORWARD, Costs, StageCost
+from training.oracle.simulation.draw import draw_svg
+from training.oracle.simulation.simulate import simulate
 
 FOLDER = Path(__file__).parents[1] / "docs/images/engine"
 NUM_STAGES, NUM_MICROBATCHES = 4, 4

@@ -50,9 +50,9 @@ from training.engine.strategies import build_schedule
 from training.engine.transport import GroupWire
 from training.machine.allocator import keep_for_training
 from training.models.resnet_v2 import resnet_v2_blocks
-from training.oracle.costs import Costs, StageCost
-from training.oracle.links import Link, pairs
-from training.oracle.simulate import simulate
+from training.oracle.simulation.costs import Costs, StageCost
+from training.oracle.simulation.links import Link, pairs
+from training.oracle.simulation.simulate import simulate
 from training.recipe.optimisation import cross_entropy
 
 DEPTH, SIDE_PX, SMALL_PX, NUM_STAGES, NUM_MICROBATCHES, MANY = 20, 256, 160, 2, 8, 64

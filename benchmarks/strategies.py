@@ -20,8 +20,8 @@ from training.engine.predict import predict_memory
 from training.engine.recompute import Recompute
 from training.engine.strategies import build_schedule
 from training.models.resnet_v2 import resnet_v2_blocks
-from training.oracle.costs import Costs, stage_costs
-from training.oracle.simulate import simulate
+from training.oracle.simulation.costs import Costs, stage_costs
+from training.oracle.simulation.simulate import simulate
 from training.recipe.optimisation import cross_entropy
 from training.recipe.plan import EmptyBatch
 

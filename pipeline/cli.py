@@ -15,6 +15,7 @@ from pipeline.verbs.model_cli import model_cli
 from pipeline.verbs.options import HERE, JsonOption, ProjectOption
 from pipeline.verbs.study.cli import study_cli
 from pipeline.verbs.tissue_cli import tissue
+from training.foundation.recipe_file import MAX_RANKS
 
 cli = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=RESEARCH_USE)
 cohort_cli = typer.Typer(no_args_is_help=True, help="Cohort manifests: slides that belong together.")
@@ -188,12 +189,18 @@ def plan(
     calibrate: Annotated[
         bool, typer.Option("--calibrate", help="Measure this machine first: seconds of each block, links, updates.")
     ] = False,
+    world: Annotated[
+        int | None, typer.Option(min=1, max=MAX_RANKS, help="Search for the fastest plans on so many ranks.")
+    ] = None,
+    memory: Annotated[
+        str | None, typer.Option(help="Search for the fastest plans within this memory of a rank, such as 16GiB.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show what a recipe will do, without training: order of work, memory per rank, other strategies."""
-    from pipeline.verbs.plan import run_plan
+    from pipeline.verbs.plan import PlanOptions, run_plan
 
-    run_plan(recipe, project, tile_px=tile_px, draw=draw, calibrate=calibrate, as_json=as_json)
+    run_plan(recipe, project, PlanOptions(tile_px, draw, calibrate, world, memory), as_json=as_json)
 
 
 @cli.command()

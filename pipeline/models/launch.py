@@ -112,18 +112,30 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def show_plan(recipe: Path, project: Path, *, tile_px: int | None, svg: bool) -> dict[str, Any]:
-    """Show a recipe's plan without training: see training/tools/show_plan.py.
+@dataclass(frozen=True)
+class PlanRequest:
+    """What a plan should show."""
 
-    Args:
-        tile_px: side of a tile; None: that of the recipe's tile set in the project.
-        svg: also return the drawing for a page, in "svg".
+    tile_px: int | None = None
+    """Side of a tile; None: that of the recipe's tile set in the project."""
+    svg: bool = False
+    """Also the drawing for a page, in "svg"."""
+    num_ranks: int | None = None
+    """Also the fastest plans on so many ranks, in "search"."""
+    cap_bytes: int | None = None
+    """Also the fastest plans within this memory of a rank, in "search"."""
+
+
+def show_plan(recipe: Path, project: Path, request: PlanRequest) -> dict[str, Any]:
+    """Show a recipe's plan without training: see training/tools/show_plan.py.
 
     Raises:
         GemslideError: with the code of the fault in the recipe or the tile set.
     """
-    arguments = [str(recipe), "--project", str(project), *(["--svg"] if svg else [])]
-    return ask("training.tools.show_plan", [*arguments, *([f"--tile-px={tile_px}"] if tile_px else [])], "planning")
+    options = {"tile-px": request.tile_px, "world": request.num_ranks, "memory-bytes": request.cap_bytes}
+    given = [f"--{name}={value}" for name, value in options.items() if value is not None]
+    arguments = [str(recipe), "--project", str(project), *given, *(["--svg"] if request.svg else [])]
+    return ask("training.tools.show_plan", arguments, "planning")
 
 
 def calibrate(recipe: Path, project: Path, *, tile_px: int | None) -> dict[str, Any]:

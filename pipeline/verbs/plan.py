@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -11,14 +13,17 @@ from typing import Any
 import typer
 
 from pipeline.files import write_text_atomic
+from pipeline.models.launch import PlanRequest, show_plan
 from pipeline.models.launch import calibrate as measure
-from pipeline.models.launch import show_plan
 from pipeline.project import open_project
 from pipeline.verbs.cli_output import report_errors
-from training.foundation.errors import DiskFullError, UnreadableError
+from training.foundation.errors import BadRecipeError, DiskFullError, UnreadableError
 from training.foundation.words.counts import counted
 
 COLUMNS = 100
+PREFIXES = ("", "K", "M", "G", "T")
+MOST_SIZE_BYTES = 10**18
+MOST_ROWS = 20
 LIVE_BYTES = (
     "Live bytes are the activations, inputs, stage boundaries and messages in transit that a rank holds at the worst "
     "moment of a step; they come from simulating the step on tensors without storage, not from a rule of thumb. Add "
@@ -39,22 +44,49 @@ NOTES = (
 )
 
 
-def run_plan(
-    recipe: Path, project: Path, *, tile_px: int | None, draw: Path | None, calibrate: bool, as_json: bool
-) -> None:
+@dataclass(frozen=True)
+class PlanOptions:
+    """What is asked for, as on the command line."""
+
+    tile_px: int | None
+    draw: Path | None
+    calibrate: bool
+    world: int | None
+    memory: str | None
+
+
+def run_plan(recipe: Path, project: Path, options: PlanOptions, *, as_json: bool) -> None:
+    tile_px, draw = options.tile_px, options.draw
     with report_errors(as_json=as_json, name=recipe.stem):
+        cap_bytes = None if options.memory is None else _bytes_of(options.memory)
         if draw:
             _check_place(draw)
-        if calibrate:
+        if options.calibrate:
             _calibrate(recipe, project, tile_px=tile_px)
         if not as_json:
             typer.echo("Simulating one step on tensors without storage; deep networks take a minute or more.", err=True)
-        report = show_plan(recipe, open_project(project).root, tile_px=tile_px, svg=draw is not None)
+        request = PlanRequest(tile_px, draw is not None, options.world, cap_bytes)
+        report = show_plan(recipe, open_project(project).root, request)
         if draw:
             _write(draw, report.pop("svg"))
             report["drawn_in"] = str(draw)
     del report["ok"]
     typer.echo(json.dumps(report) if as_json else "\n".join(_explain(report)))
+
+
+def _bytes_of(text: str) -> int:
+    """Parse a size such as "16GiB" or "8 GB".
+
+    Raises:
+        BadRecipeError: it is none.
+    """
+    match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?) ?([KMGT]?)(i?)B", text.strip(), re.IGNORECASE)
+    size = 0.0
+    if match:
+        size = float(match[1]) * (1024 if match[3] else 1000) ** PREFIXES.index(match[2].upper())
+    if not 1 <= size <= MOST_SIZE_BYTES:
+        raise BadRecipeError(f"--memory {text!r:.40}: not a size. Give a number and a unit, such as 16GiB or 8GB.")
+    return int(size)
 
 
 def _calibrate(recipe: Path, project: Path, *, tile_px: int | None) -> None:
@@ -102,6 +134,9 @@ def _explain(report: dict[str, Any]) -> Iterator[str]:
     times = COUNTED if report["machine"] is None else MEASURED
     yield fill(f"{times} {NOTES} {_when_not(report)}", COLUMNS)
     yield ""
+    if "search" in report:
+        yield from _search(report["search"])
+        yield ""
     yield from _drawing(report)
     if "drawn_in" in report:
         yield ""
@@ -177,6 +212,26 @@ def _when_not(report: dict[str, Any]) -> str:
         f"{start}{'faster' if is_faster else 'simpler, though not faster with these numbers'}: no rank waits for "
         f"another (here {ddp[-1]['time']:.2f} of the time of mp-basic, {ddp[-1]['kept_bytes'] / 1e9:.3f} GB kept)."
     )
+
+
+def _search(search: dict[str, Any]) -> Iterator[str]:
+    cap_bytes, rows = search["cap_bytes"], search["rows"]
+    within = "" if cap_bytes is None else f" with {cap_bytes / 1e9:.3g} GB each"
+    yield f"Fastest plans for the recipe's batch on {counted(search['num_ranks'], 'rank')}{within}:"
+    table = [("strategy", "S", "D", "N", "recompute", "seconds", "tiles/s", "GB", "messages", "idle")]
+    for row in rows[:MOST_ROWS]:
+        messages = "" if row["communication"] is None else f"{row['communication']:.0%}"
+        numbers = (str(row[name]) for name in ("num_stages", "data_parallel", "num_microbatches"))
+        costs = (f"{row['seconds']:.3g}", f"{row['tiles_per_s']:.3g}", f"{row['bytes'] / 1e9:.3g}")
+        table.append((row["strategy"], *numbers, row["recompute"], *costs, messages, f"{row['bubble']:.0%}"))
+    yield from _table(table, left=(0, 4)) if rows else ("none fits",)
+    if len(rows) > MOST_ROWS:
+        yield f"and {len(rows) - MOST_ROWS} more in the output of --json"
+    out = search["excluded"]
+    if out:
+        yield "Without a plan:"
+    for each in out:
+        yield f"  {each['strategy']}, S = {each['num_stages']}, D = {each['data_parallel']}: {each['reason']}"
 
 
 def _drawing(report: dict[str, Any]) -> Iterator[str]:

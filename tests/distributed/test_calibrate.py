@@ -7,7 +7,7 @@ import torch
 
 from tests.distributed.launch import run_ranks
 from training.engine.ranks import Ranks
-from training.oracle import measure_blocks
+from training.oracle.calibration import measure_blocks
 from training.recipe.config import load_recipe
 from training.tools.calibrate import measure
 from training.tools.show_plan import show_plan
@@ -54,3 +54,21 @@ def test_a_plan_has_seconds_once_its_machine_is_measured(tmp_path):
     assert after["step_s"] == pytest.approx(own["seconds"])
     assert min(seconds.values()) > 0
     assert seconds["mp-basic"] > max(seconds["1f1b"], seconds["gpipe"])
+    _check_search(recipe, tmp_path)
+
+
+def _check_search(recipe: Path, project: Path) -> None:
+    """The search's plans are ranked, fit, and are those that the seconds of the plan itself lead to."""
+    free = show_plan(recipe, project, tile_px=SIDE_PX, svg=False, num_ranks=2)["search"]
+    cap_bytes = sorted(row["bytes"] for row in free["rows"])[len(free["rows"]) // 4]
+    tight = show_plan(recipe, project, tile_px=SIDE_PX, svg=False, cap_bytes=cap_bytes)["search"]
+
+    seconds = [row["seconds"] for row in free["rows"]]
+    assert seconds == sorted(seconds)
+    assert {row["num_stages"] * row["data_parallel"] for row in free["rows"]} == {2}
+    assert {row["num_stages"] * row["data_parallel"] for row in tight["rows"]} == {2}
+    assert all(row["data_parallel"] * row["num_microbatches"] == 4 for row in free["rows"])
+    assert all(0 <= row["communication"] < 1 for row in free["rows"][:10])
+    assert free["rows"][0]["tiles_per_s"] == pytest.approx(8 / seconds[0])
+    assert max(row["bytes"] for row in tight["rows"]) <= cap_bytes < max(row["bytes"] for row in free["rows"])
+    assert tight["rows"][0]["seconds"] >= seconds[0]

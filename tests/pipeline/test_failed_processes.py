@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from pipeline.errors import ProcessFailedError
-from pipeline.models.launch import show_plan, train
+from pipeline.models.launch import PlanRequest, show_plan, train
 from tests.small_trained_project import share_tiles, write_recipe
 from training.foundation.errors import BadRecipeError
 
@@ -23,7 +23,7 @@ def test_a_process_that_crashes_is_one_sentence_with_its_last_line(small_project
     recipe = write_recipe(tmp_path / "r.toml")
 
     with pytest.raises(ProcessFailedError) as failed:
-        show_plan(recipe, small_project.project.root, tile_px=None, svg=False)
+        show_plan(recipe, small_project.project.root, PlanRequest())
 
     message = str(failed.value)
     assert failed.value.code == "failed_process"

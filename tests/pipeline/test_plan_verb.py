@@ -58,6 +58,10 @@ def test_the_tile_side_comes_from_the_tile_set_and_the_memory_is_what_the_run_th
         (["--tile-px", 32, "--draw", "none/out.svg"], "unreadable", "there is no folder"),
         (["--tile-px", 32, "--draw", "."], "unreadable", "this is a folder"),
         (["--tile-px", 32, "--draw", "/proc/out.svg"], "unreadable", "/proc"),
+        (["--tile-px", 32, "--memory", "16"], "bad_recipe", "--memory '16': not a size"),
+        (["--tile-px", 32, "--memory", "0GB"], "bad_recipe", "such as 16GiB or 8GB"),
+        (["--tile-px", 32, "--memory", "1GiB"], "not_calibrated", "--calibrate"),
+        (["--tile-px", 32, "--world", "4"], "not_calibrated", "--calibrate"),
     ],
 )
 def test_what_cannot_be_done_is_one_message(gemslide, recipe, tmp_path, arguments, code, says):

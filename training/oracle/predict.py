@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from training.engine.partition import BlockCost
 from training.engine.plan import Plan
 from training.engine.strategies import build_schedule
-from training.oracle.costs import stage_costs
-from training.oracle.machine import Machine
-from training.oracle.simulate import Timeline, simulate
+from training.oracle.calibration.machine import Machine
+from training.oracle.simulation.costs import stage_costs
+from training.oracle.simulation.simulate import Timeline, simulate
 
 
 def predict_step(plan: Plan, costs: Sequence[BlockCost], machine: Machine) -> Timeline:

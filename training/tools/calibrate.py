@@ -23,9 +23,9 @@ from training.foundation.recipe_file import find_recipe
 from training.local_ranks import INTERRUPTED
 from training.machine.allocator import keep_for_training
 from training.machine.threads import use_threads
-from training.oracle.calibrate import calibrate
-from training.oracle.machine import identity_here, machine_path, save_machine
-from training.oracle.measure_blocks import Setting
+from training.oracle.calibration.calibrate import calibrate
+from training.oracle.calibration.machine import identity_here, machine_path, save_machine
+from training.oracle.calibration.measure_blocks import Setting
 from training.recipe.config import Recipe, load_recipe
 from training.recipe.optimisation import cross_entropy
 from training.recipe.plan import EmptyBatch, blocks_of, plan_of

@@ -14,9 +14,9 @@ from training.engine.recompute import Recompute
 from training.engine.schedule import Schedule
 from training.engine.strategies import build_schedule
 from training.foundation.errors import BadRecipeError, NotCalibratedError
-from training.oracle.costs import StageCost, stage_costs
-from training.oracle.machine import Machine, identity_here, load_machine
-from training.oracle.measure_blocks import Setting
+from training.oracle.calibration.machine import Machine, identity_here, load_machine
+from training.oracle.calibration.measure_blocks import Setting
+from training.oracle.simulation.costs import StageCost, stage_costs
 from training.recipe.config import Recipe
 from training.recipe.plan import blocks_of, costs_of, plan_of
 

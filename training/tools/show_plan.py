@@ -23,25 +23,36 @@ from training.engine.strategies import STRATEGIES, build_schedule
 from training.foundation.errors import GemslideError
 from training.foundation.recipe_file import find_recipe
 from training.foundation.words.counts import counted
-from training.oracle.costs import Costs, StageCost, stage_costs
-from training.oracle.draw import draw_svg, draw_text
-from training.oracle.machine import describe
+from training.oracle.calibration.machine import describe
 from training.oracle.predict import predict_step
-from training.oracle.simulate import simulate
+from training.oracle.simulation.costs import Costs, StageCost, stage_costs
+from training.oracle.simulation.draw import draw_svg, draw_text
+from training.oracle.simulation.simulate import simulate
 from training.recipe.config import load_recipe
 from training.recipe.optimisation import cross_entropy
 from training.recipe.plan import EmptyBatch
 from training.run.preflight import dataset_error
 from training.tools.planned import Planned, describe_recompute, planned_of
+from training.tools.search_rows import search_rows
 
 MOST_DRAWN = 8
 """Most micro-batches of a group in the drawing for the terminal."""
 
 
-def show_plan(recipe_name: Path, project_dir: Path, *, tile_px: int | None, svg: bool) -> dict[str, Any]:
+def show_plan(
+    recipe_name: Path,
+    project_dir: Path,
+    *,
+    tile_px: int | None,
+    svg: bool,
+    num_ranks: int | None = None,
+    cap_bytes: float | None = None,
+) -> dict[str, Any]:
     """Everything about a plan that can be known without running it.
 
     Args:
+        num_ranks: also search for the fastest plans on so many ranks; None for the recipe's, if a cap is given.
+        cap_bytes: also search for the fastest plans with this memory for each rank; None for no limit, if ranks are.
         tile_px: side of a tile; None for that of the recipe's tile set in the project.
         svg: draw for a page as well.
 
@@ -78,14 +89,25 @@ def show_plan(recipe_name: Path, project_dir: Path, *, tile_px: int | None, svg:
         "drawing": draw_text(planned.schedule(drawn), ranks=group),
         "drawn_microbatches": drawn,
     }
+    if num_ranks is not None or cap_bytes is not None:
+        report["search"] = search_rows(
+            planned, side_px, num_ranks=num_ranks or plan.world_size, cap_bytes=cap_bytes or float("inf")
+        )
     if svg:
-        schedule = planned.schedule(plan.num_microbatches)
-        groups = f", first of {plan.data_parallel} groups" if plan.data_parallel > 1 else ""
-        stages = counted(plan.num_stages, "stage")
-        batches = counted(plan.num_microbatches, "micro-batch", "micro-batches")
-        title = f"{plan.strategy}: S = {stages}, N = {batches}{groups}"
-        report["svg"] = draw_svg(simulate(schedule, Costs(planned.stage_costs)), schedule, title=title, ranks=group)
+        report["svg"] = _svg(planned)
     return report
+
+
+def _svg(planned: Planned) -> str:
+    """Drawing of the whole step of the first group."""
+    plan = planned.plan
+    schedule = planned.schedule(plan.num_microbatches)
+    groups = f", first of {plan.data_parallel} groups" if plan.data_parallel > 1 else ""
+    stages = counted(plan.num_stages, "stage")
+    batches = counted(plan.num_microbatches, "micro-batch", "micro-batches")
+    title = f"{plan.strategy}: S = {stages}, N = {batches}{groups}"
+    timeline = simulate(schedule, Costs(planned.stage_costs))
+    return draw_svg(timeline, schedule, title=title, ranks=range(plan.num_stages))
 
 
 def _ranks(planned: Planned, side_px: int) -> list[dict[str, Any]]:
@@ -203,10 +225,19 @@ def main() -> int:
     parser.add_argument("--project", type=Path, default=Path())
     parser.add_argument("--tile-px", type=int)
     parser.add_argument("--svg", action="store_true")
+    parser.add_argument("--world", type=int)
+    parser.add_argument("--memory-bytes", type=float)
     arguments = parser.parse_args()
     report: dict[str, Any]
     try:
-        planned = show_plan(arguments.recipe, arguments.project, tile_px=arguments.tile_px, svg=arguments.svg)
+        planned = show_plan(
+            arguments.recipe,
+            arguments.project,
+            tile_px=arguments.tile_px,
+            svg=arguments.svg,
+            num_ranks=arguments.world,
+            cap_bytes=arguments.memory_bytes,
+        )
     except (GemslideError, dataset_error(arguments.recipe)) as error:
         report = {"ok": False, "code": getattr(error, "code", "bad_recipe"), "message": str(error)}
     else:

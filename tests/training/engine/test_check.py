@@ -15,7 +15,7 @@ from training.engine.check import check_schedule
 from training.engine.exchange import exchanges
 from training.engine.schedule import Op, ScheduleError
 from training.engine.strategies import STRATEGIES, build_schedule
-from training.oracle.draw import by_clock
+from training.oracle.simulation.draw import by_clock
 
 
 def with_rank(schedule, rank, actions):

@@ -11,7 +11,7 @@ from tests.training.engine.schedule_requests import build, requests
 from training.engine.check import check_schedule
 from training.engine.schedule import Op
 from training.engine.strategies import STRATEGIES, live_bound
-from training.oracle.draw import by_clock
+from training.oracle.simulation.draw import by_clock
 
 
 def actions_of(schedule, *ops):

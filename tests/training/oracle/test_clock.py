@@ -2,8 +2,8 @@
 
 import pytest
 
-from training.oracle.clock import Clock, Traffic
-from training.oracle.links import Link, pairs, swap_s
+from training.oracle.simulation.clock import Clock, Traffic
+from training.oracle.simulation.links import Link, pairs, swap_s
 
 CABLE = Link("cable", alpha_s=1.0, beta_s_per_byte=0.1)
 

@@ -10,10 +10,10 @@ import pytest
 from training.engine import schedule as schedule_module
 from training.engine.schedule import Op
 from training.engine.strategies import STRATEGIES, build_schedule
-from training.oracle.costs import Costs, StageCost
-from training.oracle.draw import BAR, LEFT, RIGHT, WIDTH, draw_svg, draw_text, format_bytes
-from training.oracle.links import Link, pairs
-from training.oracle.simulate import simulate
+from training.oracle.simulation.costs import Costs, StageCost
+from training.oracle.simulation.draw import BAR, LEFT, RIGHT, WIDTH, draw_svg, draw_text, format_bytes
+from training.oracle.simulation.links import Link, pairs
+from training.oracle.simulation.simulate import simulate
 
 SVG = "{http://www.w3.org/2000/svg}"
 COSTS = [StageCost(1.0, 2.0, 700, 90), StageCost(0.5, 1.5, 400), StageCost(2.0, 4.0, 300), StageCost(0.7, 1.1, 123)]

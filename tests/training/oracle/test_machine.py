@@ -10,8 +10,7 @@ from tests.training.engine.small_networks import unet
 from training.engine.partition import BlockTimes, block_costs
 from training.engine.strategies import build_schedule, place
 from training.foundation.errors import BadRecipeError, NotCalibratedError
-from training.oracle.costs import Costs, StageCost
-from training.oracle.machine import (
+from training.oracle.calibration.machine import (
     Machine,
     MeasuredBlock,
     MeasuredLink,
@@ -22,8 +21,9 @@ from training.oracle.machine import (
     machine_path,
     save_machine,
 )
-from training.oracle.measure_blocks import Setting
-from training.oracle.simulate import simulate
+from training.oracle.calibration.measure_blocks import Setting
+from training.oracle.simulation.costs import Costs, StageCost
+from training.oracle.simulation.simulate import simulate
 
 SETTING = Setting((2, 3, 12, 20))
 IDENTITY = identity_here(SETTING, threads=1, backend="gloo", num_ranks=2)

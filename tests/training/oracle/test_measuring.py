@@ -10,11 +10,11 @@ from tests.distributed.launch import run_ranks
 from tests.training.engine.small_networks import unet
 from training.engine.plan import make_plan
 from training.foundation.errors import BusyMachineError
-from training.oracle import measure_blocks as measuring
-from training.oracle.calibrate import calibrate
-from training.oracle.machine import Machine, fingerprints, identity_here
-from training.oracle.measure_blocks import Setting, block_inputs, measure_blocks
-from training.oracle.measure_links import fit
+from training.oracle.calibration import measure_blocks as measuring
+from training.oracle.calibration.calibrate import calibrate
+from training.oracle.calibration.machine import Machine, fingerprints, identity_here
+from training.oracle.calibration.measure_blocks import Setting, block_inputs, measure_blocks
+from training.oracle.calibration.measure_links import fit
 from training.recipe.optimisation import cross_entropy
 
 SETTING = Setting((2, 3, 12, 20))

@@ -12,9 +12,9 @@ from training.engine.partition import BlockCost, BlockTimes
 from training.engine.recompute import Recompute
 from training.engine.schedule import Op, ScheduleError
 from training.engine.strategies import STRATEGIES
-from training.oracle.costs import Costs, StageCost, stage_costs
-from training.oracle.links import Link, pairs
-from training.oracle.simulate import simulate
+from training.oracle.simulation.costs import Costs, StageCost, stage_costs
+from training.oracle.simulation.links import Link, pairs
+from training.oracle.simulation.simulate import simulate
 
 times = st.integers(1, 100)
 stages = st.integers(2, 8)

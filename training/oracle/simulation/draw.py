@@ -9,7 +9,7 @@ from html import escape
 from itertools import pairwise
 
 from training.engine.schedule import Action, Op, Schedule, ScheduleError
-from training.oracle.simulate import Sent, Span, Timeline
+from training.oracle.simulation.simulate import Sent, Span, Timeline
 
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 960, 104, 140, 74, 46
 BAR, STRIP, GAP = 26, 22, 16

@@ -12,11 +12,11 @@ from training.engine.memory import LiveBytes
 from training.engine.plan import Plan
 from training.engine.ranks import Ranks
 from training.engine.transport import Transport
-from training.oracle.machine import Identity, Machine, MeasuredBlock, fingerprints, network_of
-from training.oracle.measure_blocks import Setting, measure_blocks
-from training.oracle.measure_links import measure_link
-from training.oracle.measure_updates import measure_update
-from training.oracle.rounds import together
+from training.oracle.calibration.machine import Identity, Machine, MeasuredBlock, fingerprints, network_of
+from training.oracle.calibration.measure_blocks import Setting, measure_blocks
+from training.oracle.calibration.measure_links import measure_link
+from training.oracle.calibration.measure_updates import measure_update
+from training.oracle.calibration.rounds import together
 
 
 def calibrate(

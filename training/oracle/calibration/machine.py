@@ -29,9 +29,9 @@ from training.foundation.reading import read_json_file
 from training.foundation.settings import Section, parse_section
 from training.foundation.words.counts import counted
 from training.machine.threads import instruction_set
-from training.oracle.costs import Costs, StageCost
-from training.oracle.links import Link, Network, instant, pairs, swap_s
-from training.oracle.measure_blocks import Setting, block_inputs, fingerprint
+from training.oracle.calibration.measure_blocks import Setting, block_inputs, fingerprint
+from training.oracle.simulation.costs import Costs, StageCost
+from training.oracle.simulation.links import Link, Network, instant, pairs, swap_s
 
 FOLDER = "machines"
 """Folder of the files in a project."""
@@ -103,6 +103,10 @@ class Machine(Section):
     def network(self) -> Network:
         """Links between its ranks."""
         return network_of(self.link)
+
+    def without_messages(self) -> Machine:
+        """The same machine with messages that take no time."""
+        return self.model_copy(update={"link": None})
 
     def with_times(self, blocks: Sequence[nn.Module], costs: Sequence[BlockCost], setting: Setting) -> list[BlockCost]:
         """Add the measured seconds to the costs of a network's blocks.

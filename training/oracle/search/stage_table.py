@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from training.engine.partition import BlockCost, partition, stage_ranges
 from training.engine.recompute import Recompute
 from training.engine.saved import Kept
-from training.oracle.candidates import Cuts
-from training.oracle.costs import StageCost, stage_cost
+from training.oracle.search.candidates import Cuts
+from training.oracle.simulation.costs import StageCost, stage_cost
 
 
 class StageTable:

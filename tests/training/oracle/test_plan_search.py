@@ -12,12 +12,12 @@ from tests.training.engine.schedule_requests import build, requests
 from training.engine.partition import BlockCost, BlockTimes, stage_ranges
 from training.engine.recompute import Recompute
 from training.engine.strategies import STRATEGIES, build_schedule, place
-from training.oracle.candidates import Request
-from training.oracle.costs import Costs, StageCost, stage_costs
-from training.oracle.links import Link, pairs
-from training.oracle.memory import RankMemory
-from training.oracle.search import least_s, search
-from training.oracle.simulate import simulate
+from training.oracle.search.candidates import Request
+from training.oracle.search.memory import RankMemory
+from training.oracle.search.search import least_s, search
+from training.oracle.simulation.costs import Costs, StageCost, stage_costs
+from training.oracle.simulation.links import Link, pairs
+from training.oracle.simulation.simulate import simulate
 
 NETWORK = pairs(Link("wire", 0.05, 0.002))
 

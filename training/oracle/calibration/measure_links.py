@@ -10,8 +10,8 @@ from torch import Tensor
 
 from training.engine.ranks import Ranks
 from training.engine.transport import Transport
-from training.oracle.machine import MeasuredLink
-from training.oracle.rounds import ROUNDS, WARM_UPS, together
+from training.oracle.calibration.machine import MeasuredLink
+from training.oracle.calibration.rounds import ROUNDS, WARM_UPS, together
 
 SIZES_BYTES = (4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20)
 

@@ -17,9 +17,9 @@ from itertools import permutations
 from training.engine.exchange import Message, exchanges
 from training.engine.schedule import Action, Op, Schedule, ScheduleError
 from training.engine.tree_sum import nodes_of
-from training.oracle.clock import Clock, Moment, Traffic
-from training.oracle.costs import Costs
-from training.oracle.links import swap_s
+from training.oracle.simulation.clock import Clock, Moment, Traffic
+from training.oracle.simulation.costs import Costs
+from training.oracle.simulation.links import swap_s
 
 
 @dataclass(frozen=True)

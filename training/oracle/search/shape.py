@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from heapq import heappush, heappushpop
 from itertools import combinations
 from math import comb
@@ -10,12 +11,12 @@ from math import comb
 from training.engine.recompute import Recompute
 from training.engine.saved import Kept
 from training.engine.strategies import Strategy, build_schedule, place
-from training.oracle.candidates import Candidate, Cuts, Request
-from training.oracle.costs import Costs
-from training.oracle.fit import Fit
-from training.oracle.memory import RankMemory
-from training.oracle.simulate import simulate
-from training.oracle.stage_table import StageTable
+from training.oracle.search.candidates import Candidate, Cuts, Request
+from training.oracle.search.fit import Fit
+from training.oracle.search.memory import RankMemory
+from training.oracle.search.stage_table import StageTable
+from training.oracle.simulation.costs import Costs
+from training.oracle.simulation.simulate import simulate
 
 EXHAUSTIVE = 40
 """Most ways to cut a network that are all tried."""
@@ -93,9 +94,10 @@ class Shape:
         """(blocks per recomputed segment or 0, treatment of the other blocks)"""
         num_blocks = len(self._request.blocks)
         every = range(1, num_blocks + 1) if num_blocks <= FEW_BLOCKS else SPARSE_EVERY
-        for rest in ("keep", "norm", "offload"):
+        may = self._request.may_recompute
+        for rest in ("keep", "norm", "offload") if may else ("keep", "offload"):
             yield 0, rest
-            if rest != "offload":
+            if may and rest != "offload":
                 yield from ((k, rest) for k in every if k <= num_blocks)
 
     def _cuts(self) -> Iterator[Cuts]:
@@ -140,8 +142,18 @@ class Shape:
                     timeline.end_s,
                     self._memory.most_bytes(stages),
                     timeline.bubble,
+                    tuple(self._memory.state_bytes(rank, stages) for rank in range(self._num_stages)),
                 )
         return best
+
+    def with_communication(self, plan: Candidate) -> Candidate:
+        """Add the share of the step that messages cost."""
+        price = self._request.price_without_messages
+        if price is None:
+            return plan
+        stages = self._stages.costs(plan.cuts, plan.recompute)
+        free_s = simulate(self._schedule, price(stages, self._schedule, self._placement)).end_s
+        return replace(plan, communication=1.0 - free_s / plan.step_s if plan.step_s else 0.0)
 
     def _limit_s(self, best: Candidate | None) -> float:
         """A plan that takes longer is not wanted."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 
-from training.oracle.links import Link, Network
+from training.oracle.simulation.links import Link, Network
 
 Work = Iterator["Moment"]
 """A generator that yields each moment it waits for."""

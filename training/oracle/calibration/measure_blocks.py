@@ -22,7 +22,7 @@ from training.engine.recompute import Segment
 from training.engine.saved import Kept
 from training.engine.stage import AUTOCAST, Boundary, Precision, StageCopy, as_tuple, needing_gradient
 from training.foundation.errors import BusyMachineError
-from training.oracle.rounds import WARM_UPS
+from training.oracle.calibration.rounds import WARM_UPS
 
 LEAST_SHARE = 0.97
 """Least CPU time per wall-clock time of a round that counts."""

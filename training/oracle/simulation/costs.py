@@ -9,7 +9,7 @@ from itertools import pairwise
 from training.engine.partition import BlockCost, BlockTimes, stage_ranges
 from training.engine.recompute import Recompute, Segment
 from training.engine.schedule import Action, Op
-from training.oracle.links import Network, instant
+from training.oracle.simulation.links import Network, instant
 
 BACKWARD_PER_FORWARD = 2.0
 """Ratio of operations in backward to those in forward: gradients of inputs and of weights."""

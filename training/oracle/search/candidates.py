@@ -10,7 +10,7 @@ from training.engine.placement import Placement
 from training.engine.recompute import Recompute
 from training.engine.schedule import Schedule
 from training.engine.strategies import STRATEGIES
-from training.oracle.costs import Costs, StageCost
+from training.oracle.simulation.costs import Costs, StageCost
 
 Cuts = tuple[int, ...]
 
@@ -30,6 +30,10 @@ class Request:
     optimizer_slots: int = 1
     """Tensors of the size of a weight that the optimizer keeps for it."""
     strategies: Sequence[str] = tuple(STRATEGIES)
+    may_recompute: bool = True
+    """False for compiled blocks, of which nothing can be recomputed."""
+    price_without_messages: Callable[[Sequence[StageCost], Schedule, Placement], Costs] | None = None
+    """As `price`, with messages that take no time: what the fastest plans would gain."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,10 @@ class Candidate:
     rank_bytes: int
     """Of the fullest rank: activations, weights, gradients, state of the optimizer."""
     bubble: float
+    state_bytes: tuple[int, ...]
+    """By rank of a group: the part of its bytes that is not activations."""
+    communication: float | None = None
+    """Share of the step that messages cost; known for the fastest plans."""
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ from training.engine.schedule import Action, Op
 from training.engine.stage import StageCopy
 from training.engine.strategies import build_schedule
 from training.engine.transport import Transport
-from training.oracle.links import Network, swap_s
-from training.oracle.machine import MeasuredUpdate
-from training.oracle.measure_blocks import Setting
-from training.oracle.rounds import ROUNDS, WARM_UPS, together
+from training.oracle.calibration.machine import MeasuredUpdate
+from training.oracle.calibration.measure_blocks import Setting
+from training.oracle.calibration.rounds import ROUNDS, WARM_UPS, together
+from training.oracle.simulation.links import Network, swap_s
 
 
 def measure_update(

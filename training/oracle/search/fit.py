@@ -9,9 +9,9 @@ from training.engine.partition import stage_ranges
 from training.engine.placement import Placement
 from training.engine.recompute import Recompute
 from training.engine.saved import Kept
-from training.oracle.candidates import Cuts
-from training.oracle.memory import RankMemory
-from training.oracle.stage_table import StageTable
+from training.oracle.search.candidates import Cuts
+from training.oracle.search.memory import RankMemory
+from training.oracle.search.stage_table import StageTable
 
 FEW_STEPS = 8
 """Lengths of a recomputed prefix that are tried for each stage, unless every way is."""

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from training.engine.strategies import STRATEGIES, Strategy
-from training.oracle.candidates import Candidate, Excluded, Found, Request
-from training.oracle.shape import SLOWER, WANTED, Fastest, Shape
-from training.oracle.stage_table import StageTable, seconds_of
+from training.oracle.search.candidates import Candidate, Excluded, Found, Request
+from training.oracle.search.shape import SLOWER, WANTED, Fastest, Shape
+from training.oracle.search.stage_table import StageTable, seconds_of
 
 
 def search(request: Request) -> Found:
@@ -34,8 +34,10 @@ def search(request: Request) -> Found:
         if reason is not None:
             excluded.append(Excluded(strategy.name, num_stages, data_parallel, reason))
     plans.sort(key=lambda pair: pair[0].step_s)
-    found = [shape.moved(plan) for plan, shape in plans[: 2 * WANTED]] + [plan for plan, _ in plans[2 * WANTED :]]
-    return Found(tuple(sorted(found, key=lambda plan: (plan.step_s, plan.rank_bytes))), tuple(excluded))
+    plans[: 2 * WANTED] = [(shape.moved(plan), shape) for plan, shape in plans[: 2 * WANTED]]
+    plans.sort(key=lambda pair: (pair[0].step_s, pair[0].rank_bytes))
+    plans[:WANTED] = [(shape.with_communication(plan), shape) for plan, shape in plans[:WANTED]]
+    return Found(tuple(plan for plan, _ in plans), tuple(excluded))
 
 
 def _shapes(request: Request) -> Iterator[tuple[Strategy, int, int]]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from training.engine.placement import Placement
 from training.engine.schedule import Action, Op, Schedule
-from training.oracle.costs import StageCost
+from training.oracle.simulation.costs import StageCost
 
 
 class _State(NamedTuple):

@@ -1,0 +1,1 @@
+"""Calibration: seconds of blocks, links and updates, measured on a machine."""

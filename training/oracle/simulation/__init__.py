@@ -1,0 +1,1 @@
+"""Simulation of a schedule: costs of stages, links, the timeline, its drawing."""
