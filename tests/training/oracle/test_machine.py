@@ -166,3 +166,19 @@ def test_sums_and_updates_are_of_the_share_that_a_rank_owns():
     assert (alone.stages[0].reduce_s, alone.stages[0].step_s) == pytest.approx((1.0, 4.0))
     assert (shared.stages[0].reduce_s, shared.stages[0].step_s) == pytest.approx((0.25 + 1.5, 1.0 + 6.0))
     assert (alone.agree_s, shared.agree_s) == (0.0, 0.5)
+
+
+@pytest.mark.parametrize("strategy", ["mp-basic", "master", "gpipe", "1f1b", "chimera"])
+@pytest.mark.parametrize("microbatches", [4, 6])
+def test_one_group_with_the_sums_of_all_takes_as_long_as_all_groups(strategy, microbatches):
+    """Also where the micro-batches of a group are no power of two, and the ranks have several sums to give."""
+    numbers = {"num_stages": 2, "num_microbatches": microbatches}
+    group, placement = build_schedule(strategy, **numbers), place(strategy, num_stages=2, data_parallel=4)
+    everyone = build_schedule(strategy, num_stages=2, num_microbatches=4 * microbatches, data_parallel=4)
+    stages = [
+        StageCost(1.0, 2.5, weight_bytes=400),
+        StageCost(1.5, 2.0, input_bytes=60, gradient_bytes=40, weight_bytes=100),
+    ]
+
+    alone = simulate(group, measured().group_costs(stages, group, placement)).end_s
+    assert alone == pytest.approx(simulate(everyone, measured().costs(stages, placement)).end_s, rel=0.02)

@@ -121,11 +121,8 @@ class Machine(Section):
                 f"{len(missing)} of {len(names)} blocks, such as block {missing[0]}, have not been measured here with "
                 f"inputs of {setting.input_shape}. Measure them: `gemslide plan RECIPE --calibrate`."
             )
-        times = (self.blocks[name] for name in names)
-        return [
-            BlockCost(**{**vars(cost), "times": BlockTimes(**measured.model_dump())})
-            for cost, measured in zip(costs, times, strict=True)
-        ]
+        times = [BlockTimes(**self.blocks[name].model_dump()) for name in names]
+        return [replace(cost, times=own) for cost, own in zip(costs, times, strict=True)]
 
     def costs(self, stages: Sequence[StageCost], placement: Placement) -> Costs:
         """Costs of a step on this machine: those of its stages, with messages, sums and updates."""
@@ -144,7 +141,8 @@ class Machine(Section):
     def _with_swaps(self, stage: StageCost, index: int, schedule: Schedule, placement: Placement) -> StageCost:
         holders = placement.holders(index)
         share = stage.weight_bytes / len(holders)
-        swapped_s = swap_s(self.network(), dict.fromkeys(permutations(holders, 2), share))
+        # Every pair of ranks has a link of its own, so the first pair takes as long as all.
+        swapped_s = swap_s(self.network(), dict.fromkeys(permutations(holders[:2], 2), share))
         sets = len(nodes_of(schedule.microbatches_on(schedule.placement.holders(index)[0], index)))
         return replace(
             stage, weight_bytes=0, reduce_s=stage.reduce_s + sets * swapped_s, step_s=stage.step_s + swapped_s
@@ -156,7 +154,7 @@ class Machine(Section):
         update = self.update
         reduce_s = owned * update.sum_s_per_byte + given * update.pack_s_per_byte
         step_s = owned * update.step_s_per_byte + given * update.share_s_per_byte
-        return StageCost(**{**vars(stage), "reduce_s": reduce_s, "step_s": step_s})
+        return replace(stage, reduce_s=reduce_s, step_s=step_s)
 
 
 def network_of(link: MeasuredLink | None) -> Network:
