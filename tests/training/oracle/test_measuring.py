@@ -1,6 +1,8 @@
 """Measuring of blocks and links: of the real ones, once for equal blocks, and without a trace in the network."""
 
 import copy
+import time
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,13 +10,17 @@ from torch import nn
 
 from tests.distributed.launch import run_ranks
 from tests.training.engine.small_networks import unet
+from training.engine.memory import LiveBytes
 from training.engine.plan import make_plan
+from training.engine.transport import Transport
 from training.foundation.errors import BusyMachineError
 from training.oracle.calibration import measure_blocks as measuring
 from training.oracle.calibration.calibrate import calibrate
 from training.oracle.calibration.machine import Machine, fingerprints, identity_here
 from training.oracle.calibration.measure_blocks import Setting, block_inputs, measure_blocks
 from training.oracle.calibration.measure_links import fit
+from training.oracle.calibration.measure_updates import measure_update
+from training.oracle.simulation.links import instant
 from training.recipe.optimisation import cross_entropy
 
 SETTING = Setting((2, 3, 12, 20))
@@ -109,6 +115,39 @@ def test_alpha_and_beta_are_found_again():
 
     assert fit(times) == pytest.approx((2e-4, 3e-10))
     assert fit({size: 1e-9 * size for size in (4096, 2**26)}) == pytest.approx((0.0, 1e-9), abs=1e-12)
+
+
+SLOW_S = 0.05
+
+
+class SlowSGD(torch.optim.SGD):
+    """An optimizer whose step stands out among the parts of an update."""
+
+    def step(self):
+        end_s = time.perf_counter() + SLOW_S
+        super().step()
+        while time.perf_counter() < end_s:
+            pass
+
+
+def _slow_update(ranks):
+    blocks = small()
+    plan = replace(
+        make_plan("single", costs=[1.0] * len(blocks), data_parallel=2), make_optimizer=lambda named: SlowSGD(named)
+    )
+    transport = Transport(ranks, SETTING.device, counter=LiveBytes())
+    weight_bytes = sum(weight.nbytes for weight in nn.Sequential(*blocks).parameters())
+    update = measure_update(blocks, plan, SETTING, ranks, transport, instant)
+    return weight_bytes, update.model_dump()
+
+
+def test_the_time_of_an_update_is_charged_to_the_part_that_took_it():
+    weight_bytes, update = run_ranks(2, _slow_update)[0]
+
+    assert update["step_s_per_byte"] * weight_bytes >= SLOW_S
+    assert update["agree_s"] < SLOW_S
+    # Halves of the weights are updated on each rank, by optimizers that take as long as one for all of them.
+    assert update["share_s_per_byte"] * weight_bytes / 2 >= SLOW_S / 2
 
 
 def _calibrated(ranks):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -33,20 +34,17 @@ def measure_update(
     """Sums and updates of the whole network: by this rank alone, and shared by all."""
     module = nn.Sequential(*blocks)
     weight_bytes = sum(weight.nbytes for weight in module.parameters() if weight.requires_grad)
-    alone = _Update(module, plan, setting, ranks, transport, (ranks.rank,))
-    sum_s, agree_s, step_s = alone.median_s()
+    alone = _Update(module, plan, setting, ranks, transport, (ranks.rank,)).median_s()
     if network is None:
         return MeasuredUpdate(
-            sum_s_per_byte=sum_s / weight_bytes,
+            sum_s_per_byte=alone.sum_s / weight_bytes,
             pack_s_per_byte=0,
-            step_s_per_byte=step_s / weight_bytes,
+            step_s_per_byte=alone.step_s / weight_bytes,
             share_s_per_byte=0,
-            agree_s=agree_s,
+            agree_s=alone.agree_s,
         )
     number = ranks.num_ranks
-    shared_sum_s, shared_step_s, agree_s = _Update(
-        module, plan, setting, ranks, transport, tuple(range(number))
-    ).median_s()
+    shared = _Update(module, plan, setting, ranks, transport, tuple(range(number))).median_s()
     share = weight_bytes / number
     swapped_s = swap_s(network, {(a, b): share for a in range(number) for b in range(number) if a != b})
     given = weight_bytes - share
@@ -55,12 +53,20 @@ def measure_update(
         return max(seconds - alone_s / number - swapped_s, 0.0) / given
 
     return MeasuredUpdate(
-        sum_s_per_byte=sum_s / weight_bytes,
-        pack_s_per_byte=left_s(shared_sum_s, sum_s),
-        step_s_per_byte=step_s / weight_bytes,
-        share_s_per_byte=left_s(shared_step_s, step_s),
-        agree_s=agree_s,
+        sum_s_per_byte=alone.sum_s / weight_bytes,
+        pack_s_per_byte=left_s(shared.sum_s, alone.sum_s),
+        step_s_per_byte=alone.step_s / weight_bytes,
+        share_s_per_byte=left_s(shared.step_s, alone.step_s),
+        agree_s=shared.agree_s,
     )
+
+
+class _Seconds(NamedTuple):
+    """One update in its parts, messages included."""
+
+    sum_s: float
+    agree_s: float
+    step_s: float
 
 
 class _Update:
@@ -88,20 +94,19 @@ class _Update:
         self._action = Action(Op.REDUCE, ranks.rank, 0)
         self._rank, self._is_shared = ranks.rank, len(holders) > 1
 
-    def median_s(self) -> tuple[float, float, float]:
-        """Median seconds of REDUCE, the agreement after it, and STEP, the slowest over all ranks each time."""
+    def median_s(self) -> _Seconds:
+        """Medians of the rounds, of which each part is that of the slowest rank."""
         rounds = [self._round() for _ in range(WARM_UPS + ROUNDS)][WARM_UPS:]
         self._module.load_state_dict(self._before)
-        sums, agreements, steps = (statistics.median(column) for column in zip(*rounds, strict=True))
-        return sums, agreements, steps
+        return _Seconds(*(statistics.median(column) for column in zip(*rounds, strict=True)))
 
-    def _round(self) -> tuple[float, float, float]:
+    def _round(self) -> _Seconds:
         copy = self._copy
         rows = copy.rows.like(range(len(copy.weights)))
         copy.gradient_sum.add((self._rank, 1), [torch.zeros_like(row, device=self._device) for row in rows])
         if self._is_shared:
             copy.statistics = {self._rank: torch.zeros_like(copy.running.row)}
-        return self._timed(self._reduce), self._timed(self._agree), self._timed(self._step)
+        return _Seconds(self._timed(self._reduce), self._timed(self._agree), self._timed(self._step))
 
     def _reduce(self) -> None:
         if self._is_shared:
