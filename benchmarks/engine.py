@@ -159,7 +159,7 @@ def _message_s(ranks: Ranks, side_px: int) -> dict[str, float]:
     """
     blocks = _blocks()
     (cut,) = _plan("mp-basic", NUM_MICROBATCHES).cuts
-    boundary: Tensor = nn.Sequential(*blocks[:cut])(_batch(1, side_px).parts[0][0])
+    boundary: Tensor = nn.Sequential(*blocks[:cut])(random_batch(1, side_px).parts[0][0])
     row, peer, wire = torch.zeros(boundary.nbytes, dtype=torch.uint8), 1 - ranks.rank, GroupWire(ranks)
     elsewhere = torch.zeros(2**28, dtype=torch.uint8)
 
@@ -223,7 +223,7 @@ def _counted() -> Iterator[dict[str, Any]]:
     for strategy in OURS:
         for policy, recompute in POLICIES.items():
             plan = _plan(strategy, NUM_MICROBATCHES, recompute)
-            predicted = [rank.peak_bytes for rank in predict_memory(_blocks(), cross_entropy, _batch(8), plan)]
+            predicted = [rank.peak_bytes for rank in predict_memory(_blocks(), cross_entropy, random_batch(8), plan)]
             measured = on_two_ranks(_live_bytes, strategy, recompute)
             line: dict[str, Any] = {"contender": strategy, "policy": policy, "micro-batches": NUM_MICROBATCHES}
             line["live MB by rank"] = [round(value / 1e6, 1) for value in measured]
@@ -235,7 +235,7 @@ def _live_bytes(ranks: Ranks, strategy: str, recompute: Recompute) -> int:
     engine = Engine(_blocks(), _plan(strategy, NUM_MICROBATCHES, recompute), ranks=ranks, count_bytes=True)
     peaks = []
     for _ in range(2):
-        engine.train_step(_batch(NUM_MICROBATCHES), cross_entropy)
+        engine.train_step(random_batch(NUM_MICROBATCHES), cross_entropy)
         peaks.append(engine.live_bytes.peak)
     return max(peaks)
 
@@ -259,7 +259,7 @@ def _rank(rank: int, folder: str, task: Callable[..., Any], args: tuple[Any, ...
 
 
 def _step_of(name: str, ranks: Ranks, num_microbatches: int, side_px: int = SIDE_PX) -> Work:
-    return (_theirs if name in THEIRS else _ours)(name, ranks, _batch(num_microbatches, side_px))
+    return (_theirs if name in THEIRS else _ours)(name, ranks, random_batch(num_microbatches, side_px))
 
 
 def _ours(strategy: str, ranks: Ranks, batch: TensorBatch) -> Work:
@@ -306,7 +306,8 @@ def _blocks() -> list[nn.Module]:
     return resnet_v2_blocks(depth=DEPTH, num_classes=2)
 
 
-def _batch(num_microbatches: int, side_px: int = SIDE_PX) -> TensorBatch:
+def random_batch(num_microbatches: int, side_px: int = SIDE_PX) -> TensorBatch:
+    """Micro-batches of one image each, always the same."""
     generator = torch.Generator().manual_seed(1)
     images = [torch.randn(1, 3, side_px, side_px, generator=generator) for _ in range(num_microbatches)]
     return TensorBatch(tuple((image, torch.tensor([k % 2])) for k, image in enumerate(images)))

@@ -20,10 +20,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from benchmarks.engine import on_two_ranks
+from benchmarks.engine import on_two_ranks, random_batch
 from benchmarks.machine import circumstances
 from benchmarks.rounds import BUSY, Compute, run_rounds
-from training.engine.batches import TensorBatch
 from training.engine.engine import Engine
 from training.engine.partition import block_costs
 from training.engine.plan import Plan, make_plan
@@ -136,19 +135,13 @@ def _race(ranks: Ranks, depth: int, side_px: int, plans: dict[str, Plan]) -> lis
     compute = Compute()
     for name in ("forward", "backward"):
         compute.wrap(StageCopy, name, lambda copy: copy.stage)
-    batch = _batch(side_px)
+    batch = random_batch(NUM_MICROBATCHES, side_px)
     engines = {name: Engine(_blocks(depth), plan, ranks=ranks) for name, plan in plans.items()}
     contenders = {
         name: lambda engine=engine: engine.train_step(batch, cross_entropy) for name, engine in engines.items()
     }
     rounds = run_rounds(contenders, compute, least=ROUNDS)
     return [{name: turn.seconds for name, turn in turns.items()} for turns in rounds]
-
-
-def _batch(side_px: int) -> TensorBatch:
-    generator = torch.Generator().manual_seed(1)
-    images = [torch.randn(1, 3, side_px, side_px, generator=generator) for _ in range(NUM_MICROBATCHES)]
-    return TensorBatch(tuple((image, torch.tensor([k % 2])) for k, image in enumerate(images)))
 
 
 def _blocks(depth: int) -> list[nn.Module]:

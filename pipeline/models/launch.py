@@ -46,17 +46,10 @@ def train(
         ProcessFailedError: the run itself failed; its output is above.
     """
     num_ranks = num_ranks or ranks_here(recipe)
-    with tempfile.TemporaryDirectory(prefix="gemslide-") as folder:
-        outcome_json = Path(folder) / "outcome.json"
-        arguments = [str(recipe), "--project", str(project), "--outcome-json", str(outcome_json)]
-        arguments += [] if threads is None else [f"--threads={threads}"]
-        arguments += ["--fresh"] if fresh else []
-        launcher = ["-m", "training.local_ranks", f"--nproc-per-node={num_ranks}"]
-        command = [sys.executable, *launcher, "-m", "training.train", *arguments]
-        before = _records(project)
-        # Until a rank has read its recipe, libraries that check this would otherwise take every core of the machine.
-        code = _run(command, {**os.environ, "OMP_NUM_THREADS": "1"})
-        outcome: dict[str, Any] = json.loads(outcome_json.read_text("utf-8")) if outcome_json.exists() else {}
+    options = [] if threads is None else [f"--threads={threads}"]
+    options += ["--fresh"] if fresh else []
+    before = _records(project)
+    code, outcome = _run_ranks("training.train", num_ranks, [str(recipe), "--project", str(project), *options])
     if refused := outcome.get("refused"):
         raise BY_CODE.get(refused["code"], BadRecipeError)(refused["message"])
     if code or not outcome:
@@ -88,6 +81,17 @@ def ranks_here(recipe: Path) -> int:
 
 def _records(project: Path) -> set[str]:
     return {str(path) for path in (project / "runs").glob("[!.]*.json")}
+
+
+def _run_ranks(module: str, num_ranks: int, arguments: list[str]) -> tuple[int, dict[str, Any]]:
+    """Run a module on ranks of this machine and wait. Returns its exit code and outcome; empty if it wrote none."""
+    with tempfile.TemporaryDirectory(prefix="gemslide-") as folder:
+        outcome_json = Path(folder) / "outcome.json"
+        launcher = ["-m", "training.local_ranks", f"--nproc-per-node={num_ranks}"]
+        command = [sys.executable, *launcher, "-m", module, *arguments, f"--outcome-json={outcome_json}"]
+        # Until a rank has read its recipe, libraries that check this would otherwise take every core of the machine.
+        code = _run(command, {**os.environ, "OMP_NUM_THREADS": "1"})
+        return code, json.loads(outcome_json.read_text("utf-8")) if outcome_json.exists() else {}
 
 
 def _run(command: list[str], environment: dict[str, str]) -> int:
@@ -146,14 +150,9 @@ def calibrate(recipe: Path, project: Path, *, tile_px: int | None) -> dict[str, 
         ProcessFailedError: a rank died.
     """
     num_ranks = ranks_here(recipe)
-    with tempfile.TemporaryDirectory(prefix="gemslide-") as folder:
-        outcome_json = Path(folder) / "outcome.json"
-        arguments = [str(recipe), "--project", str(project), f"--outcome-json={outcome_json}"]
-        arguments += [f"--tile-px={tile_px}"] if tile_px else []
-        launcher = ["-m", "training.local_ranks", f"--nproc-per-node={num_ranks}"]
-        command = [sys.executable, *launcher, "-m", "training.tools.calibrate", *arguments]
-        code = _run(command, {**os.environ, "OMP_NUM_THREADS": "1"})
-        outcome: dict[str, Any] = json.loads(outcome_json.read_text("utf-8")) if outcome_json.exists() else {}
+    options = [f"--tile-px={tile_px}"] if tile_px else []
+    arguments = [str(recipe), "--project", str(project), *options]
+    code, outcome = _run_ranks("training.tools.calibrate", num_ranks, arguments)
     if code or not outcome:
         raise ProcessFailedError(
             f"measuring this machine for {recipe.name} on {counted(num_ranks, 'rank')} {_describe_exit(code)}. Its "

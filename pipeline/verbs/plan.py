@@ -78,7 +78,7 @@ def _bytes_of(text: str) -> int:
     """Parse a size such as "16GiB" or "8 GB".
 
     Raises:
-        BadRecipeError: it is none.
+        BadRecipeError: not a size.
     """
     match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?) ?([KMGT]?)(i?)B", text.strip(), re.IGNORECASE)
     size = 0.0

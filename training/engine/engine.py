@@ -42,7 +42,6 @@ from training.engine.ranks import Ranks, alone
 from training.engine.replica_sync import StageSync, clip_factor
 from training.engine.schedule import Schedule
 from training.engine.stages import make_copies, named_stages
-from training.engine.strategies import build_schedule
 from training.engine.transport import Transport
 
 FP16_SCALE = 2.0**16
@@ -264,13 +263,7 @@ class Engine:
     def _schedule(self, num_microbatches: int, *, forward_only: bool) -> Schedule:
         key = (num_microbatches, forward_only)
         if key not in self._schedules:
-            self._schedules[key] = build_schedule(
-                self.plan.strategy,
-                num_stages=self.plan.num_stages,
-                num_microbatches=num_microbatches,
-                data_parallel=self.plan.data_parallel,
-                forward_only=forward_only,
-            )
+            self._schedules[key] = self.plan.schedule(num_microbatches, forward_only=forward_only)
             check_schedule(self._schedules[key], forward_only=forward_only)
         return self._schedules[key]
 

@@ -12,8 +12,9 @@ from training.engine.partition import partition, stage_ranges
 from training.engine.placement import Placement
 from training.engine.recompute import Recompute
 from training.engine.replica_sync import MakeOptimizer
+from training.engine.schedule import Schedule
 from training.engine.stage import Precision
-from training.engine.strategies import check_request, place, resolve_alias
+from training.engine.strategies import build_schedule, check_request, place, resolve_alias
 from training.foundation.words.counts import counted
 
 
@@ -89,6 +90,16 @@ class Plan:
     def placement(self) -> Placement:
         """The rank of each stage of each replica."""
         return place(self.strategy, num_stages=self.num_stages, data_parallel=self.data_parallel)
+
+    def schedule(self, num_microbatches: int, *, forward_only: bool = False) -> Schedule:
+        """The order of work of one step of all groups with so many micro-batches in all."""
+        return build_schedule(
+            self.strategy,
+            num_stages=self.num_stages,
+            num_microbatches=num_microbatches,
+            data_parallel=self.data_parallel,
+            forward_only=forward_only,
+        )
 
     def place(self, value: Tensor, prepare: Callable[[Tensor], Tensor] | None = None) -> Tensor:
         """Bring an input to the device, prepare it there, and give it the memory format of the plan."""

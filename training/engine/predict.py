@@ -24,7 +24,6 @@ from training.engine.ranks import Ranks
 from training.engine.schedule import Action, Schedule
 from training.engine.stage import StageCopy
 from training.engine.stages import make_copies, named_stages
-from training.engine.strategies import build_schedule
 from training.engine.transport import Row, Transport
 
 
@@ -52,12 +51,7 @@ def predict_memory(blocks: Sequence[nn.Module], loss: Loss, batch: Batch, plan: 
             the targets.
     """
     one_group = replace(plan, data_parallel=1, compiled=False)
-    whole = build_schedule(
-        plan.strategy,
-        num_stages=plan.num_stages,
-        num_microbatches=len(batch.shapes),
-        data_parallel=plan.data_parallel,
-    )
+    whole = plan.schedule(len(batch.shapes))
     last = whole.placement.num_replicas // plan.data_parallel - 1
     share = range(whole.microbatches_of(0).start, whole.microbatches_of(last).stop)
     # One for each rank, made in advance: fake tensors cannot be copied.
@@ -96,9 +90,7 @@ class _Group:
 
     def step(self, batch: Batch) -> list[RankMemory]:
         """Run one step of all ranks, action by action, in an order in which no rank waits."""
-        schedule = build_schedule(
-            self._plan.strategy, num_stages=self._plan.num_stages, num_microbatches=len(batch.shapes)
-        )
+        schedule = self._plan.schedule(len(batch.shapes))
         steps = [executor.begin(schedule, batch, self._loss) for executor in self._executors]
         after: list[list[int]] = [[] for _ in steps]
         done: set[Action] = set()

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from training.engine.partition import BlockCost
 from training.engine.plan import Plan
-from training.engine.strategies import build_schedule
 from training.oracle.calibration.machine import Machine
 from training.oracle.simulation.costs import stage_costs
 from training.oracle.simulation.simulate import Timeline, simulate
@@ -18,10 +17,5 @@ def predict_step(plan: Plan, costs: Sequence[BlockCost], machine: Machine) -> Ti
     Args:
         costs: of the blocks, with the machine's seconds (`Machine.with_times`).
     """
-    schedule = build_schedule(
-        plan.strategy,
-        num_stages=plan.num_stages,
-        num_microbatches=plan.num_microbatches * plan.data_parallel,
-        data_parallel=plan.data_parallel,
-    )
+    schedule = plan.schedule(plan.num_microbatches * plan.data_parallel)
     return simulate(schedule, machine.costs(stage_costs(costs, plan.cuts, plan.recompute), plan.placement))

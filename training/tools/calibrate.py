@@ -18,19 +18,19 @@ from torch import nn
 
 from training.data.tile_dataset import side_in_tile_set
 from training.engine.ranks import Ranks
-from training.foundation.errors import BadRecipeError, GemslideError
+from training.foundation.errors import GemslideError
 from training.foundation.recipe_file import find_recipe
 from training.local_ranks import INTERRUPTED
 from training.machine.allocator import keep_for_training
 from training.machine.threads import use_threads
 from training.oracle.calibration.calibrate import calibrate
-from training.oracle.calibration.machine import identity_here, machine_path, save_machine
-from training.oracle.calibration.measure_blocks import Setting
+from training.oracle.calibration.machine import machine_path, save_machine
 from training.recipe.config import Recipe, load_recipe
 from training.recipe.optimisation import cross_entropy
-from training.recipe.plan import EmptyBatch, blocks_of, plan_of
+from training.recipe.plan import EmptyBatch
 from training.run.joining import join_ranks
 from training.run.preflight import dataset_error
+from training.tools.planned import identity_of, setting_of, without_times
 
 
 def main() -> int:
@@ -77,17 +77,12 @@ def measure(recipe: Recipe, side_px: int, ranks: Ranks, device: torch.device, pr
         GemslideError: a network that cannot be built, or other programs had the cores.
     """
     start_s = time.perf_counter()
-    parallel, train = recipe.parallel, recipe.train
-    try:
-        blocks = blocks_of(recipe.model, side_px)
-        plan = plan_of(recipe, blocks, side_px, device)
-    except ValueError as error:
-        raise BadRecipeError(f"{error}.") from error
+    planned = without_times(recipe, side_px, device)
+    blocks, plan = planned.blocks, planned.plan
     plan.place_module(nn.Sequential(*blocks))
-    setting = Setting((parallel.microbatch_size, 3, side_px, side_px), train.precision, train.channels_last, device)
-    backend = "nccl" if ranks.wire.type == "cuda" else "gloo"
-    identity = identity_here(setting, threads=train.threads, backend=backend, num_ranks=ranks.num_ranks)
-    targets = EmptyBatch(1, parallel.microbatch_size, side_px).targets(0).to(device)
+    setting = setting_of(recipe, side_px, device)
+    identity = identity_of(recipe, setting, backend="nccl" if ranks.wire.type == "cuda" else "gloo")
+    targets = EmptyBatch(1, recipe.parallel.microbatch_size, side_px).targets(0).to(device)
     machine = calibrate(blocks, cross_entropy, targets, plan, setting, ranks, identity)
     path = machine_path(project_dir, identity)
     if ranks.rank == 0:

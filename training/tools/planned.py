@@ -12,9 +12,8 @@ from training.engine.partition import BlockCost
 from training.engine.plan import Plan
 from training.engine.recompute import Recompute
 from training.engine.schedule import Schedule
-from training.engine.strategies import build_schedule
 from training.foundation.errors import BadRecipeError, NotCalibratedError
-from training.oracle.calibration.machine import Machine, identity_here, load_machine
+from training.oracle.calibration.machine import Identity, Machine, identity_here, load_machine
 from training.oracle.calibration.measure_blocks import Setting
 from training.oracle.simulation.costs import StageCost, stage_costs
 from training.recipe.config import Recipe
@@ -39,12 +38,7 @@ class Planned:
 
     def schedule(self, num_microbatches: int) -> Schedule:
         """The schedule of the whole step, with this many micro-batches in each group."""
-        return build_schedule(
-            self.plan.strategy,
-            num_stages=self.plan.num_stages,
-            num_microbatches=num_microbatches * self.plan.data_parallel,
-            data_parallel=self.plan.data_parallel,
-        )
+        return self.plan.schedule(num_microbatches * self.plan.data_parallel)
 
 
 def planned_of(recipe: Recipe, side_px: int, project_dir: Path) -> Planned:
@@ -53,25 +47,40 @@ def planned_of(recipe: Recipe, side_px: int, project_dir: Path) -> Planned:
     Raises:
         BadRecipeError: a recipe that cannot be planned, or a damaged file of a machine.
     """
-    try:
-        blocks = blocks_of(recipe.model, side_px)
-        costs = costs_of(recipe, blocks, side_px)
-        plan = plan_of(recipe, blocks, side_px, torch.device("cpu"), costs)
-    except ValueError as error:  # more stages than blocks, a tile side that the network does not take
-        raise BadRecipeError(f"{error}.") from error
-    return _with_times(Planned(recipe, blocks, costs, plan), side_px, project_dir)
-
-
-def _with_times(planned: Planned, side_px: int, project_dir: Path) -> Planned:
-    """Add what was measured on this machine, if all of it was."""
-    train, parallel = planned.recipe.train, planned.recipe.parallel
-    setting = Setting((parallel.microbatch_size, 3, side_px, side_px), train.precision, train.channels_last)
-    identity = identity_here(setting, threads=train.threads, backend="gloo", num_ranks=parallel.world_size)
+    planned = without_times(recipe, side_px, torch.device("cpu"))
+    setting = setting_of(recipe, side_px, planned.plan.device)
+    identity = identity_of(recipe, setting, backend="gloo")
     try:
         machine = load_machine(project_dir, identity)
         return replace(planned, costs=machine.with_times(planned.blocks, planned.costs, setting), machine=machine)
     except NotCalibratedError:
         return planned
+
+
+def without_times(recipe: Recipe, side_px: int, device: torch.device) -> Planned:
+    """Plan a recipe for tiles of a side, with costs in operations.
+
+    Raises:
+        BadRecipeError: a recipe that cannot be planned.
+    """
+    try:
+        blocks = blocks_of(recipe.model, side_px)
+        costs = costs_of(recipe, blocks, side_px, device)
+        return Planned(recipe, blocks, costs, plan_of(recipe, blocks, side_px, device, costs))
+    except ValueError as error:  # more stages than blocks, a tile side that the network does not take
+        raise BadRecipeError(f"{error}.") from error
+
+
+def setting_of(recipe: Recipe, side_px: int, device: torch.device) -> Setting:
+    """What the seconds of a recipe's blocks depend on."""
+    train = recipe.train
+    shape = (recipe.parallel.microbatch_size, 3, side_px, side_px)
+    return Setting(shape, train.precision, train.channels_last, device)
+
+
+def identity_of(recipe: Recipe, setting: Setting, *, backend: str) -> Identity:
+    """This machine, as a recipe uses it."""
+    return identity_here(setting, threads=recipe.train.threads, backend=backend, num_ranks=recipe.parallel.world_size)
 
 
 def describe_recompute(recompute: Recompute) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from training.engine.predict import predict_memory
 from training.foundation.errors import NotCalibratedError
-from training.oracle.search.candidates import Candidate, Excluded, Request
+from training.oracle.search.candidates import Candidate, Request
 from training.oracle.search.search import search
 from training.oracle.search.shape import WANTED
 from training.recipe.config import OptimConfig
@@ -52,7 +52,7 @@ def search_rows(planned: Planned, side_px: int, *, num_ranks: int, cap_bytes: fl
         "num_ranks": num_ranks,
         "cap_bytes": None if cap_bytes == float("inf") else int(cap_bytes),
         "rows": [row for row in rows if row["bytes"] <= cap_bytes],
-        "excluded": [_excluded(each) for each in found.excluded],
+        "excluded": [asdict(each) for each in found.excluded],
     }
 
 
@@ -92,12 +92,3 @@ def _predicted_bytes(planned: Planned, plan: Candidate, side_px: int) -> int:
     )
     memory = predict_memory(planned.blocks, cross_entropy, EmptyBatch(plan.num_microbatches, size, side_px), one_group)
     return max(rank.peak_bytes + state for rank, state in zip(memory, plan.state_bytes, strict=True))
-
-
-def _excluded(each: Excluded) -> dict[str, Any]:
-    return {
-        "strategy": each.strategy,
-        "num_stages": each.num_stages,
-        "data_parallel": each.data_parallel,
-        "reason": each.reason,
-    }

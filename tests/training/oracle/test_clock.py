@@ -8,6 +8,11 @@ from training.oracle.simulation.links import Link, pairs, swap_s
 CABLE = Link("cable", alpha_s=1.0, beta_s_per_byte=0.1)
 
 
+def one_link(sender, receiver):
+    """A network of a single link."""
+    return (CABLE,)
+
+
 def arrivals(network, *messages):
     """When each (start, sender, receiver, bytes) has arrived."""
     clock = Clock()
@@ -35,8 +40,6 @@ def test_a_message_without_bytes_is_not_sent():
 
 def test_two_messages_get_half_of_a_link_each_while_both_are_on_it():
     """The second comes after 20 bytes of the first; then 20 each at half speed, and the rest of the first alone."""
-    one_link = lambda sender, receiver: (CABLE,)  # noqa: E731
-
     assert arrivals(one_link, (0.0, 0, 1, 60), (2.0, 1, 0, 20)) == pytest.approx([1 + 2 + 4 + 2, 3 + 4])
 
 
@@ -50,7 +53,8 @@ def test_directions_slow_each_other_down_only_where_they_share_a_link():
 
 
 def test_the_slowest_link_of_a_way_decides():
-    way = lambda sender, receiver: (CABLE, Link("switch", 0.5), Link("card", 0.25, 0.4))  # noqa: E731
+    def way(sender, receiver):
+        return CABLE, Link("switch", 0.5), Link("card", 0.25, 0.4)
 
     assert arrivals(way, (0.0, 0, 1, 10)) == pytest.approx([1.75 + 4.0])
 
@@ -59,8 +63,6 @@ def test_the_slowest_link_of_a_way_decides():
 def test_a_swap_of_equals_takes_the_time_of_its_messages(number):
     """On links of their own, and on one that all share; the closed form equals the messages sent one by one."""
     pairs_of_ranks = [(a, b) for a in range(number) for b in range(number) if a != b]
-    one_link = lambda sender, receiver: (CABLE,)  # noqa: E731
-
     for network in (pairs(CABLE), one_link):
         at_once = arrivals(network, *((0.0, a, b, 12) for a, b in pairs_of_ranks))
         assert swap_s(network, dict.fromkeys(pairs_of_ranks, 12)) == pytest.approx(max(at_once))

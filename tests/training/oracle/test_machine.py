@@ -15,13 +15,12 @@ from training.oracle.calibration.machine import (
     MeasuredBlock,
     MeasuredLink,
     MeasuredUpdate,
-    fingerprints,
     identity_here,
     load_machine,
     machine_path,
     save_machine,
 )
-from training.oracle.calibration.measure_blocks import Setting
+from training.oracle.calibration.measure_blocks import Setting, fingerprints
 from training.oracle.simulation.costs import Costs, StageCost
 from training.oracle.simulation.simulate import simulate
 

@@ -16,8 +16,8 @@ from training.engine.transport import Transport
 from training.foundation.errors import BusyMachineError
 from training.oracle.calibration import measure_blocks as measuring
 from training.oracle.calibration.calibrate import calibrate
-from training.oracle.calibration.machine import Machine, fingerprints, identity_here
-from training.oracle.calibration.measure_blocks import Setting, block_inputs, measure_blocks
+from training.oracle.calibration.machine import Machine, identity_here
+from training.oracle.calibration.measure_blocks import Setting, block_inputs, fingerprints, measure_blocks
 from training.oracle.calibration.measure_links import fit
 from training.oracle.calibration.measure_updates import measure_update
 from training.oracle.simulation.links import instant

@@ -12,8 +12,8 @@ from training.engine.memory import LiveBytes
 from training.engine.plan import Plan
 from training.engine.ranks import Ranks
 from training.engine.transport import Transport
-from training.oracle.calibration.machine import Identity, Machine, MeasuredBlock, fingerprints, network_of
-from training.oracle.calibration.measure_blocks import Setting, measure_blocks
+from training.oracle.calibration.machine import Identity, Machine, MeasuredBlock, network_of
+from training.oracle.calibration.measure_blocks import Setting, fingerprints, measure_blocks
 from training.oracle.calibration.measure_links import measure_link
 from training.oracle.calibration.measure_updates import measure_update
 from training.oracle.calibration.rounds import together

@@ -29,7 +29,7 @@ from training.foundation.reading import read_json_file
 from training.foundation.settings import Section, parse_section
 from training.foundation.words.counts import counted
 from training.machine.threads import instruction_set
-from training.oracle.calibration.measure_blocks import Setting, block_inputs, fingerprint
+from training.oracle.calibration.measure_blocks import Setting, fingerprints
 from training.oracle.simulation.costs import Costs, StageCost
 from training.oracle.simulation.links import Link, Network, instant, pairs, swap_s
 
@@ -164,16 +164,6 @@ def network_of(link: MeasuredLink | None) -> Network:
     # Two messages at once take as long as was measured for both ways; one alone does not notice this link.
     common = Link("both ways", beta_s_per_byte=link.both_ways_s_per_byte / 2)
     return pairs(Link("link", link.alpha_s, link.beta_s_per_byte), common)
-
-
-def fingerprints(blocks: Sequence[nn.Module], setting: Setting) -> list[str]:
-    """Names under which the blocks of a network are measured: equal for equal blocks."""
-    inputs, last = block_inputs(blocks, setting), len(blocks) - 1
-    named = (
-        fingerprint(block, taken, is_last=index == last)
-        for index, (block, taken) in enumerate(zip(blocks, inputs, strict=True))
-    )
-    return [hashlib.sha256(repr(name).encode()).hexdigest()[:16] for name in named]
 
 
 def identity_here(setting: Setting, *, threads: int, backend: str, num_ranks: int) -> Identity:

@@ -6,9 +6,10 @@ if every rank had its core: CPU time at least 0.97 of the wall clock. Equal bloc
 
 from __future__ import annotations
 
+import hashlib
 import statistics
 import time
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -22,7 +23,7 @@ from training.engine.recompute import Segment
 from training.engine.saved import Kept
 from training.engine.stage import AUTOCAST, Boundary, Precision, StageCopy, as_tuple, needing_gradient
 from training.foundation.errors import BusyMachineError
-from training.oracle.calibration.rounds import WARM_UPS
+from training.oracle.calibration.rounds import WARM_UPS, now_s
 
 LEAST_SHARE = 0.97
 """Least CPU time per wall-clock time of a round that counts."""
@@ -95,12 +96,25 @@ def block_inputs(blocks: Sequence[nn.Module], setting: Setting) -> list[BlockInp
     return inputs
 
 
-def fingerprint(block: nn.Module, taken: BlockInput, *, is_last: bool) -> Hashable:
-    """Equal for blocks that take the same time."""
+def fingerprints(blocks: Sequence[nn.Module], setting: Setting) -> list[str]:
+    """Names under which the blocks of a network are measured: equal for blocks that take the same time."""
+    return _named(blocks, block_inputs(blocks, setting))
+
+
+def _named(blocks: Sequence[nn.Module], inputs: Sequence[BlockInput]) -> list[str]:
+    last = len(blocks) - 1
+    return [
+        _fingerprint(block, taken, is_last=index == last)
+        for index, (block, taken) in enumerate(zip(blocks, inputs, strict=True))
+    ]
+
+
+def _fingerprint(block: nn.Module, taken: BlockInput, *, is_last: bool) -> str:
     weights = tuple(
         (name, tuple(weight.shape), weight.dtype, weight.requires_grad) for name, weight in block.named_parameters()
     )
-    return type(block).__qualname__, repr(block), weights, taken, is_last
+    named = type(block).__qualname__, repr(block), weights, taken, is_last
+    return hashlib.sha256(repr(named).encode()).hexdigest()[:16]
 
 
 def measure_blocks(
@@ -116,14 +130,10 @@ def measure_blocks(
         BusyMachineError: most rounds did not count.
     """
     inputs = block_inputs(blocks, setting)
-    last = len(blocks) - 1
-    names = [
-        fingerprint(block, taken, is_last=index == last)
-        for index, (block, taken) in enumerate(zip(blocks, inputs, strict=True))
-    ]
+    names, last = _named(blocks, inputs), len(blocks) - 1
     budget_s = BUDGET_S / (len(POLICIES) * len(set(names)))
     rounds = _Rounds(together)
-    times: dict[Hashable, BlockTimes] = {}
+    times: dict[str, BlockTimes] = {}
     for index, name in enumerate(names):
         if name in times:
             continue
@@ -158,7 +168,7 @@ class _Contender:
         policy: Kept,
         setting: Setting,
     ) -> None:
-        self._device, self._finish = setting.device, finish
+        self.device, self._finish = setting.device, finish
         self._copy = StageCopy(
             nn.Sequential(block),
             stage=0,
@@ -209,13 +219,13 @@ class _Rounds:
         for index in self._indices(end_s):
             self._together(0.0)
             wall_s, cpu_s = time.perf_counter(), time.thread_time()
-            forward_s, backward_s = contender.run(lambda: _now_s(contender._device))
+            forward_s, backward_s = contender.run(lambda: now_s(contender.device))
             share = (time.thread_time() - cpu_s) / (time.perf_counter() - wall_s)
             means = statistics.fmean(self._together(forward_s)), statistics.fmean(self._together(backward_s))
             if index < 0:
                 continue
             every.append(means)
-            if contender._device.type != "cpu" or min(self._together(share)) >= LEAST_SHARE:
+            if contender.device.type != "cpu" or min(self._together(share)) >= LEAST_SHARE:
                 good.append(means)
         self._good, self._all = self._good + len(good), self._all + len(every)
         return good or every
@@ -238,10 +248,3 @@ class _Rounds:
                 f"{LEAST_SHARE:.0%} of the wall clock); nothing was written. End other programs, or give the ranks "
                 "fewer threads, and calibrate again."
             )
-
-
-def _now_s(device: torch.device) -> float:
-    """The clock, once the device has done its work."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter()

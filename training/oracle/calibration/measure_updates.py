@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -19,7 +18,7 @@ from training.engine.strategies import build_schedule
 from training.engine.transport import Transport
 from training.oracle.calibration.machine import MeasuredUpdate
 from training.oracle.calibration.measure_blocks import Setting
-from training.oracle.calibration.rounds import ROUNDS, WARM_UPS, together
+from training.oracle.calibration.rounds import ROUNDS, WARM_UPS, now_s, together
 from training.oracle.simulation.links import Network, swap_s
 
 
@@ -127,8 +126,6 @@ class _Update:
 
     def _timed(self, work: Callable[[], None]) -> float:
         together(self._transport, 0.0)
-        start_s = time.perf_counter()
+        start_s = now_s(self._device)
         work()
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
-        return max(together(self._transport, time.perf_counter() - start_s))
+        return max(together(self._transport, now_s(self._device) - start_s))

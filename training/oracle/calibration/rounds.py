@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import time
+
+import torch
+
 from training.engine.transport import Transport
 
 WARM_UPS, ROUNDS = 4, 9
@@ -10,3 +14,10 @@ WARM_UPS, ROUNDS = 4, 9
 def together(transport: Transport, value: float) -> list[float]:
     """Every rank's number, on every rank; every rank calls it, and waits for the others."""
     return [float(number) for number in transport.share(value, during="calibrating")]
+
+
+def now_s(device: torch.device) -> float:
+    """The clock, once the device has done its work."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
