@@ -42,10 +42,13 @@ def calibrate(
     link = measure_link(transport, ranks) if ranks.num_ranks > 1 else None
     update = measure_update(blocks, plan, setting, ranks, transport, network_of(link))
     names = fingerprints(blocks, setting)
-    return Machine(
+    machine = Machine(
         identity=identity,
         measured_utc=datetime.now(UTC).isoformat(timespec="seconds"),
         blocks={name: MeasuredBlock(**vars(block)) for name, block in zip(names, times, strict=True)},
         link=link,
         update=update,
     )
+    # The fits of two ranks may differ in their last bits.
+    shared: Machine = ranks.broadcast_from_first(machine)
+    return shared
