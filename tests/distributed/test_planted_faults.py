@@ -105,7 +105,7 @@ def test_a_schedule_without_a_microbatch_is_refused(op):
         return replace(schedule, ranks=tuple(kept))
 
     with (
-        mock.patch("training.engine.engine.build_schedule", forgetful),
+        mock.patch("training.engine.plan.build_schedule", forgetful),
         pytest.raises(ScheduleError, match=f"missing .{op.name} of stage 0, replica 0, micro-batch 3"),
     ):
         train(None, BASIC.as_single)
