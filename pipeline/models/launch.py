@@ -15,7 +15,7 @@ from typing import Any
 from pipeline.errors import BY_CODE, ProcessFailedError
 from training.foundation.errors import BadRecipeError
 from training.foundation.process import die_with_parent
-from training.foundation.recipe_file import find_recipe, ranks_of_recipe
+from training.foundation.recipe_file import find_recipe, is_auto, ranks_of_recipe
 from training.foundation.words.counts import counted
 
 MAX_RANKS_UNASKED = 64
@@ -136,20 +136,26 @@ def show_plan(recipe: Path, project: Path, request: PlanRequest) -> dict[str, An
     Raises:
         GemslideError: with the code of the fault in the recipe or the tile set.
     """
-    options = {"tile-px": request.tile_px, "world": request.num_ranks, "memory-bytes": request.cap_bytes}
+    world = request.num_ranks
+    if world is None and is_auto(find_recipe(recipe)):
+        world = ranks_here(recipe)
+    options = {"tile-px": request.tile_px, "world": world, "memory-bytes": request.cap_bytes}
     given = [f"--{name}={value}" for name, value in options.items() if value is not None]
     arguments = [str(recipe), "--project", str(project), *given, *(["--svg"] if request.svg else [])]
     return ask("training.tools.show_plan", arguments, "planning")
 
 
-def calibrate(recipe: Path, project: Path, *, tile_px: int | None) -> dict[str, Any]:
+def calibrate(recipe: Path, project: Path, *, tile_px: int | None, num_ranks: int | None = None) -> dict[str, Any]:
     """Measure this machine for a recipe, with as many ranks as it needs: see training/tools/calibrate.py.
+
+    Args:
+        num_ranks: for `auto`; None for as many as there is room for.
 
     Raises:
         GemslideError: with the code of the fault in the recipe or the tile set; or other programs had the cores.
         ProcessFailedError: a rank died.
     """
-    num_ranks = ranks_here(recipe)
+    num_ranks = num_ranks if num_ranks and is_auto(find_recipe(recipe)) else ranks_here(recipe)
     options = [f"--tile-px={tile_px}"] if tile_px else []
     arguments = [str(recipe), "--project", str(project), *options]
     code, outcome = _run_ranks("training.tools.calibrate", num_ranks, arguments)

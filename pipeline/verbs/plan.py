@@ -10,6 +10,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
+import tomli_w
 import typer
 
 from pipeline.files import write_text_atomic
@@ -62,7 +63,7 @@ def run_plan(recipe: Path, project: Path, options: PlanOptions, *, as_json: bool
         if draw:
             _check_place(draw)
         if options.calibrate:
-            _calibrate(recipe, project, tile_px=tile_px)
+            _calibrate(recipe, project, tile_px=tile_px, num_ranks=options.world)
         if not as_json:
             typer.echo("Simulating one step on tensors without storage; deep networks take a minute or more.", err=True)
         request = PlanRequest(tile_px, draw is not None, options.world, cap_bytes)
@@ -89,9 +90,9 @@ def _bytes_of(text: str) -> int:
     return int(size)
 
 
-def _calibrate(recipe: Path, project: Path, *, tile_px: int | None) -> None:
+def _calibrate(recipe: Path, project: Path, *, tile_px: int | None, num_ranks: int | None) -> None:
     typer.echo("Measuring this machine; do nothing else on it for a minute.", err=True)
-    outcome = measure(recipe, open_project(project).root, tile_px=tile_px)
+    outcome = measure(recipe, open_project(project).root, tile_px=tile_px, num_ranks=num_ranks)
     blocks = counted(outcome["num_blocks"], "block")
     typer.echo(
         f"measured {blocks} ({outcome['num_measured']} different) in {outcome['seconds']:.0f} s: {outcome['machine']}",
@@ -147,15 +148,26 @@ def _facts(report: dict[str, Any]) -> Iterator[str]:
     groups, stages, tiles = report["data_parallel"], report["num_stages"], report["microbatch_size"]
     named = "" if report["named"] == report["strategy"] else f" ({report['named']} in the recipe)"
     yield f"strategy       {report['strategy']}{named}"
-    yield f"stages         S = {stages}" + (f", cut by {report['balance']}" if stages > 1 else "")
+    yield f"stages         S = {stages}{_where_cut(report) if stages > 1 else ''}"
     yield f"micro-batches  N = {report['num_microbatches']}, each of {counted(tiles, 'tile')} of {report['tile_px']} px"
     yield f"groups         D = {groups}"
     yield f"batch          {counted(report['batch_size'], 'tile')} per optimizer step (D × N × micro-batch)"
     yield f"ranks          {report['world_size']} (D × S): `gemslide train … --nproc {report['world_size']}`"
     yield f"recompute      {report['recompute']}"
     yield f"precision      {report['precision']}"
+    if report["choice"] is not None:
+        cap_bytes = report["choice"]["cap_bytes"]
+        within = "" if cap_bytes is None else f" within {cap_bytes / 1e9:.3g} GB"
+        fullest = f"{report['choice']['predicted_bytes'] / 1e9:.3g} GB on its fullest rank"
+        yield f"chosen         the fastest plan{within}: {fullest}"
     if report["machine"] is not None:
         yield f"step           {report['step_s']:.3g} s predicted for {report['machine']}"
+
+
+def _where_cut(report: dict[str, Any]) -> str:
+    if report["balance"] is None:
+        return f", cut before blocks {', '.join(map(str, report['cuts']))}"
+    return f", cut by {report['balance']}"
 
 
 def _ranks(ranks: Sequence[dict[str, Any]]) -> Iterator[str]:
@@ -224,9 +236,11 @@ def _search(search: dict[str, Any]) -> Iterator[str]:
         numbers = (str(row[name]) for name in ("num_stages", "data_parallel", "num_microbatches"))
         costs = (f"{row['seconds']:.3g}", f"{row['tiles_per_s']:.3g}", f"{row['bytes'] / 1e9:.3g}")
         table.append((row["strategy"], *numbers, row["recompute"], *costs, messages, f"{row['bubble']:.0%}"))
-    yield from _table(table, left=(0, 4)) if rows else ("none fits",)
+    yield from _table(table, left=(0, 4))
     if len(rows) > MOST_ROWS:
         yield f"and {len(rows) - MOST_ROWS} more in the output of --json"
+    yield "The first as a recipe's section; that of others is in the output of --json:"
+    yield tomli_w.dumps({"parallel": rows[0]["parallel"]}, multiline_strings=False).rstrip()
     out = search["excluded"]
     if out:
         yield "Without a plan:"

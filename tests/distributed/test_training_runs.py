@@ -42,7 +42,7 @@ WAYS = {
     "master": Way("master", num_stages=2),
     "mast": Way("mast", num_stages=2),
     "mp-basic": Way("mp-basic", num_stages=2, more="recompute = {every = 2, prefix = [1, 0]}"),
-    "1f1b": Way("1f1b", num_stages=2, more="recompute = {every = 2}"),
+    "1f1b": Way("1f1b", num_stages=2, more="recompute = {every = 2}\ncuts = [4]"),
     "ddp": Way("ddp", num_microbatches=1, data_parallel=2),
     "hybrid": Way("hybrid", num_stages=2, num_microbatches=1, data_parallel=2),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import resource
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +19,10 @@ from training.engine.ranks import alone
 from training.foundation.errors import ImplausibleOutputError, OutOfMemoryError
 from training.foundation.recipe_file import find_recipe
 from training.inference import Classifier
+from training.machine.devices import limit_bytes
 from training.recipe.config import load_recipe
 from training.run.metrics import classification_metrics, slide_metrics
-from training.run.out_of_memory import limit_bytes, ranks_sharing
+from training.run.out_of_memory import ranks_sharing
 from training.run.preflight import check_run
 from training.run.trainer import MOST_SKIPPED, Trainer
 
@@ -169,7 +171,7 @@ def pixels_read(ranks, recipe, folder):
     """Number of tiles that the rank reads before its first step, and the tiles that it reads in it."""
     checked = check_run(recipe, folder, ranks.num_ranks)
     source = NotedSource(checked.source)
-    one = Trainer(type(checked)(checked.recipe, checked.recipe_path, source), folder, ranks, torch.device("cpu"))
+    one = Trainer(replace(checked, source=source), folder, ranks, torch.device("cpu"))
     before = len(source.pixels)
     one.step(one.batch(0), None)
     return before, sorted(source.pixels[before:])
@@ -195,7 +197,7 @@ def too_little_memory(ranks, recipe, folder):
     big = checked.recipe.model_copy(
         update={"parallel": checked.recipe.parallel.model_copy(update={"microbatch_size": 64, "num_microbatches": 1})}
     )
-    other = Trainer(type(checked)(big, checked.recipe_path, checked.source), folder, alone(), torch.device("cpu"))
+    other = Trainer(replace(checked, recipe=big), folder, alone(), torch.device("cpu"))
     try:
         other.step(other.batch(0), None)
     except OutOfMemoryError as error:

@@ -24,7 +24,7 @@ num_classes = 2
 epochs = 1
 """
 
-NAMES = [*STRATEGIES, *ALIASES]
+NAMES = [*STRATEGIES, *ALIASES, "auto"]
 
 
 def load(tmp_path, text):
@@ -88,12 +88,28 @@ def test_a_recipe_that_cannot_be_is_refused_with_the_remedy(tmp_path, change, sa
         ('strategy = "hybrid"\nnum_stages = 2', "hybrid means data_parallel of 2 or more, got 1; use master"),
         ('strategy = "ddp"', "ddp means data_parallel of 2 or more, got 1; use single"),
         (
-            'strategy = "auto"',
-            f"[parallel] strategy = 'auto': Input should be {', '.join(map(repr, NAMES[:-1]))} or {NAMES[-1]!r}",
+            'strategy = "zigzag"',
+            f"[parallel] strategy = 'zigzag': Input should be {', '.join(map(repr, NAMES[:-1]))} or {NAMES[-1]!r}",
         ),
         (
             'strategy = "master"\nnum_stages = 2\nrecompute = {every = 2, prefix = [3]}',
             "recompute prefix [3] needs one entry for each of 2 stages",
+        ),
+        (
+            'strategy = "auto"\nnum_stages = 2',
+            'strategy = "auto" chooses num_stages itself, for the ranks that are started',
+        ),
+        ('strategy = "auto"\nelastic = true\ncuts = [1]', 'strategy = "auto" chooses cuts, elastic itself'),
+        ('strategy = "master"\nnum_stages = 3\ncuts = [4]', "cuts [4] do not make 3 stages: name the first block"),
+        ('strategy = "master"\nnum_stages = 3\ncuts = [4, 4]', "cuts [4, 4] do not make 3 stages"),
+        ('strategy = "master"\nnum_stages = 2\ncuts = [0]', "[parallel] cuts.0 = 0: Input should be greater"),
+        (
+            'strategy = "master"\nnum_stages = 2\ncuts = [1]\nelastic = true',
+            "cuts name stages, but with elastic their number may change",
+        ),
+        (
+            'strategy = "master"\nnum_stages = 2\ncuts = [1]\nbalance = "bytes"',
+            "cuts and balance both say where the stages begin",
         ),
         ("recompute = {evry = 2}", "unknown key [parallel] recompute.evry: did you mean `every`?"),
         ("recompute = {every = 0}", "[parallel] recompute.every = 0: Input should be greater than or equal to 1"),

@@ -202,6 +202,15 @@ def partition(costs: Sequence[float], num_stages: int) -> tuple[int, ...]:
     return tuple(cuts[1:])
 
 
+def check_cuts(cuts: Sequence[int], num_stages: int) -> None:
+    """Raise ValueError if cuts do not make this many stages, whatever the number of blocks."""
+    if len(cuts) != num_stages - 1 or any(start >= stop for start, stop in pairwise((0, *cuts))):
+        raise ValueError(
+            f"cuts {list(cuts)} do not make {counted(num_stages, 'stage')}: name the first block of each stage but the "
+            "first, in rising order, from 1 on"
+        )
+
+
 def stage_ranges(cuts: Sequence[int], num_blocks: int) -> list[range]:
     """Block indices of each stage.
 

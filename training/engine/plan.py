@@ -8,7 +8,7 @@ from typing import get_args
 import torch
 from torch import Tensor, nn
 
-from training.engine.partition import partition, stage_ranges
+from training.engine.partition import check_cuts, partition, stage_ranges
 from training.engine.placement import Placement
 from training.engine.recompute import Recompute
 from training.engine.replica_sync import MakeOptimizer
@@ -132,6 +132,7 @@ def make_plan(
     num_stages: int = 1,
     num_microbatches: int = 1,
     data_parallel: int = 1,
+    cuts: Sequence[int] | None = None,
     recompute: Recompute | None = None,
     precision: Precision = "fp32",
     channels_last: bool = False,
@@ -143,25 +144,28 @@ def make_plan(
     compiled: bool = False,
     device: torch.device | None = None,
 ) -> Plan:
-    """Choose cuts and check that everything fits.
+    """Choose cuts, unless they are given, and check that everything fits.
 
     Args:
         strategy: a name in `strategies.STRATEGIES`, or an alias.
         costs: one for each block, in the unit to balance (`BlockCost.flops` or `.saved_bytes`).
         num_microbatches: N, of one group.
+        cuts: the first block of each stage but the first; None for those that balance the costs.
 
     Raises:
-        ValueError: the numbers do not fit the strategy, there are fewer blocks than stages, or a recompute prefix is
-            longer than its stage.
+        ValueError: the numbers do not fit the strategy, there are fewer blocks than stages, cuts that leave a stage
+            without blocks, or a recompute prefix is longer than its stage.
     """
     name = resolve_alias(strategy, num_microbatches=num_microbatches, data_parallel=data_parallel)
     check_request(name, num_stages=num_stages, num_microbatches=num_microbatches, data_parallel=data_parallel)
+    if cuts is not None:
+        check_cuts(cuts, num_stages)
     plan = Plan(
         name,
         num_stages,
         num_microbatches,
         data_parallel,
-        partition(costs, num_stages),
+        partition(costs, num_stages) if cuts is None else tuple(cuts),
         recompute or Recompute(),
         precision,
         channels_last,

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from training.foundation.errors import BadRecipeError
+from training.foundation.process import ranks_with_room
 from training.foundation.toml_file import read_toml
 
 RECIPES_DIR = Path(__file__).parents[1] / "recipes"
 """Folder of the shipped recipes."""
 SUFFIX = ".toml"
+AUTO = "auto"
+"""`[parallel] strategy` of a recipe that leaves to the oracle how its batch is spread over the ranks that are there."""
 MAX_RANKS = 1024
 """Limit for one dimension of a run."""
 _TABLES = ("data", "model")
@@ -41,17 +46,41 @@ def is_recipe(path: Path) -> bool:
 
 
 def ranks_of_recipe(path: Path) -> int:
-    """Ranks that a recipe needs: `num_stages` · `data_parallel`. 1 if those are not counts, which training refuses.
+    """Ranks that a recipe needs: `num_stages` · `data_parallel`; for `auto` as many as this machine has room for.
+
+    1 if those are not counts, which training refuses.
 
     Raises:
         BadRecipeError: the file cannot be read, or is not TOML.
     """
+    content = _read(path)
+    if _setting(content, "parallel", "strategy") == AUTO:
+        return min(ranks_with_room(_count(content, "train", "threads")), MAX_RANKS)
+    return _count(content, "parallel", "num_stages") * _count(content, "parallel", "data_parallel")
+
+
+def is_auto(path: Path) -> bool:
+    """Whether a recipe leaves the choice of a strategy to the oracle.
+
+    Raises:
+        BadRecipeError: the file cannot be read, or is not TOML.
+    """
+    return _setting(_read(path), "parallel", "strategy") == AUTO
+
+
+def _read(path: Path) -> Mapping[str, Any]:
     try:
-        content = read_toml(path)
+        return read_toml(path)
     except (OSError, ValueError) as error:
         raise BadRecipeError(f"{path}: cannot be read as a recipe: {error}.") from error
-    parallel = content.get("parallel")
-    counts = [parallel.get(name, 1) if isinstance(parallel, dict) else 1 for name in ("num_stages", "data_parallel")]
-    if not all(isinstance(count, int) and not isinstance(count, bool) and 1 <= count <= MAX_RANKS for count in counts):
-        return 1
-    return int(counts[0] * counts[1])
+
+
+def _setting(content: Mapping[str, Any], table: str, key: str) -> object:
+    section = content.get(table)
+    return section.get(key) if isinstance(section, dict) else None
+
+
+def _count(content: Mapping[str, Any], table: str, key: str) -> int:
+    value = _setting(content, table, key)
+    is_count = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_RANKS
+    return int(value) if is_count else 1  # type: ignore[call-overload]

@@ -30,6 +30,11 @@ def make_optimizer(weights: Sequence[tuple[str, nn.Parameter]], config: OptimCon
     return torch.optim.AdamW(groups, lr=config.lr)
 
 
+def optimizer_slots(config: OptimConfig) -> int:
+    """Tensors of the size of a weight that the optimizer keeps for it."""
+    return 2 if config.name == "adamw" else int(config.momentum > 0)
+
+
 def rate_at(step: int, num_steps: int, config: OptimConfig) -> float:
     """The learning rate of a step as a fraction of the full one: a linear rise, then according to `schedule`.
 

@@ -7,9 +7,10 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 from pydantic_core import PydanticKnownError
 
+from training.engine.partition import check_cuts
 from training.engine.recompute import Recompute
 from training.engine.strategies import ALIASES, STRATEGIES, check_request, resolve_alias
-from training.foundation.recipe_file import MAX_RANKS
+from training.foundation.recipe_file import AUTO, MAX_RANKS
 from training.foundation.settings import Section
 from training.foundation.words.counts import counted
 
@@ -17,8 +18,11 @@ MAX_TILES = 4096
 """Limit of micro-batches and their tiles: schedules are played step by step before anything starts."""
 
 
+GIVEN_WITH_AUTO = {"strategy", "num_microbatches", "microbatch_size", "timeout_s"}
+
+
 def _known_strategy(value: object) -> object:
-    names = [*STRATEGIES, *ALIASES]
+    names = [*STRATEGIES, *ALIASES, AUTO]
     if value not in names:
         *others, last = map(repr, names)
         raise PydanticKnownError("literal_error", {"expected": f"{', '.join(others)} or {last}"})
@@ -47,11 +51,12 @@ class ParallelConfig(Section):
     """`[parallel]`: how one model is spread over ranks. World size = data_parallel · num_stages."""
 
     strategy: Annotated[str, BeforeValidator(_known_strategy)] = "single"
-    """`mast` is `master` with two micro-batches, `hybrid` is `master` and `ddp` is `single` with several groups."""
+    """`mast` is `master` with two micro-batches, `hybrid` is `master` and `ddp` is `single` with several groups; `auto`
+    is the fastest plan that fits, for `num_microbatches` of the whole batch."""
     num_stages: int = Field(1, ge=1, le=MAX_RANKS)
     """S: ranks that together hold one model."""
     num_microbatches: int = Field(1, ge=1, le=MAX_TILES)
-    """N (the paper's η): slices of a group's share of a batch."""
+    """N (the paper's η): slices of a group's share of a batch; with `auto` of the batch."""
     microbatch_size: int = Field(1, ge=1, le=MAX_TILES)
     """Tiles per micro-batch."""
     data_parallel: int = Field(1, ge=1, le=MAX_RANKS)
@@ -68,6 +73,8 @@ class ParallelConfig(Section):
     "offload": activations wait in host memory; a table: whole blocks are recomputed."""
     balance: Literal["flops", "bytes"] = "flops"
     """Quantity that the cut into stages balances: time, or activation memory."""
+    cuts: tuple[Annotated[int, Field(ge=1)], ...] | None = Field(None, max_length=MAX_RANKS)
+    """First block of each stage but the first, as `gemslide plan` lists them; None for those that balance."""
     elastic: bool = False
     """Accept any number of ranks on which a run gives the same result: the same micro-batches and batch."""
     timeout_s: float = Field(600.0, gt=0, le=1e6)
@@ -75,6 +82,9 @@ class ParallelConfig(Section):
 
     @model_validator(mode="after")
     def numbers_fit_the_strategy(self) -> Self:
+        if self.is_auto:
+            self._check_left_to_the_oracle()
+            return self
         check_request(
             self.resolved_strategy,
             num_stages=self.num_stages,
@@ -88,7 +98,25 @@ class ParallelConfig(Section):
             )
         if prefix is not None and self.elastic:
             raise ValueError("recompute with a prefix names stages, but with elastic their number may change")
+        if self.cuts is not None:
+            check_cuts(self.cuts, self.num_stages)
+            if self.elastic:
+                raise ValueError("cuts name stages, but with elastic their number may change")
+            if self.balance != "flops":
+                raise ValueError("cuts and balance both say where the stages begin; give one of them")
         return self
+
+    def _check_left_to_the_oracle(self) -> None:
+        if chosen := sorted(self.model_dump(exclude_defaults=True).keys() - GIVEN_WITH_AUTO):
+            raise ValueError(
+                f'strategy = "auto" chooses {", ".join(chosen)} itself, for the ranks that are started; leave '
+                f"{'it' if len(chosen) == 1 else 'them'} out"
+            )
+
+    @property
+    def is_auto(self) -> bool:
+        """Whether the oracle is still to choose: `choose` in training/recipe/choice.py does."""
+        return self.strategy == AUTO
 
     @property
     def resolved_strategy(self) -> str:

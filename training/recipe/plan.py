@@ -55,6 +55,7 @@ def plan_of(
         num_stages=parallel.num_stages,
         num_microbatches=parallel.num_microbatches,
         data_parallel=parallel.data_parallel,
+        cuts=parallel.cuts,
         recompute=parallel.recompute_rule,
         precision=train.precision,
         channels_last=train.channels_last,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
 from training.engine.ranks import Ranks, alone, connect_ranks
 from training.local_ranks import MEETING_VARIABLE
+from training.machine.devices import device_here
 
 
 def join_ranks(world_size: int, *, timeout_s: float) -> tuple[Ranks, torch.device]:
@@ -17,11 +18,9 @@ def join_ranks(world_size: int, *, timeout_s: float) -> tuple[Ranks, torch.devic
     Raises:
         LostPeerError: the others did not connect within the timeout.
     """
-    device, is_shared = _device(int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+    device, backend = device_here()
     if world_size == 1:
         return alone(), device
-    # NCCL does not allow two ranks on one GPU.
-    backend: Literal["gloo", "nccl"] | None = "gloo" if is_shared else None
     return connect_ranks(timeout_s=timeout_s, device=device, backend=backend, **_rendezvous(world_size)), device
 
 
@@ -31,11 +30,3 @@ def _rendezvous(world_size: int) -> dict[str, Any]:
         return {}
     where = os.environ[MEETING_VARIABLE]
     return {"init_method": f"file://{where}", "rank": int(os.environ["RANK"]), "num_ranks": world_size}
-
-
-def _device(local_ranks: int) -> tuple[torch.device, bool]:
-    """The GPU of this rank, and whether others share it; the CPU if there is no GPU."""
-    if not torch.cuda.is_available():
-        return torch.device("cpu"), False
-    num_gpus, local_rank = torch.cuda.device_count(), int(os.environ.get("LOCAL_RANK", "0"))
-    return torch.device("cuda", local_rank % num_gpus), num_gpus < local_ranks

@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import re
-import resource
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
-import psutil
 import torch
 
 from training.engine.engine import Engine
 from training.engine.plan import Plan
-from training.engine.predict import predict_memory
 from training.engine.recompute import Recompute
-from training.foundation.errors import OutOfMemoryError
+from training.foundation.errors import BadRecipeError, OutOfMemoryError
+from training.machine.devices import ROOM, limit_bytes, local_ranks, sharing
 from training.machine.memory_errors import is_out_of_memory
 from training.recipe.config import Recipe
-from training.recipe.optimisation import cross_entropy
-from training.recipe.plan import EmptyBatch, blocks_of, plan_of
-
-_ROOM = 0.9
-"""Fraction of the memory for live bytes, weights, gradients and optimizer together; workspaces take the rest."""
-_COPIES = 4
-"""Copies of the weights: themselves, gradients, a sum in progress, the optimizer's state."""
+from training.recipe.plan import blocks_of
+from training.recipe.planned import Planned, planned_of
 
 
 @contextmanager
@@ -51,6 +42,27 @@ def explained(recipe: Recipe, tile_px: int, plan: Plan, engine: Engine | None = 
             f"{_gb(_needed_bytes(recipe, tile_px))} of activations and weights on its fullest rank; "
             f"{_fitting_settings(recipe, tile_px, plan)}"
         ) from error
+
+
+def refuse_what_has_no_room(planned: Planned, num_local: int = 1) -> None:
+    """Refuse a plan of which not even the fullest rank fits into the memory that is here.
+
+    Args:
+        num_local: ranks on this machine.
+
+    Raises:
+        OutOfMemoryError: with the settings that would fit.
+    """
+    device = planned.plan.device
+    limit = limit_bytes(device, sharing(device, num_local))
+    if planned.added_bytes() < ROOM * limit:  # within some percent of the prediction, which takes longer
+        return
+    needed = planned.predicted_bytes()
+    if needed > limit:
+        raise OutOfMemoryError(
+            f"this recipe keeps {_gb(needed)} of activations and weights on its fullest rank, of {_gb(limit)} of "
+            f"memory; {_fitting_settings(planned.recipe, planned.side_px, planned.plan)}"
+        )
 
 
 def _first_line(error: BaseException) -> str:
@@ -79,7 +91,7 @@ def _fitting_settings(recipe: Recipe, tile_px: int, plan: Plan) -> str:
     fitting = [
         f"{name} ({_gb(needed)})"
         for choice, name, needed in priced
-        if needed <= _ROOM * limit_bytes(plan.device, ranks_sharing(choice, recipe, plan.device))
+        if needed <= ROOM * limit_bytes(plan.device, ranks_sharing(choice, recipe, plan.device))
     ]
     limit = f"{_gb(limit_bytes(plan.device, ranks_sharing(recipe, recipe, plan.device)))} of memory for each rank"
     if fitting:
@@ -90,39 +102,24 @@ def _fitting_settings(recipe: Recipe, tile_px: int, plan: Plan) -> str:
 
 def ranks_sharing(choice: Recipe, recipe: Recipe, device: torch.device) -> float:
     """Number of ranks of a choice that share one memory, if spread over machines like those of the recipe."""
-    ranks_here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    memories = torch.cuda.device_count() if device.type == "cuda" else 1
-    return max(1.0, ranks_here * choice.parallel.world_size / recipe.parallel.world_size / memories)
+    return sharing(device, local_ranks() * choice.parallel.world_size / recipe.parallel.world_size)
 
 
 def _with(recipe: Recipe, **changes: object) -> Recipe:
-    parallel = type(recipe.parallel).model_validate({**recipe.parallel.model_dump(), **changes})
+    changes = {"cuts": None, **changes} if "num_stages" in changes else changes
+    given = recipe.parallel.model_dump(exclude_defaults=True)
+    parallel = type(recipe.parallel).model_validate({**given, **changes})
     return recipe.model_copy(update={"parallel": parallel})
 
 
 def _needed_bytes(recipe: Recipe, tile_px: int) -> int:
-    """Bytes on the fullest rank of the first group: live ones as predicted, and some copies of the weights."""
+    """Bytes on the fullest rank of the first group, as predicted."""
     with torch.device("meta"):  # no memory is left
         blocks = blocks_of(recipe.model, tile_px)
     try:
-        plan = replace(plan_of(recipe, blocks, tile_px, torch.device("cpu")), data_parallel=1)
-    except ValueError:  # fewer blocks than stages
+        return planned_of(recipe, tile_px, torch.device("cpu"), blocks).predicted_bytes()
+    except BadRecipeError:  # fewer blocks than stages
         return 2**62
-    parallel = recipe.parallel
-    batch = EmptyBatch(parallel.num_microbatches, parallel.microbatch_size, tile_px)
-    ranks = predict_memory(blocks, cross_entropy, batch, plan)
-    return max(rank.peak_bytes + _COPIES * rank.weight_bytes for rank in ranks)
-
-
-def limit_bytes(device: torch.device, sharing: float = 1.0) -> int:
-    """Most memory that this process may take if this many share it."""
-    if device.type == "cuda":
-        return int(torch.cuda.get_device_properties(device).total_memory / sharing)
-    limits = [int(psutil.virtual_memory().total / sharing)]
-    for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
-        soft, _ = resource.getrlimit(kind)
-        limits += [soft] if soft != resource.RLIM_INFINITY else []
-    return min(limits)
 
 
 def _gb(num_bytes: float) -> str:

@@ -15,9 +15,11 @@ from training.data.focus_statistics import FocusStatistics
 from training.data.tile_dataset import TileSource, labelled, sample_looks, stain_of, tile_read_of
 from training.engine.partition import stage_ranges
 from training.engine.plan import Plan
+from training.foundation.recipe_file import AUTO
 from training.machine.threads import instruction_set
 from training.packages.intervals import Intervals, bootstrap_intervals
 from training.packages.write import PackageContent
+from training.recipe.choice import Choice
 from training.recipe.config import Recipe
 from training.run.start_weights import StartWeights
 from training.run.state import Epoch
@@ -93,11 +95,11 @@ def _intervals(source: TileSource, probabilities_nk: NDArray[np.float32]) -> Int
     return bootstrap_intervals(source.labels[tiles], probabilities_nk, groups[tiles], by=by)
 
 
-def describe_plan(recipe: Recipe, plan: Plan, num_blocks: int) -> dict[str, Any]:
+def describe_plan(recipe: Recipe, plan: Plan, num_blocks: int, choice: Choice | None) -> dict[str, Any]:
     """Describe for records and packages how the network was spread."""
     return {
         "strategy": plan.strategy,
-        "named": recipe.parallel.strategy,
+        "named": recipe.parallel.strategy if choice is None else AUTO,
         "num_stages": plan.num_stages,
         "num_microbatches": plan.num_microbatches,
         "data_parallel": plan.data_parallel,

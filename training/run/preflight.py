@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,14 +11,18 @@ import torch
 from torch import nn
 
 from training.data.tile_dataset import TileSource, check_enough, find_source, open_source
-from training.engine.partition import partition
+from training.engine.partition import BlockCost
 from training.foundation.errors import BadRecipeError, GemslideError, WrongWorldSizeError
 from training.foundation.recipe_file import find_recipe
 from training.foundation.settings import replace
 from training.foundation.words.counts import counted
+from training.machine.devices import ROOM, device_here, limit_bytes, local_ranks, sharing
+from training.recipe.choice import Choice, choose, on_one_rank
 from training.recipe.config import Recipe, load_recipe
 from training.recipe.elastic import spread_over
-from training.recipe.plan import blocks_of, plan_of
+from training.recipe.plan import blocks_of
+from training.recipe.planned import Planned, planned_of, with_seconds
+from training.run.out_of_memory import refuse_what_has_no_room
 from training.run.start_weights import StartWeights, find_start
 
 RECIPE_NAME = r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,54}"
@@ -31,8 +36,12 @@ class Checked:
     recipe: Recipe
     recipe_path: Path
     source: TileSource
+    costs: list[BlockCost]
+    """Of a micro-batch in each block."""
     start: StartWeights | None = None
     """None for fresh weights."""
+    choice: Choice | None = None
+    """What the oracle chose for `auto`; it is part of the recipe already."""
 
 
 def check_run(recipe_name: Path, project_dir: Path, world_size: int, *, threads: int | None = None) -> Checked:
@@ -54,7 +63,14 @@ def check_run(recipe_name: Path, project_dir: Path, world_size: int, *, threads:
         )
     source = open_source(recipe.data, project_dir)
     blocks = _blocks_without_memory(recipe, path.name, source)
-    if recipe.parallel.elastic:
+    device, backend = device_here()
+    choice = None
+    if recipe.parallel.is_auto:
+        planned = _planned(on_one_rank(recipe), path.name, source, device, blocks)
+        planned = with_seconds(planned, project_dir, num_ranks=world_size, backend=backend)
+        planned, choice = choose(planned, world_size, ROOM * limit_bytes(device, sharing(device, local_ranks())))
+        recipe = planned.recipe
+    elif recipe.parallel.elastic:
         parallel = spread_over(recipe.parallel, world_size, most_stages=len(blocks))
         recipe = recipe.model_copy(update={"parallel": parallel})
     parallel = recipe.parallel
@@ -66,14 +82,19 @@ def check_run(recipe_name: Path, project_dir: Path, world_size: int, *, threads:
             "--nproc-per-node), or change [parallel] (`elastic = true` takes any number that gives the same result)."
         )
     check_enough(source, parallel.batch_size, recipe.model.num_classes, recipe.data.tile_set)
-    try:
-        partition([1.0] * len(blocks), parallel.num_stages)
-        if parallel.recompute_rule.prefix is not None:
-            plan_of(recipe, blocks, source.tile_px, torch.device("cpu"))
-    except ValueError as error:
-        raise _misfit(path.name, recipe, error) from error
+    planned = _planned(recipe, path.name, source, device, blocks)
+    refuse_what_has_no_room(planned, local_ranks())
     start = find_start(recipe.finetune, blocks, source.classes, project_dir)
-    return Checked(recipe, path, source, start)
+    return Checked(recipe, path, source, planned.costs, start, choice)
+
+
+def _planned(
+    recipe: Recipe, name: str, source: TileSource, device: torch.device, blocks: Sequence[nn.Module]
+) -> Planned:
+    try:
+        return planned_of(recipe, source.tile_px, device, blocks)
+    except BadRecipeError as error:
+        raise BadRecipeError(f"{name}, tile set {recipe.data.tile_set!r}: {error}") from error
 
 
 def _blocks_without_memory(recipe: Recipe, name: str, source: TileSource) -> list[nn.Module]:

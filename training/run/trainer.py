@@ -67,7 +67,8 @@ class Trainer:
         if self.start:
             self.start.put_into(blocks)
         self._num_blocks = len(blocks)
-        self.plan = plan_of(self.recipe, blocks, self.source.tile_px, device)
+        self.plan = plan_of(self.recipe, blocks, self.source.tile_px, device, checked.costs)
+        self._choice = checked.choice
         prepare = partial(normalised, mean=self.mean, std=self.std)
         decay = self.recipe.optim.ema_decay
         with self._memory_explained():
@@ -123,6 +124,7 @@ class Trainer:
         with run_log(
             self._project_dir, run_id=run_id, settings=settings, inputs=inputs,
             num_steps=self.num_steps, threads=self.recipe.train.threads, isa=instruction_set(),
+            **({"choice": self._choice.as_json()} if self._choice else {}),
         ) as log:  # fmt: skip
             yield log
 
@@ -282,7 +284,7 @@ class Trainer:
             return {}
         facts = RunFacts(
             self.recipe, self._recipe_name, self.source, self.mean, self.std, looks, log.run_id,
-            describe_plan(self.recipe, self.plan, self._num_blocks), self.start,
+            describe_plan(self.recipe, self.plan, self._num_blocks, self._choice), self.start,
         )  # fmt: skip
         contents = [content_of(facts, which, epoch) for which, epoch in (("best", best), ("last", last))]
         best_id, last_id = write_packages(self._project_dir / "models", list(zip(states, contents, strict=True)))

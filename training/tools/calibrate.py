@@ -25,12 +25,13 @@ from training.machine.allocator import keep_for_training
 from training.machine.threads import use_threads
 from training.oracle.calibration.calibrate import calibrate
 from training.oracle.calibration.machine import machine_path, save_machine
+from training.recipe.choice import on_one_rank
 from training.recipe.config import Recipe, load_recipe
 from training.recipe.optimisation import cross_entropy
 from training.recipe.plan import EmptyBatch
+from training.recipe.planned import identity_of, planned_of, setting_of
 from training.run.joining import join_ranks
 from training.run.preflight import dataset_error
-from training.tools.planned import identity_of, setting_of, without_times
 
 
 def main() -> int:
@@ -77,11 +78,12 @@ def measure(recipe: Recipe, side_px: int, ranks: Ranks, device: torch.device, pr
         GemslideError: a network that cannot be built, or other programs had the cores.
     """
     start_s = time.perf_counter()
-    planned = without_times(recipe, side_px, device)
+    planned = planned_of(on_one_rank(recipe), side_px, device)
     blocks, plan = planned.blocks, planned.plan
     plan.place_module(nn.Sequential(*blocks))
     setting = setting_of(recipe, side_px, device)
-    identity = identity_of(recipe, setting, backend="nccl" if ranks.wire.type == "cuda" else "gloo")
+    backend = "nccl" if ranks.wire.type == "cuda" else "gloo"
+    identity = identity_of(recipe, setting, num_ranks=ranks.num_ranks, backend=backend)
     targets = EmptyBatch(1, recipe.parallel.microbatch_size, side_px).targets(0).to(device)
     machine = calibrate(blocks, cross_entropy, targets, plan, setting, ranks, identity)
     path = machine_path(project_dir, identity)

@@ -23,16 +23,19 @@ from training.engine.strategies import STRATEGIES, build_schedule
 from training.foundation.errors import GemslideError
 from training.foundation.recipe_file import find_recipe
 from training.foundation.words.counts import counted
+from training.machine.devices import ROOM, device_here, limit_bytes, sharing
 from training.oracle.calibration.machine import describe
 from training.oracle.predict import predict_step
 from training.oracle.simulation.costs import Costs, StageCost, stage_costs
 from training.oracle.simulation.draw import draw_svg, draw_text
 from training.oracle.simulation.simulate import simulate
-from training.recipe.config import load_recipe
+from training.recipe.choice import Choice, choose, on_one_rank
+from training.recipe.config import Recipe, load_recipe
 from training.recipe.optimisation import cross_entropy
 from training.recipe.plan import EmptyBatch
+from training.recipe.planned import Planned, describe_recompute, planned_of, with_seconds, with_seconds_if_measured
+from training.run.out_of_memory import refuse_what_has_no_room
 from training.run.preflight import dataset_error
-from training.tools.planned import Planned, describe_recompute, planned_of
 from training.tools.search_rows import search_rows
 
 MOST_DRAWN = 8
@@ -60,10 +63,10 @@ def show_plan(
         GemslideError: a recipe that cannot be planned; or what the dataset raises.
     """
     path = find_recipe(recipe_name)
-    recipe = load_recipe(path)
-    side_px = tile_px or side_in_tile_set(recipe.data, project_dir)
-    planned = planned_of(recipe, side_px, project_dir)
-    plan, model = planned.plan, recipe.model
+    named = load_recipe(path)
+    side_px = tile_px or side_in_tile_set(named.data, project_dir)
+    planned, choice = plan_recipe(named, side_px, project_dir, num_ranks=num_ranks, cap_bytes=cap_bytes)
+    recipe, plan, model = planned.recipe, planned.plan, planned.recipe.model
     drawn = min(plan.num_microbatches, MOST_DRAWN)
     group = range(plan.num_stages)
     report = {
@@ -71,7 +74,7 @@ def show_plan(
         "network": f"{model.name} {model.variant}, depth {model.depth}, {model.norm} norm",
         "num_blocks": len(planned.blocks),
         "tile_px": side_px,
-        "named": recipe.parallel.strategy,
+        "named": named.parallel.strategy,
         "strategy": plan.strategy,
         "num_stages": plan.num_stages,
         "num_microbatches": plan.num_microbatches,
@@ -80,22 +83,47 @@ def show_plan(
         "batch_size": recipe.parallel.batch_size,
         "world_size": plan.world_size,
         "recompute": describe_recompute(plan.recompute),
+        "cuts": list(plan.cuts),
         "precision": plan.precision,
-        "balance": recipe.parallel.balance,
+        "balance": None if recipe.parallel.cuts else recipe.parallel.balance,
+        "choice": None if choice is None else choice.as_json(),
         "machine": None if planned.machine is None else describe(planned.machine.identity),
         "step_s": None if planned.machine is None else predict_step(plan, planned.costs, planned.machine).end_s,
-        "ranks": _ranks(planned, side_px),
+        "ranks": _ranks(planned),
         "comparison": compare(planned),
         "drawing": draw_text(planned.schedule(drawn), ranks=group),
         "drawn_microbatches": drawn,
     }
-    if num_ranks is not None or cap_bytes is not None:
-        report["search"] = search_rows(
-            planned, side_px, num_ranks=num_ranks or plan.world_size, cap_bytes=cap_bytes or float("inf")
-        )
+    if num_ranks is not None or cap_bytes is not None or choice is not None:
+        cap = float("inf") if choice is None else choice.cap_bytes or float("inf")
+        report["search"] = search_rows(planned, num_ranks=num_ranks or plan.world_size, cap_bytes=cap_bytes or cap)
     if svg:
         report["svg"] = _svg(planned)
     return report
+
+
+def plan_recipe(
+    recipe: Recipe, side_px: int, project_dir: Path, *, num_ranks: int | None, cap_bytes: float | None
+) -> tuple[Planned, Choice | None]:
+    """A recipe's plan, with this machine's seconds if they are known; and what was chosen for `auto`.
+
+    Args:
+        num_ranks: for `auto`; other recipes name their ranks.
+        cap_bytes: for `auto`: memory of a rank; None for that of this machine.
+
+    Raises:
+        GemslideError: a recipe that cannot be planned, or whose ranks have no room here.
+    """
+    is_auto, ranks = recipe.parallel.is_auto, recipe.parallel.world_size
+    ranks = (num_ranks or 1) if is_auto else ranks
+    device, backend = device_here(ranks)
+    planned = planned_of(on_one_rank(recipe), side_px, device)
+    if is_auto:
+        planned = with_seconds(planned, project_dir, num_ranks=ranks, backend=backend)
+        return choose(planned, ranks, cap_bytes or ROOM * limit_bytes(device, sharing(device, ranks)))
+    if num_ranks is None and cap_bytes is None:
+        refuse_what_has_no_room(planned)
+    return with_seconds_if_measured(planned, project_dir, num_ranks=ranks, backend=backend), None
 
 
 def _svg(planned: Planned) -> str:
@@ -110,11 +138,11 @@ def _svg(planned: Planned) -> str:
     return draw_svg(timeline, schedule, title=title, ranks=range(plan.num_stages))
 
 
-def _ranks(planned: Planned, side_px: int) -> list[dict[str, Any]]:
+def _ranks(planned: Planned) -> list[dict[str, Any]]:
     """Stages and memory of each rank of the first group."""
     ranges = stage_ranges(planned.plan.cuts, len(planned.blocks))
     parallel = planned.recipe.parallel
-    batch = EmptyBatch(parallel.num_microbatches, parallel.microbatch_size, side_px)
+    batch = EmptyBatch(parallel.num_microbatches, parallel.microbatch_size, planned.side_px)
     one_group = replace(planned.plan, data_parallel=1)
     memory = predict_memory(planned.blocks, cross_entropy, batch, one_group)
     return [

@@ -200,7 +200,7 @@ def load_machine(project_dir: Path, identity: Identity) -> Machine:
     except FileNotFoundError as error:
         raise NotCalibratedError(
             f"this machine has not been measured for {describe(identity)} (no {path}). Measure it: `gemslide plan "
-            "RECIPE --calibrate`."
+            f'RECIPE --calibrate`; for strategy = "auto" with `--world {identity.num_ranks}`.'
         ) from error
     except (OSError, ValueError) as error:
         raise BadRecipeError(f"{path}: cannot be read ({error}). Remove it and calibrate again.") from error

@@ -28,13 +28,13 @@ def measure_update(
     setting: Setting,
     ranks: Ranks,
     transport: Transport,
-    network: Network | None,
+    network: Network,
 ) -> MeasuredUpdate:
     """Sums and updates of the whole network: by this rank alone, and shared by all."""
     module = nn.Sequential(*blocks)
     weight_bytes = sum(weight.nbytes for weight in module.parameters() if weight.requires_grad)
     alone = _Update(module, plan, setting, ranks, transport, (ranks.rank,)).median_s()
-    if network is None:
+    if ranks.num_ranks == 1:
         return MeasuredUpdate(
             sum_s_per_byte=alone.sum_s / weight_bytes,
             pack_s_per_byte=0,

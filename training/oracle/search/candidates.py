@@ -51,8 +51,6 @@ class Candidate:
     rank_bytes: int
     """Of the fullest rank: activations, weights, gradients, state of the optimizer."""
     bubble: float
-    state_bytes: tuple[int, ...]
-    """By rank of a group: the part of its bytes that is not activations."""
     communication: float | None = None
     """Share of the step that messages cost; known for the fastest plans."""
 

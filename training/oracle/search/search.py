@@ -29,6 +29,8 @@ def search(request: Request) -> Found:
         if reason is None:
             shape = Shape(request, strategy, num_stages, data_parallel, stages, fastest)
             own = list(shape.plans())
+            always = shape.recomputed()
+            own += [always] if always and always.recompute not in {plan.recompute for plan in own} else []
             plans += ((plan, shape) for plan in own)
             reason = None if own else shape.why_none()
         if reason is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from heapq import heappush, heappushpop
 from itertools import combinations
@@ -15,8 +15,8 @@ from training.oracle.search.candidates import Candidate, Cuts, Request
 from training.oracle.search.fit import Fit
 from training.oracle.search.memory import RankMemory
 from training.oracle.search.stage_table import StageTable
-from training.oracle.simulation.costs import Costs
-from training.oracle.simulation.simulate import simulate
+from training.oracle.simulation.costs import Costs, StageCost
+from training.oracle.simulation.simulate import Timeline, simulate
 
 EXHAUSTIVE = 40
 """Most ways to cut a network that are all tried."""
@@ -132,19 +132,38 @@ class Shape:
                 continue
             timeline = simulate(self._schedule, costs)
             if best is None or timeline.end_s < best.step_s:
-                best = Candidate(
-                    self._name,
-                    self._num_stages,
-                    self._data_parallel,
-                    self._num_microbatches,
-                    recompute,
-                    cuts,
-                    timeline.end_s,
-                    self._memory.most_bytes(stages),
-                    timeline.bubble,
-                    tuple(self._memory.state_bytes(rank, stages) for rank in range(self._num_stages)),
-                )
+                best = self._candidate(cuts, recompute, stages, timeline)
         return best
+
+    def recomputed(self) -> Candidate | None:
+        """The plan that keeps least of a whole network on each rank, however slow: many users train like that.
+
+        None if there are stages, if it does not fit, or if nothing can be recomputed.
+        """
+        if self._num_stages > 1 or not self._request.may_recompute:
+            return None
+        policies = [Recompute(every) for every in range(1, len(self._request.blocks) + 1)]
+        recompute = min(policies, key=lambda each: self._memory.most_bytes(self._stages.costs((), each)))
+        stages = self._stages.costs((), recompute)
+        if self._memory.most_bytes(stages) > self._request.cap_bytes:
+            return None
+        timeline = simulate(self._schedule, self._request.price(stages, self._schedule, self._placement))
+        return self._candidate((), recompute, stages, timeline)
+
+    def _candidate(
+        self, cuts: Cuts, recompute: Recompute, stages: Sequence[StageCost], timeline: Timeline
+    ) -> Candidate:
+        return Candidate(
+            self._name,
+            self._num_stages,
+            self._data_parallel,
+            self._num_microbatches,
+            recompute,
+            cuts,
+            timeline.end_s,
+            self._memory.most_bytes(stages),
+            timeline.bubble,
+        )
 
     def with_communication(self, plan: Candidate) -> Candidate:
         """Add the share of the step that messages cost."""

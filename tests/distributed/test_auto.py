@@ -1,0 +1,126 @@
+"""`strategy = "auto"`: the oracle chooses, the run trains as it chose, and goes on anywhere as if it had not."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from safetensors.torch import load_file
+
+from tests.distributed.launch import run_ranks
+from tests.distributed.starts import Death, train_forked, train_until_death
+from tests.small_trained_project import RECIPE, TILES, Way, share_tiles
+from training.engine.ranks import Ranks, alone
+from training.foundation.errors import GemslideError, NotCalibratedError, OutOfMemoryError
+from training.machine import devices
+from training.oracle.calibration import measure_blocks
+from training.recipe.config import load_recipe
+from training.recipe.parallel import ParallelConfig
+from training.run.preflight import check_run
+from training.tools.calibrate import measure
+from training.tools.show_plan import show_plan
+
+PARALLEL = 'strategy = "auto"\nnum_microbatches = 4\nmicrobatch_size = 4\ntimeout_s = 120.0'
+
+pytestmark = [pytest.mark.xdist_group("auto"), pytest.mark.usefixtures("one_thread")]
+
+
+def write_auto(path):
+    before, _, after = RECIPE.partition("[parallel]")
+    after = after[after.index("[optim]") :].format(steps=4)
+    path.write_text(f"{before}[parallel]\n{PARALLEL}\n{after}[checkpoint]\nevery_steps = 2\n")
+    return path
+
+
+def _measure(ranks: Ranks, recipe, project) -> None:
+    measure_blocks.LEAST_SHARE, measure_blocks.BUDGET_S = 0.0, 1.0  # tests run beside each other
+    ranks = ranks if ranks.num_ranks > 1 else alone()
+    measure(load_recipe(recipe), TILES.tile_px, ranks, devices.device_here()[0], project)
+
+
+@pytest.fixture(scope="module")
+def measured(small_project, tmp_path_factory):
+    """A project whose machine has been measured for one rank and for two."""
+    folder = tmp_path_factory.mktemp("auto")
+    share_tiles(small_project.project, folder)
+    recipe = write_auto(folder / "r.toml")
+    for num_ranks in (1, 2):
+        run_ranks(num_ranks, _measure, recipe, folder)
+    return folder
+
+
+@pytest.fixture
+def project(measured, tmp_path):
+    for name in ("slides", "tiles", "machines", "r.toml"):
+        (tmp_path / name).symlink_to(measured / name)
+    return tmp_path
+
+
+def _record(folder):
+    (path,) = (folder / "runs").glob("*.json")
+    return json.loads(path.read_text())
+
+
+def test_a_run_that_died_on_two_ranks_goes_on_on_one_bit_for_bit(small_project, project, tmp_path_factory):
+    alone_dir = tmp_path_factory.mktemp("alone")
+    share_tiles(small_project.project, alone_dir)
+    by_one = train_forked(Way(num_microbatches=4).write(alone_dir / "r.toml", steps=4), alone_dir, 1)
+
+    train_until_death(project / "r.toml", project, 2, Death(3))
+    resumed = train_forked(project / "r.toml", project, 1)
+
+    assert resumed == by_one  # model ids contain the SHA-256 of the weights
+    ours, theirs = (load_file(f / "models" / by_one.last / "model.safetensors") for f in (project, alone_dir))
+    assert all(theirs[name].equal(value) for name, value in ours.items())
+    assert _record(project)["resumed"]["step"] == 2
+
+
+def test_the_choice_is_that_of_the_plan_and_stands_in_the_record(project):
+    trained = train_forked(project / "r.toml", project, 2)
+    plan = show_plan(project / "r.toml", project, tile_px=None, svg=False, num_ranks=2)
+    record = _record(project)
+    chosen = ParallelConfig.model_validate(record["settings"]["parallel"])
+
+    assert (project / "models" / trained.best).is_dir()
+    fastest = plan["search"]["rows"][0]
+    assert record["plan"]["named"] == plan["named"] == "auto"
+    assert chosen.strategy == fastest["strategy"]
+    assert chosen.world_size == 2
+    assert chosen.batch_size == 16
+    assert list(chosen.cuts or ()) == fastest["cuts"] == plan["cuts"]
+    assert record["choice"]["predicted_step_s"] == fastest["seconds"] == plan["step_s"]
+    assert record["choice"]["predicted_bytes"] == fastest["bytes"]
+    assert record["choice"]["machine"].startswith("2 ranks of 1 thread on ")
+
+
+def test_what_the_plan_offers_can_be_written_into_a_recipe(project):
+    rows = show_plan(project / "r.toml", project, tile_px=None, svg=False, num_ranks=2)["search"]["rows"]
+
+    for row in rows[:3]:
+        parallel = ParallelConfig.model_validate(row["parallel"])
+        assert (parallel.num_stages, parallel.data_parallel) == (row["num_stages"], row["data_parallel"])
+
+
+def test_a_machine_that_was_not_measured_for_so_many_ranks_is_refused(project):
+    with pytest.raises(NotCalibratedError, match="--world 3"):
+        check_run(project / "r.toml", project, 3)
+
+
+def test_a_plan_that_fits_is_chosen_and_none_is_an_error(project, monkeypatch):
+    free = show_plan(project / "r.toml", project, tile_px=None, svg=False, num_ranks=1)["search"]["rows"]
+    least = min(row["bytes"] for row in free[:10])
+    tight = show_plan(project / "r.toml", project, tile_px=None, svg=False, num_ranks=1, cap_bytes=least)
+
+    assert tight["choice"]["predicted_bytes"] <= least < free[0]["bytes"]
+    monkeypatch.setattr("training.run.preflight.limit_bytes", lambda *_: 1_000_000)
+    with pytest.raises(OutOfMemoryError, match="no plan of this recipe fits 1 rank with"):
+        check_run(project / "r.toml", project, 1)
+
+
+def test_a_recipe_without_room_is_refused_before_anything_starts(small_project, tmp_path):
+    share_tiles(small_project.project, tmp_path)
+    recipe = Way().write(tmp_path / "r.toml", steps=4)
+    recipe.write_text(recipe.read_text().replace("microbatch_size = 4", "microbatch_size = 4096"))
+
+    with pytest.raises(GemslideError, match="GB of activations and weights on its fullest rank"):
+        show_plan(recipe, tmp_path, tile_px=1024, svg=False)

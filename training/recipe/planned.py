@@ -1,0 +1,133 @@
+"""A recipe with its plan, the costs of its blocks, and the memory that its ranks need."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from training.engine.partition import BlockCost
+from training.engine.plan import Plan
+from training.engine.predict import predict_memory
+from training.engine.recompute import Recompute
+from training.engine.schedule import Schedule
+from training.foundation.errors import BadRecipeError, NotCalibratedError
+from training.oracle.calibration.machine import Identity, Machine, identity_here, load_machine
+from training.oracle.calibration.measure_blocks import Setting
+from training.oracle.search.memory import RankMemory
+from training.oracle.simulation.costs import StageCost, stage_costs
+from training.recipe.config import Recipe
+from training.recipe.optimisation import cross_entropy, optimizer_slots
+from training.recipe.plan import EmptyBatch, blocks_of, costs_of, plan_of
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A recipe with its costs."""
+
+    recipe: Recipe
+    side_px: int
+    """Side of a tile."""
+    blocks: Sequence[nn.Module]
+    costs: list[BlockCost]
+    """With measured seconds, if there is a machine."""
+    plan: Plan
+    machine: Machine | None = None
+    """None where this machine has not been measured for the recipe."""
+
+    @cached_property
+    def stage_costs(self) -> list[StageCost]:
+        return stage_costs(self.costs, self.plan.cuts, self.plan.recompute)
+
+    def schedule(self, num_microbatches: int) -> Schedule:
+        """The schedule of the whole step, with this many micro-batches in each group."""
+        return self.plan.schedule(num_microbatches * self.plan.data_parallel)
+
+    @cached_property
+    def _memory(self) -> RankMemory:
+        """Memory of the ranks of the first group; the others are alike."""
+        slots = optimizer_slots(self.recipe.optim)
+        one_group = replace(self.plan, data_parallel=1)
+        return RankMemory(one_group.schedule(self.plan.num_microbatches), self.plan.placement, slots)
+
+    def added_bytes(self) -> int:
+        """Memory of the fullest rank, added up from its blocks: within some percent, at once."""
+        return self._memory.most_bytes(self.stage_costs)
+
+    def predicted_bytes(self) -> int:
+        """Memory of the fullest rank: its live bytes exactly, from a step without storage, and the state that it keeps.
+
+        Deep networks take a minute or more.
+        """
+        parallel = self.recipe.parallel
+        batch = EmptyBatch(self.plan.num_microbatches, parallel.microbatch_size, self.side_px)
+        ranks = predict_memory(self.blocks, cross_entropy, batch, replace(self.plan, data_parallel=1))
+        states = (self._memory.state_bytes(rank, self.stage_costs) for rank in range(len(ranks)))
+        return max(rank.peak_bytes + state for rank, state in zip(ranks, states, strict=True))
+
+
+def planned_of(
+    recipe: Recipe, side_px: int, device: torch.device, blocks: Sequence[nn.Module] | None = None
+) -> Planned:
+    """Plan a recipe for tiles of a side, with costs in operations.
+
+    Args:
+        blocks: the network, if it is there already; it may be on "meta".
+
+    Raises:
+        BadRecipeError: a recipe that cannot be planned.
+    """
+    try:
+        blocks = blocks_of(recipe.model, side_px) if blocks is None else blocks
+        costs = costs_of(recipe, blocks, side_px, device)
+        return Planned(recipe, side_px, blocks, costs, plan_of(recipe, blocks, side_px, device, costs))
+    except ValueError as error:  # more stages than blocks, a tile side that the network does not take
+        raise BadRecipeError(f"{error}.") from error
+
+
+def with_seconds(planned: Planned, project_dir: Path, *, num_ranks: int, backend: str) -> Planned:
+    """Add what was measured on this machine, with so many ranks.
+
+    Raises:
+        NotCalibratedError: not all of it was.
+        BadRecipeError: the file of the machine is damaged.
+    """
+    setting = setting_of(planned.recipe, planned.side_px, planned.plan.device)
+    machine = load_machine(project_dir, identity_of(planned.recipe, setting, num_ranks=num_ranks, backend=backend))
+    return replace(planned, costs=machine.with_times(planned.blocks, planned.costs, setting), machine=machine)
+
+
+def with_seconds_if_measured(planned: Planned, project_dir: Path, *, num_ranks: int, backend: str) -> Planned:
+    """As `with_seconds`; unchanged where this machine has not been measured."""
+    try:
+        return with_seconds(planned, project_dir, num_ranks=num_ranks, backend=backend)
+    except NotCalibratedError:
+        return planned
+
+
+def setting_of(recipe: Recipe, side_px: int, device: torch.device) -> Setting:
+    """What the seconds of a recipe's blocks depend on."""
+    train = recipe.train
+    shape = (recipe.parallel.microbatch_size, 3, side_px, side_px)
+    return Setting(shape, train.precision, train.channels_last, device)
+
+
+def identity_of(recipe: Recipe, setting: Setting, *, num_ranks: int, backend: str) -> Identity:
+    """This machine, as a recipe uses it."""
+    return identity_here(setting, threads=recipe.train.threads, backend=backend, num_ranks=num_ranks)
+
+
+def describe_recompute(recompute: Recompute) -> str:
+    """Describe a rule of recomputation for people."""
+    rest = {"keep": "", "norm": "norm", "offload": "offload"}[recompute.rest]
+    if not recompute.every:
+        return rest or "none"
+    text = "every block" if recompute.every == 1 else f"every {recompute.every} blocks"
+    if recompute.prefix is None:
+        return text
+    text += f" of the first {', '.join(map(str, recompute.prefix))} blocks of the stages"
+    return f"{text}, {rest} in the others" if rest else text
