@@ -3,18 +3,18 @@
     .venv/bin/python -m benchmarks.oracle [--depth 20] [--side-px 256]
 
 Two gloo processes, one thread and one core each. The machine is measured as `gemslide plan --calibrate` does it; then
-every plan trains in rounds (rounds.py defines those that count), in fresh processes. Accuracy is 1 - |p - m| / m of the
-predicted p and the median measured m (ParaDL, HPDC 2021). At the end: the fastest measured plan, the one that the
+every plan trains as in `gemslide plan audit`, six plans at a time in fresh processes. Accuracy is 1 - |p - m| / m of
+the predicted p and the median measured m (ParaDL, HPDC 2021). At the end: the fastest measured plan, the one that the
 oracle would have picked, and how much longer that took. Prints JSON lines; the committed ones are in
-benchmarks/results/oracle.jsonl. Takes about ten minutes on an idle machine.
+benchmarks/results/oracle.jsonl. Takes about fifteen minutes on an idle machine.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import statistics
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,23 +22,24 @@ from torch import nn
 
 from benchmarks.engine import on_two_ranks, random_batch
 from benchmarks.machine import circumstances
-from benchmarks.rounds import BUSY, Compute, run_rounds
-from training.engine.engine import Engine
+from benchmarks.rounds import BUSY
 from training.engine.partition import block_costs
 from training.engine.plan import Plan, make_plan
 from training.engine.ranks import Ranks
 from training.engine.recompute import Recompute
-from training.engine.stage import StageCopy
 from training.engine.strategies import STRATEGIES
+from training.foundation.errors import BusyMachineError
 from training.machine.allocator import keep_for_training
 from training.models.resnet_v2 import resnet_v2_blocks
+from training.oracle.audit.accuracy import accuracy, summary
+from training.oracle.audit.race import Raced, race
 from training.oracle.calibration.calibrate import calibrate
 from training.oracle.calibration.machine import Machine, identity_here
 from training.oracle.calibration.measure_blocks import Setting
 from training.oracle.predict import predict_step
 from training.recipe.optimisation import cross_entropy
 
-NUM_RANKS, NUM_MICROBATCHES, ROUNDS = 2, 8, 7
+NUM_RANKS, NUM_MICROBATCHES = 2, 8
 POLICIES = {"keep": Recompute(), "norm": Recompute(rest="norm"), "every 2": Recompute(2)}
 AT_ONCE = 6
 """Plans whose networks and gradients are in memory at a time."""
@@ -70,37 +71,19 @@ def _lines(depth: int, side_px: int) -> Iterator[dict[str, Any]]:
     names = list(plans)
     for start in range(0, len(names), AT_ONCE):
         some = {name: plans[name] for name in names[start : start + AT_ONCE]}
-        rounds = on_two_ranks(_race, depth, side_px, some)[0]
-        measured |= {name: statistics.median(turns[name] for turns in rounds) for name in some if rounds}
-        yield from (_line(name, predicted[name], measured.get(name), len(rounds)) for name in some)
-    yield _summary(predicted, measured)
+        raced = on_two_ranks(_race, depth, side_px, some)[0]
+        measured |= {name: one.step_s for name, one in raced.items()}
+        yield from (_line(name, predicted[name], raced.get(name)) for name in some)
+    yield summary(predicted, measured) if len(measured) == len(plans) else {"summary": BUSY}
 
 
-def _line(name: str, predicted_s: float, measured_s: float | None, num_rounds: int) -> dict[str, Any]:
+def _line(name: str, predicted_s: float, raced: Raced | None) -> dict[str, Any]:
     strategy, _, policy = name.partition(", ")
-    line: dict[str, Any] = {"strategy": strategy, "recompute": policy, "good rounds": num_rounds}
-    line["predicted s"] = round(predicted_s, 4)
-    line["measured s"] = BUSY if measured_s is None else round(measured_s, 4)
-    line["accuracy"] = BUSY if measured_s is None else round(_accuracy(predicted_s, measured_s), 4)
-    return line
-
-
-def _accuracy(predicted_s: float, measured_s: float) -> float:
-    return 1 - abs(predicted_s - measured_s) / measured_s
-
-
-def _summary(predicted: dict[str, float], measured: dict[str, float]) -> dict[str, Any]:
-    if len(measured) < len(predicted):
-        return {"summary": BUSY}
-    accuracies = [_accuracy(predicted[name], measured[name]) for name in measured]
-    best, picked = (min(times, key=times.__getitem__) for times in (measured, predicted))
-    return {
-        "mean accuracy": round(statistics.fmean(accuracies), 4),
-        "worst accuracy": round(min(accuracies), 4),
-        "best measured": best,
-        "best picked": picked,
-        "time of the picked / best": round(measured[picked] / measured[best], 4),
-    }
+    line: dict[str, Any] = {"strategy": strategy, "recompute": policy, "predicted s": round(predicted_s, 4)}
+    if raced is None:
+        return {**line, "measured s": BUSY, "accuracy": BUSY}
+    right = round(accuracy(predicted_s, raced.step_s), 4)
+    return {**line, "measured s": round(raced.step_s, 4), "accuracy": right, "good rounds": len(raced.rounds_s)}
 
 
 def _plans(flops: list[int]) -> dict[str, Plan]:
@@ -129,19 +112,13 @@ def _calibrated(ranks: Ranks, depth: int, side_px: int) -> str:
     return calibrate(blocks, cross_entropy, targets, plan, setting, ranks, identity).model_dump_json()
 
 
-def _race(ranks: Ranks, depth: int, side_px: int, plans: dict[str, Plan]) -> list[dict[str, float]]:
-    """Seconds of a step of each plan, by good round."""
+def _race(ranks: Ranks, depth: int, side_px: int, plans: dict[str, Plan]) -> dict[str, Raced]:
+    """What was measured of each plan; nothing if the machine was busy."""
     keep_for_training()
-    compute = Compute()
-    for name in ("forward", "backward"):
-        compute.wrap(StageCopy, name, lambda copy: copy.stage)
-    batch = random_batch(NUM_MICROBATCHES, side_px)
-    engines = {name: Engine(_blocks(depth), plan, ranks=ranks) for name, plan in plans.items()}
-    contenders = {
-        name: lambda engine=engine: engine.train_step(batch, cross_entropy) for name, engine in engines.items()
-    }
-    rounds = run_rounds(contenders, compute, least=ROUNDS)
-    return [{name: turn.seconds for name, turn in turns.items()} for turns in rounds]
+    try:
+        return race(plans, partial(_blocks, depth), random_batch(NUM_MICROBATCHES, side_px), cross_entropy, ranks)
+    except BusyMachineError:
+        return {}
 
 
 def _blocks(depth: int) -> list[nn.Module]:

@@ -13,15 +13,16 @@ from pipeline.verbs.annotations_cli import annotations_cli
 from pipeline.verbs.log_cli import log_cli
 from pipeline.verbs.model_cli import model_cli
 from pipeline.verbs.options import HERE, JsonOption, ProjectOption
+from pipeline.verbs.plan_cli import plan_cli
 from pipeline.verbs.study.cli import study_cli
 from pipeline.verbs.tissue_cli import tissue
-from training.foundation.recipe_file import MAX_RANKS
 
 cli = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=RESEARCH_USE)
 cohort_cli = typer.Typer(no_args_is_help=True, help="Cohort manifests: slides that belong together.")
 cli.add_typer(cohort_cli, name="cohort")
 cli.add_typer(annotations_cli, name="annotations")
 cli.add_typer(model_cli, name="model")
+cli.add_typer(plan_cli, name="plan")
 cli.add_typer(study_cli, name="study")
 cli.add_typer(log_cli, name="log")
 
@@ -176,31 +177,6 @@ def tile(
     from pipeline.verbs.tile import run_tile
 
     run_tile(slides or [], project, tile_set=tile_set, tile_px=tile_px, tile_mpp=tile_mpp, as_json=as_json)
-
-
-@cli.command()
-def plan(
-    recipe: Annotated[Path, typer.Argument(help="Recipe (TOML), or the name of a shipped one.")],
-    project: ProjectOption = HERE,
-    tile_px: Annotated[
-        int | None, typer.Option(min=1, help="Side of a tile.", show_default="the recipe's tile set")
-    ] = None,
-    draw: Annotated[Path | None, typer.Option(help="SVG file for a drawing of the order of work.")] = None,
-    calibrate: Annotated[
-        bool, typer.Option("--calibrate", help="Measure this machine first: seconds of each block, links, updates.")
-    ] = False,
-    world: Annotated[
-        int | None, typer.Option(min=1, max=MAX_RANKS, help="Search for the fastest plans on so many ranks.")
-    ] = None,
-    memory: Annotated[
-        str | None, typer.Option(help="Search for the fastest plans within this memory of a rank, such as 16GiB.")
-    ] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Show what a recipe will do, without training: order of work, memory per rank, other strategies."""
-    from pipeline.verbs.plan import PlanOptions, run_plan
-
-    run_plan(recipe, project, PlanOptions(tile_px, draw, calibrate, world, memory), as_json=as_json)
 
 
 @cli.command()

@@ -13,7 +13,7 @@ import signal
 import sys
 from pathlib import Path
 
-from training.engine.ranks import LostPeerError
+from training.engine.ranks import LostPeerError, MixedRanksError
 from training.foundation.errors import BadRecipeError, GemslideError, ImplausibleOutputError
 from training.foundation.leftovers import recover_folder
 from training.foundation.process import die_with_parent
@@ -23,7 +23,7 @@ from training.local_ranks import INTERRUPTED, REFUSED
 from training.machine.allocator import keep_for_training
 from training.machine.rank_log import RankLog, last_words, log_path
 from training.machine.threads import use_threads
-from training.run.joining import join_ranks
+from training.run.joining import agree_on, join_ranks
 from training.run.preflight import Checked, check_run, dataset_error
 from training.run.state import CHECKPOINTS
 from training.run.trainer import Trainer
@@ -68,7 +68,7 @@ def _outcome(arguments: argparse.Namespace, rank: int, world_size: int) -> int:
     try:
         models = _run(checked, arguments, rank, world_size)
     except user_errors as error:
-        if rank == 0 or not isinstance(error, ImplausibleOutputError):  # every rank found the same
+        if rank == 0 or not isinstance(error, ImplausibleOutputError | MixedRanksError):  # every rank found the same
             _report(error, rank if world_size > 1 else None)
         return 1
     except OSError as error:  # a disk that fails or is disconnected
@@ -143,6 +143,7 @@ def _train(checked: Checked, project_dir: Path, world_size: int, *, fresh: bool)
     log = RankLog(project_dir / "runs", run_id, ranks.rank)
     ended_well = False
     try:
+        checked = agree_on(checked, ranks)
         models = Trainer(checked, project_dir, ranks, device, watch=log).run(run_id, fresh=fresh)
         ended_well = True
         return models

@@ -1,7 +1,9 @@
 from .compare import Comparison as Comparison
 from .compare import compare as compare
 from .compare import shown as shown
+from .launch import AuditRequest as AuditRequest
 from .launch import PlanRequest as PlanRequest
+from .launch import audit as audit
 from .launch import calibrate as calibrate
 from .launch import ranks_here as ranks_here
 from .launch import show_plan as show_plan

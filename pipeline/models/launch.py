@@ -128,6 +128,8 @@ class PlanRequest:
     """Also the fastest plans on so many ranks, in "search"."""
     cap_bytes: int | None = None
     """Also the fastest plans within this memory of a rank, in "search"."""
+    cluster: Path | None = None
+    """Plan for this cluster and not for this machine: a file, or the name of a shipped one."""
 
 
 def show_plan(recipe: Path, project: Path, request: PlanRequest) -> dict[str, Any]:
@@ -137,9 +139,10 @@ def show_plan(recipe: Path, project: Path, request: PlanRequest) -> dict[str, An
         GemslideError: with the code of the fault in the recipe or the tile set.
     """
     world = request.num_ranks
-    if world is None and is_auto(find_recipe(recipe)):
+    if world is None and request.cluster is None and is_auto(find_recipe(recipe)):
         world = ranks_here(recipe)
-    options = {"tile-px": request.tile_px, "world": world, "memory-bytes": request.cap_bytes}
+    options: dict[str, object] = {"tile-px": request.tile_px, "world": world, "memory-bytes": request.cap_bytes}
+    options["cluster"] = request.cluster
     given = [f"--{name}={value}" for name, value in options.items() if value is not None]
     arguments = [str(recipe), "--project", str(project), *given, *(["--svg"] if request.svg else [])]
     return ask("training.tools.show_plan", arguments, "planning")
@@ -157,12 +160,45 @@ def calibrate(recipe: Path, project: Path, *, tile_px: int | None, num_ranks: in
     """
     num_ranks = num_ranks if num_ranks and is_auto(find_recipe(recipe)) else ranks_here(recipe)
     options = [f"--tile-px={tile_px}"] if tile_px else []
-    arguments = [str(recipe), "--project", str(project), *options]
-    code, outcome = _run_ranks("training.tools.calibrate", num_ranks, arguments)
+    return _measure("training.tools.calibrate", num_ranks, [str(recipe), "--project", str(project), *options])
+
+
+@dataclass(frozen=True)
+class AuditRequest:
+    """What an audit should run."""
+
+    sample: int = 8
+    """Number of plans."""
+    tile_px: int | None = None
+    """Side of a tile; None: that of the recipe's tile set in the project."""
+    num_ranks: int | None = None
+    """For `auto`; None for as many as there is room for."""
+    trace: Path | None = None
+    """File for a Chrome trace."""
+
+
+def audit(recipe: Path, project: Path, request: AuditRequest) -> dict[str, Any]:
+    """Compare predicted plans of a recipe with real steps on this machine: see training/tools/audit.py.
+
+    Raises:
+        GemslideError: with the code of the fault in the recipe or the tile set; the machine has not been measured; or
+            other programs had the cores.
+        ProcessFailedError: a rank died.
+    """
+    num_ranks = request.num_ranks if request.num_ranks and is_auto(find_recipe(recipe)) else ranks_here(recipe)
+    options = [f"--sample={request.sample}"]
+    options += [f"--tile-px={request.tile_px}"] if request.tile_px else []
+    options += [f"--trace={request.trace}"] if request.trace else []
+    return _measure("training.tools.audit", num_ranks, [str(recipe), "--project", str(project), *options])
+
+
+def _measure(module: str, num_ranks: int, arguments: list[str]) -> dict[str, Any]:
+    """Run a measurement on ranks of this machine and return its outcome."""
+    code, outcome = _run_ranks(module, num_ranks, arguments)
     if code or not outcome:
         raise ProcessFailedError(
-            f"measuring this machine for {recipe.name} on {counted(num_ranks, 'rank')} {_describe_exit(code)}. Its "
-            "output is above; nothing was written."
+            f"measuring {Path(arguments[0]).name} on {counted(num_ranks, 'rank')} {_describe_exit(code)}. Its output "
+            "is above; nothing was written."
         )
     if not outcome.pop("ok"):
         raise BY_CODE.get(outcome["code"], BadRecipeError)(outcome["message"])

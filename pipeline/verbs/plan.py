@@ -18,7 +18,8 @@ from pipeline.models.launch import PlanRequest, show_plan
 from pipeline.models.launch import calibrate as measure
 from pipeline.project import open_project
 from pipeline.verbs.cli_output import report_errors
-from training.foundation.errors import BadRecipeError, DiskFullError, UnreadableError
+from pipeline.verbs.plan_tables import check_place, table
+from training.foundation.errors import BadRecipeError, DiskFullError
 from training.foundation.words.counts import counted
 
 COLUMNS = 100
@@ -54,6 +55,7 @@ class PlanOptions:
     calibrate: bool
     world: int | None
     memory: str | None
+    cluster: Path | None
 
 
 def run_plan(recipe: Path, project: Path, options: PlanOptions, *, as_json: bool) -> None:
@@ -61,12 +63,12 @@ def run_plan(recipe: Path, project: Path, options: PlanOptions, *, as_json: bool
     with report_errors(as_json=as_json, name=recipe.stem):
         cap_bytes = None if options.memory is None else _bytes_of(options.memory)
         if draw:
-            _check_place(draw)
+            check_place("--draw", draw)
         if options.calibrate:
             _calibrate(recipe, project, tile_px=tile_px, num_ranks=options.world)
         if not as_json:
             typer.echo("Simulating one step on tensors without storage; deep networks take a minute or more.", err=True)
-        request = PlanRequest(tile_px, draw is not None, options.world, cap_bytes)
+        request = PlanRequest(tile_px, draw is not None, options.world, cap_bytes, options.cluster)
         report = show_plan(recipe, open_project(project).root, request)
         if draw:
             _write(draw, report.pop("svg"))
@@ -98,16 +100,6 @@ def _calibrate(recipe: Path, project: Path, *, tile_px: int | None, num_ranks: i
         f"measured {blocks} ({outcome['num_measured']} different) in {outcome['seconds']:.0f} s: {outcome['machine']}",
         err=True,
     )
-
-
-def _check_place(draw: Path) -> None:
-    """Check the target before any work is done. Raises UnreadableError."""
-    if not draw.absolute().parent.is_dir():
-        raise UnreadableError(
-            f"--draw {draw}: there is no folder {draw.absolute().parent}. Create it first, or name another file."
-        )
-    if draw.is_dir():
-        raise UnreadableError(f"--draw {draw}: this is a folder. Name a file in it, such as {draw / 'plan.svg'}.")
 
 
 def _write(draw: Path, svg: str) -> None:
@@ -180,7 +172,7 @@ def _ranks(ranks: Sequence[dict[str, Any]]) -> Iterator[str]:
             blocks = str(first) if first == last else f"{first}–{last}"
             gflop = f"{stage['forward_flops'] / 1e9:.1f}"
             rows.append(("" if index else str(rank["rank"]), name, blocks, gflop, *(("", "") if index else memory)))
-    yield from _table(rows, left=(1, 2))
+    yield from table(rows, left=(1, 2))
     mirrored = any(stage["is_mirrored"] for rank in ranks for stage in rank["stages"])
     yield "GFLOP are per micro-batch." + (" A prime (') marks the mirrored replica." if mirrored else "")
 
@@ -209,7 +201,7 @@ def _comparison(report: dict[str, Any]) -> Iterator[str]:
                 "<- this recipe" if is_own else "",
             )
         )
-    yield from _table(rows, left=(0, 1, len(rows[0]) - 1))
+    yield from table(rows, left=(0, 1, len(rows[0]) - 1))
 
 
 def _when_not(report: dict[str, Any]) -> str:
@@ -230,13 +222,13 @@ def _search(search: dict[str, Any]) -> Iterator[str]:
     cap_bytes, rows = search["cap_bytes"], search["rows"]
     within = "" if cap_bytes is None else f" with {cap_bytes / 1e9:.3g} GB each"
     yield f"Fastest plans for the recipe's batch on {counted(search['num_ranks'], 'rank')}{within}:"
-    table = [("strategy", "S", "D", "N", "recompute", "seconds", "tiles/s", "GB", "messages", "idle")]
+    shown = [("strategy", "S", "D", "N", "recompute", "seconds", "tiles/s", "GB", "messages", "idle")]
     for row in rows[:MOST_ROWS]:
         messages = "" if row["communication"] is None else f"{row['communication']:.0%}"
         numbers = (str(row[name]) for name in ("num_stages", "data_parallel", "num_microbatches"))
         costs = (f"{row['seconds']:.3g}", f"{row['tiles_per_s']:.3g}", f"{row['bytes'] / 1e9:.3g}")
-        table.append((row["strategy"], *numbers, row["recompute"], *costs, messages, f"{row['bubble']:.0%}"))
-    yield from _table(table, left=(0, 4))
+        shown.append((row["strategy"], *numbers, row["recompute"], *costs, messages, f"{row['bubble']:.0%}"))
+    yield from table(shown, left=(0, 4))
     if len(rows) > MOST_ROWS:
         yield f"and {len(rows) - MOST_ROWS} more in the output of --json"
     yield "The first as a recipe's section; that of others is in the output of --json:"
@@ -254,13 +246,3 @@ def _drawing(report: dict[str, Any]) -> Iterator[str]:
     yield f"Order of work of one group{shortened}:"
     yield fill("F forward, B backward, with their micro-batch; R gradient sum, S update, with their stage.", COLUMNS)
     yield report["drawing"]
-
-
-def _table(rows: Sequence[Sequence[str]], *, left: Sequence[int]) -> Iterator[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = (
-            cell.ljust(width) if index in left else cell.rjust(width)
-            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        yield "  ".join(cells).rstrip()

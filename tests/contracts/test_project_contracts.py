@@ -19,6 +19,7 @@ from pipeline.settings.config import InferConfig
 from pipeline.verbs.cli_output import Reporter
 from tests.contracts.test_folder_rules import ROOT
 from training.engine.strategies import ALIASES, STRATEGIES
+from training.foundation.recipe_file import AUTO
 from training.recipe.config import Recipe
 
 pytestmark = pytest.mark.xdist_group("contracts")  # inferred once
@@ -92,7 +93,7 @@ def test_strategies_are_those_of_the_page():
     page = (ROOT / "docs/store.md").read_text(encoding="utf-8")
     (named,) = re.findall(r"`strategy` \(([^)]*)\)", page)
 
-    assert set(re.findall(r"[\w-]+", named)) == {*STRATEGIES, *ALIASES, "aliases"}
+    assert set(re.findall(r"[\w-]+", named)) == {*STRATEGIES, *ALIASES, AUTO, "aliases"}
 
 
 def test_research_use_stands_on_every_card_report_and_image(small_project_copy, results):

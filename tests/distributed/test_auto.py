@@ -11,13 +11,17 @@ from tests.distributed.launch import run_ranks
 from tests.distributed.starts import Death, train_forked, train_until_death
 from tests.small_trained_project import RECIPE, TILES, Way, share_tiles
 from training.engine.ranks import Ranks, alone
+from training.engine.recompute import Recompute
 from training.foundation.errors import GemslideError, NotCalibratedError, OutOfMemoryError
 from training.machine import devices
 from training.oracle.calibration import measure_blocks
+from training.oracle.search.candidates import Candidate
 from training.recipe.config import load_recipe
 from training.recipe.parallel import ParallelConfig
 from training.run.preflight import check_run
+from training.tools.audit import audit, sampled
 from training.tools.calibrate import measure
+from training.tools.on_ranks import Measuring
 from training.tools.show_plan import show_plan
 
 PARALLEL = 'strategy = "auto"\nnum_microbatches = 4\nmicrobatch_size = 4\ntimeout_s = 120.0'
@@ -35,7 +39,7 @@ def write_auto(path):
 def _measure(ranks: Ranks, recipe, project) -> None:
     measure_blocks.LEAST_SHARE, measure_blocks.BUDGET_S = 0.0, 1.0  # tests run beside each other
     ranks = ranks if ranks.num_ranks > 1 else alone()
-    measure(load_recipe(recipe), TILES.tile_px, ranks, devices.device_here()[0], project)
+    measure(Measuring(load_recipe(recipe), TILES.tile_px, ranks, devices.device_here()[0], project))
 
 
 @pytest.fixture(scope="module")
@@ -124,3 +128,43 @@ def test_a_recipe_without_room_is_refused_before_anything_starts(small_project, 
 
     with pytest.raises(GemslideError, match="GB of activations and weights on its fullest rank"):
         show_plan(recipe, tmp_path, tile_px=1024, svg=False)
+
+
+def _audited(ranks: Ranks, recipe, project):
+    ranks = ranks if ranks.num_ranks > 1 else alone()
+    of = Measuring(load_recipe(recipe), TILES.tile_px, ranks, devices.device_here()[0], project)
+    return audit(of, sample=7, trace=project / "trace.json", least_share=0.0)  # tests run beside each other
+
+
+def test_an_audit_runs_what_was_predicted_and_counts_the_same_bytes(project):
+    first, second = run_ranks(2, _audited, project / "r.toml", project)
+    runs, summary = first["runs"], first["summary"]
+    trace = json.loads((project / "trace.json").read_text())["traceEvents"]
+
+    assert first == second
+    assert {run["strategy"] for run in runs} == {"ddp", "chimera", "1f1b", "gpipe", "master", "mp-basic"}
+    assert len(runs) == 7
+    for run in runs:
+        assert run["predicted_bytes"] == run["measured_bytes"] > 0
+        assert run["accuracy"] == pytest.approx(1 - abs(run["predicted_s"] - run["measured_s"]) / run["measured_s"])
+    assert summary["worst_accuracy"] == min(run["accuracy"] for run in runs)
+    assert summary["picked_by_best"] >= 1
+    assert summary["best_picked"].startswith(("ddp", "single"))
+    names = {event["pid"]: event["args"]["name"] for event in trace if event["name"] == "process_name"}
+    done = {name: [e for e in trace if e["pid"] == pid and e.get("cat") in ("F", "B")] for pid, name in names.items()}
+    for name, events in done.items():
+        assert {event["tid"] for event in events} == {0, 1}
+        beside = done[name.replace("measured", "simulated")]
+        assert sorted(e["name"] for e in events) == sorted(e["name"] for e in beside)
+
+
+def test_an_audit_takes_the_fastest_of_each_strategy_and_then_others_from_all_over():
+    def plan(strategy, step_s):
+        return Candidate(strategy, 2, 1, 4, Recompute(), (1,), step_s, 1, 0.0)
+
+    table = [plan("a", 1), plan("a", 2), plan("b", 3), *(plan("a", step_s) for step_s in range(4, 10)), plan("c", 10)]
+
+    assert [(each.strategy, each.step_s) for each in sampled(table, 3)] == [("a", 1), ("b", 3), ("c", 10)]
+    assert [each.step_s for each in sampled(table, 5)] == [1, 2, 3, 6, 10]
+    assert sampled(table, 20) == table
+    assert [each.step_s for each in sampled(table, 1)] == [1]

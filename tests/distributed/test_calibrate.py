@@ -10,6 +10,7 @@ from training.engine.ranks import Ranks
 from training.oracle.calibration import measure_blocks
 from training.recipe.config import load_recipe
 from training.tools.calibrate import measure
+from training.tools.on_ranks import Measuring
 from training.tools.show_plan import show_plan
 
 RECIPE = """
@@ -33,7 +34,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 def _measure(ranks: Ranks, recipe: str, project: str) -> dict[str, object]:
     measure_blocks.LEAST_SHARE, measure_blocks.BUDGET_S = 0.0, 1.0  # tests run beside each other
-    return measure(load_recipe(Path(recipe)), SIDE_PX, ranks, torch.device("cpu"), Path(project))
+    return measure(Measuring(load_recipe(Path(recipe)), SIDE_PX, ranks, torch.device("cpu"), Path(project)))
 
 
 def test_a_plan_has_seconds_once_its_machine_is_measured(tmp_path):

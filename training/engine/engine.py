@@ -31,11 +31,12 @@ from torch import Tensor, nn
 from training.engine import state as states
 from training.engine.agreement import Agreement, Fault, NonFiniteError, agree
 from training.engine.check import check_schedule
-from training.engine.executor import Batch, Executor, Loss, Step, Watch, unwatched
+from training.engine.executor import Batch, Executor, Loss, Meter, Step, Watch, unwatched
 from training.engine.feed import Feed
 from training.engine.loss_scale import LossScale
 from training.engine.memory import LiveBytes
 from training.engine.numerics import deterministic_kernels
+from training.engine.optimizer_settings import check_optimizers
 from training.engine.plan import Plan
 from training.engine.random_numbers import random_numbers_kept
 from training.engine.ranks import Ranks, alone
@@ -73,6 +74,7 @@ class Engine:
         prepare: Callable[[Tensor], Tensor] | None = None,
         count_bytes: bool = False,
         watch: Watch = unwatched,
+        meter: Meter | None = None,
     ):
         """Take over this rank's stages of the network and make the optimizers of the weights that it owns.
 
@@ -83,9 +85,12 @@ class Engine:
             prepare: turns what a batch returns (such as uint8 tiles) into the network's input, on the device.
             count_bytes: keep `live_bytes` up to date, from the start.
             watch: called before each action with the number of the step and what this rank does next.
+            meter: times what this rank computes, for measurements.
 
         Raises:
-            ValueError: ranks, cuts and blocks do not match, or two stages share a weight.
+            ValueError: ranks, cuts and blocks do not match, two stages share a weight, or the settings of a weight in
+                its optimizer depend on which others are asked about.
+            MixedRanksError: ranks make other optimizers.
         """
         self.plan, self._watch = plan, watch
         self._ranks = ranks or alone()
@@ -99,16 +104,8 @@ class Engine:
         self._num_weights = [sum(weight.requires_grad for weight in stage.parameters()) for stage in stages]
         self._copies = make_copies(plan, self._ranks.rank, stages, counter=self.live_bytes)
         self._transport = Transport(self._ranks, plan.device, counter=self.live_bytes)
-        self._stages = {
-            copy.stage: StageSync(
-                copy,
-                rank=self._ranks.rank,
-                holders=plan.placement.holders(copy.stage),
-                transport=self._transport,
-                make=plan.make_optimizer,
-            )
-            for copy in self._copies.values()
-        }
+        self._stages = self._make_syncs()
+        check_optimizers(plan.make_optimizer, stages, list(self._stages.values()), self._ranks, plan.device)
         self._first_lr = [(group, group["lr"]) for o in self._optimizers() for group in o.param_groups]
         self._feed = Feed(plan.prefetch, pinned=plan.device.type == "cuda")
         self._failed = False
@@ -120,10 +117,23 @@ class Engine:
             feed=self._feed,
             counter=self.live_bytes,
             watch=watch,
+            meter=meter,
         )
         if self._ranks.num_ranks > 1:
             # Ranks that were seeded differently start with the weights of the first, as with any data parallelism.
             self.load_full_state_dict(self.full_state_dict())
+
+    def _make_syncs(self) -> dict[int, StageSync]:
+        return {
+            copy.stage: StageSync(
+                copy,
+                rank=self._ranks.rank,
+                holders=self.plan.placement.holders(copy.stage),
+                transport=self._transport,
+                make=self.plan.make_optimizer,
+            )
+            for copy in self._copies.values()
+        }
 
     @property
     def rank(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -17,6 +17,8 @@ from training.engine.random_numbers import Draws
 from training.engine.schedule import Action, Op, Schedule
 from training.engine.stage import Boundary, Finish, Gradients, StageCopy, only_tensor
 from training.engine.transport import Route, Transport
+
+T = TypeVar("T")
 
 
 class Batch(Protocol):
@@ -40,6 +42,13 @@ class Batch(Protocol):
 
 Loss = Callable[[Tensor, Any], Tensor]
 """(output of the network, targets of the micro-batch) -> scalar: the *sum* of the loss over its samples."""
+
+
+class Meter(Protocol):
+    """Times the computations of a rank, without its messages."""
+
+    def __call__(self, action: Action, computation: Callable[..., T]) -> Callable[..., T]:
+        """The same computation, timed. It keeps what is passed for as long as it runs: memory is another step's."""
 
 
 Watch = Callable[[int, object], None]
@@ -107,6 +116,7 @@ class Executor:
         feed: Feed,
         counter: LiveBytes,
         watch: Watch = unwatched,
+        meter: Meter | None = None,
     ):
         self._rank = transport.rank
         self._copies = copies
@@ -116,6 +126,7 @@ class Executor:
         self._feed = feed
         self._counter = counter
         self._watch = watch
+        self._meter = meter
         self._busy: StageCopy | str | None = None
         """Current work: a stage, or a description."""
 
@@ -166,11 +177,14 @@ class Executor:
             case Op.REDUCE:
                 self._busy = "the sum of gradients"
                 self._exchange(step, index)
-                self._syncs[action.stage].finish_sum(1.0 / step.loss_scale)
+                self._metered(action, self._syncs[action.stage].finish_sum)(1.0 / step.loss_scale)
             case Op.STEP:
                 self._busy = "the optimizer's step"
                 self._exchange(step, index)
-                self._syncs[action.stage].update(len(step.shapes))
+                self._metered(action, self._syncs[action.stage].update)(len(step.shapes))
+
+    def _metered(self, action: Action, computation: Callable[..., T]) -> Callable[..., T]:
+        return computation if self._meter is None else self._meter(action, computation)
 
     def finish(self, step: Step) -> None:
         """Exchange the messages after the last action, then wait until other ranks have received all they need."""
@@ -203,7 +217,8 @@ class Executor:
                 finish = None if targets else self._loss_of(step, microbatch)
                 # Not where it goes to another rank: with a graph, different outputs may need a gradient than without.
                 at_once = not targets and step.actions[index + 1] == action._replace(op=Op.B)
-                output = copy.forward(microbatch, self._incoming(step, index), finish, draws, at_once=at_once)
+                forward = self._metered(action, copy.forward)
+                output = forward(microbatch, self._incoming(step, index), finish, draws, at_once=at_once)
         if targets:
             self._offer(step, action, output)
         else:
@@ -215,7 +230,8 @@ class Executor:
         self._busy = copy = self._copies[action.replica, action.stage]
         copy.fetch(_microbatch(action))
         # Only the stage holds what comes in, as in forward.
-        gradients = copy.backward(_microbatch(action), _from_boundary(self._exchange(step, index)))
+        backward = self._metered(action, copy.backward)
+        gradients = backward(_microbatch(action), _from_boundary(self._exchange(step, index)))
         if step.schedule.targets(action):
             self._offer(step, action, _as_boundary(gradients))
 

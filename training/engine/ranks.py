@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -22,6 +22,7 @@ import torch.distributed as dist
 from torch.distributed import TCPStore  # type: ignore[attr-defined]  # torch's stubs do not export it
 
 from training.foundation.errors import GemslideError
+from training.foundation.words.counts import counted
 
 _ADDRESS = "gemslide/address"
 _PATIENCE_S, _PAUSE_S = 2.0, 0.1
@@ -33,6 +34,12 @@ class LostPeerError(GemslideError):
     code = "lost_peer"
     peer = -1
     """The rank that did not answer; -1 if it could be any."""
+
+
+class MixedRanksError(GemslideError):
+    """The ranks of one run do not agree on something that all must share."""
+
+    code = "mixed_ranks"
 
 
 @dataclass(frozen=True)
@@ -58,18 +65,38 @@ class Ranks:
         if self.num_ranks == 1:
             return value
         holder = [value]
-        try:
+        with self._answered(0):
             dist.broadcast_object_list(holder, src=0, group=self.control)
+        return holder[0]
+
+    def gather(self, value: Any) -> list[Any]:
+        """Every rank's object, by rank; every rank calls it and gets all.
+
+        Raises:
+            LostPeerError: another rank is gone or too slow.
+        """
+        if self.num_ranks == 1:
+            return [value]
+        holder = [None] * self.num_ranks
+        with self._answered(-1):
+            dist.all_gather_object(holder, value, group=self.control)
+        return holder
+
+    @contextmanager
+    def _answered(self, peer: int) -> Iterator[None]:
+        """Explain an error of the backend while this rank waits for another; -1 if it could be any."""
+        try:
+            yield
         except RuntimeError as error:
             reason = " ".join(str(error).split())
-            peer = "another rank" if self.rank == 0 else "rank 0"
+            peer = -1 if peer == self.rank else peer
+            who = "another rank" if peer < 0 else f"rank {peer}"
             lost = LostPeerError(
-                f"rank {self.rank} waits for {peer}, which did not answer within {self.timeout_s:g} s, "
+                f"rank {self.rank} waits for {who}, which did not answer within {self.timeout_s:g} s, "
                 f"or is gone: {reason:.300}."
             )
-            lost.peer = -1 if self.rank == 0 else 0
+            lost.peer = peer
             raise lost from error
-        return holder[0]
 
     def close(self) -> None:
         """Leave the process groups; the other ranks do the same."""
@@ -106,6 +133,7 @@ def connect_ranks(
     Raises:
         ValueError: the timeout is not positive and finite.
         LostPeerError: the others did not connect within the timeout.
+        MixedRanksError: they compute on other devices, or send in another way.
     """
     if not 0 < timeout_s < float("inf"):
         raise ValueError(f"timeout_s must be positive and finite, got {timeout_s}; 600 suits most runs")
@@ -122,11 +150,43 @@ def connect_ranks(
             dist.init_process_group("gloo", store=store, timeout=timeout, rank=rank, world_size=num_ranks)
         else:
             dist.init_process_group("gloo", init_method=init_method, timeout=timeout, rank=rank, world_size=num_ranks)
+        _check_alike({"device": device.type, "backend": backend})
         data = dist.new_group(timeout=timeout, backend=backend)
         control = dist.new_group(timeout=timeout, backend="gloo")
         dist.all_reduce(torch.zeros(1, device=wire), group=data)
         dist.all_reduce(torch.zeros(1), group=control)
     return Ranks(dist.get_rank(), dist.get_world_size(), timeout_s, wire, data, control)
+
+
+def _check_alike(mine: dict[str, str]) -> None:
+    """Compare over gloo what the groups of the run depend on, before NCCL would wait for ranks that it cannot have.
+
+    Raises:
+        MixedRanksError: ranks differ.
+    """
+    by_rank: list[dict[str, str]] = [{}] * dist.get_world_size()
+    dist.all_gather_object(by_rank, mine)
+    refuse_mixed(by_rank)
+
+
+def refuse_mixed(by_rank: Sequence[Mapping[str, object]]) -> None:
+    """Refuse ranks that differ from the first.
+
+    Args:
+        by_rank: for each rank the values that all must share, by name.
+
+    Raises:
+        MixedRanksError: with the name, the values and the ranks.
+    """
+    first = by_rank[0]
+    for name in first:
+        others = [rank for rank, values in enumerate(by_rank) if values.get(name) != first[name]]
+        if others:
+            raise MixedRanksError(
+                f"the ranks of one run must share {name}, but it is {first[name]!r} on rank 0 and "
+                f"{by_rank[others[0]].get(name)!r} on {counted(len(others), 'other', 'others')}, such as rank "
+                f"{others[0]}. Start all of them in the same way, on machines of one kind."
+            )
 
 
 def _own_store(rank: int, timeout: timedelta) -> TCPStore:

@@ -6,7 +6,11 @@ import ctypes
 import os
 import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 _PR_SET_PDEATHSIG = 1
 _GPUS = Path("/proc/driver/nvidia/gpus")
@@ -31,6 +35,28 @@ def end_with(parent: int) -> None:
     die_with_parent()
     if os.getppid() != parent:
         sys.exit(f"process {parent}, which started this one, has ended.")
+
+
+@contextmanager
+def requests_to_stop_held() -> Iterator[list[int]]:
+    """Note SIGTERM and SIGINT instead of handling them, for as long as the block lasts; yields those that came.
+
+    A mask would not do: with several threads, another one may take the signal, and Python still handles it in this one.
+    Outside the main thread, where Python handles none, nothing changes.
+    """
+    came: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield came
+        return
+    before: dict[int, Any] = {}
+    try:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            before[number] = signal.getsignal(number)
+            signal.signal(number, lambda number, frame: came.append(number))
+        yield came
+    finally:
+        for known, handler in before.items():
+            signal.signal(known, signal.SIG_DFL if handler is None else handler)
 
 
 def gpus_here() -> int:

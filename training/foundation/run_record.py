@@ -11,6 +11,7 @@ import os
 import platform
 import re
 import secrets
+import signal
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypeVar
 
+from training.foundation.process import requests_to_stop_held
 from training.foundation.publish import TemporaryFile, explain_unwritable
 
 _RESERVE_BYTES = 64 * 2**10
@@ -121,20 +123,35 @@ R = TypeVar("R", bound=RunRecord)
 def recorded(record: R, runs_dir: Path) -> Iterator[R]:
     """Write `record` to `runs_dir` at the end of the block; an error becomes its outcome, and is raised again.
 
-    The outcome of an error is its `code`; without one it is `interrupted` (Ctrl+C and the like) or `failed`.
+    The outcome of an error is its `code`; without one it is `interrupted` (Ctrl+C and the like) or `failed`. Requests
+    to stop that arrive meanwhile wait until the record is written, and are dropped if the run has ended with an error.
 
     Raises:
         DiskFullError: no space for it when the run begins, or no permission.
     """
-    file, outcome = RecordFile(runs_dir, record.run_id), "interrupted"
+    file, outcome, has_failed = RecordFile(runs_dir, record.run_id), "interrupted", True
     try:
         yield record
-        outcome = record.outcome()
+        outcome, has_failed = record.outcome(), False
     except Exception as error:
         outcome = str(getattr(error, "code", "failed"))
         raise
     finally:
-        file.write(record.as_dict(outcome))
+        try:
+            _finish(file, record, outcome, has_failed=has_failed)
+        finally:
+            _finish(
+                file, record, outcome, has_failed=has_failed
+            )  # a request to stop can come before the first call holds it off
+
+
+def _finish(file: RecordFile, record: RunRecord, outcome: str, *, has_failed: bool) -> None:
+    """Write the record unless that was begun already."""
+    with requests_to_stop_held() as came:
+        if not file.is_begun:
+            file.write(record.as_dict(outcome))
+    if came and not has_failed:
+        signal.raise_signal(came[0])
 
 
 class RecordFile:
@@ -146,6 +163,8 @@ class RecordFile:
 
     def __init__(self, runs_dir: Path, run_id: str) -> None:
         self.path = runs_dir / f"{run_id}.json"
+        self.is_begun = False
+        """Whether writing has begun."""
         with explain_unwritable(self.path):
             self._file = TemporaryFile(self.path, reserve_bytes=_RESERVE_BYTES)
 
@@ -155,6 +174,7 @@ class RecordFile:
         Raises:
             DiskFullError: even that does not fit.
         """
+        self.is_begun = True
         with explain_unwritable(self.path), self._file as file:
             try:
                 file.publish(_as_json(record))

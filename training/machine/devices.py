@@ -36,6 +36,11 @@ def device_here(num_local: int | None = None) -> tuple[torch.device, Literal["gl
     return torch.device("cuda", local_rank % num_gpus), "gloo" if is_shared else "nccl"
 
 
+def backend_of(wire: torch.device) -> str:
+    """Name of the transport whose messages are on a device."""
+    return "nccl" if wire.type == "cuda" else "gloo"
+
+
 def sharing(device: torch.device, num_local: float) -> float:
     """Ranks that share one memory if so many are on this machine."""
     memories = torch.cuda.device_count() if device.type == "cuda" else 1

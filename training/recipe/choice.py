@@ -8,7 +8,6 @@ from typing import Any
 from training.engine.recompute import Recompute
 from training.foundation.errors import NotCalibratedError, OutOfMemoryError
 from training.foundation.words.counts import counted
-from training.oracle.calibration.machine import describe
 from training.oracle.search.candidates import Candidate, Found, Request
 from training.oracle.search.search import search
 from training.recipe.config import Recipe
@@ -121,8 +120,7 @@ def choose(planned: Planned, num_ranks: int, cap_bytes: float) -> tuple[Planned,
         rank_bytes = chosen.predicted_bytes()
         if rank_bytes <= cap_bytes:
             cap = None if cap_bytes == float("inf") else int(cap_bytes)
-            assert planned.machine is not None
-            machine = describe(planned.machine.identity)
+            machine = "" if planned.machine is None else planned.machine.named
             return chosen, Choice(chosen.recipe.parallel, candidate.step_s, rank_bytes, cap, machine)
     raise OutOfMemoryError(none_fits(found, planned.recipe, num_ranks, cap_bytes))
 

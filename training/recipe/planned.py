@@ -12,12 +12,15 @@ from torch import nn
 
 from training.engine.partition import BlockCost
 from training.engine.plan import Plan
+from training.engine.predict import RankMemory as PredictedMemory
 from training.engine.predict import predict_memory
 from training.engine.recompute import Recompute
 from training.engine.schedule import Schedule
 from training.foundation.errors import BadRecipeError, NotCalibratedError
-from training.oracle.calibration.machine import Identity, Machine, identity_here, load_machine
+from training.oracle.calibration.machine import Identity, identity_here, load_machine
 from training.oracle.calibration.measure_blocks import Setting
+from training.oracle.clusters.cluster import Cluster
+from training.oracle.pricing import Pricing
 from training.oracle.search.memory import RankMemory
 from training.oracle.simulation.costs import StageCost, stage_costs
 from training.recipe.config import Recipe
@@ -36,8 +39,8 @@ class Planned:
     costs: list[BlockCost]
     """With measured seconds, if there is a machine."""
     plan: Plan
-    machine: Machine | None = None
-    """None where this machine has not been measured for the recipe."""
+    machine: Pricing | None = None
+    """A measured machine or a cluster; None where neither is known."""
 
     @cached_property
     def stage_costs(self) -> list[StageCost]:
@@ -63,11 +66,14 @@ class Planned:
 
         Deep networks take a minute or more.
         """
-        parallel = self.recipe.parallel
-        batch = EmptyBatch(self.plan.num_microbatches, parallel.microbatch_size, self.side_px)
-        ranks = predict_memory(self.blocks, cross_entropy, batch, replace(self.plan, data_parallel=1))
+        ranks = self.predicted_ranks()
         states = (self._memory.state_bytes(rank, self.stage_costs) for rank in range(len(ranks)))
         return max(rank.peak_bytes + state for rank, state in zip(ranks, states, strict=True))
+
+    def predicted_ranks(self) -> tuple[PredictedMemory, ...]:
+        """Weights and live bytes of each rank of the first group."""
+        batch = EmptyBatch(self.plan.num_microbatches, self.recipe.parallel.microbatch_size, self.side_px)
+        return tuple(predict_memory(self.blocks, cross_entropy, batch, replace(self.plan, data_parallel=1)))
 
 
 def planned_of(
@@ -107,6 +113,15 @@ def with_seconds_if_measured(planned: Planned, project_dir: Path, *, num_ranks: 
         return with_seconds(planned, project_dir, num_ranks=num_ranks, backend=backend)
     except NotCalibratedError:
         return planned
+
+
+def on_cluster(planned: Planned, cluster: Cluster) -> Planned:
+    """Add the seconds that a recipe would take on a cluster.
+
+    Raises:
+        BadRecipeError: the cluster's file says nothing of the recipe's precision.
+    """
+    return replace(planned, costs=cluster.with_times(planned.costs, planned.recipe.train.precision), machine=cluster)
 
 
 def setting_of(recipe: Recipe, side_px: int, device: torch.device) -> Setting:

@@ -10,30 +10,35 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from training.data.tile_dataset import side_in_tile_set
 from training.engine.partition import BlockCost, stage_ranges
-from training.engine.predict import predict_memory
 from training.engine.recompute import Recompute
 from training.engine.schedule import Schedule
 from training.engine.strategies import STRATEGIES, build_schedule
-from training.foundation.errors import GemslideError
+from training.foundation.errors import BadRecipeError, GemslideError
 from training.foundation.recipe_file import find_recipe
 from training.foundation.words.counts import counted
 from training.machine.devices import ROOM, device_here, limit_bytes, sharing
-from training.oracle.calibration.machine import describe
+from training.oracle.clusters.cluster import Cluster, load_cluster
 from training.oracle.predict import predict_step
 from training.oracle.simulation.costs import Costs, StageCost, stage_costs
 from training.oracle.simulation.draw import draw_svg, draw_text
 from training.oracle.simulation.simulate import simulate
 from training.recipe.choice import Choice, choose, on_one_rank
 from training.recipe.config import Recipe, load_recipe
-from training.recipe.optimisation import cross_entropy
-from training.recipe.plan import EmptyBatch
-from training.recipe.planned import Planned, describe_recompute, planned_of, with_seconds, with_seconds_if_measured
+from training.recipe.planned import (
+    Planned,
+    describe_recompute,
+    on_cluster,
+    planned_of,
+    with_seconds,
+    with_seconds_if_measured,
+)
 from training.run.out_of_memory import refuse_what_has_no_room
 from training.run.preflight import dataset_error
 from training.tools.search_rows import search_rows
@@ -50,12 +55,15 @@ def show_plan(
     svg: bool,
     num_ranks: int | None = None,
     cap_bytes: float | None = None,
+    cluster_name: Path | None = None,
 ) -> dict[str, Any]:
     """Everything about a plan that can be known without running it.
 
     Args:
         num_ranks: also search for the fastest plans on so many ranks; None for the recipe's, if a cap is given.
         cap_bytes: also search for the fastest plans with this memory for each rank; None for no limit, if ranks are.
+        cluster_name: plan for a cluster, by its file or the name of a shipped one, and not for this machine; its plans
+            are searched as well.
         tile_px: side of a tile; None for that of the recipe's tile set in the project.
         svg: draw for a page as well.
 
@@ -65,7 +73,12 @@ def show_plan(
     path = find_recipe(recipe_name)
     named = load_recipe(path)
     side_px = tile_px or side_in_tile_set(named.data, project_dir)
-    planned, choice = plan_recipe(named, side_px, project_dir, num_ranks=num_ranks, cap_bytes=cap_bytes)
+    cluster = None if cluster_name is None else load_cluster(cluster_name)
+    if cluster is None:
+        planned, choice = plan_recipe(named, side_px, project_dir, num_ranks=num_ranks, cap_bytes=cap_bytes)
+    else:
+        cap_bytes = cap_bytes or cluster.gpu.memory_bytes
+        planned, choice = plan_on_cluster(named, side_px, cluster, num_ranks=num_ranks, cap_bytes=cap_bytes)
     recipe, plan, model = planned.recipe, planned.plan, planned.recipe.model
     drawn = min(plan.num_microbatches, MOST_DRAWN)
     group = range(plan.num_stages)
@@ -87,7 +100,7 @@ def show_plan(
         "precision": plan.precision,
         "balance": None if recipe.parallel.cuts else recipe.parallel.balance,
         "choice": None if choice is None else choice.as_json(),
-        "machine": None if planned.machine is None else describe(planned.machine.identity),
+        "machine": None if planned.machine is None else planned.machine.named,
         "step_s": None if planned.machine is None else predict_step(plan, planned.costs, planned.machine).end_s,
         "ranks": _ranks(planned),
         "comparison": compare(planned),
@@ -126,6 +139,22 @@ def plan_recipe(
     return with_seconds_if_measured(planned, project_dir, num_ranks=ranks, backend=backend), None
 
 
+def plan_on_cluster(
+    recipe: Recipe, side_px: int, cluster: Cluster, *, num_ranks: int | None, cap_bytes: float
+) -> tuple[Planned, Choice | None]:
+    """As `plan_recipe`, on a cluster: `auto` needs a number of ranks there.
+
+    Raises:
+        GemslideError: a recipe that cannot be planned, or of which nothing fits.
+    """
+    planned = on_cluster(planned_of(on_one_rank(recipe), side_px, torch.device("cpu")), cluster)
+    if not recipe.parallel.is_auto:
+        return planned, None
+    if num_ranks is None:
+        raise BadRecipeError('strategy = "auto" on a cluster needs its number of ranks: add `--world N`.')
+    return choose(planned, num_ranks, cap_bytes)
+
+
 def _svg(planned: Planned) -> str:
     """Drawing of the whole step of the first group."""
     plan = planned.plan
@@ -141,10 +170,7 @@ def _svg(planned: Planned) -> str:
 def _ranks(planned: Planned) -> list[dict[str, Any]]:
     """Stages and memory of each rank of the first group."""
     ranges = stage_ranges(planned.plan.cuts, len(planned.blocks))
-    parallel = planned.recipe.parallel
-    batch = EmptyBatch(parallel.num_microbatches, parallel.microbatch_size, planned.side_px)
-    one_group = replace(planned.plan, data_parallel=1)
-    memory = predict_memory(planned.blocks, cross_entropy, batch, one_group)
+    memory = planned.predicted_ranks()
     return [
         {
             "rank": rank,
@@ -255,6 +281,7 @@ def main() -> int:
     parser.add_argument("--svg", action="store_true")
     parser.add_argument("--world", type=int)
     parser.add_argument("--memory-bytes", type=float)
+    parser.add_argument("--cluster", type=Path)
     arguments = parser.parse_args()
     report: dict[str, Any]
     try:
@@ -265,6 +292,7 @@ def main() -> int:
             svg=arguments.svg,
             num_ranks=arguments.world,
             cap_bytes=arguments.memory_bytes,
+            cluster_name=arguments.cluster,
         )
     except (GemslideError, dataset_error(arguments.recipe)) as error:
         report = {"ok": False, "code": getattr(error, "code", "bad_recipe"), "message": str(error)}

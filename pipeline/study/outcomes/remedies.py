@@ -67,6 +67,7 @@ REMEDIES = {
     f"{_RETRY}",
     "non_finite": "A loss or a gradient of a training run became infinite or not a number. Check the tiles that the "
     f"message points to, and the learning rate, {_RETRY}",
+    "mixed_ranks": "Processes of one run have different settings, or kinds of machine. Start them alike.",
     "lost_peer": f"One of several processes that worked together was lost. Check the machine that it ran on, {_RETRY}",
     "lost_worker": "The worker that held the slide died or was cut off; another one retries it automatically. If that "
     "happens often, check the worker's machine: memory, network, disk.",

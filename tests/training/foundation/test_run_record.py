@@ -1,6 +1,9 @@
 """A run record states how the run ended in every case; pipeline and training write the same record."""
 
 import json
+import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -109,3 +112,63 @@ def test_a_name_that_no_run_can_have_is_not_taken(monkeypatch, name):
     monkeypatch.setenv(RUN_ID_VARIABLE, name)
 
     assert is_run_id(RunRecord("train", {}).run_id)
+
+
+ASKED_TO_STOP = """
+import os, signal, sys, threading, time
+from pathlib import Path
+from training.foundation.errors import UnreadableError
+from training.foundation.run_record import RunRecord, recorded
+
+signal.signal(signal.SIGTERM, signal.default_int_handler)
+is_ending, is_over = threading.Event(), threading.Event()
+
+def ask():
+    is_ending.wait()
+    while not is_over.is_set():
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(float(sys.argv[2]))
+
+asking = threading.Thread(target=ask)
+asking.start()
+try:
+    with recorded(RunRecord("train", {}), Path(sys.argv[1])):
+        is_ending.set()
+        raise UnreadableError("a disk")
+except BaseException:
+    pass
+finally:
+    is_over.set()
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    asking.join()
+"""
+"""A run that ends with an error, and is asked to stop again and again meanwhile."""
+
+
+@pytest.mark.parametrize("pause_s", [0, 1e-4, 3e-4, 1e-3])
+def test_a_failing_run_that_is_asked_to_stop_meanwhile_leaves_its_record(tmp_path, pause_s):
+    for _ in range(4):
+        subprocess.run(
+            [sys.executable, "-c", ASKED_TO_STOP, str(tmp_path / "runs"), str(pause_s)],
+            check=False,
+            capture_output=True,
+        )
+
+    records = [json.loads(path.read_text()) for path in (tmp_path / "runs").glob("*.json")]
+    assert len(records) == 4
+    assert {record["outcome"] for record in records} <= {"unreadable", "interrupted"}
+    assert len(list((tmp_path / "runs").iterdir())) == 4  # no temporary is left
+
+
+def test_a_request_to_stop_while_a_good_record_is_written_stops_the_program_afterwards(tmp_path, monkeypatch):
+    before = RunRecord.as_dict
+
+    def asked(self, outcome):
+        signal.raise_signal(signal.SIGINT)
+        return before(self, outcome)
+
+    monkeypatch.setattr(RunRecord, "as_dict", asked)
+    with pytest.raises(KeyboardInterrupt), recorded(RunRecord("verb", {}), tmp_path / "runs"):
+        pass
+
+    assert only_record(tmp_path)["outcome"] == "done"

@@ -100,6 +100,11 @@ class Machine(Section):
     """None if there was one rank only."""
     update: MeasuredUpdate
 
+    @property
+    def named(self) -> str:
+        """For people."""
+        return describe(self.identity)
+
     def network(self) -> Network:
         """Links between its ranks."""
         return network_of(self.link)

@@ -1,0 +1,1 @@
+"""Predicted seconds and bytes beside those of real steps."""

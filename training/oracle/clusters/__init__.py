@@ -1,0 +1,1 @@
+"""Clusters that are not at hand: their processors and links, as a file states them."""
