@@ -13,12 +13,13 @@ from training.foundation.recipe_file import MAX_RANKS
 
 
 class ShownUnlessNamed(TyperGroup):
-    """`gemslide plan RECIPE` is `gemslide plan show RECIPE`."""
+    """`gemslide plan RECIPE` is `gemslide plan show RECIPE`; with `--layers` it is about another network."""
 
     # typer names the type of the context in its private copy of click only.
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in (*self.commands, "--help"):
-            args = ["show", *args]
+            is_table = any(argument.split("=")[0] == "--layers" for argument in args)
+            args = ["layers" if is_table else "show", *args]
         return super().parse_args(ctx, args)
 
 
@@ -77,3 +78,18 @@ def audit(
     from pipeline.verbs.plan_audit import run_plan_audit
 
     run_plan_audit(recipe, project, AuditRequest(sample, tile_px, world, trace), as_json=as_json)
+
+
+@plan_cli.command("layers")
+def table_of_layers(
+    layers: Annotated[Path, typer.Option("--layers", help="CSV with a line for each layer.")],
+    cluster: Annotated[Path, typer.Option(help="Cluster (TOML), or a shipped one: abci_v100, h100_nvlink.")],
+    samples: Annotated[int, typer.Option(min=1, help="Samples of an epoch.")],
+    batch: Annotated[int, typer.Option(min=1, help="Samples of an iteration, over all ranks.")],
+    world: Annotated[str, typer.Option(help="Numbers of ranks, such as 4,16,64.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Project an epoch of any network with ParaDL's formulas, from seconds and sizes of its layers."""
+    from pipeline.verbs.plan_layers import LayersOptions, run_plan_layers
+
+    run_plan_layers(layers, LayersOptions(cluster, samples, batch, world), as_json=as_json)
