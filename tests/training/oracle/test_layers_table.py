@@ -87,13 +87,13 @@ def test_data_and_filter_send_what_the_table_says(epoch):
 
 
 def test_spatial_parallelism_exchanges_edges_of_windows_only(epoch, tmp_path):
-    text = TABLE.replace(",3,432", ",1,432").replace(",3,1152", ",1,1152")
+    text = TABLE.replace(",3,1152", ",1,1152")
     without = Epoch(layers(tmp_path, text), 640, 16, CLUSTER)
     with_s, without_s = (rows_of(each, [4])["spatial", 4]["communication_s"] for each in (epoch, without))
-    halos = (3 * 8 + 16 * 8) + (16 * 8 + 8 * 4)
+    halo = 16 * 8 + 8 * 4
 
-    assert with_s - without_s == pytest.approx(40 * 2 * (2 * 2 * ALPHA_S + 16 * halos * ITEM_BYTES / BYTES_PER_S))
-    assert without_s == pytest.approx(rows_of(epoch, [4])["data", 4]["communication_s"])
+    assert with_s - without_s == pytest.approx(40 * 2 * (2 * ALPHA_S + 16 * halo * ITEM_BYTES / BYTES_PER_S))
+    assert without_s > rows_of(epoch, [4])["data", 4]["communication_s"]
 
 
 def test_what_cannot_be_split_so_far_is_named_and_not_priced(epoch):
