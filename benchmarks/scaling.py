@@ -10,6 +10,7 @@ benchmarks/results/scaling.jsonl, drawn by benchmarks.draw_scaling. Takes about 
   groups, by micro-batches in a group, for a network card that 4 GPUs share and for one each, without and with jitter:
   each group takes longer by a normal random factor, and the step waits for the slowest.
 - "tiles": ResNet-110-v2 at 1024 px: tiles per second under the plans that GEMS ran, and under the fastest that fit.
+- "cap": the fastest plans within the memory that MASTER over 4 ranks takes, cut by bytes, with 16 micro-batches.
 - "search": the fastest plans on 1,024 ranks with 8 GB each, on one core.
 """
 
@@ -31,6 +32,7 @@ from training.engine.recompute import Recompute
 from training.engine.strategies import STRATEGIES, build_schedule, place
 from training.oracle.clusters.cluster import Cluster, load_cluster
 from training.oracle.search.candidates import Request
+from training.oracle.search.memory import RankMemory
 from training.oracle.search.search import search
 from training.oracle.simulation.costs import stage_costs
 from training.oracle.simulation.simulate import simulate
@@ -49,7 +51,7 @@ SGD_SLOTS = 1
 
 def main() -> None:
     conditions = {"benchmark": "scaling", **circumstances("benchmarks.scaling")}
-    for part in (_efficiency, _tiles, _search):
+    for part in (_efficiency, _tiles, _cap, _search):
         for line in part():
             print(json.dumps({"part": part.__name__.removeprefix("_"), **line, **conditions}), flush=True)
 
@@ -139,12 +141,41 @@ def _tiles() -> Iterator[dict[str, Any]]:
             yield {**common, **line, "tiles/s": round(rate, 2), "GB": round(best.rank_bytes / 1e9, 2)}
 
 
-def _request(cluster: Cluster, blocks: Sequence[BlockCost], ranks: int, microbatches: int, cap_bytes: float) -> Request:
+def _request(
+    cluster: Cluster, blocks: Sequence[BlockCost], ranks: int, microbatches: int, cap_bytes: float,
+    strategies: Sequence[str] = tuple(STRATEGIES),
+) -> Request:  # fmt: skip
     free = cluster.without_messages()
     return Request(
-        blocks, ranks, microbatches, cluster.group_costs, cap_bytes, SGD_SLOTS, list(STRATEGIES),
+        blocks, ranks, microbatches, cluster.group_costs, cap_bytes, SGD_SLOTS, strategies,
         price_without_messages=free.group_costs,
     )  # fmt: skip
+
+
+def _cap() -> Iterator[dict[str, Any]]:
+    for name in (ABCI, H100):
+        cluster = load_cluster(Path(name))
+        blocks = cluster.with_times(_counted("resnet110_1024.toml", 1024, "fp32"), "fp32")
+        cuts = partition([block.saved_bytes for block in blocks], 4)
+        schedule = build_schedule("master", num_stages=4, num_microbatches=16)
+        stages = stage_costs(blocks, cuts, Recompute())
+        cap_bytes = RankMemory(schedule, schedule.placement, SGD_SLOTS).most_bytes(stages)
+        master_s = simulate(schedule, cluster.group_costs(stages, schedule, schedule.placement)).end_s
+        found = search(_request(cluster, blocks, 4, 16, cap_bytes)).candidates
+        pipelined = search(
+            _request(cluster, blocks, 4, 16, cap_bytes, [each for each in STRATEGIES if each != "single"])
+        )
+        for which, best in (("any", found[0]), ("pipelines", pipelined.candidates[0])):
+            yield {
+                "cluster": cluster.name,
+                "of": which,
+                "cap GB": round(cap_bytes / 1e9, 2),
+                "master s": round(master_s, 4),
+                "fastest": f"{best.strategy}, S = {best.num_stages}, D = {best.data_parallel}",
+                "recompute": f"every {best.recompute.every}, {best.recompute.rest} in the rest",
+                "GB": round(best.rank_bytes / 1e9, 2),
+                "times faster": round(master_s / best.step_s, 3),
+            }
 
 
 def _search() -> Iterator[dict[str, Any]]:

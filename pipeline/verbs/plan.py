@@ -223,12 +223,15 @@ def _search(search: dict[str, Any]) -> Iterator[str]:
     within = "" if cap_bytes is None else f" with {cap_bytes / 1e9:.3g} GB each"
     yield f"Fastest plans for the recipe's batch on {counted(search['num_ranks'], 'rank')}{within}:"
     shown = [("strategy", "S", "D", "N", "recompute", "seconds", "tiles/s", "GB", "messages", "idle")]
-    for row in rows[:MOST_ROWS]:
+    fsdp = [search["fsdp"]] if search["fsdp"] else []
+    for row in [*rows[:MOST_ROWS], *fsdp]:
         messages = "" if row["communication"] is None else f"{row['communication']:.0%}"
         numbers = (str(row[name]) for name in ("num_stages", "data_parallel", "num_microbatches"))
         costs = (f"{row['seconds']:.3g}", f"{row['tiles_per_s']:.3g}", f"{row['bytes'] / 1e9:.3g}")
         shown.append((row["strategy"], *numbers, row["recompute"], *costs, messages, f"{row['bubble']:.0%}"))
     yield from table(shown, left=(0, 4))
+    if fsdp:
+        yield "fsdp (ZeRO-3) is priced for comparison; the engine has no such strategy."
     if len(rows) > MOST_ROWS:
         yield f"and {len(rows) - MOST_ROWS} more in the output of --json"
     yield "The first as a recipe's section; that of others is in the output of --json:"

@@ -62,6 +62,8 @@ def test_the_tile_side_comes_from_the_tile_set_and_the_memory_is_what_the_run_th
         (["--tile-px", 32, "--memory", "0GB"], "bad_recipe", "such as 16GiB or 8GB"),
         (["--tile-px", 32, "--memory", "1GiB"], "not_calibrated", "--calibrate"),
         (["--tile-px", 32, "--world", "4"], "not_calibrated", "--calibrate"),
+        (["--tile-px", 32, "--cluster", "nowhere"], "bad_recipe", "among shipped ones: abci_v100, h100_nvlink"),
+        (["--tile-px", 32, "--cluster", "abci_v100", "--memory", "1MB"], "out_of_memory", "with 0.001 GB each"),
     ],
 )
 def test_what_cannot_be_done_is_one_message(gemslide, recipe, tmp_path, arguments, code, says):
@@ -85,3 +87,57 @@ def test_an_unknown_recipe_names_the_shipped_ones(gemslide):
 
     assert done.code == 1
     assert "resnet110_1024.toml" in done.err
+
+
+def test_a_recipe_is_planned_for_a_cluster_that_is_not_at_hand(gemslide, recipe):
+    done = gemslide("plan", recipe, "--tile-px", 32, "--cluster", "abci_v100", "--world", 8, "--json")
+    report = json.loads(done.out)
+
+    assert report["machine"] == "ABCI: nodes of 4 V100, EDR InfiniBand (not measured)"
+    assert report["search"]["cap_bytes"] == 16_000_000_000
+    assert {row["num_stages"] * row["data_parallel"] for row in report["search"]["rows"]} == {8}
+    assert report["step_s"] > 0
+    ddp = next(row for row in report["search"]["rows"] if row["strategy"] == "ddp")
+    assert report["search"]["fsdp"]["seconds"] > ddp["seconds"]
+    assert report["search"]["fsdp"]["bytes"] < ddp["bytes"]
+    assert not report["search"]["fsdp"]["has_runtime"]
+
+
+def test_auto_is_chosen_for_a_cluster_and_shown_as_a_recipe_s_section(gemslide, recipe):
+    recipe.write_text(
+        recipe.read_text()
+        .replace('strategy = "mast"\nnum_stages = 2', 'strategy = "auto"')
+        .replace("data_parallel = 1\n", "")
+    )
+    without = gemslide("plan", recipe, "--tile-px", 32, "--cluster", "h100_nvlink")
+    done = gemslide("plan", recipe, "--tile-px", 32, "--cluster", "h100_nvlink", "--world", 2)
+
+    assert without.code == 1
+    assert "add `--world N`" in without.err
+    assert "(auto in the recipe)" in done.out
+    assert "chosen         the fastest plan within 80 GB: " in done.out
+    assert "[parallel]\nstrategy = " in done.out
+
+
+def test_a_table_of_layers_is_projected_for_people_and_for_programs(gemslide, tmp_path):
+    columns = "layer,x_channels,x_height,x_width,y_channels,y_height,y_width,kernel,weights,forward_s"
+    (tmp_path / "layers.csv").write_text(
+        f"{columns}\nstem,3,64,48,8,32,24,3,216,0.001\nhead,8,32,24,2,1,1,1,16,0.001\n"
+    )
+    asked = ("plan", "--layers", "layers.csv", "--cluster", "abci_v100", "--samples", 1000, "--batch", 8, "--world")
+
+    shown = gemslide(*asked, "2,8", cwd=tmp_path).out
+    rows = [json.loads(line) for line in gemslide(*asked, "2,8", "--json", cwd=tmp_path).out.splitlines()]
+    wrong = gemslide(*asked, "2,many", cwd=tmp_path)
+
+    assert "nothing was measured" in shown
+    assert "without pipeline on 8: at most 2 ranks: a layer for each" in shown
+    assert {"strategy", "world", "computing_s", "communication_s", "epoch_s", "bytes", "fits"} == rows[0].keys()
+    assert [row["world"] for row in rows if row["strategy"] == "data"] == [2, 8]
+    assert wrong.code == 1
+    assert "--world '2,many': not numbers of ranks" in wrong.err
+
+
+def test_an_audit_of_a_machine_that_was_not_measured_is_refused(gemslide, recipe, tmp_path):
+    done = gemslide("plan", "audit", recipe, "--tile-px", 32, "--json", "--trace", "none/t.json", cwd=tmp_path)
+    assert json.loads(done.out)["message"].startswith("--trace none/t.json: there is no folder")

@@ -67,8 +67,12 @@ class Planned:
         Deep networks take a minute or more.
         """
         ranks = self.predicted_ranks()
-        states = (self._memory.state_bytes(rank, self.stage_costs) for rank in range(len(ranks)))
+        states = map(self.state_bytes, range(len(ranks)))
         return max(rank.peak_bytes + state for rank, state in zip(ranks, states, strict=True))
+
+    def state_bytes(self, rank: int) -> int:
+        """Weights, sums of gradients and state of the optimizer that a rank keeps."""
+        return self._memory.state_bytes(rank, self.stage_costs)
 
     def predicted_ranks(self) -> tuple[PredictedMemory, ...]:
         """Weights and live bytes of each rank of the first group."""

@@ -10,6 +10,7 @@ from training.oracle.search.candidates import Candidate
 from training.oracle.search.shape import WANTED
 from training.recipe.choice import none_fits, plans_on, with_candidate
 from training.recipe.planned import Planned, describe_recompute
+from training.tools.fsdp_row import fsdp_row
 
 
 def search_rows(planned: Planned, *, num_ranks: int, cap_bytes: float) -> dict[str, Any]:
@@ -21,7 +22,7 @@ def search_rows(planned: Planned, *, num_ranks: int, cap_bytes: float) -> dict[s
     Returns:
         "rows" with the plans, fastest first: "bytes" of the fullest rank are predicted exactly for the first ten, and
         added up from the blocks for the others. "parallel" is what stands in a recipe for each of these ten.
-        "excluded" with the reasons of strategies that have none.
+        "excluded" with the reasons of strategies that have none. "fsdp" is a row that the engine has no strategy for.
 
     Raises:
         NotCalibratedError: this machine has not been measured for the recipe.
@@ -33,6 +34,8 @@ def search_rows(planned: Planned, *, num_ranks: int, cap_bytes: float) -> dict[s
         chosen = with_candidate(planned, plan)
         row["bytes"] = chosen.predicted_bytes()
         row["parallel"] = chosen.recipe.parallel.model_dump(mode="json", exclude_defaults=True)
+    ddp = next(((plan, row) for plan, row in zip(found.candidates, rows, strict=True) if plan.num_stages == 1), None)
+    fsdp = None if ddp is None else fsdp_row(planned, *ddp)
     fitting = [row for row in rows if row["bytes"] <= cap_bytes]
     if not fitting:
         raise OutOfMemoryError(none_fits(found, planned.recipe, num_ranks, cap_bytes))
@@ -40,6 +43,7 @@ def search_rows(planned: Planned, *, num_ranks: int, cap_bytes: float) -> dict[s
         "num_ranks": num_ranks,
         "cap_bytes": None if cap_bytes == float("inf") else int(cap_bytes),
         "rows": fitting,
+        "fsdp": fsdp,
         "excluded": [asdict(each) for each in found.excluded],
     }
 
