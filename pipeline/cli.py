@@ -13,7 +13,7 @@ from pipeline.verbs.annotations_cli import annotations_cli
 from pipeline.verbs.log_cli import log_cli
 from pipeline.verbs.model_cli import model_cli
 from pipeline.verbs.options import HERE, JsonOption, ProjectOption
-from pipeline.verbs.plan_cli import plan_cli
+from pipeline.verbs.plan.cli import plan_cli
 from pipeline.verbs.study.cli import study_cli
 from pipeline.verbs.tissue_cli import tissue
 

@@ -117,8 +117,8 @@ class Engine:
             feed=self._feed,
             counter=self.live_bytes,
             watch=watch,
-            meter=meter,
         )
+        self._executor.meter = meter
         if self._ranks.num_ranks > 1:
             # Ranks that were seeded differently start with the weights of the first, as with any data parallelism.
             self.load_full_state_dict(self.full_state_dict())

@@ -116,7 +116,6 @@ class Executor:
         feed: Feed,
         counter: LiveBytes,
         watch: Watch = unwatched,
-        meter: Meter | None = None,
     ):
         self._rank = transport.rank
         self._copies = copies
@@ -126,7 +125,8 @@ class Executor:
         self._feed = feed
         self._counter = counter
         self._watch = watch
-        self._meter = meter
+        self.meter: Meter | None = None
+        """Times what this rank computes, if set."""
         self._busy: StageCopy | str | None = None
         """Current work: a stage, or a description."""
 
@@ -184,7 +184,7 @@ class Executor:
                 self._metered(action, self._syncs[action.stage].update)(len(step.shapes))
 
     def _metered(self, action: Action, computation: Callable[..., T]) -> Callable[..., T]:
-        return computation if self._meter is None else self._meter(action, computation)
+        return computation if self.meter is None else self.meter(action, computation)
 
     def finish(self, step: Step) -> None:
         """Exchange the messages after the last action, then wait until other ranks have received all they need."""

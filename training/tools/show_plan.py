@@ -73,21 +73,30 @@ def show_plan(
     path = find_recipe(recipe_name)
     named = load_recipe(path)
     side_px = tile_px or side_in_tile_set(named.data, project_dir)
-    cluster = None if cluster_name is None else load_cluster(cluster_name)
-    if cluster is None:
+    if cluster_name is None:
         planned, choice = plan_recipe(named, side_px, project_dir, num_ranks=num_ranks, cap_bytes=cap_bytes)
     else:
+        cluster = load_cluster(cluster_name)
         cap_bytes = cap_bytes or cluster.gpu.memory_bytes
         planned, choice = plan_on_cluster(named, side_px, cluster, num_ranks=num_ranks, cap_bytes=cap_bytes)
+    report = {"recipe": str(path.absolute()), "named": named.parallel.strategy, **_report(planned, choice)}
+    if num_ranks is not None or cap_bytes is not None or choice is not None:
+        cap = float("inf") if choice is None else choice.cap_bytes or float("inf")
+        ranks = num_ranks or planned.plan.world_size
+        report["search"] = search_rows(planned, num_ranks=ranks, cap_bytes=cap_bytes or cap)
+    if svg:
+        report["svg"] = _svg(planned)
+    return report
+
+
+def _report(planned: Planned, choice: Choice | None) -> dict[str, Any]:
+    """What is known of the plan itself."""
     recipe, plan, model = planned.recipe, planned.plan, planned.recipe.model
     drawn = min(plan.num_microbatches, MOST_DRAWN)
-    group = range(plan.num_stages)
-    report = {
-        "recipe": str(path.absolute()),
+    return {
         "network": f"{model.name} {model.variant}, depth {model.depth}, {model.norm} norm",
         "num_blocks": len(planned.blocks),
-        "tile_px": side_px,
-        "named": named.parallel.strategy,
+        "tile_px": planned.side_px,
         "strategy": plan.strategy,
         "num_stages": plan.num_stages,
         "num_microbatches": plan.num_microbatches,
@@ -104,15 +113,9 @@ def show_plan(
         "step_s": None if planned.machine is None else predict_step(plan, planned.costs, planned.machine).end_s,
         "ranks": _ranks(planned),
         "comparison": compare(planned),
-        "drawing": draw_text(planned.schedule(drawn), ranks=group),
+        "drawing": draw_text(planned.schedule(drawn), ranks=range(plan.num_stages)),
         "drawn_microbatches": drawn,
     }
-    if num_ranks is not None or cap_bytes is not None or choice is not None:
-        cap = float("inf") if choice is None else choice.cap_bytes or float("inf")
-        report["search"] = search_rows(planned, num_ranks=num_ranks or plan.world_size, cap_bytes=cap_bytes or cap)
-    if svg:
-        report["svg"] = _svg(planned)
-    return report
 
 
 def plan_recipe(

@@ -18,7 +18,7 @@ from pipeline.models.launch import PlanRequest, show_plan
 from pipeline.models.launch import calibrate as measure
 from pipeline.project import open_project
 from pipeline.verbs.cli_output import report_errors
-from pipeline.verbs.plan_tables import check_place, table
+from pipeline.verbs.plan.tables import check_place, table
 from training.foundation.errors import BadRecipeError, DiskFullError
 from training.foundation.words.counts import counted
 

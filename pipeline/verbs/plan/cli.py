@@ -54,7 +54,7 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show what a recipe will do, without training: order of work, memory per rank, other strategies."""
-    from pipeline.verbs.plan import PlanOptions, run_plan
+    from pipeline.verbs.plan.show import PlanOptions, run_plan
 
     run_plan(recipe, project, PlanOptions(tile_px, draw, calibrate, world, memory, cluster), as_json=as_json)
 
@@ -75,7 +75,7 @@ def audit(
 ) -> None:
     """Compare predicted seconds and bytes with some real steps of a recipe on this machine."""
     from pipeline.models.launch import AuditRequest
-    from pipeline.verbs.plan_audit import run_plan_audit
+    from pipeline.verbs.plan.audit import run_plan_audit
 
     run_plan_audit(recipe, project, AuditRequest(sample, tile_px, world, trace), as_json=as_json)
 
@@ -90,6 +90,6 @@ def table_of_layers(
     as_json: JsonOption = False,
 ) -> None:
     """Project an epoch of any network with ParaDL's formulas, from seconds and sizes of its layers."""
-    from pipeline.verbs.plan_layers import LayersOptions, run_plan_layers
+    from pipeline.verbs.plan.layers import LayersOptions, run_plan_layers
 
     run_plan_layers(layers, LayersOptions(cluster, samples, batch, world), as_json=as_json)

@@ -12,7 +12,7 @@ import typer
 from pipeline.models.launch import AuditRequest, audit
 from pipeline.project import open_project
 from pipeline.verbs.cli_output import report_errors
-from pipeline.verbs.plan_tables import check_place, table
+from pipeline.verbs.plan.tables import check_place, table
 
 HEADINGS = (
     "strategy", "S", "D", "N", "recompute", "predicted s", "measured s", "accuracy", "predicted GB", "counted GB",

@@ -12,7 +12,7 @@ import typer
 
 from pipeline.models.launch import ask
 from pipeline.verbs.cli_output import report_errors
-from pipeline.verbs.plan_tables import table
+from pipeline.verbs.plan.tables import table
 from training.foundation.errors import BadRecipeError
 
 MOST_RANKS = 10**6
