@@ -41,8 +41,8 @@ def main() -> None:
     axes.minorticks_off()
     axes.set_ylim(top=1.005)
     axes.grid(alpha=0.3)
-    axes.legend(fontsize=8, loc="lower right")
-    figure.tight_layout()
+    figure.legend(fontsize=8, loc="lower center", ncols=3)
+    figure.tight_layout(rect=(0, 0.11, 1, 1))
     figure.savefig(OUT / "scaling.svg", metadata={"Date": None})
 
 
