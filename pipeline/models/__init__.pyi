@@ -2,9 +2,11 @@ from .compare import Comparison as Comparison
 from .compare import compare as compare
 from .compare import shown as shown
 from .launch import AuditRequest as AuditRequest
+from .launch import LayersRequest as LayersRequest
 from .launch import PlanRequest as PlanRequest
 from .launch import audit as audit
 from .launch import calibrate as calibrate
+from .launch import project_layers as project_layers
 from .launch import ranks_here as ranks_here
 from .launch import show_plan as show_plan
 from .launch import train as train

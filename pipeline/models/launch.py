@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -203,6 +204,30 @@ def _measure(module: str, num_ranks: int, arguments: list[str]) -> dict[str, Any
     if not outcome.pop("ok"):
         raise BY_CODE.get(outcome["code"], BadRecipeError)(outcome["message"])
     return outcome
+
+
+@dataclass(frozen=True)
+class LayersRequest:
+    """What a table of layers is projected for."""
+
+    cluster: Path
+    """A file, or the name of a shipped one."""
+    samples: int
+    """Of an epoch."""
+    batch: int
+    """Samples of an iteration, over all ranks."""
+    worlds: Sequence[int]
+    """Numbers of ranks."""
+
+
+def project_layers(layers: Path, request: LayersRequest) -> dict[str, Any]:
+    """Project an epoch from a table of layers: see training/oracle/layers_table.py.
+
+    Raises:
+        GemslideError: with the code of the fault in the table or the cluster.
+    """
+    numbers = [f"--samples={request.samples}", f"--batch={request.batch}", "--world", *map(str, request.worlds)]
+    return ask("training.tools.layers", [str(layers), f"--cluster={request.cluster}", *numbers], "projecting")
 
 
 def ask(module: str, arguments: list[str], what: str) -> dict[str, Any]:

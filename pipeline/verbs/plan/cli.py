@@ -90,6 +90,6 @@ def table_of_layers(
     as_json: JsonOption = False,
 ) -> None:
     """Project an epoch of any network with ParaDL's formulas, from seconds and sizes of its layers."""
-    from pipeline.verbs.plan.layers import LayersOptions, run_plan_layers
+    from pipeline.verbs.plan.layers import run_plan_layers
 
-    run_plan_layers(layers, LayersOptions(cluster, samples, batch, world), as_json=as_json)
+    run_plan_layers(layers, cluster=cluster, samples=samples, batch=batch, world=world, as_json=as_json)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from pipeline.models.launch import ask
+from pipeline.models.launch import LayersRequest, project_layers
 from pipeline.verbs.cli_output import report_errors
 from pipeline.verbs.plan.tables import table
 from training.foundation.errors import BadRecipeError
@@ -18,22 +17,9 @@ from training.foundation.errors import BadRecipeError
 MOST_RANKS = 10**6
 
 
-@dataclass(frozen=True)
-class LayersOptions:
-    """What is asked for, as on the command line."""
-
-    cluster: Path
-    samples: int
-    batch: int
-    world: str
-
-
-def run_plan_layers(layers: Path, options: LayersOptions, *, as_json: bool) -> None:
+def run_plan_layers(layers: Path, *, cluster: Path, samples: int, batch: int, world: str, as_json: bool) -> None:
     with report_errors(as_json=as_json, name=layers.stem):
-        worlds = _worlds(options.world)
-        numbers = [f"--samples={options.samples}", f"--batch={options.batch}", "--world", *map(str, worlds)]
-        arguments = [str(layers), f"--cluster={options.cluster}", *numbers]
-        report = ask("training.tools.layers", arguments, "projecting")
+        report = project_layers(layers, LayersRequest(cluster, samples, batch, _worlds(world)))
     rows: list[dict[str, Any]] = report["rows"]
     typer.echo("\n".join(map(json.dumps, rows) if as_json else _explain(rows, report["cluster"])))
 
