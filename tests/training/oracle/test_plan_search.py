@@ -19,6 +19,7 @@ from training.oracle.simulation.costs import Costs, StageCost, stage_costs
 from training.oracle.simulation.links import Link, pairs
 from training.oracle.simulation.simulate import simulate
 
+LARGE = [(5, 8, 2), (6, 7, 3), (7, 8, 4)]
 NETWORK = pairs(Link("wire", 0.05, 0.002))
 
 
@@ -71,7 +72,10 @@ def policies(lengths):
                 yield Recompute(every, prefix, rest)
 
 
-@pytest.mark.parametrize(("seed", "number", "num_ranks"), [(1, 5, 2), (2, 4, 4), (3, 6, 2), (4, 5, 4)])
+@pytest.mark.parametrize(
+    ("seed", "number", "num_ranks"),
+    [(1, 5, 2), (2, 4, 4), (3, 6, 2), (4, 5, 4), *(pytest.param(*case, marks=pytest.mark.prove) for case in LARGE)],
+)
 def test_the_fastest_plan_under_any_cap_is_the_one_that_trying_everything_finds(seed, number, num_ranks):
     request = Request(blocks(seed, number), num_ranks, num_microbatches=4, price=price)
     every = list(everything(request))
