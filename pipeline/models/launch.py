@@ -159,7 +159,7 @@ def calibrate(recipe: Path, project: Path, *, tile_px: int | None, num_ranks: in
         GemslideError: with the code of the fault in the recipe or the tile set; or other programs had the cores.
         ProcessFailedError: a rank died.
     """
-    num_ranks = num_ranks if num_ranks and is_auto(find_recipe(recipe)) else ranks_here(recipe)
+    num_ranks = _ranks_measured(recipe, num_ranks)
     options = [f"--tile-px={tile_px}"] if tile_px else []
     return _measure("training.tools.calibrate", num_ranks, [str(recipe), "--project", str(project), *options])
 
@@ -186,11 +186,16 @@ def audit(recipe: Path, project: Path, request: AuditRequest) -> dict[str, Any]:
             other programs had the cores.
         ProcessFailedError: a rank died.
     """
-    num_ranks = request.num_ranks if request.num_ranks and is_auto(find_recipe(recipe)) else ranks_here(recipe)
+    num_ranks = _ranks_measured(recipe, request.num_ranks)
     options = [f"--sample={request.sample}"]
     options += [f"--tile-px={request.tile_px}"] if request.tile_px else []
     options += [f"--trace={request.trace}"] if request.trace else []
     return _measure("training.tools.audit", num_ranks, [str(recipe), "--project", str(project), *options])
+
+
+def _ranks_measured(recipe: Path, asked: int | None) -> int:
+    """Ranks of a measurement: as many as were asked for if the recipe's strategy is `auto`, else the recipe's."""
+    return asked if asked and is_auto(find_recipe(recipe)) else ranks_here(recipe)
 
 
 def _measure(module: str, num_ranks: int, arguments: list[str]) -> dict[str, Any]:

@@ -27,13 +27,20 @@ def find_recipe(name: Path) -> Path:
     Raises:
         BadRecipeError: neither exists.
     """
+    if path := find_toml(name, RECIPES_DIR):
+        return path
+    names = ", ".join(sorted(path.name for path in RECIPES_DIR.glob(f"*{SUFFIX}")))
+    raise BadRecipeError(f"{name}: no such recipe. Looked in {name.absolute().parent} and among shipped ones: {names}.")
+
+
+def find_toml(name: Path, shipped_dir: Path) -> Path | None:
+    """The TOML file that a user names, by its path or as a shipped one; `.toml` may be omitted. None: there is none."""
     for path in (name, Path(f"{name}{SUFFIX}")):
         if path.is_file():
             return path
-        if path.name == str(path) and (RECIPES_DIR / path).is_file():
-            return RECIPES_DIR / path
-    names = ", ".join(sorted(path.name for path in RECIPES_DIR.glob(f"*{SUFFIX}")))
-    raise BadRecipeError(f"{name}: no such recipe. Looked in {name.absolute().parent} and among shipped ones: {names}.")
+        if path.name == str(path) and (shipped_dir / path).is_file():
+            return shipped_dir / path
+    return None
 
 
 def is_recipe(path: Path) -> bool:

@@ -21,7 +21,6 @@ from training.recipe.planned import Planned
 class Choice:
     """A plan that was chosen, and why."""
 
-    parallel: ParallelConfig
     step_s: float
     """Predicted."""
     rank_bytes: int
@@ -121,7 +120,7 @@ def choose(planned: Planned, num_ranks: int, cap_bytes: float) -> tuple[Planned,
         if rank_bytes <= cap_bytes:
             cap = None if cap_bytes == float("inf") else int(cap_bytes)
             machine = "" if planned.machine is None else planned.machine.named
-            return chosen, Choice(chosen.recipe.parallel, candidate.step_s, rank_bytes, cap, machine)
+            return chosen, Choice(candidate.step_s, rank_bytes, cap, machine)
     raise OutOfMemoryError(none_fits(found, planned.recipe, num_ranks, cap_bytes))
 
 

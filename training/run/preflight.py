@@ -64,7 +64,7 @@ def check_run(recipe_name: Path, project_dir: Path, world_size: int, *, threads:
     source = open_source(recipe.data, project_dir)
     blocks = _blocks_without_memory(recipe, path.name, source)
     device, backend = device_here()
-    choice = None
+    planned, choice = None, None
     if recipe.parallel.is_auto:
         planned = _planned(on_one_rank(recipe), path.name, source, device, blocks)
         planned = with_seconds(planned, project_dir, num_ranks=world_size, backend=backend)
@@ -82,8 +82,9 @@ def check_run(recipe_name: Path, project_dir: Path, world_size: int, *, threads:
             "--nproc-per-node), or change [parallel] (`elastic = true` takes any number that gives the same result)."
         )
     check_enough(source, parallel.batch_size, recipe.model.num_classes, recipe.data.tile_set)
-    planned = _planned(recipe, path.name, source, device, blocks)
-    refuse_what_has_no_room(planned, local_ranks())
+    if planned is None or choice is None:  # what was chosen is planned, and fits
+        planned = _planned(recipe, path.name, source, device, blocks)
+        refuse_what_has_no_room(planned, local_ranks())
     start = find_start(recipe.finetune, blocks, source.classes, project_dir)
     return Checked(recipe, path, source, planned.costs, start, choice)
 

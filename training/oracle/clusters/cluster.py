@@ -21,6 +21,7 @@ from training.engine.placement import Placement
 from training.engine.schedule import Schedule
 from training.engine.tree_sum import nodes_of
 from training.foundation.errors import BadRecipeError
+from training.foundation.recipe_file import find_toml
 from training.foundation.settings import Section, parse_section
 from training.foundation.toml_file import read_toml
 from training.oracle.simulation.costs import BACKWARD_PER_FORWARD, Costs, StageCost
@@ -189,21 +190,14 @@ def load_cluster(name: Path) -> Cluster:
     Raises:
         BadRecipeError: there is none, or it is not one.
     """
-    path = _find(name)
+    path = find_toml(name, CLUSTERS_DIR)
+    if path is None:
+        shipped = ", ".join(sorted(path.stem for path in CLUSTERS_DIR.glob("*.toml")))
+        raise BadRecipeError(
+            f"{name}: no such cluster. Looked in {name.absolute().parent} and among shipped ones: {shipped}."
+        )
     try:
         content: Mapping[str, object] = read_toml(path)
     except (OSError, ValueError) as error:
         raise BadRecipeError(f"{path}: cannot be read as a cluster: {error}.") from error
     return parse_section(Cluster, content, where=str(path))
-
-
-def _find(name: Path) -> Path:
-    for path in (name, Path(f"{name}.toml")):
-        if path.is_file():
-            return path
-        if path.name == str(path) and (CLUSTERS_DIR / path).is_file():
-            return CLUSTERS_DIR / path
-    shipped = ", ".join(sorted(path.stem for path in CLUSTERS_DIR.glob("*.toml")))
-    raise BadRecipeError(
-        f"{name}: no such cluster. Looked in {name.absolute().parent} and among shipped ones: {shipped}."
-    )
