@@ -21,6 +21,8 @@ export class SlidePicker {
   private readonly state = box("hint");
   private timer = 0;
   private asked = new AbortController();
+  /** The words that the slides in the list were found for; null before the first answer. */
+  private listed: string | null = null;
 
   /**
    * @param beside the slide whose case comes first.
@@ -59,10 +61,12 @@ export class SlidePicker {
     this.asked.abort();
     this.asked = new AbortController();
     const { signal } = this.asked;
-    const words = new URLSearchParams({ words: this.input.value, beside: this.beside });
+    const words = this.input.value;
+    const query = new URLSearchParams({ words, beside: this.beside });
     try {
-      const { slides } = await answerOf<{ slides: Found[] }>(`/find/slides.json?${words.toString()}`, signal);
+      const { slides } = await answerOf<{ slides: Found[] }>(`/find/slides.json?${query.toString()}`, signal);
       this.list.replaceChildren(...slides.map((slide) => this.card(slide)));
+      this.listed = words;
       this.state.textContent = slides.length ? "" : "No slide's name contains all these words.";
     } catch (error) {
       if (!signal.aborted) {
@@ -82,6 +86,18 @@ export class SlidePicker {
     return card;
   }
 
+  /** Take the first slide that the words in the field find, and never the first of an older list. */
+  private async takeFirst(): Promise<void> {
+    const words = this.input.value;
+    if (this.listed !== words) {
+      window.clearTimeout(this.timer);
+      await this.find();
+    }
+    if (this.dialog.open && this.listed === words && this.input.value === words) {
+      this.list.querySelector("button")?.click();
+    }
+  }
+
   /** Arrows move between the slides, Enter in the field takes the first. */
   private press(event: KeyboardEvent): void {
     event.stopPropagation(); // keys typed here are not commands of the page
@@ -89,7 +105,7 @@ export class SlidePicker {
     const at = cards.indexOf(event.composedPath()[0] as HTMLButtonElement);
     const isInField = event.composedPath()[0] === this.input;
     if (isInField && event.key === "Enter") {
-      cards[0]?.click();
+      void this.takeFirst();
     } else if (isInField ? event.key === "ArrowDown" : at >= 0 && event.key in STEPS) {
       event.preventDefault();
       const to = isInField ? 0 : at + STEPS[event.key]!;
