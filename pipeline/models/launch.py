@@ -174,6 +174,8 @@ class AuditRequest:
     """Side of a tile; None: that of the recipe's tile set in the project."""
     num_ranks: int | None = None
     """For `auto`; None for as many as there is room for."""
+    cap_bytes: int | None = None
+    """Most memory of a rank; None: what this machine has."""
     trace: Path | None = None
     """File for a Chrome trace."""
 
@@ -189,6 +191,7 @@ def audit(recipe: Path, project: Path, request: AuditRequest) -> dict[str, Any]:
     num_ranks = _ranks_measured(recipe, request.num_ranks)
     options = [f"--sample={request.sample}"]
     options += [f"--tile-px={request.tile_px}"] if request.tile_px else []
+    options += [f"--cap-bytes={request.cap_bytes}"] if request.cap_bytes else []
     options += [f"--trace={request.trace}"] if request.trace else []
     return _measure("training.tools.audit", num_ranks, [str(recipe), "--project", str(project), *options])
 

@@ -27,11 +27,16 @@ def test_a_plan_is_words_of_a_terminal_s_width(gemslide, recipe):
     assert max(map(len, done.out.splitlines())) <= 100
 
 
-def test_a_plan_is_one_json_line_for_programs(gemslide, recipe, tmp_path):
-    done = gemslide("plan", recipe, "--tile-px", 32, "--json", "--draw", tmp_path / "out.svg")
-    (line,) = done.out.splitlines()
-    report = json.loads(line)
+def json_lines(done):
+    return [json.loads(line) for line in done.out.splitlines()]
 
+
+def test_a_plan_is_a_json_line_for_each_row_and_one_for_itself(gemslide, recipe, tmp_path):
+    done = gemslide("plan", recipe, "--tile-px", 32, "--json", "--draw", tmp_path / "out.svg")
+    *rows, report = json_lines(done)
+
+    assert [row["strategy"] for row in rows[:3]] == ["single", "mp-basic", "master"]
+    assert {"recompute", "num_ranks", "time", "bubble", "kept_bytes", "weight_bytes"} <= rows[0].keys()
     assert (report["strategy"], report["named"], report["batch_size"]) == ("master", "mast", 8)
     assert report["drawn_in"] == str(tmp_path / "out.svg")
     tree = ElementTree.fromstring((tmp_path / "out.svg").read_text(encoding="utf-8"))
@@ -46,7 +51,7 @@ def test_the_tile_side_comes_from_the_tile_set_and_the_memory_is_what_the_run_th
     records = [json.loads(path.read_text()) for path in (small_project.project.root / "runs").glob("*.json")]
     (record,) = (record for record in records if record["verb"] == "train")
 
-    report = json.loads(done.out)
+    report = json_lines(done)[-1]
     assert report["tile_px"] == 32
     assert [rank["peak_live_bytes"] for rank in report["ranks"]] == record["memory"]["live"]
 
@@ -91,16 +96,19 @@ def test_an_unknown_recipe_names_the_shipped_ones(gemslide):
 
 def test_a_recipe_is_planned_for_a_cluster_that_is_not_at_hand(gemslide, recipe):
     done = gemslide("plan", recipe, "--tile-px", 32, "--cluster", "abci_v100", "--world", 2, "--json")
-    report = json.loads(done.out)
+    *table, report = json_lines(done)
+    rows = [row for row in table if "refused" not in row and row["strategy"] != "fsdp"]
+    fsdp = next(row for row in table if row["strategy"] == "fsdp")
 
     assert report["machine"] == "ABCI: nodes of 4 V100, EDR InfiniBand (not measured)"
-    assert report["search"]["cap_bytes"] == 16_000_000_000
-    assert {row["num_stages"] * row["data_parallel"] for row in report["search"]["rows"]} == {2}
+    assert report["search"] == {"num_ranks": 2, "cap_bytes": 16_000_000_000}
+    assert {row["num_stages"] * row["data_parallel"] for row in rows} == {2}
+    assert [row["seconds"] for row in rows] == sorted(row["seconds"] for row in rows)
     assert report["step_s"] > 0
-    ddp = next(row for row in report["search"]["rows"] if row["strategy"] == "ddp")
-    assert report["search"]["fsdp"]["seconds"] > ddp["seconds"]
-    assert report["search"]["fsdp"]["bytes"] < ddp["bytes"]
-    assert not report["search"]["fsdp"]["has_runtime"]
+    ddp = next(row for row in rows if row["strategy"] == "ddp")
+    assert fsdp["seconds"] > ddp["seconds"]
+    assert fsdp["bytes"] < ddp["bytes"]
+    assert not fsdp["has_runtime"]
 
 
 def test_auto_is_chosen_for_a_cluster_and_shown_as_a_recipe_s_section(gemslide, recipe):

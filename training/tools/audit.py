@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from training.engine.batches import TensorBatch
-from training.foundation.errors import WrongWorldSizeError
+from training.foundation.errors import OutOfMemoryError, WrongWorldSizeError
 from training.foundation.publish import write_bytes_atomic
 from training.foundation.words.counts import counted
 from training.machine.devices import ROOM, backend_of, limit_bytes, local_ranks, sharing
@@ -22,7 +22,7 @@ from training.oracle.audit.race import Raced, race
 from training.oracle.audit.trace import chrome_trace
 from training.oracle.predict import predict_step
 from training.oracle.search.candidates import Candidate
-from training.recipe.choice import on_one_rank, plans_on, with_candidate
+from training.recipe.choice import none_fits, on_one_rank, plans_on, with_candidate
 from training.recipe.config import Recipe
 from training.recipe.optimisation import loss_of
 from training.recipe.plan import blocks_of
@@ -30,11 +30,19 @@ from training.recipe.planned import Planned, describe_recompute, planned_of, wit
 from training.tools.on_ranks import Measuring, parser_of, run_on_ranks
 
 
-def audit(of: Measuring, *, sample: int, trace: Path | None = None, least_share: float | None = None) -> dict[str, Any]:
+def audit(
+    of: Measuring,
+    *,
+    sample: int,
+    cap_bytes: float | None = None,
+    trace: Path | None = None,
+    least_share: float | None = None,
+) -> dict[str, Any]:
     """Train a few steps under some of a recipe's plans; every rank calls it.
 
     Args:
         sample: number of plans.
+        cap_bytes: most memory of a rank; None for what this machine has.
         trace: file for a Chrome trace, which the first rank writes.
         least_share: as for `race`.
 
@@ -42,11 +50,11 @@ def audit(of: Measuring, *, sample: int, trace: Path | None = None, least_share:
         "runs": one object for each plan, and "summary".
 
     Raises:
-        GemslideError: another number of ranks than the recipe's, this machine has not been measured for it, or other
-            programs had the cores.
+        GemslideError: another number of ranks than the recipe's, this machine has not been measured for it, no plan
+            fits, or other programs had the cores.
     """
     _check_ranks(of.recipe, of.ranks.num_ranks)
-    plans = _sampled(of, sample)
+    plans = _sampled(of, sample, cap_bytes)
     bare = {name: planned.plan for name, planned in plans.items()}
     loss = loss_of(of.recipe.optim)
     options = {} if least_share is None else {"least_share": least_share}
@@ -69,13 +77,16 @@ def _check_ranks(recipe: Recipe, num_ranks: int) -> None:
         )
 
 
-def _sampled(of: Measuring, sample: int) -> dict[str, Planned]:
+def _sampled(of: Measuring, sample: int, cap_bytes: float | None) -> dict[str, Planned]:
     """Plans by name: the fastest of each strategy, then others from all over the table; the first rank's on all."""
     recipe = on_one_rank(of.recipe)
     planned = planned_of(recipe, of.side_px, of.device)
     planned = with_seconds(planned, of.project_dir, num_ranks=of.ranks.num_ranks, backend=backend_of(of.ranks.wire))
-    cap_bytes = ROOM * limit_bytes(of.device, sharing(of.device, local_ranks()))
-    candidates = of.ranks.broadcast_from_first(plans_on(planned, of.ranks.num_ranks, cap_bytes).candidates)
+    cap_bytes = cap_bytes or ROOM * limit_bytes(of.device, sharing(of.device, local_ranks()))
+    found = of.ranks.broadcast_from_first(plans_on(planned, of.ranks.num_ranks, cap_bytes))
+    if not found.candidates:
+        raise OutOfMemoryError(none_fits(found, of.recipe, of.ranks.num_ranks, cap_bytes))
+    candidates = found.candidates
     return {_name(each): with_candidate(planned, each) for each in sampled(candidates, sample)}
 
 
@@ -145,13 +156,15 @@ def _run(planned: Planned, predicted_s: float, raced: Raced) -> dict[str, Any]:
 def _arguments() -> argparse.Namespace:
     parser = parser_of("python -m training.tools.audit")
     parser.add_argument("--sample", type=int, default=8)
+    parser.add_argument("--cap-bytes", type=int)
     parser.add_argument("--trace", type=Path)
     return parser.parse_args()
 
 
 def main() -> int:
     arguments = _arguments()
-    return run_on_ranks(arguments, partial(audit, sample=arguments.sample, trace=arguments.trace))
+    asked = {"sample": arguments.sample, "cap_bytes": arguments.cap_bytes, "trace": arguments.trace}
+    return run_on_ranks(arguments, partial(audit, **asked))
 
 
 if __name__ == "__main__":

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 from training.foundation.errors import OutOfMemoryError
-from training.oracle.search.candidates import Candidate
+from training.oracle.search.candidates import Candidate, Excluded
 from training.oracle.search.shape import WANTED
 from training.recipe.choice import none_fits, plans_on, with_candidate
 from training.recipe.planned import Planned, describe_recompute
@@ -22,7 +21,8 @@ def search_rows(planned: Planned, *, num_ranks: int, cap_bytes: float) -> dict[s
     Returns:
         "rows" with the plans, fastest first: "bytes" of the fullest rank are predicted exactly for the first ten, and
         added up from the blocks for the others. "parallel" is what stands in a recipe for each of these ten.
-        "excluded" with the reasons of strategies that have none. "fsdp" is a row that the engine has no strategy for.
+        "excluded" with the reason ("refused") of each strategy without a plan, and of each of the ten that turns out
+        to need more. "fsdp" is a row that the engine has no strategy for.
 
     Raises:
         NotCalibratedError: this machine has not been measured for the recipe.
@@ -37,6 +37,7 @@ def search_rows(planned: Planned, *, num_ranks: int, cap_bytes: float) -> dict[s
     ddp = next(((plan, row) for plan, row in zip(found.candidates, rows, strict=True) if plan.num_stages == 1), None)
     fsdp = None if ddp is None else fsdp_row(planned, *ddp)
     fitting = [row for row in rows if row["bytes"] <= cap_bytes]
+    larger = [row for row in rows if row["bytes"] > cap_bytes]
     if not fitting:
         raise OutOfMemoryError(none_fits(found, planned.recipe, num_ranks, cap_bytes))
     return {
@@ -44,8 +45,24 @@ def search_rows(planned: Planned, *, num_ranks: int, cap_bytes: float) -> dict[s
         "cap_bytes": None if cap_bytes == float("inf") else int(cap_bytes),
         "rows": fitting,
         "fsdp": fsdp,
-        "excluded": [asdict(each) for each in found.excluded],
+        "excluded": [
+            *(_excluded(each, each.reason) for each in found.excluded),
+            *(_excluded(found.candidates[rows.index(row)], _too_large(row)) for row in larger),
+        ],
     }
+
+
+def _excluded(plan: Candidate | Excluded, reason: str) -> dict[str, Any]:
+    return {
+        "strategy": plan.strategy,
+        "num_stages": plan.num_stages,
+        "data_parallel": plan.data_parallel,
+        "refused": reason,
+    }
+
+
+def _too_large(row: dict[str, Any]) -> str:
+    return f"recompute {row['recompute']} needs {row['bytes'] / 1e9:.3g} GB, predicted exactly"
 
 
 def _row(planned: Planned, plan: Candidate) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import typer
 from pipeline.models.launch import AuditRequest, audit
 from pipeline.project import open_project
 from pipeline.verbs.cli_output import report_errors
+from pipeline.verbs.plan.sizes import bytes_of
 from pipeline.verbs.plan.tables import check_place, table
 
 HEADINGS = (
@@ -19,8 +21,21 @@ HEADINGS = (
 )  # fmt: skip
 
 
-def run_plan_audit(recipe: Path, project: Path, request: AuditRequest, *, as_json: bool) -> None:
+@dataclass(frozen=True)
+class AuditOptions:
+    """What is asked for, as on the command line."""
+
+    sample: int
+    tile_px: int | None
+    world: int | None
+    memory: str | None
+    trace: Path | None
+
+
+def run_plan_audit(recipe: Path, project: Path, options: AuditOptions, *, as_json: bool) -> None:
     with report_errors(as_json=as_json, name=recipe.stem):
+        cap_bytes = None if options.memory is None else bytes_of(options.memory)
+        request = AuditRequest(options.sample, options.tile_px, options.world, cap_bytes, options.trace)
         if request.trace:
             check_place("--trace", request.trace)
         typer.echo("Training some steps under several plans; do nothing else on this machine meanwhile.", err=True)

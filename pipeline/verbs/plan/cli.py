@@ -70,14 +70,19 @@ def audit(
     world: Annotated[
         int | None, typer.Option(min=1, max=MAX_RANKS, help="Ranks, for a recipe whose strategy is auto.")
     ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            help="Only plans within this memory of a rank, such as 16GiB.", show_default="what the machine has"
+        ),
+    ] = None,
     trace: Annotated[Path | None, typer.Option(help="File for a Chrome trace: measured beside simulated.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compare predicted seconds and bytes with some real steps of a recipe on this machine."""
-    from pipeline.models.launch import AuditRequest
-    from pipeline.verbs.plan.audit import run_plan_audit
+    from pipeline.verbs.plan.audit import AuditOptions, run_plan_audit
 
-    run_plan_audit(recipe, project, AuditRequest(sample, tile_px, world, trace), as_json=as_json)
+    run_plan_audit(recipe, project, AuditOptions(sample, tile_px, world, memory, trace), as_json=as_json)
 
 
 @plan_cli.command("layers")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,13 +17,12 @@ from pipeline.models.launch import PlanRequest, show_plan
 from pipeline.models.launch import calibrate as measure
 from pipeline.project import open_project
 from pipeline.verbs.cli_output import report_errors
+from pipeline.verbs.plan.sizes import bytes_of
 from pipeline.verbs.plan.tables import check_place, table
-from training.foundation.errors import BadRecipeError, DiskFullError
+from training.foundation.errors import DiskFullError
 from training.foundation.words.counts import counted
 
 COLUMNS = 100
-PREFIXES = ("", "K", "M", "G", "T")
-MOST_SIZE_BYTES = 10**18
 MOST_ROWS = 20
 LIVE_BYTES = (
     "Live bytes are the activations, inputs, stage boundaries and messages in transit that a rank holds at the worst "
@@ -61,7 +59,7 @@ class PlanOptions:
 def run_plan(recipe: Path, project: Path, options: PlanOptions, *, as_json: bool) -> None:
     tile_px, draw = options.tile_px, options.draw
     with report_errors(as_json=as_json, name=recipe.stem):
-        cap_bytes = None if options.memory is None else _bytes_of(options.memory)
+        cap_bytes = None if options.memory is None else bytes_of(options.memory)
         if draw:
             check_place("--draw", draw)
         if options.calibrate:
@@ -74,22 +72,18 @@ def run_plan(recipe: Path, project: Path, options: PlanOptions, *, as_json: bool
             _write(draw, report.pop("svg"))
             report["drawn_in"] = str(draw)
     del report["ok"]
-    typer.echo(json.dumps(report) if as_json else "\n".join(_explain(report)))
+    typer.echo("\n".join(map(json.dumps, _lines(report)) if as_json else _explain(report)))
 
 
-def _bytes_of(text: str) -> int:
-    """Parse a size such as "16GiB" or "8 GB".
-
-    Raises:
-        BadRecipeError: not a size.
-    """
-    match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?) ?([KMGT]?)(i?)B", text.strip(), re.IGNORECASE)
-    size = 0.0
-    if match:
-        size = float(match[1]) * (1024 if match[3] else 1000) ** PREFIXES.index(match[2].upper())
-    if not 1 <= size <= MOST_SIZE_BYTES:
-        raise BadRecipeError(f"--memory {text!r:.40}: not a size. Give a number and a unit, such as 16GiB or 8GB.")
-    return int(size)
+def _lines(report: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The rows of the table, and at the end the recipe's own plan."""
+    search, comparison = report.pop("search", None), report.pop("comparison")
+    if search is None:
+        yield from comparison
+    else:
+        yield from (row for row in (*search.pop("rows"), search.pop("fsdp"), *search.pop("excluded")) if row)
+        report["search"] = search
+    yield report
 
 
 def _calibrate(recipe: Path, project: Path, *, tile_px: int | None, num_ranks: int | None) -> None:
@@ -240,7 +234,7 @@ def _search(search: dict[str, Any]) -> Iterator[str]:
     if out:
         yield "Without a plan:"
     for each in out:
-        yield f"  {each['strategy']}, S = {each['num_stages']}, D = {each['data_parallel']}: {each['reason']}"
+        yield f"  {each['strategy']}, S = {each['num_stages']}, D = {each['data_parallel']}: {each['refused']}"
 
 
 def _drawing(report: dict[str, Any]) -> Iterator[str]:
