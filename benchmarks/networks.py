@@ -156,3 +156,10 @@ def vit_large(num_classes: int) -> nn.Sequential:
     ]
     head = nn.Sequential(nn.LayerNorm(1024), FirstToken(), nn.Linear(1024, num_classes))
     return nn.Sequential(Patches(1024, 224), *layers, head)
+
+
+def small_vit(num_classes: int, side_px: int) -> nn.Sequential:
+    """A vision transformer of four layers of width 64 with 4 heads."""
+    layers = [nn.TransformerEncoderLayer(64, 4, 256, 0.0, "gelu", batch_first=True, norm_first=True) for _ in range(4)]
+    head = nn.Sequential(nn.LayerNorm(64), FirstToken(), nn.Linear(64, num_classes))
+    return nn.Sequential(Patches(64, side_px), *layers, head)

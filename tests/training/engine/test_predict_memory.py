@@ -105,11 +105,16 @@ def test_so_does_every_other_network(network):
     assert differences(1, cases) == []
 
 
+PREFIXES = [Recompute(1, prefix=(2,), rest=rest) for rest in ("keep", "norm", "offload")]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
 @pytest.mark.parametrize("network", ["norms", "shared"])
-def test_statistics_and_weights_are_predicted_as_bf16_keeps_them(network):
+def test_statistics_and_weights_are_predicted_as_each_precision_keeps_them(network, precision):
     """Statistics of a normalisation stay in fp32, and a weight that is used twice is cast once."""
-    plan = {"strategy": "single", "precision": "bf16"}
-    cases = [{"network": network, "microbatches": 1, "plan": {**plan, "recompute": r}} for r in RECOMPUTE.values()]
+    plan = {"strategy": "single", "precision": precision}
+    ways = (*RECOMPUTE.values(), *PREFIXES)
+    cases = [{"network": network, "microbatches": 1, "plan": {**plan, "recompute": r}} for r in ways]
 
     assert differences(1, cases) == []
 
