@@ -130,10 +130,11 @@ def test_a_recipe_without_room_is_refused_before_anything_starts(small_project, 
         show_plan(recipe, tmp_path, tile_px=1024, svg=False)
 
 
-def _audited(ranks: Ranks, recipe, project):
+def _audited(ranks: Ranks, recipe, project, cap_bytes=None, sample=7):
     ranks = ranks if ranks.num_ranks > 1 else alone()
     of = Measuring(load_recipe(recipe), TILES.tile_px, ranks, devices.device_here()[0], project)
-    return audit(of, sample=7, trace=project / "trace.json", least_share=0.0)  # tests run beside each other
+    trace = project / "trace.json"
+    return audit(of, sample=sample, cap_bytes=cap_bytes, trace=trace, least_share=0.0)  # tests run beside each other
 
 
 def test_an_audit_runs_what_was_predicted_and_counts_the_same_bytes(project):
@@ -156,6 +157,18 @@ def test_an_audit_runs_what_was_predicted_and_counts_the_same_bytes(project):
         assert {event["tid"] for event in events} == {0, 1}
         beside = done[name.replace("measured", "simulated")]
         assert sorted(e["name"] for e in events) == sorted(e["name"] for e in beside)
+
+
+def test_an_audit_within_a_limit_runs_what_fits_only(project):
+    rows = show_plan(project / "r.toml", project, tile_px=None, svg=False, num_ranks=2)["search"]["rows"]
+    cap_bytes = min(row["bytes"] for row in rows[:10])
+
+    within, _ = run_ranks(2, _audited, project / "r.toml", project, cap_bytes, 2)
+
+    assert within["runs"]
+    assert all(run["measured_bytes"] <= cap_bytes < rows[0]["bytes"] for run in within["runs"])
+    with pytest.raises(OutOfMemoryError, match="no plan of this recipe fits 1 rank with"):
+        _audited(alone(), project / "r.toml", project, cap_bytes=1_000)
 
 
 def test_an_audit_takes_the_fastest_of_each_strategy_and_then_others_from_all_over():
