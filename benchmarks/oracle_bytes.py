@@ -3,7 +3,7 @@
     .venv/bin/python -m benchmarks.oracle_bytes
 
 Networks with batch and group norm are ResNet-20-v2, the one with layer norm is a small vision transformer, on tiles of
-64 px; two stages, six micro-batches, in 1F1B and MASTER. Bytes are the peak of each rank in its second step, as the
+32 px; two stages, four micro-batches, in 1F1B and MASTER. Bytes are the peak of each rank in its second step, as the
 run record has them; the prediction walks the same schedule on tensors without storage. Prints a JSON line for each
 combination, and at the end the number of those that are equal to the byte; the committed ones are in
 benchmarks/results/oracle_bytes.jsonl. Takes about five minutes; other programs do not disturb it.
@@ -32,7 +32,7 @@ from training.engine.stage import Precision
 from training.models.resnet_v2 import resnet_v2_blocks
 from training.recipe.optimisation import cross_entropy
 
-SIDE_PX, NUM_STAGES, NUM_MICROBATCHES = 64, 2, 6
+SIDE_PX, NUM_STAGES, NUM_MICROBATCHES = 32, 2, 4
 NORMS = ("batch", "group", "layer")
 PRECISIONS: tuple[Precision, ...] = ("fp32", "bf16", "fp16")
 POLICIES = {
