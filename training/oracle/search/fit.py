@@ -61,14 +61,19 @@ class Fit:
     ) -> tuple[list[tuple[int, ...]], int]:
         """Numbers of blocks to recompute in stages that share ranks, and the least bytes of all that was tried.
 
-        None of the numbers can be lowered by itself.
+        None of the numbers can be lowered by itself, unless it is that of a whole stage: a backward right after its
+        forward repeats one segment less, so that all of a stage may take less time than a part.
         """
+        whole = [len(ranges[stage]) for stage in own]
         stages = [self._stages.cost(blocks, every, 0, rest) for blocks in ranges]
         choices = [self._steps(len(ranges[stage]), every) for stage in own]
         fitting: list[tuple[int, ...]] = []
         least: int | None = None
         for lengths in sorted(product(*choices), key=sum):
-            if any(all(a <= b for a, b in zip(other, lengths, strict=True)) for other in fitting):
+            if any(
+                all(a == b or a < b < most for a, b, most in zip(other, lengths, whole, strict=True))
+                for other in fitting
+            ):
                 continue
             for stage, length in zip(own, lengths, strict=True):
                 stages[stage] = self._stages.cost(ranges[stage], every, length, rest)
