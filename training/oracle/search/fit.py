@@ -61,17 +61,26 @@ class Fit:
     ) -> tuple[list[tuple[int, ...]], int]:
         """Numbers of blocks to recompute in stages that share ranks, and the least bytes of all that was tried.
 
-        None of the numbers can be lowered by itself, unless it is that of a whole stage: a backward right after its
-        forward repeats one segment less, so that all of a stage may take less time than a part.
+        None of the numbers can be lowered by itself without more time. It can where a backward right after its forward
+        repeats one segment less, so that all of a stage takes less time than a part.
         """
-        whole = [len(ranges[stage]) for stage in own]
+
+        def is_no_slower(stage: int, fewer: int, more: int) -> bool:
+            one, other = (self._stages.cost(ranges[stage], every, length, rest) for length in (fewer, more))
+            return one.backward_s <= other.backward_s and (
+                one.backward_s - one.at_once_s <= other.backward_s - other.at_once_s
+            )
+
         stages = [self._stages.cost(blocks, every, 0, rest) for blocks in ranges]
         choices = [self._steps(len(ranges[stage]), every) for stage in own]
         fitting: list[tuple[int, ...]] = []
         least: int | None = None
         for lengths in sorted(product(*choices), key=sum):
             if any(
-                all(a == b or a < b < most for a, b, most in zip(other, lengths, whole, strict=True))
+                all(
+                    a == b or (a < b and is_no_slower(stage, a, b))
+                    for stage, a, b in zip(own, other, lengths, strict=True)
+                )
                 for other in fitting
             ):
                 continue
