@@ -86,8 +86,7 @@ def _sampled(of: Measuring, sample: int, cap_bytes: float | None) -> dict[str, P
     found = of.ranks.broadcast_from_first(plans_on(planned, of.ranks.num_ranks, cap_bytes))
     if not found.candidates:
         raise OutOfMemoryError(none_fits(found, of.recipe, of.ranks.num_ranks, cap_bytes))
-    candidates = found.candidates
-    return {_name(each): with_candidate(planned, each) for each in sampled(candidates, sample)}
+    return {_name(each): with_candidate(planned, each) for each in sampled(found.candidates, sample)}
 
 
 def sampled(candidates: Sequence[Candidate], number: int) -> list[Candidate]:

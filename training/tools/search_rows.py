@@ -37,7 +37,7 @@ def search_rows(planned: Planned, *, num_ranks: int, cap_bytes: float) -> dict[s
     ddp = next(((plan, row) for plan, row in zip(found.candidates, rows, strict=True) if plan.num_stages == 1), None)
     fsdp = None if ddp is None else fsdp_row(planned, *ddp)
     fitting = [row for row in rows if row["bytes"] <= cap_bytes]
-    larger = [row for row in rows if row["bytes"] > cap_bytes]
+    larger = [(plan, row) for plan, row in zip(found.candidates, rows, strict=True) if row["bytes"] > cap_bytes]
     if not fitting:
         raise OutOfMemoryError(none_fits(found, planned.recipe, num_ranks, cap_bytes))
     return {
@@ -47,7 +47,7 @@ def search_rows(planned: Planned, *, num_ranks: int, cap_bytes: float) -> dict[s
         "fsdp": fsdp,
         "excluded": [
             *(_excluded(each, each.reason) for each in found.excluded),
-            *(_excluded(found.candidates[rows.index(row)], _too_large(row)) for row in larger),
+            *(_excluded(plan, _too_large(row)) for plan, row in larger),
         ],
     }
 

@@ -90,7 +90,7 @@ class _Stopwatch:
 
 
 def _cpu_s() -> float:
-    """CPU time of whoever computes: one thread, with those that move its messages, or the first of several."""
+    """CPU time spent computing: with one thread, the whole process, message threads included; else the main thread."""
     return time.process_time() if torch.get_num_threads() == 1 else time.thread_time()
 
 
