@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,8 +40,21 @@ _WAIT = """(seconds) => new Promise((done, fail) => {
 
 
 def wait_for(page: Page, condition: str, *, seconds: float = 30) -> None:
-    """Wait until a JavaScript expression holds. Playwright's own way needs `eval`, which the app's policy forbids."""
-    page.evaluate(_WAIT % condition, seconds)
+    """Wait until a JavaScript expression holds. Playwright's own way needs `eval`, which the app's policy forbids.
+
+    A tapped link can take the page away while the old one is still waiting: the wait then goes on in the new one.
+    """
+    from playwright.sync_api import Error
+
+    ends = time.monotonic() + seconds
+    while True:
+        try:
+            page.evaluate(_WAIT % condition, ends - time.monotonic())
+        except Error as error:
+            if "Execution context was destroyed" not in error.message or time.monotonic() > ends:
+                raise
+        else:
+            return
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
