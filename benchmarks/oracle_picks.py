@@ -1,6 +1,6 @@
 """Whether the oracle picks the fastest plan: three networks in four shapes each, on two real ranks.
 
-    .venv/bin/python -m benchmarks.oracle_picks [--only NETWORK]
+    .venv/bin/python -m benchmarks.oracle_picks [--only NETWORK] [--shape SHAPE]
 
 Everything as a user does it, with recipes whose strategy is `auto`: `gemslide plan RECIPE --calibrate --world 2`, then
 `gemslide plan audit RECIPE --world 2`, which trains the fastest predicted plan of each strategy and some others. One
@@ -80,13 +80,16 @@ SHAPES = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=NETWORKS)
-    only = parser.parse_args().only
+    parser.add_argument("--shape", choices=SHAPES)
+    asked = parser.parse_args()
     conditions = {"benchmark": "oracle picks", **circumstances("benchmarks.oracle_picks")}
     picks: list[float | None] = []
     for name, network in NETWORKS.items():
-        if only not in (None, name):
+        if asked.only not in (None, name):
             continue
         for shape_name, shape in SHAPES.items():
+            if asked.shape not in (None, shape_name):
+                continue
             for line in _lines(network, shape):
                 if "picked_by_best" in line:
                     picks.append(line["picked_by_best"])
