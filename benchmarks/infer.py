@@ -27,10 +27,10 @@ from numpy.typing import NDArray
 from benchmarks.infer_work import Work, measure_in_turns, median, slide_of
 from benchmarks.machine import circumstances
 from benchmarks.networks import resnet18, resnet110
+from pipeline.batches.blocks import BLOCK_BYTES, TileSource, plan_slide
+from pipeline.batches.reading import TileFeed
 from pipeline.codecs.images import decode_jpeg
 from pipeline.grid import TileGrid
-from pipeline.inference.blocks import BLOCK_BYTES, TileSource, plan_slide
-from pipeline.inference.reading import TileFeed
 from pipeline.project import Project
 from pipeline.store.reading.reader import StoreReader
 

@@ -29,6 +29,7 @@ import psutil
 
 from benchmarks.infer_work import Clock, Mean, Work, forget, opened, slide_of
 from benchmarks.machine import circumstances, peak_bytes
+from pipeline.batches.network import usual_batch_size
 from pipeline.inference.infer import infer_slide
 from pipeline.project import Project
 from pipeline.settings.config import InferConfig
@@ -120,7 +121,9 @@ def _in_process(project: Project, tile_px: int, how: str) -> dict[str, Any] | No
 def _run(parent: Connection, root: Path, tile_px: int, how: str) -> None:
     project = Project(root)
     _, predictor = opened(Work("large", lambda _: Mean(), tile_px, 0), project)
-    predictor.predict(np.full((predictor.usual_batch_size, tile_px, tile_px, 3), 200, np.uint8))
+    predictor.predict(
+        np.full((usual_batch_size(predictor.devices, predictor.tile_px), tile_px, tile_px, 3), 200, np.uint8)
+    )
     before = psutil.Process().memory_info().rss
     clock = KillingClock() if how == "killed" else Clock(time.perf_counter)
     start = time.perf_counter()

@@ -26,11 +26,11 @@ import numpy as np
 from benchmarks.others_predict import peak_mib
 
 if TYPE_CHECKING:  # importing them is timed
-    from pipeline.inference.blocks import Block
-    from pipeline.inference.devices import Devices
+    from pipeline.batches.block_runner import Seconds
+    from pipeline.batches.blocks import Block
+    from pipeline.batches.devices import Devices
+    from pipeline.batches.journal import BatchResult
     from pipeline.inference.infer import InferReport
-    from pipeline.inference.journal import BatchResult
-    from pipeline.inference.predicting import Seconds
     from pipeline.inference.predictor import Predictor
     from pipeline.project import Project
 
@@ -73,14 +73,14 @@ def main() -> None:
 class Recorder:
     """Devices whose results are all recorded."""
 
-    def __init__(self, devices: Devices) -> None:
+    def __init__(self, devices: Devices[Predictor]) -> None:
         self._devices, self.turn = devices, threading.Lock()
         self._corners: dict[int, Any] = {}
         self._probabilities: dict[int, Any] = {}
 
     @property
-    def predictor(self) -> Predictor:
-        return self._devices.predictor
+    def network(self) -> Predictor:
+        return self._devices.network
 
     @property
     def seconds(self) -> Seconds:
@@ -89,7 +89,7 @@ class Recorder:
     def results(self, blocks: Iterator[Block]) -> Iterator[BatchResult]:
         """Results from the devices."""
         for result in self._devices.results(self._seen(blocks)):
-            self._probabilities[result.number] = result.probabilities_nk
+            self._probabilities[result.number] = result.values_nk
             yield result
 
     def _seen(self, blocks: Iterator[Block]) -> Iterator[Block]:
@@ -118,7 +118,7 @@ def build(weights: Path, mpp: float, precision: Any) -> Recorder:
     import torch
 
     from benchmarks.networks import predictor_of, resnet18, torchvision_name
-    from pipeline.inference.devices import OneDevice
+    from pipeline.batches.devices import OneDevice
     from training.inference import RunOn
     from training.predict.numerics import Numerics
 
@@ -144,8 +144,8 @@ def infer(recorder: Recorder, project: Project) -> InferReport:
     from pipeline.inference.infer import infer_slide
     from pipeline.settings.config import InferConfig
 
-    config = InferConfig(min_tissue=0.0, precision=recorder.predictor.run_on.numerics.precision)
-    return infer_slide("S-1", recorder.predictor, project, config, devices=recorder)
+    config = InferConfig(min_tissue=0.0, precision=recorder.network.run_on.numerics.precision)
+    return infer_slide("S-1", recorder.network, project, config, devices=recorder)
 
 
 def _options() -> argparse.Namespace:

@@ -18,6 +18,7 @@ from benchmarks.machine import peak_bytes
 from benchmarks.make_slide import make_slide
 from benchmarks.networks import predictor_of
 from benchmarks.slices import Turns, in_turns
+from pipeline.batches.network import usual_batch_size
 from pipeline.inference.infer import infer_slide, slide_grid
 from pipeline.inference.predictor import Predictor
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
@@ -67,7 +68,7 @@ def measure(work: Work, project: Project, num_rounds: int) -> dict[str, Any]:
     batches = _batches(reader, predictor, work.precision)
     alone(predictor, batches)  # warm-up
     rounds = [_round(project, predictor, batches, swap=bool(number % 2)) for number in range(num_rounds)]
-    return _line(work, rounds, predictor.usual_batch_size)
+    return _line(work, rounds, usual_batch_size(predictor.devices, predictor.tile_px))
 
 
 def opened(work: Work, project: Project, network: nn.Module | None = None) -> tuple[StoreReader, Predictor]:
@@ -109,7 +110,11 @@ def median(values: Iterable[float]) -> float:
 
 def _batches(reader: StoreReader, predictor: Predictor, precision: Precision) -> list[torch.Tensor]:
     """Normalised tiles in memory with the area of 12 batches of 32 tiles of 224 px, at least two batches."""
-    size, mean, std = predictor.usual_batch_size, predictor._classifier.mean, predictor._classifier.std
+    size, mean, std = (
+        usual_batch_size(predictor.devices, predictor.tile_px),
+        predictor._classifier.mean,
+        predictor._classifier.std,
+    )
     count = 12 if predictor.tile_px < 1000 else 6
     corners = slide_grid(reader, predictor).corners_xy0[: size * count]
     batches = []
@@ -161,7 +166,7 @@ def measure_in_turns(work: Work, project: Project, num_rounds: int) -> dict[str,
         inside = [(now_s, tiles) for at_s, now_s, tiles in alone_log if rates["began_at"] <= at_s <= rates["ended_at"]]
         rates["alone"] = sum(tiles for _, tiles in inside[1:]) / (inside[-1][0] - inside[0][0])
     _, predictor = opened(work, project, Mean())
-    return _line(work, rounds, predictor.usual_batch_size)
+    return _line(work, rounds, usual_batch_size(predictor.devices, predictor.tile_px))
 
 
 class Mean(nn.Module):

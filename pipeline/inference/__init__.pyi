@@ -1,7 +1,7 @@
-from .devices import named_devices as named_devices
 from .infer import infer_slide as infer_slide
 from .invariance import check_invariance as check_invariance
 from .predictor import Predictor as Predictor
+from .predictor import run_on_of as run_on_of
 from .results.check import check_result as check_result
 from .results.check import check_results as check_results
 from .results.files import FILE_OF as FILE_OF
@@ -16,9 +16,5 @@ from .results.hotspots import not_of_predictions as not_of_predictions
 from .results.hotspots import read_hotspots as read_hotspots
 from .results.slide_facts import tissue_mm2 as tissue_mm2
 from .results.slide_report import About as About
-from .sharing import gather_outcomes as gather_outcomes
-from .sharing import serve_first_rank as serve_first_rank
-from .sharing import share_of_this_process as share_of_this_process
 from .stage import InferStage as InferStage
 from .stage import close_devices as close_devices
-from .stage import load_once as load_once

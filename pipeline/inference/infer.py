@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.errors import NoTissueError
+from pipeline.batches.blocks import SlidePlan
+from pipeline.batches.devices import Devices, OneDevice
+from pipeline.batches.journal import BatchResult, Journal, forget_journal, open_journal
+from pipeline.batches.network import usual_batch_size
+from pipeline.batches.slide_tiles import plan_slide_tiles, tissue_tiles
 from pipeline.files import SHORT_WRITE_S, new_folder
 from pipeline.grid import TileGrid, tile_grid
-from pipeline.inference.blocks import SlidePlan, TileSource, plan_slide
-from pipeline.inference.devices import Devices, OneDevice
-from pipeline.inference.journal import BatchResult, Journal, forget_journal, open_journal
 from pipeline.inference.key import finished_predictions, prediction_key, stored_key
 from pipeline.inference.overlap import merge_tiles
 from pipeline.inference.predictor import Predictor, run_on_of
@@ -30,7 +31,6 @@ from pipeline.jobs.key import is_finished
 from pipeline.project import Project
 from pipeline.run_record import versions
 from pipeline.settings.config import InferConfig
-from pipeline.store.layers.damaged import damaged_fraction
 from pipeline.store.layers.labels import mask_fingerprint, tissue_share
 from pipeline.store.layers.overlays import Predictions, new_predictions
 from pipeline.store.reading.reader import StoreReader
@@ -69,7 +69,7 @@ def infer_slide(
     project: Project,
     config: InferConfig,
     *,
-    devices: Devices | None = None,
+    devices: Devices[Predictor] | None = None,
     about: About | None = None,
     advance: Advance = no_bar,
 ) -> InferReport:
@@ -116,7 +116,7 @@ class _SlideWork:
         self,
         reader: StoreReader,
         predictor: Predictor,
-        devices: Devices,
+        devices: Devices[Predictor],
         project: Project,
         config: InferConfig,
         about: About,
@@ -135,7 +135,7 @@ class _SlideWork:
         """
         reader, predictor, config = self._reader, self._predictor, self._config
         grid = slide_grid(reader, predictor, overlap=config.overlap)
-        tissue, chosen = tissue_tiles(reader, grid, config.min_tissue)
+        tissue, chosen = tissue_tiles(reader, grid, config.min_tissue, section="infer")
         self._damaged_tiles = int(np.isnan(tissue).sum())
         glass = glass_tiles(tissue, len(chosen))
         return plan_tiles(reader, predictor, grid, chosen, config, glass=glass), grid
@@ -151,12 +151,12 @@ class _SlideWork:
         """The slide's map, from the journal's batches and those still to be predicted."""
         advance.expect(len(plan.order))
         for number in journal.finished:
-            advance(len(journal.finished[number].probabilities_nk))
+            advance(len(journal.finished[number].values_nk))
         with self._devices.turn:
             start, before = time.perf_counter(), self._devices.seconds
             for result in self._devices.results(plan.blocks(set(journal.finished))):
                 journal.add(result)
-                advance(len(result.probabilities_nk))
+                advance(len(result.values_nk))
             self._seconds = {"predict": time.perf_counter() - start, **asdict(self._devices.seconds - before)}
         return self._assembled(plan, grid, key, list(journal.finished.values()))
 
@@ -166,7 +166,7 @@ class _SlideWork:
         class_names, config = self._predictor.class_names, self._config
         results.sort(key=lambda result: result.number)
         self._check_complete(plan, results)
-        values_nk = np.concatenate([result.probabilities_nk for result in results])
+        values_nk = np.concatenate([result.values_nk for result in results])
         looks_n3 = np.concatenate([result.looks_n3 for result in results])
         distance = self._predictor.hue_distance(looks_n3[:, :2])
         oddities = find_oddities(
@@ -201,7 +201,7 @@ class _SlideWork:
     def _check_complete(self, plan: SlidePlan, results: list[BatchResult]) -> None:
         """Check that every tile of the plan has one result with a value for each class."""
         classes = len(self._predictor.class_names)
-        actual = [(result.number, *result.probabilities_nk.shape) for result in results]
+        actual = [(result.number, *result.values_nk.shape) for result in results]
         expected = [(number, len(plan.order[plan.tiles_of(number)]), classes) for number in range(plan.num_batches)]
         if actual != expected:
             raise ImplausibleOutputError(
@@ -285,28 +285,6 @@ def _check_run_settings(config: InferConfig, predictor: Predictor) -> None:
         )
 
 
-def tissue_tiles(
-    reader: StoreReader, grid: TileGrid, min_tissue: float
-) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Tissue share of each of the grid's tiles, NaN where it touches damage, and indices of those with enough.
-
-    Raises:
-        NoTissueError: there are none.
-    """
-    tissue = tissue_share(reader.path, reader.mpp0, grid.corners_xy0, grid.side_px0)
-    tissue[damaged_fraction(reader.path, grid.corners_xy0, grid.side_px0) > 0] = np.nan
-    chosen = np.flatnonzero(tissue >= min_tissue)
-    if not len(chosen):
-        beside = int(np.isnan(tissue).sum())
-        damaged = f"; {counted(beside, 'touches', 'touch')} damage in the slide's file" if beside else ""
-        raise NoTissueError(
-            f"slide {reader.slide_id}: none of {counted(len(tissue), 'tile')} of {grid.side_px0} level-0 pixels is at "
-            f"least {min_tissue:.0%} tissue{damaged}. Look at the tissue mask in the viewer; lower [infer] min_tissue "
-            "if the mask is right."
-        )
-    return tissue, chosen
-
-
 def plan_tiles(
     reader: StoreReader,
     predictor: Predictor,
@@ -324,10 +302,15 @@ def plan_tiles(
     Raises:
         BadRecipeError: the tiles would be read differently from the model's training tiles, or are too large.
     """
-    read = read_for(predictor, config)
-    level = reader.tile_level(read, mpp=grid.mpp, side_px0=grid.side_px0)
-    source = TileSource(reader.path, level, grid.side_px0, grid.tile_px, predictor.stain)
-    return plan_slide(source, grid, chosen, glass=glass, batch_size=config.batch_size or predictor.usual_batch_size)
+    return plan_slide_tiles(
+        reader,
+        grid,
+        chosen,
+        read=read_for(predictor, config),
+        stain=predictor.stain,
+        glass=glass,
+        batch_size=config.batch_size or usual_batch_size(predictor.devices, predictor.tile_px),
+    )
 
 
 def slide_grid(reader: StoreReader, predictor: Predictor, *, overlap: float = 0.0) -> TileGrid:

@@ -1,4 +1,4 @@
-"""The pipeline's adapter to trained models: the only file that imports more of training than its foundation."""
+"""The pipeline's adapter to trained models of tiles."""
 
 from __future__ import annotations
 
@@ -7,42 +7,20 @@ from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
+from pipeline.batches.where import Numerics, RunOn, Seconds, default_device
 from pipeline.settings.config import InferConfig
 from training import inference
 from training.foundation.errors import ImplausibleOutputError
-from training.inference import OTHER_RANK as OTHER_RANK
-from training.inference import Numerics as Numerics
-from training.inference import RunOn as RunOn
-from training.inference import Seconds
-from training.inference import connection_to as connection_to
 
 SUM_TOLERANCE = 1e-3
-CPU_BATCH_PX, GPU_BATCH_PX = 32 * 224**2, 512 * 224**2
-"""Area of the tiles in a batch: less leaves cores idle, more takes memory and is no faster."""
-
-
-def default_device() -> str:
-    """The first GPU if there is one, else the CPU."""
-    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def run_on_of(device: str, config: InferConfig) -> RunOn:
     """Device and numerics of a model's run, from the settings."""
     numerics = Numerics(config.precision, deterministic=config.deterministic, compile=config.compile)
     return RunOn(device, numerics, config.views)
-
-
-def use_threads(count: int) -> None:
-    """Set the number of threads within an operation of this process, on a CPU."""
-    torch.set_num_threads(count)
-
-
-def available_devices() -> list[str]:
-    """All devices of this machine, as torch names them."""
-    return ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
 
 
 class Predictor:
@@ -97,13 +75,6 @@ class Predictor:
         return {"device": ",".join(sorted(kinds)), **asdict(self.run_on.numerics)}
 
     @property
-    def usual_batch_size(self) -> int:
-        """Default number of tiles that go through the network together."""
-        is_gpu = all(device.startswith("cuda") for device in self.devices)
-        area = GPU_BATCH_PX if is_gpu else CPU_BATCH_PX
-        return max(1, area // self.tile_px**2)
-
-    @property
     def seconds(self) -> Seconds:
         """Time breakdown of all results so far: transfer, compute."""
         return self._classifier.seconds
@@ -140,17 +111,15 @@ class Predictor:
             )
         return probabilities_nk
 
-    def tile_hues(self, tiles_nhwc: NDArray[np.uint8]) -> NDArray[np.float64]:
-        """Hues of tiles as `predict` takes them, float64 (tiles, 2)."""
-        return self._classifier.tile_hues(tiles_nhwc)
+    def looks(self, tiles_nhwc: NDArray[np.uint8]) -> NDArray[np.float64]:
+        """Hue and focus of tiles as `predict` takes them; (0, 3) where the package does not record its own tiles'."""
+        if not self.knows_its_tiles or not len(tiles_nhwc):
+            return np.empty((0, 3))
+        return np.column_stack([self._classifier.tile_hues(tiles_nhwc), self._classifier.tile_focus(tiles_nhwc)])
 
     def hue_distance(self, hues_n2: NDArray[np.float64]) -> float | None:
         """Distance of tiles' hue from that of the tiles the model was trained on, in spreads; None: not known."""
         return self._classifier.hue_distance(hues_n2)
-
-    def tile_focus(self, tiles_nhwc: NDArray[np.uint8]) -> NDArray[np.float64]:
-        """Sharpness of tiles as `predict` takes them, float64 (tiles,)."""
-        return self._classifier.tile_focus(tiles_nhwc)
 
     def focus_distance(self, focus_n: NDArray[np.float64]) -> float | None:
         """Distance of tiles' sharpness from that of the tiles it was trained on, in spreads; None: not known."""

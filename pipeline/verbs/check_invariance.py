@@ -27,7 +27,7 @@ def run_check_invariance(
     with report_errors(as_json=as_json, name=slide):
         config = load_settings(project.settings_path).infer
         package, reader = find_package(model, project), StoreReader(find_store(slide, project))
-        from pipeline.inference.devices import named_devices
+        from pipeline.batches.devices import named_devices
         from pipeline.inference.invariance import check_invariance
 
         with bar("check-invariance") as advance:

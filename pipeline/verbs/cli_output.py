@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -22,6 +23,7 @@ from rich.text import Text
 from pipeline.naming.sources import SourceNames
 from pipeline.run_record import SlideOutcome
 from training.foundation.errors import GemslideError
+from training.foundation.words.counts import counted
 from training.foundation.words.names import is_name
 
 
@@ -111,6 +113,13 @@ class Reporter:
             table.add_row(*map(Text, cells))  # not markup: messages name [sections] and files
         Console(stderr=True, width=None if sys.stderr.isatty() else 200).print(table)
         return True
+
+
+def say_counts(reporter: Reporter) -> None:
+    """Print the number of slides by final state; the counts add up to all slides."""
+    counts = Counter(outcome.status for outcome in reporter.outcomes)
+    summary = ", ".join(f"{count} {status}" for status, count in counts.most_common())
+    typer.echo(f"{counted(len(reporter.outcomes), 'slide')}: {summary}", err=True)
 
 
 @contextmanager

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from functools import partial
 from pathlib import Path
-
-import typer
 
 from pipeline.files import sha256_of
 from pipeline.jobs.stage import Stage
@@ -15,10 +13,9 @@ from pipeline.naming.sources import SourceNames
 from pipeline.project import Project, open_project
 from pipeline.run_record import RunRecord
 from pipeline.settings.config import Settings, load_settings
-from pipeline.verbs.cli_output import Reporter, report_errors
+from pipeline.verbs.cli_output import Reporter, report_errors, say_counts
 from pipeline.verbs.stages import run_recorded
 from training.foundation.model_files import weights_file
-from training.foundation.words.counts import counted
 
 
 def run_infer(model: str, slides: list[str], project_dir: Path, *, devices: str, as_json: bool) -> None:
@@ -30,12 +27,14 @@ def run_infer(model: str, slides: list[str], project_dir: Path, *, devices: str,
         package = find_package(model, project)
         todo = find_slides_to_do(slides, project)
         # Its libraries are slow to import: only once the names are known to be right.
-        from pipeline.inference.sharing import gather_outcomes, serve_first_rank, share_of_this_process
+        from pipeline.batches.sharing import gather_outcomes, serve_first_rank, share_of_this_process
+        from pipeline.inference.predictor import Predictor, run_on_of
         from pipeline.inference.stage import close_devices
 
         share = share_of_this_process(devices, len(todo))
         if share.serves:
-            serve_first_rank(share, package, settings.infer)
+            run_on = run_on_of(share.devices[0], settings.infer)
+            serve_first_rank(share, partial(Predictor.load, package), run_on)
             return
         record = RunRecord(
             "infer",
@@ -52,7 +51,7 @@ def run_infer(model: str, slides: list[str], project_dir: Path, *, devices: str,
     if everyone is None:
         return
     reporter.outcomes = everyone
-    _say_counts(reporter)
+    say_counts(reporter)
     reporter.finish()
 
 
@@ -67,10 +66,3 @@ def _stage(slide: SlideToDo, package: Path, project: Project, settings: Settings
         return infer
     request = IngestRequest(slide.path, slide.slide_id, slide.manifest_mpp, series=slide.series)
     return Chain(IngestIfMissing(request, project, settings.ingest), infer)
-
-
-def _say_counts(reporter: Reporter) -> None:
-    """Print the number of slides by final state; the counts add up to all slides."""
-    counts = Counter(outcome.status for outcome in reporter.outcomes)
-    summary = ", ".join(f"{count} {status}" for status, count in counts.most_common())
-    typer.echo(f"{counted(len(reporter.outcomes), 'slide')}: {summary}", err=True)

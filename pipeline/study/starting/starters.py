@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable
 from importlib import import_module
 
-from pipeline.inference.devices import named_devices
+from pipeline.batches.devices import named_devices
 from pipeline.settings.config import StudyConfig
 from pipeline.settings.site import LEDGER_VARIABLE
 from pipeline.study.starting.local_pool import LocalPool, slots, worker_command, workers_that_fit

@@ -135,7 +135,7 @@ def _warn(said: str) -> None:
 def run_work(study_id: str, project_dir: Path, *, devices: str) -> None:
     with opened(project_dir, wait=True) as (project, ledger):
         study = wait_for_ledger(lambda: open_study(project, study_id, ledger), warn=_tell)
-        from pipeline.inference.devices import named_devices
+        from pipeline.batches.devices import named_devices
         from pipeline.inference.stage import close_devices
         from pipeline.study.work.shutdown import handle_signals
         from pipeline.study.work.study import work_on

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.batches.blocks import TileSource, plan_slide
+from pipeline.batches.reading import TileFeed
 from pipeline.grid import TileGrid
-from pipeline.inference.blocks import TileSource, plan_slide
-from pipeline.inference.reading import TileFeed
 from pipeline.store.reading.reader import StoreReader
 
 

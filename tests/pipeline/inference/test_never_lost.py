@@ -8,16 +8,19 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from pipeline.inference import devices
-from pipeline.inference.devices import ManyDevices, OneDevice
+from pipeline.batches import devices
+from pipeline.batches.devices import ManyDevices, OneDevice
+from pipeline.batches.journal import BatchResult, forget_journal, open_journal
+from pipeline.batches.network import usual_batch_size
+from pipeline.batches.where import RunOn
 from pipeline.inference.infer import infer_slide
-from pipeline.inference.journal import BatchResult, forget_journal, open_journal
-from pipeline.inference.predictor import Predictor, RunOn, run_on_of
+from pipeline.inference.predictor import Predictor, run_on_of
 from pipeline.project import Project
 from pipeline.settings.config import InferConfig
 from pipeline.store.layers.labels import read_tissue, write_tissue
@@ -123,7 +126,7 @@ class _Losing(OneDevice):
             if number != 1:
                 yield result
             elif self.how == "tile":
-                yield replace(result, probabilities_nk=result.probabilities_nk[:-1])
+                yield replace(result, values_nk=result.values_nk[:-1])
 
 
 @pytest.mark.parametrize("how", ["batch", "tile"])
@@ -140,22 +143,24 @@ def test_a_slide_of_which_an_answer_is_missing_is_not_published(small_project, o
 def test_where_other_processes_predict_the_plan_is_made_for_their_devices(small_project):
     package = small_project.project.model_path(small_project.model_id)
     here = Predictor.load(package)
-    gpus = ManyDevices(package, tuple(run_on_of(f"cuda:{k}", InferConfig()) for k in range(2))).predictor
-    mixed = ManyDevices(package, tuple(run_on_of(name, InferConfig()) for name in ("cpu", "cuda:0"))).predictor
+    load = partial(Predictor.load, package)
+    gpus = ManyDevices(load, tuple(run_on_of(f"cuda:{k}", InferConfig()) for k in range(2))).network
+    mixed = ManyDevices(load, tuple(run_on_of(name, InferConfig()) for name in ("cpu", "cuda:0"))).network
 
-    assert gpus.usual_batch_size == 16 * here.usual_batch_size
-    assert mixed.usual_batch_size == here.usual_batch_size
+    here_size, gpu_size, mixed_size = (usual_batch_size(x.devices, x.tile_px) for x in (here, gpus, mixed))
+    assert gpu_size == 16 * here_size
+    assert mixed_size == here_size
     assert [outcome.run_on_text["device"] for outcome in (here, gpus, mixed)] == ["cpu", "cuda", "cpu,cuda"]
 
 
 def test_a_disk_error_in_a_device_s_process_is_passed_on_as_what_it_is(small_project, monkeypatch):
-    class Failing(devices.BlockPredictor):
+    class Failing(devices.BlockRunner):
         def results(self, take):
             take(True)
             raise OSError(errno.EIO, "Input/output error", "0/1/c/0/0/0")
             yield
 
-    monkeypatch.setattr(devices, "BlockPredictor", Failing)
+    monkeypatch.setattr(devices, "BlockRunner", Failing)
     ours, theirs = multiprocessing.Pipe()
     package = small_project.project.model_path(small_project.model_id)
     serving = threading.Thread(target=devices.serve, args=(theirs, package, RunOn()), kwargs={"threads": 1})

@@ -6,20 +6,23 @@ import json
 import multiprocessing
 import shutil
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from pipeline.batches.blocks import SlidePlan, TileSource, plan_slide
+from pipeline.batches.devices import ManyDevices, named_devices
+from pipeline.batches.journal import BatchResult, open_journal
+from pipeline.batches.reading import TileFeed
+from pipeline.batches.slide_tiles import tissue_tiles
+from pipeline.batches.where import Numerics, RunOn
 from pipeline.errors import ProcessFailedError
-from pipeline.inference.blocks import SlidePlan, TileSource, plan_slide
-from pipeline.inference.devices import ManyDevices, named_devices
-from pipeline.inference.infer import infer_slide, slide_grid, tissue_tiles
-from pipeline.inference.journal import BatchResult, open_journal
+from pipeline.inference.infer import infer_slide, slide_grid
 from pipeline.inference.overlap import cell_weights, merge_tiles
-from pipeline.inference.predictor import Numerics, Predictor, RunOn, run_on_of
-from pipeline.inference.reading import TileFeed
+from pipeline.inference.predictor import Predictor, run_on_of
 from pipeline.settings.config import InferConfig
 from pipeline.store.layers.overlays import read_predictions
 from pipeline.store.reading.reader import StoreReader
@@ -46,7 +49,7 @@ def reader(small_project):
 
 def make_plan(reader, predictor, *, batch_size=7, tile_px=None, level=None, **more) -> SlidePlan:
     grid = slide_grid(reader, predictor)
-    _, chosen = tissue_tiles(reader, grid, 0.1)
+    _, chosen = tissue_tiles(reader, grid, 0.1, section="infer")
     level = reader.level_for_downsample(grid.mpp / reader.mpp0) if level is None else level
     source = TileSource(reader.path, level, grid.side_px0, tile_px or grid.tile_px, None)
     return plan_slide(source, grid, chosen, glass=chosen[:0], batch_size=batch_size, **more)
@@ -125,7 +128,7 @@ def test_a_journal_with_a_torn_or_damaged_end_gives_what_is_whole(tmp_path):
         with suppress(KeyboardInterrupt), open_journal(final, {"a": 1}) as journal:
             assert sorted(journal.finished) == list(range(left))
             for k, result in journal.finished.items():
-                np.testing.assert_array_equal(result.probabilities_nk, results[k].probabilities_nk)
+                np.testing.assert_array_equal(result.values_nk, results[k].values_nk)
                 np.testing.assert_array_equal(result.looks_n3, results[k].looks_n3)
             raise KeyboardInterrupt
     file.write_bytes(whole)
@@ -145,12 +148,12 @@ def test_of_two_processes_on_one_slide_one_works_and_the_other_says_so(small_pro
 def test_two_processes_give_the_bits_of_one(small_project, own, package):
     config = InferConfig(batch_size=8, overlap=0.5)
     # One thread per process: with more, convolutions add in another order.
-    alone = ManyDevices(package, (run_on_of("cpu", config),))
+    alone = ManyDevices(partial(Predictor.load, package), (run_on_of("cpu", config),))
     alone._workers[0]._threads = 1
     stored = []
-    for devices in (alone, ManyDevices(package, (run_on_of("cpu", config),) * 2)):
+    for devices in (alone, ManyDevices(partial(Predictor.load, package), (run_on_of("cpu", config),) * 2)):
         with devices:
-            report = infer_slide(small_project.test_slide, devices.predictor, own, config, devices=devices)
+            report = infer_slide(small_project.test_slide, devices.network, own, config, devices=devices)
             assert report.seconds["compute"] > 0
             assert report.seconds["decode"] > 0
         path = own.store_path(small_project.test_slide) / "predictions" / small_project.model_id
@@ -161,8 +164,8 @@ def test_two_processes_give_the_bits_of_one(small_project, own, package):
 
 def test_a_device_whose_process_is_killed_fails_the_slide_and_the_next_run_goes_on(small_project, own, package):
     config = InferConfig(batch_size=1)
-    with ManyDevices(package, (run_on_of("cpu", config),)) as devices:
-        plan = make_plan(StoreReader(own.store_path(small_project.test_slide)), devices.predictor, batch_size=1)
+    with ManyDevices(partial(Predictor.load, package), (run_on_of("cpu", config),)) as devices:
+        plan = make_plan(StoreReader(own.store_path(small_project.test_slide)), devices.network, batch_size=1)
         results = devices.results(plan.blocks())
         next(results)
         for child in multiprocessing.active_children():

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.batches.sharing import share_of_this_process
 from pipeline.inference.infer import infer_slide
 from pipeline.inference.predictor import Predictor, run_on_of
-from pipeline.inference.sharing import share_of_this_process
 from pipeline.settings.config import InferConfig
 from pipeline.store.layers.overlays import read_predictions
 from tests.small_trained_project import TISSUE_TOML, make_slide

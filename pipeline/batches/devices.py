@@ -1,4 +1,4 @@
-"""Devices that predict blocks: this process with one of them, or a process for each of several."""
+"""Devices that compute blocks: this process with one of them, or a process for each of several."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import multiprocessing
 import queue
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
-from pathlib import Path
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
+from pipeline.batches.block_runner import BlockRunner, Seconds
+from pipeline.batches.blocks import Block
+from pipeline.batches.journal import BatchResult
+from pipeline.batches.network import Load, TileNetwork
+from pipeline.batches.where import RunOn, available_devices, default_device, use_threads
 from pipeline.errors import ProcessFailedError
-from pipeline.inference.blocks import Block
-from pipeline.inference.journal import BatchResult
-from pipeline.inference.predicting import BlockPredictor, Seconds
-from pipeline.inference.predictor import Predictor, RunOn, available_devices, default_device, use_threads
 from pipeline.jobs.worker_process import begin_worker
 from pipeline.store.reading.threads import CORES
 from training.foundation.errors import BadRecipeError, GemslideError
@@ -27,12 +27,16 @@ BLOCKS_AHEAD = 3
 """Blocks that a device holds: one in progress, one being read, one to follow."""
 
 
-class Devices(Protocol):
-    """One or more devices that predict blocks."""
+Network = TypeVar("Network", bound=TileNetwork)
+Network_co = TypeVar("Network_co", bound=TileNetwork, covariant=True)
+
+
+class Devices(Protocol[Network_co]):
+    """One or more devices that compute blocks."""
 
     @property
-    def predictor(self) -> Predictor:
-        """The model, for its metadata."""
+    def network(self) -> Network_co:
+        """The network, for its metadata."""
 
     @property
     def seconds(self) -> Seconds:
@@ -45,13 +49,13 @@ class Devices(Protocol):
         """Results of all batches, as they arrive.
 
         Raises:
-            CorruptTileError, UnreadableError: the store. ImplausibleOutputError: the model.
+            CorruptTileError, UnreadableError: the store. ImplausibleOutputError: the network.
             ProcessFailedError: a device's process has ended.
         """
 
 
 def named_devices(names: str) -> tuple[str, ...]:
-    """The requested devices: "cpu", "cuda", "cuda:0,cuda:1", or "cuda:0+cuda:1" for one model over two.
+    """The requested devices: "cpu", "cuda", "cuda:0,cuda:1", or "cuda:0+cuda:1" for one network over two.
 
     Args:
         names: as typed; "auto" is the first GPU, where there is one, and the CPU elsewhere.
@@ -77,36 +81,39 @@ def _known(name: str, typed: str, known: list[str]) -> str:
     )
 
 
-class OneDevice:
+class OneDevice(Generic[Network]):
     """One device, used by this process."""
 
-    def __init__(self, predictor: Predictor, *, threads: int = CORES) -> None:
-        self.predictor, self._threads = predictor, threads
+    def __init__(self, network: Network, *, threads: int = CORES) -> None:
+        self.network, self._threads = network, threads
         self.seconds, self.turn = Seconds(), threading.Lock()
 
     def results(self, blocks: Iterator[Block]) -> Iterator[BatchResult]:
         """See `Devices`."""
         before = self.seconds
-        with BlockPredictor(self.predictor, threads=self._threads) as work:
+        with BlockRunner(self.network, threads=self._threads) as work:
             for result in work.results(lambda _: next(blocks, None)):
                 self.seconds = before + work.seconds
                 yield result
 
 
-class ManyDevices(AbstractContextManager["ManyDevices"]):
+class ManyDevices(AbstractContextManager["ManyDevices[Network]"], Generic[Network]):
     """One process per device. Each is given blocks as it finishes others, so that even one slide is spread over all.
 
     Use as a context manager; processes of this machine start with the first block.
 
     Args:
+        load: opens the network, here (on the CPU, for its metadata) and in each process.
         others: pipes to devices of other processes that already `serve`.
     """
 
-    def __init__(self, package: Path, run_on: tuple[RunOn, ...], others: Sequence[Connection] = ()) -> None:
-        self.predictor = Predictor.load(package, RunOn("cpu", run_on[0].numerics, run_on[0].views))
-        self.predictor.devices = tuple(setup.device for setup in run_on)
+    def __init__(
+        self, load: Callable[[RunOn], Network], run_on: tuple[RunOn, ...], others: Sequence[Connection] = ()
+    ) -> None:
+        self.network = load(replace(run_on[0], device="cpu"))
+        self.network.devices = tuple(setup.device for setup in run_on)
         share = max(1, CORES // len(run_on))
-        self._workers = [_Worker(setup.device, _Starter(package, setup, share)) for setup in run_on]
+        self._workers = [_Worker(setup.device, _Starter(load, setup, share)) for setup in run_on]
         self._workers += [_Worker(f"of rank {number}", other) for number, other in enumerate(others, start=1)]
         self.turn = threading.Lock()
         self._job = 0
@@ -153,7 +160,7 @@ class ManyDevices(AbstractContextManager["ManyDevices"]):
 class _Starter:
     """Starts and holds a device's process."""
 
-    package: Path
+    load: Load
     run_on: RunOn
     threads: int
     process: multiprocessing.process.BaseProcess | None = None
@@ -161,7 +168,7 @@ class _Starter:
     def start(self) -> Connection:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
-        work = (theirs, self.package, self.run_on, self.threads)
+        work = (theirs, self.load, self.run_on, self.threads)
         self.process = context.Process(target=_serve_parent, args=work, daemon=True)
         self.process.start()
         theirs.close()
@@ -252,14 +259,14 @@ class _Worker:
         self._earlier, self._now = self._earlier + self._now, Seconds()
 
 
-def _serve_parent(connection: Connection, package: Path, run_on: RunOn, threads: int) -> None:
+def _serve_parent(connection: Connection, load: Load, run_on: RunOn, threads: int) -> None:
     begin_worker()
     use_threads(threads)
-    serve(connection, package, run_on, threads=threads)
+    serve(connection, load, run_on, threads=threads)
 
 
-def serve(connection: Connection, package: Path, run_on: RunOn, *, threads: int) -> None:
-    """Predict the blocks that arrive, until the other end is closed. Errors in one slide are sent there."""
+def serve(connection: Connection, load: Load, run_on: RunOn, *, threads: int) -> None:
+    """Compute the blocks that arrive, until the other end is closed. Errors in one slide are sent there."""
     incoming: queue.SimpleQueue[Block | None] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(connection, incoming), daemon=True).start()
     is_open = True
@@ -274,7 +281,7 @@ def serve(connection: Connection, package: Path, run_on: RunOn, *, threads: int)
         return block
 
     try:
-        predictor = Predictor.load(package, run_on)
+        network = load(run_on)
     except GemslideError as error:
         while (block := incoming.get()) is not None:
             connection.send((block.job, error, Seconds()))
@@ -282,7 +289,7 @@ def serve(connection: Connection, package: Path, run_on: RunOn, *, threads: int)
     earlier = Seconds()
     with suppress(BrokenPipeError, ConnectionResetError):  # the other end has gone
         while is_open:
-            with BlockPredictor(predictor, threads=threads) as work:
+            with BlockRunner(network, threads=threads) as work:
                 try:
                     for result in work.results(take):
                         connection.send((result.job, result, earlier + work.seconds))

@@ -1,4 +1,4 @@
-"""A model's work on a slide: batches, which are never repeated, in blocks, which are handed to a device."""
+"""A network's work on a slide: batches, which are never repeated, in blocks, which are handed to a device."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class SlidePlan:
     squares: NDArray[np.int64]
     batch_size: int
     num_glass: int = 0
-    """Tiles without tissue, which come last, to check the model's output on them."""
+    """Tiles without tissue, which come last, to check the network's output on them."""
     max_block_tiles: int = MOST_ACROSS**2
 
     @property

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
 
-from pipeline.inference.devices import named_devices, serve
-from pipeline.inference.predictor import OTHER_RANK, connection_to, default_device, run_on_of
+from pipeline.batches.devices import named_devices, serve
+from pipeline.batches.network import Load
+from pipeline.batches.where import OTHER_RANK, RunOn, connection_to, default_device
 from pipeline.run_record import SlideOutcome
-from pipeline.settings.config import InferConfig
 from pipeline.store.reading.threads import CORES
 from training.foundation.errors import BadRecipeError
 
@@ -22,7 +21,7 @@ class Share:
     slides: slice
     """Of the run's slides."""
     serves: bool = False
-    """It has no slides: it predicts blocks that the first process hands out."""
+    """It has no slides: it computes blocks that the first process hands out."""
     rank: int = 0
     sharers: int = 1
     """Processes that have slides."""
@@ -54,14 +53,14 @@ def share_of_this_process(devices: str, num_slides: int) -> Share:
     return Share((*names, *others), slice(None))
 
 
-def serve_first_rank(share: Share, package: Path, config: InferConfig) -> None:
-    """Predict the blocks that the first process hands out, until it has no more.
+def serve_first_rank(share: Share, load: Load, run_on: RunOn) -> None:
+    """Compute the blocks that the first process hands out, until it has no more.
 
     Raises:
-        UnreadableError: not a package, or damaged.
+        UnreadableError: the network is damaged.
     """
     with connection_to(f"{OTHER_RANK}{share.rank}", is_caller=False) as connection:
-        serve(connection, package, run_on_of(share.devices[0], config), threads=CORES)
+        serve(connection, load, run_on, threads=CORES)
 
 
 def gather_outcomes(share: Share, outcomes: list[SlideOutcome]) -> list[SlideOutcome] | None:

@@ -1,4 +1,4 @@
-"""Prediction of blocks of tiles by one model on one device: reading, copying and computing overlap."""
+"""Blocks of tiles through one network on one device: reading, copying and computing overlap."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
-from pipeline.inference.blocks import Block
-from pipeline.inference.journal import BatchResult
-from pipeline.inference.predictor import Predictor
-from pipeline.inference.reading import Batch, TileFeed
+from pipeline.batches.blocks import Block
+from pipeline.batches.journal import BatchResult
+from pipeline.batches.network import TileNetwork
+from pipeline.batches.reading import Batch, TileFeed
 from pipeline.store.reading.threads import CORES
 
 Take = Callable[[bool], Block | None]
@@ -39,17 +37,17 @@ class Seconds:
         return Seconds(*(mine - theirs for mine, theirs in zip(vars(self).values(), vars(other).values(), strict=True)))
 
 
-class BlockPredictor:
-    """Predicts blocks as they arrive. Use as a context manager; results are in the order of the blocks."""
+class BlockRunner:
+    """Computes blocks as they arrive. Use as a context manager; results are in the order of the blocks."""
 
-    def __init__(self, predictor: Predictor, *, threads: int = CORES) -> None:
-        self._predictor, self._waiting_s = predictor, 0.0
+    def __init__(self, network: TileNetwork, *, threads: int = CORES) -> None:
+        self._network, self._waiting_s = network, 0.0
         self.job = 0
         """Job of the current batch, to which an error belongs."""
         self._feed = TileFeed(threads=threads)
-        self._before = Seconds(transfer=predictor.seconds.transfer, compute=predictor.seconds.compute)
+        self._before = Seconds(transfer=network.seconds.transfer, compute=network.seconds.compute)
 
-    def __enter__(self) -> BlockPredictor:
+    def __enter__(self) -> BlockRunner:
         self._feed.__enter__()
         return self
 
@@ -59,17 +57,17 @@ class BlockPredictor:
     @property
     def seconds(self) -> Seconds:
         """Time breakdown of all work so far."""
-        reading, device = self._feed.seconds, self._predictor.seconds
+        reading, device = self._feed.seconds, self._network.seconds
         return Seconds(reading.read, reading.decode, device.transfer, device.compute, self._waiting_s) - self._before
 
     def results(self, take: Take) -> Iterator[BatchResult]:
         """Results of all batches of the blocks that are taken.
 
         Raises:
-            CorruptTileError, UnreadableError: the store. ImplausibleOutputError: the model.
+            CorruptTileError, UnreadableError: the store. ImplausibleOutputError: the network.
         """
         begun: deque[tuple[int, Callable[[], BatchResult]]] = deque()
-        most_begun = BEGUN_ON_GPU if self._predictor.run_on.device.startswith("cuda") else 1
+        most_begun = BEGUN_ON_GPU if self._network.run_on.device.startswith("cuda") else 1
         while True:
             self._add_blocks(take, may_wait=not begun)
             if not self._feed.is_empty:
@@ -91,9 +89,6 @@ class BlockPredictor:
             self._feed.add(block)
 
     def _begin(self, batch: Batch) -> Callable[[], BatchResult]:
-        probabilities = self._predictor.start(batch.tiles_nhwc)
-        looks = np.empty((0, 3))
-        if self._predictor.knows_its_tiles and batch.looked_at.any():
-            tiles_nhwc = batch.tiles_nhwc[batch.looked_at]
-            looks = np.column_stack([self._predictor.tile_hues(tiles_nhwc), self._predictor.tile_focus(tiles_nhwc)])
-        return lambda: BatchResult(batch.number, probabilities(), looks, batch.job)
+        values = self._network.start(batch.tiles_nhwc)
+        looks_n3 = self._network.looks(batch.tiles_nhwc[batch.looked_at])
+        return lambda: BatchResult(batch.number, values(), looks_n3, batch.job)

@@ -11,8 +11,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.batches.blocks import TileSource
 from pipeline.codecs.types import Pixels
-from pipeline.inference.blocks import TileSource
 from pipeline.stain import Normaliser
 from pipeline.store.format.layout import FILL_VALUE
 from pipeline.store.layers.qc_scores import slide_normaliser

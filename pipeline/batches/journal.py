@@ -1,4 +1,4 @@
-"""Finished batches of one slide and model, on disk until the predictions are published: a killed run resumes there."""
+"""Finished batches of one slide and network, on disk until the results are published: a killed run resumes there."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from training.foundation.publish import RESUME_KEY, fsync_dir, remove, write_tex
 from training.foundation.reading import read_regular
 
 _RECORD = struct.Struct("<IIIII")
-"""Number of the batch, tiles, classes, tiles whose appearance follows, CRC-32 of all that follows."""
+"""Number of the batch, tiles, columns, tiles whose appearance follows, CRC-32 of all that follows."""
 SYNC_EVERY_S = 1.0
 """A killed process loses nothing that was written; a power cut loses at most this."""
 
@@ -33,7 +33,8 @@ class BatchResult:
     """Results of a batch of tiles."""
 
     number: int
-    probabilities_nk: NDArray[np.float32]
+    values_nk: NDArray[np.float32]
+    """One row for each tile."""
     looks_n3: NDArray[np.float64]
     """Hue (two numbers) and focus of those of its tiles that were measured."""
     job: int = 0
@@ -41,9 +42,9 @@ class BatchResult:
 
     def to_bytes(self) -> bytes:
         """A record, as `_records` reads it."""
-        payload = self.probabilities_nk.astype("<f4").tobytes() + self.looks_n3.astype("<f8").tobytes()
-        tiles, classes = self.probabilities_nk.shape
-        return _RECORD.pack(self.number, tiles, classes, len(self.looks_n3), zlib.crc32(payload)) + payload
+        payload = self.values_nk.astype("<f4").tobytes() + self.looks_n3.astype("<f8").tobytes()
+        tiles, columns = self.values_nk.shape
+        return _RECORD.pack(self.number, tiles, columns, len(self.looks_n3), zlib.crc32(payload)) + payload
 
 
 class Journal:
@@ -160,13 +161,13 @@ def _records(data: bytes) -> Iterator[tuple[BatchResult, int]]:
     """Records, and where each ends, up to the first incomplete one."""
     at = 0
     while at + _RECORD.size <= len(data):
-        number, tiles, classes, looked_at, crc = _RECORD.unpack_from(data, at)
-        values_bytes, looks_bytes = 4 * tiles * classes, 24 * looked_at
+        number, tiles, columns, looked_at, crc = _RECORD.unpack_from(data, at)
+        values_bytes, looks_bytes = 4 * tiles * columns, 24 * looked_at
         start = at + _RECORD.size
         payload = data[start : start + values_bytes + looks_bytes]
         if len(payload) < values_bytes + looks_bytes or zlib.crc32(payload) != crc:
             return
         at = start + len(payload)
-        values = np.frombuffer(payload[:values_bytes], "<f4").reshape(tiles, classes)
+        values = np.frombuffer(payload[:values_bytes], "<f4").reshape(tiles, columns)
         looks = np.frombuffer(payload[values_bytes:], "<f8").reshape(looked_at, 3)
         yield BatchResult(number, values.astype(np.float32), looks.astype(np.float64)), at

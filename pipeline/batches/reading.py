@@ -12,8 +12,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.inference.blocks import Block, TileSource
-from pipeline.inference.squares import ReadSeconds, SquareReader
+from pipeline.batches.blocks import Block, TileSource
+from pipeline.batches.squares import ReadSeconds, SquareReader
 from pipeline.store.reading.memory import bytes_at
 from pipeline.store.reading.threads import CORES
 
