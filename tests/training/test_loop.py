@@ -21,10 +21,11 @@ from training.foundation.recipe_file import find_recipe
 from training.inference import Classifier
 from training.machine.devices import limit_bytes
 from training.recipe.config import load_recipe
+from training.run.loop import MOST_SKIPPED
 from training.run.metrics import classification_metrics, slide_metrics
 from training.run.out_of_memory import ranks_sharing
 from training.run.preflight import check_run
-from training.run.trainer import MOST_SKIPPED, Trainer
+from training.run.trainer import Trainer
 
 STEPS_PER_EPOCH = 19
 

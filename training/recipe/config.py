@@ -153,15 +153,20 @@ class AugmentConfig(Section):
     0.05 is light, 0.2 is strong (Tellez et al., Medical Image Analysis 58, 2019)."""
 
 
-class Recipe(Section):
-    """A whole recipe."""
+class RunRecipe(Section):
+    """Sections of every recipe, whatever is trained."""
 
-    data: DataConfig
-    model: ModelConfig
     parallel: ParallelConfig = ParallelConfig()
     optim: OptimConfig = OptimConfig()
     train: TrainConfig
     checkpoint: CheckpointConfig = CheckpointConfig()
+
+
+class Recipe(RunRecipe):
+    """A whole recipe for tiles."""
+
+    data: DataConfig
+    model: ModelConfig
     finetune: FinetuneConfig = FinetuneConfig()
     augment: AugmentConfig = AugmentConfig()
 

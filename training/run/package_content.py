@@ -80,7 +80,7 @@ def content_of(facts: RunFacts, which: str, epoch: Epoch) -> PackageContent:
         hues=facts.looks.hues,
         focus=facts.looks.focus,
         data=data_facts(source, facts.recipe.data.tile_set),
-        intervals=_intervals(source, epoch.probabilities_nk),
+        intervals=_intervals(source, epoch.outputs_nk),
         start=None if facts.start is None else str(facts.start),
     )
 

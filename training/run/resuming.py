@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,13 @@ from torch import Tensor
 from training.engine.engine import Engine
 from training.foundation.errors import UnreadableError
 from training.machine.threads import instruction_set
-from training.recipe.config import Recipe
+from training.recipe.config import RunRecipe
 from training.run.averaging import WeightAverage
 from training.run.checkpoint import AVERAGE, BEST, SLOT, WEIGHT, Checkpoint, Checkpoints, forget, latest, named, unnamed
-from training.run.start_weights import StartWeights
-from training.run.state import ARITHMETIC, CHECKPOINTS, Epoch, RunState, run_name, what_decides
+from training.run.state import ARITHMETIC, CHECKPOINTS, Epoch, RunState, run_name
 
-PROBABILITIES = "best_probabilities"
-"""Probabilities of the validation tiles in the best epoch, in the first rank's part."""
+OUTPUTS = "best_outputs"
+"""Outputs of the validation in the best epoch, in the first rank's part."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ class Resuming:
     """The checkpoints of one run, on one rank."""
 
     def __init__(
-        self, recipe: Recipe, recipe_name: str, project_dir: Path, engine: Engine, *, tiles_sha256: str,
-        start: StartWeights | None, average: WeightAverage | None,
+        self, recipe: RunRecipe, recipe_name: str, project_dir: Path, engine: Engine, *, decides: Mapping[str, Any],
+        average: WeightAverage | None,
     ) -> None:  # fmt: skip
         self._engine, self._average, self._rank = engine, average, engine.rank
-        self._decides = what_decides(recipe, tiles_sha256, start.sha256 if start else None)
+        self._decides = dict(decides)
         train = recipe.train.model_dump(mode="json")
         self._arithmetic = {key: train[key] for key in ARITHMETIC} | {
             "isa": instruction_set(), "device": _device_name(engine.plan.device), "torch": torch.__version__,
@@ -61,7 +61,7 @@ class Resuming:
         if best:
             own |= named(BEST, best.own)
             if self._rank == 0:
-                own[PROBABILITIES] = torch.from_numpy(best.probabilities_nk)
+                own[OUTPUTS] = torch.from_numpy(best.outputs_nk)
         self._checkpoints.write(own, state, decides=self._decides, arithmetic=self._arithmetic)
 
     def resume(self, *, fresh: bool) -> Resumed:
@@ -113,8 +113,8 @@ class Resuming:
             return None
         saved = unnamed(BEST, tensors)
         own = {name: saved[name] for name in self._engine.own_state()}
-        probabilities_nk = np.asarray(tensors[PROBABILITIES].numpy())
-        return Epoch(state.best.number, own, state.best.metrics, probabilities_nk)
+        outputs_nk = np.asarray(tensors[OUTPUTS].numpy())
+        return Epoch(state.best.number, own, state.best.metrics, outputs_nk)
 
     def forget(self) -> None:
         """Remove the run's checkpoints; the first rank calls it.

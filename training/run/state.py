@@ -14,6 +14,7 @@ from torch import Tensor
 
 from training.foundation.settings import Section
 from training.recipe.config import Recipe
+from training.recipe.slides import SlideRecipe
 
 CHECKPOINTS = "checkpoints"
 """Folder of a project for checkpoints."""
@@ -84,8 +85,8 @@ class Epoch:
     own: dict[str, Tensor]
     """Weights and buffers that this rank provides, in CPU memory."""
     metrics: dict[str, float]
-    probabilities_nk: NDArray[np.float32]
-    """Probabilities of the validation tiles, float32 (tiles, classes)."""
+    outputs_nk: NDArray[np.float32]
+    """Of the validation, float32: probabilities (tiles, classes), or what a slide model gives (patients, columns)."""
 
 
 def what_decides(recipe: Recipe, tiles_sha256: str, start_sha256: str | None) -> dict[str, Any]:
@@ -107,6 +108,17 @@ def what_decides(recipe: Recipe, tiles_sha256: str, start_sha256: str | None) ->
         "start_sha256": start_sha256,
         "tiles_sha256": tiles_sha256,
     }
+
+
+def what_decides_of_slides(recipe: SlideRecipe, bags_sha256: str) -> dict[str, Any]:
+    """As `what_decides`, for a slide-level run.
+
+    Args:
+        bags_sha256: of units, splits, targets and features.
+    """
+    settings = recipe.model_dump(mode="json", exclude={"parallel", "checkpoint"})
+    settings["train"] = {key: value for key, value in settings["train"].items() if key not in ARITHMETIC}
+    return {**settings, "batch_size": recipe.parallel.batch_size, "bags_sha256": bags_sha256}
 
 
 def run_name(recipe_name: str, decides: dict[str, Any]) -> str:

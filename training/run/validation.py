@@ -14,7 +14,6 @@ from training.engine.engine import Engine
 from training.foundation.words.counts import counted
 from training.models.build import outputs_of, probabilities
 from training.recipe.config import Recipe
-from training.run.averaging import WeightAverage
 
 SHOWN_TILES = 8
 AT_ONCE = 64
@@ -62,28 +61,14 @@ class Validation:
             "tiles": tile_image(pixels, self.labels[shown], probabilities_nk[shown], self._source.classes),
         }
 
-    def probabilities(self, average: WeightAverage | None) -> NDArray[np.float32]:
-        """Probabilities of all validation tiles, float32 (tiles, classes), on every rank; every rank calls it.
-
-        Args:
-            average: the weights to evaluate; None for the engine's own.
-        """
-        if average is None:
-            probabilities_nk = self._looked_at()
-        else:
-            own = self._engine.full_state_dict()
-            self._engine.load_full_state_dict(self._engine.share_state(average.own()))
-            probabilities_nk = self._looked_at()
-            self._engine.load_full_state_dict(own)
-        return probabilities_nk
-
     def not_finite(self, probabilities_nk: NDArray[np.float32]) -> str:
         """Name the tiles whose probabilities are not finite, for people."""
         rows = self.tiles[~np.isfinite(probabilities_nk).all(1)]
         shown = ", ".join(map(str, rows[:SHOWN_TILES])) + (", …" if len(rows) > SHOWN_TILES else "")
         return f"{len(rows)} of {counted(len(self.tiles), 'validation tile')} (rows {shown} of the tile table)"
 
-    def _looked_at(self) -> NDArray[np.float32]:
+    def probabilities(self) -> NDArray[np.float32]:
+        """Probabilities of all validation tiles, float32 (tiles, classes), on every rank; every rank calls it."""
         parallel = self._recipe.parallel
         at_once = AT_ONCE * parallel.data_parallel * parallel.microbatch_size
         outputs = outputs_of(self._recipe.model.variant)
