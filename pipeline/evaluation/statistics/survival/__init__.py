@@ -1,0 +1,1 @@
+"""Measures of time to an event, with censoring, computed from arrays alone."""
