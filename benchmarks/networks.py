@@ -85,7 +85,7 @@ def predictor_of(
             run_on=run_on,
             forward_only=ForwardOnly(
                 network=ready,
-                probabilities=lambda outputs_nk: probabilities(outputs_nk, "logits"),
+                finish=lambda outputs_nk: probabilities(outputs_nk, "logits"),
                 mean=MEAN,
                 std=STD,
                 device=devices[0],

@@ -22,7 +22,7 @@ from training.models.build import Outputs, probabilities
 from training.packages.config import GemslidePart, PackageConfig, read_package_config
 from training.packages.network import fresh_network, trained_network
 from training.predict.forward_only import ForwardOnly, Running, Seconds
-from training.predict.numerics import Numerics, ready_to_predict
+from training.predict.numerics import Numerics, RunOn, ready_to_predict
 
 __all__ = ["OTHER_RANK", "Classifier", "Numerics", "RunOn", "Running", "Seconds", "connection_to"]
 
@@ -32,17 +32,6 @@ VIEWS = {
     "all": tuple((turns, mirrored) for mirrored in (False, True) for turns in range(4)),
 }
 """Views of each tile, as (quarter turns, mirrored): unchanged; its four flips; its eight turns and flips."""
-
-
-@dataclass(frozen=True)
-class RunOn:
-    """Devices and settings that a network runs with."""
-
-    device: str = "cpu"
-    """Device as torch names it; several joined by "+" hold one part of the network each."""
-    numerics: Numerics = field(default_factory=Numerics)
-    views: str = "none"
-    """Key of `VIEWS`: the mean over several views of a tile is its probability."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +181,7 @@ def _forward_only(config: PackageConfig, network: torch.nn.Module, run_on: RunOn
         ) from error
     return ForwardOnly(
         network=ready,
-        probabilities=partial(probabilities, outputs=ours.gives),
+        finish=partial(probabilities, outputs=ours.gives),
         mean=ours.statistics.mean,
         std=ours.statistics.std,
         device=devices[0],

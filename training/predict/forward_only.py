@@ -39,7 +39,7 @@ class Running:
     _timers: Sequence[GpuTimer] = ()
 
     def result(self) -> NDArray[np.float32]:
-        """Class probabilities, float32 (tiles, classes); waits until they are ready."""
+        """Class probabilities or features, float32 (tiles, columns); waits until they are ready."""
         for timer in self._timers:
             transfer, compute = timer.seconds()
             self._seconds.transfer += transfer
@@ -67,14 +67,14 @@ class ForwardOnly:
     """Runs a network that is ready to predict.
 
     Args:
-        network: from images float32 (N, 3, side, side) to outputs (N, classes).
-        probabilities: turns outputs into class probabilities.
+        network: from images float32 (N, 3, side, side) to outputs, one or more rows per image.
+        finish: turns outputs into values float32 (N, columns): class probabilities, or features.
         device: device of the images.
-        views: how a tile is turned and mirrored; the mean of all views' probabilities is the tile's.
+        views: how a tile is turned and mirrored; the mean of all views' values is the tile's.
     """
 
     network: nn.Module
-    probabilities: Callable[[Tensor], Tensor]
+    finish: Callable[[Tensor], Tensor]
     mean: list[float]
     std: list[float]
     device: torch.device
@@ -110,7 +110,7 @@ class ForwardOnly:
     def _here(self, tiles_nhwc: NDArray[np.uint8]) -> Running:
         start = time.perf_counter()
         tiles = torch.from_numpy(np.ascontiguousarray(tiles_nhwc))
-        parts_nk = self._in_parts(tiles, lambda part: self._probabilities(part).cpu())
+        parts_nk = self._in_parts(tiles, lambda part: self._values(part).cpu())
         self.seconds.compute += time.perf_counter() - start
         self._batches_here += 1
         if self._batches_here % LOOK_AT_MEMORY_EVERY == 0:
@@ -134,18 +134,18 @@ class ForwardOnly:
             timer.arrived.record()
         computing.wait_event(timer.arrived)
         tiles.record_stream(computing)
-        on_device_nk = self._probabilities(tiles)
+        on_device_nk = self._values(tiles)
         last = torch.cuda.current_stream(on_device_nk.device)
         timer.leaving.record(last)
         if self.device.index in (None, on_device_nk.device.index):
             timer.computed.record(last)
         else:
             self._see_computed(timer)
-        probabilities_nk = torch.empty(on_device_nk.shape, pin_memory=True)
-        probabilities_nk.copy_(on_device_nk, non_blocking=True)
+        values_nk = torch.empty(on_device_nk.shape, pin_memory=True)
+        values_nk.copy_(on_device_nk, non_blocking=True)
         timer.left.record(last)
         timers.append(timer)
-        return probabilities_nk
+        return values_nk
 
     def _see_computed(self, timer: GpuTimer) -> None:
         """Record the last device's end on the first one where they differ: spans are timed on one device."""
@@ -178,13 +178,13 @@ class ForwardOnly:
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
 
-    def _probabilities(self, tiles_nhwc: Tensor) -> Tensor:
+    def _values(self, tiles_nhwc: Tensor) -> Tensor:
         images_nchw = normalised(tiles_nhwc, self.mean, self.std)
         if self.numerics.precision == "bf16":
             images_nchw = images_nchw.to(torch.bfloat16)
-        total_nk = self.probabilities(self.network(_viewed(images_nchw, *self.views[0])))
+        total_nk = self.finish(self.network(_viewed(images_nchw, *self.views[0])))
         for view in self.views[1:]:
-            total_nk = total_nk + self.probabilities(self.network(_viewed(images_nchw, *view)))
+            total_nk = total_nk + self.finish(self.network(_viewed(images_nchw, *view)))
         return total_nk / len(self.views)
 
 

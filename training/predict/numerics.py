@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
@@ -26,6 +27,17 @@ class Numerics:
     then depend only on the tile, not on the batch, the number of devices or the free memory."""
     compile: bool = False
     """Use `torch.compile`, which needs a C++ compiler on a CPU."""
+
+
+@dataclass(frozen=True)
+class RunOn:
+    """Devices and settings that a network runs with."""
+
+    device: str = "cpu"
+    """Device as torch names it; several joined by "+" hold one part of the network each."""
+    numerics: Numerics = field(default_factory=Numerics)
+    views: str = "none"
+    """Key of `training.inference.VIEWS`: the mean over several views of a tile is its probability."""
 
 
 def ready_to_predict(
@@ -72,7 +84,8 @@ def _in_bf16(network: nn.Module) -> nn.Module:
 def _folded(network: nn.Module) -> nn.Module:
     """Fold each batch normalisation into the convolution before it: one pass over memory less.
 
-    Networks that cannot be traced stay as they are. A chain of blocks stays one: each block is folded alone.
+    Networks that cannot be traced stay as they are, and so do blocks without one, convolutions that run more than once,
+    and normalisations by each batch's own statistics. A chain of blocks stays one: each block is folded alone.
     """
     if isinstance(network, nn.Sequential):
         return nn.Sequential(*(_folded_block(block) for block in network))
@@ -80,17 +93,22 @@ def _folded(network: nn.Module) -> nn.Module:
 
 
 def _folded_block(block: nn.Module) -> nn.Module:
+    if not any(isinstance(module, nn.BatchNorm2d) for module in block.modules()):
+        return block
     try:
         traced = fx.symbolic_trace(copy.deepcopy(block))
     except (fx.proxy.TraceError, TypeError, RuntimeError, AttributeError, NotImplementedError):
         return block  # it branches on values, or is no longer Python (TorchScript)
     modules = dict(traced.named_modules())
+    calls = Counter(modules[str(node.target)] for node in traced.graph.nodes if node.op == "call_module")
     for node in list(traced.graph.nodes):
         source = node.args[0] if node.op == "call_module" and node.args else None
         if not isinstance(source, fx.Node) or source.op != "call_module" or len(source.users) != 1:
             continue
         convolution, norm = modules[str(source.target)], modules[str(node.target)]
         if not (isinstance(convolution, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d)):
+            continue
+        if calls[convolution] > 1 or norm.running_mean is None:
             continue
         traced.set_submodule(str(source.target), fuse_conv_bn_eval(convolution, norm))
         node.replace_all_uses_with(source)

@@ -1,0 +1,1 @@
+"""Networks of tile encoders: one file per origin."""
