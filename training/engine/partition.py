@@ -96,7 +96,7 @@ def _forward(
             before, inputs = counter.now, as_tuple(value)
             weights = [weight for weight in block.parameters() if weight.requires_grad and id(weight) not in seen]
             seen |= set(map(id, weights))
-            with Saver(kept, counter).watch(), FlopCounterMode(display=False) as flops:
+            with Saver(kept, counter).watch(), FlopCounterMode(display=False, custom_mapping=_MORE_FLOPS) as flops:
                 value = block(value)
             costs.append(
                 BlockCost(
@@ -108,6 +108,16 @@ def _forward(
                 )
             )
     return costs
+
+
+def _attention_flops(query_shape: tuple[int, ...], key_shape: tuple[int, ...], *_: object, **__: object) -> int:
+    """Operations of attention: two products of (n, d) and (n, d) for each of the heads."""
+    batch, heads, num_queries, width = query_shape
+    return 4 * batch * heads * num_queries * key_shape[-2] * width
+
+
+_MORE_FLOPS = {torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _attention_flops}
+"""Kernels for which torch 2.13 has no formula."""
 
 
 @contextmanager

@@ -1,0 +1,1 @@
+"""Targets of slide-level networks: losses for training, predictions for people."""

@@ -1,0 +1,1 @@
+"""Multiple-instance networks: one output for all tiles of a slide or patient."""
