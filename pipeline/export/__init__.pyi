@@ -17,6 +17,15 @@ from .dicom.results import write_dicom_results as write_dicom_results
 from .export import ExportRequest as ExportRequest
 from .export import export_slide as export_slide
 from .export import kind_of as kind_of
+from .features.clam import CSV_NAME as CSV_NAME
+from .features.clam import write_slide_table as write_slide_table
+from .features.exchange import FeatureFile as FeatureFile
+from .features.exchange import Program as Program
+from .features.exchange import check_encoder_name as check_encoder_name
+from .features.exchange import export_features as export_features
+from .features.exchange import import_features as import_features
+from .features.exchange import store_imported as store_imported
+from .features.tile_size import TileSize as TileSize
 from .qupath.collection import read_collection as read_collection
 from .qupath.contours import cells_above as cells_above
 from .qupath.contours import write_contours as write_contours

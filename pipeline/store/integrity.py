@@ -11,13 +11,24 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from pipeline.errors import CorruptTileError
+from pipeline.errors import CorruptTileError, WrongSlideError
 from pipeline.store.format.checksums import covered_files, list_digest, read_checksums
 from pipeline.store.format.inside import check_inside
-from pipeline.store.format.layout import CHECKSUMS, IMAGE, LABELS, PREDICTIONS, QUALITY, TISSUE, ArraySpec
+from pipeline.store.format.layout import (
+    ATTENTION,
+    CHECKSUMS,
+    FEATURES,
+    IMAGE,
+    LABELS,
+    PREDICTIONS,
+    QUALITY,
+    TISSUE,
+    ArraySpec,
+)
 from pipeline.store.format.metadata import SlideAttributes, read_json
 from pipeline.store.format.plain_array import PlainArray, array_names
 from pipeline.store.format.shard import sum_file
+from pipeline.store.layers.features import list_features, read_features
 from pipeline.store.layers.tissue_origin import find_mask_damage, mask_origin
 from pipeline.store.reading.array_reader import ArrayReader
 from pipeline.store.reading.reader import LevelArray, StoreReader, is_store
@@ -56,8 +67,21 @@ def find_damage(store: Path, *, sample_chunks: int, every_chunk: bool = False, t
 
 
 def find_overlay_damage(store: Path) -> list[str]:
-    """Find damage to predictions and quality scores, which are written after ingest; every chunk is decoded."""
-    return _check_small_arrays(store, PREDICTIONS) + _check_small_arrays(store, QUALITY)
+    """Find damage to predictions, quality scores, features and attention, which come after ingest; all is decoded."""
+    groups = (PREDICTIONS, QUALITY, FEATURES, ATTENTION)
+    findings = [finding for group in groups for finding in _check_small_arrays(store, group)]
+    return findings or _check_features(store)
+
+
+def _check_features(store: Path) -> list[str]:
+    """Features that are not as they were written, by their hash, or that belong to another slide or encoder."""
+    findings = []
+    for encoder_id in list_features(store):
+        try:
+            read_features(store, encoder_id)
+        except (UnreadableError, WrongSlideError) as error:
+            findings.append(str(error).rstrip("."))
+    return findings
 
 
 def image_arrays(reader: StoreReader) -> dict[str, ArrayReader]:

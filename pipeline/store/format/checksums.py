@@ -1,6 +1,6 @@
 """The list of a store's files with their lengths and checksums, against which `gemslide verify` checks the store.
 
-It covers what ingest wrote. Predictions and quality layers are written later and replaced as wholes.
+It covers what ingest wrote. Predictions, quality layers, features and attention come later and are replaced as wholes.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pipeline.files import sha256_of
-from pipeline.store.format.layout import CHECKSUMS, PREDICTIONS, QUALITY
+from pipeline.store.format.layout import ATTENTION, CHECKSUMS, FEATURES, PREDICTIONS, QUALITY
 from pipeline.store.format.metadata import read_json, write_json
 from pipeline.store.format.shard import FileChecksum, sum_file
 
-_LATER = (PREDICTIONS, QUALITY)
+_LATER = (PREDICTIONS, QUALITY, FEATURES, ATTENTION)
 
 
 def covered_files(store: Path) -> list[str]:

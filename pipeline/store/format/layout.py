@@ -14,6 +14,8 @@ DAMAGED = "0/labels/damaged"
 """Only if the slide was damaged."""
 PREDICTIONS = "predictions"
 QUALITY = "quality"
+FEATURES = "features"
+ATTENTION = "attention"
 FILL_VALUE = 255
 
 CHECKSUMS = "OME/checksums.json"

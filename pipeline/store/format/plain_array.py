@@ -1,4 +1,4 @@
-"""Small arrays of a store that are not the slide's pixels: tissue, predictions, quality scores.
+"""Small arrays of a store that are not the slide's pixels: tissue, predictions, quality scores, features.
 
 Plain chunked zarr v3 arrays with core codecs, so that every zarr program can read them. Read and written without the
 zarr library: its import takes longer than all the rest, it does not fsync, and it trusts an array's own metadata.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ MAX_CHUNK = 2048
 MAX_ARRAY_BYTES = 2**31
 MAX_CHUNKS = 2**16
 MAX_META_BYTES = 2**20
-_DTYPES = ("uint8", "float16", "float32")
+_DTYPES = ("uint8", "int32", "float16", "float32")
 Position = tuple[int, ...]
 """Position of a chunk in the grid of chunks, one number per axis."""
 
@@ -213,9 +213,22 @@ def read_array(store: Path, name: str) -> NDArray[Any]:
     return PlainArray.open(store, name).read()
 
 
-def write_array(path: Path, values: NDArray[Any], axes: str, *, fill_value: float) -> None:
-    """Write one dataset, compressed with zstd, each chunk with its CRC-32C."""
-    chunk = tuple(n if axis == "c" else min(n, MAX_CHUNK) for n, axis in zip(values.shape, axes, strict=True))
+def write_array(
+    path: Path,
+    values: NDArray[Any],
+    axes: Sequence[str],
+    *,
+    fill_value: float,
+    chunk_shape: tuple[int, ...] | None = None,
+) -> None:
+    """Write one dataset, compressed with zstd, each chunk with its CRC-32C.
+
+    Args:
+        axes: the name of each axis.
+        chunk_shape: at most the array's own; None: all channels of an axis `c`, and `MAX_CHUNK` cells along others.
+    """
+    usual = tuple(n if axis == "c" else min(n, MAX_CHUNK) for n, axis in zip(values.shape, axes, strict=True))
+    chunk = chunk_shape or usual
     path.mkdir(parents=True, exist_ok=True)
     write_json(path / "zarr.json", _to_zarr_json(values, chunk, axes, fill_value))
     little = values.astype(values.dtype.newbyteorder("<"), copy=False)
@@ -227,7 +240,9 @@ def write_array(path: Path, values: NDArray[Any], axes: str, *, fill_value: floa
         write_bytes_atomic(path / "c" / "/".join(map(str, position)), stored)
 
 
-def _to_zarr_json(values: NDArray[Any], chunk: tuple[int, ...], axes: str, fill_value: float) -> dict[str, Any]:
+def _to_zarr_json(
+    values: NDArray[Any], chunk: tuple[int, ...], axes: Sequence[str], fill_value: float
+) -> dict[str, Any]:
     is_float = np.issubdtype(values.dtype, np.floating)
     return {
         "zarr_format": 3,

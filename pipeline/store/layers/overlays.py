@@ -76,7 +76,7 @@ def new_predictions(store: Path, predictions: Predictions, *, mpp0: float) -> It
     """
     final = predictions_path(store, predictions.model_id)
     if not (final.parent / "zarr.json").exists():
-        _make_group(final.parent)
+        make_group(final.parent)
     pyramid = nan_pyramid(predictions.probabilities_cyx)
     spacing = predictions.stride_px0 * mpp0
     spacings = [spacing * 2**i for i in range(len(pyramid))]
@@ -99,8 +99,8 @@ def new_predictions(store: Path, predictions: Predictions, *, mpp0: float) -> It
         yield
 
 
-def _make_group(folder: Path) -> None:
-    """Create the group of all predictions; if the disk is full, no folder is left."""
+def make_group(folder: Path) -> None:
+    """Create the group of all layers of one kind; if the disk is full, no folder is left."""
     try:
         write_group(folder, {})
     except DiskFullError:

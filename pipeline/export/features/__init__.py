@@ -1,0 +1,1 @@
+"""Features of tiles in the files of TRIDENT, CLAM and STAMP, both ways."""
