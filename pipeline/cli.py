@@ -14,6 +14,8 @@ from pipeline.verbs.log_cli import log_cli
 from pipeline.verbs.model_cli import model_cli
 from pipeline.verbs.options import HERE, JsonOption, ProjectOption
 from pipeline.verbs.plan.cli import plan_cli
+from pipeline.verbs.slide_level.encoder_cli import encoder_cli
+from pipeline.verbs.slide_level.features_cli import features_cli
 from pipeline.verbs.study.cli import study_cli
 from pipeline.verbs.tissue_cli import tissue
 
@@ -21,6 +23,8 @@ cli = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 cohort_cli = typer.Typer(no_args_is_help=True, help="Cohort manifests: slides that belong together.")
 cli.add_typer(cohort_cli, name="cohort")
 cli.add_typer(annotations_cli, name="annotations")
+cli.add_typer(encoder_cli, name="encoder")
+cli.add_typer(features_cli, name="features")
 cli.add_typer(model_cli, name="model")
 cli.add_typer(plan_cli, name="plan")
 cli.add_typer(study_cli, name="study")
@@ -103,6 +107,25 @@ def cohort_pseudonymize(
     from pipeline.verbs.cohort import run_pseudonymize
 
     run_pseudonymize(manifest, map_path, out, project, keep_site=keep_site, keep_block=keep_block)
+
+
+@cli.command()
+def folds(
+    manifest: Annotated[Path, typer.Argument(metavar="COHORT.csv", help="Cohort manifest.")],
+    project: ProjectOption = HERE,
+    table: Annotated[Path | None, typer.Option(help="Clinical table (CSV) with `patient_id` or `slide_id`.")] = None,
+    number: Annotated[int, typer.Option(min=3, help="Number of folds.")] = 5,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same folds.")] = 0,
+    by: Annotated[str | None, typer.Option(metavar="COLUMN", help="Classes to balance.")] = None,
+    event: Annotated[str | None, typer.Option(metavar="COLUMN", help="Events (1 or 0) to balance.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File to write.", show_default="folds.json in the project")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Divide the patients of a cohort into folds for cross-validation, balanced by class or event, and by site."""
+    from pipeline.verbs.slide_level.folds import FoldsRequest, run_folds
+
+    asked = FoldsRequest(number, seed, table, by, event)
+    run_folds(manifest, project, asked, out or project / "folds.json", as_json=as_json)
 
 
 @cli.command()
@@ -217,10 +240,31 @@ def infer(
     ] = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """Run a model over slides: predictions in the store, CSV, GeoJSON, hotspots, heatmap."""
-    from pipeline.verbs.infer import run_infer
+    """Run a model over slides or patients: predictions or attention in the store, GeoJSON, and more beside it."""
+    from pipeline.verbs.slide_level.infer_slides import run_any_infer
 
-    run_infer(model, slides or [], project, devices=devices, as_json=as_json)
+    run_any_infer(model, slides or [], project, devices=devices, as_json=as_json)
+
+
+@cli.command()
+def embed(
+    encoder: Annotated[str, typer.Argument(help="Encoder of the project.")],
+    slides: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="SLIDE…|COHORT.csv",
+            help="Slide ids, stores or slide files, or one manifest; files are ingested first.",
+            show_default="all slides",
+        ),
+    ] = None,
+    project: ProjectOption = HERE,
+    devices: Annotated[str, typer.Option(help="cpu, cuda, or several: cuda:0,cuda:1.")] = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Put an encoder's features of each slide's tissue into its store, for slide-level models."""
+    from pipeline.verbs.slide_level.embed import run_embed
+
+    run_embed(encoder, slides or [], project, devices=devices, as_json=as_json)
 
 
 @cli.command("check-invariance")

@@ -158,7 +158,7 @@ class Project:
             return []
         folders = [
             *(self.tiles_dir, self.models_dir, self.runs_dir, self.jobs_dir),
-            *(self.results_dir, self.slides_dir, self.cache_dir),
+            *(self.results_dir, self.slides_dir, self.cache_dir, self.root / "encoders"),
         ]
         folders += _folders_in(self.checkpoints_dir)
         for model_results in _folders_in(self.results_dir):

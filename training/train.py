@@ -23,10 +23,11 @@ from training.local_ranks import INTERRUPTED, REFUSED
 from training.machine.allocator import keep_for_training
 from training.machine.rank_log import RankLog, last_words, log_path
 from training.machine.threads import use_threads
-from training.run.joining import agree_on, join_ranks
-from training.run.preflight import Checked, check_run, dataset_error
+from training.run.joining import join_ranks
+from training.run.preflight import Checked
+from training.run.slides.any_run import check_any_run, data_error, make_trainer
+from training.run.slides.preflight import SlideChecked
 from training.run.state import CHECKPOINTS
-from training.run.trainer import Trainer
 
 CLASS_ORDER = "the order in the [tile] section of gemslide.toml, and in the recipe's [data] section if it names classes"
 MOST_NAMED = 8
@@ -51,14 +52,14 @@ def main() -> int:
 
 def _outcome(arguments: argparse.Namespace, rank: int, world_size: int) -> int:
     """Check and run it, report the outcome to people and return the exit code."""
-    user_errors = (GemslideError, dataset_error(arguments.recipe))
+    user_errors = (GemslideError, data_error(arguments.recipe))
     try:
         if arguments.fresh and "TORCHELASTIC_RUN_ID" in os.environ:
             raise BadRecipeError(
                 "--fresh under torchrun: ranks that it restarts would start from scratch, too. Remove the run's "
                 f"folder in {arguments.project / CHECKPOINTS} instead."
             )
-        checked = check_run(arguments.recipe, arguments.project, world_size, threads=arguments.threads)
+        checked = check_any_run(arguments.recipe, arguments.project, world_size, threads=arguments.threads)
     except user_errors as error:
         if os.environ.get("LOCAL_RANK", "0") == "0":  # the others on this machine found the same
             _refuse(error, arguments.outcome_json)
@@ -96,7 +97,7 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _run(checked: Checked, arguments: argparse.Namespace, rank: int, world_size: int) -> dict[str, str]:
+def _run(checked: Checked | SlideChecked, arguments: argparse.Namespace, rank: int, world_size: int) -> dict[str, str]:
     if rank == 0:
         project: Path = arguments.project
         for folder in (project / "models", project / "runs", *(project / CHECKPOINTS).glob("*")):
@@ -111,8 +112,12 @@ def _stop_on_request() -> None:
         die_with_parent()
 
 
-def _warn(checked: Checked) -> None:
+def _warn(checked: Checked | SlideChecked) -> None:
     """Warn about settings that are valid but rarely intended."""
+    if isinstance(checked, SlideChecked):
+        for complaint in checked.source.warnings():
+            sys.stderr.write(f"warning: {checked.recipe_path.name}: {complaint}\n")
+        return
     odd_order = order_warning(checked.source.classes, setting=CLASS_ORDER)
     if odd_order:
         sys.stderr.write(f"warning: {checked.recipe_path.name}: {odd_order}\n")
@@ -135,7 +140,7 @@ def _report(error: Exception, rank: int | None = None) -> None:
     sys.stderr.write(f"error [{getattr(error, 'code', 'bad_recipe')}]: {where}{error}\n")
 
 
-def _train(checked: Checked, project_dir: Path, world_size: int, *, fresh: bool) -> dict[str, str]:
+def _train(checked: Checked | SlideChecked, project_dir: Path, world_size: int, *, fresh: bool) -> dict[str, str]:
     keep_for_training()
     use_threads(checked.recipe.train.threads)
     ranks, device = join_ranks(world_size, timeout_s=checked.recipe.parallel.timeout_s)
@@ -143,8 +148,7 @@ def _train(checked: Checked, project_dir: Path, world_size: int, *, fresh: bool)
     log = RankLog(project_dir / "runs", run_id, ranks.rank)
     ended_well = False
     try:
-        checked = agree_on(checked, ranks)
-        models = Trainer(checked, project_dir, ranks, device, watch=log).run(run_id, fresh=fresh)
+        models = make_trainer(checked, project_dir, ranks, device, log).run(run_id, fresh=fresh)
         ended_well = True
         return models
     except LostPeerError as error:

@@ -10,9 +10,13 @@ from .manifest import COLUMNS as COLUMNS
 from .manifest import MAX_MANIFEST_BYTES as MAX_MANIFEST_BYTES
 from .manifest import Cohort as Cohort
 from .manifest import SlideEntry as SlideEntry
+from .manifest import Split as Split
 from .manifest import init_cohort as init_cohort
 from .manifest import load_cohort as load_cohort
+from .no_values import is_missing as is_missing
+from .no_values import why_no_value as why_no_value
 from .pseudonyms import Keepable as Keepable
 from .pseudonyms import project_around as project_around
 from .pseudonyms import pseudonymize_cohort as pseudonymize_cohort
 from .split import assign_splits as assign_splits
+from .total_rows import total_in as total_in

@@ -1,6 +1,7 @@
 from .config import DEFAULT_THRESHOLD as DEFAULT_THRESHOLD
 from .config import QC_SCORES as QC_SCORES
 from .config import AppConfig as AppConfig
+from .config import EmbedConfig as EmbedConfig
 from .config import EvaluateConfig as EvaluateConfig
 from .config import InferConfig as InferConfig
 from .config import IngestConfig as IngestConfig

@@ -201,6 +201,20 @@ class InferConfig(Section):
     """Files written beside the store; hotspots.json always. DICOM needs a DICOM slide."""
 
 
+class EmbedConfig(Section):
+    """`[embed]`"""
+
+    batch_size: int | None = Field(None, ge=1, le=65_536)
+    """Tiles that go through the encoder together; if left out, as in `[infer]`."""
+    min_tissue: float = Field(0.5, ge=0, le=1)
+    overlap: float = Field(0.0, ge=0, le=0.9)
+    """Share of a tile's side that neighbours share."""
+    deterministic: bool = False
+    """Identical bits for any batch size and any devices of one kind: each tile goes through the encoder alone."""
+    require_qc: bool = False
+    """Whether only slides that passed `gemslide qc` are embedded; others end as qc_failed."""
+
+
 class EvaluateConfig(Section):
     """`[evaluate]`"""
 
@@ -314,6 +328,7 @@ class Settings(Section):
     qc: QualityConfig = QualityConfig()
     tile: TileConfig = TileConfig()
     infer: InferConfig = InferConfig()
+    embed: EmbedConfig = EmbedConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
     annotations: AnnotationsConfig = AnnotationsConfig()
     app: AppConfig = AppConfig()

@@ -13,7 +13,7 @@ ONE_SUBJECT = {"training/engine", "pipeline/verbs"}
 """Folders that hold one subject in many files: the engine, and one file per verb."""
 MAX_LOOSE = {"pathology_app": 8, "training": 8, "pipeline/study": 8, "pipeline/store": 8}
 """Maximum number of files beside sub-folders in a folder, without `__init__.py`."""
-MAX_PARAMETERS, MAX_WITH_MORE = 7, 8
+MAX_PARAMETERS, MAX_WITH_MORE = 7, 10
 """Limit per function; and number of functions that may exceed it: a verb's options, and a training step's plan."""
 ADAPTERS = {
     "openslide": {"pipeline/slides/openslide/library.py"},
@@ -130,13 +130,17 @@ def test_image_codecs_are_called_in_one_folder():
     assert callers == {"pipeline/codecs/images.py"}
 
 
+WITH_TORCH = {"pipeline/batches/where.py", "pipeline/export/features/clam.py"}
+"""Devices and threads; CLAM's files, which are torch's."""
+
+
 def test_streamlit_stays_in_the_app_and_torch_out_of_it():
     strangers = []
     for path in SOURCES:
         package, used = path.relative_to(ROOT).parts[0], set(imports_of(path))
         if "streamlit" in used and package != "pathology_app":
             strangers.append(f"{path} imports streamlit")
-        if "torch" in used and package != "training" and path.name != "predictor.py":
+        if "torch" in used and package != "training" and path.relative_to(ROOT).as_posix() not in WITH_TORCH:
             strangers.append(f"{path} imports torch")
 
     assert not strangers, "\n".join(strangers)

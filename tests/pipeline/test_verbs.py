@@ -18,8 +18,8 @@ from tests.small_trained_project import make_slide, make_sources
 from training.foundation.errors import BadRecipeError
 
 MAX_OWN_OPTIONS = 5
-MORE_OPTIONS = {"plan show": 6}
-"""Its options say for which ranks, memory and cluster, from what and whereto; most are given alone."""
+MORE_OPTIONS = {"plan show": 6, "features import": 6, "folds": 6}
+"""A plan's options are mostly given alone; those of the others say what a file does not, and how to divide patients."""
 COMMON = {"project", "as_json", "help"}
 
 
@@ -45,12 +45,14 @@ def test_the_verbs_are_those_of_the_contract_and_have_at_most_five_options_of_th
         "doctor", "info", "cohort init", "cohort check", "cohort pseudonymize",
         "annotations check", "annotations convert", "annotations import", "annotations export",
         "annotations table", "register", "ingest", "verify", "tissue", "qc",
-        "tile", "plan show", "plan audit", "plan layers", "train", "infer", "evaluate", "compare", "export", "demo",
+        "tile", "plan show", "plan audit", "plan layers", "train", "embed", "infer", "evaluate", "compare", "export",
+        "demo",
         "model export", "model import", "model check", "model card", "check-invariance",
         "study init", "study begin", "study run", "study work", "study script", "study status", "study pause",
         "study resume", "study retry", "study prioritize", "study amend", "study erase", "study export",
         "study reproduce", "study report", "study verify", "study key", "study anchor", "study countersign",
-        "study sign", "log show", "log verify",
+        "study sign", "log show", "log verify", "encoder add", "encoder check", "encoder list", "features list",
+        "features export", "features import", "folds",
     }  # fmt: skip
     for name, command in visible.items():
         assert len(options_of(command)) <= MORE_OPTIONS.get(name, MAX_OWN_OPTIONS), name

@@ -75,6 +75,15 @@ def is_auto(path: Path) -> bool:
     return _setting(_read(path), "parallel", "strategy") == AUTO
 
 
+def data_source(path: Path) -> object:
+    """`[data] source` of a recipe; None if it names none.
+
+    Raises:
+        BadRecipeError: the file cannot be read, or is not TOML.
+    """
+    return _setting(_read(path), "data", "source")
+
+
 def _read(path: Path) -> Mapping[str, Any]:
     try:
         return read_toml(path)

@@ -89,7 +89,7 @@ def _data(content: CardContent) -> Iterator[str]:
         (f"of these {plain(name)}", *(str(split.by_class.get(name, 0)) for split in splits.values()))
         for name in content.class_names
     ]
-    yield from _table(rows)
+    yield from table_lines(rows)
     scanners = [f"{plain(name)} ({count})" for name, count in content.data.scanners.items()]
     yield ""
     tile_set = plain(content.data.tile_set)
@@ -120,7 +120,7 @@ def _metrics(content: CardContent) -> Iterator[str]:
         rows.append(
             (FIGURES.get(name, plain(name)), f"{value:.4f}", f"{bounds[0]:.4f} to {bounds[1]:.4f}" if bounds else "–")
         )
-    yield from _table(rows)
+    yield from table_lines(rows)
     yield ""
     yield _about_intervals(content.intervals)
 
@@ -146,7 +146,8 @@ def _limits(content: CardContent) -> Iterator[str]:
     yield from content.limits
 
 
-def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+def table_lines(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """A table in Markdown; the first row is its head."""
     yield f"| {' | '.join(rows[0])} |"
     yield f"|{'---|' * len(rows[0])}"
     yield from (f"| {' | '.join(row)} |" for row in rows[1:])

@@ -35,7 +35,7 @@ def trained_network(package: Path, config: PackageConfig) -> tuple[torch.nn.Modu
     runtime = config.gemslide.runtime
     path = package / WEIGHTS_FILES[runtime]
     network = fresh_network(package, config) if runtime in ("torch", "entry-point") else None
-    weights = _read_weights(path, config)
+    weights = read_weights(path, config.gemslide.weights_sha256)
     sha256 = hashlib.sha256(weights).hexdigest()
     if network is None:
         return open_weights(weights, sha256, config, str(path)), sha256
@@ -118,15 +118,21 @@ def _blocks(package: Path, config: PackageConfig) -> torch.nn.Sequential:
         raise UnreadableError(f"{package}/config.json: describes no known network ({error}).") from error
 
 
-def _read_weights(path: Path, config: PackageConfig) -> bytes:
-    """The file's bytes, which must be those that the package's id and `config.json` name."""
+def read_weights(path: Path, expected: str) -> bytes:
+    """The file's bytes, which must be those that the package's id and `config.json` name.
+
+    Args:
+        expected: SHA-256 in `config.json`.
+
+    Raises:
+        UnreadableError: missing, or others.
+    """
     package = path.parent
     try:
         weights = read_regular(path, max_bytes=path.stat().st_size)
     except OSError as error:
         raise UnreadableError(f"{path}: {error.strerror}. Copy the package again.") from error
     actual = hashlib.sha256(weights).hexdigest()
-    expected = config.gemslide.weights_sha256
     if expected != actual or not package.name.endswith(f"-{actual[:8]}"):
         raise UnreadableError(
             f"{path}: has the SHA-256 {actual[:16]}…, which is not that of model {package.name!r}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from training.engine.strategies import strategy_for
+from training.foundation.errors import WrongWorldSizeError
+from training.foundation.words.counts import counted
 from training.recipe.parallel import ParallelConfig
 
 
@@ -47,3 +49,18 @@ def _by_preference(wanted: int, num_ranks: int) -> Iterator[int]:
     divisors = [number for number in range(1, num_ranks + 1) if num_ranks % number == 0]
     yield from (number for number in divisors if number >= wanted)
     yield from (number for number in reversed(divisors) if number < wanted)
+
+
+def check_world_size(parallel: ParallelConfig, recipe_name: str, world_size: int) -> None:
+    """Refuse another number of ranks than the recipe's.
+
+    Raises:
+        WrongWorldSizeError: with how to start the right number.
+    """
+    if parallel.world_size != world_size:
+        raise WrongWorldSizeError(
+            f"{recipe_name}: {parallel.strategy} with num_stages = {parallel.num_stages} and data_parallel = "
+            f"{parallel.data_parallel} needs {counted(parallel.world_size, 'rank')}, but "
+            f"{counted(world_size, 'is', 'are')} started. Give `--nproc {parallel.world_size}` (torchrun: "
+            "--nproc-per-node), or change [parallel] (`elastic = true` takes any number that gives the same result)."
+        )

@@ -12,16 +12,16 @@ from torch import nn
 
 from training.data.tile_dataset import TileSource, check_enough, find_source, open_source
 from training.engine.partition import BlockCost
-from training.foundation.errors import BadRecipeError, GemslideError, WrongWorldSizeError
+from training.foundation.errors import BadRecipeError, GemslideError
 from training.foundation.recipe_file import find_recipe
 from training.foundation.settings import replace
-from training.foundation.words.counts import counted
 from training.machine.devices import ROOM, device_here, limit_bytes, local_ranks, sharing
 from training.recipe.choice import Choice, choose, on_one_rank
-from training.recipe.config import Recipe, load_recipe
-from training.recipe.elastic import spread_over
+from training.recipe.config import Recipe
+from training.recipe.elastic import check_world_size, spread_over
 from training.recipe.plan import blocks_of
 from training.recipe.planned import Planned, planned_of, with_seconds
+from training.recipe.slides import load_tile_recipe
 from training.run.out_of_memory import refuse_what_has_no_room
 from training.run.start_weights import StartWeights, find_start
 
@@ -44,8 +44,17 @@ class Checked:
     """What the oracle chose for `auto`; it is part of the recipe already."""
 
 
+def check_recipe_name(path: Path) -> None:
+    """Refuse a recipe whose name cannot be part of a model's. Raises BadRecipeError."""
+    if not re.fullmatch(RECIPE_NAME, path.stem):
+        raise BadRecipeError(
+            f"{path.name}: the recipe's name becomes part of the model's. Rename the file, using 1 to 55 letters, "
+            "digits, dots, underscores or hyphens, not starting with a dot."
+        )
+
+
 def check_run(recipe_name: Path, project_dir: Path, world_size: int, *, threads: int | None = None) -> Checked:
-    """Check everything that can be checked before training.
+    """Check everything that can be checked before training on tiles.
 
     Args:
         threads: overrides the recipe's `[train] threads`.
@@ -54,13 +63,9 @@ def check_run(recipe_name: Path, project_dir: Path, world_size: int, *, threads:
         GemslideError: a recipe, world size or tile set that cannot be trained; or what the dataset raises.
     """
     path = find_recipe(recipe_name)
-    recipe = load_recipe(path)
+    recipe = load_tile_recipe(path)
     recipe = recipe.model_copy(update={"train": replace(recipe.train, threads=threads)})
-    if not re.fullmatch(RECIPE_NAME, path.stem):
-        raise BadRecipeError(
-            f"{path.name}: the recipe's name becomes part of the model's. Rename the file, using 1 to 55 letters, "
-            "digits, dots, underscores or hyphens, not starting with a dot."
-        )
+    check_recipe_name(path)
     source = open_source(recipe.data, project_dir)
     blocks = _blocks_without_memory(recipe, path.name, source)
     device, backend = device_here()
@@ -74,13 +79,7 @@ def check_run(recipe_name: Path, project_dir: Path, world_size: int, *, threads:
         parallel = spread_over(recipe.parallel, world_size, most_stages=len(blocks))
         recipe = recipe.model_copy(update={"parallel": parallel})
     parallel = recipe.parallel
-    if parallel.world_size != world_size:
-        raise WrongWorldSizeError(
-            f"{path.name}: {parallel.strategy} with num_stages = {parallel.num_stages} and data_parallel = "
-            f"{parallel.data_parallel} needs {counted(parallel.world_size, 'rank')}, but "
-            f"{counted(world_size, 'is', 'are')} started. Give `--nproc {parallel.world_size}` (torchrun: "
-            "--nproc-per-node), or change [parallel] (`elastic = true` takes any number that gives the same result)."
-        )
+    check_world_size(parallel, path.name, world_size)
     check_enough(source, parallel.batch_size, recipe.model.num_classes, recipe.data.tile_set)
     if planned is None or choice is None:  # what was chosen is planned, and fits
         planned = _planned(recipe, path.name, source, device, blocks)
@@ -114,6 +113,6 @@ def _misfit(name: str, recipe: Recipe, error: ValueError) -> BadRecipeError:
 def dataset_error(recipe_name: Path) -> type[Exception]:
     """Base of the user-facing errors of the recipe's dataset; GemslideError if the recipe itself is bad."""
     try:
-        return find_source(load_recipe(find_recipe(recipe_name)).data.source).Error
+        return find_source(load_tile_recipe(find_recipe(recipe_name)).data.source).Error
     except GemslideError:
         return GemslideError

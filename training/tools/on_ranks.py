@@ -23,7 +23,8 @@ from training.local_ranks import INTERRUPTED
 from training.machine.allocator import keep_for_training
 from training.machine.devices import LOCAL_RANK, local_ranks
 from training.machine.threads import use_threads
-from training.recipe.config import Recipe, load_recipe
+from training.recipe.config import Recipe
+from training.recipe.slides import load_tile_recipe
 from training.run.joining import join_ranks
 from training.run.preflight import dataset_error
 
@@ -64,7 +65,7 @@ def run_on_ranks(arguments: argparse.Namespace, measure: Callable[[Measuring], d
 
 
 def _measured(arguments: argparse.Namespace, measure: Callable[[Measuring], dict[str, Any]]) -> dict[str, Any]:
-    recipe = load_recipe(find_recipe(arguments.recipe))
+    recipe = load_tile_recipe(find_recipe(arguments.recipe))
     side_px = arguments.tile_px or side_in_tile_set(recipe.data, arguments.project)
     keep_for_training()
     use_threads(recipe.train.threads)

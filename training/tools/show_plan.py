@@ -30,7 +30,7 @@ from training.oracle.simulation.costs import Costs, StageCost, stage_costs
 from training.oracle.simulation.draw import draw_svg, draw_text
 from training.oracle.simulation.simulate import simulate
 from training.recipe.choice import Choice, choose, on_one_rank
-from training.recipe.config import Recipe, load_recipe
+from training.recipe.config import Recipe
 from training.recipe.planned import (
     Planned,
     describe_recompute,
@@ -39,6 +39,7 @@ from training.recipe.planned import (
     with_seconds,
     with_seconds_if_measured,
 )
+from training.recipe.slides import load_tile_recipe
 from training.run.out_of_memory import refuse_what_has_no_room
 from training.run.preflight import dataset_error
 from training.tools.search_rows import search_rows
@@ -71,7 +72,7 @@ def show_plan(
         GemslideError: a recipe that cannot be planned; or what the dataset raises.
     """
     path = find_recipe(recipe_name)
-    named = load_recipe(path)
+    named = load_tile_recipe(path)
     side_px = tile_px or side_in_tile_set(named.data, project_dir)
     if cluster_name is None:
         planned, choice = plan_recipe(named, side_px, project_dir, num_ranks=num_ranks, cap_bytes=cap_bytes)

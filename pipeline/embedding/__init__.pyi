@@ -1,0 +1,11 @@
+from .embed import embed_slide as embed_slide
+from .encoder import TileEncoder as TileEncoder
+from .rows import add_encoder as add_encoder
+from .rows import check_own_encoder as check_own_encoder
+from .rows import encoders_dir as encoders_dir
+from .rows import find_encoder as find_encoder
+from .rows import list_encoders as list_encoders
+from .stage import EmbedStage as EmbedStage
+from .stage import close_encoder as close_encoder
+from .stage import encoder_run_on as encoder_run_on
+from .stage import open_encoder as open_encoder

@@ -1,0 +1,46 @@
+"""Key of everything that a slide's features depend on: not batch sizes, which do not change them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pipeline.embedding.encoder import TileEncoder
+from pipeline.errors import WrongSlideError
+from pipeline.settings.config import EmbedConfig
+from pipeline.store.layers.features import list_features, open_features
+from pipeline.store.layers.labels import mask_fingerprint
+from pipeline.store.reading.reader import StoreReader
+from training.foundation.errors import UnreadableError
+
+
+def embedding_key(reader: StoreReader, encoder: TileEncoder, config: EmbedConfig) -> dict[str, Any]:
+    """The key of a slide's features: source, encoder, tiles and the mask that chose them, numerics.
+
+    Raises:
+        UnreadableError: there is no mask.
+    """
+    numerics = encoder.run_on.numerics
+    return {
+        "source_sha256": reader.source_sha256,
+        "encoder": {"encoder_id": encoder.encoder_id, "weights_sha256": encoder.weights_sha256},
+        "tiles": {
+            "tile_px": encoder.tile_px,
+            "mpp": encoder.mpp,
+            "min_tissue": config.min_tissue,
+            "overlap": config.overlap,
+            "mask": mask_fingerprint(reader.path),
+            "read": encoder.read,
+        },
+        "numerics": {"precision": numerics.precision, "deterministic": numerics.deterministic},
+    }
+
+
+def stored_key(reader: StoreReader, encoder_id: str) -> dict[str, Any] | None:
+    """The key that a slide's features state; None where there are none, or damaged ones, which are replaced."""
+    if encoder_id not in list_features(reader.path):
+        return None
+    try:
+        made_from = open_features(reader.path, encoder_id).attributes.get("made_from")
+    except (UnreadableError, WrongSlideError):
+        return None
+    return made_from if isinstance(made_from, dict) else None

@@ -1,0 +1,1 @@
+"""Verbs of encoders, features and slide-level models."""

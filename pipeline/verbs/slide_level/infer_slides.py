@@ -1,0 +1,130 @@
+"""`gemslide infer` with a slide-level model: ingest and embed what is missing, then predict each patient or slide."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+from pipeline.cohort.manifest import load_cohort
+from pipeline.errors import BadManifestError
+from pipeline.files import sha256_of
+from pipeline.naming.models import find_package
+from pipeline.naming.slides import SlideToDo, find_slides_to_do, included_in, manifest_in
+from pipeline.naming.sources import SourceNames
+from pipeline.project import Project, open_project
+from pipeline.run_record import RunRecord
+from pipeline.settings.config import EmbedConfig, Settings, load_settings
+from pipeline.slide_level.package_level import is_slide_model
+from pipeline.verbs.cli_output import Reporter, report_errors, say_counts
+from pipeline.verbs.infer import run_infer
+from pipeline.verbs.slide_level.embed import embed_stage
+from pipeline.verbs.stages import run_recorded
+from training.foundation.errors import BadRecipeError
+from training.foundation.model_files import weights_file
+
+
+def run_any_infer(model: str, slides: list[str], project_dir: Path, *, devices: str, as_json: bool) -> None:
+    """Run a model of tiles or a slide-level one, as its package says."""
+    project = open_project(project_dir)
+    reporter = Reporter(as_json=as_json, sources=SourceNames(project=project))
+    reporter.sources.add_typed(slides, project)
+    with report_errors(as_json=as_json, reporter=reporter):
+        package = find_package(model, project)
+        is_of_slides = is_slide_model(package)
+        if is_of_slides:
+            _infer_slides(package, slides, project, load_settings(project.settings_path), reporter, devices)
+    if not is_of_slides:
+        run_infer(model, slides, project_dir, devices=devices, as_json=as_json)
+        return
+    say_counts(reporter)
+    reporter.finish()
+
+
+def _infer_slides(
+    package: Path, slides: list[str], project: Project, settings: Settings, reporter: Reporter, devices: str
+) -> None:
+    """Predict patients or slides; an error in one does not stop the others.
+
+    Raises:
+        GemslideError: the model, the manifest or the devices are at fault.
+    """
+    todo = find_slides_to_do(slides, project)
+    from pipeline.batches.devices import named_devices
+    from pipeline.slide_level.stage import PredictUnit, load_model
+
+    names = named_devices(devices)
+    if len(names) > 1 or "+" in names[0]:
+        raise BadRecipeError(f"--devices {devices}: a slide-level model runs on one device.")
+    model = load_model(package, names[0])
+    record = RunRecord("infer", {"model": package.name, "devices": list(names)})
+    record.inputs.append({"id": package.name, "sha256": sha256_of(weights_file(package))})
+    units = _units(slides, todo, model.config.level)
+    missing = _without_features(todo, project, model.config.encoder.encoder_id)
+    if missing:
+        encoder = model.config.encoder
+        _embed(missing, encoder.encoder_id, _config(settings, encoder), project, settings, reporter, names)
+    failed = {outcome.slide_id for outcome in reporter.outcomes if not outcome.is_good}
+    reporter.outcomes = [outcome for outcome in reporter.outcomes if not outcome.is_good]
+    stages = [
+        PredictUnit(unit, tuple(slide_ids), package, project, names[0])
+        for unit, slide_ids in units.items()
+        if not failed.intersection(slide_ids)
+    ]
+    run_recorded(stages, reporter, record, project)
+
+
+def _units(typed: Sequence[str], todo: Sequence[SlideToDo], level: str) -> dict[str, list[str]]:
+    """Slides by patient or slide. Slides without a manifest are predicted each by itself."""
+    manifest = manifest_in(typed)
+    if level == "slide" or manifest is None:
+        return {slide.slide_id: [slide.slide_id] for slide in todo}
+    units: defaultdict[str, list[str]] = defaultdict(list)
+    for entry in included_in(load_cohort(manifest)):
+        if entry.patient_id is None:
+            raise BadManifestError(
+                f"{manifest}: slide {entry.slide_id} has no patient_id, but the model predicts patients. Fill in the "
+                "column `patient_id`."
+            )
+        units[entry.patient_id].append(entry.slide_id)
+    return dict(units)
+
+
+def _without_features(todo: Sequence[SlideToDo], project: Project, encoder_id: str) -> list[SlideToDo]:
+    from pipeline.store.layers.features import list_features
+
+    return [slide for slide in todo if encoder_id not in list_features(project.store_path(slide.slide_id))]
+
+
+def _config(settings: Settings, encoder: object) -> EmbedConfig:
+    """`[embed]` with the choice of tiles that the model was trained on."""
+    chosen = {key: value for key in ("min_tissue", "overlap") if (value := getattr(encoder, key)) is not None}
+    return settings.embed.model_copy(update=chosen)
+
+
+def _embed(
+    missing: Sequence[SlideToDo],
+    encoder_id: str,
+    config: EmbedConfig,
+    project: Project,
+    settings: Settings,
+    reporter: Reporter,
+    devices: tuple[str, ...],
+) -> None:
+    from pipeline.embedding.rows import find_encoder
+    from pipeline.embedding.stage import close_encoder, open_encoder
+
+    row_path = find_encoder(encoder_id[:-9], project)
+    opened = open_encoder(row_path, devices, config).network
+    if opened.encoder_id != encoder_id:
+        raise BadRecipeError(
+            f"{row_path}: is encoder {opened.encoder_id}, but the model was trained on features of {encoder_id}: its "
+            "row or weights have changed. Restore them, or train again."
+        )
+    record = RunRecord("embed", {"embed": config.model_dump(mode="json"), "encoder": encoder_id})
+    record.inputs.append({"id": encoder_id, "sha256": opened.weights_sha256})
+    stages = [embed_stage(slide, row_path, project, settings, devices, config=config) for slide in missing]
+    try:
+        run_recorded(stages, reporter, record, project, overlapping=devices != ("cpu",))
+    finally:
+        close_encoder()

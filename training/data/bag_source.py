@@ -1,0 +1,177 @@
+"""Bags for training: all tiles of a patient or slide as features, drawn the same way on every rank.
+
+Sources of bags are found through the entry-point group `gemslide.bags`, so this package imports no other of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from training.data.tile_dataset import Indices
+from training.foundation.errors import BadRecipeError, EmptyTableError
+from training.foundation.words.counts import counted
+from training.recipe.slides import FEATURES, SlideRecipe
+
+GROUP = "gemslide.bags"
+POSITION_COLUMNS = 2
+"""Last columns of a bag: the centre of each tile on its slide, x and y, in µm."""
+
+
+class BagSource(Protocol):
+    """Interface of a source of bags. `Error` is the base of its user-facing errors, each with a `code`."""
+
+    Error: type[Exception]
+    unit: str
+    """"patient" or "slide"."""
+    units: NDArray[np.str_]
+    """Ids of the patients or slides, (units,)."""
+    splits: NDArray[np.str_]
+    """"train", "val", "test" or "" of each, (units,)."""
+    num_tiles: NDArray[np.int64]
+    """Tiles of each, (units,)."""
+    dims: int
+    """Features of a tile."""
+    values: NDArray[np.float64]
+    """Targets, (units, columns), NaN where missing: a column for each target in order, two for survival."""
+    classes: Mapping[str, tuple[str, ...]]
+    """Classes of each target that has some, by the target's name, in order."""
+    encoder: Mapping[str, Any]
+    """The encoder, for the package: `encoder_id`, `weights_sha256`, `row`, `side_um`, `min_tissue`, `overlap`."""
+    fingerprint: str
+    """SHA-256 over units, splits, targets and features."""
+
+    def read(self, unit: int, rows: Indices | None) -> NDArray[np.float32]:
+        """Features and positions of a unit's tiles, float32 (tiles, dims + 2).
+
+        Args:
+            rows: tiles to read, in rising order; None for all.
+        """
+
+    def warnings(self) -> list[str]:
+        """Clauses for people about data that is usable but odd."""
+
+
+class BagSourceFactory(Protocol):
+    """A class of bags."""
+
+    Error: type[Exception]
+
+    def __call__(
+        self, project_dir: Path, data: Mapping[str, Any], targets: Sequence[Mapping[str, Any]]
+    ) -> BagSource: ...
+
+
+def find_bags() -> BagSourceFactory:
+    """The class of bags registered under "features".
+
+    Raises:
+        BadRecipeError: none is.
+    """
+    entries = {entry.name: entry for entry in entry_points(group=GROUP)}
+    if FEATURES not in entries:
+        raise BadRecipeError(
+            f'[data] source = "features": no installed package registers it in the group {GROUP}. Reinstall gemslide.'
+        )
+    factory: BagSourceFactory = entries[FEATURES].load()
+    return factory
+
+
+def open_bags(recipe: SlideRecipe, project_dir: Path) -> BagSource:
+    """The bags that a recipe describes.
+
+    Raises:
+        BadRecipeError: none are registered; or what the source raises.
+    """
+    data = recipe.data.model_dump(mode="json")
+    return find_bags()(project_dir, data, [target.model_dump(mode="json") for target in recipe.target])
+
+
+def with_targets(source: BagSource, split: str) -> Indices:
+    """Units of a split that have at least one target."""
+    return np.flatnonzero((source.splits == split) & np.isfinite(source.values).any(1))
+
+
+def check_enough_bags(source: BagSource, batch_size: int) -> None:
+    """Refuse bags that cannot be trained on.
+
+    Raises:
+        EmptyTableError: too few for one step, or none for validation.
+    """
+    counts = {split: len(with_targets(source, split)) for split in ("train", "val")}
+    if counts["train"] < batch_size or not counts["val"]:
+        raise EmptyTableError(
+            f"{counted(counts['train'], source.unit)} to train on and {counts['val']} to validate have features and a "
+            f"target; a step of {batch_size} and one for validation are needed. Embed more slides, fill in the table, "
+            "assign them to splits, or lower [parallel] num_microbatches."
+        )
+
+
+class BagPlan:
+    """Units of each batch, decided by the seed alone, so that ranks agree without communicating.
+
+    The last batch of an epoch holds the remainder: every unit is seen once in each epoch, unless classes are balanced.
+    For Cox's loss each batch has an event: the order is mended with units that have one.
+    """
+
+    def __init__(
+        self, source: BagSource, *, batch_size: int, seed: int, balance: bool, event_column: int | None = None
+    ) -> None:
+        self._train = with_targets(source, "train")
+        self._seed, self._size = seed, batch_size
+        self._labels = source.values[self._train, 0] if balance else None
+        self._events = None if event_column is None else source.values[self._train, event_column] == 1
+        self._epoch, self._order = -1, self._train
+        self.steps_per_epoch = -(-len(self._train) // batch_size)
+        if self._events is not None and self._events.sum() < self.steps_per_epoch:
+            raise EmptyTableError(
+                f"Cox's loss needs an event in each step: there are {counted(int(self._events.sum()), 'event')} among "
+                f"{counted(len(self._train), source.unit)} to train on, for {counted(self.steps_per_epoch, 'step')} of "
+                f'{batch_size}. Raise [parallel] num_microbatches, or use loss = "discrete" for the target.'
+            )
+
+    def place(self, step: int) -> tuple[int, int]:
+        """The epoch of a step, and its number in that epoch; both from 0."""
+        return divmod(step, self.steps_per_epoch)
+
+    def batch(self, step: int) -> Indices:
+        """Units of an optimizer step, counted from 0 over the whole run."""
+        epoch, within = self.place(step)
+        if epoch != self._epoch:
+            self._epoch, self._order = epoch, self._ordered(epoch)
+        return self._order[within * self._size : (within + 1) * self._size]
+
+    def _ordered(self, epoch: int) -> Indices:
+        random = np.random.default_rng((self._seed, epoch))
+        if self._labels is not None:
+            known = np.flatnonzero(np.isfinite(self._labels))
+            counts = np.bincount(self._labels[known].astype(np.int64))
+            share = 1.0 / counts[self._labels[known].astype(np.int64)]
+            chosen = random.choice(known, len(self._train), p=share / share.sum())
+        else:
+            chosen = random.permutation(len(self._train))
+        if self._events is not None:
+            chosen = _with_an_event_each(chosen, self._events, self._size)
+        ordered: Indices = self._train[chosen]
+        return ordered
+
+
+def _with_an_event_each(order: Indices, events: NDArray[np.bool_], size: int) -> Indices:
+    """Swap units between batches until each batch has an event; the others keep their places."""
+    order = order.copy()
+    starts = range(0, len(order), size)
+    counts = {start: int(events[order[start : start + size]].sum()) for start in starts}
+    for start in starts:
+        if counts[start]:
+            continue
+        giver = max(counts, key=lambda other: (counts[other], -other))
+        given = giver + int(np.flatnonzero(events[order[giver : giver + size]])[-1])
+        taken = min(start + size, len(order)) - 1
+        order[given], order[taken] = order[taken], order[given]
+        counts[giver], counts[start] = counts[giver] - 1, 1
+    return order

@@ -1,0 +1,1 @@
+"""Training of slide-level models: bags, targets, validation and packages."""
