@@ -105,7 +105,7 @@ def import_features(reader: StoreReader, file: FeatureFile) -> Features:
         "name": name,
         "dims": foreign.values_nd.shape[1],
         "tile_px": foreign.tile_px,
-        "stated_name_sha256": None if text is None else hashlib.sha256(text.encode()).hexdigest(),
+        "stated_name_sha256": None if text is None else hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest(),
         "imported": {"from": file.program, "sha256": file_sha256},
     }
     tiles = {"tile_px": foreign.tile_px, "mpp": foreign.mpp, "mask": None}

@@ -172,14 +172,13 @@ class _ForeignFile:
         if attribute.shape != () or h5py.check_string_dtype(attribute.dtype) is None:
             raise UnreadableError(f"{self.path}: the attribute `{name}` is not a text.")
         value = attributes[name]
-        return (value.decode() if isinstance(value, bytes) else str(value))[:MAX_TEXT]
+        return (value.decode(errors="surrogateescape") if isinstance(value, bytes) else str(value))[:MAX_TEXT]
 
     def _dataset(self, name: str, kinds: str) -> h5py.Dataset:
         """A data set stored in the file itself, of numbers, and no larger than can be read."""
         link = self._file.get(name, getlink=True)
         if link is None:
-            there = ", ".join(f"{found:.40}" for found, _ in zip(self._file, range(10), strict=False))
-            raise UnreadableError(f"{self.path}: has no data set `{name}`. It has: {there or 'nothing'}.")
+            raise UnreadableError(f"{self.path}: has no data set `{name}`. Check which program wrote it (--from).")
         if not isinstance(link, h5py.HardLink):
             raise UnreadableError(f"{self.path}: `{name}` is a link to something else, which is not followed.")
         dataset = self._file[name]
