@@ -164,7 +164,7 @@ class Project:
         for model_results in _folders_in(self.results_dir):
             folders += [model_results, *_folders_in(model_results)]
         for store in _folders_in(self.slides_dir):
-            folders += [store, store / "predictions", store / "0" / "labels"]
+            folders += [store, *(store / layer for layer in ("predictions", "features", "attention", "0/labels"))]
         return recover_files(self.root) + [line for folder in folders for line in recover_folder(folder)]
 
     @property

@@ -23,7 +23,8 @@ from training.foundation.words.counts import counted
 
 MAX_SHOWN = 5
 REPLACE_OVERLAY = (
-    "The slide itself is intact. Recreate damaged predictions with `gemslide infer`, scores with `gemslide qc`."
+    "The slide itself is intact. Recreate damaged predictions and attention with `gemslide infer`, scores with "
+    "`gemslide qc`, features with `gemslide embed` or `gemslide features import`."
 )
 
 

@@ -18,6 +18,7 @@ MAX_PARAMETERS, MAX_WITH_MORE = 7, 10
 ADAPTERS = {
     "openslide": {"pipeline/slides/openslide/library.py"},
     "highdicom": {"pipeline/export/dicom/library.py"},
+    "h5py": {"pipeline/export/features/hdf5.py"},
     "wsidicom": {"pipeline/codecs/dicom_frames.py"},
     "pydicom": {
         "pipeline/codecs/dicom_frames.py",
