@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
 from benchmarks.machine import circumstances
-from benchmarks.slide_level_probe import cells, embedded
+from benchmarks.slide_level_probe import cells, embedded, published
 from pipeline.project import Project
 from training.data.tile_dataset import Indices
 from training.engine.ranks import alone
@@ -109,8 +109,7 @@ def main() -> None:
 
 def drawn(project: Project, encoder: str, seed: int) -> tuple[DrawnBags, NDArray[np.bool_]]:
     """The bags of all splits, and which tiles are tumour."""
-    parts = [cells(project, "train", "train", encoder), cells(project, "train", "val", encoder)]
-    training = tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    training = published(project, encoder)
     testing = cells(project, "labelled", "test", encoder)
     tiles = np.concatenate([training[0], testing[0]])
     is_tumour = np.concatenate([training[1], testing[1]]) == 0  # AC is the first class

@@ -15,7 +15,7 @@ from training.foundation.errors import BadRecipeError, ImplausibleOutputError
 from training.machine.allocator import keep_for_prediction
 from training.machine.memory_errors import is_out_of_memory
 from training.models.heads.predictions import predictions_of_targets
-from training.models.slide_models import attention_n
+from training.models.slide_models import outputs_and_attention
 from training.packages.slide_package import PackagedTarget, SlideModelPart, load_slide_network, read_slide_config
 
 SUM_TOLERANCE = 1e-3
@@ -78,17 +78,14 @@ class SlideModel:
         bag = torch.from_numpy(np.ascontiguousarray(bag_nd))[None].to(self.device)
         try:
             with torch.inference_mode():
-                outputs: Any = bag
-                for block in self.blocks:
-                    outputs = block(outputs)
-                attention = attention_n(self.blocks, bag).float().cpu().numpy()
+                outputs, attention = outputs_and_attention(self.blocks, bag)
         except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
             raise BadRecipeError(
                 f"a bag of {len(bag_nd)} tiles does not fit into the memory of {self.device} ({error!s:.200})."
             ) from error
-        return SlidePrediction(self._values(outputs.float().cpu()), attention)
+        return SlidePrediction(self._values(outputs.float().cpu()), attention.float().cpu().numpy())
 
     def _values(self, outputs_1k: torch.Tensor) -> dict[str, NDArray[np.float64]]:
         predicted = predictions_of_targets([target.target() for target in self.config.targets], outputs_1k)

@@ -64,18 +64,19 @@ def slide_model_blocks(
     return [BagInput(dims, hidden, has_relu=True), pools[name](), SlideHead(hidden, num_outputs)]
 
 
-def attention_n(blocks: Sequence[nn.Module], bag: Tensor) -> Tensor:
-    """Share of each tile in the result of a network of `slide_model_blocks`.
+def outputs_and_attention(blocks: Sequence[nn.Module], bag: Tensor) -> tuple[Tensor, Tensor]:
+    """Result of a network of `slide_model_blocks`, and the share of each tile in it, in one pass without a graph.
 
     Attention pooling has its weights; the mean equal shares; the maximum the share of channels in which a tile is the
-    maximum; TransMIL the class token's attention in the last layer, averaged over heads. In both transformers, earlier
-    layers may have carried evidence from one tile to another: the share is that of a token, not of its tile alone.
+    maximum; TransMIL the class token's attention in the last layer, averaged over heads. The layers of a transformer
+    mix tiles before that: the tile with the largest share need not be the one that decided.
 
     Args:
         bag: float32 (n, dims + 2), on the network's device.
 
     Returns:
-        float32 (n,), at least 0, with sum 1. It follows the tiles: their order changes nothing.
+        float32 (1, outputs); and float32 (n,), at least 0, with sum 1. They follow the tiles: their order changes
+        nothing.
 
     Raises:
         ValueError: the blocks are no such network, or the bag does not fit them.
@@ -93,7 +94,15 @@ def attention_n(blocks: Sequence[nn.Module], bag: Tensor) -> Tensor:
         pool = blocks[pools[-1]]
         assert isinstance(pool, Pooling)
         shares_n = pool.attention_n(tiles)
-        return torch.empty_like(shares_n).index_copy_(0, order_n, shares_n / shares_n.sum())
+        outputs_1o = tiles
+        for block in blocks[pools[-1] :]:
+            outputs_1o = block(outputs_1o)
+        return outputs_1o, torch.empty_like(shares_n).index_copy_(0, order_n, shares_n / shares_n.sum())
+
+
+def attention_n(blocks: Sequence[nn.Module], bag: Tensor) -> Tensor:
+    """The second of `outputs_and_attention`."""
+    return outputs_and_attention(blocks, bag)[1]
 
 
 def _transmil_blocks(*, dims: int, num_outputs: int, hidden: int, heads: int) -> list[nn.Module]:
