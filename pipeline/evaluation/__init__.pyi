@@ -7,6 +7,12 @@ from .figures import reliability_figure as reliability_figure
 from .figures import roc_figure as roc_figure
 from .report import write_report as write_report
 from .result import Evaluation as Evaluation
+from .slide_level.evaluate import LabelledSlides as LabelledSlides
+from .slide_level.evaluate import evaluate_slides as evaluate_slides
+from .slide_level.evaluate import explained_absence as explained_absence
+from .slide_level.report import write_slides_report as write_slides_report
+from .slide_level.result import SlideEvaluation as SlideEvaluation
+from .slide_level.result import TargetResult as TargetResult
 from .slide_truth import truth_of_label as truth_of_label
 from .statistics.agreement import MISSING as MISSING
 from .statistics.agreement import Agreement as Agreement

@@ -1,3 +1,4 @@
+from .attended import most_attended as most_attended
 from .bags import FeatureBags as FeatureBags
 from .clinical import Cell as Cell
 from .clinical import Clinical as Clinical
@@ -5,6 +6,7 @@ from .clinical import Unit as Unit
 from .clinical import check_clinical as check_clinical
 from .clinical import choose_unit as choose_unit
 from .clinical import load_clinical as load_clinical
+from .clinical import refuse_without_patient as refuse_without_patient
 from .clinical import unit_cells as unit_cells
 from .folds import Folds as Folds
 from .folds import FoldUnit as FoldUnit
@@ -21,7 +23,9 @@ from .predict import predict_unit as predict_unit
 from .predict import read_record as read_record
 from .stage import PredictUnit as PredictUnit
 from .stage import load_model as load_model
+from .stored_bags import SAME_SIDE as SAME_SIDE
 from .stored_bags import SlideFeatures as SlideFeatures
+from .stored_bags import check_alike as check_alike
 from .stored_bags import open_slide_features as open_slide_features
 from .stored_bags import read_bag as read_bag
 from .targets import TargetRow as TargetRow

@@ -109,7 +109,7 @@ def _described(target: Mapping[str, Any], values: NDArray[np.float64]) -> dict[s
     if kind == "discrete":
         described["bounds"] = target["bounds"]
     if median is not None:
-        described |= {"group": "higher risk" if risk > median else "lower risk", "median_risk": median}
+        described |= {"group": "higher risk" if risk >= median else "lower risk", "median_risk": median}
     return {**described, "answer": round(risk, 6)}
 
 

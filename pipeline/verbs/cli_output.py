@@ -115,11 +115,11 @@ class Reporter:
         return True
 
 
-def say_counts(reporter: Reporter) -> None:
-    """Print the number of slides by final state; the counts add up to all slides."""
+def say_counts(reporter: Reporter, noun: str = "slide") -> None:
+    """Print the number of slides, or patients, by final state; the counts add up to all."""
     counts = Counter(outcome.status for outcome in reporter.outcomes)
     summary = ", ".join(f"{count} {status}" for status, count in counts.most_common())
-    typer.echo(f"{counted(len(reporter.outcomes), 'slide')}: {summary}", err=True)
+    typer.echo(f"{counted(len(reporter.outcomes), noun)}: {summary}", err=True)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from pipeline.project import open_project
 from pipeline.run_record import RunRecord, SlideOutcome, recorded
 from pipeline.settings.config import load_settings
 from pipeline.verbs.cli_output import Reporter, report_errors
+from training.foundation.errors import BadRecipeError
 from training.foundation.progress import bar
 from training.foundation.settings import replace
 from training.foundation.words.counts import counted
@@ -29,21 +30,26 @@ NOT_ITS_SPLIT = (
 
 
 class Labelled(NamedTuple):
-    """Labels that a model is compared with: one split of a tile set, and the manifest it was made from."""
+    """Labels that a model is compared with: one split of a tile set, and the manifest it was made from; for slide-level
+    models a manifest, and the clinical table with their targets."""
 
     tile_set: str
     split: str | None
     manifest: Path | None
+    table: Path | None = None
+    covariates: str | None = None
 
 
 def run_evaluate(
     model: str, project_dir: Path, labelled: Labelled, *, against: str | None, baselines: bool, as_json: bool
 ) -> None:
     project = open_project(project_dir)
-    tile_set, split, manifest = labelled
+    tile_set, split, manifest, *_ = labelled
     start = time.perf_counter()
     with report_errors(as_json=as_json, name=model):
         model = find_package(model, project).name
+        if labelled.table or labelled.covariates:
+            raise BadRecipeError(f"model {model} predicts tiles: --table and --covariates are for slide-level models.")
         against = find_package(against, project).name if against is not None else None
         check_tile_set(project.tile_table_path(tile_set))
         config = replace(load_settings(project.settings_path).evaluate, split=split)

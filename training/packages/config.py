@@ -206,6 +206,15 @@ class PackageConfig(Part):
         return self
 
 
+def _refuse_slide_level(raw: Any, path: Path) -> None:
+    ours = raw.get("gemslide") if isinstance(raw, dict) else None
+    if isinstance(ours, dict) and ours.get("level") in ("slide", "patient"):
+        raise UnreadableError(
+            f"{path}: is a model of whole {ours['level']}s, which takes features and not tiles. Use it with `gemslide "
+            "infer` and `gemslide evaluate`."
+        )
+
+
 def read_package_config(package: Path) -> PackageConfig:
     """Read and check a package's `config.json`.
 
@@ -215,6 +224,7 @@ def read_package_config(package: Path) -> PackageConfig:
     path = package / "config.json"
     try:
         raw: Any = read_json_file(path, max_bytes=MAX_CONFIG_BYTES)
+        _refuse_slide_level(raw, path)
         return PackageConfig.model_validate(raw)
     except ValidationError as error:
         raise UnreadableError(

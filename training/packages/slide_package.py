@@ -28,6 +28,7 @@ from training.packages.slide_card import SlideCard, slide_card
 from training.recipe.slides import SlideModelConfig
 
 MAX_DIMS = 65_536
+UnitDigest = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
@@ -90,9 +91,10 @@ class SlideModelPart(Part):
     isa: Text | None
     units: dict[str, int]
     """Units with a target, by split."""
-    test_units: list[Text]
-    """Units that neither trained nor chose it; all others of its cohort did one or the other."""
-    trained_units: list[Text]
+    test_units: list[UnitDigest]
+    """Units that neither trained nor chose it, as `unit_digest` names them."""
+    trained_units: list[UnitDigest]
+    """Units that trained or chose it."""
 
     def blocks(self) -> list[nn.Module]:
         """The network, with fresh weights."""

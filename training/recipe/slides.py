@@ -50,8 +50,6 @@ class SlideDataConfig(Section):
     """Most tiles of a patient in a training step, drawn anew in each epoch. Validation and inference see all."""
     balance: bool = False
     """Draw the classes of the first target equally often."""
-    covariates: tuple[ColumnName, ...] = Field((), max_length=100)
-    """Clinical columns that the evaluation compares with: a model of them alone."""
 
 
 class TargetConfig(Section):
@@ -122,6 +120,8 @@ class SlideRecipe(RunRecipe):
                 f"[parallel] microbatch_size = {self.parallel.microbatch_size}: a micro-batch is one {self.data.unit}; "
                 "set num_microbatches to the number of them in a step"
             )
+        if self.optim.label_smoothing:
+            raise ValueError("[optim] label_smoothing is for models of tiles; leave it out")
         if self.train.compiled:
             raise ValueError("[train] compiled = true would compile the model for each size of a bag; leave it out")
         if self.model.name == "clam" and self.target[0].kind != "class":

@@ -30,21 +30,21 @@ def run_any_infer(model: str, slides: list[str], project_dir: Path, *, devices: 
     reporter = Reporter(as_json=as_json, sources=SourceNames(project=project))
     reporter.sources.add_typed(slides, project)
     with report_errors(as_json=as_json, reporter=reporter):
-        package = find_package(model, project)
-        is_of_slides = is_slide_model(package)
-        if is_of_slides:
-            _infer_slides(package, slides, project, load_settings(project.settings_path), reporter, devices)
-    if not is_of_slides:
+        package, noun = find_package(model, project), ""
+        if is_slide_model(package):
+            settings = load_settings(project.settings_path)
+            noun = _infer_slides(package, slides, project, settings, reporter, devices)
+    if not noun:
         run_infer(model, slides, project_dir, devices=devices, as_json=as_json)
         return
-    say_counts(reporter)
+    say_counts(reporter, noun)
     reporter.finish()
 
 
 def _infer_slides(
     package: Path, slides: list[str], project: Project, settings: Settings, reporter: Reporter, devices: str
-) -> None:
-    """Predict patients or slides; an error in one does not stop the others.
+) -> str:
+    """Predict patients or slides; an error in one does not stop the others. Returns which: "patient" or "slide".
 
     Raises:
         GemslideError: the model, the manifest or the devices are at fault.
@@ -72,6 +72,7 @@ def _infer_slides(
         if not failed.intersection(slide_ids)
     ]
     run_recorded(stages, reporter, record, project)
+    return model.config.level if manifest_in(slides) else "slide"
 
 
 def _units(typed: Sequence[str], todo: Sequence[SlideToDo], level: str) -> dict[str, list[str]]:

@@ -16,6 +16,7 @@ from pipeline.store.layers.attention import attention_path, read_attention
 from pipeline.store.layers.features import read_features
 from pipeline.store.reading.reader import StoreReader
 from tests.pipeline.slide_level.planted_cohort import DIMS, ENCODER_ID, SURVIVAL, plant, write_recipe
+from training.foundation.unit_digest import unit_digest
 from training.recipe.slides import load_any_recipe
 
 
@@ -109,10 +110,17 @@ def test_the_package_states_encoder_targets_and_who_trained_it(planted, trained)
     assert [target["name"] for target in ours["targets"]] == ["grade", "survival", "size"]
     assert ours["targets"][0]["columns"] == ["grade (WHO)"]
     assert ours["targets"][2]["columns"] == ["Größe mm"]
-    assert set(ours["trained_units"]) == set(planted.patients[:12])
-    assert set(ours["test_units"]) == set(planted.patients[12:])
-    for words in ("Research use only", "CC0-1.0", "Nobody, 2026", ENCODER_ID, "P-"):
-        assert (words in card) == (words != "P-"), words
+    assert set(ours["trained_units"]) == set(map(unit_digest, planted.patients[:12]))
+    assert set(ours["test_units"]) == set(map(unit_digest, planted.patients[12:]))
+    for words in ("Research use only", "CC0-1.0", "Nobody, 2026", ENCODER_ID):
+        assert words in card, words
+    assert not re.search(r"P-\d\d", card + (package / "config.json").read_text()), "a package names a patient"
+
+
+def test_a_slide_level_model_is_no_model_of_tiles(planted, trained, gemslide):
+    refused = gemslide("model", "check", trained["best"], "--project", planted.project.root)
+    assert refused.code == 1
+    assert "is a model of whole patients" in " ".join(refused.err.split())
 
 
 def test_two_stages_on_two_ranks_give_the_weights_of_one_process(planted, gemslide):

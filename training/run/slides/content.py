@@ -11,6 +11,7 @@ import numpy as np
 from training.data.bag_source import BagSource, with_targets
 from training.engine.partition import stage_ranges
 from training.engine.plan import Plan
+from training.foundation.unit_digest import unit_digest
 from training.foundation.words.counts import counted
 from training.machine.threads import instruction_set
 from training.models.heads.targets import Target
@@ -72,8 +73,8 @@ def _content(facts: SlideRunFacts, which: str, epoch: Epoch, median_risks: Mappi
         "threads": recipe.train.threads,
         "isa": instruction_set(),
         "units": units,
-        "test_units": [str(unit) for unit in source.units[source.splits == "test"]],
-        "trained_units": [str(unit) for unit in source.units[trained]],
+        "test_units": sorted(unit_digest(str(unit)) for unit in source.units[source.splits == "test"]),
+        "trained_units": sorted(unit_digest(str(unit)) for unit in source.units[trained]),
     }
     return SlidePackageContent(config, facts.recipe_name, epoch.metrics, _card(facts, which, epoch, units), plan)
 

@@ -1,0 +1,1 @@
+"""Evaluation of slide-level models: predictions of whole patients or slides against their targets."""
