@@ -286,12 +286,12 @@ def check_invariance(
 
 @cli.command()
 def evaluate(
-    model: Annotated[str, typer.Argument(help="Model id.")],
+    model: Annotated[str, typer.Argument(help="Model id; slide-level models of several folds: MODEL,MODEL.")],
     manifest: Annotated[
         Path | None,
         typer.Argument(
             metavar="COHORT.csv",
-            help="Manifest of the tile set: labels of slides, outlines of lesions (FROC).",
+            help="Manifest of the tile set: labels of slides, outlines of lesions (FROC). Slide-level models need one.",
             show_default="none: labelled tiles only",
         ),
     ] = None,
@@ -299,14 +299,19 @@ def evaluate(
     tile_set: Annotated[str, typer.Option(help="Tile set with the labels.")] = "tiles",
     split: Annotated[str | None, typer.Option(help="train, val or test.", show_default="gemslide.toml, test")] = None,
     against: Annotated[str | None, typer.Option(help="Id of a second model to compare with.")] = None,
-    baselines: Annotated[bool, typer.Option(help="Compare with an untrained network and mean colour.")] = True,
+    baselines: Annotated[bool, typer.Option(help="Compare with an untrained network and simpler models.")] = True,
+    table: Annotated[Path | None, typer.Option(help="Slide-level: clinical table (CSV) with the targets.")] = None,
+    covariates: Annotated[
+        str | None, typer.Option(metavar="COLUMN,COLUMN", help="Slide-level: clinical columns to compare with.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare stored predictions with labels of tiles, slides and lesions; writes HTML, JSON and CSV with intervals."""
-    from pipeline.verbs.evaluate import Labelled, run_evaluate
+    """Compare predictions with labels of tiles, slides, lesions, patients; writes HTML, JSON and CSV with intervals."""
+    from pipeline.verbs.evaluate import Labelled
+    from pipeline.verbs.slide_level.evaluate_slides import run_any_evaluate
 
-    labelled = Labelled(tile_set, split, manifest)
-    run_evaluate(model, project, labelled, against=against, baselines=baselines, as_json=as_json)
+    labelled = Labelled(tile_set, split, manifest, table, covariates)
+    run_any_evaluate(model, project, labelled, against=against, baselines=baselines, as_json=as_json)
 
 
 @cli.command()
