@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pathology_app.html.attention import PALETTE as ATTENTION_PALETTE
 from pipeline.palettes import DEFAULT_PALETTE, colours, rgb_of
 from pipeline.store import DAMAGED_COLOUR
 
@@ -40,6 +41,12 @@ def quality_colours() -> dict[str, Any]:
     rgba = _opaque(colours(DEFAULT_PALETTE, _STEPS))
     rgba[:, 3] = np.clip((np.linspace(0, 1, _STEPS) - _GOOD) / (1 - _GOOD), 0, 1)
     return {"colormap": {"colors": rgba, "nan_color": CLEAR}, "contrast_limits": (0.0, 1.0)}
+
+
+def attention_colours(limit: float) -> dict[str, Any]:
+    """Colours of attention from 0 to the end of its range; clear where there is no tile."""
+    rgba = _opaque(colours(ATTENTION_PALETTE, _STEPS))
+    return {"colormap": {"colors": rgba, "nan_color": CLEAR}, "contrast_limits": (0.0, limit)}
 
 
 def mask_colours(colour: str = DAMAGED_COLOUR) -> dict[str, Any]:

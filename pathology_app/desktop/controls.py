@@ -9,6 +9,7 @@ import numpy as np
 
 from pathology_app.desktop.colouring import prediction_colours
 from pathology_app.desktop.layers import (
+    ATTENTION,
     DAMAGED,
     IMAGE,
     NOTES,
@@ -21,6 +22,7 @@ from pathology_app.desktop.layers import (
 )
 from pathology_app.desktop.notes import SlideNotes
 from pathology_app.desktop.slide import HotspotList, OpenedSlide
+from pathology_app.html.attention import attention_at, attention_text
 from pathology_app.html.text import as_text
 from pipeline.inference import Hotspot
 from pipeline.palettes import CLASS_COLOURS, DEFAULT_PALETTE
@@ -146,7 +148,8 @@ class SlideControls:
         width_px0, height_px0 = self.slide.reader.size_wh_px0
         if not (0 <= x_px0 < width_px0 and 0 <= y_px0 < height_px0):
             return f"{self.slide.slide_id}: outside the slide"
-        return f"{self._probability(x_px0, y_px0)}{x_px0 * mpp0:.0f} µm right, {y_px0 * mpp0:.0f} µm down"
+        values = f"{self._probability(x_px0, y_px0)}{self._attention(x_px0, y_px0)}"
+        return f"{values}{x_px0 * mpp0:.0f} µm right, {y_px0 * mpp0:.0f} µm down"
 
     def _probability(self, x_px0: float, y_px0: float) -> str:
         predictions = self.slide.predictions(self.model_id) if self.model_id else None
@@ -155,6 +158,12 @@ class SlideControls:
         values = predictions.at(x_px0, y_px0)
         name = as_text(self.class_name)
         return f"P({name}): not predicted · " if values is None else f"P({name}) = {values[self.class_name]:.2f} · "
+
+    def _attention(self, x_px0: float, y_px0: float) -> str:
+        """The values of the attention layers that are shown."""
+        shown = [layer.metadata[OURS]["model_id"] for layer in self.layers(ATTENTION) if layer.visible]
+        values = {model_id: attention_at(self.slide.attention[model_id], x_px0, y_px0) for model_id in shown}
+        return "".join(f"{model_id}: attention {attention_text(value)} · " for model_id, value in values.items())
 
     def draw_rings(self) -> None:
         """Draw rings around the chosen model's hotspots, in a separate layer; none if the list is unknown."""

@@ -27,6 +27,7 @@ from pathology_app.desktop.layers import PREDICTION
 from pathology_app.desktop.legend import Legend
 from pathology_app.desktop.notes_box import NotesBox
 from pathology_app.desktop.slide import OpenedSlide
+from pathology_app.html.attention import NOTE as ATTENTION_NOTE
 from pathology_app.html.text import as_text
 from pipeline.palettes import PALETTES
 from pipeline.units import RESEARCH_USE
@@ -83,6 +84,8 @@ class SlideDock(QWidget):
         _add(form, "Palette", self.palette_box)
         layout.addLayout(form)
         layout.addWidget(self.legend)
+        self.attention_text = _text(ATTENTION_NOTE)
+        layout.addWidget(self.attention_text)
         layout.addWidget(self.as_scanned)
         self.hotspot_text = _text("")
         self.hotspots = HotspotTable(lambda spot: self.controls.go_to(spot) if self.controls else None)
@@ -181,6 +184,7 @@ class SlideDock(QWidget):
         _fill(self.model_box, list(controls.slide.grids), controls.model_id)
         self._fill_classes(controls)
         self._show_sliders(controls)
+        self.attention_text.setVisible(bool(controls.slide.attention))
         self.palette_box.setCurrentText(controls.palette)
         has_profile = controls.slide.reader.icc is not None
         self.as_scanned.setEnabled(has_profile)

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pathology_app.desktop.colouring import mask_colours, prediction_colours, quality_colours
+from pathology_app.desktop.colouring import attention_colours, mask_colours, prediction_colours, quality_colours
 from pathology_app.desktop.slide import OpenedSlide
+from pathology_app.html.attention import colour_limit
 from pathology_app.html.text import as_text
 from pipeline.palettes import DEFAULT_PALETTE
 from pipeline.store import PredictionGrid, has_tissue, read_damaged, read_quality, read_tissue
@@ -27,8 +28,8 @@ UNITS = ("micrometer", "micrometer")
 PREDICTION_OPACITY = 0.6
 OURS = "gemslide"
 """Key in a layer's `metadata` under which its identity is stored: `about_layer`."""
-IMAGE, TISSUE, QUALITY, PREDICTION, DAMAGED, RINGS, NOTES = (
-    "image", "tissue", "quality", "prediction", "damaged", "hotspots", "annotations",
+IMAGE, TISSUE, QUALITY, PREDICTION, ATTENTION, DAMAGED, RINGS, NOTES = (
+    "image", "tissue", "quality", "prediction", "attention", "damaged", "hotspots", "annotations",
 )  # fmt: skip
 _TISSUE_COLOUR = "#009e73"
 
@@ -67,12 +68,13 @@ def slide_layers(store_path: Path) -> list[Layer]:
 
 
 def layers_of(slide: OpenedSlide) -> list[Layer]:
-    """The slide, its tissue mask, its QC scores, every model's predictions, and the damaged areas of its file.
+    """The slide, its tissue mask, its QC scores, every model's predictions or attention, and the damaged areas of its
+    file.
 
     An overlay that cannot be read is reported (`OpenedSlide.tell`) and left out.
     """
     layers = [image_layer(slide)]
-    for overlay in (tissue_layer, quality_layers, prediction_layers, damaged_layer):
+    for overlay in (tissue_layer, quality_layers, attention_layers, prediction_layers, damaged_layer):
         try:
             layers += overlay(slide)
         except GemslideError as error:
@@ -154,6 +156,24 @@ def prediction_layers(slide: OpenedSlide) -> list[Layer]:
                 **about_layer(slide, PREDICTION, model_id=model_id, class_name=class_name),
             }
             layers.append((CellsYx(slide, grid, index), keywords, "image"))
+    return layers
+
+
+def attention_layers(slide: OpenedSlide) -> list[Layer]:
+    """One layer per slide-level model, hidden at first: attention is no finding, and outlines no disease."""
+    layers = []
+    for model_id, attention in slide.attention.items():
+        values_yx = attention.times_average_yx.astype(np.float32)
+        cell_um = attention.stride_px0 * slide.reader.mpp0
+        keywords = {
+            "name": f"attention {model_id} (1 = average)",
+            "opacity": PREDICTION_OPACITY,
+            "visible": False,
+            **attention_colours(colour_limit(attention.times_average_yx)),
+            **_cells(cell_um, slide.reader.mpp0),
+            **about_layer(slide, ATTENTION, model_id=model_id),
+        }
+        layers.append((values_yx, keywords, "image"))
     return layers
 
 

@@ -13,12 +13,15 @@ from pipeline.inference import Hotspot, check_hotspots, read_hotspots
 from pipeline.project import Project
 from pipeline.settings.config import DEFAULT_THRESHOLD
 from pipeline.store import (
+    Attention,
     PredictionGrid,
     Predictions,
     StoreReader,
+    list_attention,
     list_predictions,
     outdated_models,
     outdated_text,
+    read_attention,
     read_prediction_grid,
     read_predictions,
 )
@@ -64,9 +67,15 @@ class OpenedSlide:
         self.pixels = SlidePixels(self.reader, self.tell)
         self.grids: dict[str, PredictionGrid] = {}
         self._predictions: dict[str, Predictions | None] = {}
+        self.attention: dict[str, Attention] = {}
         for model_id in list_predictions(self.path):
             try:
                 self.grids[model_id] = read_prediction_grid(self.path, model_id)
+            except GemslideError as error:
+                self.tell(str(error))
+        for model_id in list_attention(self.path):
+            try:
+                self.attention[model_id] = read_attention(self.path, model_id)
             except GemslideError as error:
                 self.tell(str(error))
         with suppress(GemslideError):  # from the mask: the tissue layer reports it

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from pathology_app.html.text import READ_ERRORS
 from pathology_app.people.person import Person
 from pathology_app.project.ledger import study_ledger_of
 from pathology_app.slides.cache import SlideCache
@@ -87,6 +88,23 @@ class Visibility:
         """
         blinded = self.hides_predictions(slide_id)
         return ([], blinded) if blinded else (cache.model_ids(slide_id), None)
+
+    def attention_of(self, cache: SlideCache, slide_id: str) -> list[str]:
+        """Slide-level models whose results for a slide may be shown: none that also saw a slide whose are hidden.
+
+        Raises:
+            GemslideError, OSError: as `SlideCache.attention_ids`.
+        """
+        if self.hides_predictions(slide_id):
+            return []
+        return [name for name in cache.attention_ids(slide_id) if not self._hides_any(cache, slide_id, name)]
+
+    def _hides_any(self, cache: SlideCache, slide_id: str, model_id: str) -> bool:
+        try:
+            slides = cache.attention(slide_id, model_id).slides
+        except READ_ERRORS:  # reported where it is shown, instead of its values
+            return False
+        return any(self.hides_predictions(other) for other in slides)
 
     def without_names(self, text: str) -> str:
         """Free text with the names of hidden models replaced."""

@@ -12,12 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pathology_app.html.attention import colour_limit
 from pathology_app.html.text import as_text
 from pathology_app.project.served import served_project
 from pipeline.inference.results.hotspots import Hotspots, check_hotspots, read_hotspots
 from pipeline.project import Project, slide_id_of
 from pipeline.settings.config import DEFAULT_THRESHOLD
-from pipeline.store.format.layout import PREDICTIONS, QUALITY, TISSUE
+from pipeline.store.format.layout import ATTENTION, PREDICTIONS, QUALITY, TISSUE
+from pipeline.store.layers.attention import Attention, list_attention, read_attention
 from pipeline.store.layers.damaged import read_damaged
 from pipeline.store.layers.labels import has_tissue, read_tissue
 from pipeline.store.layers.overlays import Predictions, list_predictions, read_class_names, read_predictions
@@ -104,6 +106,25 @@ class ClassNames:
 
 
 @dataclass(frozen=True)
+class OpenAttention:
+    """One slide-level model's attention over one slide, with a version that changes when it is rewritten."""
+
+    attention: Attention
+    version: str
+
+    @cached_property
+    def limit(self) -> float:
+        """Value at the end of the colour range."""
+        return colour_limit(self.attention.times_average_yx)
+
+    @property
+    def slides(self) -> tuple[str, ...]:
+        """All slides of the patient that the model saw together with this one."""
+        stated = self.attention.attributes.get("slides")
+        return tuple(map(str, stated)) if isinstance(stated, list) else ()
+
+
+@dataclass(frozen=True)
 class OpenMask:
     """A slide's tissue mask: uint8 (rows, columns), 1 = tissue, and µm along a cell."""
 
@@ -149,6 +170,7 @@ class SlideCache:
         self._summary = lru_cache(maxsize=MAX_SUMMARIES)(_summary)
         self._open_predictions = lru_cache(maxsize=MAX_OPEN_PREDICTIONS)(_open_predictions)
         self._class_names = lru_cache(maxsize=MAX_SUMMARIES)(_class_names)
+        self._open_attention = lru_cache(maxsize=MAX_OPEN_PREDICTIONS)(_open_attention)
         self._tissue = lru_cache(maxsize=MAX_OPEN_MASKS)(_tissue)
         self._quality = lru_cache(maxsize=MAX_OPEN_MASKS)(_quality)
 
@@ -186,6 +208,22 @@ class SlideCache:
     def class_names(self, slide_id: str, model_id: str) -> ClassNames:
         """The classes that a model predicts. Raises: as `predictions`."""
         return self._class_names(*self._stamped_predictions(slide_id, model_id))
+
+    def attention_ids(self, slide_id: str) -> list[str]:
+        """Slide-level models with attention over a slide. Raises: as `model_ids`."""
+        return list_attention(self._store_path(slide_id))
+
+    def attention(self, slide_id: str, model_id: str) -> OpenAttention:
+        """Read a slide-level model's attention over a slide.
+
+        Raises:
+            BadLinkError, UnknownNameError: no such slide, or no attention of such a model.
+            GemslideError, OSError: it is damaged or cannot be read.
+        """
+        store_path = self._store_path(slide_id)
+        group = store_path / ATTENTION / _checked(model_id, what="model")
+        _, version = _stamped(group, what=f"attention of model {model_id!r} for slide {slide_id!r}")
+        return self._open_attention(store_path, model_id, version)
 
     def tissue(self, slide_id: str) -> OpenMask | None:
         """The tissue mask; None if the slide has none.
@@ -286,6 +324,10 @@ def _open_predictions(store_path: Path, model_id: str, version: str) -> OpenPred
 
 def _class_names(store_path: Path, model_id: str, version: str) -> ClassNames:
     return ClassNames(*read_class_names(store_path, model_id), version)
+
+
+def _open_attention(store_path: Path, model_id: str, version: str) -> OpenAttention:
+    return OpenAttention(read_attention(store_path, model_id), version)
 
 
 def _tissue(store_path: Path, version: str) -> OpenMask:

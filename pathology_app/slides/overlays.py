@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 import numpy as np
 
+from pathology_app.html import attention as read
 from pathology_app.html.text import READ_ERRORS, as_text, message_of
 from pathology_app.slides.cache import NoSuchTileError, SlideCache, UnknownNameError
 from pathology_app.slides.overlay_png import mask_png, overlay_png
@@ -44,11 +45,16 @@ class Style:
 
 
 class Shown(NamedTuple):
-    """Models whose predictions may be shown over a slide, and the model and class shown first."""
+    """Models whose predictions may be shown over a slide, and the model and class shown first.
+
+    Attributes:
+        attended: slide-level models whose attention may be shown.
+    """
 
     slide_id: str
     model_ids: Sequence[str] = ()
     first: tuple[str, int] | None = None
+    attended: Sequence[str] = ()
 
 
 class Place(NamedTuple):
@@ -106,7 +112,10 @@ class OverlayKind(ABC):
 
     def layer(self, id_: str, label: str, url: str, cell_px0: float, **own: Any) -> LayerInfo:
         """A layer of this kind; `own` overrides the defaults."""
-        defaults = {"group": self.group, "is_mask": self.is_mask, "is_first": False, "style": asdict(self.style)}
+        defaults = {
+            **{"group": self.group, "is_mask": self.is_mask, "is_first": False, "style": asdict(self.style)},
+            **{"limit": 1.0, "unit": "", "note": ""},
+        }
         return {"id": id_, "kind": self.name, "label": label, "url": url, "cell_px0": cell_px0, **defaults, **own}
 
 
@@ -139,6 +148,33 @@ class Prediction(OverlayKind):
         if index >= len(class_names):
             raise NoSuchTileError(f"class {index}: the model has classes 0 to {len(class_names) - 1}")
         return Found(opened.version, partial(overlay_png, opened.predictions.probabilities_cyx[index]))
+
+
+class AttentionMap(OverlayKind):
+    """Shares of tiles in what a slide-level model says. Hidden at first: it is no finding, and outlines no disease."""
+
+    name, group, blinded = "attention", "Attention", True
+    path = Prediction.path
+    pattern, form = r"attention\.png", "attention.png"
+    style = Style(threshold=0.0, palette=read.PALETTE)
+
+    def layers(self, cache: SlideCache, shown: Shown) -> Iterator[LayerInfo]:
+        for model_id in shown.attended:
+            opened = cache.attention(shown.slide_id, model_id)
+            yield self.layer(
+                f"attention/{model_id}",
+                f"{as_text(model_id)}: attention",
+                f"/overlays/{shown.slide_id}/{model_id}/attention.png?v={opened.version}",
+                opened.attention.stride_px0,
+                limit=opened.limit,
+                unit=read.UNIT,
+                note=read.NOTE,
+            )
+
+    def find(self, cache: SlideCache, place: Place) -> Found:
+        opened = cache.attention(place.slide_id, place.model_id)
+        shares_yx = opened.attention.times_average_yx.astype(np.float32) / opened.limit
+        return Found(opened.version, lambda: overlay_png(np.minimum(shares_yx, 1)))
 
 
 class Tissue(OverlayKind):
@@ -208,24 +244,30 @@ class Damage(OverlayKind):
         return Found(slide.version, partial(mask_png, damaged.mask_yx))
 
 
-PREDICTION, TISSUE, QUALITY, DAMAGE = Prediction(), Tissue(), Quality(), Damage()
-KINDS: tuple[OverlayKind, ...] = (PREDICTION, TISSUE, QUALITY, DAMAGE)
+PREDICTION, ATTENTION, TISSUE, QUALITY, DAMAGE = Prediction(), AttentionMap(), Tissue(), Quality(), Damage()
+KINDS: tuple[OverlayKind, ...] = (PREDICTION, ATTENTION, TISSUE, QUALITY, DAMAGE)
 """All kinds, in the order of the browser's list."""
 
 
 def layers_of(
-    cache: SlideCache, slide_id: str, model_ids: Sequence[str], first: tuple[str, int] | None
+    cache: SlideCache,
+    slide_id: str,
+    model_ids: Sequence[str],
+    first: tuple[str, int] | None,
+    attended: Sequence[str] = (),
 ) -> tuple[list[LayerInfo], list[str]]:
     """Layers of a slide, and messages about those that cannot be read.
 
     Args:
         first: model and class chosen on the page.
+        attended: slide-level models whose attention may be shown.
     """
     layers: list[LayerInfo] = []
     notes: list[str] = []
     predictions = [(PREDICTION, Shown(slide_id, [model_id], first)) for model_id in model_ids]
-    others = [(kind, Shown(slide_id)) for kind in KINDS if kind is not PREDICTION]
-    for kind, shown in [*predictions, *others]:
+    attention = [(ATTENTION, Shown(slide_id, attended=[model_id])) for model_id in attended]
+    others = [(kind, Shown(slide_id)) for kind in KINDS if kind not in (PREDICTION, ATTENTION)]
+    for kind, shown in [*predictions, *attention, *others]:
         try:
             layers += kind.layers(cache, shown)
         except READ_ERRORS as error:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
+from pathology_app.html.attention import attention_at, attention_text
 from pathology_app.html.text import READ_ERRORS, as_text
-from pathology_app.slides.cache import OpenSlide, stain_text
+from pathology_app.slides.cache import OpenSlide, SlideCache, stain_text
 from pipeline.inference.results.hotspots import Hotspot
 from pipeline.store.layers.labels import mask_fingerprint
 from pipeline.store.layers.overlays import Predictions
@@ -157,6 +159,18 @@ def probability_rows(probabilities: Mapping[str, float]) -> list[tuple[str, str]
     """The model's probabilities of all classes at a point, highest first."""
     ranked = sorted(probabilities.items(), key=lambda item: -item[1])
     return [(as_text(name), f"{probability:.3f}") for name, probability in ranked]
+
+
+def attention_rows(
+    cache: SlideCache, slide_id: str, model_ids: Iterable[str], xy_px0: tuple[int, int]
+) -> list[tuple[str, str]]:
+    """The exact attention of slide-level models at a point; unreadable attention has no row: its layer reports it."""
+    rows = []
+    for model_id in model_ids:
+        with suppress(*READ_ERRORS):
+            value = attention_at(cache.attention(slide_id, model_id).attention, *xy_px0)
+            rows.append((f"{as_text(model_id)}: attention", attention_text(value)))
+    return rows
 
 
 def place_text(xy_px0: tuple[int, int], mpp0: float) -> str:

@@ -2,7 +2,7 @@
 
     /tiles/{slide_id}/{level}/{col}_{row}      levels as numbered by `pipeline.store.view.screen`; see tile_body.py
     /colour/{slide_id}                         the slide's profile as a table; see colour_body.py
-    /overlays/{slide_id}/{model_id}/{class_index}.png
+    /overlays/{slide_id}/{model_id}/{class_index}.png      /overlays/{slide_id}/{model_id}/attention.png
     /layers/{slide_id}/tissue.png      /layers/{slide_id}/quality/{score_index}.png
     /damaged/{slide_id}.png                    these and /overlays: one for each kind of overlay (slides/overlays.py)
     /thumbnails/{slide_id}.jpg

@@ -6,6 +6,7 @@ from .format.chunks import decode_chunk as decode_chunk
 from .format.chunks import encode_zstd as encode_zstd
 from .format.inside import INGEST_AGAIN as INGEST_AGAIN
 from .format.inside import check_inside as check_inside
+from .format.layout import ATTENTION as ATTENTION
 from .format.layout import CHECKSUM_CODEC as CHECKSUM_CODEC
 from .format.layout import CHECKSUMS as CHECKSUMS
 from .format.layout import CONTRACT_VERSION as CONTRACT_VERSION

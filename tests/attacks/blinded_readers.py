@@ -32,6 +32,7 @@ from pipeline.review import Draft, SlideReview, ViewContext, add_review, save
 from pipeline.study import lay_out
 from tests.attacks.attack import Result, main
 from tests.pathology_app.signed_in import browser, cookie_of, hashed, sign_in
+from tests.pathology_app.small_attention import SLIDE_MODEL, write_small_attention
 from tests.pathology_app.small_project import MODEL_ID, make_project
 from tests.pathology_app.small_reading import STUDY, copy_slide, make_reading_study, of_study
 from tests.pathology_app.started_app import StartedApp, started_app
@@ -39,8 +40,10 @@ from tests.pathology_app.streamlit_socket import tab
 
 JOB = "20260102T030405Z-abcdef"
 FIGURE, CARD = "0.8731946", "zebrafish-of-the-card"
-SECRETS = (MODEL_ID, "positive", "0.97", FIGURE, CARD)
-"""Planted: the model's name, a class, a hotspot's score, an area under a curve, words of the card."""
+ANSWER = "okapi-of-an-answer"
+SECRETS = (MODEL_ID, "positive", "0.97", FIGURE, CARD, SLIDE_MODEL, ANSWER)
+"""Planted: the model's name, a class, a hotspot's score, an area under a curve, words of the card; a slide-level
+model's name, and what it says."""
 TRUTH, REVIEW, DRAWN, REMARK = "quagga-of-the-manifest", "dodo-of-a-review", "aurochs-drawn", "moa-of-rolf"
 PEOPLES = (TRUTH, REVIEW, DRAWN, REMARK)
 """Planted: what people say of each slide of the study; the last is an answer of rolf's."""
@@ -74,6 +77,8 @@ ROUTES: Mapping[str, tuple[str, ...]] = {
         f"/overlays/S-001/{MODEL_ID}/1.png",
         f"/overlays/{OUTSIDE}/{MODEL_ID}/1.png",
         "/overlays/S-001/none/0.png",
+        f"/overlays/S-001/{SLIDE_MODEL}/attention.png",
+        f"/overlays/{OUTSIDE}/{SLIDE_MODEL}/attention.png",
     ),
     "/layers/{slide_id}/{rest:path}": ("/layers/S-001/tissue.png", "/layers/S-001/quality/0.png"),
     "/colour/{rest:path}": ("/colour/S-001",),
@@ -170,6 +175,9 @@ def plant(root: Path, small: Project) -> None:
     )
     project = Project(root)
     copy_slide(small, project, OUTSIDE)
+    said = {"grade": {"kind": "class", "values": [0.75, 0.25], "classes": [ANSWER, "other"]}}
+    for name in (*SLIDES, OUTSIDE):
+        write_small_attention(project, name, slides=(name,), targets=said)
     _plant_words_of_people(project)
     (project.models_dir / MODEL_ID).mkdir(parents=True)
     (project.models_dir / MODEL_ID / "card.md").write_text(f"# {MODEL_ID}\n{CARD}\nAUC {FIGURE}\n")

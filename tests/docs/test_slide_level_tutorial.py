@@ -13,7 +13,7 @@ import tifffile
 from pipeline.settings.config import EmbedConfig
 from tests.docs.test_documents import ROOT, blocks, commands_of, run
 from training.encoders.row import EncoderRow
-from training.foundation.unit_digest import unit_digest
+from training.foundation.words.unit_digest import unit_digest
 from training.models.slide_models import SLIDE_MODELS
 from training.recipe.slides import SlideDataConfig, SlideModelConfig, SlideRecipe, TargetConfig, load_any_recipe
 

@@ -16,12 +16,15 @@ from pathology_app.slides.overlays import DAMAGE, KINDS, OverlayKind, Shown
 from pathology_app.tiles.routes import viewer_routes
 from pipeline.palettes import PALETTES
 from tests.pathology_app.routes_in_process import get
+from tests.pathology_app.small_attention import SLIDE_MODEL, write_small_attention
 from tests.pathology_app.small_project import MODEL_ID, SLIDE_ID, make_damaged_project
 
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> SlideCache:
-    return SlideCache(make_damaged_project(tmp_path_factory.mktemp("overlays")))
+    project = make_damaged_project(tmp_path_factory.mktemp("overlays"))
+    write_small_attention(project)
+    return SlideCache(project)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
@@ -39,7 +42,7 @@ def test_a_kind_s_route_hides_it_from_blinded_readers_just_where_it_is_a_result(
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_a_kind_s_layers_lead_to_grey_images_of_their_cells(cache: SlideCache, kind: OverlayKind) -> None:
-    layers = list(kind.layers(cache, Shown(SLIDE_ID, [MODEL_ID], (MODEL_ID, 0))))
+    layers = list(kind.layers(cache, Shown(SLIDE_ID, [MODEL_ID], (MODEL_ID, 0), [SLIDE_MODEL])))
     urls = [layer["url"] for layer in layers] or ([f"/damaged/{SLIDE_ID}.png"] if kind is DAMAGE else [])
 
     for url in urls:

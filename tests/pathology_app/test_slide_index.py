@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pathology_app.app_pages.worklist.rows import without_predictions
 from pathology_app.slides.cache import SlideCache
 from pathology_app.slides.index.cache_file import FILE, load_facts
 from pathology_app.slides.index.facts import ModelFacts, SlideFacts, read_facts
@@ -19,6 +20,7 @@ from pathology_app.slides.index.table import SlideTable
 from pathology_app.slides.index.wanted import SORTS, Wanted
 from pipeline.project import Project
 from tests.pathology_app.many_slides import make_many_slides
+from tests.pathology_app.small_attention import SLIDE_MODEL, write_small_attention
 from tests.pathology_app.small_project import MODEL_ID, SLIDE_ID
 
 LONG_S = 60.0
@@ -179,6 +181,22 @@ def test_a_small_project_is_known_at_once_and_what_changes_in_it_is_seen(index: 
     (copied.result_dir(SLIDE_ID, MODEL_ID) / "hotspots.json").write_text('{"threshold": 0.5, "hotspots": []}')
     assert index.facts(listed).models[0].top_scores == {}
     assert index.table.find(Wanted(min_score=0.1), skip=0, limit=1) == []
+
+
+def test_slides_of_slide_level_models_have_predictions_too(index: SlideIndex, copied: Project) -> None:
+    shutil.rmtree(copied.store_path(SLIDE_ID) / "predictions")
+    index.look(wait_s=LONG_S)
+    (listed,) = index.table.find(Wanted(), skip=0, limit=1)
+    assert index.table.find(Wanted(only_predicted=True), skip=0, limit=9) == []
+
+    write_small_attention(copied)
+
+    assert index.facts(listed).model_ids == (SLIDE_MODEL,), "a change of the store"
+    (found,) = index.table.find(Wanted(only_predicted=True, words=["abmil"]), skip=0, limit=9)
+    assert found.slide_id == SLIDE_ID
+    assert index.table.find(Wanted(only_predicted=True, words=["abmil"], predicted=[]), skip=0, limit=9) == [], "hidden"
+    assert found.facts is not None
+    assert without_predictions(found.facts, "hidden").model_ids == ()
 
 
 def test_a_slide_that_comes_or_goes_is_listed_at_once(index: SlideIndex, copied: Project) -> None:

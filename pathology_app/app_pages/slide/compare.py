@@ -10,6 +10,7 @@ import streamlit as st
 
 from pathology_app.app_pages.declared import say_hidden
 from pathology_app.app_pages.page_views import check_slide_here, log_view
+from pathology_app.app_pages.slide.attended import attended_of
 from pathology_app.html.text import READ_ERRORS, as_markdown, as_text, message_of
 from pathology_app.links.compare import COMPARE, MAX_VIEWS, OF_COMPARE, CompareLink, CompareView
 from pathology_app.people.actions import is_allowed
@@ -97,7 +98,8 @@ def _pane(cache: SlideCache, view: CompareView, visibility: Visibility) -> dict[
         say_hidden(blinded)
     shown = view.model_id if view.model_id in (*model_ids, "") else next(iter(model_ids), "")
     first = _first_layer(cache, view.slide_id, shown) if shown else None
-    layers, notes = layers_of(cache, view.slide_id, [shown] if shown else [], first)
+    attended = [] if view.model_id == "" else attended_of(cache, visibility, view.slide_id)
+    layers, notes = layers_of(cache, view.slide_id, [shown] if shown else [], first, attended)
     return {
         "title": as_text(f"{view.slide_id} · {shown}" if shown else view.slide_id),
         "slide": presenters.slide_data(slide),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import streamlit as st
 
 from pathology_app.app_pages.declared import fragment, say_hidden
 from pathology_app.app_pages.page_views import check_slide_here, log_view
+from pathology_app.app_pages.slide.attended import attended_of
 from pathology_app.app_pages.slide.exports import exports_of
 from pathology_app.app_pages.slide.local_browser import is_local_browser
 from pathology_app.app_pages.slide.review import review_popover
@@ -20,6 +21,7 @@ from pathology_app.people.visitor import current_person
 from pathology_app.project.served import served_project
 from pathology_app.readings.blinding import Visibility
 from pathology_app.slides import presenters
+from pathology_app.slides.answers import answers_of
 from pathology_app.slides.cache import OpenPredictions, OpenSlide, SlideCache, current_cache
 from pathology_app.slides.overlays import layers_of
 from pathology_app.viewer.component import slide_viewer
@@ -32,6 +34,7 @@ Place = st.delta_generator.DeltaGenerator
 VIEWER_KEY = "viewer"
 _CHOICE_PX = 230
 """Width of a select box with its label."""
+_NO_TILES = "Slide-level models only: see the panel."
 _OF_SLIDE = ("slide", "model", "class", "at", "overlay", "layers", "image")
 """Parameters of a slide's link; the last four are the browser's own (frontend/src/view/link_state.ts)."""
 
@@ -49,6 +52,8 @@ class Selection:
     """All models that have predictions for the slide and may be shown."""
     blinded: Blinded | None = None
     """Reason why none may be shown."""
+    attended: Sequence[str] = ()
+    """Slide-level models whose results may be shown."""
 
     @property
     def first_layer(self) -> tuple[str, int] | None:
@@ -86,6 +91,7 @@ def page(worklist: st.Page, visibility: Visibility) -> None:
         check_slide_here(slide_id)
         slide = cache.slide(slide_id)
         model_ids, blinded = visibility.models_of(cache, slide_id)
+        attended = attended_of(cache, visibility, slide_id)
         log_view(slide_id, "slide", model=st.query_params.get("model") or next(iter(model_ids), None))
     except READ_ERRORS as error:
         _say(error, cache)
@@ -96,10 +102,10 @@ def page(worklist: st.Page, visibility: Visibility) -> None:
         say_hidden(blinded)
         selection = Selection(slide, None, 0, None, [], blinded)
     elif model_ids:
-        selection = _choose(cache, slide, model_ids, model_place, class_place)
+        selection = replace(_choose(cache, slide, model_ids, model_place, class_place), attended=attended)
     else:
-        model_place.caption("No predictions for this slide yet.")
-        selection = Selection(slide, None, 0, None, [])
+        model_place.caption(_NO_TILES if attended else "No predictions for this slide yet.")
+        selection = Selection(slide, None, 0, None, [], attended=attended)
     model_id = selection.opened.predictions.model_id if selection.opened else None
     if withheld := visibility.hides_assessments(slide_id):
         if blinded is None:
@@ -224,7 +230,7 @@ def _viewer_data(selection: Selection, session: SlideSession) -> dict[str, objec
             crop_url=presenters.crops_of(slide),
         )
     slide_id = slide.reader.slide_id
-    layers, notes = layers_of(current_cache(), slide_id, selection.model_ids, selection.first_layer)
+    layers, notes = layers_of(current_cache(), slide_id, selection.model_ids, selection.first_layer, selection.attended)
     notes = [*presenters.slide_notes(slide.reader), *notes]
     if opened and (outdated := presenters.outdated_note(slide, opened.predictions)):
         notes.insert(0, outdated)
@@ -239,6 +245,7 @@ def _viewer_data(selection: Selection, session: SlideSession) -> dict[str, objec
             is_here=is_local_browser(),
         ),
         "layers": layers,
+        "answers": answers_of(current_cache(), slide_id, selection.attended),
         "notes": notes,
         "facts": presenters.facts_rows(slide.reader),
         "hotspots": hotspots,
@@ -252,7 +259,7 @@ def _viewer_data(selection: Selection, session: SlideSession) -> dict[str, objec
 
 
 def _probe_data(selection: Selection, session: SlideSession) -> dict[str, object] | None:
-    """Probabilities of all classes at the last point clicked."""
+    """Probabilities of all classes, and attention, at the last point clicked."""
     if session.probe_xy_px0 is None:
         return None
     x_px0, y_px0 = session.probe_xy_px0
@@ -262,6 +269,11 @@ def _probe_data(selection: Selection, session: SlideSession) -> dict[str, object
         probabilities = selection.opened.predictions.at(x_px0, y_px0)
         text = presenters.probability_text(probabilities, selection.class_name)
         rows += presenters.probability_rows(probabilities or {})
+    slide_id = selection.slide.reader.slide_id
+    attention = presenters.attention_rows(current_cache(), slide_id, selection.attended, session.probe_xy_px0)
+    if selection.opened is None and attention:
+        text = ": ".join(attention[0])
+    rows += attention
     return {"x_px0": x_px0, "y_px0": y_px0, "text": text, "rows": [*rows, *([] if len(rows) > 1 else [("", text)])]}
 
 

@@ -94,7 +94,7 @@ class WorklistRow:
             self.readers,
             self.score(link),
             facts.note,
-            ", ".join(model.model_id for model in facts.models),
+            ", ".join(facts.model_ids),
             quality_text(facts),
             self.studies,
             None if facts.tissue_mm2 is None else f"{facts.tissue_mm2:.1f}",
@@ -152,7 +152,7 @@ def without_predictions(facts: SlideFacts, why: str) -> SlideFacts:
     Args:
         why: shown in the row, instead of any fault of the predictions' files.
     """
-    return facts.model_copy(update={"models": (), "note": why if facts.version else facts.note})
+    return facts.model_copy(update={"models": (), "slide_models": (), "note": why if facts.version else facts.note})
 
 
 def quality_text(facts: SlideFacts) -> str:

@@ -13,7 +13,7 @@ from pathology_app.html.text import READ_ERRORS, as_text, message_of
 from pathology_app.slides.cache import SlideCache
 from pipeline.inference.results.hotspots import Hotspot
 from pipeline.project import Project
-from pipeline.store.format.layout import PREDICTIONS
+from pipeline.store.format.layout import ATTENTION, PREDICTIONS
 from pipeline.store.layers.tissue_origin import OUTDATED, outdated_models
 from training.foundation.words.class_names import MAX_CLASS_NAME_LENGTH
 from training.foundation.words.names import NAME_PATTERN, is_name
@@ -54,6 +54,8 @@ class SlideFacts(_Strict):
         damaged_tiles: number of damaged tiles in the source file.
         verdict: QC verdict; None if QC was not run.
         ingested_utc: as stated in the store.
+        models: models of tiles with predictions.
+        slide_models: slide-level models with results.
         note: faults of the slide's files.
     """
 
@@ -70,7 +72,13 @@ class SlideFacts(_Strict):
     verdict: Text | None = None
     ingested_utc: Text | None = None
     models: Annotated[tuple[ModelFacts, ...], Field(max_length=MAX_MODELS, strict=False)] = ()
+    slide_models: Annotated[tuple[Name, ...], Field(max_length=MAX_MODELS, strict=False)] = ()
     note: Text = ""
+
+    @property
+    def model_ids(self) -> tuple[str, ...]:
+        """Every model with results for the slide."""
+        return (*(model.model_id for model in self.models), *self.slide_models)
 
     def top_score(self, model_id: str | None = None, class_name: str | None = None) -> float | None:
         """The highest hotspot score, of all models and classes or of those named."""
@@ -92,7 +100,9 @@ def stamp_of(project: Project, slide_id: str) -> str:
     """
     store = project.store_path(slide_id)
     seen: list[object] = [_identity(store / "zarr.json"), _identity(store / PREDICTIONS)]
-    for model_id in _model_folders(store):
+    for model_id in _model_folders(store, ATTENTION):
+        seen.append((ATTENTION, model_id, _identity(store / ATTENTION / model_id / "zarr.json")))
+    for model_id in _model_folders(store, PREDICTIONS):
         seen.append((model_id, _identity(store / PREDICTIONS / model_id / "zarr.json")))
         seen.append(_identity(project.result_dir(slide_id, model_id) / "hotspots.json"))
     return hashlib.sha256(repr(seen).encode()).hexdigest()[:20]
@@ -106,6 +116,7 @@ def read_facts(cache: SlideCache, slide_id: str) -> SlideFacts:
         stamp = stamp_of(cache.project, slide_id)
         summary = cache.summary(slide_id)
         model_ids = cache.model_ids(slide_id)[:MAX_MODELS]
+        slide_models = tuple(cache.attention_ids(slide_id)[:MAX_MODELS])
     except READ_ERRORS as error:
         return SlideFacts(slide_id=slide_id, stamp=stamp, note=message_of(error, root)[:MAX_TEXT])
     models, notes = [], []
@@ -130,6 +141,7 @@ def read_facts(cache: SlideCache, slide_id: str) -> SlideFacts:
         verdict=summary.verdict,
         ingested_utc=summary.ingested_utc,
         models=tuple(models),
+        slide_models=slide_models,
         note=as_text(" ".join(notes)),
     )
 
@@ -149,9 +161,9 @@ def _tops(hotspots: list[Hotspot]) -> dict[str, float]:
     return tops
 
 
-def _model_folders(store: Path) -> list[str]:
+def _model_folders(store: Path, layer: str) -> list[str]:
     try:
-        return sorted(name for name in os.listdir(store / PREDICTIONS) if is_name(name))
+        return sorted(name for name in os.listdir(store / layer) if is_name(name))
     except (FileNotFoundError, NotADirectoryError):
         return []
 

@@ -238,7 +238,7 @@ def _row(facts: SlideFacts) -> tuple[object, ...]:
         facts.verdict,
         facts.damaged_tiles if is_known else None,
         facts.ingested_utc,
-        " ".join(model.model_id.casefold() for model in facts.models) if is_known else None,
+        " ".join(facts.model_ids).casefold() if is_known else None,
     )
 
 

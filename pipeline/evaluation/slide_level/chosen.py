@@ -11,8 +11,8 @@ from pipeline.errors import LeakageError
 from pipeline.slide_level import SlideModel
 from pipeline.slide_level.clinical import refuse_without_patient
 from training.foundation.errors import BadRecipeError, EmptyTableError
-from training.foundation.unit_digest import unit_digest
 from training.foundation.words.counts import counted
+from training.foundation.words.unit_digest import unit_digest
 
 
 @dataclass(frozen=True)

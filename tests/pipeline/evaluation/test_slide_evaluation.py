@@ -24,7 +24,7 @@ from pipeline.slide_level.model import SlideModel
 from pipeline.store.format.plain_array import write_array
 from pipeline.store.layers.features import features_path, new_features, read_features
 from tests.pipeline.slide_level.planted_cohort import ENCODER_ID, SURVIVAL, plant, write_recipe
-from training.foundation.unit_digest import unit_digest
+from training.foundation.words.unit_digest import unit_digest
 
 TESTED = [f"P-{number}" for number in range(10, 16)]
 ORDINAL = """[[target]]

@@ -16,7 +16,7 @@ from pipeline.store.layers.attention import attention_path, read_attention
 from pipeline.store.layers.features import read_features
 from pipeline.store.reading.reader import StoreReader
 from tests.pipeline.slide_level.planted_cohort import DIMS, ENCODER_ID, SURVIVAL, plant, write_recipe
-from training.foundation.unit_digest import unit_digest
+from training.foundation.words.unit_digest import unit_digest
 from training.recipe.slides import load_any_recipe
 
 

@@ -11,8 +11,8 @@ import numpy as np
 from training.data.bag_source import BagSource, with_targets
 from training.engine.partition import stage_ranges
 from training.engine.plan import Plan
-from training.foundation.unit_digest import unit_digest
 from training.foundation.words.counts import counted
+from training.foundation.words.unit_digest import unit_digest
 from training.machine.threads import instruction_set
 from training.models.heads.targets import Target
 from training.packages.slide_card import SlideCard

@@ -1,8 +1,10 @@
 // One slide on the screen: OpenSeadragon, a canvas above it with layers, marks and tools, and a panel beside both.
 import type OpenSeadragon from "openseadragon";
 import type { Annotations } from "./annotations/controller";
-import { annotationsOn, classesOf } from "./annotations/on_slide";
+import { classesOf } from "./annotations/model_classes";
+import { annotationsOn } from "./annotations/on_slide";
 import { commandsOf } from "./commands";
+import { AnswersPanel } from "./panel/answers";
 import { DamagedLayer } from "./tiles/damaged";
 import { box } from "./panel/elements";
 import { ExportMenu } from "./export/menu";
@@ -81,12 +83,14 @@ export class SlideViewer implements Viewer {
   readonly beside: Beside | null;
   coverage: Coverage | null = null;
   private readonly caseSection: HTMLElement | null;
+  private readonly answersSection: HTMLElement;
   private readonly hotspotSection: HTMLElement;
   private readonly coverageSection: HTMLElement;
   private readonly probeSection: HTMLElement;
   readonly damaged = new DamagedLayer(() => this.draw(), (text) => this.status.note(text));
   private readonly colours: TileColours;
   private readonly exportMenu = new ExportMenu(() => exportView(this));
+  private readonly answers = new AnswersPanel();
   private readonly facts = new FactsPanel();
   private readonly status = new Status();
   private readonly scaleBar = new ScaleBar();
@@ -124,6 +128,7 @@ export class SlideViewer implements Viewer {
     });
     this.beside = data.tray_url ? new Beside(data.slide.slide_id, data.tray_url, tray, this.listeners.signal) : null;
     this.caseSection = this.beside && this.panel.add("Case", this.beside.element);
+    this.answersSection = this.panel.add("Slide-level predictions", this.answers.element);
     this.hotspotSection = this.panel.add("Hotspots", this.hotspotList.element);
     this.panel.add("Layers", this.layerPanel.element);
     this.probeSection = this.panel.add("At the last click", this.facts.probe);
@@ -187,6 +192,8 @@ export class SlideViewer implements Viewer {
     this.layers.replace(data.layers);
     this.layerPanel.update();
     this.annotations.setModelClasses(classesOf(data.layers));
+    this.answers.update(data.answers ?? []);
+    this.answersSection.hidden = !data.answers?.length;
     this.facts.update(data);
     this.exportMenu.update(data.exports);
     this.hotspots.replace(data.hotspots, this.layers.first?.style.threshold ?? 0);

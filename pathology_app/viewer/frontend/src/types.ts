@@ -27,9 +27,9 @@ export interface DamagedInfo {
   cell_px0: number;
 }
 
-/** Values 0 to 1 over the slide: a class's probability, a quality score, a mask. */
+/** Values 0 to 1 over the slide: a class's probability, a quality score, a mask; or attention, as a share of its range. */
 export interface LayerInfo {
-  /** Identifier used in the link: "model/class", "tissue", "quality/focus". */
+  /** Identifier used in the link: "model/class", "attention/model", "tissue", "quality/focus". */
   id: string;
   /** One of Python's kinds of overlays (slides/overlays.py). */
   kind: string;
@@ -43,6 +43,12 @@ export interface LayerInfo {
   is_mask: boolean;
   /** Whether this is the layer of the model and class selected on the page. */
   is_first: boolean;
+  /** Value that 1 in the image stands for. */
+  limit: number;
+  /** Unit of the values, as in "2.4 × average"; "" for shares. */
+  unit: string;
+  /** What the values do not mean, shown below the legend; "" if nothing needs to be said. */
+  note: string;
   /** Style until the user changes it. */
   style: StartingStyle;
 }
@@ -86,6 +92,15 @@ export interface Probe {
   rows: [string, string][];
 }
 
+/** What a slide-level model says of the slide or its patient. */
+export interface Answer {
+  model: string;
+  /** "Patient P-1, 2 slides, 87 tiles"; or why nothing is known. */
+  about: string;
+  /** Each target with its values. */
+  rows: [string, string][];
+}
+
 /** Exports offered on the slide's page. */
 export interface Exports {
   may_export: boolean;
@@ -101,6 +116,8 @@ export interface ViewerData {
   /** null in a reading, which offers no exports. */
   exports: Exports | null;
   layers: LayerInfo[];
+  /** Absent in a reading, and until the page follows. */
+  answers?: Answer[];
   hotspots: Hotspot[];
   /** Note on the list; null if hotspots may not be shown. */
   hotspots_note: string | null;

@@ -1,7 +1,7 @@
 // Connects annotations to the viewer of a slide.
 import { parametersOf, showParameters } from "../view/parameters";
 import type { Viewer } from "../viewer";
-import type { LayerInfo, Slide } from "../types";
+import type { Slide } from "../types";
 import type { Surroundings, ToolChoice } from "./annotating";
 import { Annotations } from "./controller";
 import { Api } from "./storage/api";
@@ -50,10 +50,4 @@ export function placed({ osd, stage, sight, navigation, data }: Placed): Omit<Su
     showBox: (...box) => navigation.showBox(...box),
     panBy: (right, down) => navigation.pan(right / stage.clientWidth, down / stage.clientHeight, true),
   };
-}
-
-/** Class names of models, from layers "model/class". */
-export function classesOf(layers: LayerInfo[]): string[] {
-  const modelLayers = layers.map(({ id }) => id.split("/")).filter(([model, name]) => name !== undefined && model !== "quality");
-  return [...new Set(modelLayers.map(([, name]) => decodeURIComponent(name!)))];
 }

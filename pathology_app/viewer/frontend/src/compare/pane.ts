@@ -2,7 +2,8 @@
 import type OpenSeadragon from "openseadragon";
 import type { ToolChoice } from "../annotations/annotating";
 import type { Annotations } from "../annotations/controller";
-import { annotationsIn, classesOf, placed } from "../annotations/on_slide";
+import { classesOf } from "../annotations/model_classes";
+import { annotationsIn, placed } from "../annotations/on_slide";
 import { DamagedLayer } from "../tiles/damaged";
 import { box, button, menu } from "../panel/elements";
 import { Readout } from "../panel/readout";

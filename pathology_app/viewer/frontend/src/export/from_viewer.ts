@@ -1,5 +1,5 @@
 // Exports a viewer's current view as an image with a caption.
-import { shareText } from "../layers/style";
+import { thresholdText, tickTexts } from "../layers/values";
 import { magnificationText } from "../view/scale_bar";
 import type { Viewer } from "../viewer";
 import { save } from "./menu";
@@ -10,9 +10,11 @@ export function exportView(viewer: Viewer): void {
   const { slide } = viewer.data;
   const um_per_px = slide.mpp0 / viewer.navigation.transform().scale;
   const { x, y } = viewer.sight.middle();
-  const layers = viewer.layers.shown.map(
-    ({ info, style }) => `${info.group}: ${info.label}${info.is_mask ? "" : `, threshold ${shareText(style.threshold)}`}`,
-  );
+  const layers = viewer.layers.shown.map(({ info, style }) => {
+    const range = info.unit ? `, colours up to ${tickTexts(info)[2]} ${info.unit}` : "";
+    return `${info.group}: ${info.label}${info.is_mask ? "" : `, threshold ${thresholdText(style.threshold, info)}${range}`}`;
+  });
+  const notes = new Set(viewer.layers.legend.map(({ note }) => note).filter(Boolean));
   const image = pictureOf({
     sheets: [viewer.osd.drawer.canvas as HTMLCanvasElement, viewer.picture.canvas],
     ground: getComputedStyle(viewer.stage).backgroundColor,
@@ -24,6 +26,7 @@ export function exportView(viewer: Viewer): void {
       `Centre: ${Math.round(x * slide.mpp0)} µm right, ${Math.round(y * slide.mpp0)} µm down from the slide's top left corner`,
       ...(viewer.image.changes ? [viewer.image.changes] : []),
       ...layers,
+      ...notes,
     ],
   });
   save(image, `${slide.slide_id}_view.png`);

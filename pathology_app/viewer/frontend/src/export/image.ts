@@ -1,8 +1,9 @@
 // The view as one image: the slide with everything over it, pixel for pixel as on the screen, and a strip below with scale
 // bar, colour legend and caption.
-import { type LayerStyle, shareText } from "../layers/style";
+import type { LayerStyle } from "../layers/style";
 import type { LegendEntry } from "../layers/legend";
 import { codeOf, colourOf } from "../layers/palettes";
+import { rangeText } from "../layers/values";
 import { lengthText, roundLength } from "../view/scale_bar";
 
 const [MARGIN, LINE, GAP] = [14, 20, 18];
@@ -70,9 +71,9 @@ function scaleBar(context: CanvasRenderingContext2D, length: number, text: strin
   context.fillRect(right - 2, top + LINE - 2, 2, 8);
 }
 
-function colourBar(context: CanvasRenderingContext2D, { label, style, isMask }: LegendEntry, left: number, top: number): void {
+function colourBar(context: CanvasRenderingContext2D, { label, style, isMask, scale }: LegendEntry, left: number, top: number): void {
   context.font = FONT;
-  const text = isMask ? label : `${label}, from ${shareText(style.threshold)}`;
+  const text = isMask ? label : `${label}, ${rangeText(style.threshold, scale)}`;
   context.fillText(text, left, top + LINE / 2, BAR_PX);
   for (let x = 0; x < BAR_PX; x++) {
     const value = isMask ? 1 : (x + 0.5) / BAR_PX;

@@ -5,6 +5,7 @@ import type { LegendEntry } from "./legend";
 import type { LayerInfo } from "../types";
 import { Cells } from "./cells";
 import { type LayerStyle, startOf, styleOf, styleText } from "./style";
+import { valueText } from "./values";
 
 export interface Layer {
   info: LayerInfo;
@@ -81,7 +82,7 @@ export class Layers {
   }
 
   get legend(): LegendEntry[] {
-    return this.shown.map(({ info, style }) => ({ label: info.label, style, isMask: info.is_mask }));
+    return this.shown.map(({ info, style }) => ({ label: info.label, style, isMask: info.is_mask, scale: info, note: info.note }));
   }
 
   draw(context: CanvasRenderingContext2D, transform: Transform, ratio: number): void {
@@ -95,7 +96,7 @@ export class Layers {
   valuesAt(point: Point): string[] {
     return this.shown.flatMap(({ info, cells }) => {
       const value = cells?.valueAt(point) ?? null;
-      return value === null ? [] : [info.is_mask ? (value > 0.5 ? info.label : "") : `${info.label} ${value.toFixed(2)}`];
+      return value === null ? [] : [info.is_mask ? (value > 0.5 ? info.label : "") : `${info.label} ${valueText(value, info)}`];
     }).filter(Boolean);
   }
 

@@ -2,6 +2,7 @@
 import { box } from "../panel/elements";
 import type { LayerStyle } from "./style";
 import { codeOf, colourOf } from "./palettes";
+import { type Scale, tickTexts } from "./values";
 
 const STEPS = 240;
 
@@ -9,6 +10,9 @@ export interface LegendEntry {
   label: string;
   style: LayerStyle;
   isMask: boolean;
+  scale: Scale;
+  /** What the colours do not mean; "" if nothing needs to be said. */
+  note: string;
 }
 
 export class Legend {
@@ -16,11 +20,12 @@ export class Legend {
 
   show(entries: LegendEntry[]): void {
     this.element.hidden = entries.length === 0;
-    this.element.replaceChildren(...entries.map(entryOf));
+    const notes = new Set(entries.map(({ note }) => note).filter(Boolean));
+    this.element.replaceChildren(...entries.map(entryOf), ...[...notes].map((note) => box("note", note)));
   }
 }
 
-function entryOf({ label, style, isMask }: LegendEntry): HTMLElement {
+function entryOf({ label, style, isMask, scale }: LegendEntry): HTMLElement {
   const title = box("title", label);
   if (isMask) {
     const swatch = box("swatch");
@@ -29,7 +34,7 @@ function entryOf({ label, style, isMask }: LegendEntry): HTMLElement {
   }
   const threshold = box("threshold");
   threshold.style.left = `${style.threshold * 100}%`;
-  const ticks = box("ticks", ...["0", "0.5", "1"].map((text) => box("tick", text)));
+  const ticks = box("ticks", ...tickTexts(scale).map((text) => box("tick", text)));
   return box("entry", title, box("frame", barOf(style), threshold), ticks);
 }
 

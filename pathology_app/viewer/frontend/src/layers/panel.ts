@@ -2,6 +2,7 @@
 import { box, checkbox, labelled, menu, type Slider, slider } from "../panel/elements";
 import { PALETTE_NAMES } from "./palettes";
 import type { Layer, Layers } from "./collection";
+import { thresholdText } from "./values";
 
 const STEP_MAX = 1;
 
@@ -93,10 +94,11 @@ export class LayerPanel {
     const own = new Map<"opacity" | "threshold", Slider>();
     for (const key of ["threshold", "opacity"] as const) {
       const text = key === "threshold" ? "Threshold" : "Opacity";
+      const shown = key === "threshold" && info.unit ? (value: number): string => thresholdText(value, { ...info, unit: "×" }) : undefined;
       const control = slider(text, named(text), (value) => {
         style[key] = value;
         changed();
-      });
+      }, shown);
       control.show(style[key]);
       own.set(key, control);
     }

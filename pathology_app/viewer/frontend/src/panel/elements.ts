@@ -50,13 +50,14 @@ export interface Slider {
   show(value: number): void;
 }
 
-/** @param name accessible name; @param text visible label. */
-export function slider(text: string, name: string, changed: (value: number) => void): Slider {
+/** @param name accessible name; @param text visible label; @param shown the value as text. */
+export function slider(text: string, name: string, changed: (value: number) => void, shown = (value: number): string => value.toFixed(2)): Slider {
   const [input, output] = [document.createElement("input"), document.createElement("output")];
   Object.assign(input, { type: "range", min: "0", max: "1", step: "0.01" });
   input.setAttribute("aria-label", name);
   const write = (): void => {
-    output.value = input.valueAsNumber.toFixed(2);
+    output.value = shown(input.valueAsNumber);
+    input.setAttribute("aria-valuetext", output.value);
   };
   input.addEventListener("input", () => {
     write();

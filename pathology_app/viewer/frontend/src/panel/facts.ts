@@ -21,7 +21,8 @@ function thumbnailOf(slide_id: string, url: string): HTMLImageElement {
   return image;
 }
 
-function tableOf(rows: [string, string][], name: string): HTMLTableElement {
+/** @param name accessible name. */
+export function tableOf(rows: [string, string][], name: string): HTMLTableElement {
   const table = document.createElement("table");
   table.setAttribute("aria-label", name);
   for (const [term, text] of rows) {

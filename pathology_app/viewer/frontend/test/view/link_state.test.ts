@@ -30,7 +30,7 @@ test("a threshold finer than the slider's steps is kept, and hotspots with a rou
 
 const layerOf = (model: string, threshold: number): LayerInfo => ({
   id: `${model}/a`, kind: "prediction", group: model, label: "P(a)", url: `/overlays/S/${model}/0.png`, cell_px0: 1, is_mask: false,
-  is_first: true, style: { visible: false, opacity: 0.5, threshold, palette: "Signal", outline: false },
+  is_first: true, limit: 1, unit: "", note: "", style: { visible: false, opacity: 0.5, threshold, palette: "Signal", outline: false },
 });
 
 test("another model's results start at their own threshold, until the user sets one", () => {
