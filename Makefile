@@ -25,12 +25,13 @@ check: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# kill -9 at a hundred random moments of an ingest, and of an inference, at fifty of a training; and damaged slide files, as many as you like (SEED=2 CASES=5000).
+# kill -9 at a hundred random moments of an ingest, of an inference and of an embedding, at fifty of a training; and damaged slide files, as many as you like (SEED=2 CASES=5000).
 SEED ?= 0
 CASES ?= 2000
 chaos: $(STAMP)
 	$(BIN)/python -m tests.pipeline.ingest.chaos --times 100 --seed $(SEED)
 	$(BIN)/python -m tests.pipeline.inference.chaos --times 100 --seed $(SEED)
+	$(BIN)/python -m tests.pipeline.embedding.chaos --times 100 --seed $(SEED)
 	$(BIN)/python -m tests.distributed.chaos --times 50 --seed $(SEED)
 
 # A study of 1,000 slides under killed workers, a database that goes away, a full disk and a clock that steps; half an hour.

@@ -71,6 +71,7 @@ def parts(seed: int, cases: int) -> list[Part]:
         Part("Attacks on the web app", ("-m", "tests.attacks", *at, "--only", *WEB)),
         Part("`kill -9` during ingest", ("-m", "tests.pipeline.ingest.chaos", "--times", "100", *at)),
         Part("`kill -9` during inference", ("-m", "tests.pipeline.inference.chaos", "--times", "100", *at)),
+        Part("`kill -9` during embedding", ("-m", "tests.pipeline.embedding.chaos", "--times", "100", *at)),
         Part("`kill -9` during training", ("-m", "tests.distributed.chaos", "--times", "50", *at)),
         Part("A study under everything at once", ("-m", "tests.pipeline.study.chaos", "--slides", "150", *at)),
         Part("Damaged slide files", ("-m", "tests.pipeline.slides.fuzz", "--cases", str(cases), *at)),

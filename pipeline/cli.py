@@ -269,19 +269,19 @@ def embed(
 
 @cli.command("check-invariance")
 def check_invariance(
-    model: Annotated[str, typer.Argument(help="Model id, or a package folder.")],
+    name: Annotated[str, typer.Argument(help="Model id or package folder, or the name of an encoder of the project.")],
     slide: Annotated[str, typer.Argument(help="Slide id, or store.")],
     project: ProjectOption = HERE,
     devices: Annotated[
         str, typer.Option(help="As for infer; two processes of a single device are compared with one.")
     ] = "auto",
-    tiles: Annotated[int, typer.Option(min=1, help="Tiles of the slide to predict each way.")] = 64,
+    tiles: Annotated[int, typer.Option(min=1, help="Tiles of the slide to process each way.")] = 64,
     as_json: JsonOption = False,
 ) -> None:
     """Show that results do not depend on batch size, threads, blocks or the number of devices."""
     from pipeline.verbs.check_invariance import run_check_invariance
 
-    run_check_invariance(model, slide, project, devices=devices, max_tiles=tiles, as_json=as_json)
+    run_check_invariance(name, slide, project, devices=devices, max_tiles=tiles, as_json=as_json)
 
 
 @cli.command()

@@ -1,5 +1,6 @@
 from .embed import embed_slide as embed_slide
 from .encoder import TileEncoder as TileEncoder
+from .invariance import check_encoder_invariance as check_encoder_invariance
 from .rows import add_encoder as add_encoder
 from .rows import check_own_encoder as check_own_encoder
 from .rows import encoders_dir as encoders_dir

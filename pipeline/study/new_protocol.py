@@ -18,6 +18,7 @@ from pipeline.naming.models import find_package
 from pipeline.project import Project
 from pipeline.settings.config import load_settings
 from pipeline.study.protocol import PROTOCOL_FILE, AboutStudy, Protocol, model_of, study_dir
+from pipeline.study.stages.encoders import encoders_named
 from pipeline.study.stages.registry import KINDS, settings_of
 from training.foundation.model_files import MAX_CONFIG_BYTES
 from training.foundation.reading import read_json_file
@@ -72,16 +73,23 @@ _EXAMPLES = """
 
 
 def new_protocol(
-    project: Project, study_id: str, about: AboutStudy, models: Sequence[str], template: str | None = None
+    project: Project,
+    study_id: str,
+    about: AboutStudy,
+    models: Sequence[str],
+    template: str | None = None,
+    encoders: Sequence[str] = (),
 ) -> Path:
     """Write a protocol to be completed; its settings are the project's.
 
     Args:
         about: `cohort` is relative to the current folder.
         template: "cap-validation" adds the design of a validation of digital pathology.
+        encoders: names of the project's encoders that embed every slide.
 
     Raises:
-        BadManifestError: one already exists, or the cohort cannot be read. UnreadableError: no such model.
+        BadManifestError: one already exists, or the cohort cannot be read. UnreadableError: no such model or encoder.
+        BadRecipeError: an encoder that cannot be opened.
     """
     path = study_dir(project, study_id) / PROTOCOL_FILE
     there_is_one = BadManifestError(f"{path}: already exists. Choose another name for the study, or edit this one.")
@@ -96,7 +104,12 @@ def new_protocol(
             "cohort": os.path.relpath(os.path.abspath(about.cohort), path.parent.absolute()),
         },
         "models": [model_of(package).model_dump() for package in packages],
-        **{kind.name: settings_of(settings, kind).model_dump(mode="json", exclude_unset=True) for kind in KINDS},
+        "encoders": [encoder.model_dump() for encoder in encoders_named(encoders, project)],
+        **{
+            kind.name: settings_of(settings, kind).model_dump(mode="json", exclude_unset=True)
+            for kind in KINDS
+            if encoders or not kind.of_encoders
+        },
     }
     content |= TEMPLATES[template] if template else {}
     parse_section(Protocol, content, where="the study")

@@ -22,6 +22,8 @@ from pipeline.ledger.reasons import is_blank
 from pipeline.naming.models import find_package
 from pipeline.project import Project, check_name
 from pipeline.study.reading.questions import ReadingConfig
+from pipeline.study.stages.encoders import StudyEncoder
+from pipeline.study.stages.hashes import Sha256
 from pipeline.study.stages.registry import StageSettings, tasks_of
 from training.foundation.errors import BadRecipeError
 from training.foundation.model_files import weights_file
@@ -30,10 +32,9 @@ from training.foundation.words.class_names import check_class_name, check_printa
 from training.foundation.words.names import NAME_PATTERN
 
 PROTOCOL_FILE = "study.toml"
-_LATER_SECTIONS = ("reading.seen",)
+_LATER_SECTIONS = ("reading.seen", "encoders", "embed")
 """Sections that studies begun with earlier versions may lack: nothing that they did rests on the defaults, and log
 entries made by them say so."""
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Line = Annotated[str, AfterValidator(check_printable), Field(max_length=2000)]
 
 
@@ -143,11 +144,12 @@ class Endpoint(Section):
 
 
 class Protocol(StageSettings):
-    """All of `study.toml`, with a section for each stage. `[infer] require_qc = true` ends slides that did not
-    pass quality control as qc_failed."""
+    """All of `study.toml`, with a section for each stage. `require_qc = true` in `[infer]` or `[embed]` ends
+    slides that did not pass quality control as qc_failed."""
 
     study: AboutStudy
     models: tuple[StudyModel, ...] = Field(min_length=1, max_length=100)
+    encoders: tuple[StudyEncoder, ...] = Field((), max_length=100)
     patience: Patience = Patience()
     endpoints: tuple[Endpoint, ...] = ()
     analysis: Analysis = Analysis()
@@ -158,8 +160,9 @@ class Protocol(StageSettings):
     @model_validator(mode="after")
     def names_fit(self) -> Self:
         ids = [model.id for model in self.models]
-        if twice := sorted({name for name in ids if ids.count(name) > 1}):
-            raise ValueError(f"[[models]] names {', '.join(twice)} more than once")
+        for section, named in (("models", ids), ("encoders", [encoder.id for encoder in self.encoders])):
+            if twice := sorted({name for name in named if named.count(name) > 1}):
+                raise ValueError(f"[[{section}]] names {', '.join(twice)} more than once")
         if unknown := sorted({endpoint.model for endpoint in self.endpoints} - set(ids)):
             raise ValueError(f"[[endpoints]] name a model that is not among [[models]]: {', '.join(unknown)}")
         names = [endpoint.name for endpoint in self.endpoints]
@@ -172,7 +175,7 @@ class Protocol(StageSettings):
     @property
     def stages(self) -> tuple[str, ...]:
         """Names of each slide's tasks, in their order."""
-        return tasks_of([model.id for model in self.models])
+        return tasks_of([model.id for model in self.models], [encoder.id for encoder in self.encoders])
 
     def frozen(self) -> dict[str, object]:
         """As the ledger keeps it: every setting with its value, including those left at their defaults."""

@@ -5,41 +5,43 @@ from __future__ import annotations
 import time
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
+from pipeline.errors import BadManifestError
 from pipeline.naming.models import find_package
 from pipeline.naming.slides import find_store
-from pipeline.project import open_project
+from pipeline.project import Project, open_project
 from pipeline.run_record import SlideOutcome
-from pipeline.settings.config import load_settings
+from pipeline.settings.config import Settings, load_settings
 from pipeline.store.reading.reader import StoreReader
 from pipeline.verbs.cli_output import Reporter, report_errors
+from training.foundation.errors import UnreadableError
 from training.foundation.progress import bar
 from training.foundation.words.counts import counted
 
+if TYPE_CHECKING:
+    from pipeline.batches.invariance import InvarianceReport
+
 
 def run_check_invariance(
-    model: str, slide: str, project_dir: Path, *, devices: str, max_tiles: int, as_json: bool
+    name: str, slide: str, project_dir: Path, *, devices: str, max_tiles: int, as_json: bool
 ) -> None:
+    """Check a model of tiles, or else the encoder of that name."""
     project, start = open_project(project_dir), time.perf_counter()
     reporter = Reporter(as_json=as_json)
     with report_errors(as_json=as_json, name=slide):
-        config = load_settings(project.settings_path).infer
-        package, reader = find_package(model, project), StoreReader(find_store(slide, project))
-        from pipeline.batches.devices import named_devices
-        from pipeline.inference.invariance import check_invariance
-
-        with bar("check-invariance") as advance:
-            report = check_invariance(
-                package, reader, config, named_devices(devices), max_tiles=max_tiles, advance=advance
-            )
+        settings = load_settings(project.settings_path)
+        verb, path = _find(name, project)
+        reader = StoreReader(find_store(slide, project))
+        report = _report(verb, path, reader, settings, devices, max_tiles)
     if not as_json:
-        typer.echo(f"{counted(report.num_tiles, 'tile')}, compared with `gemslide infer`:")
+        typer.echo(f"{counted(report.num_tiles, 'tile')}, compared with `gemslide {verb}`:")
         for way in report.variations:
             changed = counted(way.num_changed, "tile")
             typer.echo(f"  {way.what:<32} largest difference {way.largest_difference:.2g}, {changed} changed")
-    allowed = f"at most {report.tolerance:g}" if report.tolerance else "none, bit for bit ([infer] deterministic)"
+    allowed = f"at most {report.tolerance:g}" if report.tolerance else f"none, bit for bit ([{verb}] deterministic)"
     verdict = "results do not depend on how work is split" if report.holds else "results depend on how work is split"
     outcome = SlideOutcome(
         reader.slide_id,
@@ -50,3 +52,38 @@ def run_check_invariance(
     )
     reporter.add(outcome, variations=[asdict(way) for way in report.variations])
     reporter.finish()
+
+
+def _find(name: str, project: Project) -> tuple[str, Path]:
+    """The verb that uses what has this name, and a model's package or an encoder's row.
+
+    Raises:
+        UnreadableError: the project has neither. BadManifestError: the folder's name is not a model id.
+    """
+    try:
+        return "infer", find_package(name, project)
+    except UnreadableError as no_model:
+        from pipeline.embedding.rows import find_encoder
+
+        try:
+            return "embed", find_encoder(name, project)
+        except BadManifestError:  # a folder's path, which names no encoder
+            raise no_model from None
+        except UnreadableError as no_encoder:
+            raise UnreadableError(f"{no_model} Nor is it an encoder: {no_encoder}") from no_encoder
+
+
+def _report(
+    verb: str, path: Path, reader: StoreReader, settings: Settings, devices: str, max_tiles: int
+) -> InvarianceReport:
+    from pipeline.batches.devices import named_devices
+
+    names = named_devices(devices)
+    with bar("check-invariance") as advance:
+        if verb == "embed":
+            from pipeline.embedding.invariance import check_encoder_invariance
+
+            return check_encoder_invariance(path, reader, settings.embed, names, max_tiles=max_tiles, advance=advance)
+        from pipeline.inference.invariance import check_invariance
+
+        return check_invariance(path, reader, settings.infer, names, max_tiles=max_tiles, advance=advance)

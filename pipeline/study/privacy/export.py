@@ -37,6 +37,8 @@ _TABLES: Mapping[str, tuple[str, ...]] = {
     "readings": ("reader", "session", "position", "slide_id", "arm", "state", "seconds"),
 }
 """Columns that are exported. Messages, reasons and paths are not: people write names into them."""
+_MEASURES = ("classes", "scores", "verdict", "cells", "tiles", "dims")
+"""Measures of a stage that are exported."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,7 @@ def _write_tables(folder: Path, facts: Facts, key: PseudonymKey) -> None:
         "version": row.version,
         "protocol_sha256": row.protocol_sha256,
         "models": [model.model_dump() for model in facts.protocol.models],
+        "encoders": [encoder.model_dump() for encoder in facts.protocol.encoders],
         "analysis": facts.protocol.analysis.model_dump(mode="json"),
         "log": {"entries": facts.head[0], "head": facts.head[1]},
         "pseudonym_key_id": key.key_id,
@@ -117,9 +120,7 @@ def _rows(frame: pd.DataFrame, columns: Sequence[str], key: PseudonymKey) -> Ite
 
 def _cell(column: str, value: Any, key: PseudonymKey) -> object:
     if isinstance(value, dict):
-        return json.dumps(
-            {name: measure for name, measure in value.items() if name in ("classes", "scores", "verdict", "cells")}
-        )
+        return json.dumps({name: measure for name, measure in value.items() if name in _MEASURES})
     if isinstance(value, float) and value != value:  # NaN: pandas' None
         return None
     kind = _PSEUDONYMOUS.get(column)

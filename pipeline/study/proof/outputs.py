@@ -1,5 +1,5 @@
-"""Check of a study's outputs on disk against the ledger's hashes: stores, quality control, predictions, results, and
-the protocol, the models and the manifest that they were made from.
+"""Check of a study's outputs on disk against the ledger's hashes: stores, quality control, features, predictions,
+results, and the protocol, the models, the encoders and the manifest that they were made from.
 
 All files of a store must exist with their lengths, and all but the pixels are read; of the pixels, the smallest files,
 up to `PIXEL_BYTES` per slide (stages/ingest.py), or all.
@@ -31,6 +31,7 @@ from pipeline.study.protocol import (
     load_study_cohort,
     study_dir,
 )
+from pipeline.study.stages.encoders import find_encoders
 from pipeline.study.stages.registry import kind_of, output_of, output_sha256, results_of_stage
 from training.foundation.errors import BadRecipeError, GemslideError
 
@@ -68,13 +69,14 @@ def find_changed_outputs(project: Project, ledger: Ledger, study_id: str, *, all
 
 
 def _inputs(project: Project, study_id: str, protocol: Protocol, manifest_sha256: str) -> Iterator[str]:
-    """Check the protocol's file, the models' weights and the manifest, which has patients and references."""
+    """Check the protocol's file, the models' and encoders' weights and the manifest, which has patients and
+    references."""
     folder = study_dir(project, study_id)
 
     def cohort() -> Cohort:
         return load_study_cohort(protocol, folder, expected_sha256=manifest_sha256)[0]
 
-    for read in (cohort, partial(find_models, protocol, project)):
+    for read in (cohort, partial(find_models, protocol, project), partial(find_encoders, protocol.encoders, project)):
         try:
             read()
         except GemslideError as error:

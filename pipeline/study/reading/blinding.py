@@ -58,7 +58,7 @@ class Blinding:
     """Studies that hide models as such from a person.
 
     Attributes:
-        models: ids in their protocols.
+        models: ids in their protocols, of models and encoders.
     """
 
     studies: tuple[Blinded, ...] = ()
@@ -265,7 +265,7 @@ def _design(study_id: str, protocol: str) -> _Design | None:
             frozenset(design.get("adjudicators", ())),
             frozenset(design.get("arms", ("unassisted",))),
             frozenset(entry["name"] for entry in design.get("questions", ()) if entry.get("kind") != "text"),
-            frozenset(entry["id"] for entry in content.get("models", ())),
+            frozenset(entry["id"] for kind in ("models", "encoders") for entry in content.get(kind, ())),
         )
     except (ValueError, AttributeError, KeyError, TypeError) as error:
         raise UnreadableError(f"study {study_id}: its protocol in the ledger cannot be read.") from error

@@ -22,7 +22,7 @@ from pipeline.study.report.figures import flow_figure, forest_figure
 from pipeline.study.report.flow import Flow, failure_tables, flow_of, quality_tables, state_table, time_tables
 from pipeline.study.report.readers import reader_tables
 from pipeline.study.report.table import Row, Table, interval
-from pipeline.study.stages.registry import KINDS
+from pipeline.study.stages.registry import kind_of
 from training.foundation.words.counts import counted
 
 ENDPOINT_COLUMNS = (
@@ -274,13 +274,16 @@ def _origin(facts: Facts, verified: str) -> Section:
         ("manifest", "cohort", row.manifest_sha256),
         *(("model", model.id, model.sha256) for model in facts.protocol.models),
         *(("model's config.json", model.id, model.config_sha256) for model in facts.protocol.models),
+        *(("encoder", encoder.id, encoder.sha256) for encoder in facts.protocol.encoders),
+        *(("encoder's row", encoder.id, encoder.row_sha256) for encoder in facts.protocol.encoders),
         *(("tile set", name, sha256) for name, sha256 in facts.tile_sets.items()),
         ("log", f"entry {facts.head[0]}", facts.head[1]),
     ]
     packages: list[Row] = list(versions().items())
+    stages = dict.fromkeys(kind_of(task).name for task in facts.protocol.stages)
     settings: list[Row] = [
         (section, key, json.dumps(value))
-        for section in (*(kind.name for kind in KINDS), "analysis")
+        for section in (*stages, "analysis")
         for key, value in facts.row_protocol[section].items()
     ]
     again = (

@@ -1,9 +1,14 @@
-"""One SHA-256 of all files of a folder."""
+"""SHA-256 in a protocol, and one of all files of a folder."""
 
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
 
 from pipeline.files import sha256_of
 from pipeline.ledger.chain import digest
+
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 def folder_sha256(folder: Path) -> str:

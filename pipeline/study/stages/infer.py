@@ -38,24 +38,24 @@ class Infer(StageKind):
         from pipeline.inference.stage import InferStage
 
         output, config = work.output, cast(InferConfig, work.settings)
-        package = work.packages[output.model_id]
+        package = work.packages[output.network_id]
         return InferStage(output.slide_id, package, output.project, config, work.devices, work.source.path)
 
     def output_sha256(self, output: Output) -> str:
-        return fingerprint(read_predictions(output.store, output.model_id))
+        return fingerprint(read_predictions(output.store, output.network_id))
 
     def measures(self, output: Output) -> dict[str, Any]:
         from pipeline.inference.results.files import FILE_OF, is_own_file
 
-        predictions = read_predictions(output.store, output.model_id)
-        results = output.project.result_dir(output.slide_id, output.model_id)
+        predictions = read_predictions(output.store, output.network_id)
+        results = output.project.result_dir(output.slide_id, output.network_id)
         others = {FILE_OF[kind] for kind in _SAY_WHEN}
         ours = [path for path in sorted(results.glob("*")) if is_own_file(path.name) and path.name not in others]
         return {
             "classes": list(predictions.class_names),
             "scores": {rule: [round(float(s), 6) for s in slide_scores(predictions, rule)] for rule in RULES},
             "cells": int(np.isfinite(predictions.probabilities_cyx[0]).sum()),
-            "stored_sha256": folder_sha256(predictions_path(output.store, output.model_id)),
+            "stored_sha256": folder_sha256(predictions_path(output.store, output.network_id)),
             "files": {path.name: sha256_of(path) for path in ours},
         }
 

@@ -30,15 +30,15 @@ def sources_of(cohort: Cohort) -> dict[str, Source]:
 
 
 class Output(NamedTuple):
-    """The output of a finished task: one slide's, of one model if the kind is of models.
+    """The output of a finished task: one slide's, of one model or encoder if the kind is of these.
 
     Attributes:
-        model_id: "" if the kind is not of models.
+        network_id: the model's or encoder's id; "" if the kind is of neither.
     """
 
     project: Project
     slide_id: str
-    model_id: str = ""
+    network_id: str = ""
 
     @property
     def store(self) -> Path:
@@ -52,31 +52,35 @@ class Work:
     Attributes:
         settings: the protocol's section of the task's kind.
         packages: folder of each model, by its id.
+        encoders: row of each encoder, by its id.
     """
 
     output: Output
     source: Source
     settings: Section
     packages: Mapping[str, Path]
+    encoders: Mapping[str, Path]
     devices: tuple[str, ...]
 
 
 class StageKind(ABC):
-    """One kind of task. A study has one for each slide, or one for each slide and model.
+    """One kind of task. A study has one for each slide, or one for each slide and model or encoder.
 
     Attributes:
         name: of its tasks, and of its section in the protocol and in `gemslide.toml`.
         settings: that section.
         of_models: a task for each of the study's models, called "name model".
+        of_encoders: a task for each of the study's encoders, called "name encoder".
     """
 
     name: ClassVar[str]
     settings: ClassVar[type[Section]]
     of_models: ClassVar[bool] = False
+    of_encoders: ClassVar[bool] = False
 
-    def task(self, model_id: str = "") -> str:
+    def task(self, network_id: str = "") -> str:
         """A task's name."""
-        return f"{self.name} {model_id}" if self.of_models else self.name
+        return f"{self.name} {network_id}" if self.of_models or self.of_encoders else self.name
 
     def outputs(self, project: Project, slide_id: str) -> Iterator[Path]:
         """Folders with a slide's outputs of every study and model, which an erasure deletes; none for a stage that

@@ -10,13 +10,14 @@ from pydantic import create_model
 from pipeline.errors import DamagedStoreError
 from pipeline.project import Project
 from pipeline.settings.config import Settings
+from pipeline.study.stages.embed import EMBED
 from pipeline.study.stages.infer import INFER
 from pipeline.study.stages.ingest import INGEST
 from pipeline.study.stages.kind import Output, StageKind
 from pipeline.study.stages.qc import QC
 from training.foundation.settings import Section
 
-KINDS: tuple[StageKind, ...] = (INGEST, QC, INFER)
+KINDS: tuple[StageKind, ...] = (INGEST, QC, EMBED, INFER)
 
 if TYPE_CHECKING:
 
@@ -34,9 +35,13 @@ def settings_of(sections: StageSettings | Settings, kind: StageKind) -> Section:
     return section
 
 
-def tasks_of(model_ids: Sequence[str]) -> tuple[str, ...]:
-    """Names of a slide's tasks, in their order."""
-    return tuple(kind.task(model_id) for kind in KINDS for model_id in (model_ids if kind.of_models else ("",)))
+def tasks_of(model_ids: Sequence[str], encoder_ids: Sequence[str] = ()) -> tuple[str, ...]:
+    """Names of a slide's tasks, in their order. Those of models come last: an amendment can add some."""
+
+    def ids_of(kind: StageKind) -> Sequence[str]:
+        return model_ids if kind.of_models else encoder_ids if kind.of_encoders else ("",)
+
+    return tuple(kind.task(network_id) for kind in KINDS for network_id in ids_of(kind))
 
 
 def kind_of(task: str) -> StageKind:

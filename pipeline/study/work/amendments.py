@@ -2,7 +2,7 @@
 again, and nothing else.
 
 A slide stays in the study forever: it can be excluded with a reason, not removed. Models can be added after the
-existing ones, not removed or replaced: that would be another study.
+existing ones, not removed or replaced: that would be another study. So would be other encoders, also further ones.
 """
 
 from __future__ import annotations
@@ -100,6 +100,11 @@ def _check(before: Study, protocol: Protocol, manifest_sha256: str) -> None:
         raise BadManifestError(
             f"study {study_id}: its models are {', '.join(model.id for model in old.models)}, in this order and with "
             "these hashes. An amendment can add models after them; to use others, begin another study."
+        )
+    if protocol.encoders != old.encoders:
+        raise BadManifestError(
+            f"study {study_id}: its encoders ({', '.join(encoder.id for encoder in old.encoders) or 'none'}) and their "
+            "hashes cannot be amended. To use others, begin another study."
         )
     if old.reading is not None and protocol.reading != old.reading:
         raise BadManifestError(f"study {study_id}: the design of its readings is frozen and cannot be amended.")

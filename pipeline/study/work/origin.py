@@ -37,7 +37,7 @@ def write_origin(project: Project, slide_id: str, stage: str, origin: Origin, ou
     """
     if not kind_of(stage).of_models:
         return
-    model_id = output_of(project, slide_id, stage).model_id
+    model_id = output_of(project, slide_id, stage).network_id
     said = {**asdict(origin), "slide_id": slide_id, "model_id": model_id, "predictions_sha256": output_sha256}
     content = said | {"utc": utc_now(), "versions": versions(), "research_use": RESEARCH_USE}
     path = project.result_dir(slide_id, model_id) / origin_file(origin.study_id)

@@ -16,6 +16,7 @@ from pipeline.ledger.opening import find_ledger
 from pipeline.ledger.tables import task
 from pipeline.project import Project
 from pipeline.run_record import SlideOutcome
+from pipeline.study.stages.embed import EMBED
 from training.foundation.progress import Advance
 
 _AT_ONCE = 500
@@ -90,12 +91,14 @@ def keep_relied_on(stages: Sequence[Stage], project: Project) -> list[Stage]:
     with found as ledger:
         slide_ids = sorted({stage.slide_id for stage in stages})
         studies = relying_studies(ledger, slide_ids)
-    return [
-        ReliedOn(stage, studies[stage.slide_id, stage.task])
-        if stage.replaces and (stage.slide_id, stage.task) in studies
-        else stage
-        for stage in stages
-    ]
+    of_stages = ((stage, studies.get((stage.slide_id, _task_of(stage)))) for stage in stages)
+    return [ReliedOn(stage, study_id) if stage.replaces and study_id else stage for stage, study_id in of_stages]
+
+
+def _task_of(stage: Stage) -> str:
+    """A stage's task in a study. An embedding's has the encoder's id, as its output does: encoders whose rows have one
+    name after another keep their features side by side."""
+    return EMBED.task(stage.outputs()[-1].name) if stage.name == EMBED.name else stage.task
 
 
 def refuse_to_replace(project: Project, slide_id: str, task_name: str) -> None:

@@ -21,12 +21,14 @@ class StudyStages:
     Attributes:
         sources: by slide id.
         packages: folder of each model, by its id.
+        encoders: row of each encoder, by its id.
         settings: the study's protocol.
     """
 
     project: Project
     sources: Mapping[str, Source]
     packages: Mapping[str, Path]
+    encoders: Mapping[str, Path]
     settings: StageSettings
     devices: tuple[str, ...] = ("cpu",)
 
@@ -41,4 +43,5 @@ class StudyStages:
         kind = kind_of(lease.stage)
         output = output_of(self.project, lease.slide_id, lease.stage)
         section = settings_of(self.settings, kind)
-        return kind.stage(Work(output, self.sources[lease.slide_id], section, self.packages, self.devices))
+        source = self.sources[lease.slide_id]
+        return kind.stage(Work(output, source, section, self.packages, self.encoders, self.devices))

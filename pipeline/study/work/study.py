@@ -27,6 +27,7 @@ from pipeline.study.protocol import (
     study_dir,
 )
 from pipeline.study.references import references_of_cohort
+from pipeline.study.stages.encoders import find_encoders
 from pipeline.study.stages.kind import sources_of
 from pipeline.study.stages.registry import kind_of, output_sha256, results_of_stage, settings_of
 from pipeline.study.work.leases import Ended, Lease, Leases
@@ -72,7 +73,8 @@ def begin_study(
     Raises:
         BadManifestError: has begun already; a manifest that does not hold together, or names one file twice.
         BadRecipeError: a bad protocol.
-        UnreadableError: a model that is not there. ChangedSourceError: a model with other weights than the protocol's.
+        UnreadableError: a model or an encoder that is not there. ChangedSourceError: one with other weights than the
+            protocol's.
         LeakageError: a patient or slide that a model was trained on.
     """
     folder = study_dir(project, study_id)
@@ -93,6 +95,7 @@ def doubts(protocol: Protocol, cohort: Cohort, project: Project) -> list[str]:
         UnreadableError, ChangedSourceError, LeakageError: as `begin_study`.
     """
     packages = find_models(protocol, project)
+    find_encoders(protocol.encoders, project)
     unknown = check_leakage(cohort, packages, project)
     unmatched = references_of_cohort(protocol, cohort, packages.values()).warnings
     return [*unknown, *unmatched, *map(str, look_alike_patients(cohort.included).values())]
@@ -193,12 +196,13 @@ def stages_of(study: Study, devices: tuple[str, ...] = ("cpu",)) -> StudyStages:
     """Stages that a study's tasks stand for.
 
     Raises:
-        BadManifestError, ChangedSourceError: the manifest or a model has changed. UnreadableError: it is missing.
+        BadManifestError, ChangedSourceError: the manifest, a model or an encoder has changed. UnreadableError: it is
+            missing.
     """
     protocol = study.protocol
     cohort, _ = load_study_cohort(protocol, study.folder, expected_sha256=study.manifest_sha256)
-    packages = find_models(protocol, study.project)
-    return StudyStages(study.project, sources_of(cohort), packages, protocol, devices)
+    packages, encoders = find_models(protocol, study.project), find_encoders(protocol.encoders, study.project)
+    return StudyStages(study.project, sources_of(cohort), packages, encoders, protocol, devices)
 
 
 def origin_of(study: Study) -> Origin:
@@ -222,7 +226,8 @@ def work_on(
         ending: whether this worker was asked to end.
 
     Raises:
-        BadManifestError, ChangedSourceError: the manifest or a model is not what it was. UnreadableError: not there.
+        BadManifestError, ChangedSourceError: the manifest, a model or an encoder is not what it was. UnreadableError:
+            not there.
         LedgerReadOnlyError: the ledger may not be written.
         KeyboardInterrupt: it was asked to end, and its task is given back.
     """

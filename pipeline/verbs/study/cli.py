@@ -22,6 +22,10 @@ def study_init(
     study: StudyArgument,
     cohort: Annotated[Path, typer.Option(dir_okay=False, help="Cohort manifest (CSV).")],
     models: Annotated[list[str], typer.Option("--model", help="Model id; may be repeated.")],
+    encoders: Annotated[
+        list[str] | None,
+        typer.Option("--encoder", help="Encoder of the project that embeds every slide; may be repeated."),
+    ] = None,
     title: Annotated[str, typer.Option(help="Title of the study.", show_default="to be written")] = "",
     question: Annotated[str, typer.Option(help="Question it is to answer; required.", show_default=False)] = "",
     template: Annotated[
@@ -33,7 +37,8 @@ def study_init(
     """Write a protocol, studies/STUDY/study.toml, to complete before the study begins."""
     from pipeline.verbs.study.study import run_init
 
-    run_init(study, project, cohort, models, title=title, question=question, template=template)
+    named = (models, encoders or [])
+    run_init(study, project, cohort, named, title=title, question=question, template=template)
 
 
 @study_cli.command("begin")

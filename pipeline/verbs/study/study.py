@@ -46,16 +46,22 @@ def run_init(
     study_id: str,
     project_dir: Path,
     cohort: Path,
-    models: list[str],
+    named: tuple[list[str], list[str]],
     *,
     title: str,
     question: str,
     template: str | None,
 ) -> None:
+    """Write a protocol.
+
+    Args:
+        named: ids of models, and names of encoders.
+    """
     with report_errors():
+        models, encoders = named
         raw = {"title": title, "question": question, "cohort": str(cohort), "seed": 0}
         about = parse_section(AboutStudy, raw, where="study init (--title, --question, --cohort)")
-        path = new_protocol(open_project(project_dir), study_id, about, models, template)
+        path = new_protocol(open_project(project_dir), study_id, about, models, template, encoders)
     typer.echo(f"{path}: complete it, then run `gemslide study run {study_id}` to freeze it and begin.")
 
 
@@ -136,6 +142,7 @@ def run_work(study_id: str, project_dir: Path, *, devices: str) -> None:
     with opened(project_dir, wait=True) as (project, ledger):
         study = wait_for_ledger(lambda: open_study(project, study_id, ledger), warn=_tell)
         from pipeline.batches.devices import named_devices
+        from pipeline.embedding.stage import close_encoder
         from pipeline.inference.stage import close_devices
         from pipeline.study.work.shutdown import handle_signals
         from pipeline.study.work.study import work_on
@@ -148,6 +155,7 @@ def run_work(study_id: str, project_dir: Path, *, devices: str) -> None:
                 raise typer.Exit(128 + (ending.signal or signal.SIGINT)) from None
             finally:
                 close_devices()
+                close_encoder()
     typer.echo(f"{counted(done, 'task')} done here.", err=True)
 
 
