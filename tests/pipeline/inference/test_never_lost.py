@@ -162,8 +162,8 @@ def test_a_disk_error_in_a_device_s_process_is_passed_on_as_what_it_is(small_pro
 
     monkeypatch.setattr(devices, "BlockRunner", Failing)
     ours, theirs = multiprocessing.Pipe()
-    package = small_project.project.model_path(small_project.model_id)
-    serving = threading.Thread(target=devices.serve, args=(theirs, package, RunOn()), kwargs={"threads": 1})
+    load = partial(Predictor.load, small_project.project.model_path(small_project.model_id))
+    serving = threading.Thread(target=devices.serve, args=(theirs, load, RunOn()), kwargs={"threads": 1})
     serving.start()
 
     ours.send("a block")

@@ -32,7 +32,7 @@ def published(own, small_project):
 )
 def test_numbers_that_are_no_probabilities_are_not_published(small_project, own, shares, says):
     predictor = Predictor.load(own.model_path(small_project.model_id))
-    predictor._classifier.forward_only.probabilities = shares
+    predictor._classifier.forward_only.finish = shares
 
     with pytest.raises(ImplausibleOutputError, match=says):
         infer_slide(small_project.test_slide, predictor, own, InferConfig())
