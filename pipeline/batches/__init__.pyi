@@ -16,6 +16,9 @@ from .qc_passed import check_qc as check_qc
 from .sharing import gather_outcomes as gather_outcomes
 from .sharing import serve_first_rank as serve_first_rank
 from .sharing import share_of_this_process as share_of_this_process
+from .slide_run import complete_results as complete_results
+from .slide_run import compute_missing as compute_missing
+from .slide_run import journal_key as journal_key
 from .slide_tiles import plan_slide_tiles as plan_slide_tiles
 from .slide_tiles import tissue_tiles as tissue_tiles
 from .where import Numerics as Numerics

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from pipeline.batches.blocks import SlidePlan
 from pipeline.batches.devices import Devices, OneDevice
-from pipeline.batches.journal import BatchResult, Journal, forget_journal, open_journal
+from pipeline.batches.journal import Journal, forget_journal, open_journal
 from pipeline.batches.network import usual_batch_size
+from pipeline.batches.slide_run import complete_results, compute_missing, journal_key
 from pipeline.batches.slide_tiles import plan_slide_tiles, tissue_tiles
 from pipeline.embedding.encoder import TileEncoder
 from pipeline.embedding.key import embedding_key, stored_key
@@ -82,11 +83,11 @@ def embed_slide(
         forget_journal(final)  # left by a run that was killed after publishing
         return work.kept()
     plan, grid = work.plan()
-    with open_journal(final, work.journal_key(key, plan)) as journal:
+    with open_journal(final, journal_key(key, plan, encoder)) as journal:
         if _is_finished(reader, encoder.encoder_id, key):  # by another process, just now
             return work.kept()
         work.compute(plan, journal, advance)
-        features = work.assembled(plan, grid, key, list(journal.finished.values()))
+        features = work.assembled(plan, grid, key, journal)
         if mask_fingerprint(reader.path) != key["tiles"]["mask"]:
             raise LockedError(
                 f"slide {slide_id}: its tissue mask was replaced during embedding. Nothing was published: run it again."
@@ -116,34 +117,18 @@ class _SlideWork:
         self._damaged_tiles = int(np.isnan(tissue).sum())
         return plan_embedding(reader, self._encoder, grid, chosen, config), grid
 
-    def journal_key(self, key: Mapping[str, Any], plan: SlidePlan) -> dict[str, Any]:
-        """Everything that the bits of a batch's features depend on."""
-        how = {"batch_size": plan.batch_size, "tiles": plan.fingerprint, "run_on": self._encoder.run_on_text}
-        return {**key, **how, "versions": versions()}
-
     def compute(self, plan: SlidePlan, journal: Journal, advance: Advance) -> None:
         """Compute the batches that the journal lacks."""
-        advance.expect(len(plan.order))
-        for result in journal.finished.values():
-            advance(len(result.values_nk))
-        with self._devices.turn:
-            start, before = time.perf_counter(), self._devices.seconds
-            for result in self._devices.results(plan.blocks(set(journal.finished))):
-                journal.add(result)
-                advance(len(result.values_nk))
-            self._seconds = {"predict": time.perf_counter() - start, **asdict(self._devices.seconds - before)}
+        self._seconds = compute_missing(plan, self._devices, journal, advance)
 
-    def assembled(
-        self, plan: SlidePlan, grid: TileGrid, key: Mapping[str, Any], results: list[BatchResult]
-    ) -> Features:
+    def assembled(self, plan: SlidePlan, grid: TileGrid, key: Mapping[str, Any], journal: Journal) -> Features:
         """The slide's features, in the order of the grid: row by row."""
-        results.sort(key=lambda result: result.number)
-        self._check_complete(plan, results)
+        where = f"slide {self._reader.slide_id}, encoder {self._encoder.encoder_id}"
+        results = complete_results(plan, journal, self._encoder.dims, whose=where, done="embedded", value="feature")
         values_nd = np.concatenate([result.values_nk for result in results])
         by_grid = np.argsort(plan.order)
         values_nd, order = values_nd[by_grid], plan.order[by_grid]
         self._check_plausible(values_nd)
-        where = f"slide {self._reader.slide_id}, encoder {self._encoder.encoder_id}"
         return Features(
             encoder_id=self._encoder.encoder_id,
             values_nd=to_float16(values_nd, where),
@@ -158,20 +143,6 @@ class _SlideWork:
                 DAMAGED_TILES: self._damaged_tiles,
             },
         )
-
-    def _check_complete(self, plan: SlidePlan, results: list[BatchResult]) -> None:
-        """Check that every tile of the plan has one row of features."""
-        actual = [(result.number, *result.values_nk.shape) for result in results]
-        dims = self._encoder.dims
-        expected = [(number, len(plan.order[plan.tiles_of(number)]), dims) for number in range(plan.num_batches)]
-        if actual != expected:
-            raise ImplausibleOutputError(
-                f"slide {self._reader.slide_id}, encoder {self._encoder.encoder_id}: "
-                f"{counted(len(plan.order), 'tile was', 'tiles were')} to be embedded in "
-                f"{counted(len(expected), 'batch', 'batches')}, with {counted(dims, 'feature')} each; there are "
-                f"results for {counted(sum(tiles for _, tiles, _ in actual), 'tile')} in "
-                f"{counted(len(actual), 'batch', 'batches')}. Nothing was published: run it again."
-            )
 
     def _check_plausible(self, values_nd: NDArray[np.float32]) -> None:
         if len(values_nd) >= FEW_TILES and np.ptp(values_nd, axis=0).max() <= SAME_EVERYWHERE:

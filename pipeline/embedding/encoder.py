@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -51,12 +50,6 @@ class TileEncoder:
             BadRecipeError: the row does not fit, a package is not installed, or it cannot run on these devices.
         """
         return cls(encoding.Encoder.load(row_path, run_on or RunOn(default_device())))
-
-    @property
-    def run_on_text(self) -> dict[str, object]:
-        """Everything that the bits of a feature depend on, except encoder and tiles, as JSON."""
-        kinds = {"+".join(part.split(":")[0] for part in device.split("+")) for device in self.devices}
-        return {"device": ",".join(sorted(kinds)), **asdict(self.run_on.numerics)}
 
     @property
     def seconds(self) -> Seconds:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from pipeline.batches.blocks import SlidePlan
 from pipeline.batches.devices import Devices, OneDevice
-from pipeline.batches.journal import BatchResult, Journal, forget_journal, open_journal
+from pipeline.batches.journal import Journal, forget_journal, open_journal
 from pipeline.batches.network import usual_batch_size
+from pipeline.batches.slide_run import complete_results, compute_missing, journal_key
 from pipeline.batches.slide_tiles import plan_slide_tiles, tissue_tiles
 from pipeline.files import SHORT_WRITE_S, new_folder
 from pipeline.grid import TileGrid, tile_grid
@@ -34,9 +35,8 @@ from pipeline.settings.config import InferConfig
 from pipeline.store.layers.labels import mask_fingerprint, tissue_share
 from pipeline.store.layers.overlays import Predictions, new_predictions
 from pipeline.store.reading.reader import StoreReader
-from training.foundation.errors import BadRecipeError, ImplausibleOutputError, LockedError
+from training.foundation.errors import BadRecipeError, LockedError
 from training.foundation.progress import Advance, no_bar
-from training.foundation.words.counts import counted
 
 DAMAGED_TILES = "damaged_tiles"
 """Key in predictions' attributes."""
@@ -100,7 +100,7 @@ def infer_slide(
         forget_journal(work.result_dir)  # left by a run that was killed after publishing
         return work.publish(stored, is_new=False)
     plan, grid = work.plan()
-    with open_journal(work.result_dir, work.journal_key(key, plan)) as journal:
+    with open_journal(work.result_dir, journal_key(key, plan, predictor)) as journal:
         stored = _finished(reader, predictor.model_id, key)  # by another process, just now
         if stored:
             return work.publish(stored, is_new=False)
@@ -140,32 +140,17 @@ class _SlideWork:
         glass = glass_tiles(tissue, len(chosen))
         return plan_tiles(reader, predictor, grid, chosen, config, glass=glass), grid
 
-    def journal_key(self, key: Mapping[str, Any], plan: SlidePlan) -> dict[str, Any]:
-        """Everything that the bits of a batch's result depend on."""
-        how = {"batch_size": plan.batch_size, "tiles": plan.fingerprint, "run_on": self._predictor.run_on_text}
-        return {**key, **how, "versions": versions()}
-
     def predict(
         self, plan: SlidePlan, grid: TileGrid, key: dict[str, Any], journal: Journal, advance: Advance
     ) -> Predictions:
         """The slide's map, from the journal's batches and those still to be predicted."""
-        advance.expect(len(plan.order))
-        for number in journal.finished:
-            advance(len(journal.finished[number].values_nk))
-        with self._devices.turn:
-            start, before = time.perf_counter(), self._devices.seconds
-            for result in self._devices.results(plan.blocks(set(journal.finished))):
-                journal.add(result)
-                advance(len(result.values_nk))
-            self._seconds = {"predict": time.perf_counter() - start, **asdict(self._devices.seconds - before)}
-        return self._assembled(plan, grid, key, list(journal.finished.values()))
+        self._seconds = compute_missing(plan, self._devices, journal, advance)
+        return self._assembled(plan, grid, key, journal)
 
-    def _assembled(
-        self, plan: SlidePlan, grid: TileGrid, key: dict[str, Any], results: list[BatchResult]
-    ) -> Predictions:
+    def _assembled(self, plan: SlidePlan, grid: TileGrid, key: dict[str, Any], journal: Journal) -> Predictions:
         class_names, config = self._predictor.class_names, self._config
-        results.sort(key=lambda result: result.number)
-        self._check_complete(plan, results)
+        whose = f"slide {self._reader.slide_id}, model {self._predictor.model_id}"
+        results = complete_results(plan, journal, len(class_names), whose=whose, done="predicted", value="value")
         values_nk = np.concatenate([result.values_nk for result in results])
         looks_n3 = np.concatenate([result.looks_n3 for result in results])
         distance = self._predictor.hue_distance(looks_n3[:, :2])
@@ -197,20 +182,6 @@ class _SlideWork:
                 "oddities": {oddity.name: oddity.words for oddity in oddities},
             },
         )
-
-    def _check_complete(self, plan: SlidePlan, results: list[BatchResult]) -> None:
-        """Check that every tile of the plan has one result with a value for each class."""
-        classes = len(self._predictor.class_names)
-        actual = [(result.number, *result.values_nk.shape) for result in results]
-        expected = [(number, len(plan.order[plan.tiles_of(number)]), classes) for number in range(plan.num_batches)]
-        if actual != expected:
-            raise ImplausibleOutputError(
-                f"slide {self._reader.slide_id}, model {self._predictor.model_id}: "
-                f"{counted(len(plan.order), 'tile was', 'tiles were')} to be predicted in "
-                f"{counted(len(expected), 'batch', 'batches')}, with {counted(classes, 'value')} each; there are "
-                f"results for {counted(sum(tiles for _, tiles, _ in actual), 'tile')} in "
-                f"{counted(len(actual), 'batch', 'batches')}. Nothing was published: run it again."
-            )
 
     def _on_tissue(self, values_cyx: NDArray[np.float32], grid: TileGrid) -> NDArray[np.float32]:
         """Drop the cells of glass that only a tile's rim reached."""

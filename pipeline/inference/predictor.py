@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -67,12 +66,6 @@ class Predictor:
     def untrained(cls, package: Path) -> Predictor:
         """The package's network with fresh random weights, as a baseline."""
         return cls(inference.Classifier.untrained(package, RunOn(default_device())))
-
-    @property
-    def run_on_text(self) -> dict[str, object]:
-        """Everything that the bits of a probability depend on, except model and tiles, as JSON."""
-        kinds = {"+".join(part.split(":")[0] for part in device.split("+")) for device in self.devices}
-        return {"device": ",".join(sorted(kinds)), **asdict(self.run_on.numerics)}
 
     @property
     def seconds(self) -> Seconds:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from safetensors.torch import load_file, save_file
 
+from pipeline.batches.slide_run import run_on_text
 from pipeline.batches.where import RunOn
 from pipeline.embedding.encoder import TileEncoder
 from pipeline.embedding.rows import find_encoder, list_encoders, row_path
@@ -177,7 +178,7 @@ def test_the_adapter_runs_an_encoder_as_batches_need_it(project):
         "finest",
     )
     assert encoder.devices == ("cpu",)
-    assert encoder.run_on_text == {"device": "cpu", "precision": "fp32", "deterministic": False, "compile": False}
+    assert run_on_text(encoder) == {"device": "cpu", "precision": "fp32", "deterministic": False, "compile": False}
     assert encoder.row["kind"] == "hf-folder"
     features = encoder.start(tiles(5))()
     assert (features.shape, features.dtype) == ((5, WIDTH), np.float32)

@@ -18,6 +18,7 @@ from pipeline.batches import devices
 from pipeline.batches.devices import ManyDevices, OneDevice
 from pipeline.batches.journal import BatchResult, forget_journal, open_journal
 from pipeline.batches.network import usual_batch_size
+from pipeline.batches.slide_run import run_on_text
 from pipeline.batches.where import RunOn
 from pipeline.inference.infer import infer_slide
 from pipeline.inference.predictor import Predictor, run_on_of
@@ -150,7 +151,7 @@ def test_where_other_processes_predict_the_plan_is_made_for_their_devices(small_
     here_size, gpu_size, mixed_size = (usual_batch_size(x.devices, x.tile_px) for x in (here, gpus, mixed))
     assert gpu_size == 16 * here_size
     assert mixed_size == here_size
-    assert [outcome.run_on_text["device"] for outcome in (here, gpus, mixed)] == ["cpu", "cuda", "cpu,cuda"]
+    assert [run_on_text(outcome)["device"] for outcome in (here, gpus, mixed)] == ["cpu", "cuda", "cpu,cuda"]
 
 
 def test_a_disk_error_in_a_device_s_process_is_passed_on_as_what_it_is(small_project, monkeypatch):
