@@ -20,12 +20,11 @@ from training.foundation.model_files import MAX_CONFIG_BYTES, WEIGHTS_FILES
 from training.foundation.publish import SHORT_WRITE_S, new_folder, write_bytes_atomic
 from training.foundation.reading import read_json_file
 from training.models.heads.targets import Target
-from training.models.slide_models import slide_model_blocks
 from training.packages.config import ClassName, Part, Sha256, Text, explained
 from training.packages.metrics import Metrics
 from training.packages.network import put_weights, read_weights
 from training.packages.slide_card import SlideCard, slide_card
-from training.recipe.slides import SlideModelConfig
+from training.recipe.slides import SlideModelConfig, blocks_of_slides
 
 MAX_DIMS = 65_536
 UnitDigest = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
@@ -98,15 +97,7 @@ class SlideModelPart(Part):
 
     def blocks(self) -> list[nn.Module]:
         """The network, with fresh weights."""
-        return slide_model_blocks(
-            self.model.name,
-            dims=self.dims,
-            num_outputs=sum(target.num_outputs for target in self.targets),
-            hidden=self.model.hidden,
-            layers=self.model.layers,
-            heads=self.model.heads,
-            num_classes=self.targets[0].num_outputs if self.model.name == "clam" else None,
-        )
+        return blocks_of_slides(self.model, self.dims, [target.target() for target in self.targets])
 
 
 @dataclass(frozen=True)

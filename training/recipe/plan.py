@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from training.engine.partition import BlockCost, block_costs
 from training.engine.plan import Plan, make_plan
 from training.models.build import build_blocks
-from training.recipe.config import ModelConfig, Recipe
+from training.recipe.config import ModelConfig, Recipe, RunRecipe
 from training.recipe.optimisation import make_optimizer
 
 PREFETCH = 2
@@ -47,8 +47,13 @@ def plan_of(
     costs: Sequence[BlockCost] | None = None,
 ) -> Plan:
     """The plan of a recipe."""
-    parallel, train = recipe.parallel, recipe.train
     costs = costs or costs_of(recipe, blocks, side_px, device)
+    return plan_of_costs(recipe, costs, device, channels_last=recipe.train.channels_last)
+
+
+def plan_of_costs(recipe: RunRecipe, costs: Sequence[BlockCost], device: torch.device, *, channels_last: bool) -> Plan:
+    """The plan of a recipe of any kind, whose stages balance the costs of its blocks."""
+    parallel, train = recipe.parallel, recipe.train
     return make_plan(
         parallel.strategy,
         costs=[cost.flops if parallel.balance == "flops" else cost.saved_bytes for cost in costs],
@@ -58,7 +63,7 @@ def plan_of(
         cuts=parallel.cuts,
         recompute=parallel.recompute_rule,
         precision=train.precision,
-        channels_last=train.channels_last,
+        channels_last=channels_last,
         clip_norm=recipe.optim.clip_norm,
         make_optimizer=partial(make_optimizer, config=recipe.optim),
         seed=train.seed,

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
+from torch import nn
 
 from training.foundation.errors import BadRecipeError
 from training.foundation.recipe_file import data_source
 from training.foundation.settings import Section, load_section
 from training.foundation.words.class_names import check_class_name
+from training.models.heads.targets import Target, total_outputs
+from training.models.slide_models import slide_model_blocks
 from training.recipe.config import MAX_CLASSES, Recipe, RunRecipe, load_recipe
 
 FEATURES = "features"
@@ -162,3 +166,20 @@ def load_tile_recipe(path: Path) -> Recipe:
             "trained with `gemslide train`."
         )
     return recipe
+
+
+def blocks_of_slides(model: SlideModelConfig, dims: int, targets: Sequence[Target]) -> list[nn.Module]:
+    """The network of a recipe or a package for features of `dims` numbers, with fresh weights.
+
+    Raises:
+        ValueError: sizes that do not fit together.
+    """
+    return slide_model_blocks(
+        model.name,
+        dims=dims,
+        num_outputs=total_outputs(targets),
+        hidden=model.hidden,
+        layers=model.layers,
+        heads=model.heads,
+        num_classes=targets[0].num_outputs if model.name == "clam" else None,
+    )

@@ -20,7 +20,7 @@ from training.machine.threads import instruction_set
 from training.packages.intervals import Intervals, bootstrap_intervals
 from training.packages.write import PackageContent
 from training.recipe.choice import Choice
-from training.recipe.config import Recipe
+from training.recipe.config import Recipe, RunRecipe
 from training.run.start_weights import StartWeights
 from training.run.state import Epoch
 
@@ -95,7 +95,7 @@ def _intervals(source: TileSource, probabilities_nk: NDArray[np.float32]) -> Int
     return bootstrap_intervals(source.labels[tiles], probabilities_nk, groups[tiles], by=by)
 
 
-def describe_plan(recipe: Recipe, plan: Plan, num_blocks: int, choice: Choice | None) -> dict[str, Any]:
+def describe_plan(recipe: RunRecipe, plan: Plan, num_blocks: int, choice: Choice | None) -> dict[str, Any]:
     """Describe for records and packages how the network was spread."""
     return {
         "strategy": plan.strategy,

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from training.data.bag_source import BagSource, with_targets
-from training.engine.partition import stage_ranges
 from training.engine.plan import Plan
 from training.foundation.words.counts import counted
 from training.foundation.words.unit_digest import unit_digest
@@ -18,6 +17,7 @@ from training.models.heads.targets import Target
 from training.packages.slide_card import SlideCard
 from training.packages.slide_package import SlidePackageContent
 from training.recipe.slides import SlideRecipe
+from training.run.package_content import describe_plan
 from training.run.state import Epoch
 
 KINDS = {
@@ -54,7 +54,8 @@ def contents_of(
 
 
 def _content(facts: SlideRunFacts, which: str, epoch: Epoch, median_risks: Mapping[str, float]) -> SlidePackageContent:
-    recipe, source, plan = facts.recipe, facts.source, _described(facts)
+    recipe, source = facts.recipe, facts.source
+    plan = describe_plan(recipe, facts.plan, facts.num_blocks, None)
     units = {split: len(with_targets(source, split)) for split in ("train", "val", "test")}
     trained = np.flatnonzero(np.isin(source.splits, ("train", "val")))
     config = {
@@ -96,20 +97,6 @@ def _targets(facts: SlideRunFacts, median_risks: Mapping[str, float]) -> list[di
             }
         )
     return packaged
-
-
-def _described(facts: SlideRunFacts) -> dict[str, Any]:
-    """How the network was spread."""
-    plan = facts.plan
-    return {
-        "strategy": plan.strategy,
-        "named": facts.recipe.parallel.strategy,
-        "num_stages": plan.num_stages,
-        "num_microbatches": plan.num_microbatches,
-        "data_parallel": plan.data_parallel,
-        "recompute": facts.recipe.parallel.model_dump(mode="json")["recompute"],
-        "blocks_per_stage": [len(blocks) for blocks in stage_ranges(plan.cuts, facts.num_blocks)],
-    }
 
 
 def _card(facts: SlideRunFacts, which: str, epoch: Epoch, units: Mapping[str, int]) -> SlideCard:

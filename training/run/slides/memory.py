@@ -6,6 +6,8 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import torch
+
 from training.engine.engine import Engine
 from training.foundation.errors import OutOfMemoryError
 from training.machine.devices import limit_bytes, sharing
@@ -31,18 +33,17 @@ def explained(recipe: SlideRecipe, engine: Engine | None = None) -> Iterator[Non
         raise OutOfMemoryError(f"memory ran out{where}: {first_line}. {what_needs_less(recipe)}") from error
 
 
-def refuse_what_has_no_room(recipe: SlideRecipe, needed_bytes: int, device: object, num_local: int) -> None:
+def refuse_what_has_no_room(recipe: SlideRecipe, needed_bytes: int, device: torch.device, num_local: int) -> None:
     """Refuse a recipe whose largest step does not fit into the memory that is here.
 
     Args:
         needed_bytes: of the fullest rank.
-        device: a torch.device.
         num_local: ranks on this machine.
 
     Raises:
         OutOfMemoryError: with the settings that need less.
     """
-    limit = limit_bytes(device, sharing(device, num_local))  # type: ignore[arg-type]
+    limit = limit_bytes(device, sharing(device, num_local))
     if needed_bytes > limit:
         raise OutOfMemoryError(
             f"a step with {recipe.data.max_tiles} tiles in each bag keeps {needed_bytes / 1e9:.1f} GB on its fullest "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -12,32 +11,13 @@ from torch import Tensor, nn
 from training.data.bag_source import POSITION_COLUMNS
 from training.engine.executor import Loss
 from training.engine.partition import block_costs
-from training.engine.plan import Plan, make_plan
+from training.engine.plan import Plan
 from training.engine.predict import predict_memory
 from training.models.heads.losses import loss_of_targets
-from training.models.heads.targets import Target
-from training.models.slide_models import slide_model_blocks
-from training.recipe.optimisation import make_optimizer, optimizer_slots
-from training.recipe.plan import PREFETCH
+from training.models.heads.targets import Target, total_columns
+from training.recipe.optimisation import optimizer_slots
+from training.recipe.plan import plan_of_costs
 from training.recipe.slides import SlideRecipe
-
-
-def slide_blocks(recipe: SlideRecipe, dims: int, targets: Sequence[Target]) -> list[nn.Module]:
-    """The network of a recipe for features of `dims` numbers, with fresh weights.
-
-    Raises:
-        ValueError: sizes that do not fit together.
-    """
-    model = recipe.model
-    return slide_model_blocks(
-        model.name,
-        dims=dims,
-        num_outputs=sum(target.num_outputs for target in targets),
-        hidden=model.hidden,
-        layers=model.layers,
-        heads=model.heads,
-        num_classes=targets[0].num_outputs if model.name == "clam" else None,
-    )
 
 
 def slide_loss(recipe: SlideRecipe, targets: Sequence[Target]) -> Loss:
@@ -48,27 +28,9 @@ def slide_loss(recipe: SlideRecipe, targets: Sequence[Target]) -> Loss:
 
 def slide_plan(recipe: SlideRecipe, blocks: Sequence[nn.Module], dims: int, device: torch.device) -> Plan:
     """The plan of a recipe: stages balance the operations, or bytes, of the largest bag of a step."""
-    parallel, train = recipe.parallel, recipe.train
     shape = (1, recipe.data.max_tiles, dims + POSITION_COLUMNS)
-    costs = block_costs(blocks, shape, precision=train.precision, device=device)
-    return make_plan(
-        parallel.strategy,
-        costs=[cost.flops if parallel.balance == "flops" else cost.saved_bytes for cost in costs],
-        num_stages=parallel.num_stages,
-        num_microbatches=parallel.num_microbatches,
-        data_parallel=parallel.data_parallel,
-        cuts=parallel.cuts,
-        recompute=parallel.recompute_rule,
-        precision=train.precision,
-        channels_last=False,
-        clip_norm=recipe.optim.clip_norm,
-        make_optimizer=partial(make_optimizer, config=recipe.optim),
-        seed=train.seed,
-        prefetch=PREFETCH,
-        compiled=train.compiled,
-        deterministic=train.deterministic,
-        device=device,
-    )
+    costs = block_costs(blocks, shape, precision=recipe.train.precision, device=device)
+    return plan_of_costs(recipe, costs, device, channels_last=False)
 
 
 @dataclass(frozen=True)
@@ -101,8 +63,7 @@ def predicted_bytes(
     Args:
         blocks: with or without memory.
     """
-    columns = sum(target.num_columns for target in targets)
-    bags = EmptyBags(plan.num_microbatches, recipe.data.max_tiles, dims, columns)
+    bags = EmptyBags(plan.num_microbatches, recipe.data.max_tiles, dims, total_columns(targets))
     ranks = predict_memory(blocks, slide_loss(recipe, targets), bags, replace(plan, data_parallel=1))
     copies = 2 + optimizer_slots(recipe.optim)  # weights, gradients and what the optimizer keeps
     return max(rank.peak_bytes + copies * rank.weight_bytes for rank in ranks)

@@ -12,9 +12,9 @@ from training.foundation.errors import BadRecipeError
 from training.machine.devices import device_here, local_ranks
 from training.models.heads.targets import Target
 from training.recipe.elastic import check_world_size, spread_over
-from training.recipe.slides import SlideRecipe
+from training.recipe.slides import SlideRecipe, blocks_of_slides
 from training.run.slides.memory import refuse_what_has_no_room
-from training.run.slides.plan import predicted_bytes, slide_blocks, slide_plan
+from training.run.slides.plan import predicted_bytes, slide_plan
 from training.run.slides.targets import targets_of
 
 
@@ -39,7 +39,7 @@ def check_slide_run(recipe: SlideRecipe, path: Path, project_dir: Path, world_si
     device, _ = device_here()
     try:
         with torch.device("meta"):
-            blocks = slide_blocks(recipe, source.dims, targets)
+            blocks = blocks_of_slides(recipe.model, source.dims, targets)
         if recipe.parallel.elastic:
             parallel = spread_over(recipe.parallel, world_size, most_stages=len(blocks))
             recipe = recipe.model_copy(update={"parallel": parallel})

@@ -17,13 +17,13 @@ from training.engine.engine import Engine, StepResult
 from training.engine.executor import Watch, unwatched
 from training.engine.ranks import Ranks
 from training.packages.slide_package import write_slide_packages
-from training.recipe.slides import SlideRecipe
+from training.recipe.slides import SlideRecipe, blocks_of_slides
 from training.run.log import RunLog
 from training.run.loop import Loop
 from training.run.slides.content import SlideRunFacts, contents_of
 from training.run.slides.cox import cox_terms, with_gradients
 from training.run.slides.memory import explained
-from training.run.slides.plan import slide_blocks, slide_loss, slide_plan
+from training.run.slides.plan import slide_loss, slide_plan
 from training.run.slides.preflight import SlideChecked
 from training.run.slides.validation import SURVIVAL, BagValidation, median_risks
 from training.run.state import Epoch, what_decides_of_slides
@@ -49,7 +49,7 @@ class SlideTrainer(Loop[BagBatch]):
             steps_per_epoch=self._batches.steps_per_epoch, watch=watch,
         )  # fmt: skip
         torch.manual_seed(train.seed)  # the same fresh weights on every rank
-        blocks = slide_blocks(self.recipe, self.source.dims, self.targets)
+        blocks = blocks_of_slides(self.recipe.model, self.source.dims, self.targets)
         self._loss = slide_loss(self.recipe, self.targets)
         self.plan = slide_plan(self.recipe, blocks, self.source.dims, device)
         decides = what_decides_of_slides(self.recipe, self.source.fingerprint)
