@@ -19,11 +19,11 @@ from .folds import write_folds as write_folds
 from .model import SlideModel as SlideModel
 from .package_level import is_slide_model as is_slide_model
 from .predict import UnitPrediction as UnitPrediction
+from .predict import check_side as check_side
 from .predict import predict_unit as predict_unit
 from .predict import read_record as read_record
 from .stage import PredictUnit as PredictUnit
 from .stage import load_model as load_model
-from .stored_bags import SAME_SIDE as SAME_SIDE
 from .stored_bags import SlideFeatures as SlideFeatures
 from .stored_bags import check_alike as check_alike
 from .stored_bags import open_slide_features as open_slide_features

@@ -20,7 +20,7 @@ from pipeline.run_record import versions
 from pipeline.slide_level.attended import attended_geojson
 from pipeline.slide_level.model import SlideModel, SlidePrediction
 from pipeline.slide_level.stored_bags import SAME_SIDE, SlideFeatures, check_alike, read_bag
-from pipeline.store.layers.attention import Attention, attention_map, attention_path, new_attention, read_attention
+from pipeline.store.layers.attention import Attention, attention_map, new_attention, read_attention
 from pipeline.store.reading.reader import StoreReader
 from training.foundation.errors import UnreadableError
 from training.foundation.publish import write_bytes_atomic
@@ -89,6 +89,12 @@ def _check_encoder(slide: SlideFeatures, model: SlideModel) -> None:
             f"slide {slide.slide_id}: its features of {encoder.encoder_id} were made with weights {weights[:12]}…, but "
             f"model {model.model_id} was trained on features of weights {encoder.weights_sha256[:12]}…. Embed it again."
         )
+    check_side(slide, model)
+
+
+def check_side(slide: SlideFeatures, model: SlideModel) -> None:
+    """Refuse features of tiles of another size than the model was trained on. Raises WrongSlideError."""
+    encoder = model.config.encoder
     if abs(slide.side_um - encoder.side_um) > SAME_SIDE * encoder.side_um:
         raise WrongSlideError(
             f"slide {slide.slide_id}: its tiles are {slide.side_um:.1f} µm wide, but model {model.model_id} was "
@@ -180,7 +186,7 @@ def _kept(
         except (UnreadableError, WrongSlideError):
             return None
         stated = {name: made_from.get(name) for name in key} if isinstance(made_from, dict) else None
-        if stated is None or not is_finished(stated, key) or not attention_path(store, model.model_id).exists():
+        if stated is None or not is_finished(stated, key):
             return None
     records = [read_record(project.result_dir(slide.slide_id, model.model_id)) for slide in slides]
     first = records[0]

@@ -7,6 +7,9 @@ from pathlib import Path
 
 from pipeline.jobs.key import Key
 from pipeline.jobs.stage import Stage, StageReport
+from pipeline.naming.slides import SlideToDo
+from pipeline.project import Project
+from pipeline.settings.config import Settings
 from training.foundation.progress import Advance
 
 
@@ -56,3 +59,14 @@ class Chain(Stage):
 
     def crashed(self, how: str) -> str:
         return self.first.crashed(how)
+
+
+def after_ingest(slide: SlideToDo, stage: Stage, project: Project, settings: Settings) -> Stage:
+    """The stage, after the slide's ingest where it has a file."""
+    from pipeline.ingest.ingest import IngestRequest
+    from pipeline.ingest.stage import IngestIfMissing
+
+    if slide.path is None:
+        return stage
+    request = IngestRequest(slide.path, slide.slide_id, slide.manifest_mpp, series=slide.series)
+    return Chain(IngestIfMissing(request, project, settings.ingest), stage)

@@ -13,6 +13,7 @@ from pipeline.naming.sources import SourceNames
 from pipeline.project import Project, open_project
 from pipeline.run_record import RunRecord
 from pipeline.settings.config import Settings, load_settings
+from pipeline.verbs.chain import after_ingest
 from pipeline.verbs.cli_output import Reporter, report_errors, say_counts
 from pipeline.verbs.stages import run_recorded
 from training.foundation.model_files import weights_file
@@ -57,12 +58,6 @@ def run_infer(model: str, slides: list[str], project_dir: Path, *, devices: str,
 
 def _stage(slide: SlideToDo, package: Path, project: Project, settings: Settings, devices: tuple[str, ...]) -> Stage:
     from pipeline.inference.stage import InferStage
-    from pipeline.ingest.ingest import IngestRequest
-    from pipeline.ingest.stage import IngestIfMissing
-    from pipeline.verbs.chain import Chain
 
     infer = InferStage(slide.slide_id, package, project, settings.infer, devices, slide.path)
-    if slide.path is None:
-        return infer
-    request = IngestRequest(slide.path, slide.slide_id, slide.manifest_mpp, series=slide.series)
-    return Chain(IngestIfMissing(request, project, settings.ingest), infer)
+    return after_ingest(slide, infer, project, settings)

@@ -100,11 +100,6 @@ def outputs_and_attention(blocks: Sequence[nn.Module], bag: Tensor) -> tuple[Ten
         return outputs_1o, torch.empty_like(shares_n).index_copy_(0, order_n, shares_n / shares_n.sum())
 
 
-def attention_n(blocks: Sequence[nn.Module], bag: Tensor) -> Tensor:
-    """The second of `outputs_and_attention`."""
-    return outputs_and_attention(blocks, bag)[1]
-
-
 def _transmil_blocks(*, dims: int, num_outputs: int, hidden: int, heads: int) -> list[nn.Module]:
     if hidden % heads:
         raise ValueError(f"hidden of TransMIL must be a multiple of heads, got {hidden} and {heads}")

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.cohort.manifest import Cohort
-from pipeline.errors import WrongSlideError
 from pipeline.evaluation.slide_level.chosen import Chosen
 from pipeline.project import Project
 from pipeline.slide_level import SlideFeatures, SlideModel, open_slide_features, read_bag
 from pipeline.slide_level.attended import most_attended
-from pipeline.slide_level.stored_bags import SAME_SIDE, check_alike
+from pipeline.slide_level.predict import check_side
+from pipeline.slide_level.stored_bags import check_alike
 from pipeline.store.layers.features import read_features
 from training.foundation.errors import EmptyTableError
 from training.foundation.progress import Advance
@@ -111,11 +111,7 @@ def _opened(unit: str, chosen: Chosen, project: Project, model: SlideModel) -> l
     found = (open_slide_features(project, slide_id, encoder.encoder_id) for slide_id in chosen.slides_of[unit])
     slides = [slide for slide in found if slide is not None]
     for slide in slides:
-        if abs(slide.side_um - encoder.side_um) > SAME_SIDE * encoder.side_um:
-            raise WrongSlideError(
-                f"slide {slide.slide_id}: its tiles are {slide.side_um:.1f} µm wide, but model {model.model_id} was "
-                f"trained on tiles of {encoder.side_um:.1f} µm. Embed the slide with the model's encoder row."
-            )
+        check_side(slide, model)
     return slides
 
 

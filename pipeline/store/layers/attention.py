@@ -19,9 +19,8 @@ from pipeline.store.format.layout import ATTENTION
 from pipeline.store.format.metadata import first_finding, multiscale, read_json, write_group
 from pipeline.store.format.plain_array import read_array, write_array
 from pipeline.store.format.root import read_root
-from pipeline.store.layers.overlays import MAX_CELL_PX0, make_group, nan_pyramid
+from pipeline.store.layers.overlays import MAX_CELL_PX0, complete_layers, make_group, nan_pyramid
 from training.foundation.errors import UnreadableError
-from training.foundation.words.names import is_name
 
 VERSION = 1
 MAX_HALF = float(np.finfo(np.float16).max)
@@ -112,10 +111,7 @@ def new_attention(store: Path, attention: Attention, *, mpp0: float) -> Iterator
 
 def list_attention(store: Path) -> list[str]:
     """Ids of models with complete attention on this slide."""
-    parent = store / ATTENTION
-    if not parent.is_dir():
-        return []
-    return sorted(path.name for path in parent.iterdir() if is_name(path.name) and (path / "zarr.json").exists())
+    return complete_layers(store, ATTENTION)
 
 
 def read_attention(store: Path, model_id: str) -> Attention:

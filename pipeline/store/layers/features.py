@@ -27,13 +27,12 @@ from pipeline.store.layers.feature_checks import (
 )
 from pipeline.store.layers.feature_checks import imported_id as imported_id
 from pipeline.store.layers.feature_checks import to_float16 as to_float16
-from pipeline.store.layers.overlays import make_group
+from pipeline.store.layers.overlays import complete_layers, make_group
 from pipeline.store.layers.stored_features import MAKE_AGAIN
 from pipeline.store.layers.stored_features import StoredFeatures as StoredFeatures
 from pipeline.store.reading.reader import StoreReader
 from training.foundation.errors import EmptyTableError, ImplausibleOutputError, UnreadableError
 from training.foundation.words.counts import counted
-from training.foundation.words.names import is_name
 
 CHUNK_TILES = 1024
 """Rows of values in a chunk."""
@@ -136,10 +135,7 @@ def _checked_attributes(reader: StoreReader, features: Features) -> dict[str, An
 
 def list_features(store: Path) -> list[str]:
     """Ids of encoders with complete features of this slide; folders that no encoder can have written are left out."""
-    parent = store / FEATURES
-    if not parent.is_dir():
-        return []
-    return sorted(path.name for path in parent.iterdir() if is_name(path.name) and (path / "zarr.json").exists())
+    return complete_layers(store, FEATURES)
 
 
 def open_features(store: Path, encoder_id: str, *, weights_sha256: str | None = None) -> StoredFeatures:

@@ -109,6 +109,14 @@ def make_group(folder: Path) -> None:
         raise
 
 
+def complete_layers(store: Path, group: str) -> list[str]:
+    """Names of the complete layers of one kind; folders with names that no layer can have are left out."""
+    parent = store / group
+    if not parent.is_dir():
+        return []
+    return sorted(path.name for path in parent.iterdir() if is_name(path.name) and (path / "zarr.json").exists())
+
+
 def write_predictions(store: Path, predictions: Predictions, *, mpp0: float) -> None:
     """Put a model's probabilities into the store; they appear whole or not at all, replacing older ones."""
     with new_predictions(store, predictions, mpp0=mpp0):
@@ -117,10 +125,7 @@ def write_predictions(store: Path, predictions: Predictions, *, mpp0: float) -> 
 
 def list_predictions(store: Path) -> list[str]:
     """Model ids with complete predictions on this slide; folders that no model can have written are left out."""
-    parent = store / PREDICTIONS
-    if not parent.is_dir():
-        return []
-    return sorted(path.name for path in parent.iterdir() if is_name(path.name) and (path / "zarr.json").exists())
+    return complete_layers(store, PREDICTIONS)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from pipeline.naming.sources import SourceNames
 from pipeline.project import Project, open_project
 from pipeline.run_record import RunRecord
 from pipeline.settings.config import EmbedConfig, Settings, load_settings
+from pipeline.verbs.chain import after_ingest
 from pipeline.verbs.cli_output import Reporter, report_errors, say_counts
 from pipeline.verbs.stages import run_recorded
 
@@ -74,12 +75,6 @@ def embed_stage(
         config: instead of the project's `[embed]`.
     """
     from pipeline.embedding.stage import EmbedStage
-    from pipeline.ingest.ingest import IngestRequest
-    from pipeline.ingest.stage import IngestIfMissing
-    from pipeline.verbs.chain import Chain
 
     embed = EmbedStage(slide.slide_id, row_path, project, config or settings.embed, devices)
-    if slide.path is None:
-        return embed
-    request = IngestRequest(slide.path, slide.slide_id, slide.manifest_mpp, series=slide.series)
-    return Chain(IngestIfMissing(request, project, settings.ingest), embed)
+    return after_ingest(slide, embed, project, settings)

@@ -1,12 +1,14 @@
 """Small bags of tiles, all different, and small networks for them."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
 from training import engine
 from training.models.heads.losses import loss_of_targets
 from training.models.heads.targets import Target
-from training.models.slide_models import slide_model_blocks
+from training.models.slide_models import outputs_and_attention, slide_model_blocks
 
 DIMS = 20
 SIZES = (50, 7, 1000, 3)
@@ -49,3 +51,8 @@ def make_batch(*, seed: int = 0) -> engine.TensorBatch:
 
 def make_loss(name: str) -> engine.Loss:
     return loss_of_targets(TARGETS, num_instance_classes=NUM_CLASSES if name == "clam" else None)
+
+
+def attention_n(blocks: Sequence[nn.Module], bag: Tensor) -> Tensor:
+    """Share of each tile in the result, (n,)."""
+    return outputs_and_attention(blocks, bag)[1]

@@ -4,13 +4,13 @@ import pytest
 import torch
 from torch import nn
 
-from tests.training.models.small_bags import DIMS, NUM_CLASSES, make_bag, make_blocks, run
+from tests.training.models.small_bags import DIMS, NUM_CLASSES, attention_n, make_bag, make_blocks, run
 from training.models.heads.losses import loss_of_targets
 from training.models.heads.targets import Target
 from training.models.mil.bag import BagInput, position_order
 from training.models.mil.clam import num_judged
 from training.models.mil.nystrom import NystromAttention, pseudo_inverse, segment_means
-from training.models.slide_models import SLIDE_MODELS, attention_n, slide_model_blocks
+from training.models.slide_models import SLIDE_MODELS, slide_model_blocks
 from training.models.slide_transformer import AttentionBlock
 
 pytestmark = pytest.mark.usefixtures("one_thread")
