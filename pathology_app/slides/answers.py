@@ -9,14 +9,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from pathology_app.html.text import READ_ERRORS, as_text, message_of
 from pathology_app.slides.cache import SlideCache
+from pipeline.slide_level.record import MAX_RECORD_BYTES, RECORD
 from pipeline.store.format.metadata import first_finding
 from training.foundation.errors import UnreadableError
 from training.foundation.reading import read_json_file
 from training.foundation.words.counts import counted
 
-RECORD = "slide_prediction.json"
-"""Written by `pipeline.slide_level`, whose import would load torch."""
-MAX_RECORD_BYTES = 16 * 2**20
 MAX_TARGETS, MAX_VALUES, MAX_SLIDES = 1_000, 1_000, 10_000
 _SHARES = ("class", "ordinal", "discrete")
 

@@ -21,7 +21,9 @@ from .package_level import is_slide_model as is_slide_model
 from .predict import UnitPrediction as UnitPrediction
 from .predict import check_side as check_side
 from .predict import predict_unit as predict_unit
-from .predict import read_record as read_record
+from .record import MAX_RECORD_BYTES as MAX_RECORD_BYTES
+from .record import RECORD as RECORD
+from .record import read_record as read_record
 from .stage import PredictUnit as PredictUnit
 from .stage import load_model as load_model
 from .stored_bags import SlideFeatures as SlideFeatures

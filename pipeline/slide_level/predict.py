@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,16 +18,13 @@ from pipeline.project import Project
 from pipeline.run_record import versions
 from pipeline.slide_level.attended import attended_geojson
 from pipeline.slide_level.model import SlideModel, SlidePrediction
+from pipeline.slide_level.record import ATTENDED, RECORD, read_record
 from pipeline.slide_level.stored_bags import SAME_SIDE, SlideFeatures, check_alike, read_bag
 from pipeline.store.layers.attention import Attention, attention_map, new_attention, read_attention
 from pipeline.store.reading.reader import StoreReader
 from training.foundation.errors import UnreadableError
 from training.foundation.publish import write_bytes_atomic
-from training.foundation.reading import read_json_file
 from training.foundation.words.research_use import RESEARCH_USE
-
-RECORD, ATTENDED = "slide_prediction.json", "attention.geojson"
-MAX_RECORD_BYTES = 16 * 2**20
 
 
 @dataclass(frozen=True)
@@ -193,13 +189,3 @@ def _kept(
     if first is None or any(record is None or record["made_from"] != first["made_from"] for record in records):
         return None
     return UnitPrediction(first["unit"], tuple(first["slides"]), first["targets"], int(first["tiles"]), skipped=True)
-
-
-def read_record(result_dir: Path) -> dict[str, Any] | None:
-    """The record of a unit's prediction; None if there is none, or a damaged one."""
-    try:
-        record = read_json_file(result_dir / RECORD, max_bytes=MAX_RECORD_BYTES)
-    except (OSError, ValueError):
-        return None
-    wanted = {"unit", "slides", "targets", "tiles", "made_from", "model_id"}
-    return record if isinstance(record, dict) and wanted <= record.keys() else None

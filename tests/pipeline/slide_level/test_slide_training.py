@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from pipeline.slide_level.bags import FeatureBags
-from pipeline.slide_level.predict import ATTENDED, RECORD
+from pipeline.slide_level.record import ATTENDED, RECORD
 from pipeline.store.layers.attention import attention_path, read_attention
 from pipeline.store.layers.features import read_features
 from pipeline.store.reading.reader import StoreReader
