@@ -27,6 +27,8 @@ from training.recipe.config import Recipe
 from training.recipe.optimisation import cross_entropy, optimizer_slots
 from training.recipe.plan import EmptyBatch, blocks_of, costs_of, plan_of
 
+NO_TRANSPORT = "none"
+
 
 @dataclass(frozen=True)
 class Planned:
@@ -137,7 +139,9 @@ def setting_of(recipe: Recipe, side_px: int, device: torch.device) -> Setting:
 
 def identity_of(recipe: Recipe, setting: Setting, *, num_ranks: int, backend: str) -> Identity:
     """This machine, as a recipe uses it."""
-    return identity_here(setting, threads=recipe.train.threads, backend=backend, num_ranks=num_ranks)
+    # A rank on its own sends nothing, whichever transport others on its device would use.
+    transport = backend if num_ranks > 1 else NO_TRANSPORT
+    return identity_here(setting, threads=recipe.train.threads, backend=transport, num_ranks=num_ranks)
 
 
 def describe_recompute(recompute: Recompute) -> str:

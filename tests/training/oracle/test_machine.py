@@ -23,6 +23,8 @@ from training.oracle.calibration.machine import (
 from training.oracle.calibration.measure_blocks import Setting, fingerprints
 from training.oracle.simulation.costs import Costs, StageCost
 from training.oracle.simulation.simulate import simulate
+from training.recipe.config import Recipe
+from training.recipe.planned import identity_of
 
 SETTING = Setting((2, 3, 12, 20))
 IDENTITY = identity_here(SETTING, threads=1, backend="gloo", num_ranks=2)
@@ -143,6 +145,15 @@ def test_machines_that_differ_have_files_of_their_own(tmp_path):
 
     assert machine_path(tmp_path, IDENTITY) != machine_path(tmp_path, bf16)
     assert machine_path(tmp_path, IDENTITY).name.startswith("cpu-fp32-")
+
+
+def test_what_one_rank_measured_is_found_whichever_transport_its_device_would_use():
+    recipe = Recipe.model_validate(
+        {"data": {"tile_set": "none"}, "model": {"depth": 11, "num_classes": 2}, "train": {"steps": 1}}
+    )
+    one, several = ({identity_of(recipe, SETTING, num_ranks=n, backend=b) for b in ("gloo", "nccl")} for n in (1, 2))
+
+    assert (len(one), len(several)) == (1, 2)
 
 
 def test_messages_take_what_was_measured_one_way_and_both_ways():

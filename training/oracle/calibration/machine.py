@@ -46,7 +46,7 @@ class Identity(Section):
     device: str
     """"cpu" or "cuda"."""
     backend: str
-    """Transport of messages: "gloo" or "nccl"."""
+    """Transport of messages: "gloo" or "nccl"; "none" for a rank on its own."""
     torch: str
     instruction_set: str
     threads: int = Field(ge=1)
