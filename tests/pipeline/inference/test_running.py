@@ -26,7 +26,8 @@ from pipeline.inference.predictor import Predictor, run_on_of
 from pipeline.settings.config import InferConfig
 from pipeline.store.layers.overlays import read_predictions
 from pipeline.store.reading.reader import StoreReader
-from tests.pipeline.inference.chaos import run
+from tests.pipeline.inference.chaos import inference_of
+from tests.pipeline.slide_chaos import run
 from training.foundation.errors import BadRecipeError, LockedError
 
 CONFIG = InferConfig(batch_size=16)
@@ -105,7 +106,7 @@ def test_every_batch_is_in_exactly_one_block_and_finished_ones_in_none(reader, p
 
 
 def test_five_kills_at_random_moments_change_no_byte_and_repeat_at_most_a_batch_each(small_project, tmp_path):
-    tally = run(small_project, tmp_path, times=5, seed=2)
+    tally = run(inference_of(small_project), tmp_path, times=5, seed=2)
 
     assert tally.killed == 5
     assert tally.killed_with_batches >= 2, tally
