@@ -9,10 +9,12 @@ import anyio
 from starlette.types import Scope
 
 from pathology_app.access.error_response import RefusedError
-from pathology_app.access.views import check_slide, check_view, is_viewed
+from pathology_app.access.views import check_attended, check_slide, check_view, is_viewed
 from pathology_app.access.visibility import HiddenSlideError
 from pathology_app.people.person import Person
 from pathology_app.people.sign_in import SignIn
+from pathology_app.slides.cache import current_cache
+from pathology_app.slides.overlays import ATTENTION
 from training.foundation.errors import GemslideError
 from training.foundation.words.names import is_name
 
@@ -20,6 +22,8 @@ _LOOKS = "tiles colour overlays layers damaged annotations coverage hotspots exp
 """Folders whose requests count as viewing a slide, and must be logged."""
 _OF_PAIRS = "registrations"
 """The folder whose paths may name a second slide."""
+_OF_PATIENTS = re.compile(rf"/overlays/[^/]*/([^/]*)/{ATTENTION.pattern}", re.ASCII)
+"""Paths whose content may rest on further slides of a patient."""
 _IN_LISTS = "thumbnails heatmaps crops tray ahead"
 """Small images, which lists show for many slides, and what is loaded before a slide is opened."""
 _OPENINGS = "opened"
@@ -50,12 +54,15 @@ async def check_slide_of(scope: Scope, sign_in: SignIn, person: Person, key: str
     if person.slides is None and (not is_look or is_viewed(key, slide_id)):
         return  # tile requests are frequent
 
+    attended = _OF_PATIENTS.fullmatch(scope["path"])
     second_id = match[3].split("/")[1] if folder == _OF_PAIRS and match[3] else None
 
     def check() -> None:
         check_slide(sign_in, person, slide_id)
         if second_id is not None and is_name(second_id):  # otherwise the route reports what is wrong with it
             check_slide(sign_in, person, second_id)
+        if attended is not None and person.slides is not None:
+            check_attended(current_cache(), sign_in, person, slide_id, attended[1])
         if is_look:
             check_view(sign_in, key, person, slide_id)
 

@@ -14,10 +14,12 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from pathology_app.access.visibility import HiddenSlideError, check_may_see
+from pathology_app.html.text import READ_ERRORS
 from pathology_app.people.person import Person
 from pathology_app.people.sign_in import SignIn
 from pathology_app.project.ledger import current_study_ledger
 from pathology_app.project.served import served_project
+from pathology_app.slides.cache import SlideCache, attention_named, not_in_project
 from pipeline.ledger import Change, Ledger, LogFilter, log_in_project, project_history, slide_subject
 
 OPENED = "slide opened"
@@ -65,6 +67,27 @@ def check_slide(sign_in: SignIn | None, person: Person, slide_id: str) -> None:
         if sign_in is not None:
             sign_in.refusals.note(person.actor, REFUSED_SLIDE, about=slide_id)
         raise
+
+
+def check_attended(cache: SlideCache, sign_in: SignIn, person: Person, slide_id: str, model_id: str) -> None:
+    """Refuse results of a slide-level model that rest on a slide hidden from the person, and log the refusal.
+
+    Raises:
+        HiddenSlideError: they do; the message is that for a model without results, and names no slide of the patient
+            but the one asked for. GemslideError: this cannot be checked.
+    """
+    try:
+        slides = cache.attention(slide_id, model_id).slides
+    except READ_ERRORS:
+        return  # the route reports that
+    hidden = HiddenSlideError(not_in_project(attention_named(slide_id, model_id)))
+    if not slides:
+        raise hidden  # what it rests on is not known
+    try:
+        for other in slides:
+            check_slide(sign_in, person, other)
+    except HiddenSlideError as error:
+        raise hidden from error
 
 
 def ledger_of(sign_in: SignIn | None) -> Ledger | None:

@@ -8,11 +8,13 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import Any
 
+from pathology_app.html.text import READ_ERRORS
 from pathology_app.people.account_file import STUDY_PREFIX
 from pathology_app.people.person import Person
 from pathology_app.project.ledger import Remembered, current_study_ledger
 from pathology_app.project.served import served_project
-from pathology_app.slides.cache import UnknownNameError
+from pathology_app.readings.blinding import Visibility
+from pathology_app.slides.cache import SlideCache, UnknownNameError, not_in_project
 from pipeline.errors import BadManifestError
 from pipeline.study import study_slide_ids
 
@@ -66,7 +68,27 @@ def check_may_see(person: Person, slide_id: str) -> None:
         HiddenSlideError: they may not see it. GemslideError: as `may_see`.
     """
     if not may_see(person, slide_id):
-        raise HiddenSlideError(f"slide {slide_id!r}: not in this project. The worklist lists its slides.")
+        raise HiddenSlideError(not_in_project(f"slide {slide_id!r}"))
+
+
+def attended_of(cache: SlideCache, visibility: Visibility, slide_id: str) -> list[str]:
+    """Slide-level models whose results for a slide may be shown: none that rests on a slide hidden from the person.
+
+    Raises:
+        GemslideError, OSError: as `Visibility.attention_of` and `may_see`.
+    """
+    model_ids = visibility.attention_of(cache, slide_id)
+    if visibility.person.slides is None:
+        return model_ids
+    return [name for name in model_ids if not _is_hidden(cache, visibility.person, slide_id, name)]
+
+
+def _is_hidden(cache: SlideCache, person: Person, slide_id: str, model_id: str) -> bool:
+    try:
+        slides = cache.attention(slide_id, model_id).slides
+    except READ_ERRORS:  # reported where it is shown, instead of its values
+        return False
+    return not slides or visible(person, slides) != list(slides)
 
 
 class HiddenSlideError(UnknownNameError):

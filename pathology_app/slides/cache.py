@@ -222,7 +222,7 @@ class SlideCache:
         """
         store_path = self._store_path(slide_id)
         group = store_path / ATTENTION / _checked(model_id, what="model")
-        _, version = _stamped(group, what=f"attention of model {model_id!r} for slide {slide_id!r}")
+        _, version = _stamped(group, what=attention_named(slide_id, model_id))
         return self._open_attention(store_path, model_id, version)
 
     def tissue(self, slide_id: str) -> OpenMask | None:
@@ -292,6 +292,16 @@ def current_cache() -> SlideCache:
     return slide_cache(served_project())
 
 
+def attention_named(slide_id: str, model_id: str) -> str:
+    """Words for a slide-level model's attention over a slide, in messages."""
+    return f"attention of model {model_id!r} for slide {slide_id!r}"
+
+
+def not_in_project(what: str) -> str:
+    """The message about something that is not there, or hidden from the person, which must read the same."""
+    return f"{what}: not in this project. The worklist lists its slides."
+
+
 def _checked(name: str, *, what: str) -> str:
     if is_name(name):
         return name
@@ -308,7 +318,7 @@ def _stamped(group: Path, *, what: str) -> tuple[Path, str]:
     except (FileNotFoundError, NotADirectoryError) as error:
         if group.is_dir():
             raise UnreadableError(f"{group}: has no zarr.json. It is damaged; delete and recreate it.") from error
-        raise UnknownNameError(f"{what}: not in this project. The worklist lists its slides.") from error
+        raise UnknownNameError(not_in_project(what)) from error
     identity = (_SHOWN_AS, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
     return group, hashlib.sha256(repr(identity).encode()).hexdigest()[:20]
 

@@ -110,6 +110,10 @@ class OverlayKind(ABC):
             GemslideError, OSError: it is damaged or cannot be read.
         """
 
+    def rests_on(self, cache: SlideCache, place: Place) -> Sequence[str]:
+        """All slides from which an overlay was made. Raises: as `find`."""
+        return (place.slide_id,)
+
     def layer(self, id_: str, label: str, url: str, cell_px0: float, **own: Any) -> LayerInfo:
         """A layer of this kind; `own` overrides the defaults."""
         defaults = {
@@ -175,6 +179,9 @@ class AttentionMap(OverlayKind):
         opened = cache.attention(place.slide_id, place.model_id)
         shares_yx = opened.attention.times_average_yx.astype(np.float32) / opened.limit
         return Found(opened.version, lambda: overlay_png(np.minimum(shares_yx, 1)))
+
+    def rests_on(self, cache: SlideCache, place: Place) -> Sequence[str]:
+        return cache.attention(place.slide_id, place.model_id).slides
 
 
 class Tissue(OverlayKind):

@@ -35,7 +35,7 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import BaseRoute
 
 from pathology_app.people.person import Person, person_of
-from pathology_app.readings.blinding import Shows
+from pathology_app.readings.blinding import Shows, check_shown
 from pathology_app.routes.declared import REVALIDATED, declared
 from pathology_app.routes.errors import Handler
 from pathology_app.slides.cache import BadLinkError, NoSuchTileError, OpenSlide, SlideCache, UnknownNameError
@@ -177,11 +177,24 @@ class TileServer:
                 cells = kind.find(self._cache, place)
                 return Found(cells.version, lambda: Rendered(cells.png()))
 
+            if kind.blinded:
+                check = partial(self._check_shown, person_of(request.scope), kind, place)
+                await anyio.to_thread.run_sync(check, limiter=self._limiter)
             subject, part = (place.slide_id, kind.name, place.model_id), "-".join((kind.name, *place.rest))
             cache_control = REVALIDATED if kind.blinded else CACHE_CONTROL
             return await self._answer(request, subject, part, find, "image/png", cache_control)
 
         return overlay
+
+    def _check_shown(self, person: Person, kind: OverlayKind, place: Place) -> None:
+        """Refuse an overlay that rests on further slides whose predictions are hidden; the route checked its own.
+
+        Raises:
+            BlindedError: it does. GemslideError, OSError: as `OverlayKind.find` and `check_shown`.
+        """
+        for slide_id in kind.rests_on(self._cache, place):
+            if slide_id != place.slide_id:
+                check_shown(self._cache.project, person, Shows.PREDICTION, slide_id)
 
     async def _answer(
         self,

@@ -14,12 +14,14 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from PIL import Image
 
-from pathology_app.app_pages.slide.attended import attended_of
+from pathology_app.access.visibility import attended_of
 from pathology_app.html.attention import MIN_LIMIT, attention_at, attention_text, colour_limit
 from pathology_app.people.person import Person
+from pathology_app.project.ledger import close_study_ledgers
 from pathology_app.readings.blinding import Visibility
 from pathology_app.slides.cache import SlideCache
 from pathology_app.slides.overlays import layers_of
+from pipeline.ledger.opening import open_ledger
 from pipeline.project import Project
 from pipeline.store import read_attention
 from pipeline.study import Blinded
@@ -32,6 +34,7 @@ from tests.pathology_app.small_attention import (
     write_small_attention,
 )
 from tests.pathology_app.small_project import HEIGHT_PX0, MODEL_ID, SLIDE_ID, STRIDE_PX0, WIDTH_PX0
+from tests.pathology_app.small_reading import make_reading_study, of_study, read_one
 
 OTHER = "S-002"
 URL = f"/overlays/{SLIDE_ID}/{SLIDE_MODEL}/attention.png"
@@ -156,3 +159,27 @@ def test_who_still_reads_a_slide_of_the_patient_is_shown_nothing_of_a_model_that
     assert Visibility(Person(), blinded, read=both).attention_of(cache, SLIDE_ID) == [SLIDE_MODEL]
     helped = Blinded("readers", "with help", is_helped=True)
     assert Visibility(Person(), hidden=dict.fromkeys(both, helped)).attention_of(cache, SLIDE_ID) == [SLIDE_MODEL]
+
+
+def test_a_link_to_attention_is_refused_while_another_slide_of_the_patient_is_read(
+    project: Project, tmp_path: Path
+) -> None:
+    make_reading_study(project, tmp_path, slides=2, readers=["r1"], adjudicators=[])
+    copied = Project(tmp_path)
+    with open_ledger(copied) as ledger:
+        readings = of_study(ledger)
+        done = read_one(readings, "r1", "benign")
+        due = readings.next_of("r1")
+        readings.start("r1", due.session, due.position)
+        cache, url = SlideCache(copied), f"/overlays/{done}/{SLIDE_MODEL}/attention.png"
+        try:
+            write_small_attention(copied, done, slides=(done,))
+            assert get(cache, url).status_code == 200, "of the slide alone, which has been read"
+            write_small_attention(copied, done, slides=(done, due.slide_id))
+            answer = get(cache, url)
+            assert (answer.status_code, answer.json()["code"]) == (403, "blinded")
+            assert due.slide_id in answer.json()["message"]
+            read_one(readings, "r1", "benign")
+            assert get(cache, url).status_code == 200
+        finally:
+            close_study_ledgers()

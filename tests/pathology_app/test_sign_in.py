@@ -19,6 +19,7 @@ from pipeline.ledger import PROJECT_LOG, LogFilter, find_ledger, project_history
 from pipeline.project import Project
 from pipeline.study import verify_log
 from tests.pathology_app.signed_in import PASSWORD, add_people, browser, cookie_of, hashed, sign_in
+from tests.pathology_app.small_attention import SLIDE_MODEL, write_small_attention
 from tests.pathology_app.small_project import MODEL_ID, SLIDE_ID, make_project
 from tests.pathology_app.small_study import make_study
 from tests.pathology_app.started_app import StartedApp, started_app
@@ -46,6 +47,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make_project(root)
     make_study(root)
     add_people(root)
+    write_small_attention(Project(root), slides=(SLIDE_ID, "S-002"))
     return root
 
 
@@ -129,6 +131,28 @@ def test_other_peoples_slides_are_not_there(client: httpx.Client, root: Path) ->
         assert client.get(path.replace(SLIDE_ID, "S-999")).json()["message"] == answer.json()["message"].replace(
             SLIDE_ID, "S-999"
         )
+
+
+@pytest.mark.parametrize(
+    ("name", "slides", "status"),
+    [("kim", (SLIDE_ID, "S-002"), 200), ("dora", (SLIDE_ID,), 404), ("dan", ("S-*",), 200), ("eli", ("S-002",), 404)],
+)
+def test_a_patient_s_result_is_not_there_for_who_may_not_see_each_of_its_slides(
+    client: httpx.Client, root: Path, name: str, slides: tuple[str, ...], status: int
+) -> None:
+    with changing_accounts(root / ACCOUNTS_FILE) as accounts:
+        own = {"name": name, "roles": (Role.READER,), "password": hashed(), "slides": slides}
+        accounts.append(accounts[0].model_copy(update=own))
+    sign_in(client, name)
+    url = f"/overlays/{SLIDE_ID}/{SLIDE_MODEL}/attention.png"
+    answer = client.get(url)
+    assert answer.status_code == status
+    assert client.get(OF_SLIDE[1]).status_code == (200 if SLIDE_ID in slides or "S-*" in slides else 404)
+    if name == "dora":
+        missing = client.get(url.replace(SLIDE_MODEL, "none-1"))
+        assert missing.status_code == 404
+        assert answer.json() == json.loads(missing.text.replace("none-1", SLIDE_MODEL)), "as for one that is not there"
+        assert "S-002" not in answer.text
 
 
 def test_every_folder_with_slides_is_among_those_that_are_tried() -> None:

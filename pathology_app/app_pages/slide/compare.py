@@ -8,9 +8,9 @@ from typing import Any
 
 import streamlit as st
 
+from pathology_app.access.visibility import attended_of
 from pathology_app.app_pages.declared import say_hidden
 from pathology_app.app_pages.page_views import check_slide_here, log_view
-from pathology_app.app_pages.slide.attended import attended_of
 from pathology_app.html.text import READ_ERRORS, as_markdown, as_text, message_of
 from pathology_app.links.compare import COMPARE, MAX_VIEWS, OF_COMPARE, CompareLink, CompareView
 from pathology_app.people.actions import is_allowed

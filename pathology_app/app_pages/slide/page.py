@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import streamlit as st
 
+from pathology_app.access.visibility import attended_of
 from pathology_app.app_pages.declared import fragment, say_hidden
 from pathology_app.app_pages.page_views import check_slide_here, log_view
-from pathology_app.app_pages.slide.attended import attended_of
 from pathology_app.app_pages.slide.exports import exports_of
 from pathology_app.app_pages.slide.local_browser import is_local_browser
 from pathology_app.app_pages.slide.review import review_popover
