@@ -23,8 +23,9 @@ READ_BYTES = 4 * 2**20
 """Read at most at once."""
 MAX_SCALAR_BYTES = 4096
 """Of a record; longer ones contain images."""
-MAX_TAGS = 64
-MAX_POINTS = 20_000
+MAX_TAGS = 256
+"""Of a slide-level training: up to seven figures of each target."""
+MAX_POINTS = 5_000
 """Per curve; a longer one loses every second point, as often as needed."""
 MAX_RUNS = 32
 _HEADER = struct.Struct("<QI")

@@ -31,6 +31,7 @@ class RunRecordSummary:
         slides: number of slides by outcome.
         seconds: from its start to its end; None where not recorded.
         settings, epochs, models: as recorded; empty where it has none.
+        unit: "patient" where `slides` counts patients: of inference with a slide-level model.
     """
 
     verb: str
@@ -40,6 +41,7 @@ class RunRecordSummary:
     seconds: float | None
     settings: Mapping[str, Any]
     models: Mapping[str, str]
+    unit: str = "slide"
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,11 @@ class RunSummary:
         if self.record.outcome in ("done", "interrupted"):
             return self.record.outcome
         return JobState.FAILED
+
+    @property
+    def unit(self) -> str:
+        """What a run over slides names one by one: "slide" or "patient"."""
+        return self.record.unit if self.record else "slide"
 
     @property
     def seconds(self) -> float | None:
@@ -167,12 +174,14 @@ def _summary(path: Path, version: tuple[int, ...]) -> RunRecordSummary:
         seconds=float(took) if isinstance(took, int | float) else None,
         settings=settings,
         models={_text(which): _text(model) for which, model in list(models.items())[:10]},
+        unit="patient" if record.get("unit") == "patient" else "slide",
     )
 
 
 def _about(verb: str, settings: Mapping[str, Any], models: Mapping[str, Any], slides: int) -> str:
     if verb == "train":
-        return _text(models.get("best") or _table(settings.get("data")).get("tile_set") or "")
+        data = _table(settings.get("data"))
+        return _text(models.get("best") or data.get("tile_set") or data.get("encoder") or "")
     for name in ("model", "model_id", "tile_set", "format", "to"):
         if isinstance(settings.get(name), str):
             return _text(settings[name])

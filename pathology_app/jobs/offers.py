@@ -201,19 +201,23 @@ def recipes(project: Project) -> dict[str, str]:
 
 
 def default_recipe(project: Project, offered: Sequence[str]) -> str | None:
-    """The first of these recipes whose tile set the project has; None where there is none.
+    """The first of these recipes for which the project has tiles or a cohort; None where there is none.
 
     Args:
         offered: names from `recipes`.
     """
-    return next((name for name in offered if _has_tiles(project, recipe_path(project, name))), None)
+    return next((name for name in offered if _has_data(project, recipe_path(project, name))), None)
 
 
-def _has_tiles(project: Project, recipe: Path) -> bool:
+def _has_data(project: Project, recipe: Path) -> bool:
+    """Whether the project has a recipe's tile set; of a slide-level one, its manifest."""
     try:
         data = read_toml(recipe).get("data")
     except (OSError, ValueError):
         return False
+    if isinstance(data, dict) and data.get("source") == "features":
+        cohort = data.get("cohort")
+        return isinstance(cohort, str) and "\0" not in cohort and (project.root / cohort).is_file()
     tile_set = data.get("tile_set") if isinstance(data, dict) else None
     return isinstance(tile_set, str) and is_name(tile_set) and project.tile_table_path(tile_set).is_file()
 

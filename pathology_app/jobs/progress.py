@@ -19,7 +19,8 @@ class Progress:
     """Progress of a run.
 
     Attributes:
-        done, total: slides with a result, or training steps; total None where it is not known.
+        done, total: slides or patients with a result, or training steps, as `unit` says; total None where it is not
+            known.
         failed: slides that ended without a result.
         left_s: estimated time to the end; None where unknown.
         step: the progress that it reports.
@@ -70,7 +71,7 @@ def progress_of(project: Project, run: RunSummary) -> Progress:
     total = run.job.job.slides if run.job else done + failed
     ended = done + failed
     left_s = max(0, total - ended) * run.seconds / ended if ended and total and run.seconds else None
-    return Progress(done, total or None, "slide", left_s, counted, None, step, tuple(lines), failed)
+    return Progress(done, total or None, run.unit, left_s, counted, None, step, tuple(lines), failed)
 
 
 def _done_and_failed(states: Mapping[str, int]) -> tuple[int, int]:

@@ -32,10 +32,6 @@ class BagBatch:
         width = self.source.dims + POSITION_COLUMNS
         return [(1, self._count(unit), width) for unit in self.units]
 
-    @property
-    def num_tiles(self) -> int:
-        return sum(map(self._count, self.units))
-
     def inputs(self, microbatch: int) -> Tensor:
         """float32 (1, tiles, dims + 2): features, then the tile's centre in µm."""
         unit = int(self.units[microbatch])

@@ -97,6 +97,11 @@ def with_targets(source: BagSource, split: str) -> Indices:
     return np.flatnonzero((source.splits == split) & np.isfinite(source.values).any(1))
 
 
+def units_by_split(source: BagSource) -> dict[str, int]:
+    """Number of units with a target in each split."""
+    return {split: len(with_targets(source, split)) for split in ("train", "val", "test")}
+
+
 def check_enough_bags(source: BagSource, batch_size: int) -> None:
     """Refuse bags that cannot be trained on.
 

@@ -71,6 +71,10 @@ class RunLog:
         """Log the expected number of steps."""
         self._scalars({"train/num_steps": num_steps}, 0)
 
+    def describe(self, facts: Mapping[str, float]) -> None:
+        """Log numbers about the training data, once, by tag."""
+        self._scalars(facts, 0)
+
     def begin(self, resumed: Resumed, start: StartWeights | None) -> None:
         """Log the start of the run: with fresh weights, with those of another run, or from where it died."""
         if start:
@@ -91,11 +95,15 @@ class RunLog:
                 )
 
     def step(
-        self, step: int, result: StepResult | None, *, lr: float, num_tiles: int, seconds: float, memory: int
+        self, step: int, result: StepResult | None, *, lr: float, amount: int, unit: str, seconds: float, memory: int
     ) -> None:
-        """Log one optimizer step; without a result if it was skipped."""
+        """Log one optimizer step; without a result if it was skipped.
+
+        Args:
+            amount: of tiles, patients or slides in the step, as `unit` says in the singular.
+        """
         self._record.add_seconds("train", seconds)
-        values = {"train/lr": lr, "train/tiles_per_s": num_tiles / seconds}
+        values = {"train/lr": lr, f"train/{unit}s_per_s": amount / seconds}
         if result is None:
             self._record.extra["skipped_steps"] = [*self._record.extra.get("skipped_steps", []), step]
             self._advance.say(f"warning: step {step} was not finite and was skipped")
@@ -103,7 +111,7 @@ class RunLog:
             values |= {"train/loss": result.loss, "train/gradient_norm": result.gradient_norm}
             self._loss = result.loss
         self._scalars(values, step)
-        rate = f"{num_tiles / seconds:.3g} tiles/s"
+        rate = f"{amount / seconds:.3g} {unit}s/s"
         self._advance.describe(f"loss {self._loss:.3f}  {rate}  {memory / 2**30:.1f} GiB")
         self._advance(1)
 

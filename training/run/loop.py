@@ -82,8 +82,8 @@ class Loop(ABC, Generic[OneBatch]):
         """The batch of one optimizer step."""
 
     @abstractmethod
-    def _num_tiles(self, batch: OneBatch) -> int:
-        """Tiles in a batch, for the log."""
+    def _amount(self, batch: OneBatch) -> tuple[int, str]:
+        """What a batch holds, for the log: 64, "tile"."""
 
     @abstractmethod
     def _train(self, batch: OneBatch, upcoming: OneBatch | None) -> StepResult:
@@ -121,8 +121,8 @@ class Loop(ABC, Generic[OneBatch]):
         """Further entries of the record."""
         return {}
 
-    def _look_at_data(self) -> None:
-        """Measure what packages say of the training data; the first rank calls it, before the first step."""
+    def _look_at_data(self, log: RunLog) -> None:
+        """Measure what packages or the log say of the training data; the first rank calls it, before the first step."""
 
     @abstractmethod
     def _write_packages(self, log: RunLog | None, best: Epoch, last: Epoch) -> dict[str, str]:
@@ -143,7 +143,7 @@ class Loop(ABC, Generic[OneBatch]):
             self._state, self._best = resumed.state, resumed.best
             if log:
                 log.begin(resumed, self.start)
-                self._look_at_data()
+                self._look_at_data(log)
             last = self._epochs(log)
             self._watch(self._state.steps_done - 1, "making the packages")
             models = self._write_packages(log, self._best or last, last)
@@ -178,8 +178,8 @@ class Loop(ABC, Generic[OneBatch]):
                 self.peak_bytes = self._engine.peak_bytes()
             if log:
                 lr = self.recipe.optim.lr * rate_at(step, self.num_steps, self.recipe.optim)
-                seconds, num_tiles = time.perf_counter() - start, self._num_tiles(batch)
-                log.step(step, result, lr=lr, num_tiles=num_tiles, seconds=seconds, memory=self._memory())
+                seconds, (amount, unit) = time.perf_counter() - start, self._amount(batch)
+                log.step(step, result, lr=lr, amount=amount, unit=unit, seconds=seconds, memory=self._memory())
             if ends_epoch:
                 last = self._end_epoch(log)
             if ends_epoch or self._state.steps_done % self.recipe.checkpoint.every_steps == 0:

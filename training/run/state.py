@@ -98,11 +98,8 @@ def what_decides(recipe: Recipe, tiles_sha256: str, start_sha256: str | None) ->
         tiles_sha256: of tiles, labels and split.
         start_sha256: of the starting weights; None for fresh ones.
     """
-    settings = recipe.model_dump(mode="json", exclude={"parallel", "checkpoint", "finetune"})
-    settings["train"] = {key: value for key, value in settings["train"].items() if key not in ARITHMETIC}
     return {
-        **settings,
-        "batch_size": recipe.parallel.batch_size,
+        **_settings(recipe),
         "microbatch_size": recipe.parallel.microbatch_size,
         "freeze_blocks": recipe.finetune.freeze_blocks,
         "start_sha256": start_sha256,
@@ -116,9 +113,14 @@ def what_decides_of_slides(recipe: SlideRecipe, bags_sha256: str) -> dict[str, A
     Args:
         bags_sha256: of units, splits, targets and features.
     """
-    settings = recipe.model_dump(mode="json", exclude={"parallel", "checkpoint"})
+    return {**_settings(recipe), "bags_sha256": bags_sha256}
+
+
+def _settings(recipe: Recipe | SlideRecipe) -> dict[str, Any]:
+    """A recipe without what decides nothing, and the number of tiles or bags in a step."""
+    settings = recipe.model_dump(mode="json", exclude={"parallel", "checkpoint", "finetune"})
     settings["train"] = {key: value for key, value in settings["train"].items() if key not in ARITHMETIC}
-    return {**settings, "batch_size": recipe.parallel.batch_size, "bags_sha256": bags_sha256}
+    return {**settings, "batch_size": recipe.parallel.batch_size}
 
 
 def run_name(recipe_name: str, decides: dict[str, Any]) -> str:

@@ -83,7 +83,7 @@ class Trainer(Loop[TileBatch]):
     def _record_extra(self) -> dict[str, Any]:
         return {"choice": self._choice.as_json()} if self._choice else {}
 
-    def _look_at_data(self) -> None:
+    def _look_at_data(self, log: RunLog) -> None:
         self._looks = measure_appearance(self.source, self._pool)
 
     # --- steps and epochs ------------------------------------------------------------------------
@@ -102,8 +102,8 @@ class Trainer(Loop[TileBatch]):
             first_sample=first,
         )
 
-    def _num_tiles(self, batch: TileBatch) -> int:
-        return len(batch.indices)
+    def _amount(self, batch: TileBatch) -> tuple[int, str]:
+        return len(batch.indices), "tile"
 
     def _train(self, batch: TileBatch, upcoming: TileBatch | None) -> StepResult:
         return self._engine.train_step(batch, self._loss, upcoming=upcoming)

@@ -21,6 +21,7 @@ from pathology_app.project.served import served_project
 from pipeline.naming.slides import OFFERED_MANIFEST_SUFFIXES
 from pipeline.project import Project
 from pipeline.settings.config import load_settings
+from pipeline.slide_level.package_level import is_slide_model
 
 TITLES: dict[NewRun, str] = {
     "ingest": "Ingest slides",
@@ -163,7 +164,10 @@ def _train(project: Project) -> Command | None:
     first = default_recipe(project, list(offered))
     recipe = _choose("Recipe", list(offered), key="train_recipe", first=first)
     if first is None:
-        st.caption("This project has no tile set that one of these recipes asks for. Make it with `gemslide tile`.")
+        st.caption(
+            "This project has no tile set, and no manifest, that one of these recipes asks for. Make a tile set with "
+            "`gemslide tile`."
+        )
     left, right = st.columns(2)
     nproc = left.number_input("Ranks (empty: as in recipe)", 1, MAX_WORKERS, None, key="train_nproc")
     threads = right.number_input("Threads per rank (empty: as in recipe)", 1, MAX_WORKERS, None, key="train_threads")
@@ -179,6 +183,12 @@ def _infer(project: Project) -> Command | None:
         st.info("This needs a model and a slide, and the project lacks one or both.")
         return None
     model = _choose("Model", models, key="infer_model")
+    if is_slide_model(project.model_path(model)):
+        st.caption(
+            "This model predicts slides or patients. Here it predicts each slide by itself, and replaces a prediction "
+            "for the slide's patient. For patients, name the manifest on the command line: "
+            "`gemslide infer MODEL MANIFEST`."
+        )
     which = st.radio("Slides", [f"{ALL} ({len(slides):,})", CHOSEN], horizontal=True, key="infer_which")
     chosen: list[str] = []
     if which == CHOSEN:

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from pathology_app.app_pages.runs.slide_level import figure_name, figure_of, target_charts
 from pathology_app.app_pages.studies.rows import duration_text
 from pathology_app.html import tables as html_tables
 from pathology_app.html.line_chart import Curve, line_chart
@@ -157,7 +158,7 @@ def states_text(states: Mapping[str, int]) -> str:
 
 
 def run_facts(run: RunSummary, progress: Progress) -> dict[str, str]:
-    """Short facts at the top of a run's page."""
+    """Short facts at the top of a run's page; of a slide-level training, `slide_level.training_facts` adds to them."""
     facts = {"Started (UTC)": f"{run.began:%Y-%m-%d %H:%M:%S}"}
     if run.seconds is not None:
         facts["Running for" if run.runs else "Duration"] = duration_text(run.seconds)
@@ -197,7 +198,8 @@ def log_text(lines: Iterable[str], root: Path) -> str:
 def curves_html(curves: Curves) -> dict[str, str]:
     """Charts by heading."""
     losses, shares = _chart(curves, _LOSSES, "Loss"), _chart(curves, _SHARES, "Validation", y_to=1.0)
-    return {heading: chart for heading, chart in (("Loss", losses), ("Validation", shares)) if chart}
+    charts = {heading: chart for heading, chart in (("Loss", losses), ("Validation", shares)) if chart}
+    return charts | target_charts(curves)
 
 
 def epochs_html(curves: Curves) -> str:
@@ -205,12 +207,19 @@ def epochs_html(curves: Curves) -> str:
     rows = epochs(curves)
     figures = sorted({tag for row in rows for tag in row if tag.startswith("val/")})
     columns = [Column("Epoch", "number"), Column("Steps", "number"), Column("Training loss", "number")]
-    columns += [Column(f"Validation {tag.removeprefix('val/').replace('_', ' ')}", "number") for tag in figures]
+    columns += [Column(_heading(tag), "number") for tag in figures]
     cells = (
         [number, int(row["step"]), *(f"{row[tag]:.4f}" if tag in row else "" for tag in ("train/epoch_loss", *figures))]
         for number, row in enumerate(rows, start=1)
     )
     return html_tables.table(columns, cells, label="Epochs") if rows else ""
+
+
+def _heading(tag: str) -> str:
+    """Heading of a validation's figure: "Validation balanced accuracy"; with its target if it has one: "grade: AUC"."""
+    if named := figure_of(tag):
+        return f"{named[0]}: {figure_name(named[1])}"
+    return f"Validation {tag.removeprefix('val/').replace('_', ' ')}"
 
 
 def _chart(curves: Curves, wanted: Sequence[tuple[str, str, str, str]], label: str, y_to: float | None = None) -> str:
@@ -226,6 +235,8 @@ def flat(settings: Mapping[str, object], above: str = "") -> list[tuple[str, str
     """Settings as (name, value), nested tables with dotted names; at most 200."""
     rows: list[tuple[str, str]] = []
     for name, value in list(settings.items())[:_MAX_SETTINGS]:
+        if isinstance(value, list) and value and all(isinstance(entry, dict) for entry in value):
+            value = {str(number): entry for number, entry in enumerate(value[:_MAX_SETTINGS], start=1)}
         if isinstance(value, dict) and value and above.count(".") < 3:
             rows += flat(value, f"{above}{name}.")
         else:

@@ -9,6 +9,7 @@ import streamlit as st
 from pathology_app.app_pages.declared import fragment
 from pathology_app.app_pages.navigation import link_button, say
 from pathology_app.app_pages.runs import rows as run_rows
+from pathology_app.app_pages.runs import slide_level
 from pathology_app.app_pages.runs import slides as run_slides
 from pathology_app.app_pages.runs.acts import stop
 from pathology_app.app_pages.studies import rows as study_rows
@@ -32,6 +33,10 @@ REFRESH_S = 2.0
 _LOG_PX = 320
 _MAX_CARD = 20_000
 """Characters of a model's card."""
+_OPTIMISTIC = (
+    "Validation of each target in the epoch with the lowest loss so far. Validation chose this epoch, so its figures "
+    "are optimistic. Research use only."
+)
 _OF_SLIDES = ("ingest", "qc", "infer")
 _BADGES = {
     run_rows.PARTIAL: "orange",
@@ -124,7 +129,10 @@ def _state(project: Project, run: RunSummary, progress: Progress) -> None:
 
 
 def _progress(run: RunSummary, progress: Progress) -> None:
-    st.html(html_tables.facts(run_rows.run_facts(run, progress)))
+    facts = run_rows.run_facts(run, progress)
+    if training := slide_level.slide_training(run, progress.curves):
+        facts |= slide_level.training_facts(training, progress.curves)
+    st.html(html_tables.facts(facts))
     if run.verb == "study run":
         _study(run)
         return
@@ -158,6 +166,9 @@ def _slides(project: Project, run: RunSummary, progress: Progress, link: RunLink
 def _curves(curves: Curves) -> None:
     if charts := run_rows.curves_html(curves):
         st.html(html_tables.beside(charts))
+    if best := slide_level.best_epoch_html(curves):
+        st.html(best)
+        st.caption(_OPTIMISTIC)
     if table := run_rows.epochs_html(curves):
         with st.expander("Metrics by epoch"):
             st.html(table)

@@ -28,7 +28,6 @@ _STATES = {
 }
 """Word and colour by state; any other state is shown as it is, in red."""
 _COLUMNS = (
-    Column("Slide"),
     Column("State"),
     Column("Reason", "long"),
     Column("Code", "fixed", 1200),
@@ -56,7 +55,8 @@ def slides_html(
         )
         for end in ends
     ]
-    return html_tables.table(_COLUMNS, rows, label="Slides of the run")
+    named = run.unit.capitalize()
+    return html_tables.table((Column(named), *_COLUMNS), rows, label=f"{named}s of the run")
 
 
 def may_try_again(run: RunSummary, end: SlideEnd, in_project: Collection[str]) -> bool:
@@ -82,7 +82,7 @@ def _reason(run: RunSummary, end: SlideEnd, in_project: Collection[str], root: P
 def _action(run: RunSummary, end: SlideEnd, in_project: Collection[str], *, may_start: bool) -> Link | None:
     if may_start and may_try_again(run, end, in_project):
         return Link(TRY_AGAIN, RunLink(run.run_id, again=end.slide_id).query())
-    if end.slide_id not in in_project:
-        return None
+    if end.slide_id not in in_project or run.unit != "slide":
+        return None  # a patient has no page, whatever a slide is called
     model = {"model": run.about} if run.verb == "infer" and end.is_good else {}
     return Link("Open", {"slide": end.slide_id, **model})

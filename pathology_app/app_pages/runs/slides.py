@@ -1,4 +1,5 @@
-"""The slides of a run, a line each, and the form that tries one again with the microns per pixel it lacked."""
+"""The slides of a run (patients, with a slide-level model), a line each, and the form that tries a slide again with the
+microns per pixel it lacked."""
 
 from __future__ import annotations
 
@@ -38,17 +39,18 @@ def draw(project: Project, run: RunSummary, progress: Progress, link: RunLink) -
     if may_start and link.again is not None:
         end = next((end for end in listed.ends if end.slide_id == link.again), None)
         _again(project, run, link.again, end is not None and may_try_again(run, end, in_project))
-    st.html('<h5 style="margin: 0; padding: 0; font-size: 1rem; font-weight: 600">Slides</h5>')
+    heading = f"{run.unit.capitalize()}s"
+    st.html(f'<h5 style="margin: 0; padding: 0; font-size: 1rem; font-weight: 600">{heading}</h5>')
     pages = -(-len(listed.ends) // SLIDES_PER_PAGE)
     number = min(link.number, pages)
     shown = listed.ends[(number - 1) * SLIDES_PER_PAGE : number * SLIDES_PER_PAGE]
     st.html(slides_html(run, shown, in_project, project.root, may_start=may_start))
-    _pages(link, number, pages, listed.unlisted)
+    _pages(link, number, pages, listed.unlisted, run.unit)
 
 
-def _pages(link: RunLink, number: int, pages: int, unlisted: int) -> None:
+def _pages(link: RunLink, number: int, pages: int, unlisted: int, unit: str) -> None:
     if unlisted:
-        st.caption(f"{counted(unlisted, 'further slide is', 'further slides are')} not listed.")
+        st.caption(f"{counted(unlisted, f'further {unit} is', f'further {unit}s are')} not listed.")
     if pages == 1:
         return
     row = st.container(horizontal=True, vertical_alignment="center")

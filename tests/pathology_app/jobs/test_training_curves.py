@@ -36,7 +36,7 @@ def test_a_training_says_how_far_it_is_while_it_goes_on(tmp_path: Path) -> None:
     with run_log(tmp_path, settings={}, inputs=[], num_steps=10) as log:
         for step in range(4):
             loss = 1 / (step + 1)
-            log.step(step, StepResult(loss, (loss,), 1.0), lr=0.1, num_tiles=4, seconds=0.1, memory=2**30)
+            log.step(step, StepResult(loss, (loss,), 1.0), lr=0.1, amount=4, unit="tile", seconds=0.1, memory=2**30)
         curves = read_curves(project, log.run_id)
         assert curves is not None
         assert (curves.num_steps, curves.steps_done) == (10, 4)

@@ -69,7 +69,7 @@ def test_a_slide_that_was_not_done_makes_a_run_failed_and_its_message_is_not_kep
 def test_a_training_run_that_fails_has_its_code_and_its_epochs(tmp_path):
     def train():
         with run_log(tmp_path, settings={"a": 1}, inputs=[{"id": "t", "sha256": "0"}], num_steps=2) as log:
-            log.step(0, StepResult(1.0, (1.0,), 0.5), lr=0.1, num_tiles=4, seconds=0.5, memory=2**30)
+            log.step(0, StepResult(1.0, (1.0,), 0.5), lr=0.1, amount=4, unit="tile", seconds=0.5, memory=2**30)
             line = {"epoch": 1, "step": 0, "train_loss": 1.0, "loss": 2.0}
             log.epoch(line, {"loss": 2.0}, seconds=0.25, images={})
             raise CorruptTileError("a tile")

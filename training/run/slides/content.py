@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from training.data.bag_source import BagSource, with_targets
+from training.data.bag_source import BagSource, units_by_split
 from training.engine.plan import Plan
 from training.foundation.words.counts import counted
 from training.foundation.words.unit_digest import unit_digest
@@ -56,7 +56,7 @@ def contents_of(
 def _content(facts: SlideRunFacts, which: str, epoch: Epoch, median_risks: Mapping[str, float]) -> SlidePackageContent:
     recipe, source = facts.recipe, facts.source
     plan = describe_plan(recipe, facts.plan, facts.num_blocks, None)
-    units = {split: len(with_targets(source, split)) for split in ("train", "val", "test")}
+    units = units_by_split(source)
     trained = np.flatnonzero(np.isin(source.splits, ("train", "val")))
     config = {
         "runtime": "torch",

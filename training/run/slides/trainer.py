@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from training.data.bag_batch import BagBatch
-from training.data.bag_source import BagPlan, with_targets
+from training.data.bag_source import BagPlan, units_by_split, with_targets
 from training.engine.engine import Engine, StepResult
 from training.engine.executor import Watch, unwatched
 from training.engine.ranks import Ranks
@@ -62,6 +63,14 @@ class SlideTrainer(Loop[BagBatch]):
     def _inputs(self) -> list[dict[str, str]]:
         return [{"id": str(self.source.encoder["encoder_id"]), "sha256": self.source.fingerprint}]
 
+    def _record_extra(self) -> dict[str, Any]:
+        return {"unit": self.source.unit, "units": units_by_split(self.source)}
+
+    def _look_at_data(self, log: RunLog) -> None:
+        unit = self.source.unit
+        units = {f"data/{split}_{unit}s": number for split, number in units_by_split(self.source).items()}
+        log.describe({**units, f"data/features/{self.source.encoder['encoder_id']}": self.source.dims})
+
     # --- steps and epochs ------------------------------------------------------------------------
 
     def batch(self, step: int) -> BagBatch:
@@ -76,8 +85,8 @@ class SlideTrainer(Loop[BagBatch]):
             epoch=epoch,
         )
 
-    def _num_tiles(self, batch: BagBatch) -> int:
-        return batch.num_tiles
+    def _amount(self, batch: BagBatch) -> tuple[int, str]:
+        return len(batch.units), self.source.unit
 
     def _train(self, batch: BagBatch, upcoming: BagBatch | None) -> StepResult:
         if not self._cox:
