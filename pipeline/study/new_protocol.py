@@ -17,7 +17,7 @@ from pipeline.files import write_new_text
 from pipeline.naming.models import find_package
 from pipeline.project import Project
 from pipeline.settings.config import load_settings
-from pipeline.study.protocol import PROTOCOL_FILE, AboutStudy, Protocol, model_of, study_dir
+from pipeline.study.protocol import PROTOCOL_FILE, AboutStudy, Protocol, model_of, refuse_slide_models, study_dir
 from pipeline.study.stages.encoders import encoders_named
 from pipeline.study.stages.registry import KINDS, settings_of
 from training.foundation.model_files import MAX_CONFIG_BYTES
@@ -89,7 +89,7 @@ def new_protocol(
 
     Raises:
         BadManifestError: one already exists, or the cohort cannot be read. UnreadableError: no such model or encoder.
-        BadRecipeError: an encoder that cannot be opened.
+        BadRecipeError: an encoder that cannot be opened, or a slide-level model.
     """
     path = study_dir(project, study_id) / PROTOCOL_FILE
     there_is_one = BadManifestError(f"{path}: already exists. Choose another name for the study, or edit this one.")
@@ -97,6 +97,7 @@ def new_protocol(
         raise there_is_one
     refuse_changes(load_cohort(Path(about.cohort)), project)
     packages = [find_package(model, project) for model in models]
+    refuse_slide_models(packages)
     settings = load_settings(project.settings_path)
     content: dict[str, Any] = {
         "study": {

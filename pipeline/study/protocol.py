@@ -7,7 +7,7 @@ made with the ledger's copy, and a file that has changed since is refused until 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -21,6 +21,7 @@ from pipeline.files import sha256_of
 from pipeline.ledger.reasons import is_blank
 from pipeline.naming.models import find_package
 from pipeline.project import Project, check_name
+from pipeline.slide_level.package_level import is_slide_model
 from pipeline.study.reading.questions import ReadingConfig
 from pipeline.study.stages.encoders import StudyEncoder
 from pipeline.study.stages.hashes import Sha256
@@ -289,6 +290,21 @@ def _package(model: StudyModel, project: Project) -> Path:
                 f"{then[:12]}…. Restore the model that the study began with."
             )
     return package
+
+
+def refuse_slide_models(packages: Iterable[Path]) -> None:
+    """Refuse slide-level models, before the first slide of a study fails with one.
+
+    Raises:
+        BadRecipeError: one of the models predicts slides or patients, not tiles.
+    """
+    for package in packages:
+        if is_slide_model(package):
+            raise BadRecipeError(
+                f"model {package.name}: is a slide-level model, which predicts slides or patients. The models of a "
+                "study predict tiles. Name its encoder instead (`gemslide study init --encoder NAME`), so that the "
+                f"study embeds every slide; then run `gemslide infer {package.name} MANIFEST` and `gemslide evaluate`."
+            )
 
 
 def model_of(package: Path) -> StudyModel:

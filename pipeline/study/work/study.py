@@ -24,6 +24,7 @@ from pipeline.study.protocol import (
     frozen_protocol,
     load_protocol,
     load_study_cohort,
+    refuse_slide_models,
     study_dir,
 )
 from pipeline.study.references import references_of_cohort
@@ -72,7 +73,7 @@ def begin_study(
 
     Raises:
         BadManifestError: has begun already; a manifest that does not hold together, or names one file twice.
-        BadRecipeError: a bad protocol.
+        BadRecipeError: a bad protocol, or one that names a slide-level model.
         UnreadableError: a model or an encoder that is not there. ChangedSourceError: one with other weights than the
             protocol's.
         LeakageError: a patient or slide that a model was trained on.
@@ -92,9 +93,10 @@ def doubts(protocol: Protocol, cohort: Cohort, project: Project) -> list[str]:
     patients, classes that no slide has by its label, and patients that look like one.
 
     Raises:
-        UnreadableError, ChangedSourceError, LeakageError: as `begin_study`.
+        BadRecipeError, UnreadableError, ChangedSourceError, LeakageError: as `begin_study`.
     """
     packages = find_models(protocol, project)
+    refuse_slide_models(packages.values())
     find_encoders(protocol.encoders, project)
     unknown = check_leakage(cohort, packages, project)
     unmatched = references_of_cohort(protocol, cohort, packages.values()).warnings
