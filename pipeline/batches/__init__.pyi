@@ -3,7 +3,10 @@ from .devices import Devices as Devices
 from .devices import OneDevice as OneDevice
 from .devices import named_devices as named_devices
 from .invariance import InvarianceReport as InvarianceReport
+from .invariance import Variation as Variation
 from .invariance import compare_ways as compare_ways
+from .invariance import other_batch_sizes as other_batch_sizes
+from .invariance import values_of_plan as values_of_plan
 from .journal import BatchResult as BatchResult
 from .journal import Journal as Journal
 from .journal import forget_journal as forget_journal
@@ -25,3 +28,4 @@ from .where import Numerics as Numerics
 from .where import RunOn as RunOn
 from .where import Seconds as Seconds
 from .where import default_device as default_device
+from .where import with_threads as with_threads

@@ -22,17 +22,21 @@ class Variation:
     what: str
     largest_difference: float
     num_changed: int
-    """Tiles with any bit changed."""
+    """Tiles with any bit changed; of a slide-level model, values of its answer."""
 
 
 @dataclass(frozen=True)
 class InvarianceReport:
-    """Changes in a slide's values."""
+    """Changes in the values of a slide, or in a slide-level model's answer."""
 
     num_tiles: int
     tolerance: float
     """0: bits must be equal."""
     variations: tuple[Variation, ...]
+    counts: str = "tile"
+    """What `num_changed` counts."""
+    note: str = ""
+    """A clause on what could not be varied."""
 
     @property
     def holds(self) -> bool:
@@ -60,12 +64,12 @@ def compare_ways(
     """
     ways = _ways(plan, network, load, run_on)
     advance.expect(len(plan.order) * (len(ways) + 1))
-    usual_nk = _values(plan, OneDevice(network), advance)
+    usual_nk = values_of_plan(plan, OneDevice(network), advance)
     variations = []
     for what, other_plan, open_devices in ways:
         opened = open_devices()
         try:
-            other_nk = _values(other_plan, opened, advance)
+            other_nk = values_of_plan(other_plan, opened, advance)
         finally:
             if isinstance(opened, ManyDevices):
                 opened.end()
@@ -81,10 +85,10 @@ def _ways(plan: SlidePlan, network: TileNetwork, load: Load, run_on: tuple[RunOn
     def here() -> Devices[TileNetwork]:
         return OneDevice(network)
 
-    usual = plan.batch_size
-    sizes = sorted({1, max(1, usual // 2), usual + 1} - {usual})
-    ways: list[Way] = [(f"batches of {size}", replace(plan, batch_size=size), here) for size in sizes]
-    ways.append(("one batch to a block", replace(plan, max_block_tiles=usual), here))
+    ways: list[Way] = [
+        (f"batches of {size}", replace(plan, batch_size=size), here) for size in other_batch_sizes(plan.batch_size)
+    ]
+    ways.append(("one batch to a block", replace(plan, max_block_tiles=plan.batch_size), here))
     ways.append(("one reading thread", plan, lambda: OneDevice(network, threads=1)))
     several = run_on if len(run_on) > 1 else run_on * 2
     names = ", ".join(setup.device for setup in several)
@@ -92,7 +96,12 @@ def _ways(plan: SlidePlan, network: TileNetwork, load: Load, run_on: tuple[RunOn
     return ways
 
 
-def _values(plan: SlidePlan, devices: Devices[TileNetwork], advance: Advance) -> NDArray[np.float32]:
+def other_batch_sizes(usual: int) -> list[int]:
+    """Batch sizes that are compared with the usual one."""
+    return sorted({1, max(1, usual // 2), usual + 1} - {usual})
+
+
+def values_of_plan(plan: SlidePlan, devices: Devices[TileNetwork], advance: Advance) -> NDArray[np.float32]:
     """Values in the order of the plan's tiles."""
     values: dict[int, NDArray[np.float32]] = {}
     for result in devices.results(plan.blocks()):

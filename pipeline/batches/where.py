@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 
 from training.inference import OTHER_RANK as OTHER_RANK
@@ -19,6 +22,17 @@ def default_device() -> str:
 def use_threads(count: int) -> None:
     """Set the number of threads within an operation of this process, on a CPU."""
     torch.set_num_threads(count)
+
+
+@contextmanager
+def with_threads(count: int) -> Iterator[None]:
+    """Set the number of threads for a block."""
+    before = torch.get_num_threads()
+    use_threads(count)
+    try:
+        yield
+    finally:
+        use_threads(before)
 
 
 def available_devices() -> list[str]:

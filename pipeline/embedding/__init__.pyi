@@ -1,4 +1,6 @@
 from .embed import embed_slide as embed_slide
+from .embed import encoder_grid as encoder_grid
+from .embed import plan_embedding as plan_embedding
 from .encoder import TileEncoder as TileEncoder
 from .invariance import check_encoder_invariance as check_encoder_invariance
 from .rows import add_encoder as add_encoder
@@ -6,6 +8,7 @@ from .rows import check_own_encoder as check_own_encoder
 from .rows import encoders_dir as encoders_dir
 from .rows import find_encoder as find_encoder
 from .rows import list_encoders as list_encoders
+from .rows import row_path as row_path
 from .stage import EmbedStage as EmbedStage
 from .stage import close_encoder as close_encoder
 from .stage import encoder_run_on as encoder_run_on

@@ -16,6 +16,7 @@ from .folds import make_folds as make_folds
 from .folds import read_folds as read_folds
 from .folds import split_of as split_of
 from .folds import write_folds as write_folds
+from .invariance import check_slide_invariance as check_slide_invariance
 from .model import SlideModel as SlideModel
 from .package_level import is_slide_model as is_slide_model
 from .predict import UnitPrediction as UnitPrediction
@@ -25,7 +26,9 @@ from .record import MAX_RECORD_BYTES as MAX_RECORD_BYTES
 from .record import RECORD as RECORD
 from .record import read_record as read_record
 from .stage import PredictUnit as PredictUnit
+from .stage import check_opened as check_opened
 from .stage import load_model as load_model
+from .stage import only_device as only_device
 from .stored_bags import SlideFeatures as SlideFeatures
 from .stored_bags import check_alike as check_alike
 from .stored_bags import open_slide_features as open_slide_features

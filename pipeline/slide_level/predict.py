@@ -50,7 +50,7 @@ def predict_unit(unit: str, slides: Sequence[SlideFeatures], model: SlideModel, 
         UnreadableError: damaged features. ImplausibleOutputError: outputs that cannot be.
     """
     check_alike(slides)
-    _check_encoder(slides[0], model)
+    check_encoder(slides[0], model)
     key = unit_key(unit, slides, model)
     kept = _kept(slides, model, project, key)
     if kept is not None:
@@ -72,7 +72,8 @@ def unit_key(unit: str, slides: Sequence[SlideFeatures], model: SlideModel) -> d
     }
 
 
-def _check_encoder(slide: SlideFeatures, model: SlideModel) -> None:
+def check_encoder(slide: SlideFeatures, model: SlideModel) -> None:
+    """Refuse features of another encoder, or of tiles of another size, than a model's. Raises WrongSlideError."""
     encoder = model.config.encoder
     if slide.stored.encoder_id != encoder.encoder_id:
         raise WrongSlideError(

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 
+from pipeline.batches.devices import named_devices
+from pipeline.embedding.encoder import TileEncoder
 from pipeline.errors import WrongSlideError
 from pipeline.jobs.key import Key
 from pipeline.jobs.stage import Stage, StageReport
@@ -17,7 +20,7 @@ from pipeline.slide_level.model import SlideModel
 from pipeline.slide_level.predict import UnitPrediction, predict_unit, unit_key
 from pipeline.slide_level.stored_bags import SlideFeatures, open_slide_features
 from pipeline.store.layers.attention import attention_path, read_attention
-from training.foundation.errors import GemslideError, UnreadableError
+from training.foundation.errors import BadRecipeError, GemslideError, UnreadableError
 from training.foundation.progress import Advance
 from training.foundation.words.counts import counted
 
@@ -26,6 +29,45 @@ from training.foundation.words.counts import counted
 def load_model(package: Path, device: str) -> SlideModel:
     """Open a slide-level model; it stays open from patient to patient. Raises as `SlideModel.load`."""
     return SlideModel.load(package, device)
+
+
+def only_device(typed: str) -> str:
+    """The device that `--devices` names for a slide-level model. Raises BadRecipeError: there are several, or none."""
+    names = named_devices(typed)
+    if len(names) > 1 or "+" in names[0]:
+        raise BadRecipeError(f"--devices {typed}: a slide-level model runs on one device.")
+    return names[0]
+
+
+def open_unit(slide_ids: Sequence[str], model: SlideModel, project: Project) -> list[SlideFeatures]:
+    """Open the features of a unit's slides, in the order of their ids.
+
+    Raises:
+        UnreadableError: a slide has none of the model's encoder, or damaged ones. WrongSlideError: no slides.
+    """
+    encoder_id = model.config.encoder.encoder_id
+    found = []
+    for slide_id in sorted(slide_ids):
+        slide = open_slide_features(project, slide_id, encoder_id)
+        if slide is None:
+            raise UnreadableError(
+                f"slide {slide_id}: has no features of encoder {encoder_id}, which model {model.model_id} "
+                "takes. Add the encoder to the project (`gemslide encoder add`) and run `gemslide embed`, or "
+                "import its features."
+            )
+        found.append(slide)
+    if not found:
+        raise WrongSlideError(f"model {model.model_id}: there are no slides to predict.")
+    return found
+
+
+def check_opened(encoder: TileEncoder, row_path: Path, encoder_id: str) -> None:
+    """Refuse an encoder of a project that is no longer the one that a model was trained with."""
+    if encoder.encoder_id != encoder_id:
+        raise BadRecipeError(
+            f"{row_path}: is encoder {encoder.encoder_id}, but the model was trained on features of {encoder_id}: its "
+            "row or weights have changed. Restore them, or train again."
+        )
 
 
 @dataclass(frozen=True)
@@ -76,20 +118,7 @@ class PredictUnit(Stage):
         return load_model(self.package, self.device)
 
     def _slides(self) -> list[SlideFeatures]:
-        encoder_id = self._model().config.encoder.encoder_id
-        found = []
-        for slide_id in sorted(self.slide_ids):
-            slide = open_slide_features(self.project, slide_id, encoder_id)
-            if slide is None:
-                raise UnreadableError(
-                    f"slide {slide_id}: has no features of encoder {encoder_id}, which model {self.package.name} "
-                    "takes. Add the encoder to the project (`gemslide encoder add`) and run `gemslide embed`, or "
-                    "import its features."
-                )
-            found.append(slide)
-        if not found:
-            raise WrongSlideError(f"{self.slide_id}: has no slides.")
-        return found
+        return open_unit(self.slide_ids, self._model(), self.project)
 
 
 def say(done: UnitPrediction) -> str:

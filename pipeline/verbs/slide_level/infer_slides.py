@@ -20,7 +20,6 @@ from pipeline.verbs.cli_output import Reporter, report_errors, say_counts
 from pipeline.verbs.infer import run_infer
 from pipeline.verbs.slide_level.embed import embed_stage
 from pipeline.verbs.stages import run_recorded
-from training.foundation.errors import BadRecipeError
 from training.foundation.model_files import weights_file
 
 
@@ -50,14 +49,12 @@ def _infer_slides(
         GemslideError: the model, the manifest or the devices are at fault.
     """
     todo = find_slides_to_do(slides, project)
-    from pipeline.batches.devices import named_devices
-    from pipeline.slide_level.stage import PredictUnit, load_model
+    from pipeline.slide_level.stage import PredictUnit, load_model, only_device
 
-    names = named_devices(devices)
-    if len(names) > 1 or "+" in names[0]:
-        raise BadRecipeError(f"--devices {devices}: a slide-level model runs on one device.")
+    names = (only_device(devices),)
     model = load_model(package, names[0])
-    record = RunRecord("infer", {"model": package.name, "devices": list(names)})
+    unit = model.config.level if manifest_in(slides) else "slide"
+    record = RunRecord("infer", {"model": package.name, "devices": list(names)}, extra={"unit": unit})
     record.inputs.append({"id": package.name, "sha256": sha256_of(weights_file(package))})
     units = _units(slides, todo, model.config.level)
     missing = _without_features(todo, project, model.config.encoder.encoder_id)
@@ -72,7 +69,7 @@ def _infer_slides(
         if not failed.intersection(slide_ids)
     ]
     run_recorded(stages, reporter, record, project)
-    return model.config.level if manifest_in(slides) else "slide"
+    return unit
 
 
 def _units(typed: Sequence[str], todo: Sequence[SlideToDo], level: str) -> dict[str, list[str]]:
@@ -114,14 +111,11 @@ def _embed(
 ) -> None:
     from pipeline.embedding.rows import find_encoder
     from pipeline.embedding.stage import close_encoder, open_encoder
+    from pipeline.slide_level.stage import check_opened
 
     row_path = find_encoder(encoder_id[:-9], project)
     opened = open_encoder(row_path, devices, config).network
-    if opened.encoder_id != encoder_id:
-        raise BadRecipeError(
-            f"{row_path}: is encoder {opened.encoder_id}, but the model was trained on features of {encoder_id}: its "
-            "row or weights have changed. Restore them, or train again."
-        )
+    check_opened(opened, row_path, encoder_id)
     record = RunRecord("embed", {"embed": config.model_dump(mode="json"), "encoder": encoder_id})
     record.inputs.append({"id": encoder_id, "sha256": opened.weights_sha256})
     stages = [embed_stage(slide, row_path, project, settings, devices, config=config) for slide in missing]

@@ -45,7 +45,7 @@ def plant(store: Path, folder: Path, *, seed: int = 0) -> Planted:
         classes.append(name)
         for part in range(2 if number == 0 else 1):
             slide = f"S-{number:02}-{part}"
-            _copy(store, project.store_path(slide), slide)
+            copy_slide(store, project.store_path(slide), slide)
             rows.append(f"{slide}.svs,{slide},{patient},{'site1' if number % 3 else 'site2'},{split}")
             marked[slide] = _write_features(project.store_path(slide), random, decides=name == "b")
         time, event = 10 + 3 * number + (0 if number % 2 else 40), int(number % 4 != 2)
@@ -56,7 +56,7 @@ def plant(store: Path, folder: Path, *, seed: int = 0) -> Planted:
     return Planted(project, manifest, table, tuple(patients), tuple(classes), marked)
 
 
-def _copy(store: Path, copy: Path, slide_id: str) -> None:
+def copy_slide(store: Path, copy: Path, slide_id: str) -> None:
     shutil.copytree(store, copy)
     root = json.loads((copy / "zarr.json").read_text())
     root["attributes"]["gemslide"]["slide_id"] = slide_id
