@@ -275,10 +275,12 @@ def check_invariance(
     devices: Annotated[
         str, typer.Option(help="As for infer; two processes of a single device are compared with one.")
     ] = "auto",
-    tiles: Annotated[int, typer.Option(min=1, help="Tiles of the slide to process each way.")] = 64,
+    tiles: Annotated[
+        int, typer.Option(min=1, help="Tiles to process each way, or, for slide-level models, to embed again.")
+    ] = 64,
     as_json: JsonOption = False,
 ) -> None:
-    """Show that results do not depend on batch size, threads, blocks or the number of devices."""
+    """Show that results do not depend on batch size, threads, blocks, the number of devices or the order of tiles."""
     from pipeline.verbs.check_invariance import run_check_invariance
 
     run_check_invariance(name, slide, project, devices=devices, max_tiles=tiles, as_json=as_json)
@@ -374,7 +376,7 @@ def export(
 
 @cli.command()
 def demo(project: ProjectOption = Path("demo"), as_json: JsonOption = False) -> None:
-    """The whole workflow on four slides made from a real photograph: ingest, tile, train, infer, evaluate."""
+    """The whole workflow on four slides made from a real photograph: ingest, tile, train, infer, evaluate, embed."""
     from pipeline.verbs.demo import run
 
     run(project, as_json=as_json)

@@ -1,14 +1,16 @@
-"""The whole workflow on the demonstration's slides: make, ingest, tile, train, infer, evaluate."""
+"""The whole workflow on the demonstration's slides: make, ingest, tile, train, infer, evaluate, probe an encoder."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 from pipeline.cohort.manifest import load_cohort
 from pipeline.demo.make_slides import SLIDES, make_demo_cohort
+from pipeline.demo.probe import ENCODER, ProbeResult, missing_encoder, probe_encoder
+from pipeline.embedding.rows import row_path
 from pipeline.evaluation.evaluate import evaluate_model
 from pipeline.evaluation.report import write_report
 from pipeline.evaluation.result import Evaluation
@@ -43,6 +45,9 @@ class DemoResult:
     model_id: str
     evaluation: Evaluation
     report: Path
+    probe: ProbeResult | None
+    no_probe: str
+    """Why there is no probe, and what to install; empty if there is one."""
 
 
 def run_demo(project: Project, say: Callable[[str], None]) -> DemoResult:
@@ -70,7 +75,9 @@ def run_demo(project: Project, say: Callable[[str], None]) -> DemoResult:
     with bar("evaluate (untrained baseline)") as advance:
         evaluation = evaluate_model(project, trained.best, TILE_SET, EvaluateConfig(), cohort=cohort, baselines=advance)
     report = write_report(project, evaluation)
-    return DemoResult(project, trained.best, evaluation, report)
+    missing = missing_encoder(project)
+    probe = None if missing else probe_encoder(project, cohort, trained.best, TILES, say=say)
+    return DemoResult(project, trained.best, evaluation, report, probe, missing or "")
 
 
 def _shipped(recipe: str) -> Path:
@@ -81,12 +88,25 @@ def _shipped(recipe: str) -> Path:
     return Path(spec.submodule_search_locations[0]) / "recipes" / recipe
 
 
+def _figures(heading: str, by_method: Mapping[str, Mapping[str, float | None]]) -> list[str]:
+    """A small table, after an empty line."""
+    lines = ["", f"{heading:<36}{'accuracy':>9}{'AUC':>8}"]
+    for name, metrics in by_method.items():
+        auc = "–" if metrics["auc"] is None else f"{metrics['auc']:.3f}"  # a class does not occur
+        lines.append(f"{name:<36}{metrics['accuracy']:>9.3f}{auc:>8}")
+    return lines
+
+
 def summary(result: DemoResult) -> str:
     """Closing summary for a newcomer."""
     project, evaluation = result.project, result.evaluation
-    lines = ["", f"{'on the two test slides':<36}{'accuracy':>9}{'AUC':>8}"]
-    for name, metrics in evaluation.by_method.items():
-        lines.append(f"{name:<36}{metrics['accuracy']:>9.3f}{metrics['auc']:>8.3f}")
+    tiles = next(iter(evaluation.by_method.values()))["tiles"]
+    lines = _figures(f"on {tiles} tiles of the test slides", evaluation.by_method)
+    if result.probe is None:
+        lines += ["", f"no probe of an encoder's features: {result.no_probe}"]
+    else:
+        larger = f"on {result.probe.tiles} larger tiles ({result.probe.tile_um:g} µm)"
+        lines += _figures(larger, result.probe.by_method)
     slide_id = SLIDES[2].slide_id
     files = project.result_dir(slide_id, result.model_id)
     lines += [
@@ -96,6 +116,7 @@ def summary(result: DemoResult) -> str:
         f"heatmap   {files / 'heatmap_positive.png'}",
         f"GeoJSON   {files / 'predictions.geojson'}",
         f"report    {result.report}",
+        *([f"encoder   {row_path(ENCODER, project)}"] if result.probe else []),
         "",
         NOTE,
         RESEARCH_USE,

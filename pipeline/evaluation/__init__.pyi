@@ -5,6 +5,10 @@ from .figures import STYLE as STYLE
 from .figures import as_svg as as_svg
 from .figures import reliability_figure as reliability_figure
 from .figures import roc_figure as roc_figure
+from .probe.features import LabelledFeatures as LabelledFeatures
+from .probe.features import labelled_features as labelled_features
+from .probe.logistic import Probe as Probe
+from .probe.logistic import fit_probe as fit_probe
 from .report import write_report as write_report
 from .result import Evaluation as Evaluation
 from .slide_level.evaluate import LabelledSlides as LabelledSlides
@@ -34,7 +38,9 @@ from .statistics.bootstrap import estimate as estimate
 from .statistics.calibration import calibration_of as calibration_of
 from .statistics.delong import DeLongAuc as DeLongAuc
 from .statistics.delong import delong_auc as delong_auc
+from .statistics.metrics import Probabilities as Probabilities
 from .statistics.metrics import decide as decide
+from .statistics.metrics import tile_metrics as tile_metrics
 from .statistics.mrmc import ArmScores as ArmScores
 from .statistics.mrmc import MrmcEstimate as MrmcEstimate
 from .statistics.mrmc import mrmc_auc as mrmc_auc

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import typer
@@ -22,7 +23,10 @@ def run(project_dir: Path, *, as_json: bool) -> None:
     if as_json:
         message = in_one_line(result.evaluation)
         outcome = SlideOutcome("demo", "done", message=message, output=str(result.report), seconds=seconds)
-        Reporter(as_json=True).add(outcome, metrics=result.evaluation.by_method)
+        if result.no_probe:
+            typer.echo(f"note: no probe of an encoder's features: {result.no_probe}", err=True)
+        probe = asdict(result.probe) if result.probe else None
+        Reporter(as_json=True).add(outcome, metrics=result.evaluation.by_method, probe=probe)
     else:
         typer.echo(summary(result))
         typer.echo(f"took {seconds:.0f} s")

@@ -155,6 +155,14 @@ def _check_what_the_demo_prints(output: str) -> None:
         assert path.startswith("demo/")
     assert "gemslide app --project demo" in output
     assert "accuracy" in output
+    figures = re.findall(
+        r"^(this model, mean over the tile|lite0 \(linear probe\)) +(\S+) +(\S+)$", output, re.MULTILINE
+    )
+    assert len(figures) == 2, "no probe: is the extra `encoders` missing?"
+    for _, accuracy, auc in figures:
+        assert float(accuracy) >= 0.8
+        assert float(auc) >= 0.8
+    assert re.search(r"^on \d+ larger tiles \(112 µm\) ", output, re.MULTILINE)
 
 
 def _check_that_a_negative_slide_has_few_hotspots(project: Path, model_id: str) -> None:

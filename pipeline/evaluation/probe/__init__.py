@@ -1,0 +1,1 @@
+"""Logistic probes: how well an encoder's stored features separate the classes of a tile set."""
