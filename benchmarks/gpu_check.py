@@ -1,6 +1,6 @@
 """Everything about the engine that only a GPU can show, in less than ten minutes.
 
-    .venv/bin/python -m benchmarks.gpu_check [--only WORD ...]
+    .venv/bin/python -m benchmarks.gpu_check [--only PART ...] [--sides WORD ...]
 
     nccl       with several GPUs, `master` over two of them first, with a limit of a minute, then every strategy
                against one process. On one GPU: NCCL's groups in a world of one rank, against no group at all
@@ -8,7 +8,8 @@
     bytes      ResNet-110-v2: live bytes as predicted and counted, against the allocator's figures, by policy
     speed      ResNet-110-v2, one tile at a time: fp32, bf16, channels_last, compiled blocks, CUDA graphs, and the share
                of the roofline (roofline.py)
-    side       the largest square tile that trains in half of the GPU's memory per rank, by strategy: predicted, and run
+    side       the largest square tile that trains in half of the GPU's memory per rank, by strategy: predicted, run;
+               `--sides offload chimera` tries only strategies and policies with these words
 
 Every part runs in its own processes and ends by itself. Prints JSON lines; the exit code is 1 if a promise does not
 hold. `--device cpu --depth 20 --side-px 64` tries the program itself without a GPU.
@@ -50,6 +51,8 @@ def main() -> None:
         if options.only and name not in options.only:
             continue
         start = time.perf_counter()
+        if name == "side":
+            part = partial(_side, words=options.sides)
         for line in _lines(name, part, setting):
             held = held and line.get("holds", True)
             line["seconds of the part so far"] = round(time.perf_counter() - start, 1)
@@ -60,6 +63,7 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", default=[], choices=list(PARTS), metavar="WORD", help=", ".join(PARTS))
+    parser.add_argument("--sides", nargs="*", default=[], metavar="WORD", help="of the largest tiles, only these")
     parser.add_argument("--device", default="cuda", type=torch.device)
     parser.add_argument("--depth", default=110, type=int)
     parser.add_argument("--side-px", default=1024, type=int)
@@ -119,13 +123,12 @@ def _speed(setting: Setting) -> Iterator[Line]:
     yield from gpu_work.run(1, gpu_work.speeds, setting, limit_s=2 * PART_LIMIT_S)[0]
 
 
-def _side(setting: Setting) -> Iterator[Line]:
+def _side(setting: Setting, words: Sequence[str] = ()) -> Iterator[Line]:
     """Find the largest tile. The next larger size is not tried: the remaining memory is printed."""
-    requests = [
-        (setting, "bf16", policy, strategy, 2 * gpu_work.num_ranks_of(strategy)) for strategy, policy in gpu_work.SIDES
-    ]
+    sides = [side for side in gpu_work.SIDES if not words or set(words) & set(side)]
+    requests = [(setting, "bf16", policy, strategy, 2 * gpu_work.num_ranks_of(strategy)) for strategy, policy in sides]
     predictions = _in_parallel(gpu_work.predicted_bytes, requests)
-    for (strategy, policy), peak in zip(gpu_work.SIDES, predictions, strict=True):
+    for (strategy, policy), peak in zip(sides, predictions, strict=True):
         yield from _lines(f"{strategy}, {policy}", partial(_largest, strategy, policy, peak), setting)
 
 

@@ -22,8 +22,8 @@ from benchmarks.networks import resnet50, resnet110, vit_large
 WORKS = tuple(
     Work(f"{name}, {tile_px} px, {precision}", network, tile_px, slide_px, precision, "cuda:0")
     for name, network, tile_px, slide_px in (
-        ("ResNet-110-v2", resnet110, 1024, 32_768),
-        ("ResNet-50", resnet50, 224, 49_152),
+        ("ResNet-110-v2", resnet110, 1024, 16_384),
+        ("ResNet-50", resnet50, 224, 24_576),
         ("ViT-L/16", vit_large, 224, 24_576),
     )
     for precision in ("fp32", "bf16")

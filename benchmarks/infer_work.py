@@ -1,4 +1,4 @@
-"""One network on one slide: the inference workflow against the network alone."""
+"""One network on one slide: the workflow of inference, or of embedding, against the network alone."""
 
 from __future__ import annotations
 
@@ -19,19 +19,36 @@ from benchmarks.make_slide import make_slide
 from benchmarks.networks import predictor_of
 from benchmarks.slices import Turns, in_turns
 from pipeline.batches.network import usual_batch_size
-from pipeline.inference.infer import infer_slide, slide_grid
+from pipeline.embedding.embed import EmbedReport
+from pipeline.inference.infer import InferReport, infer_slide
 from pipeline.inference.predictor import Predictor
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.project import Project
 from pipeline.settings.config import InferConfig, IngestConfig
 from pipeline.store.reading.reader import StoreReader
 from training.data.augment import to_input
-from training.foundation.progress import Advance
+from training.foundation.progress import Advance, no_bar
 from training.inference import RunOn
 from training.machine.allocator import keep_for_prediction
 from training.predict.numerics import Numerics, Precision
 
 CLASSES = 2
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A network that is ready, and the workflow that gives it a slide's tiles."""
+
+    network: nn.Module
+    mean: list[float]
+    std: list[float]
+    run_on: RunOn
+    tile_px: int
+    batch_size: int
+    run: Callable[[Advance], InferReport | EmbedReport]
+    """Does the whole slide."""
+    forget: Callable[[], None]
+    """Removes the slide's results."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +61,21 @@ class Work:
     slide_px: int
     precision: Precision = "fp32"
     device: str = "cpu"
+    benchmark: str = "infer"
+
+    def opened(self, project: Project, network: nn.Module | None = None) -> Opened:
+        """The network, or another one in its place, and inference with it."""
+        _, predictor = opened(self, project, network)
+        return Opened(
+            network=predictor._classifier.forward_only.network,
+            mean=predictor._classifier.mean,
+            std=predictor._classifier.std,
+            run_on=predictor.run_on,
+            tile_px=predictor.tile_px,
+            batch_size=usual_batch_size(predictor.devices, predictor.tile_px),
+            run=lambda advance: infer_slide("S-1", predictor, project, every_tile(predictor), advance=advance),
+            forget=lambda: forget(project),
+        )
 
 
 def every_tile(predictor: Predictor) -> InferConfig:
@@ -64,11 +96,11 @@ def slide_of(folder: Path, side_px: int) -> Project:
 
 def measure(work: Work, project: Project, num_rounds: int) -> dict[str, Any]:
     """Tiles per second of the workflow, of its prediction part, and of the network alone, one after the other."""
-    reader, predictor = opened(work, project)
-    batches = _batches(reader, predictor, work.precision)
-    alone(predictor, batches)  # warm-up
-    rounds = [_round(project, predictor, batches, swap=bool(number % 2)) for number in range(num_rounds)]
-    return _line(work, rounds, usual_batch_size(predictor.devices, predictor.tile_px))
+    ready = work.opened(project)
+    batches = _batches(project, ready)
+    alone(ready, batches)  # warm-up
+    rounds = [_round(ready, batches, swap=bool(number % 2)) for number in range(num_rounds)]
+    return _line(work, rounds, ready.batch_size)
 
 
 def opened(work: Work, project: Project, network: nn.Module | None = None) -> tuple[StoreReader, Predictor]:
@@ -88,7 +120,7 @@ def opened(work: Work, project: Project, network: nn.Module | None = None) -> tu
 
 def _line(work: Work, rounds: list[dict[str, Any]], batch_size: int) -> dict[str, Any]:
     return {
-        "benchmark": "infer",
+        "benchmark": work.benchmark,
         "work": work.name,
         "device": work.device,
         "road / alone": median(rates["road"] / rates["alone"] for rates in rounds),
@@ -108,48 +140,41 @@ def median(values: Iterable[float]) -> float:
     return round(statistics.median(values), 3)
 
 
-def _batches(reader: StoreReader, predictor: Predictor, precision: Precision) -> list[torch.Tensor]:
+def _batches(project: Project, ready: Opened) -> list[torch.Tensor]:
     """Normalised tiles in memory with the area of 12 batches of 32 tiles of 224 px, at least two batches."""
-    size, mean, std = (
-        usual_batch_size(predictor.devices, predictor.tile_px),
-        predictor._classifier.mean,
-        predictor._classifier.std,
-    )
-    count = 12 if predictor.tile_px < 1000 else 6
-    corners = slide_grid(reader, predictor).corners_xy0[: size * count]
+    reader, size, side_px = StoreReader(project.store_path("S-1")), ready.batch_size, ready.tile_px
+    count = 12 if side_px < 1000 else 6
+    columns, rows = (side // side_px for side in reader.size_wh_px0)
+    corners = [(column * side_px, row * side_px) for row in range(rows) for column in range(columns)]
     batches = []
-    for start in range(0, len(corners), size):
-        tiles = [
-            reader.read_square(0, int(x), int(y), predictor.tile_px, predictor.tile_px)
-            for x, y in corners[start : start + size]
-        ]
-        images = to_input(np.stack(tiles), mean, std).to(predictor.run_on.device)
-        batches.append(images.to(torch.bfloat16) if precision == "bf16" else images)
+    for start in range(0, len(corners[: size * count]), size):
+        tiles = [reader.read_square(0, x, y, side_px, side_px) for x, y in corners[start : start + size]]
+        images = to_input(np.stack(tiles), ready.mean, ready.std).to(ready.run_on.device)
+        batches.append(images.to(torch.bfloat16) if ready.run_on.numerics.precision == "bf16" else images)
     return [images for images in batches if len(images) == size]
 
 
-def alone(predictor: Predictor, batches: list[torch.Tensor]) -> float:
+def alone(ready: Opened, batches: list[torch.Tensor]) -> float:
     """Tiles per second of the network alone."""
-    network, is_gpu = predictor._classifier.forward_only.network, predictor.run_on.device.startswith("cuda")
     with torch.inference_mode():
         start = time.perf_counter()
         for images in batches:
-            network(images)
-        if is_gpu:
+            ready.network(images)
+        if ready.run_on.device.startswith("cuda"):
             torch.cuda.synchronize()
         seconds = time.perf_counter() - start
     return sum(map(len, batches)) / seconds
 
 
-def _round(project: Project, predictor: Predictor, batches: list[torch.Tensor], *, swap: bool) -> dict[str, Any]:
+def _round(ready: Opened, batches: list[torch.Tensor], *, swap: bool) -> dict[str, Any]:
     """Run half of the batches alone before and half after, so that a slow spell of the machine affects both."""
     half = len(batches) // 2
-    before = alone(predictor, batches[:half] if not swap else batches)
-    forget(project)
+    before = alone(ready, batches[:half] if not swap else batches)
+    ready.forget()
     start = time.perf_counter()
-    report = infer_slide("S-1", predictor, project, every_tile(predictor))
+    report = ready.run(no_bar)
     total_s = time.perf_counter() - start
-    after = alone(predictor, batches[half:] if not swap else batches)
+    after = alone(ready, batches[half:] if not swap else batches)
     return {
         "alone": 2 / (1 / before + 1 / after),
         "road": report.num_tiles / total_s,
@@ -165,8 +190,7 @@ def measure_in_turns(work: Work, project: Project, num_rounds: int) -> dict[str,
     for rates in rounds:
         inside = [(now_s, tiles) for at_s, now_s, tiles in alone_log if rates["began_at"] <= at_s <= rates["ended_at"]]
         rates["alone"] = sum(tiles for _, tiles in inside[1:]) / (inside[-1][0] - inside[0][0])
-    _, predictor = opened(work, project, Mean())
-    return _line(work, rounds, usual_batch_size(predictor.devices, predictor.tile_px))
+    return _line(work, rounds, work.opened(project, Mean()).batch_size)
 
 
 class Mean(nn.Module):
@@ -192,15 +216,15 @@ class Clock(Advance):
 
 def _workflow_in_turns(turns: Turns, work: Work, root: Path, num_rounds: int) -> list[dict[str, Any]]:
     project, rounds = Project(root), []
-    _, trial = opened(work, project, Mean())
-    _, predictor = opened(work, project)
-    forget(project)
-    infer_slide("S-1", trial, project, every_tile(trial))
+    trial, ready = work.opened(project, Mean()), work.opened(project)
+    trial.forget()
+    trial.run(no_bar)
     turns.ready()
     for _ in range(num_rounds):
-        forget(project)
+        trial.forget()
+        ready.forget()
         clock, began_at, start_s = Clock(turns.now), time.perf_counter(), turns.now()
-        report = infer_slide("S-1", predictor, project, every_tile(predictor), advance=clock)
+        report = ready.run(clock)
         rounds.append(
             {
                 "began_at": began_at,
@@ -218,13 +242,14 @@ def _workflow_in_turns(turns: Turns, work: Work, root: Path, num_rounds: int) ->
 def _alone_in_turns(turns: Turns, work: Work, root: Path, _: int) -> list[tuple[float, float, int]]:
     """Completion time of each batch, on the machine's clock and on this process's own, and its tiles."""
     log = []
-    reader, predictor = opened(work, Project(root))
-    batches = _batches(reader, predictor, work.precision)
-    alone(predictor, batches[:1])
+    project = Project(root)
+    ready = work.opened(project)
+    batches = _batches(project, ready)
+    alone(ready, batches[:1])
     turns.ready()
     while not turns.is_over:
         for images in batches:
-            alone(predictor, [images])
+            alone(ready, [images])
             log.append((time.perf_counter(), turns.now(), len(images)))
     return log
 
