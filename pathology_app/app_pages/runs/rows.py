@@ -6,13 +6,13 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from pathology_app.app_pages.runs.slide_level import figure_name, figure_of, target_charts
+from pathology_app.app_pages.runs.slide_level import drawn_points, figure_name, figure_of, target_charts
 from pathology_app.app_pages.studies.rows import duration_text
 from pathology_app.html import tables as html_tables
 from pathology_app.html.line_chart import Curve, line_chart
 from pathology_app.html.tables import Column, Link, Swatch
 from pathology_app.html.text import as_text, without_folders
-from pathology_app.jobs.curves import Curves, epochs, thinned
+from pathology_app.jobs.curves import Curves, epochs
 from pathology_app.jobs.history import RunSummary
 from pathology_app.jobs.job_log import GOOD_STATES
 from pathology_app.jobs.progress import Progress
@@ -42,7 +42,6 @@ _COLUMNS = (
     Column("Duration", "fixed"),
     Column("Started by"),
 )
-_MAX_POINTS = 400
 _MAX_SETTINGS = 200
 _LOSSES = (
     ("train/loss", "training, each step", "#8a94a6", "thin"),
@@ -224,7 +223,7 @@ def _heading(tag: str) -> str:
 
 def _chart(curves: Curves, wanted: Sequence[tuple[str, str, str, str]], label: str, y_to: float | None = None) -> str:
     drawn = [
-        Curve(name, [(step + 1, value) for step, value in thinned(curves.points[tag], _MAX_POINTS)], colour, style)
+        Curve(name, drawn_points(curves, tag), colour, style)
         for tag, name, colour, style in wanted
         if tag in curves.points
     ]

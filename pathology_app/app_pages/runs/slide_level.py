@@ -97,7 +97,7 @@ def target_charts(curves: Curves) -> dict[str, str]:
     charts = {}
     for target, figures in list(drawn.items())[:MAX_CHARTS]:
         shown = [
-            Curve(figure_name(figure), _points(curves, f"val/{target}: {figure}"), _COLOURS[figure], "dots")
+            Curve(figure_name(figure), drawn_points(curves, f"val/{target}: {figure}"), _COLOURS[figure], "dots")
             for figure in _COLOURS
             if figure in figures
         ]
@@ -106,7 +106,8 @@ def target_charts(curves: Curves) -> dict[str, str]:
     return charts
 
 
-def _points(curves: Curves, tag: str) -> list[tuple[float, float]]:
+def drawn_points(curves: Curves, tag: str) -> list[tuple[float, float]]:
+    """Points of a curve that a chart draws, by the number of steps done."""
     return [(step + 1, value) for step, value in thinned(curves.points[tag], _MAX_POINTS)]
 
 
