@@ -47,12 +47,11 @@ def main() -> None:
         raise SystemExit("torch finds no GPU here: nothing was measured")
     conditions = {"device": setting.name(), **circumstances("benchmarks.gpu_check")}
     held = True
-    for name, part in PARTS.items():
+    parts = {**PARTS, "side": partial(_side, words=options.sides)}
+    for name, part in parts.items():
         if options.only and name not in options.only:
             continue
         start = time.perf_counter()
-        if name == "side":
-            part = partial(_side, words=options.sides)
         for line in _lines(name, part, setting):
             held = held and line.get("holds", True)
             line["seconds of the part so far"] = round(time.perf_counter() - start, 1)
@@ -62,7 +61,7 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="*", default=[], choices=list(PARTS), metavar="WORD", help=", ".join(PARTS))
+    parser.add_argument("--only", nargs="*", default=[], choices=list(PARTS), metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--sides", nargs="*", default=[], metavar="WORD", help="of the largest tiles, only these")
     parser.add_argument("--device", default="cuda", type=torch.device)
     parser.add_argument("--depth", default=110, type=int)

@@ -52,17 +52,13 @@ num_classes = 2
 [parallel]
 strategy = "auto"
 num_microbatches = 4
-{parallel}
 [train]
 steps = 1
 {train}
 """
 SETTINGS = {
-    "fp32, fast kernels": {"parallel": "", "train": "deterministic = false"},
-    "bf16, channels_last": {
-        "parallel": "",
-        "train": 'precision = "bf16"\nchannels_last = true\ndeterministic = false',
-    },
+    "fp32, fast kernels": "deterministic = false",
+    "bf16, channels_last": 'precision = "bf16"\nchannels_last = true\ndeterministic = false',
 }
 ROW = """
 kind = "timm"
@@ -109,9 +105,9 @@ def main() -> None:
 
 
 def _oracle(folder: Path, options: argparse.Namespace) -> Iterator[Line]:
-    for name, settings in SETTINGS.items():
+    for name, train in SETTINGS.items():
         recipe = folder / "recipe.toml"
-        recipe.write_text(RECIPE.format(depth=options.depth, **settings), encoding="utf-8")
+        recipe.write_text(RECIPE.format(depth=options.depth, train=train), encoding="utf-8")
         asked = [recipe, "--project", folder, "--tile-px", options.side_px, "--world", 1, "--json"]
         rows = _gemslide("plan", *asked, "--calibrate")
         yield {"setting": name, "network": f"ResNet-{options.depth}-v2, {options.side_px} px", "chosen": rows[0]}
@@ -131,15 +127,14 @@ def _encoder(folder: Path, _: argparse.Namespace) -> Iterator[Line]:
     row.write_text(ROW.format(sha256=hashlib.sha256(weights.read_bytes()).hexdigest()), encoding="utf-8")
     added = _gemslide("encoder", "add", "random", "--from", row, "--project", project.root, "--json")
     yield {"added": added[-1]}
+    encoder_id = added[-1]["encoder_id"]
     features = {}
     for device in ("cpu", _device()):
         (line,) = _gemslide("embed", "random", "S-1", "--project", project.root, "--devices", device, "--json")
-        encoder_id = added[-1]["encoder_id"]
-        encoder_dir = project.store_path("S-1") / "features" / encoder_id
         features[device] = read_features(project.store_path("S-1"), encoder_id).values_nd.astype(np.float64)
         yield {"embedded on": device, "tiles": len(features[device]), "report": line}
         if device == "cpu":
-            encoder_dir.rename(folder / "of the CPU")
+            (project.store_path("S-1") / "features" / encoder_id).rename(folder / "of the CPU")
     difference = np.abs(features["cpu"] - features[_device()]).max()
     yield {"largest difference of a feature": float(difference), "largest feature": float(features["cpu"].max())}
     yield {"invariance": _gemslide("check-invariance", "random", "S-1", "--project", project.root, "--json")}
