@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from pathology_app.links.reading import ReadingLink
 from pathology_app.readings.blinding import study_models
 from pathology_app.slides import presenters
+from pathology_app.slides.answers import answers_of
 from pathology_app.slides.cache import SlideCache
 from pathology_app.slides.overlays import layers_of
 from pipeline.ledger.ledger import StudyRow
@@ -16,16 +18,19 @@ LINK_PARAMETER = "reading"
 
 
 def study_models_of(cache: SlideCache, row: StudyRow, slide_id: str) -> list[str]:
-    """Models of the study that have predictions for a slide. Raises: as `SlideCache.model_ids`."""
+    """Models of the study that have predictions for a slide's tiles. Raises: as `SlideCache.model_ids`."""
     available = cache.model_ids(slide_id)
     return [model_id for model_id in study_models(row) if model_id in available]
 
 
-def reading_view(cache: SlideCache, link: ReadingLink, slide_id: str, model_ids: list[str]) -> dict[str, Any]:
+def reading_view(
+    cache: SlideCache, link: ReadingLink, slide_id: str, model_ids: list[str], attended: Sequence[str] = ()
+) -> dict[str, Any]:
     """The viewer's data (frontend/src/types.ts, ViewerData).
 
     Args:
         model_ids: those whose predictions are shown; none in an arm that shows nothing of a model.
+        attended: slide-level models whose answers and attention are shown.
 
     Raises:
         GemslideError, OSError: the slide cannot be read.
@@ -33,11 +38,12 @@ def reading_view(cache: SlideCache, link: ReadingLink, slide_id: str, model_ids:
     slide = cache.slide(slide_id)
     query = link.query()
     shown = _first_model(cache, slide_id, model_ids[0]) if model_ids else {"hotspots": [], "first": None}
-    layers, notes = layers_of(cache, slide_id, model_ids, shown["first"])
+    layers, notes = layers_of(cache, slide_id, model_ids, shown["first"], attended)
     notes = [*presenters.slide_notes(slide.reader), *notes]
     return {
         "slide": presenters.slide_data(slide),
         "layers": layers,
+        "answers": answers_of(cache, slide_id, attended),
         "notes": notes,
         "facts": presenters.facts_rows(slide.reader),
         "hotspots": shown["hotspots"],

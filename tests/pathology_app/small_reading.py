@@ -40,12 +40,14 @@ def make_reading_study(small: Project, root: Path, *, slides: int = 3, laid_out:
     begin_reading_study(root, SLIDES[:slides], laid_out=laid_out, **reading)
 
 
-def begin_reading_study(root: Path, names: Sequence[str], *, laid_out: bool = True, **reading: Any) -> None:
+def begin_reading_study(
+    root: Path, names: Sequence[str], *, laid_out: bool = True, models: Sequence[str] = (MODEL_ID,), **reading: Any
+) -> None:
     """Begin a study of existing slides, all of them done."""
     design = {"readers": list(READERS), "arms": ["unassisted"], "adjudicators": ["chief"], "questions": QUESTIONS}
     protocol = {
         "study": {"title": "Do readers agree?", "question": "Do they?", "seed": 3},
-        "models": [{"id": MODEL_ID, "sha256": "0" * 64, "config_sha256": "0" * 64}],
+        "models": [{"id": model, "sha256": "0" * 64, "config_sha256": "0" * 64} for model in models],
         "reading": design | reading,
     }
     with open_ledger(Project(root)) as ledger:

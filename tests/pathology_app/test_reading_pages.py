@@ -48,6 +48,7 @@ from pipeline.study.proof.verify import verify_log
 from pipeline.study.reading.order import lay_out
 from pipeline.study.reading.progress import readings_of
 from tests.pathology_app.opened import hrefs, html_of, linked, open_page, viewer_data, visible_text
+from tests.pathology_app.small_attention import SLIDE_MODEL, write_small_attention
 from tests.pathology_app.small_project import MODEL_ID
 from tests.pathology_app.small_reading import STAGES, STUDY, make_reading_study, of_study, read_one
 from tests.pathology_app.small_study import STUDY as OTHER
@@ -241,6 +242,29 @@ def test_an_assisted_reading_shows_the_studys_predictions(made: Any) -> None:
     assert [layer["group"] for layer in data["layers"] if layer["is_first"]] == [MODEL_ID]
     assert len(data["hotspots"]) == 2
     assert data["hotspots_url"].endswith(f"/{MODEL_ID}.json?study={STUDY}&reader=r1&session=1&position=1")
+
+
+@pytest.mark.parametrize(
+    ("arm", "rests_on", "is_shown"),
+    [
+        pytest.param("assisted", 1, True, id="assisted"),
+        pytest.param("unassisted", 1, False, id="unassisted"),
+        pytest.param("assisted", 2, False, id="it rests on a slide that is still to be read"),
+    ],
+)
+def test_a_reading_shows_the_studys_slide_level_models_where_it_shows_models(
+    made: Any, arm: str, rests_on: int, is_shown: bool
+) -> None:
+    root = made(readers=["r1"], arms=[arm], slides=2, models=(MODEL_ID, SLIDE_MODEL))
+    with open_ledger(Project(root)) as ledger:
+        due, later = (row.slide_id for row in of_study(ledger).rows_of_arm(arm))
+        of_study(ledger).start("r1", 1, 1)
+    write_small_attention(Project(root), due, slides=(due, later)[:rests_on])
+    page = open_page(**READ, reader="r1")
+    data = viewer_data(page)
+    assert [answer["model"] for answer in data["answers"]] == [SLIDE_MODEL] * is_shown
+    assert len([layer for layer in data["layers"] if layer["kind"] == "attention"]) == is_shown
+    assert (SLIDE_MODEL in sent(page)) == is_shown
 
 
 def test_an_assisted_reading_opens_the_predictions_and_nothing_that_people_said(made: Any, signed_in: Any) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import streamlit as st
 
+from pathology_app.access.visibility import attended_of
 from pathology_app.app_pages.navigation import go, link_button, say
 from pathology_app.app_pages.page_views import log_view
 from pathology_app.app_pages.studies import reading_rows
@@ -22,7 +23,7 @@ from pathology_app.people.visitor import current_person
 from pathology_app.project.ledger import StudyLedger
 from pathology_app.project.served import served_project
 from pathology_app.readings.acts import start_reading
-from pathology_app.readings.blinding import Visibility
+from pathology_app.readings.blinding import Visibility, study_models, visibility_of
 from pathology_app.readings.status import next_unread
 from pathology_app.readings.taking_part import check_reading
 from pathology_app.readings.view import LINK_PARAMETER, reading_view, study_models_of
@@ -193,24 +194,34 @@ def _slide(ledger: Ledger, reading: StartedReading) -> None:
     cache, slide_id = current_cache(), reading.due.slide_id
     try:
         log_view(slide_id, "reading", study=reading.link.study_id)
-        model_ids = _models_shown(ledger, reading) if may_show_predictions(reading.due) else []
+        shows = may_show_predictions(reading.due) and _may_show_now(ledger, reading)
+        model_ids, attended = _models_shown(ledger, reading) if shows else ([], [])
         if len(model_ids) > 1:
             first = st.selectbox("Model", model_ids, key=f"model {reading.link.key}")
             model_ids = [first, *(model_id for model_id in model_ids if model_id != first)]
-        slide_viewer(reading_view(cache, reading.link, slide_id, model_ids), key=VIEWER_KEY, on_click=lambda _: None)
+        view = reading_view(cache, reading.link, slide_id, model_ids, attended)
+        slide_viewer(view, key=VIEWER_KEY, on_click=lambda _: None)
     except READ_ERRORS as error:
         say(error)
 
 
-def _models_shown(ledger: Ledger, reading: StartedReading) -> list[str]:
-    """Models of an assisted reading; none, with the reason shown, where another study forbids them for now."""
+def _may_show_now(ledger: Ledger, reading: StartedReading) -> bool:
+    """Whether an assisted reading shows models now; where another study forbids that, the reason is shown."""
     try:
         with ledger.database.read() as connection:
             check_shown_in(connection, reading.due)
     except BadManifestError as error:
         say(error)
-        return []
-    return study_models_of(current_cache(), ledger.study(reading.link.study_id), reading.due.slide_id)
+        return False
+    return True
+
+
+def _models_shown(ledger: Ledger, reading: StartedReading) -> tuple[list[str], list[str]]:
+    """The study's models of tiles, and its slide-level models, that an assisted reading shows: none of the latter whose
+    answer rests on a slide that is still to be read without."""
+    cache, row, slide_id = current_cache(), ledger.study(reading.link.study_id), reading.due.slide_id
+    attended = attended_of(cache, visibility_of(served_project(), current_person()), slide_id)
+    return study_models_of(cache, row, slide_id), [name for name in study_models(row) if name in attended]
 
 
 def _others(ledger: Ledger, readings: Readings, slide_id: str) -> list[dict[str, Any]]:
