@@ -73,6 +73,12 @@ class LeakageError(GemslideError):
     code = "leakage"
 
 
+class IncompletePatientError(GemslideError):
+    """A model predicts patients from all of their slides, and one of these ended without a result."""
+
+    code = "incomplete_patient"
+
+
 class NoTissueError(GemslideError):
     """No tissue was found on the slide."""
 
@@ -121,6 +127,7 @@ OF_SLIDES: tuple[type[GemslideError], ...] = (
     BadAnnotationError,
     WrongSlideError,
     LeakageError,
+    IncompletePatientError,
     NoTissueError,
     QcFailedError,
     ReliedOnError,

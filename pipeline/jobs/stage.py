@@ -45,6 +45,11 @@ class Stage(ABC):
         """The name of its tasks in a study."""
         return self.name
 
+    @property
+    def slides(self) -> tuple[str, ...]:
+        """Slides whose outputs it writes."""
+        return (self.slide_id,)
+
     @abstractmethod
     def key(self) -> Key:
         """Everything that the outputs depend on, as JSON. Raises GemslideError if an input is missing or damaged."""

@@ -18,12 +18,17 @@ from .folds import split_of as split_of
 from .folds import write_folds as write_folds
 from .invariance import check_slide_invariance as check_slide_invariance
 from .model import SlideModel as SlideModel
+from .package_level import Level as Level
 from .package_level import is_slide_model as is_slide_model
+from .package_level import level_of as level_of
+from .package_level import slide_level_part as slide_level_part
 from .predict import UnitPrediction as UnitPrediction
 from .predict import check_side as check_side
 from .predict import predict_unit as predict_unit
+from .record import ATTENDED as ATTENDED
 from .record import MAX_RECORD_BYTES as MAX_RECORD_BYTES
 from .record import RECORD as RECORD
+from .record import find_records as find_records
 from .record import read_record as read_record
 from .stage import PredictUnit as PredictUnit
 from .stage import check_opened as check_opened

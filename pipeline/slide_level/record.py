@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from pipeline.project import Project
 from training.foundation.reading import read_json_file
 
 RECORD, ATTENDED = "slide_prediction.json", "attention.geojson"
@@ -18,4 +20,16 @@ def read_record(result_dir: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     wanted = {"unit", "slides", "targets", "tiles", "made_from", "model_id"}
-    return record if isinstance(record, dict) and wanted <= record.keys() else None
+    if not isinstance(record, dict) or not wanted <= record.keys():
+        return None
+    return record if isinstance(record["slides"], list) and isinstance(record["targets"], dict) else None
+
+
+def find_records(project: Project, slide_id: str) -> Iterator[tuple[str, list[str]]]:
+    """Predictions that rest on a slide: the model's id, and the slides whose folders of results have such a record."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(project.results_dir.glob(f"*/*/{RECORD}")):
+        record = None if path.parent.parent.is_symlink() else read_record(path.parent)
+        if record is not None and slide_id in record["slides"]:
+            found.setdefault(path.parent.parent.name, []).append(path.parent.name)
+    yield from found.items()

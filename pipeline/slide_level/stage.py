@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pipeline.batches.devices import named_devices
+from pipeline.batches.qc_passed import check_qc
 from pipeline.embedding.encoder import TileEncoder
 from pipeline.errors import WrongSlideError
 from pipeline.jobs.key import Key
@@ -20,6 +21,7 @@ from pipeline.slide_level.model import SlideModel
 from pipeline.slide_level.predict import UnitPrediction, predict_unit, unit_key
 from pipeline.slide_level.stored_bags import SlideFeatures, open_slide_features
 from pipeline.store.layers.attention import attention_path, read_attention
+from pipeline.store.reading.reader import StoreReader
 from training.foundation.errors import BadRecipeError, GemslideError, UnreadableError
 from training.foundation.progress import Advance
 from training.foundation.words.counts import counted
@@ -81,10 +83,16 @@ class PredictUnit(Stage):
     package: Path
     project: Project
     device: str = "cpu"
+    require_qc: bool = False
+    """Whether every slide must have passed quality control."""
 
     @property
     def task(self) -> str:
-        return f"infer {self.package.name}"
+        return f"predict {self.package.name}"
+
+    @property
+    def slides(self) -> tuple[str, ...]:
+        return self.slide_ids
 
     def key(self) -> Key:
         return unit_key(self.slide_id, self._slides(), self._model())
@@ -104,6 +112,8 @@ class PredictUnit(Stage):
 
     def run(self, advance: Advance) -> StageReport:
         start = time.perf_counter()
+        for slide_id in self.slide_ids if self.require_qc else ():
+            check_qc(StoreReader(self.project.store_path(slide_id)), section="infer")
         done = predict_unit(self.slide_id, self._slides(), self._model(), self.project)
         outcome = SlideOutcome(
             self.slide_id,

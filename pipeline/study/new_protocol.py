@@ -17,11 +17,12 @@ from pipeline.files import write_new_text
 from pipeline.naming.models import find_package
 from pipeline.project import Project
 from pipeline.settings.config import load_settings
-from pipeline.study.protocol import PROTOCOL_FILE, AboutStudy, Protocol, model_of, refuse_slide_models, study_dir
+from pipeline.slide_level.package_level import slide_level_part
+from pipeline.study.protocol import PROTOCOL_FILE, AboutStudy, Protocol, model_of, study_dir
+from pipeline.study.references import class_orders
+from pipeline.study.slide_models import chosen_tiles, encoder_stated
 from pipeline.study.stages.encoders import encoders_named
 from pipeline.study.stages.registry import KINDS, settings_of
-from training.foundation.model_files import MAX_CONFIG_BYTES
-from training.foundation.reading import read_json_file
 from training.foundation.settings import parse_section
 
 TEMPLATES: dict[str, dict[str, Any]] = {
@@ -85,11 +86,11 @@ def new_protocol(
     Args:
         about: `cohort` is relative to the current folder.
         template: "cap-validation" adds the design of a validation of digital pathology.
-        encoders: names of the project's encoders that embed every slide.
+        encoders: names of the project's encoders that embed every slide; those of slide-level models are added.
 
     Raises:
         BadManifestError: one already exists, or the cohort cannot be read. UnreadableError: no such model or encoder.
-        BadRecipeError: an encoder that cannot be opened, or a slide-level model.
+        BadRecipeError: an encoder that cannot be opened.
     """
     path = study_dir(project, study_id) / PROTOCOL_FILE
     there_is_one = BadManifestError(f"{path}: already exists. Choose another name for the study, or edit this one.")
@@ -97,7 +98,8 @@ def new_protocol(
         raise there_is_one
     refuse_changes(load_cohort(Path(about.cohort)), project)
     packages = [find_package(model, project) for model in models]
-    refuse_slide_models(packages)
+    needed = [encoder_stated(part, package) for package in packages if (part := slide_level_part(package))]
+    encoders = list(dict.fromkeys([*encoders, *(str(encoder["encoder_id"])[:-9] for encoder in needed)]))
     settings = load_settings(project.settings_path)
     content: dict[str, Any] = {
         "study": {
@@ -107,11 +109,13 @@ def new_protocol(
         "models": [model_of(package).model_dump() for package in packages],
         "encoders": [encoder.model_dump() for encoder in encoders_named(encoders, project)],
         **{
-            kind.name: settings_of(settings, kind).model_dump(mode="json", exclude_unset=True)
+            kind.section: settings_of(settings, kind).model_dump(mode="json", exclude_unset=True)
             for kind in KINDS
             if encoders or not kind.of_encoders
         },
     }
+    for encoder in needed:
+        content["embed"] |= chosen_tiles(encoder)
     content |= TEMPLATES[template] if template else {}
     parse_section(Protocol, content, where="the study")
     written = tomli_w.dumps({name: table for name, table in content.items() if table})
@@ -124,10 +128,7 @@ def new_protocol(
 
 def _examples(packages: Sequence[Path]) -> str:
     """Example endpoints of the first model, as comments: nothing is measured unless requested."""
-    try:
-        config = read_json_file(packages[0] / "config.json", max_bytes=MAX_CONFIG_BYTES)
-        class_name = str(config["class_names"][-1])
-    except (OSError, ValueError, LookupError, TypeError):  # reported when the model is loaded
-        class_name = "tumour"
+    orders = class_orders(packages[0])
+    class_name = orders[0][-1] if orders else "tumour"
     # JSON's strings are TOML's as well.
     return _EXAMPLES.format(model=json.dumps(packages[0].name), class_name=json.dumps(class_name))

@@ -7,7 +7,7 @@ made with the ledger's copy, and a file that has changed since is refused until 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -21,11 +21,11 @@ from pipeline.files import sha256_of
 from pipeline.ledger.reasons import is_blank
 from pipeline.naming.models import find_package
 from pipeline.project import Project, check_name
-from pipeline.slide_level.package_level import is_slide_model
+from pipeline.slide_level.package_level import Level, level_of
 from pipeline.study.reading.questions import ReadingConfig
 from pipeline.study.stages.encoders import StudyEncoder
 from pipeline.study.stages.hashes import Sha256
-from pipeline.study.stages.registry import StageSettings, tasks_of
+from pipeline.study.stages.registry import StageSettings, model_task, tasks_of
 from training.foundation.errors import BadRecipeError
 from training.foundation.model_files import weights_file
 from training.foundation.settings import Section, load_section, parse_section
@@ -58,13 +58,20 @@ class AboutStudy(Section):
 
 
 class StudyModel(Section):
-    """`[[models]]`: one model that predicts every slide."""
+    """`[[models]]`: one model that predicts the tiles of every slide, or every slide or patient."""
 
     id: str = Field(pattern=NAME_PATTERN)
     sha256: Sha256
     """Of the weights; another file of the same name is refused."""
     config_sha256: Sha256
     """Of the package's `config.json`: with other class names or spacing, the same weights mean something else."""
+    level: Level = "tile"
+    """What it predicts, as its package says."""
+
+    @property
+    def task(self) -> str:
+        """The name of its tasks."""
+        return model_task(self.id, self.level)
 
 
 class Patience(Section):
@@ -127,6 +134,8 @@ class Endpoint(Section):
     class_name: Annotated[str, AfterValidator(check_class_name)] | None = None
     """Of `auc`, `sensitivity` and `specificity`: the positive class; with two classes, if not named, the one that
     evaluation takes as positive (docs/reference/evaluation.md)."""
+    target: Line | None = None
+    """Of a slide-level model that predicts several: which."""
     tile_set: Annotated[str, Field(pattern=NAME_PATTERN)] | None = None
     """Of level `tile`: the tile set whose labels are the reference."""
     weights: Weights | None = None
@@ -169,6 +178,9 @@ class Protocol(StageSettings):
         names = [endpoint.name for endpoint in self.endpoints]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"[[endpoints]] have the name {', '.join(twice)} more than once")
+        levels = {model.id: model.level for model in self.models}
+        for endpoint in self.endpoints:
+            _check_level(endpoint, levels[endpoint.model])
         if self.validation is not None:
             _check_validation(self.validation, self.reading)
         return self
@@ -176,11 +188,20 @@ class Protocol(StageSettings):
     @property
     def stages(self) -> tuple[str, ...]:
         """Names of each slide's tasks, in their order."""
-        return tasks_of([model.id for model in self.models], [encoder.id for encoder in self.encoders])
+        return tasks_of([(model.id, model.level) for model in self.models], [each.id for each in self.encoders])
 
     def frozen(self) -> dict[str, object]:
         """As the ledger keeps it: every setting with its value, including those left at their defaults."""
         return self.model_dump(mode="json")
+
+
+def _check_level(endpoint: Endpoint, level: Level) -> None:
+    if level == "tile" and endpoint.target is not None:
+        raise ValueError(f"endpoint {endpoint.name}: `target` belongs to slide-level models")
+    if level != "tile" and endpoint.level == "tile":
+        raise ValueError(f"endpoint {endpoint.name}: model {endpoint.model} predicts {level}s, and not tiles")
+    if level == "patient" and endpoint.level == "slide":
+        raise ValueError(f'endpoint {endpoint.name}: model {endpoint.model} predicts patients: set level = "patient"')
 
 
 def _check_validation(validation: Validation, reading: ReadingConfig | None) -> None:
@@ -272,7 +293,7 @@ def find_models(protocol: Protocol, project: Project) -> dict[str, Path]:
 
     Raises:
         UnreadableError: missing. ChangedSourceError: its weights or its config.json are not those that the protocol
-            names.
+            names. BadRecipeError: it predicts something else than the protocol says.
     """
     return {model.id: _package(model, project) for model in protocol.models}
 
@@ -289,25 +310,16 @@ def _package(model: StudyModel, project: Project) -> Path:
                 f"{package}: has {what} with SHA-256 {now[:12]}…, but the protocol names for {model.id} "
                 f"{then[:12]}…. Restore the model that the study began with."
             )
+    if present.level != model.level:
+        raise BadRecipeError(
+            f"{package}: predicts {present.level}s, but [[models]] of the protocol says level = {model.level!r} for "
+            f"{model.id}. Write level = {present.level!r}."
+        )
     return package
-
-
-def refuse_slide_models(packages: Iterable[Path]) -> None:
-    """Refuse slide-level models, before the first slide of a study fails with one.
-
-    Raises:
-        BadRecipeError: one of the models predicts slides or patients, not tiles.
-    """
-    for package in packages:
-        if is_slide_model(package):
-            raise BadRecipeError(
-                f"model {package.name}: is a slide-level model, which predicts slides or patients. The models of a "
-                "study predict tiles. Name its encoder instead (`gemslide study init --encoder NAME`), so that the "
-                f"study embeds every slide; then run `gemslide infer {package.name} MANIFEST` and `gemslide evaluate`."
-            )
 
 
 def model_of(package: Path) -> StudyModel:
     """A package as a protocol names it, in its present state."""
     config_sha256 = sha256_of(package / "config.json")
-    return StudyModel(id=package.name, sha256=sha256_of(weights_file(package)), config_sha256=config_sha256)
+    sha256 = sha256_of(weights_file(package))
+    return StudyModel(id=package.name, sha256=sha256, config_sha256=config_sha256, level=level_of(package))

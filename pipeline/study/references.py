@@ -13,6 +13,7 @@ from pathlib import Path
 from pipeline.cohort.manifest import Cohort
 from pipeline.evaluation.camelyon17 import NODE_LABELS
 from pipeline.evaluation.slide_truth import truth_of_label
+from pipeline.slide_level.package_level import slide_level_part
 from pipeline.study.protocol import Protocol
 from training.foundation.model_files import MAX_CONFIG_BYTES
 from training.foundation.reading import read_json_file
@@ -96,12 +97,16 @@ def _asked(protocol: Protocol) -> Iterable[Asked]:
 def references_of_cohort(protocol: Protocol, cohort: Cohort, packages: Iterable[Path]) -> References:
     """The references of a study that is about to begin, by the classes in its models' packages."""
     labels = [entry.label for entry in cohort.included]
-    return References.of(protocol, filter(None, map(_class_names, packages)), labels)
+    return References.of(protocol, (order for package in packages for order in class_orders(package)), labels)
 
 
-def _class_names(package: Path) -> tuple[str, ...]:
-    """A model's classes; empty if its config.json cannot be read, which is reported when the model is loaded."""
+def class_orders(package: Path) -> list[tuple[str, ...]]:
+    """A model's classes, of each target of a slide-level one; none if its config.json cannot be read, which is
+    reported when the model is loaded."""
     try:
-        return tuple(map(str, read_json_file(package / "config.json", max_bytes=MAX_CONFIG_BYTES)["class_names"]))
-    except (OSError, ValueError, LookupError, TypeError):
-        return ()
+        if targets := slide_level_part(package).get("targets"):
+            return [tuple(map(str, target["classes"])) for target in targets if target.get("classes")]
+        names = read_json_file(package / "config.json", max_bytes=MAX_CONFIG_BYTES)["class_names"]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return []
+    return [tuple(map(str, names))] if names else []

@@ -45,6 +45,7 @@ CODES = {
     "bad_recipe",
     "wrong_world_size",
     "empty_table",
+    "incomplete_patient",
     "no_tissue",
     "insane_output",
     "not_registered",

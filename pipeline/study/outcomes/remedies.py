@@ -31,6 +31,9 @@ REMEDIES = {
     f"backup, or delete it and ingest the slide again, {_RETRY}",
     "wrong_slide": "A store or a prediction belongs to another slide: folders were copied or renamed. Put the right "
     f"one back, {_RETRY}",
+    "incomplete_patient": "Another slide of the same patient ended without a result, and the model predicts patients "
+    "from all of their slides. Find it by the manifest's column `patient_id`, and do what its own code asks for; "
+    f"{_RETRY}",
     "no_tissue": "Look at the slide. If it is empty, this is its result. If it is not, a limit does not suit it: "
     f"{_AMEND}",
     "not_registered": "Two slides could not be aligned by their tissue. Look at both; align them by landmarks in the "

@@ -14,6 +14,7 @@ from pipeline.ledger.reasons import check_reason
 from pipeline.ledger.rows import row_sha256, slide_subject, task_subject
 from pipeline.ledger.tables import slide, task
 from pipeline.study.outcomes.search import SlideSearch
+from pipeline.study.stages.registry import due_state
 
 MAY_BE_RETRIED = ("no_tissue", "qc_failed", "refused", "unreadable", "failed")
 _AT_ONCE = 500
@@ -96,7 +97,7 @@ def _changes(connection: Connection, study_id: str, slide_id: str, actor: str, w
 
 
 def _change_task(connection: Connection, row: Row[Any], actor: str, why: str, *, is_first: bool) -> Change:
-    values = {"state": "ready" if is_first else "blocked", "attempts": 0, "not_before": None, "code": None}
+    values = {"state": due_state(row.stage) if is_first else "blocked", "attempts": 0, "not_before": None, "code": None}
     values |= {"message": None, "output_sha256": None, "measures": None}
     is_task = (task.c.study_id == row.study_id, task.c.slide_id == row.slide_id, task.c.position == row.position)
     connection.execute(update(task).where(*is_task).values(values))

@@ -23,7 +23,6 @@ from pipeline.study.privacy.names import is_searchable
 from pipeline.study.privacy.scan import find_identifiers
 from pipeline.study.proof.verify import check_log
 from pipeline.study.report.facts import Facts, gather, text_of
-from pipeline.study.stages.infer import INFER
 from pipeline.study.work.study import Study
 from pipeline.units import RESEARCH_USE
 from training.foundation.words.counts import counted
@@ -37,7 +36,7 @@ _TABLES: Mapping[str, tuple[str, ...]] = {
     "readings": ("reader", "session", "position", "slide_id", "arm", "state", "seconds"),
 }
 """Columns that are exported. Messages, reasons and paths are not: people write names into them."""
-_MEASURES = ("classes", "scores", "verdict", "cells", "tiles", "dims")
+_MEASURES = ("classes", "scores", "answers", "verdict", "cells", "tiles", "dims")
 """Measures of a stage that are exported."""
 
 
@@ -156,7 +155,7 @@ def _copy_results(folder: Path, facts: Facts, key: PseudonymKey, results: Sequen
                 source = project.result_dir(slide_id, model.id) / name
                 if Path(name).name != name or source.is_symlink() or not source.is_file():
                     raise BadManifestError(f"{source}: there is no such result, so it cannot be exported.")
-                _check_own(source, hashes.get((slide_id, INFER.task(model.id)), {}).get(name))
+                _check_own(source, hashes.get((slide_id, model.task), {}).get(name))
                 target.mkdir(parents=True, exist_ok=True)
                 _copy_result(source, target / name, slide_id, target.name)
 

@@ -33,10 +33,11 @@ from pipeline.ledger.rows import (
 from pipeline.ledger.tables import answer, audit, reading, slide, task
 from pipeline.project import Project
 from pipeline.review import erase_registrations
+from pipeline.slide_level.record import RECORD
 from pipeline.study.protocol import load_study_cohort
 from pipeline.study.stages.registry import KINDS
 from pipeline.study.work.amendments import freeze
-from pipeline.study.work.study import Study, names_of_sources, slides_of
+from pipeline.study.work.study import Study, names_of_sources
 from pipeline.tiles.table import read_table
 
 _OF_REVIEWS = ("hotspot_review", "coverage", "review")
@@ -70,6 +71,7 @@ def erase(study: Study, slide_ids: Sequence[str], *, actor: str, why: str) -> Er
     with study.ledger.database.read() as connection:
         for slide_id in slide_ids:
             _slide_row(connection, study.study_id, slide_id)
+        _check_no_patient_is_predicted(connection, study)
     why = names_of_sources(cohort, study.project).cleaned(why)
     for slide_id in slide_ids:
         _delete_files(study.project, slide_id)
@@ -81,7 +83,8 @@ def erase(study: Study, slide_ids: Sequence[str], *, actor: str, why: str) -> Er
             entries += _erase_slide(connection, study.study_id, slide_id, actor, why)
         if manifest_sha256 != study.manifest_sha256:
             after = replace(study, manifest_sha256=manifest_sha256)
-            freeze(connection, after, slides_of(cohort), actor=actor, why=why, first=len(study.protocol.stages))
+            freeze(connection, after, cohort, actor=actor, why=why, first=len(study.protocol.stages))
+        append(connection, study.study_id, list(_without_their_records(connection, study, actor, why)))
     study.ledger.database.compact()
     return Erased(entries, tuple(_still_named(study.project, slide_ids)))
 
@@ -112,6 +115,39 @@ def _slide_row(connection: Connection, study_id: str, slide_id: str) -> Row[tupl
             "when `gemslide study status` shows that nobody holds a task."
         )
     return row
+
+
+def _check_no_patient_is_predicted(connection: Connection, study: Study) -> None:
+    """A worker that predicts the slide's patient would write about the slide after its erasure."""
+    stages = [model.task for model in study.protocol.models if model.level == "patient"]
+    held = select(task.c.owner).where(
+        task.c.study_id == study.study_id, task.c.stage.in_(stages), task.c.state == "leased"
+    )
+    if owner := connection.scalar(held):
+        raise BadManifestError(
+            f"study {study.study_id}: worker {owner} is predicting a patient now. Pause the study (`gemslide study "
+            "pause`), and erase when `gemslide study status` shows that nobody holds a task."
+        )
+
+
+def _without_their_records(connection: Connection, study: Study, actor: str, why: str) -> Iterator[Change]:
+    """Let go of predictions of excluded slides that rested on an erased one of the same patient, and went with it."""
+    stages = {model.task: model.id for model in study.protocol.models if model.level == "patient"}
+    chosen = (
+        select(task)
+        .join(slide, (slide.c.study_id == task.c.study_id) & (slide.c.slide_id == task.c.slide_id))
+        .where(task.c.study_id == study.study_id, task.c.stage.in_(stages), task.c.state == "done")
+        .where(slide.c.state == "excluded")
+    )
+    for row in connection.execute(chosen).all():
+        if (study.project.result_dir(row.slide_id, stages[row.stage]) / RECORD).exists():
+            continue
+        values = {"state": "ended", "output_sha256": None, "measures": None}
+        is_task = (task.c.study_id == row.study_id, task.c.slide_id == row.slide_id, task.c.position == row.position)
+        connection.execute(update(task).where(*is_task).values(values))
+        before = dict(row._mapping)
+        hashes = row_sha256(task, before), row_sha256(task, before | values)
+        yield Change(actor, "task amended", task_subject(row.slide_id, row.stage), why, *hashes)
 
 
 def _delete_files(project: Project, slide_id: str) -> None:

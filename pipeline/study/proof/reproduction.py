@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import random
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
+from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import Row, select
 
 from pipeline.errors import BadManifestError
 from pipeline.ledger.chain import Change, append
 from pipeline.ledger.rows import slide_subject
 from pipeline.ledger.tables import slide, task
 from pipeline.project import Project
-from pipeline.study.stages.registry import output_sha256
+from pipeline.study.stages.registry import kind_of, output_sha256
 from pipeline.study.work.leases import Lease
 from pipeline.study.work.stages import StudyStages
 from pipeline.study.work.study import Study, stages_of
@@ -78,7 +79,21 @@ def _reproduce_slide(study: Study, elsewhere: StudyStages, slide_id: str) -> Rep
         rows = connection.execute(chosen.order_by(task.c.position)).all()
     differs = []
     for row in rows:
-        elsewhere.stage_of(Lease(study.study_id, slide_id, row.position, row.stage, 0, 0)).run(no_bar)
+        for other in elsewhere.patients.unit(slide_id, row.stage).slides:
+            if other != slide_id:
+                _run_before(elsewhere, other, rows[: row.position])
+        _run(elsewhere, slide_id, row)
         if output_sha256(elsewhere.project, slide_id, row.stage) != row.output_sha256:
             differs.append(row.stage)
     return Reproduced(slide_id, tuple(differs))
+
+
+def _run_before(elsewhere: StudyStages, other: str, rows: Sequence[Row[Any]]) -> None:
+    """Bring another slide of the patient to where the patient is predicted: its features, and what comes before."""
+    for row in rows:
+        if not kind_of(row.stage).of_models:
+            _run(elsewhere, other, row)
+
+
+def _run(elsewhere: StudyStages, slide_id: str, row: Row[Any]) -> None:
+    elsewhere.stage_of(Lease(row.study_id, slide_id, row.position, row.stage, 0, 0)).run(no_bar)

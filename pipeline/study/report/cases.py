@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from pipeline.store.layers.overlays import read_predictions
 from pipeline.study.proof.reports import tile_set_sha256
 from pipeline.study.protocol import Endpoint
 from pipeline.study.report.facts import Facts, text_of
-from pipeline.study.stages.infer import INFER
+from pipeline.study.slide_models import target_of
 from pipeline.tiles.table import read_table
 from training.foundation.errors import BadRecipeError, UnreadableError
 
@@ -54,35 +55,48 @@ def cases_of(facts: Facts, endpoints: Sequence[Endpoint]) -> dict[str, Cases]:
     Raises:
         UnreadableError: no tile set, or damaged predictions. BadRecipeError: the two do not match.
     """
-    cases: dict[tuple[str, str], Cases] = {}
-    for model, level in dict.fromkeys(
-        (endpoint.model, endpoint.level) for endpoint in endpoints if endpoint.level != "tile"
-    ):
-        if (model, "slide") not in cases:
-            cases[model, "slide"] = slide_cases(facts, model)
-        if level == "patient":
-            cases[model, level] = _by_patient(cases[model, "slide"])
+    cases: dict[tuple[str, str | None, str], Cases] = {}
+    for endpoint in endpoints:
+        key = (endpoint.model, endpoint.target)
+        if endpoint.level != "tile" and (*key, "slide") not in cases:
+            cases[*key, "slide"] = slide_cases(facts, endpoint)
+        if endpoint.level == "patient" and (*key, "patient") not in cases:
+            cases[*key, "patient"] = _by_patient(cases[*key, "slide"])
     return {
-        endpoint.name: _tiles(facts, endpoint) if endpoint.level == "tile" else cases[endpoint.model, endpoint.level]
+        endpoint.name: _tiles(facts, endpoint)
+        if endpoint.level == "tile"
+        else cases[endpoint.model, endpoint.target, endpoint.level]
         for endpoint in endpoints
     }
 
 
-def slide_cases(facts: Facts, model_id: str) -> Cases:
-    """Slides with a label in the manifest, and their scores from the ledger."""
+def slide_cases(facts: Facts, endpoint: Endpoint) -> Cases:
+    """Slides with a label in the manifest, and their scores from the ledger; what a model said of a patient is the
+    score of each slide of the patient."""
     done = set(facts.slides.index[facts.slides["state"] == "done"])
-    of_model = facts.tasks[(facts.tasks["stage"] == INFER.task(model_id)) & facts.tasks["measures"].notna()]
+    of_model = facts.tasks[(facts.tasks["stage"] == _task(facts, endpoint)) & facts.tasks["measures"].notna()]
     labels, patients = facts.slides["label"].to_dict(), facts.slides["patient"].to_dict()
-    rule = facts.protocol.analysis.slide_score
     rows = []
     class_names: tuple[str, ...] = ()
     for slide_id, measures in zip(of_model["slide_id"], of_model["measures"], strict=True):
-        class_names = tuple(measures["classes"])
+        class_names, scores = _scores(facts, endpoint, measures)
         label = text_of(labels[slide_id])
         truth = truth_of_label(label, class_names) if label else None
         if slide_id in done and truth is not None:
-            rows.append((slide_id, patients[slide_id], truth, measures["scores"][rule]))
+            rows.append((slide_id, patients[slide_id], truth, scores))
     return _cases(class_names, rows)
+
+
+def _task(facts: Facts, endpoint: Endpoint) -> str:
+    return next(model.task for model in facts.protocol.models if model.id == endpoint.model)
+
+
+def _scores(facts: Facts, endpoint: Endpoint, measures: dict[str, Any]) -> tuple[tuple[str, ...], list[float]]:
+    """The classes that an endpoint is about, and a slide's score of each."""
+    if "answers" not in measures:
+        return tuple(measures["classes"]), measures["scores"][facts.protocol.analysis.slide_score]
+    answer = measures["answers"][target_of(endpoint, measures["answers"])]
+    return tuple(answer["classes"]), answer["values"]
 
 
 def _cases(class_names: tuple[str, ...], rows: list[tuple[str, str, NDArray[np.bool_], list[float]]]) -> Cases:
@@ -124,7 +138,7 @@ def _tiles(facts: Facts, endpoint: Endpoint) -> Cases:
     frame = table.frame[table.frame["label"].notna() & (table.frame["label"] != "")]
     done = facts.slides.index[facts.slides["state"] == "done"]
     patients = facts.slides["patient"].to_dict()
-    of_model = facts.tasks[facts.tasks["stage"] == INFER.task(endpoint.model)]
+    of_model = facts.tasks[facts.tasks["stage"] == _task(facts, endpoint)]
     hashes = dict(zip(of_model["slide_id"], of_model["output_sha256"], strict=True))
     parts, class_names = [], None
     for slide_id, rows in frame[frame["slide_id"].isin(done)].groupby("slide_id", sort=False):

@@ -160,7 +160,8 @@ def _measure(result: EndpointResult) -> str:
     if result.endpoint.measure == "kappa":
         name += f", {result.endpoint.weights} weights" if result.endpoint.weights else ", unweighted"
     of_class = f" of {result.class_name}" if result.class_name else ""
-    return f"{name}{of_class}, by {result.endpoint.level}, {result.endpoint.model}"
+    of_target = f", {result.endpoint.target}" if result.endpoint.target else ""
+    return f"{name}{of_class}, by {result.endpoint.level}, {result.endpoint.model}{of_target}"
 
 
 def _delong_table(results: Sequence[EndpointResult]) -> list[Table]:
@@ -213,7 +214,8 @@ def _calibration(facts: Facts, by_endpoint: dict[str, Cases], draws: Draws) -> l
         if endpoint.measure not in ("auc", "sensitivity", "specificity") or not len(cases):
             continue
         index = positive_index(endpoint, cases.class_names)
-        key = (endpoint.model, endpoint.level, cases.class_names[index])
+        of_target = f"{endpoint.target}: " if endpoint.target else ""
+        key = (endpoint.model, endpoint.level, of_target + cases.class_names[index])
         if key in seen:
             continue
         seen.add(key)
@@ -280,7 +282,7 @@ def _origin(facts: Facts, verified: str) -> Section:
         ("log", f"entry {facts.head[0]}", facts.head[1]),
     ]
     packages: list[Row] = list(versions().items())
-    stages = dict.fromkeys(kind_of(task).name for task in facts.protocol.stages)
+    stages = dict.fromkeys(kind_of(task).section for task in facts.protocol.stages)
     settings: list[Row] = [
         (section, key, json.dumps(value))
         for section in (*stages, "analysis")

@@ -21,7 +21,6 @@ from pipeline.study.proof.reports import tile_set_sha256
 from pipeline.study.protocol import Protocol, load_study_cohort, tile_sets_of
 from pipeline.study.reading.questions import ReadingConfig
 from pipeline.study.references import References
-from pipeline.study.stages.infer import INFER
 from pipeline.study.stages.ingest import INGEST
 from pipeline.study.work.study import Study
 from training.foundation.reading import parse_json
@@ -64,12 +63,19 @@ class Facts:
     @cached_property
     def references(self) -> References:
         """What the slides' labels say, by the classes of the models that have predicted a slide."""
-        stages = [INFER.task(model.id) for model in self.protocol.models]
+        stages = [model.task for model in self.protocol.models]
         predicted = self.tasks[self.tasks["stage"].isin(stages) & self.tasks["measures"].notna()]
         begun = self.slides[self.slides["state"] != "excluded"]
-        classes = [measures.get("classes") for measures in predicted["measures"]]
+        classes = [order for measures in predicted["measures"] for order in _classes_of(measures)]
         orders = [order for order in classes if isinstance(order, list) and all(isinstance(n, str) for n in order)]
         return References.of(self.protocol, filter(None, orders), map(text_of, begun["label"]))
+
+
+def _classes_of(measures: Mapping[str, Any]) -> list[Any]:
+    """The classes of a model of tiles, or of each target of a slide-level one, as the ledger has them."""
+    answers = measures.get("answers")
+    tables = answers.values() if isinstance(answers, dict) else [measures]
+    return [table.get("classes") for table in tables if isinstance(table, dict)]
 
 
 def gather(of: Study) -> Facts:

@@ -15,7 +15,7 @@ class Embed(StageKind):
     """Its output is the features and the corners of their tiles; its measures are the numbers of tiles and of features
     of each, with `stored_sha256` of the layer's files."""
 
-    name = "embed"
+    name = section = "embed"
     settings: ClassVar = EmbedConfig
     of_encoders = True
 

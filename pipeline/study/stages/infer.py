@@ -26,7 +26,7 @@ class Infer(StageKind):
     """Its output is the predictions; its measures are a slide's scores, with `stored_sha256` of the layer's files and
     `files`: the SHA-256 of each file of the slide's results that does not contain the time it was made."""
 
-    name = "infer"
+    name = section = "infer"
     settings: ClassVar = InferConfig
     of_models = True
 

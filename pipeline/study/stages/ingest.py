@@ -22,7 +22,7 @@ PIXEL_BYTES = 4 * 2**20
 class Ingest(StageKind):
     """Its output is the list of all checksums; its measures are the slide's size, pixel, scanner and tissue."""
 
-    name = "ingest"
+    name = section = "ingest"
     settings: ClassVar = IngestConfig
 
     def outputs(self, project: Project, slide_id: str) -> Iterator[Path]:

@@ -53,6 +53,8 @@ class Work:
         settings: the protocol's section of the task's kind.
         packages: folder of each model, by its id.
         encoders: row of each encoder, by its id.
+        unit: what the task is about: the slide's or the patient's id.
+        slide_ids: slides that the task needs, sorted: its own one, or all of the patient.
     """
 
     output: Output
@@ -61,22 +63,29 @@ class Work:
     packages: Mapping[str, Path]
     encoders: Mapping[str, Path]
     devices: tuple[str, ...]
+    unit: str
+    slide_ids: tuple[str, ...]
 
 
 class StageKind(ABC):
     """One kind of task. A study has one for each slide, or one for each slide and model or encoder.
 
     Attributes:
-        name: of its tasks, and of its section in the protocol and in `gemslide.toml`.
+        name: of its tasks.
+        section: the name of its section in the protocol and in `gemslide.toml`.
         settings: that section.
-        of_models: a task for each of the study's models, called "name model".
+        of_models: a task for each of the study's models of this kind, called "name model".
         of_encoders: a task for each of the study's encoders, called "name encoder".
+        joins: whether a task may need other slides of the patient: it waits until they have come as far
+            (`pipeline.study.work.patients`).
     """
 
     name: ClassVar[str]
+    section: ClassVar[str]
     settings: ClassVar[type[Section]]
     of_models: ClassVar[bool] = False
     of_encoders: ClassVar[bool] = False
+    joins: ClassVar[bool] = False
 
     def task(self, network_id: str = "") -> str:
         """A task's name."""

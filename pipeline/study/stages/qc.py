@@ -21,7 +21,7 @@ class Qc(StageKind):
     """Its output is the quality scores; its measures are verdict, reasons and scores, with `stored_sha256` of the
     layer's files and `root_sha256` of the store's own metadata, which has the verdict."""
 
-    name = "qc"
+    name = section = "qc"
     settings: ClassVar = QualityConfig
 
     def stage(self, work: Work) -> Stage:

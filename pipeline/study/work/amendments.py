@@ -8,13 +8,15 @@ existing ones, not removed or replaced: that would be another study. So would be
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection, Row, insert, select, update
 
 from pipeline.cohort.duplicates import refuse_changes
+from pipeline.cohort.manifest import Cohort
 from pipeline.errors import BadManifestError
 from pipeline.ledger.chain import Change, append, canonical, digest, utc_now
 from pipeline.ledger.ledger import NewSlide, enter_slides, found, study_change, task_row
@@ -22,8 +24,11 @@ from pipeline.ledger.reasons import check_reason
 from pipeline.ledger.rows import AMENDED, ERASED, TASKS_ADDED, new_tasks, row_sha256, slide_subject, task_subject
 from pipeline.ledger.tables import slide, study, task
 from pipeline.study.protocol import PROTOCOL_FILE, Protocol, load_protocol, load_study_cohort
-from pipeline.study.stages.registry import kind_of, settings_of
+from pipeline.study.stages.predict import slides_sha256
+from pipeline.study.stages.registry import due_state, kind_of, settings_of
+from pipeline.study.work.patients import Patients
 from pipeline.study.work.study import Study, doubts, names_of_sources, slides_of
+from training.foundation.reading import parse_json
 
 """The action of an entry whose details have the earlier content of the changed sections (`earlier`)."""
 _OVER = ("done", "ended")
@@ -48,15 +53,13 @@ def amend(before: Study, *, actor: str, why: str, warn: Callable[[str], None] = 
     _check(before, protocol, manifest_sha256)
     why = names_of_sources(cohort, before.project).cleaned(why)
     first = first_changed(before.protocol, protocol)
-    after = replace(before, protocol=protocol, manifest_sha256=manifest_sha256)
+    after = replace(before, protocol=protocol, manifest_sha256=manifest_sha256, version=before.version + 1)
     with before.ledger.database.write() as connection:
-        freeze(connection, after, slides_of(cohort), actor=actor, why=why, first=first)
+        freeze(connection, after, cohort, actor=actor, why=why, first=first)
     return after
 
 
-def freeze(
-    connection: Connection, after: Study, slides: Sequence[NewSlide], *, actor: str, why: str, first: int
-) -> None:
+def freeze(connection: Connection, after: Study, cohort: Cohort, *, actor: str, why: str, first: int) -> None:
     """Record a study's new protocol and manifest, and carry out what follows from them, in this transaction.
 
     Args:
@@ -77,7 +80,10 @@ def freeze(
     details = {"changed": changed, "earlier": earlier}
     change = study_change(connection, after.study_id, row, actor, AMENDED, why, **details)
     append(connection, after.study_id, [change])
-    _Amendment(connection, after.study_id, after.protocol.stages, first, actor, why).carry_out(slides)
+    patients = Patients.of(after.protocol, cohort)
+    _Amendment(connection, after.study_id, after.protocol.stages, patients, first, actor, why).carry_out(
+        slides_of(cohort)
+    )
 
 
 def changed_sections(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
@@ -115,12 +121,14 @@ class _Amendment:
     """One amendment, within its transaction.
 
     Args:
+        patients: by the new manifest.
         first: position of the first stage to be done again.
     """
 
     connection: Connection
     study_id: str
     stages: Sequence[str]
+    patients: Patients
     first: int
     actor: str
     why: str
@@ -145,6 +153,30 @@ class _Amendment:
             if new_slide.slide_id in known:
                 changes = self._amend_slide(known[new_slide.slide_id], tasks[new_slide.slide_id], new_slide)
                 append(self.connection, self.study_id, changes)
+        append(self.connection, self.study_id, self._predict_patients_again())
+
+    def _predict_patients_again(self) -> list[Change]:
+        """Predictions of patients rest on all of their slides: those of others than the patient has now, or of slides
+        that are to be done again, are to be made again."""
+        positions = [at for at, stage in enumerate(self.stages) if stage in self.patients.of_patients]
+        if not positions:
+            return []
+        tasks: defaultdict[str, list[Row[Any]]] = defaultdict(list)
+        for row in self.connection.execute(_select_of_study(task, self.study_id).order_by(task.c.position)):
+            tasks[row.slide_id].append(row)
+        slides = {row.slide_id: row for row in self.connection.execute(_select_of_study(slide, self.study_id))}
+        changes = []
+        for of_patient in self.patients.slides.values():
+            first = next((at for at in positions if _must_predict(at, of_patient, tasks)), None)
+            if first is None:
+                continue
+            for slide_id in of_patient:
+                if tasks[slide_id][first].state == "ended":  # it has ended, before that or by it: `retry` is for that
+                    continue
+                changes += [self._set_task(old, "blocked") for old in tasks[slide_id][first:] if old.state != "blocked"]
+                if slides[slide_id].state != "pending":
+                    changes.append(self._set_slide(slides[slide_id], "pending"))
+        return changes
 
     def _amend_slide(self, row: Row[Any], tasks: list[Row[Any]], new_slide: NewSlide) -> list[Change]:
         if new_slide.excluded:
@@ -162,7 +194,10 @@ class _Amendment:
             return self._add_tasks(row, len(tasks), is_over=True)  # it ended before what the amendment affects
         again = [old for old in tasks if old.position >= first]
         is_open = all(old.state == "done" for old in tasks if old.position < first)
-        changes = [self._set_task(old, "ready" if is_open and old.position == first else "blocked") for old in again]
+        changes = [
+            self._set_task(old, due_state(old.stage) if is_open and old.position == first else "blocked")
+            for old in again
+        ]
         changes += self._add_tasks(row, len(tasks), is_ready=is_open and not again)
         has_more = bool(again) or len(self.stages) > len(tasks)
         if has_more and row.state != "pending":
@@ -175,7 +210,7 @@ class _Amendment:
         if not added:
             return []
         new_slide = NewSlide(row.slide_id, excluded="over" if is_over else None, priority=row.priority)
-        first = at if is_ready else None
+        first = at if is_ready and due_state(self.stages[at]) == "ready" else None
         rows = [task_row(self.study_id, new_slide, row.ordinal, number, stage, first=first) for number, stage in added]
         self.connection.execute(insert(task), rows)
         details = {"tasks": new_tasks(rows)}
@@ -200,6 +235,25 @@ class _Amendment:
         before = dict(row._mapping)
         hashes = row_sha256(slide, before), row_sha256(slide, before | values)
         return Change(self.actor, "slide amended", slide_subject(row.slide_id), self.why, *hashes)
+
+
+def _must_predict(position: int, of_patient: Sequence[str], tasks: Mapping[str, Sequence[Row[Any]]]) -> bool:
+    """Whether a patient is to be predicted again: by a model that has done so, or is about to."""
+    before, own = (tuple(tasks[slide_id][at] for slide_id in of_patient) for at in (position - 1, position))
+    if any(row.state in ("ready", "leased") for row in own):
+        return True
+    done = [row for row in own if row.state == "done"]
+    is_on_its_way = any(row.state in ("blocked", "ready", "leased") for row in before)
+    return any(is_on_its_way or _rests_on(row) != slides_sha256(of_patient) for row in done)
+
+
+def _rests_on(row: Row[Any]) -> object:
+    """Hash of the slides that a prediction rests on; None where the ledger does not say."""
+    try:
+        measures = parse_json(row.measures or "")
+    except ValueError:
+        return None
+    return measures.get("slides_sha256") if isinstance(measures, dict) else None
 
 
 def _select_of_study(table: Any, study_id: str) -> Any:

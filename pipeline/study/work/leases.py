@@ -23,8 +23,10 @@ from pipeline.ledger.database import LedgerUnavailableError
 from pipeline.ledger.ledger import Ledger, found
 from pipeline.ledger.rows import row_sha256, slide_subject, task_subject
 from pipeline.ledger.tables import audit, slide, task
+from pipeline.study.stages.registry import due_state
 from pipeline.study.work.limits import Limits
 from pipeline.study.work.owner import Owner
+from pipeline.study.work.patients import Patients, free_tasks
 from pipeline.study.work.statements import SLIDE_ROW, UPDATE_SLIDE, UPDATE_TASK, next_task, slide_of_row, tasks_from
 
 _RESULT = {"done": "task done", "again": "task to be tried again"}
@@ -71,6 +73,8 @@ class Leases:
 
     Args:
         actor: named in the log.
+        patients: whose slides wait for each other; after an amendment of the manifest or protocol that they are of,
+            this worker is given no task.
         wall, clock: the time of day, and one that never steps.
     """
 
@@ -81,6 +85,7 @@ class Leases:
         limits: Limits,
         *,
         actor: str,
+        patients: Patients = Patients(),
         wall: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -88,8 +93,9 @@ class Leases:
         self._owner = str(owner)
         self._limits = limits
         self._actor = actor
+        self._patients = patients
         self._wall, self._clock = wall, clock
-        self._next = next_task(limits)
+        self._next = next_task(limits, patients.version)
         self._watched: dict[tuple[str, str, int], tuple[int, int, float]] = {}
         self._away_at = -inf
         """Time at which the database was last found to be unavailable."""
@@ -153,6 +159,10 @@ class Leases:
             audit.c.study_id == lease.study_id, audit.c.subject == subject, audit.c.action.in_(RESULTS)
         )
         return any(json.loads(details)["token"] == lease.token for details in connection.scalars(ends))
+
+    def free(self, study_id: str) -> int:
+        """Make tasks ready that have waited for the patient's other slides. Returns their number."""
+        return free_tasks(self._database, study_id, self._patients, actor=self._actor)
 
     def steal(self, study_id: str) -> int:
         """Return the tasks whose owners are gone, for others to take. Returns their number."""
@@ -244,9 +254,11 @@ class Leases:
         return changes
 
     def _go_on(self, connection: Connection, row: Row[Any], rest: Sequence[Row[Any]], ended: Ended) -> list[Change]:
-        """Continue after a finished task: the slide's next one is ready, or the slide has ended."""
+        """Continue after a finished task: the slide's next one is ready or waits for other slides, or the slide has
+        ended."""
         if ended.state == "done" and rest:
-            changes = [self._change_task(connection, rest[0], {"state": "ready"}, "task ready")]
+            due = due_state(rest[0].stage)
+            changes = [self._change_task(connection, rest[0], {"state": due}, "task ready")] if due == "ready" else []
             if ended.source_sha256 is None:
                 return changes
             return changes + self._change_slide(connection, row, {"source_sha256": ended.source_sha256}, "slide read")

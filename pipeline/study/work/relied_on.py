@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,10 +89,19 @@ def keep_relied_on(stages: Sequence[Stage], project: Project) -> list[Stage]:
     if found is None:
         return list(stages)
     with found as ledger:
-        slide_ids = sorted({stage.slide_id for stage in stages})
+        slide_ids = sorted({slide_id for stage in stages for slide_id in stage.slides})
         studies = relying_studies(ledger, slide_ids)
-    of_stages = ((stage, studies.get((stage.slide_id, _task_of(stage)))) for stage in stages)
+    of_stages = ((stage, relying_study(stage.slides, _task_of(stage), studies)) for stage in stages)
     return [ReliedOn(stage, study_id) if stage.replaces and study_id else stage for stage, study_id in of_stages]
+
+
+def relying_study(slides: Iterable[str], task_name: str, studies: Mapping[tuple[str, str], str]) -> str | None:
+    """A study that relies on the output of a task for any of some slides.
+
+    Args:
+        studies: as `relying_studies` returns them.
+    """
+    return next((studies[slide_id, task_name] for slide_id in slides if (slide_id, task_name) in studies), None)
 
 
 def _task_of(stage: Stage) -> str:

@@ -12,6 +12,7 @@ from pipeline.project import Project
 from pipeline.study.stages.kind import Source, Work
 from pipeline.study.stages.registry import StageSettings, kind_of, output_of, settings_of
 from pipeline.study.work.leases import Lease
+from pipeline.study.work.patients import Patients
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class StudyStages:
         packages: folder of each model, by its id.
         encoders: row of each encoder, by its id.
         settings: the study's protocol.
+        patients: by its manifest.
     """
 
     project: Project
@@ -30,6 +32,7 @@ class StudyStages:
     packages: Mapping[str, Path]
     encoders: Mapping[str, Path]
     settings: StageSettings
+    patients: Patients
     devices: tuple[str, ...] = ("cpu",)
 
     def stage_of(self, lease: Lease) -> Stage:
@@ -44,4 +47,5 @@ class StudyStages:
         output = output_of(self.project, lease.slide_id, lease.stage)
         section = settings_of(self.settings, kind)
         source = self.sources[lease.slide_id]
-        return kind.stage(Work(output, source, section, self.packages, self.encoders, self.devices))
+        unit = self.patients.unit(lease.slide_id, lease.stage)
+        return kind.stage(Work(output, source, section, self.packages, self.encoders, self.devices, *unit))

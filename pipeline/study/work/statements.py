@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from sqlalchemy import BindParameter, Connection, Float, Row, Select, bindparam, case, or_, select, update
+from sqlalchemy import BindParameter, Connection, Float, Row, Select, bindparam, case, exists, or_, select, update
 
 from pipeline.ledger.tables import slide, study, task
 from pipeline.study.work.limits import MOST_DOUBLINGS, Limits
@@ -51,8 +51,12 @@ def tasks_from(connection: Connection, of: OfTask | Row[Any]) -> Sequence[Row[An
     return connection.execute(_TASKS_FROM, {**slide_of_row(of), "of_position": of.position}).all()
 
 
-def next_task(limits: Limits) -> Select[Any]:
-    """The task that is taken next, for a study `of_study` that is running, at the time of day `now`."""
+def next_task(limits: Limits, version: int | None = None) -> Select[Any]:
+    """The task that is taken next, for a study `of_study` that is running, at the time of day `now`.
+
+    Args:
+        version: of the protocol that the caller works by: after an amendment there is no task for it.
+    """
     most = min(limits.max_attempts, MOST_DOUBLINGS)
     waits = [(task.c.attempts <= attempts, limits.wait_s(attempts)) for attempts in range(1, most + 1)]
     longest_s = case(*waits, else_=limits.wait_s(limits.max_attempts))
@@ -60,7 +64,9 @@ def next_task(limits: Limits) -> Select[Any]:
     # A time further ahead than the task's own back-off was written by a clock that has stepped since.
     is_due = or_(task.c.not_before.is_(None), task.c.not_before <= now, task.c.not_before > now + longest_s)
     of_study: BindParameter[str] = bindparam("of_study")
-    runs = select(study.c.state).where(study.c.study_id == of_study).scalar_subquery() == "running"
+    runs = exists().where(study.c.study_id == of_study, study.c.state == "running")
+    if version is not None:
+        runs = runs.where(study.c.version == version)
     return (
         select(task)
         .where(task.c.study_id == of_study, task.c.state == "ready", is_due, runs)

@@ -10,7 +10,7 @@ from pathlib import Path
 from pipeline.cohort.duplicates import refuse_changes
 from pipeline.cohort.look_alikes import look_alike_patients
 from pipeline.cohort.manifest import Cohort
-from pipeline.errors import BadManifestError
+from pipeline.errors import BadManifestError, IncompletePatientError
 from pipeline.jobs.stage import Stage
 from pipeline.ledger.chain import canonical
 from pipeline.ledger.ledger import Ledger, NewSlide
@@ -24,10 +24,10 @@ from pipeline.study.protocol import (
     frozen_protocol,
     load_protocol,
     load_study_cohort,
-    refuse_slide_models,
     study_dir,
 )
 from pipeline.study.references import references_of_cohort
+from pipeline.study.slide_models import check_slide_models
 from pipeline.study.stages.encoders import find_encoders
 from pipeline.study.stages.kind import sources_of
 from pipeline.study.stages.registry import kind_of, output_sha256, results_of_stage, settings_of
@@ -35,12 +35,14 @@ from pipeline.study.work.leases import Ended, Lease, Leases
 from pipeline.study.work.limits import Limits
 from pipeline.study.work.origin import Origin, write_origin
 from pipeline.study.work.owner import this_process
-from pipeline.study.work.relied_on import ReliedOn, relying_studies
+from pipeline.study.work.patients import Patients, ended_before
+from pipeline.study.work.relied_on import ReliedOn, relying_studies, relying_study
 from pipeline.study.work.retry import wait_for_ledger
 from pipeline.study.work.shutdown import ShutdownRequest
 from pipeline.study.work.stages import StudyStages
 from pipeline.study.work.worker import Output, Worker
 from training.foundation.errors import GemslideError
+from training.foundation.words.counts import counted
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,8 @@ class Study:
     ledger: Ledger
     protocol: Protocol
     manifest_sha256: str
+    version: int = 1
+    """Of the protocol; each amendment counts one."""
 
     @property
     def folder(self) -> Path:
@@ -73,7 +77,7 @@ def begin_study(
 
     Raises:
         BadManifestError: has begun already; a manifest that does not hold together, or names one file twice.
-        BadRecipeError: a bad protocol, or one that names a slide-level model.
+        BadRecipeError: a bad protocol, or one that does not fit a slide-level model.
         UnreadableError: a model or an encoder that is not there. ChangedSourceError: one with other weights than the
             protocol's.
         LeakageError: a patient or slide that a model was trained on.
@@ -96,9 +100,9 @@ def doubts(protocol: Protocol, cohort: Cohort, project: Project) -> list[str]:
         BadRecipeError, UnreadableError, ChangedSourceError, LeakageError: as `begin_study`.
     """
     packages = find_models(protocol, project)
-    refuse_slide_models(packages.values())
     find_encoders(protocol.encoders, project)
-    unknown = check_leakage(cohort, packages, project)
+    of_tiles = {model.id: packages[model.id] for model in protocol.models if model.level == "tile"}
+    unknown = [*check_leakage(cohort, of_tiles, project), *check_slide_models(protocol, cohort, packages)]
     unmatched = references_of_cohort(protocol, cohort, packages.values()).warnings
     return [*unknown, *unmatched, *map(str, look_alike_patients(cohort.included).values())]
 
@@ -159,7 +163,7 @@ def begun_study(project: Project, study_id: str, ledger: Ledger) -> Study:
         BadManifestError: it has not begun. DamagedStoreError: its frozen protocol was changed behind the log's back.
     """
     row = ledger.study(study_id)
-    return Study(project, study_id, ledger, frozen_protocol(row.frozen(), study_id), row.manifest_sha256)
+    return Study(project, study_id, ledger, frozen_protocol(row.frozen(), study_id), row.manifest_sha256, row.version)
 
 
 @dataclass(frozen=True)
@@ -174,14 +178,31 @@ class _Work:
 
     def stage_of(self, lease: Lease) -> Stage:
         """The study's own earlier output is replaced where an amendment asks for that; another study's never is."""
+        self._check_complete(lease)
         stage = self.stages.stage_of(lease)
-        others = relying_studies(self.ledger, [lease.slide_id], but=(lease.study_id,))
-        other = others.get((lease.slide_id, lease.stage))
+        others = relying_studies(self.ledger, stage.slides, but=(lease.study_id,))
+        other = relying_study(stage.slides, lease.stage, others)
         if other is None:
             return stage
         theirs, kind = begun_study(self.stages.project, other, self.ledger).protocol, kind_of(lease.stage)
         differ = settings_of(theirs, kind) != settings_of(self.stages.settings, kind)
         return ReliedOn(stage, other, other_settings=differ)
+
+    def _check_complete(self, lease: Lease) -> None:
+        """Refuse to predict a patient of whom a slide has ended without a result. Its id stays out of the message,
+        which would outlast the slide's erasure."""
+        slides = self.stages.patients.unit(lease.slide_id, lease.stage).slides
+        if len(slides) == 1:
+            return
+        with self.ledger.database.read() as connection:
+            missing = ended_before(connection, lease.study_id, slides, lease.position)
+        if missing:
+            have = counted(missing, "other slide of its patient has", "other slides of its patient have")
+            raise IncompletePatientError(
+                f"slide {lease.slide_id}: {have} ended without a result, and {lease.stage.partition(' ')[2]} predicts "
+                "patients from all of their slides. The manifest's column `patient_id` says which: retry them, or "
+                "exclude them with a reason and record that with `gemslide study amend`. Then retry this slide."
+            )
 
     def output_of(self, lease: Lease) -> Output:
         project = self.stages.project
@@ -204,7 +225,8 @@ def stages_of(study: Study, devices: tuple[str, ...] = ("cpu",)) -> StudyStages:
     protocol = study.protocol
     cohort, _ = load_study_cohort(protocol, study.folder, expected_sha256=study.manifest_sha256)
     packages, encoders = find_models(protocol, study.project), find_encoders(protocol.encoders, study.project)
-    return StudyStages(study.project, sources_of(cohort), packages, encoders, protocol, devices)
+    patients = Patients.of(protocol, cohort, study.version)
+    return StudyStages(study.project, sources_of(cohort), packages, encoders, protocol, patients, devices)
 
 
 def origin_of(study: Study) -> Origin:
@@ -223,6 +245,8 @@ def work_on(
 ) -> int:
     """Be one of the study's workers until every slide has ended, or the study is paused. Returns the tasks done.
 
+    After an amendment the worker goes on by the study's new protocol and manifest.
+
     Args:
         tell: called with what is waited for, where the ledger cannot be reached or written.
         ending: whether this worker was asked to end.
@@ -233,12 +257,33 @@ def work_on(
         LedgerReadOnlyError: the ledger may not be written.
         KeyboardInterrupt: it was asked to end, and its task is given back.
     """
+    done, version = 0, None
+    now = study
+    while now.version != version:
+        if version is not None:
+            tell(f"study {study.study_id}: was amended; going on by version {now.version} of its protocol.")
+        version = now.version
+        done += _work_on_version(now, devices, said, tell, ending)
+        now = wait_for_ledger(lambda: begun_study(study.project, study.study_id, study.ledger), warn=tell)
+    return done
+
+
+def _work_on_version(
+    study: Study,
+    devices: tuple[str, ...],
+    said: Callable[[Lease, Ended], None],
+    tell: Callable[[str], None],
+    ending: ShutdownRequest | None,
+) -> int:
+    """As `work_on`, until the study is amended."""
     stages = stages_of(study, devices)
     owner = this_process()
-    leases = Leases(study.ledger, owner, study.limits, actor=f"worker {owner.host} {owner.pid}")
+    actor = f"worker {owner.host} {owner.pid}"
+    leases = Leases(study.ledger, owner, study.limits, actor=actor, patients=stages.patients)
 
     def is_over() -> bool:
-        return study.ledger.counts(study.study_id).is_over or study.ledger.study(study.study_id).state == "paused"
+        row = study.ledger.study(study.study_id)
+        return (row.state, row.version) != ("running", study.version) or study.ledger.counts(study.study_id).is_over
 
     origin = wait_for_ledger(lambda: origin_of(study), warn=tell)
     cohort, _ = load_study_cohort(study.protocol, study.folder)

@@ -98,6 +98,7 @@ class Worker:
             # Not only when there is nothing else to do: a slide would wait for its dead worker until the study's end.
             if time.monotonic() - looked >= min(1.0, self._limits.lease_s / BEATS_PER_LEASE):
                 self._patiently(lambda: self._leases.steal(study_id))
+                self._patiently(lambda: self._leases.free(study_id))
                 looked = time.monotonic()
             if lease is not None:
                 lease, count, rest_s = self._do(lease), count + 1, 0.05
@@ -105,6 +106,7 @@ class Worker:
             self._rest(0)
             if self._patiently(until):
                 return count
+            self._patiently(lambda: self._leases.free(study_id))
             lease = self._patiently(lambda: self._leases.take(study_id))
             if lease is None:
                 self._rest(rest_s)

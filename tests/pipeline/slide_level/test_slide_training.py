@@ -8,7 +8,6 @@ import shutil
 
 import numpy as np
 import pytest
-import tomli_w
 from safetensors.numpy import load_file
 
 from pipeline.slide_level.bags import FeatureBags
@@ -16,7 +15,6 @@ from pipeline.slide_level.record import ATTENDED, RECORD
 from pipeline.store.layers.attention import attention_path, read_attention
 from pipeline.store.layers.features import read_features
 from pipeline.store.reading.reader import StoreReader
-from pipeline.study.protocol import model_of
 from tests.pipeline.slide_level.planted_cohort import DIMS, ENCODER_ID, SURVIVAL, plant, write_recipe
 from training.foundation.words.unit_digest import unit_digest
 from training.recipe.slides import load_any_recipe
@@ -125,28 +123,16 @@ def test_a_slide_level_model_is_no_model_of_tiles(planted, trained, gemslide):
     assert "is a model of whole patients" in " ".join(refused.err.split())
 
 
-def test_a_study_refuses_it_before_anything_is_written_and_says_what_to_do(planted, trained, gemslide):
+def test_a_study_with_it_needs_the_encoder_and_says_so_before_anything_is_written(planted, trained, gemslide):
     root, model = planted.project.root, trained["best"]
     manifest = root / "one.csv"  # the slides of the whole cohort are copies of one file
     manifest.write_text("\n".join(planted.manifest.read_text().splitlines()[:2]) + "\n")
     options = ["--cohort", manifest, "--question", "Which grade?", "--project", root]
     refused = gemslide("study", "init", "graded", *options, "--model", model)
-    words = " ".join(refused.err.split())
-    assert refused.code == 1
-    assert f"model {model}: is a slide-level model" in words
-    assert "--encoder" in words
-    assert not (root / "studies").exists()
-
-    named = model_of(planted.project.model_path(model))
-    protocol = root / "studies" / "graded" / "study.toml"
-    protocol.parent.mkdir(parents=True)
-    about = {"title": "Grades", "question": "Which grade?", "cohort": "../../one.csv"}
-    protocol.write_text(tomli_w.dumps({"study": about, "models": [named.model_dump()]}))
-    begun = gemslide("study", "begin", "graded", "--project", root)
-    shutil.rmtree(root / "studies")
     manifest.unlink()
-    assert begun.code == 1
-    assert "is a slide-level model" in " ".join(begun.err.split())
+    assert refused.code == 1
+    assert "planted.toml: no such encoder" in " ".join(refused.err.split())
+    assert not (root / "studies").exists()
 
 
 def test_two_stages_on_two_ranks_give_the_weights_of_one_process(planted, gemslide):

@@ -217,9 +217,9 @@ def test_a_task_erased_between_two_looks_ends_no_worker_and_is_named_no_more(stu
 
 def amend_to(study: Study) -> Study:
     after = replace(study, manifest_sha256=sha256_of(study.folder / "cohort.csv"))
-    slides = slides_of(load_cohort(study.folder / "cohort.csv"))
+    cohort = load_cohort(study.folder / "cohort.csv")
     with study.ledger.database.write() as connection:
-        freeze(connection, after, slides, actor="ada", why="one more", first=len(study.protocol.stages))
+        freeze(connection, after, cohort, actor="ada", why="one more", first=len(study.protocol.stages))
     return after
 
 

@@ -144,7 +144,11 @@ def test_the_report_states_the_rule_and_how_much_tissue_was_seen_by_it(ledger, t
 def test_every_stage_declares_one_section_and_stands_for_tasks_of_its_name():
     assert len({kind.name for kind in KINDS}) == len(KINDS)
     for kind in KINDS:
-        [first, *others] = [task for task in tasks_of(["a", "b"], ["c", "d"]) if kind_of(task) is kind]
+        [first, *others] = [
+            task
+            for task in tasks_of([("a", "tile"), ("b", "tile"), ("e", "slide"), ("f", "patient")], ["c", "d"])
+            if kind_of(task) is kind
+        ]
         assert first.partition(" ")[0] == kind.name
         assert len(others) == (kind.of_models or kind.of_encoders)
         assert settings_of(protocol(), kind) == kind.settings() == settings_of(Settings(), kind)
