@@ -592,3 +592,15 @@ def test_every_part_of_a_page_that_runs_by_itself_asks_first_what_may_be_shown()
     folder = Path(declared_pages.__file__).parent
     users = [path.name for path in folder.rglob("*.py") if "st.fragment" in path.read_text()]
     assert users == ["declared.py"]
+
+
+@pytest.mark.parametrize(("slides", "is_named"), [(None, True), (("S-001", "S-002"), True), (("S-001",), False)])
+def test_the_worklist_names_no_slide_level_model_that_saw_a_slide_hidden_from_the_person(
+    made: Any, signed_in: Any, slides: tuple[str, ...] | None, is_named: bool
+) -> None:
+    root = made(readers=["r1"], slides=2)
+    write_small_attention(Project(root), "S-001", slides=("S-001", "S-002"))
+    signed_in(replace(COORDINATOR, slides=slides))
+    page = sent(open_page())
+    assert "S-001" in page
+    assert (SLIDE_MODEL in page) == is_named

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import streamlit as st
 
-from pathology_app.access.visibility import visible
+from pathology_app.access.visibility import attended_of, visible
 from pathology_app.app_pages.declared import fragment
 from pathology_app.app_pages.navigation import link_button, say
 from pathology_app.app_pages.runs.page import runs_link
@@ -199,13 +199,16 @@ def _list_case(view: WorklistView, case: Case) -> list[Listed]:
 
 
 def _rows(view: WorklistView, listed: list[Listed]) -> list[WorklistRow]:
-    cache, readings = current_cache(), view.readings
+    cache, readings, visibility = current_cache(), view.readings, view.visibility
     readers = readings.readers([slide.slide_id for slide in listed]) if readings else {}
     rows = []
     for slide in listed:
-        facts, blinded = view.index.facts(slide), view.visibility.hides_predictions(slide.slide_id)
+        facts, blinded = view.index.facts(slide), visibility.hides_predictions(slide.slide_id)
         if blinded:
             facts = without_predictions(facts, _HIDDEN.format(blinded.study_id))
+        elif facts.slide_models and (visibility.person.slides is not None or visibility.hidden):
+            shown = tuple(attended_of(cache, visibility, slide.slide_id))
+            facts = facts.model_copy(update={"slide_models": shown})
         word = readings.text(slide.slide_id, slide.reading) if readings else ""
         rows.append(read_row(cache, slide, facts, view.link, reading=word, readers=readers.get(slide.slide_id, "")))
     return rows
