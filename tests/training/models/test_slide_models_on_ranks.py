@@ -16,8 +16,8 @@ from training import engine
 from training.engine.engine import Engine
 from training.engine.predict import predict_memory
 from training.engine.ranks import Ranks
-from training.models.heads.cox import cox_efron
 from training.models.slide_models import SLIDE_MODELS
+from training.run.slides.cox import cox_terms, with_gradients
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -154,17 +154,13 @@ def test_training_bag_by_bag_equals_one_graph_over_all_bags():
 
 
 def _step_bag_by_bag(trained: Engine, bags: list[Tensor], classes_n: Tensor, times_n: Tensor, events_n: Tensor) -> None:
-    """All risks without a graph, the gradient in closed form, then gradient · risk for one bag after the other."""
+    """As the trainer does it."""
     inputs = [bag[None] for bag in bags]
+    values_nc = torch.stack([classes_n, times_n, events_n], dim=1).double().numpy()
     unknown = torch.full((1, 3), NAN)
     outputs = trained.forward_only(engine.TensorBatch(tuple((bag, unknown) for bag in inputs)))
-    has_time_n = ~times_n.isnan()
-    risks_n = torch.cat(outputs)[:, 3]
-    _, gradient_m = cox_efron(risks_n[has_time_n], times_n[has_time_n], events_n[has_time_n])
-    gradients_n = torch.full_like(times_n, NAN)
-    gradients_n[has_time_n] = len(bags) * gradient_m.float()  # the engine divides by the number of bags
-    targets_n3 = torch.stack([classes_n, gradients_n, torch.zeros_like(times_n)], dim=1)
-    parts = tuple(zip(inputs, targets_n3.split(1), strict=True))
+    given_nc, _ = with_gradients(cox_terms(TARGETS), outputs, values_nc)
+    parts = tuple(zip(inputs, torch.from_numpy(given_nc).split(1), strict=True))
     trained.train_step(engine.TensorBatch(parts), make_loss("abmil"))
 
 
