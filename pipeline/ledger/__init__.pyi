@@ -6,6 +6,8 @@ from .chain import canonical as canonical
 from .chain import content_of as content_of
 from .chain import digest as digest
 from .chain import hash_of as hash_of
+from .changed_rows import change_slide as change_slide
+from .changed_rows import change_task as change_task
 from .database import Database as Database
 from .database import LedgerUnavailableError as LedgerUnavailableError
 from .guards import missing_guards as missing_guards

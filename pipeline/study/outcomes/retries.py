@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, select, update
+from sqlalchemy import Connection, Row, select
 
 from pipeline.errors import BadManifestError
 from pipeline.ledger.chain import Change, append
+from pipeline.ledger.changed_rows import change_slide, change_task
 from pipeline.ledger.ledger import Ledger, found
 from pipeline.ledger.reasons import check_reason
-from pipeline.ledger.rows import row_sha256, slide_subject, task_subject
 from pipeline.ledger.tables import slide, task
 from pipeline.study.outcomes.search import SlideSearch
 from pipeline.study.stages.registry import due_state
@@ -99,17 +99,9 @@ def _changes(connection: Connection, study_id: str, slide_id: str, actor: str, w
 def _change_task(connection: Connection, row: Row[Any], actor: str, why: str, *, is_first: bool) -> Change:
     values = {"state": due_state(row.stage) if is_first else "blocked", "attempts": 0, "not_before": None, "code": None}
     values |= {"message": None, "output_sha256": None, "measures": None}
-    is_task = (task.c.study_id == row.study_id, task.c.slide_id == row.slide_id, task.c.position == row.position)
-    connection.execute(update(task).where(*is_task).values(values))
-    before = dict(row._mapping)
-    hashes = row_sha256(task, before), row_sha256(task, before | values)
-    return Change(actor, "task retried", task_subject(row.slide_id, row.stage), why, *hashes)
+    return change_task(connection, row, values, actor=actor, action="task retried", why=why)
 
 
 def _change_slide(connection: Connection, row: Row[Any], actor: str, why: str) -> Change:
     values = {"state": "pending", "code": None, "message": None, "ended_utc": None}
-    is_slide = (slide.c.study_id == row.study_id, slide.c.slide_id == row.slide_id)
-    connection.execute(update(slide).where(*is_slide).values(values))
-    before = dict(row._mapping)
-    hashes = row_sha256(slide, before), row_sha256(slide, before | values)
-    return Change(actor, "slide retried", slide_subject(row.slide_id), why, *hashes)
+    return change_slide(connection, row, values, actor=actor, action="slide retried", why=why)

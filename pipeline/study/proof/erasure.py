@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Row, column, delete, insert, or_, select, tab
 
 from pipeline.errors import BadManifestError
 from pipeline.ledger.chain import ERASABLE, Change, append, utc_now
+from pipeline.ledger.changed_rows import change_task
 from pipeline.ledger.ledger import found
 from pipeline.ledger.project_log import append_to_project
 from pipeline.ledger.reasons import check_reason
@@ -143,11 +144,7 @@ def _without_their_records(connection: Connection, study: Study, actor: str, why
         if (study.project.result_dir(row.slide_id, stages[row.stage]) / RECORD).exists():
             continue
         values = {"state": "ended", "output_sha256": None, "measures": None}
-        is_task = (task.c.study_id == row.study_id, task.c.slide_id == row.slide_id, task.c.position == row.position)
-        connection.execute(update(task).where(*is_task).values(values))
-        before = dict(row._mapping)
-        hashes = row_sha256(task, before), row_sha256(task, before | values)
-        yield Change(actor, "task amended", task_subject(row.slide_id, row.stage), why, *hashes)
+        yield change_task(connection, row, values, actor=actor, action="task amended", why=why)
 
 
 def _delete_files(project: Project, slide_id: str) -> None:

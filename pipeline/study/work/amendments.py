@@ -19,9 +19,10 @@ from pipeline.cohort.duplicates import refuse_changes
 from pipeline.cohort.manifest import Cohort
 from pipeline.errors import BadManifestError
 from pipeline.ledger.chain import Change, append, canonical, digest, utc_now
+from pipeline.ledger.changed_rows import change_slide, change_task
 from pipeline.ledger.ledger import NewSlide, enter_slides, found, study_change, task_row
 from pipeline.ledger.reasons import check_reason
-from pipeline.ledger.rows import AMENDED, ERASED, TASKS_ADDED, new_tasks, row_sha256, slide_subject, task_subject
+from pipeline.ledger.rows import AMENDED, ERASED, TASKS_ADDED, new_tasks, slide_subject
 from pipeline.ledger.tables import slide, study, task
 from pipeline.study.protocol import PROTOCOL_FILE, Protocol, load_protocol, load_study_cohort
 from pipeline.study.stages.predict import slides_sha256
@@ -221,20 +222,12 @@ class _Amendment:
         values |= {"code": None, "message": None, "output_sha256": None, "measures": None}
         if row.state == "leased":  # its present owner comes too late
             values["token"] = row.token + 1
-        is_task = (task.c.study_id == self.study_id, task.c.slide_id == row.slide_id, task.c.position == row.position)
-        self.connection.execute(update(task).where(*is_task).values(values))
-        before = dict(row._mapping)
-        hashes = row_sha256(task, before), row_sha256(task, before | values)
-        return Change(self.actor, "task amended", task_subject(row.slide_id, row.stage), self.why, *hashes)
+        return change_task(self.connection, row, values, actor=self.actor, action="task amended", why=self.why)
 
     def _set_slide(self, row: Row[Any], state: str, *, message: str | None = None) -> Change:
         ended_utc = None if state == "pending" else utc_now()
         values = {"state": state, "code": None, "message": message, "ended_utc": ended_utc}
-        is_slide = (slide.c.study_id == self.study_id, slide.c.slide_id == row.slide_id)
-        self.connection.execute(update(slide).where(*is_slide).values(values))
-        before = dict(row._mapping)
-        hashes = row_sha256(slide, before), row_sha256(slide, before | values)
-        return Change(self.actor, "slide amended", slide_subject(row.slide_id), self.why, *hashes)
+        return change_slide(self.connection, row, values, actor=self.actor, action="slide amended", why=self.why)
 
 
 def _must_predict(position: int, of_patient: Sequence[str], tasks: Mapping[str, Sequence[Row[Any]]]) -> bool:

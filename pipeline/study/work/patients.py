@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, Select, and_, select, update
+from sqlalchemy import Connection, Row, Select, and_, select
 
 from pipeline.cohort.manifest import Cohort
 from pipeline.ledger.chain import Change, append
+from pipeline.ledger.changed_rows import change_task
 from pipeline.ledger.database import Database
-from pipeline.ledger.rows import row_sha256, task_subject
 from pipeline.ledger.tables import task
 from pipeline.study.protocol import Protocol
 from pipeline.study.stages.registry import kind_of
@@ -121,11 +121,7 @@ def _free(connection: Connection, study_id: str, position: int, slides: Sequence
     if not waiting or any(before.state != "done" for before, _ in waiting):
         return []
     _, first = waiting[0]
-    is_first = (task.c.study_id == study_id, task.c.slide_id == first.slide_id, task.c.position == position)
-    connection.execute(update(task).where(*is_first).values(state="ready"))
-    before = dict(first._mapping)
-    hashes = row_sha256(task, before), row_sha256(task, before | {"state": "ready"})
-    return [Change(actor, "task ready", task_subject(first.slide_id, first.stage), "", *hashes)]
+    return [change_task(connection, first, {"state": "ready"}, actor=actor, action="task ready")]
 
 
 def _pairs(
