@@ -200,8 +200,8 @@ class _Work:
             have = counted(missing, "other slide of its patient has", "other slides of its patient have")
             raise IncompletePatientError(
                 f"slide {lease.slide_id}: {have} ended without a result, and {lease.stage.partition(' ')[2]} predicts "
-                "patients from all of their slides. The manifest's column `patient_id` says which. Retry what ended, or "
-                "exclude it with a reason and record that with `gemslide study amend`; then retry this slide."
+                "patients from all of their slides. The manifest's column `patient_id` says which. Retry what ended, "
+                "or exclude it with a reason and record that with `gemslide study amend`; then retry this slide."
             )
 
     def output_of(self, lease: Lease) -> Output:
