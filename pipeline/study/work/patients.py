@@ -17,6 +17,7 @@ from pipeline.cohort.manifest import Cohort
 from pipeline.ledger.chain import Change, append
 from pipeline.ledger.changed_rows import change_task
 from pipeline.ledger.database import Database
+from pipeline.ledger.ledger import found
 from pipeline.ledger.tables import task
 from pipeline.study.protocol import Protocol
 from pipeline.study.stages.registry import kind_of
@@ -83,7 +84,7 @@ def free_tasks(database: Database, study_id: str, patients: Patients, *, actor: 
             changes = [
                 change
                 for position, slides in units[start : start + _AT_ONCE]
-                for change in _free(connection, study_id, position, slides, actor)
+                for change in _free(connection, study_id, position, slides, actor, patients.version)
             ]
             append(connection, study_id, changes)
             freed += len(changes)
@@ -113,8 +114,13 @@ def _waiting(study_id: str, stages: frozenset[str]) -> Any:
     )
 
 
-def _free(connection: Connection, study_id: str, position: int, slides: Sequence[str], actor: str) -> list[Change]:
+def _free(
+    connection: Connection, study_id: str, position: int, slides: Sequence[str], actor: str, version: int | None
+) -> list[Change]:
     pairs = _pairs(connection, study_id, slides, position)
+    # Not before the tasks are locked: an amendment may be changing them, and which slides the patient has.
+    if version is not None and found(connection, study_id).version != version:
+        return []
     if any(own.state in ("ready", "leased") for _, own in pairs):
         return []
     waiting = [(before, own) for before, own in pairs if own.state == "blocked"]

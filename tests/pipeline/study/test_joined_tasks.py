@@ -95,8 +95,11 @@ def test_workers_that_look_at_the_same_moment_make_one_ready(begun):
     assert not verify_log(begun.database, "s").findings
 
 
-def test_a_worker_of_another_version_of_the_protocol_is_given_no_task(begun):
+def test_a_worker_of_another_version_of_the_protocol_is_given_no_task_and_frees_none(begun):
+    ingest(worker(begun, version=1))
     with begun.database.write() as connection:
         connection.execute(update(study).values(version=2))
+    assert worker(begun, version=1).free("s") == 0, "it knows other slides of the patient"
+    assert worker(begun, version=2).free("s") == 2
     assert worker(begun, version=1).take("s") is None
     assert worker(begun, version=2).take("s") is not None
