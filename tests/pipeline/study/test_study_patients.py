@@ -35,6 +35,7 @@ from pipeline.study.work.amendments import amend
 from pipeline.study.work.leases import Ended, Lease
 from pipeline.study.work.study import Study, begin_study, begun_study, open_study, work_on
 from tests.pipeline.slide_level.drawn_model import write_drawn_model
+from tests.pipeline.study.small_study import tasks_done_twice
 from tests.small_trained_project import TISSUE, TISSUE_TOML, make_slide
 from tests.training.encoders.tiny_encoders import TIMM_CONFIG, folder_row, timm_state
 from training.foundation.errors import BadRecipeError
@@ -365,3 +366,16 @@ def test_endpoints_of_a_model_of_patients_are_by_patient(level, words):
     endpoint |= {"tile_set": "t"} if level == "tile" else {}
     with pytest.raises(ValueError, match=words):
         Protocol.model_validate({"study": about, "models": [model], "endpoints": [endpoint]})
+
+
+def test_two_workers_predict_each_patient_once_and_nothing_twice(prepared, tmp_path, model_id, gemslide):
+    project = copied(prepared[0], tmp_path)
+    ran = gemslide("study", "run", "s", "--workers", "2", "--devices", "cpu", "--project", project.root, "--json")
+    assert ran.code == 1, "the slide that is none"
+    assert tasks_done_twice(project) == []
+    with ledger_of(project) as ledger:
+        study = open_study(project, "s", ledger)
+        assert [name for name, (state, _) in states(study).items() if state == "done"] == ["a", "b", "c"]
+        assert record_of(study, "a", model_id)["targets"] == record_of(study, "b", model_id)["targets"]
+        assert find_changed_outputs(project, ledger, "s") == []
+        assert verify_log(ledger.database, "s").findings == ()
