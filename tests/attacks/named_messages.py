@@ -49,6 +49,7 @@ from pipeline.study.work.leases import Lease, Leases
 from pipeline.study.work.limits import Limits
 from pipeline.study.work.origin import Origin
 from pipeline.study.work.owner import this_process
+from pipeline.study.work.patients import Patients
 from pipeline.study.work.stages import StudyStages
 from pipeline.study.work.study import Study, _Work, names_of_sources, slides_of
 from pipeline.study.work.worker import Worker
@@ -297,7 +298,7 @@ def _run(ledger: Ledger, project: Project, frozen: Protocol) -> list[str]:
     manifest_sha256 = sha256_of(cohort.path)
     ledger.begin("s", frozen.frozen(), manifest_sha256, slides_of(cohort), frozen.stages, actor="ada")
     limits = Limits(max_attempts=1, backoff_s=0)
-    stages = StudyStages(project, sources_of(cohort), {}, {}, frozen)
+    stages = StudyStages(project, sources_of(cohort), {}, {}, frozen, Patients.of(frozen, cohort))
     work = _FailingWork(stages, Origin("s", 1, "0" * 64, manifest_sha256), ledger, names_of_sources(cohort, project))
     Worker(Leases(ledger, this_process(), limits, actor="w"), limits, work).run(
         "s", until=lambda: ledger.counts("s").is_over
