@@ -6,8 +6,6 @@ from .chain import canonical as canonical
 from .chain import content_of as content_of
 from .chain import digest as digest
 from .chain import hash_of as hash_of
-from .changed_rows import change_slide as change_slide
-from .changed_rows import change_task as change_task
 from .database import Database as Database
 from .database import LedgerUnavailableError as LedgerUnavailableError
 from .guards import missing_guards as missing_guards
@@ -52,6 +50,8 @@ from .rows import STUDY_SUBJECT as STUDY_SUBJECT
 from .rows import TASKS_ADDED as TASKS_ADDED
 from .rows import answer_subject as answer_subject
 from .rows import as_read as as_read
+from .rows import change_slide as change_slide
+from .rows import change_task as change_task
 from .rows import new_tasks as new_tasks
 from .rows import reading_subject as reading_subject
 from .rows import row_sha256 as row_sha256

@@ -1,4 +1,5 @@
-"""Columns of each row that the log's hashes cover: all but those that `NOT_COVERED` lists with a reason."""
+"""Columns of each row that the log's hashes cover: all but those that `NOT_COVERED` lists with a reason; and a row
+changed together with the entry that says so."""
 
 from __future__ import annotations
 
@@ -8,11 +9,11 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import Column, Float, Integer, LargeBinary, Table
+from sqlalchemy import Column, Connection, Float, Integer, LargeBinary, Row, Table, update
 
 from pipeline.errors import DamagedStoreError
-from pipeline.ledger.chain import digest
-from pipeline.ledger.tables import task
+from pipeline.ledger.chain import Change, digest
+from pipeline.ledger.tables import slide, task
 
 NOT_COVERED: Mapping[str, str] = MappingProxyType(
     {
@@ -100,6 +101,32 @@ def row_sha256(table: Table, row: Mapping[str, Any]) -> str:
         DamagedStoreError: a value is not of its column's kind, which SQLite does not enforce: it was changed.
     """
     return digest([table.name, *(converted(row[name]) for name, converted in _columns(table))])
+
+
+def change_task(
+    connection: Connection, row: Row[Any], values: dict[str, Any], *, actor: str, action: str, why: str = ""
+) -> Change:
+    """Set columns of a task in this transaction, and return the change to log.
+
+    Args:
+        row: all of the task's columns, as they are now.
+    """
+    is_task = (task.c.study_id == row.study_id, task.c.slide_id == row.slide_id, task.c.position == row.position)
+    connection.execute(update(task).where(*is_task).values(values))
+    before = dict(row._mapping)
+    hashes = row_sha256(task, before), row_sha256(task, before | values)
+    return Change(actor, action, task_subject(row.slide_id, row.stage), why, *hashes)
+
+
+def change_slide(
+    connection: Connection, row: Row[Any], values: dict[str, Any], *, actor: str, action: str, why: str = ""
+) -> Change:
+    """As `change_task`, of a slide."""
+    is_slide = (slide.c.study_id == row.study_id, slide.c.slide_id == row.slide_id)
+    connection.execute(update(slide).where(*is_slide).values(values))
+    before = dict(row._mapping)
+    hashes = row_sha256(slide, before), row_sha256(slide, before | values)
+    return Change(actor, action, slide_subject(row.slide_id), why, *hashes)
 
 
 def covered_columns(table: Table) -> tuple[str, ...]:

@@ -9,9 +9,9 @@ from sqlalchemy import Connection, Row, select
 
 from pipeline.errors import BadManifestError
 from pipeline.ledger.chain import Change, append
-from pipeline.ledger.changed_rows import change_slide, change_task
 from pipeline.ledger.ledger import Ledger, found
 from pipeline.ledger.reasons import check_reason
+from pipeline.ledger.rows import change_slide, change_task
 from pipeline.ledger.tables import slide, task
 from pipeline.study.outcomes.search import SlideSearch
 from pipeline.study.stages.registry import due_state

@@ -15,7 +15,6 @@ from sqlalchemy import Connection, Row, column, delete, insert, or_, select, tab
 
 from pipeline.errors import BadManifestError
 from pipeline.ledger.chain import ERASABLE, Change, append, utc_now
-from pipeline.ledger.changed_rows import change_task
 from pipeline.ledger.ledger import found
 from pipeline.ledger.project_log import append_to_project
 from pipeline.ledger.reasons import check_reason
@@ -26,6 +25,7 @@ from pipeline.ledger.rows import (
     READING_ERASED,
     SLIDE_ERASED,
     STUDY_SUBJECT,
+    change_task,
     reading_subject,
     row_sha256,
     slide_subject,

@@ -19,10 +19,9 @@ from pipeline.cohort.duplicates import refuse_changes
 from pipeline.cohort.manifest import Cohort
 from pipeline.errors import BadManifestError
 from pipeline.ledger.chain import Change, append, canonical, digest, utc_now
-from pipeline.ledger.changed_rows import change_slide, change_task
 from pipeline.ledger.ledger import NewSlide, enter_slides, found, study_change, task_row
 from pipeline.ledger.reasons import check_reason
-from pipeline.ledger.rows import AMENDED, ERASED, TASKS_ADDED, new_tasks, slide_subject
+from pipeline.ledger.rows import AMENDED, ERASED, TASKS_ADDED, change_slide, change_task, new_tasks, slide_subject
 from pipeline.ledger.tables import slide, study, task
 from pipeline.study.protocol import PROTOCOL_FILE, Protocol, load_protocol, load_study_cohort
 from pipeline.study.stages.predict import slides_sha256

@@ -15,9 +15,9 @@ from sqlalchemy import Connection, Row, Select, and_, select
 
 from pipeline.cohort.manifest import Cohort
 from pipeline.ledger.chain import Change, append
-from pipeline.ledger.changed_rows import change_task
 from pipeline.ledger.database import Database
 from pipeline.ledger.ledger import found
+from pipeline.ledger.rows import change_task
 from pipeline.ledger.tables import task
 from pipeline.study.protocol import Protocol
 from pipeline.study.stages.registry import kind_of
