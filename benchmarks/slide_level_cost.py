@@ -140,7 +140,7 @@ def reading() -> Iterator[dict[str, Any]]:
         seconds = {"stored": 0.0, "held": 0.0}
         with _abmil_engine() as engine:
             for turn in range(10):
-                # Whoever goes first differs from turn to turn, so that a machine that slows down favours neither.
+                # They take turns in going first, so that a machine that slows down favours neither.
                 for way in sorted(seconds, reverse=bool(turn % 2)):
                     batches = [
                         StoredBag(slide) if way == "stored" else DrawnBag(10_000, 1024, [bag])

@@ -25,11 +25,9 @@ def read_record(result_dir: Path) -> dict[str, Any] | None:
     return record if isinstance(record["slides"], list) and isinstance(record["targets"], dict) else None
 
 
-def find_records(project: Project, slide_id: str) -> Iterator[tuple[str, list[str]]]:
-    """Predictions that rest on a slide: the model's id, and the slides whose folders of results have such a record."""
-    found: dict[str, list[str]] = {}
+def find_records(project: Project, slide_id: str) -> Iterator[tuple[str, str]]:
+    """Records of predictions that rest on a slide: the model's id, and the slide whose folder of results has it."""
     for path in sorted(project.results_dir.glob(f"*/*/{RECORD}")):
         record = None if path.parent.parent.is_symlink() else read_record(path.parent)
         if record is not None and slide_id in record["slides"]:
-            found.setdefault(path.parent.parent.name, []).append(path.parent.name)
-    yield from found.items()
+            yield path.parent.parent.name, path.parent.name

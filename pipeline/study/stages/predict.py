@@ -37,10 +37,9 @@ class Predict(StageKind):
 
     def outputs(self, project: Project, slide_id: str) -> Iterator[Path]:
         """Also those of the patient's other slides: they rest on this slide, and name it."""
-        for model_id, others in find_records(project, slide_id):
-            for other in others:
-                yield project.result_dir(other, model_id)
-                yield attention_path(project.store_path(other), model_id)
+        for model_id, other in find_records(project, slide_id):
+            yield project.result_dir(other, model_id)
+            yield attention_path(project.store_path(other), model_id)
 
     def stage(self, work: Work) -> Stage:
         from pipeline.slide_level.stage import PredictUnit

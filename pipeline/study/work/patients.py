@@ -46,7 +46,7 @@ class Patients:
     patient_of: Mapping[str, str] = field(default_factory=dict)
     """By slide."""
     slides: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By patient; excluded ones are none."""
+    """By patient, without excluded slides."""
     version: int | None = None
     """Of the study's protocol and manifest; None: any."""
 

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import func, select
 
+from pipeline.ledger.database import Database
+from pipeline.ledger.ledger import Ledger
 from pipeline.ledger.opening import open_ledger
 from pipeline.ledger.tables import audit
 from pipeline.project import Project
+from pipeline.study.work.study import Study, open_study
 from tests.small_trained_project import TISSUE_TOML, make_slide
 
 NAMES = ("a", "b", "c", "d")
@@ -39,6 +44,19 @@ def with_protocol(project: Project, small_project: Any, gemslide: Any, *, lease_
     protocol = project.root / "studies" / "s" / "study.toml"
     protocol.write_text(protocol.read_text() + f"\n[patience]\nlease_s = {lease_s}\nbackoff_s = 0\n")
     return project
+
+
+def ledger_of(project: Project) -> Ledger:
+    return Ledger(Database(f"sqlite:///{project.root}/gemslide.db"))
+
+
+@contextmanager
+def copied_study(project: Project, folder: Path) -> Iterator[Study]:
+    """The study "s" in a copy of a project, which a test may change, and of the slides beside it."""
+    shutil.copytree(project.root.parent, folder / "copy", symlinks=True)
+    copied = Project(folder / "copy" / project.root.name)
+    with ledger_of(copied) as ledger:
+        yield open_study(copied, "s", ledger)
 
 
 def status(gemslide: Any, project: Project) -> dict[str, Any]:

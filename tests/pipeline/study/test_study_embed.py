@@ -10,8 +10,7 @@ import pytest
 import tomli_w
 
 from pipeline.errors import BadManifestError, ChangedSourceError
-from pipeline.ledger.database import Database
-from pipeline.ledger.ledger import Ledger, NewSlide
+from pipeline.ledger.ledger import NewSlide
 from pipeline.project import Project
 from pipeline.store.layers.features import features_path, list_features, read_features
 from pipeline.study.new_protocol import new_protocol
@@ -22,7 +21,8 @@ from pipeline.study.proof.reproduction import reproduce
 from pipeline.study.protocol import AboutStudy, Protocol, load_protocol
 from pipeline.study.report.publish import write_report
 from pipeline.study.work.amendments import amend
-from pipeline.study.work.study import Study, begin_study, begun_study, open_study, work_on
+from pipeline.study.work.study import Study, begin_study, begun_study, work_on
+from tests.pipeline.study.small_study import copied_study, ledger_of
 from tests.small_trained_project import TISSUE_TOML, make_slide
 from tests.training.encoders.tiny_encoders import TIMM_CONFIG, WIDTH, folder_row, timm_state
 from training.foundation.errors import BadRecipeError, UnreadableError
@@ -45,10 +45,6 @@ def prepared(folder: Path, small_project) -> Project:
     return project
 
 
-def ledger_of(project: Project) -> Ledger:
-    return Ledger(Database(f"sqlite:///{project.root}/gemslide.db"))
-
-
 @pytest.fixture(scope="module")
 def whole(small_project, tmp_path_factory) -> Project:
     project = prepared(tmp_path_factory.mktemp("study-embed"), small_project)
@@ -61,10 +57,8 @@ def whole(small_project, tmp_path_factory) -> Project:
 @pytest.fixture
 def finished(whole, tmp_path):
     """A copy of the finished study, which a test may change."""
-    shutil.copytree(whole.root.parent, tmp_path / "copy", symlinks=True)
-    project = Project(tmp_path / "copy" / "p")
-    with ledger_of(project) as ledger:
-        yield open_study(project, "s", ledger)
+    with copied_study(whole, tmp_path) as study:
+        yield study
 
 
 @pytest.fixture

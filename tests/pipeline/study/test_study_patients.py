@@ -14,8 +14,6 @@ import tomli_w
 from pipeline.embedding import TileEncoder, embed_slide
 from pipeline.errors import BadManifestError, LeakageError
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
-from pipeline.ledger.database import Database
-from pipeline.ledger.ledger import Ledger
 from pipeline.project import Project
 from pipeline.settings.config import EmbedConfig, IngestConfig
 from pipeline.slide_level.record import RECORD, read_record
@@ -35,7 +33,7 @@ from pipeline.study.work.amendments import amend
 from pipeline.study.work.leases import Ended, Lease
 from pipeline.study.work.study import Study, begin_study, begun_study, open_study, work_on
 from tests.pipeline.slide_level.drawn_model import write_drawn_model
-from tests.pipeline.study.small_study import tasks_done_twice
+from tests.pipeline.study.small_study import copied_study, ledger_of, tasks_done_twice
 from tests.small_trained_project import TISSUE, TISSUE_TOML, make_slide
 from tests.training.encoders.tiny_encoders import TIMM_CONFIG, folder_row, timm_state
 from training.foundation.errors import BadRecipeError
@@ -43,12 +41,8 @@ from training.foundation.words.unit_digest import unit_digest
 
 pytestmark = [pytest.mark.usefixtures("one_thread"), pytest.mark.xdist_group("study-patients")]
 SLIDES = {"a": "p-1", "b": "p-1", "c": "p-2", "d": "p-3"}
-"""Patient of each slide; the slide `bad` of p-3 is no slide."""
+"""Patient of each slide; `bad` of p-3 is not a slide file."""
 LABELS = {"a": "yes", "b": "yes", "c": "no", "d": "no"}
-
-
-def ledger_of(project: Project) -> Ledger:
-    return Ledger(Database(f"sqlite:///{project.root}/gemslide.db"))
 
 
 def write_manifest(project: Project, *, without: tuple[str, ...] = (), exclude: tuple[str, ...] = ()) -> None:
@@ -98,10 +92,8 @@ def whole(prepared) -> Project:
 @pytest.fixture
 def finished(whole, tmp_path):
     """A copy of the finished study, which a test may change."""
-    shutil.copytree(whole.root.parent, tmp_path / "copy", symlinks=True)
-    project = Project(tmp_path / "copy" / "p")
-    with ledger_of(project) as ledger:
-        yield open_study(project, "s", ledger)
+    with copied_study(whole, tmp_path) as study:
+        yield study
 
 
 @pytest.fixture
@@ -161,7 +153,7 @@ def test_it_says_what_infer_says(finished, model_id, gemslide, tmp_path):
     shutil.copytree(finished.project.root / "encoders", project.root / "encoders")
     project.settings_path.write_text(TISSUE_TOML)
     done = gemslide("infer", model_id, finished.project.root.parent / "cohort.csv", "--project", project.root)
-    assert done.code == 1, "the slide that is none"
+    assert done.code == 1, "bad.tiff is not a slide"
     for name in "abc":
         said = read_record(project.result_dir(name, model_id))
         assert said is not None
@@ -371,7 +363,7 @@ def test_endpoints_of_a_model_of_patients_are_by_patient(level, words):
 def test_two_workers_predict_each_patient_once_and_nothing_twice(prepared, tmp_path, model_id, gemslide):
     project = copied(prepared[0], tmp_path)
     ran = gemslide("study", "run", "s", "--workers", "2", "--devices", "cpu", "--project", project.root, "--json")
-    assert ran.code == 1, "the slide that is none"
+    assert ran.code == 1, "bad.tiff is not a slide"
     assert tasks_done_twice(project) == []
     with ledger_of(project) as ledger:
         study = open_study(project, "s", ledger)
