@@ -190,6 +190,11 @@ class Protocol(StageSettings):
         """Names of each slide's tasks, in their order."""
         return tasks_of([(model.id, model.level) for model in self.models], [each.id for each in self.encoders])
 
+    @property
+    def of_patients(self) -> tuple[StudyModel, ...]:
+        """The models that predict patients."""
+        return tuple(model for model in self.models if model.level == "patient")
+
     def frozen(self) -> dict[str, object]:
         """As the ledger keeps it: every setting with its value, including those left at their defaults."""
         return self.model_dump(mode="json")

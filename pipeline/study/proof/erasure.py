@@ -120,7 +120,7 @@ def _slide_row(connection: Connection, study_id: str, slide_id: str) -> Row[tupl
 
 def _check_no_patient_is_predicted(connection: Connection, study: Study) -> None:
     """A worker that predicts the slide's patient would write about the slide after its erasure."""
-    stages = [model.task for model in study.protocol.models if model.level == "patient"]
+    stages = [model.task for model in study.protocol.of_patients]
     held = select(task.c.owner).where(
         task.c.study_id == study.study_id, task.c.stage.in_(stages), task.c.state == "leased"
     )
@@ -133,7 +133,7 @@ def _check_no_patient_is_predicted(connection: Connection, study: Study) -> None
 
 def _without_their_records(connection: Connection, study: Study, actor: str, why: str) -> Iterator[Change]:
     """Let go of predictions of excluded slides that rested on an erased one of the same patient, and went with it."""
-    stages = {model.task: model.id for model in study.protocol.models if model.level == "patient"}
+    stages = {model.task: model.id for model in study.protocol.of_patients}
     chosen = (
         select(task)
         .join(slide, (slide.c.study_id == task.c.study_id) & (slide.c.slide_id == task.c.slide_id))

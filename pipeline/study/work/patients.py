@@ -57,7 +57,7 @@ class Patients:
             slides[entry.patient_id or entry.slide_id].append(entry.slide_id)
         return cls(
             frozenset(stage for stage in protocol.stages if kind_of(stage).joins),
-            frozenset(model.task for model in protocol.models if model.level == "patient"),
+            frozenset(model.task for model in protocol.of_patients),
             {slide_id: patient for patient, own in slides.items() for slide_id in own},
             {patient: tuple(sorted(own)) for patient, own in slides.items()},
             version,
