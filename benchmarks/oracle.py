@@ -33,9 +33,9 @@ from training.machine.allocator import keep_for_training
 from training.models.resnet_v2 import resnet_v2_blocks
 from training.oracle.audit.accuracy import accuracy, summary
 from training.oracle.audit.race import Raced, race
+from training.oracle.calibration.block_inputs import Setting
 from training.oracle.calibration.calibrate import calibrate
 from training.oracle.calibration.machine import Machine, identity_here
-from training.oracle.calibration.measure_blocks import Setting
 from training.oracle.predict import predict_step
 from training.recipe.optimisation import cross_entropy
 

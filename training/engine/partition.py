@@ -34,6 +34,8 @@ class BlockTimes:
     """Further time of both if outputs of normalisations are recomputed."""
     offload_s: float = 0.0
     """Further time of both if activations wait in host memory."""
+    alone: float = 1.0
+    """Factor, at most 1, of all times while no other rank computes; they were measured while all do."""
 
 
 @dataclass(frozen=True)

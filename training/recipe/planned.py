@@ -17,8 +17,8 @@ from training.engine.predict import predict_memory
 from training.engine.recompute import Recompute
 from training.engine.schedule import Schedule
 from training.foundation.errors import BadRecipeError, NotCalibratedError
+from training.oracle.calibration.block_inputs import Setting
 from training.oracle.calibration.machine import Identity, identity_here, load_machine
-from training.oracle.calibration.measure_blocks import Setting
 from training.oracle.clusters.cluster import Cluster
 from training.oracle.pricing import Pricing
 from training.oracle.search.memory import RankMemory

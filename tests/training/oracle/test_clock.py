@@ -2,7 +2,7 @@
 
 import pytest
 
-from training.oracle.simulation.clock import Clock, Traffic
+from training.oracle.simulation.clock import Clock, Computing, Traffic
 from training.oracle.simulation.links import Link, pairs, swap_s
 
 CABLE = Link("cable", alpha_s=1.0, beta_s_per_byte=0.1)
@@ -67,3 +67,37 @@ def test_a_swap_of_equals_takes_the_time_of_its_messages(number):
         at_once = arrivals(network, *((0.0, a, b, 12) for a, b in pairs_of_ranks))
         assert swap_s(network, dict.fromkeys(pairs_of_ranks, 12)) == pytest.approx(max(at_once))
     assert swap_s(one_link, dict.fromkeys(pairs_of_ranks, 12)) == pytest.approx(1 + number * (number - 1) * 1.2)
+
+
+def ends(num_ranks, *computations, groups=1):
+    """When each (start, seconds beside all others, alone) has ended."""
+    clock = Clock()
+    computing = Computing(clock, num_ranks, groups)
+    found = {}
+
+    def compute(name, start_s, seconds, alone):
+        yield clock.after(start_s)
+        yield computing.compute(seconds, alone)
+        found[name] = clock.now_s
+
+    for name, computation in enumerate(computations):
+        clock.start(compute(name, *computation))
+    clock.run()
+    return [found[name] for name in range(len(computations))]
+
+
+def test_a_rank_is_faster_while_the_others_wait():
+    assert ends(2, (1.0, 8.0, 0.75)) == [pytest.approx(7.0)]
+    assert ends(2, (0.0, 8.0, 0.75), (0.0, 8.0, 0.75)) == pytest.approx([8.0, 8.0])
+    # 4 s alone do 4 / 0.5 of the first, which has 8 left beside the second; that has 2 left then, done in 1 s.
+    assert ends(2, (0.0, 16.0, 0.5), (4.0, 10.0, 0.5)) == pytest.approx([12.0, 13.0])
+
+
+def test_two_of_three_ranks_are_half_as_much_in_the_way_of_each_other():
+    assert ends(3, (0.0, 8.0, 0.5), (0.0, 8.0, 1.0)) == pytest.approx([6.0, 8.0])
+
+
+def test_other_groups_are_in_the_way_as_if_they_were_played():
+    assert ends(1, (0.0, 8.0, 0.5), groups=2) == [8.0]
+    one_of_two_in_each = ends(2, (0.0, 8.0, 0.5), groups=2)
+    assert one_of_two_in_each == pytest.approx(ends(4, (0.0, 8.0, 0.5), (0.0, 8.0, 0.5))[:1])

@@ -10,6 +10,7 @@ from tests.training.engine.small_networks import unet
 from training.engine.partition import BlockTimes, block_costs
 from training.engine.strategies import build_schedule, place
 from training.foundation.errors import BadRecipeError, NotCalibratedError
+from training.oracle.calibration.block_inputs import Setting, fingerprints
 from training.oracle.calibration.machine import (
     Machine,
     MeasuredBlock,
@@ -20,7 +21,6 @@ from training.oracle.calibration.machine import (
     machine_path,
     save_machine,
 )
-from training.oracle.calibration.measure_blocks import Setting, fingerprints
 from training.oracle.simulation.costs import Costs, StageCost
 from training.oracle.simulation.simulate import simulate
 from training.recipe.config import Recipe
@@ -35,7 +35,7 @@ LINK = MeasuredLink(alpha_s=0.25, beta_s_per_byte=0.01, both_ways_s_per_byte=0.0
 
 
 def measured(*names, seconds=1.0):
-    block = MeasuredBlock(forward_s=seconds, backward_s=2 * seconds, norm_s=0.5, offload_s=0.25)
+    block = MeasuredBlock(forward_s=seconds, backward_s=2 * seconds, norm_s=0.5, offload_s=0.25, alone=0.75)
     return Machine(
         identity=IDENTITY, measured_utc="2026-11-27", blocks=dict.fromkeys(names, block), link=LINK, update=UPDATE
     )
@@ -89,7 +89,9 @@ def test_what_was_measured_is_found_again_with_the_seconds_of_each_block(tmp_pat
     machine = load_machine(tmp_path, IDENTITY)
     costs = machine.with_times(convolutions(), block_costs(convolutions(), SETTING.input_shape), SETTING)
 
-    assert [cost.times for cost in costs] == [BlockTimes(1, 2, 0.5, 0.25)] * 3 + [BlockTimes(3, 6, 0.5, 0.25)]
+    assert [cost.times for cost in costs] == [BlockTimes(1, 2, 0.5, 0.25, 0.75)] * 3 + [
+        BlockTimes(3, 6, 0.5, 0.25, 0.75)
+    ]
     assert costs[1].saved_bytes == 4 * 2 * 3 * 12 * 20
 
 

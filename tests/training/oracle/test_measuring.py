@@ -15,9 +15,11 @@ from training.engine.plan import make_plan
 from training.engine.transport import Transport
 from training.foundation.errors import BusyMachineError
 from training.oracle.calibration import measure_blocks as measuring
+from training.oracle.calibration.block_inputs import Setting, block_inputs, fingerprints
 from training.oracle.calibration.calibrate import calibrate
+from training.oracle.calibration.chain import Chain
 from training.oracle.calibration.machine import Machine, identity_here
-from training.oracle.calibration.measure_blocks import Setting, block_inputs, fingerprints, measure_blocks
+from training.oracle.calibration.measure_blocks import measure_blocks
 from training.oracle.calibration.measure_links import fit
 from training.oracle.calibration.measure_updates import measure_update
 from training.oracle.simulation.links import instant
@@ -59,20 +61,38 @@ def test_inputs_of_blocks_are_what_the_network_passes_on():
 
 def test_every_block_has_its_seconds_and_equal_blocks_are_measured_once(any_machine, monkeypatch):
     measured = []
-    begin = measuring._Contender.__init__
+    begin = Chain.__init__
 
-    def counted(self, block, *others):
-        measured.append(block)
-        begin(self, block, *others)
+    def counted(self, blocks, *others, **named):
+        measured.append(blocks)
+        begin(self, blocks, *others, **named)
 
-    monkeypatch.setattr(measuring._Contender, "__init__", counted)
+    monkeypatch.setattr(Chain, "__init__", counted)
     blocks = small()
     times = measure_blocks(blocks, cross_entropy, TARGETS, SETTING, alone)
 
     assert len(times) == 5
-    assert all(each.forward_s > 0 and each.backward_s > 0 for each in times)
+    assert all(each.forward_s > 0 and each.backward_s > 0 and each.alone == 1 for each in times)
     assert times[1] is times[2] is times[3]
-    assert measured == [block for block in (blocks[0], blocks[1], blocks[4]) for _ in measuring.POLICIES]
+    assert measured == [[blocks[0], blocks[1], blocks[4]]] * len(measuring.POLICIES)
+
+
+def test_blocks_are_measured_in_parts_where_memory_is_scarce(any_machine, monkeypatch):
+    blocks = small()
+    inputs = block_inputs(blocks, SETTING)
+    measured = []
+    begin = Chain.__init__
+
+    def counted(self, blocks, taken, *others, **named):
+        measured.append((len(blocks), taken))
+        begin(self, blocks, taken, *others, **named)
+
+    monkeypatch.setattr(Chain, "__init__", counted)
+    monkeypatch.setattr(measuring, "_room_bytes", lambda device: 1.0)
+    times = measure_blocks(blocks, cross_entropy, TARGETS, SETTING, alone)
+
+    assert len(times) == 5
+    assert measured[:: len(measuring.POLICIES)] == [(1, inputs[0]), (1, inputs[1]), (1, inputs[4])]
 
 
 def test_a_block_that_does_more_takes_longer(any_machine):

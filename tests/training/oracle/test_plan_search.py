@@ -38,7 +38,13 @@ def blocks(seed, number):
             norm_bytes=draw.randint(10, 20),
             gradient_bytes=draw.randint(5, 20),
             weight_bytes=draw.randint(1, 9),
-            times=BlockTimes(draw.randint(1, 9), draw.randint(2, 15), draw.randint(1, 3) / 2, draw.randint(2, 5) / 2),
+            times=BlockTimes(
+                draw.randint(1, 9),
+                draw.randint(2, 15),
+                norm_s=draw.randint(1, 3) / 2,
+                offload_s=draw.randint(2, 5) / 2,
+                alone=draw.choice([0.75, 1.0]),
+            ),
         )
         for _ in range(number)
     ]

@@ -289,6 +289,34 @@ def test_measured_seconds_replace_operations():
     assert both == [[(2, 3)] * 2, [(2, 5)] * 2, [(2, 3.5)] * 2, [(2, 3.25)] * 2]
 
 
+def test_a_stage_alone_is_as_much_faster_as_its_blocks():
+    blocks = [
+        BlockCost(1, 0, 0, times=BlockTimes(1.0, 2.0, alone=0.5)),
+        BlockCost(1, 0, 0, times=BlockTimes(3.0, 6.0, alone=0.75)),
+    ]
+
+    assert [cost.alone for cost in stage_costs(blocks, (), Recompute())] == [(3 * 0.5 + 9 * 0.75) / 12]
+    assert [cost.alone for cost in stage_costs(blocks, (1,), Recompute())] == [0.5, 0.75]
+
+
+@given(stages, st.integers(1, 16), times, times)
+def test_one_rank_at_a_time_takes_what_it_takes_alone(s, n, f, b):
+    """In mp-basic all others always wait; the closed form of others holds where all ranks compute."""
+    schedule = build({"strategy": "mp-basic", "num_stages": s, "num_microbatches": n})
+    timeline = simulate(schedule, Costs([StageCost(f, b, alone=0.75)] * s))
+
+    assert timeline.end_s == pytest.approx(0.75 * n * s * (f + b))
+
+
+def test_ranks_that_compute_at_once_slow_each_other_down():
+    """A pipeline of two: one rank alone at first and in the end, both between."""
+    schedule = build({"strategy": "gpipe", "num_stages": 2, "num_microbatches": 3})
+    timeline = simulate(schedule, Costs([StageCost(4.0, 4.0, alone=0.75)] * 2))
+
+    # Forward: 3 alone, 2 x 4 beside each other, 3 alone, of which the second rank goes on with its first backward.
+    assert timeline.end_s == pytest.approx(2 * (3 + 2 * 4 + 3))
+
+
 def test_other_policies_cost_no_forward_and_keep_what_they_say():
     blocks = [BlockCost(flops=10, saved_bytes=100 * (k + 1), input_bytes=k + 1, norm_bytes=7 * k) for k in range(4)]
 

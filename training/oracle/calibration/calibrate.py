@@ -12,8 +12,9 @@ from training.engine.memory import LiveBytes
 from training.engine.plan import Plan
 from training.engine.ranks import Ranks
 from training.engine.transport import Transport
+from training.oracle.calibration.block_inputs import Setting, fingerprints
 from training.oracle.calibration.machine import Identity, Machine, MeasuredBlock, network_of
-from training.oracle.calibration.measure_blocks import Setting, fingerprints, measure_blocks
+from training.oracle.calibration.measure_blocks import measure_blocks
 from training.oracle.calibration.measure_links import measure_link
 from training.oracle.calibration.measure_updates import measure_update
 from training.oracle.calibration.rounds import together
@@ -38,7 +39,7 @@ def calibrate(
         BusyMachineError: other programs had the cores.
     """
     transport = Transport(ranks, setting.device, counter=LiveBytes())
-    times = measure_blocks(blocks, loss, targets, setting, lambda value: together(transport, value))
+    times = measure_blocks(blocks, loss, targets, setting, lambda value: together(transport, value), rank=ranks.rank)
     link = measure_link(transport, ranks) if ranks.num_ranks > 1 else None
     update = measure_update(blocks, plan, setting, ranks, transport, network_of(link))
     names = fingerprints(blocks, setting)

@@ -29,7 +29,7 @@ from training.foundation.reading import read_json_file
 from training.foundation.settings import Section, parse_section
 from training.foundation.words.counts import counted
 from training.machine.threads import instruction_set
-from training.oracle.calibration.measure_blocks import Setting, fingerprints
+from training.oracle.calibration.block_inputs import Setting, fingerprints
 from training.oracle.simulation.costs import Costs, StageCost
 from training.oracle.simulation.links import Link, Network, instant, pairs, swap_s
 
@@ -64,6 +64,7 @@ class MeasuredBlock(Section):
     backward_s: Seconds
     norm_s: Seconds
     offload_s: Seconds
+    alone: Annotated[float, Field(gt=0, le=1)]
 
 
 class MeasuredLink(Section):
@@ -141,7 +142,7 @@ class Machine(Section):
         """
         costs = self.costs(stages, placement)
         folded = [self._with_swaps(stage, index, schedule, placement) for index, stage in enumerate(costs.stages)]
-        return replace(costs, stages=folded)
+        return replace(costs, stages=folded, groups=placement.num_ranks // schedule.placement.num_ranks)
 
     def _with_swaps(self, stage: StageCost, index: int, schedule: Schedule, placement: Placement) -> StageCost:
         holders = placement.holders(index)

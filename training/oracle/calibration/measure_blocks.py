@@ -1,126 +1,44 @@
 """Seconds of each block of a network on this machine, measured as the executor runs it.
 
-Every rank measures the same blocks at the same time, so that caches and memory are as busy as in a step. A round counts
-if every rank had its core: CPU time at least 0.97 of the wall clock. Equal blocks are measured once.
+Blocks run one after the other, forward and then backward, so that caches are as in a step: every rank the same ones at
+the same time, and then the first rank while the others wait. A round counts if every rank had its core: CPU time at
+least 0.97 of the wall clock. Equal blocks are measured once, where those between them can be left out.
 """
 
 from __future__ import annotations
 
-import hashlib
 import statistics
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import psutil
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from training.engine.executor import Loss
-from training.engine.partition import BlockTimes, fake_tensors, on_device, without_memory
-from training.engine.random_numbers import Draws
-from training.engine.recompute import Segment
+from training.engine.partition import BlockTimes, block_costs
 from training.engine.saved import Kept
-from training.engine.stage import AUTOCAST, Boundary, Precision, StageCopy, as_tuple, needing_gradient
 from training.foundation.errors import BusyMachineError
+from training.oracle.calibration.block_inputs import BlockInput, Setting, block_inputs, named
+from training.oracle.calibration.chain import Chain, Seconds
 from training.oracle.calibration.rounds import WARM_UPS, now_s
 
 LEAST_SHARE = 0.97
 """Least CPU time per wall-clock time of a round that counts."""
 LEAST_ROUNDS, MOST_ROUNDS = 3, 15
 BUDGET_S = 40.0
-"""Time for all blocks together, if a block's fewest rounds allow it."""
-CACHE_BYTES = 2**26
-"""Memory that other work touches between two uses of the same tensors; caches hold no more."""
+"""Time for all blocks together, if their fewest rounds allow it."""
 POLICIES: tuple[Kept, ...] = ("keep", "norm", "offload")
-
-
-class Shape(NamedTuple):
-    """A tensor without values."""
-
-    size: tuple[int, ...]
-    stride: tuple[int, ...]
-    dtype: torch.dtype
-    requires_grad: bool
-
-    def make(self, device: torch.device) -> Tensor:
-        """A tensor of this shape with any finite values; a leaf, as one that came from another rank."""
-        tensor = torch.empty_strided(self.size, self.stride, dtype=self.dtype, device=device)
-        if self.dtype.is_floating_point:
-            tensor.normal_()
-        else:
-            tensor.zero_()
-        return tensor.requires_grad_(self.requires_grad)
-
-
-@dataclass(frozen=True)
-class BlockInput:
-    """What a block takes from the one before it."""
-
-    shapes: tuple[Shape, ...]
-    is_tuple: bool
-
-    def make(self, device: torch.device) -> Boundary:
-        """Tensors of these shapes."""
-        tensors = tuple(shape.make(device) for shape in self.shapes)
-        return tensors if self.is_tuple else tensors[0]
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What the seconds of a block depend on, apart from block and machine."""
-
-    input_shape: tuple[int, ...]
-    """Of one micro-batch."""
-    precision: Precision = "fp32"
-    channels_last: bool = False
-    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-
-
-Together = Callable[[float], list[float]]
-"""A number of this rank -> those of all ranks, by rank; every rank calls it and waits for the others."""
-
-
-def block_inputs(blocks: Sequence[nn.Module], setting: Setting) -> list[BlockInput]:
-    """What each block takes, found on tensors without storage."""
-    device, dtype = setting.device, AUTOCAST.get(setting.precision, torch.float32)
-    shells = without_memory(blocks, channels_last=setting.channels_last)
-    inputs = []
-    with fake_tensors():
-        is_image = len(setting.input_shape) == 4
-        memory_format = torch.channels_last if setting.channels_last and is_image else torch.contiguous_format
-        value: Boundary = torch.empty(setting.input_shape, device=device, memory_format=memory_format)
-        with torch.autocast(device.type, dtype=dtype, enabled=setting.precision in AUTOCAST):
-            for block in on_device(shells, device).train():
-                shapes = tuple(Shape(tuple(t.shape), t.stride(), t.dtype, t.requires_grad) for t in as_tuple(value))
-                inputs.append(BlockInput(shapes, isinstance(value, tuple)))
-                value = block(value)
-    return inputs
-
-
-def fingerprints(blocks: Sequence[nn.Module], setting: Setting) -> list[str]:
-    """Names under which the blocks of a network are measured: equal for blocks that take the same time."""
-    return _named(blocks, block_inputs(blocks, setting))
-
-
-def _named(blocks: Sequence[nn.Module], inputs: Sequence[BlockInput]) -> list[str]:
-    last = len(blocks) - 1
-    return [
-        _fingerprint(block, taken, is_last=index == last)
-        for index, (block, taken) in enumerate(zip(blocks, inputs, strict=True))
-    ]
-
-
-def _fingerprint(block: nn.Module, taken: BlockInput, *, is_last: bool) -> str:
-    weights = tuple(
-        (name, tuple(weight.shape), weight.dtype, weight.requires_grad) for name, weight in block.named_parameters()
-    )
-    named = type(block).__qualname__, repr(block), weights, taken, is_last
-    return hashlib.sha256(repr(named).encode()).hexdigest()[:16]
+ROOM = 0.25
+"""Part of the free memory that blocks may fill while they are measured."""
+Together = Callable[[Any], list[Any]]
+"""An object of this rank -> those of all ranks, by rank; every rank calls it and waits for the others."""
 
 
 def measure_blocks(
-    blocks: Sequence[nn.Module], loss: Loss, targets: object, setting: Setting, together: Together
+    blocks: Sequence[nn.Module], loss: Loss, targets: object, setting: Setting, together: Together, *, rank: int = 0
 ) -> list[BlockTimes]:
     """Measure each block; every rank calls it.
 
@@ -132,125 +50,147 @@ def measure_blocks(
         BusyMachineError: most rounds did not count.
     """
     inputs = block_inputs(blocks, setting)
-    names, last = _named(blocks, inputs), len(blocks) - 1
-    budget_s = BUDGET_S / (len(POLICIES) * len(set(names)))
-    rounds = _Rounds(together)
-    times: dict[str, BlockTimes] = {}
-    for index, name in enumerate(names):
-        if name in times:
-            continue
-        finish = (lambda output: loss(output, targets)) if index == last else None
-        by_policy = {}
+    names = named(blocks, inputs)
+    costs = block_costs(blocks, setting.input_shape, precision=setting.precision, device=setting.device)
+    kept_bytes = [cost.saved_bytes for cost in costs]
+    room_bytes = min(together(_room_bytes(setting.device) / len(together(None))))
+    parts = list(_parts(_chosen(names, inputs), kept_bytes, room_bytes))
+    rounds = _Rounds(together, rank)
+    budget_s = BUDGET_S / (len(parts) * (len(POLICIES) + 1))
+    found: dict[str, list[BlockTimes]] = defaultdict(list)
+    for part in parts:
+        finish = (lambda output: loss(output, targets)) if part[-1] == len(blocks) - 1 else None
+        left_out_bytes = sum(kept_bytes) - sum(kept_bytes[index] for index in part)
+        taken: dict[Kept, _Taken] = {}
         for policy in POLICIES:
-            contender = _Contender(blocks[index], inputs[index], finish, policy, setting)
-            by_policy[policy] = rounds.run(contender, budget_s)
-        times[name] = _block_times(by_policy)
+            chain = Chain(
+                [blocks[index] for index in part],
+                inputs[part[0]],
+                finish,
+                policy,
+                setting,
+                lambda: now_s(setting.device),
+                left_out_bytes=left_out_bytes,
+            )
+            taken[policy] = rounds.run(chain, budget_s, also_alone=policy == "keep")
+        for position, index in enumerate(part):
+            found[names[index]].append(_block_times({policy: own.of(position) for policy, own in taken.items()}))
     rounds.check()
-    return [times[name] for name in names]
+    medians = {name: _median(times) for name, times in found.items()}
+    return [medians[name] for name in names]
 
 
-def _block_times(by_policy: dict[Kept, list[tuple[float, float]]]) -> BlockTimes:
-    medians = {
-        policy: tuple(statistics.median(column) for column in zip(*rounds, strict=True))
-        for policy, rounds in by_policy.items()
-    }
-    forward_s, backward_s = medians["keep"]
-    more = {policy: max(sum(medians[policy]) - forward_s - backward_s, 0.0) for policy in POLICIES}
-    return BlockTimes(forward_s, backward_s, norm_s=more["norm"], offload_s=more["offload"])
+def _chosen(names: Sequence[str], inputs: Sequence[BlockInput]) -> list[int]:
+    """Blocks to measure, in order: without those whose equal is among them and that pass on what they take."""
+    chosen, seen = [], set[str]()
+    for index, name in enumerate(names):
+        if name not in seen or inputs[index + 1] != inputs[index]:
+            chosen.append(index)
+        seen.add(name)
+    return chosen
 
 
-class _Contender:
-    """One block under one policy."""
-
-    def __init__(
-        self,
-        block: nn.Module,
-        taken: BlockInput,
-        finish: Callable[[Tensor], Tensor] | None,
-        policy: Kept,
-        setting: Setting,
-    ) -> None:
-        self.device, self._finish = setting.device, finish
-        self._copy = StageCopy(
-            nn.Sequential(block),
-            stage=0,
-            first_block=0,
-            device=setting.device,
-            precision=setting.precision,
-            segments=[Segment(range(1), policy)],
-            is_last=finish is not None,
-        )
-        self._input = taken.make(setting.device)
-        self._gradients: tuple[Tensor, ...] | None = None
-        self._elsewhere = torch.empty(CACHE_BYTES if setting.device.type == "cpu" else 0, dtype=torch.uint8)
-
-    def run(self, clock: Callable[[], float]) -> tuple[float, float]:
-        """Seconds of a forward and of a backward, each the mean of two micro-batches, whose gradients are added.
-
-        As in a step, what comes in has just been written, and what was kept was not touched for a while.
-        """
-        forward_s = backward_s = 0.0
-        with self._copy.running.recording():
-            for microbatch in range(2):
-                self._elsewhere.zero_()
-                _rewrite(as_tuple(self._input))
-                start_s = clock()
-                output = self._copy.forward(microbatch, self._input, self._finish, Draws(0, 0, microbatch))
-                end_s = clock()
-                gradients = self._gradients_for(output)
-                del output
-                self._elsewhere.zero_()
-                _rewrite(gradients or ())
-                backward_start_s = clock()
-                self._copy.backward(microbatch, gradients)
-                forward_s, backward_s = forward_s + end_s - start_s, backward_s + clock() - backward_start_s
-        self._copy.forget()
-        return forward_s / 2, backward_s / 2
-
-    def _gradients_for(self, output: Boundary) -> tuple[Tensor, ...] | None:
-        if self._finish is not None:
-            return None
-        if self._gradients is None:
-            self._gradients = tuple(torch.randn_like(tensor.detach()) for tensor in needing_gradient(output))
-        return self._gradients
+def _parts(chosen: Sequence[int], kept_bytes: Sequence[int], room_bytes: float) -> Iterator[list[int]]:
+    """Blocks that are measured together: as many as there is room for."""
+    part: list[int] = []
+    for index in chosen:
+        if part and sum(kept_bytes[other] for other in (*part, index)) > room_bytes:
+            yield part
+            part = []
+        part.append(index)
+    yield part
 
 
-def _rewrite(tensors: Sequence[Tensor]) -> None:
-    """Write tensors anew, with the same values."""
-    with torch.no_grad():
-        for tensor in tensors:
-            tensor.copy_(tensor.clone())
+def _room_bytes(device: torch.device) -> float:
+    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else psutil.virtual_memory().available
+    return ROOM * free
+
+
+class _BlockSeconds(NamedTuple):
+    """Medians of one block."""
+
+    forward_s: float
+    backward_s: float
+    alone: float
+    """Time without other ranks, as part of that with them."""
+
+
+class _Taken(NamedTuple):
+    """Rounds of a chain."""
+
+    together: list[Seconds]
+    """Means over the ranks."""
+    alone: list[Seconds]
+    """Of the first rank, right after each of these; empty if not asked for."""
+    num_ranks: int
+
+    def add(self, by_rank: Sequence[_Timed], alone: Sequence[_Timed]) -> None:
+        """Another round."""
+        blocks = zip(*(one.seconds for one in by_rank), strict=True)
+        means = [tuple(statistics.fmean(column) for column in zip(*own, strict=True)) for own in blocks]
+        self.together.append([(forward_s, backward_s) for forward_s, backward_s in means])
+        self.alone.extend(one.seconds for one in alone)
+
+    def of(self, position: int) -> _BlockSeconds:
+        """One block of the chain."""
+        own = [seconds[position] for seconds in self.together]
+        forward_s, backward_s = (statistics.median(column) for column in zip(*own, strict=True))
+        pairs = zip(self.alone, own, strict=False)
+        ratios = [sum(alone[position]) / sum(beside) for alone, beside in pairs if sum(beside)]
+        # Ranks that get in each other's way are not slower than one after the other.
+        alone = min(max(statistics.median(ratios), 1 / self.num_ranks), 1.0) if ratios else 1.0
+        return _BlockSeconds(forward_s, backward_s, alone)
+
+
+def _block_times(by_policy: dict[Kept, _BlockSeconds]) -> BlockTimes:
+    forward_s, backward_s, alone = by_policy["keep"]
+
+    def more_s(policy: Kept) -> float:
+        own = by_policy[policy]
+        return max(own.forward_s + own.backward_s - forward_s - backward_s, 0.0)
+
+    return BlockTimes(forward_s, backward_s, norm_s=more_s("norm"), offload_s=more_s("offload"), alone=alone)
+
+
+def _median(times: Sequence[BlockTimes]) -> BlockTimes:
+    """Of equal blocks."""
+    columns = {name: statistics.median(getattr(each, name) for each in times) for name in vars(times[0])}
+    return BlockTimes(**columns)
 
 
 class _Rounds:
     """Rounds on all ranks at once, and how many of them counted."""
 
-    def __init__(self, together: Together):
-        self._together = together
+    def __init__(self, together: Together, rank: int):
+        self._together, self._rank = together, rank
+        self._num_ranks = len(together(None))
         self._good = self._all = 0
 
-    def run(self, contender: _Contender, budget_s: float) -> list[tuple[float, float]]:
-        """(forward, backward) seconds of each good round, means over the ranks; of all rounds if none is good."""
-        end_s = time.perf_counter() + budget_s
-        good, every = [], []
+    def run(self, chain: Chain, budget_s: float, *, also_alone: bool) -> _Taken:
+        """Seconds of each good round; of all rounds if none is good."""
+        end_s = time.perf_counter() + budget_s * (2 if also_alone else 1)
+        good, every = _Taken([], [], self._num_ranks), _Taken([], [], self._num_ranks)
         for index in self._indices(end_s):
-            self._together(0.0)
-            wall_s, cpu_s = time.perf_counter(), time.thread_time()
-            forward_s, backward_s = contender.run(lambda: now_s(contender.device))
-            share = (time.thread_time() - cpu_s) / (time.perf_counter() - wall_s)
-            means = statistics.fmean(self._together(forward_s)), statistics.fmean(self._together(backward_s))
+            self._together(None)
+            by_rank = self._together(_timed(chain))
+            alone = self._alone(chain) if also_alone and self._num_ranks > 1 else []
             if index < 0:
                 continue
-            every.append(means)
-            if contender.device.type != "cpu" or min(self._together(share)) >= LEAST_SHARE:
-                good.append(means)
-        self._good, self._all = self._good + len(good), self._all + len(every)
-        return good or every
+            every.add(by_rank, alone)
+            if chain.device.type != "cpu" or min(one.share for one in (*by_rank, *alone)) >= LEAST_SHARE:
+                good.add(by_rank, alone)
+        self._good, self._all = self._good + len(good.together), self._all + len(every.together)
+        return good if good.together else every
+
+    def _alone(self, chain: Chain) -> list[_Timed]:
+        """The first rank's, while the others wait."""
+        self._together(None)
+        return [self._together(_timed(chain) if self._rank == 0 else None)[0]]
 
     def _indices(self, end_s: float) -> Iterator[int]:
         """Warm-ups below 0, then rounds, until the first rank's time is up; at least a warm-up and a few rounds."""
         for index in range(-WARM_UPS, MOST_ROUNDS):
-            is_late = self._together(time.perf_counter())[0] > self._together(end_s)[0]
+            is_late = self._together(time.perf_counter() > end_s)[0]
             if is_late and index >= LEAST_ROUNDS:
                 return
             if is_late and -WARM_UPS < index < 0:
@@ -265,3 +205,17 @@ class _Rounds:
                 f"{LEAST_SHARE:.0%} of the wall clock); nothing was written. End other programs, or give the ranks "
                 "fewer threads, and calibrate again."
             )
+
+
+class _Timed(NamedTuple):
+    """One run of a chain on one rank."""
+
+    seconds: Seconds
+    share: float
+    """CPU time per wall-clock time."""
+
+
+def _timed(chain: Chain) -> _Timed:
+    wall_s, cpu_s = time.perf_counter(), time.thread_time()
+    seconds = chain.run()
+    return _Timed(seconds, (time.thread_time() - cpu_s) / (time.perf_counter() - wall_s))

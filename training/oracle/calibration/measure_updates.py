@@ -16,8 +16,8 @@ from training.engine.schedule import Action, Op
 from training.engine.stage import StageCopy
 from training.engine.strategies import build_schedule
 from training.engine.transport import Transport
+from training.oracle.calibration.block_inputs import Setting
 from training.oracle.calibration.machine import MeasuredUpdate
-from training.oracle.calibration.measure_blocks import Setting
 from training.oracle.calibration.rounds import ROUNDS, WARM_UPS, now_s, together
 from training.oracle.simulation.links import Network, swap_s
 

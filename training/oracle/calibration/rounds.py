@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import TypeVar
 
 import torch
 
@@ -11,9 +12,12 @@ from training.engine.transport import Transport
 WARM_UPS, ROUNDS = 4, 9
 
 
-def together(transport: Transport, value: float) -> list[float]:
-    """Every rank's number, on every rank; every rank calls it, and waits for the others."""
-    return [float(number) for number in transport.share(value, during="calibrating")]
+T = TypeVar("T")
+
+
+def together(transport: Transport, value: T) -> list[T]:
+    """Every rank's object, on every rank; every rank calls it, and waits for the others."""
+    return transport.share(value, during="calibrating")
 
 
 def now_s(device: torch.device) -> float:

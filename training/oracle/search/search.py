@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from training.engine.strategies import STRATEGIES, Strategy
 from training.oracle.search.candidates import Candidate, Excluded, Found, Request
 from training.oracle.search.shape import SLOWER, WANTED, Fastest, Shape
-from training.oracle.search.stage_table import StageTable, seconds_of
+from training.oracle.search.stage_table import StageTable, least_seconds_of
 
 
 def search(request: Request) -> Found:
@@ -61,7 +61,7 @@ def _refusal(request: Request, strategy: Strategy, num_stages: int, data_paralle
 
 def least_s(request: Request, strategy: Strategy, num_stages: int, data_parallel: int) -> float:
     """A time that no step is shorter than, whatever the cuts and policies; messages, sums and updates left out."""
-    total_s = sum(seconds_of(block) for block in request.blocks)
+    total_s = sum(least_seconds_of(block) for block in request.blocks)
     number = request.num_microbatches // data_parallel
     # A rank that does its part of all micro-batches; its part may be the smallest only if another's is larger.
     bounds = [number * total_s / num_stages]

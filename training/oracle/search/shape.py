@@ -182,7 +182,7 @@ class Shape:
         """Time of the busiest rank, at least: no step is shorter."""
         return max(
             sum(
-                number * (cost.forward_s + cost.backward_s - cost.at_once_s) + cost.reduce_s + cost.step_s
+                number * cost.alone * (cost.forward_s + cost.backward_s - cost.at_once_s) + cost.reduce_s + cost.step_s
                 for cost, number in ((costs.stages[stage], number) for stage, number in work)
             )
             for work in self._work

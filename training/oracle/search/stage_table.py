@@ -50,3 +50,8 @@ def seconds_of(block: BlockCost) -> float:
     """Time of a block's forward and backward."""
     times = block.times
     return float(block.flops) if times is None else times.forward_s + times.backward_s
+
+
+def least_seconds_of(block: BlockCost) -> float:
+    """The same while no other rank computes."""
+    return seconds_of(block) * (1.0 if block.times is None else block.times.alone)

@@ -1,13 +1,16 @@
-"""Simulated time: work that waits for moments, and messages that share links while they are on their way."""
+"""Simulated time: work that waits for moments, and what slows each other down while it goes on: messages that share
+links, and ranks that compute beside each other."""
 
 from __future__ import annotations
 
 import heapq
 import math
+from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Generic, TypeVar
 
 from training.oracle.simulation.links import Link, Network
 
@@ -70,63 +73,133 @@ class Clock:
 
 
 @dataclass(eq=False)
-class _Flow:
-    """A message on its way."""
+class _Underway:
+    """Something that goes on until nothing of it is left."""
 
-    links: tuple[Link, ...]
-    bytes_left: float
-    arrived: Moment
-    bytes_per_s: float = 0.0
+    left: float
+    """In any unit."""
+    done: Moment
+    s_per_unit: float = math.inf
+    """At present."""
     end_s: float = math.inf
+    """If nothing else begins or ends until then."""
 
 
-class Traffic:
+Item = TypeVar("Item", bound=_Underway)
+
+
+class _Sharing(ABC, Generic[Item]):
+    """All that goes on at once, each as fast as the others let it."""
+
+    def __init__(self, clock: Clock):
+        self._clock = clock
+        self._underway: list[Item] = []
+        self._shared_at_s = 0.0
+
+    @abstractmethod
+    def _s_per_unit(self, item: Item) -> float:
+        """Speed of one of them beside all others."""
+
+    def _begin(self, item: Item) -> None:
+        self._underway.append(item)
+        self._share()
+
+    def _leave(self, item: Item) -> None:
+        self._underway.remove(item)
+
+    def _share(self) -> None:
+        """Set how fast each goes from now until the next one begins or ends."""
+        now_s = self._clock.now_s
+        for item in self._underway:
+            item.left -= (now_s - self._shared_at_s) / item.s_per_unit
+            item.s_per_unit = self._s_per_unit(item)
+            item.end_s = now_s + max(item.left, 0.0) * item.s_per_unit
+        self._shared_at_s = now_s
+        if self._underway:
+            self._clock.call_at(min(item.end_s for item in self._underway), self._end)
+
+    def _end(self) -> None:
+        """End all that are due; none is if the speeds have been set anew in the meantime."""
+        ended = [item for item in self._underway if item.end_s <= self._clock.now_s]
+        if not ended:
+            return
+        for item in ended:
+            self._leave(item)
+            self._clock.come(item.done)
+        self._share()
+
+
+@dataclass(eq=False)
+class _Flow(_Underway):
+    """A message on its way; its units are bytes."""
+
+    links: tuple[Link, ...] = ()
+
+
+class Traffic(_Sharing[_Flow]):
     """All messages that are on their way."""
 
     def __init__(self, clock: Clock, network: Network):
-        self._clock, self._network = clock, network
-        self._flows: list[_Flow] = []
+        super().__init__(clock)
+        self._network = network
         self._users: Counter[str] = Counter()
-        self._shared_at_s = 0.0
 
     def send(self, sender: int, receiver: int, num_bytes: float) -> Moment:
         """The moment in which a message that starts now has arrived; one without bytes is not sent."""
         links = self._network(sender, receiver) if num_bytes else ()
-        flow = _Flow(links, num_bytes, Moment())
+        flow = _Flow(num_bytes, Moment(), links=links)
         alpha_s = sum(link.alpha_s for link in links)
         if alpha_s:
             self._clock.call_at(self._clock.now_s + alpha_s, lambda: self._begin(flow))
         else:
             self._begin(flow)
-        return flow.arrived
+        return flow.done
 
-    def _begin(self, flow: _Flow) -> None:
-        if not any(link.beta_s_per_byte for link in flow.links):
-            self._clock.come(flow.arrived)
+    def _begin(self, item: _Flow) -> None:
+        if not any(link.beta_s_per_byte for link in item.links):
+            self._clock.come(item.done)
             return
-        self._flows.append(flow)
-        self._users.update(link.name for link in flow.links)
-        self._share()
+        self._users.update(link.name for link in item.links)
+        super()._begin(item)
 
-    def _share(self) -> None:
-        """Give every message its part of its slowest link, from now until the next one begins or ends."""
-        now_s = self._clock.now_s
-        for flow in self._flows:
-            flow.bytes_left -= flow.bytes_per_s * (now_s - self._shared_at_s)
-            s_per_byte = max(link.beta_s_per_byte * self._users[link.name] for link in flow.links)
-            flow.bytes_per_s = 1.0 / s_per_byte
-            flow.end_s = now_s + max(flow.bytes_left, 0.0) * s_per_byte
-        self._shared_at_s = now_s
-        if self._flows:
-            self._clock.call_at(min(flow.end_s for flow in self._flows), self._end)
+    def _leave(self, item: _Flow) -> None:
+        super()._leave(item)
+        self._users.subtract(link.name for link in item.links)
 
-    def _end(self) -> None:
-        """Let all messages arrive that end now; none does if the links have been shared out anew in the meantime."""
-        ended = [flow for flow in self._flows if flow.end_s <= self._clock.now_s]
-        if not ended:
-            return
-        for flow in ended:
-            self._flows.remove(flow)
-            self._users.subtract(link.name for link in flow.links)
-            self._clock.come(flow.arrived)
-        self._share()
+    def _s_per_unit(self, item: _Flow) -> float:
+        return max(link.beta_s_per_byte * self._users[link.name] for link in item.links)
+
+
+@dataclass(eq=False)
+class _Computation(_Underway):
+    """A rank that computes; its units are seconds that it takes while all ranks compute."""
+
+    alone: float = 1.0
+
+
+class Computing(_Sharing[_Computation]):
+    """All ranks that compute."""
+
+    def __init__(self, clock: Clock, num_ranks: int, groups: int = 1):
+        """Begin with none.
+
+        Args:
+            groups: that do the same as these ranks at the same time.
+        """
+        super().__init__(clock)
+        self._groups, self._others = groups, num_ranks * groups - 1
+
+    def compute(self, seconds: float, alone: float) -> Moment:
+        """The moment in which a rank has done what starts now.
+
+        Args:
+            seconds: while all other ranks compute, too.
+            alone: factor of the time if all others wait; between, it is linear in the number that compute.
+        """
+        computation = _Computation(seconds, Moment(), alone=alone)
+        self._begin(computation)
+        return computation.done
+
+    def _s_per_unit(self, item: _Computation) -> float:
+        busy = (len(self._underway) * self._groups - 1) / self._others if self._others else 1.0
+        return item.alone + (1.0 - item.alone) * busy

@@ -38,6 +38,8 @@ class StageCost:
     """Update of the weights, without their distribution."""
     at_once_s: float = 0.0
     """Part of `backward_s` that is saved where a backward follows its own forward: what is recomputed first is kept."""
+    alone: float = 1.0
+    """Factor, at most 1, of the times of forward and backward while no other rank computes."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,8 @@ class Costs:
     """Exchange of losses and norms between all ranks, before the weights are updated."""
     slowness: Sequence[float] | None = None
     """By rank: factor of its times; None if all ranks are equal."""
+    groups: int = 1
+    """Groups that do the same at the same time, of which one is played."""
 
     def seconds(self, action: Action, rank: int, before: Action | None = None) -> float:
         """How long a rank takes for an action, which may depend on the one before it."""
@@ -125,7 +129,15 @@ def stage_cost(
         gradient_bytes=0 if is_first else blocks[0].gradient_bytes,
         weight_bytes=sum(block.weight_bytes for block in blocks),
         at_once_s=last_again_s if is_last else 0.0,
+        alone=_alone(times),
     )
+
+
+def _alone(times: Sequence[BlockTimes]) -> float:
+    """The factor of a whole stage."""
+    together_s = sum(each.forward_s + each.backward_s for each in times)
+    alone_s = sum(each.alone * (each.forward_s + each.backward_s) for each in times)
+    return alone_s / together_s if together_s else 1.0
 
 
 def _from_flops(block: BlockCost, flops_per_s: float) -> BlockTimes:

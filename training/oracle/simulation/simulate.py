@@ -17,7 +17,7 @@ from itertools import permutations
 from training.engine.exchange import Message, exchanges
 from training.engine.schedule import Action, Op, Schedule, ScheduleError
 from training.engine.tree_sum import nodes_of
-from training.oracle.simulation.clock import Clock, Moment, Traffic
+from training.oracle.simulation.clock import Clock, Computing, Moment, Traffic
 from training.oracle.simulation.costs import Costs
 from training.oracle.simulation.links import swap_s
 
@@ -83,6 +83,8 @@ class _Simulation:
         self._schedule, self._costs = schedule, costs
         self._clock = Clock()
         self._traffic = Traffic(self._clock, costs.network)
+        self._computing = Computing(self._clock, len(schedule.ranks), costs.groups)
+        self._is_slowed = any(stage.alone != 1.0 for stage in costs.stages)
         self._spans: list[list[Span]] = [[] for _ in schedule.ranks]
         self._sent: list[Sent] = []
         self._posted: dict[Message, Moment] = {}
@@ -118,15 +120,18 @@ class _Simulation:
             if action is not None:
                 before = actions[index - 1] if index else None
                 start_s, seconds = self._clock.now_s, self._costs.seconds(action, rank, before)
-                if seconds:
-                    yield self._clock.after(seconds)
                 cost = self._costs.stages[action.stage]
+                if seconds:
+                    yield self._compute(seconds, cost.alone if action.op in (Op.F, Op.B) else 1.0)
                 peak_bytes = live_bytes + {Op.F: cost.kept_bytes, Op.B: cost.recomputed_bytes}.get(action.op, 0)
                 live_bytes += {Op.F: cost.kept_bytes, Op.B: -cost.kept_bytes}.get(action.op, 0)
                 self._spans[rank].append(Span(action, start_s, self._clock.now_s, peak_bytes))
         yield from on_their_way
         self._running -= 1
         self._end_s = self._clock.now_s
+
+    def _compute(self, seconds: float, alone: float) -> Moment:
+        return self._computing.compute(seconds, alone) if self._is_slowed else self._clock.after(seconds)
 
     def _post(self, message: Message) -> Moment:
         """One side of a message is there; it starts with the other."""
