@@ -96,6 +96,17 @@ def test_slides_are_found_and_sorted_and_what_is_not_known_comes_last(
     assert slides_matching(table, **wanted) == slides
 
 
+def test_slide_level_models_are_searched_only_where_nothing_is_hidden(table: SlideTable) -> None:
+    """Their answer for a slide may rest on another one, which the person may not see."""
+    table.put(Batch(facts=(facts_of("a", 0.9, slide_models=("patients-1",)), facts_of("b", slide_models=("only-1",)))))
+
+    assert slides_matching(table, only_predicted=True, words=["patients"]) == "a"
+    assert slides_matching(table, only_predicted=True, words=["only"]) == "b"
+    for hidden in ({"predicted": "abc"}, {"only": frozenset("abc")}):
+        assert slides_matching(table, only_predicted=True, words=["patients"], **hidden) == ""
+        assert slides_matching(table, only_predicted=True, words=["m-1"], **hidden) == "ac"
+
+
 def test_of_hidden_slides_neither_scores_nor_models_nor_labels_count(table: SlideTable) -> None:
     table.put(Batch(cohort=(CohortFacts(slide_id="a", label="tumour"), CohortFacts(slide_id="b", label="normal"))))
     assert slides_matching(table, sort="label") == "bacdef"

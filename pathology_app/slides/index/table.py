@@ -35,7 +35,7 @@ _SHORT_QUESTION = 100_000
 _Answer = tuple[tuple[Any, ...], ...]
 _TABLES = """
 CREATE TABLE slide (slide_id TEXT PRIMARY KEY, folded TEXT, facts TEXT, stamp TEXT, area REAL, mpp REAL, tissue REAL,
-    scanner TEXT, verdict TEXT, damaged INTEGER, ingested TEXT, models TEXT) WITHOUT ROWID;
+    scanner TEXT, verdict TEXT, damaged INTEGER, ingested TEXT, models TEXT, tile_models TEXT) WITHOUT ROWID;
 CREATE TABLE score (slide_id TEXT, model_id TEXT, class_name TEXT, score REAL,
     PRIMARY KEY (slide_id, model_id, class_name)) WITHOUT ROWID;
 CREATE TABLE cohort (slide_id TEXT PRIMARY KEY, case_id TEXT, block TEXT, stain TEXT, label TEXT, site TEXT,
@@ -112,7 +112,7 @@ class SlideTable:
         known = [facts for facts in batch.facts if facts.slide_id in self._names]
         with self._lock:
             self._write("DELETE FROM score WHERE slide_id = ?", ((facts.slide_id,) for facts in known))
-            self._write("INSERT OR REPLACE INTO slide VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", map(_row, known))
+            self._write("INSERT OR REPLACE INTO slide VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", map(_row, known))
             self._write("INSERT INTO score VALUES (?, ?, ?, ?)", (row for facts in known for row in _scores(facts)))
             if batch.cohort_begins:
                 self._write("DELETE FROM cohort", [()])
@@ -239,6 +239,7 @@ def _row(facts: SlideFacts) -> tuple[object, ...]:
         facts.damaged_tiles if is_known else None,
         facts.ingested_utc,
         " ".join(facts.model_ids).casefold() if is_known else None,
+        " ".join(model.model_id for model in facts.models).casefold() if is_known else None,
     )
 
 

@@ -17,6 +17,9 @@ SCORE = f"""(SELECT max(score) FROM score WHERE score.slide_id = slide.slide_id 
     AND (:model IS NULL OR model_id = :model) AND (:class IS NULL OR class_name = :class))"""
 WORD = "coalesce(word, json_extract(:reading_words, '$[0]'), '')"
 _MODELS = f"CASE WHEN {HIDDEN} THEN NULL ELSE models END"
+# A slide-level model may rest on a slide that is hidden from the person: only who sees all finds slides by its name.
+_FOUND_BY = f"""coalesce(CASE WHEN {HIDDEN} THEN NULL
+    WHEN :predicted IS NOT NULL OR :only IS NOT NULL THEN tile_models ELSE models END, '')"""
 LABEL = f"CASE WHEN {_UNLABELLED} THEN NULL ELSE cohort.label END"
 SCANNER = "coalesce(slide.scanner, cohort.scanner)"
 SORTS: Mapping[str, tuple[str, bool]] = {
@@ -42,7 +45,8 @@ class Wanted:
     """Selection and order of slides.
 
     Attributes:
-        words: parts of names; with `only_predicted`, also of models' names.
+        words: parts of names; with `only_predicted`, also of models' names: of slide-level models only for a person
+            from whom nothing is hidden.
         only_predicted: slides that have predictions, or may have some.
         model_id, class_name: those whose scores count; None: any.
         min_score: minimum score of a hotspot.
@@ -100,7 +104,7 @@ class Wanted:
 
 def where(wanted: Wanted) -> str:
     """The WHERE clause; "" for none."""
-    named = f"(folded || ' ' || coalesce({_MODELS}, ''))" if wanted.only_predicted else "folded"
+    named = f"(folded || ' ' || {_FOUND_BY})" if wanted.only_predicted else "folded"
     terms = [f"instr({named}, :word{at})" for at in range(len(wanted.words))]
     if wanted.only_predicted:
         terms.append(f"({_MODELS} IS NULL OR models != '')")
