@@ -84,6 +84,27 @@ def test_a_unit_of_two_slides_is_checked_as_it_was_predicted(own, gemslide):
     assert together.out.count(" changed") == 4 + len(BATCHES)
 
 
+def test_of_imported_features_no_encoder_is_run(own, gemslide, tmp_path):
+    project, _ = own
+    exported = gemslide(
+        "features", "export", "S-1", "--to", "trident", "--out", tmp_path / "out", "--project", project.root
+    )
+    (file,) = (tmp_path / "out").rglob("*.h5")
+    source = ("--slide", "S-1", "--from", "trident", "--encoder", "theirs")
+    imported = gemslide("features", "import", file, *source, "--project", project.root)
+    slide = open_slide_features(project, "S-1", "theirs")
+    model = write_drawn_model(project, slide, "abmil").name
+
+    done = check(gemslide, project, model)
+
+    assert (exported.code, imported.code, done.code) == (0, 0, 0), exported.err + imported.err + done.err
+    line = json.loads(done.out)
+    assert [way["what"] for way in line["variations"]] == [
+        "tiles in reverse order", "tiles shuffled", "1 thread", "2 threads",
+    ]  # fmt: skip
+    assert "the features were imported, so no encoder was run" in line["message"]
+
+
 def test_an_answer_that_depends_on_the_encoder_s_batch_fails_the_check(embedded, monkeypatch, gemslide):
     start = TileEncoder.start
 
