@@ -26,6 +26,7 @@ from training.oracle.simulation.links import instant
 from training.recipe.optimisation import cross_entropy
 
 SETTING = Setting((2, 3, 12, 20))
+SLOW_S = 0.05
 TARGETS = torch.tensor([0, 2])
 
 
@@ -105,6 +106,60 @@ def test_a_block_that_does_more_takes_longer(any_machine):
     assert sum(each.backward_s for each in many) > sum(each.backward_s for each in few)
 
 
+class Slow(torch.autograd.Function):
+    """Passes on what it takes, after some time."""
+
+    @staticmethod
+    def forward(ctx, value, forward_s, backward_s):
+        ctx.backward_s = backward_s
+        wait(forward_s)
+        return value.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        wait(ctx.backward_s)
+        return gradient, None, None
+
+
+class SlowBlock(nn.Module):
+    def __init__(self, forward_s, backward_s):
+        super().__init__()
+        self.seconds = forward_s, backward_s
+
+    def forward(self, value):
+        return Slow.apply(value, *self.seconds)
+
+    def extra_repr(self):
+        return str(self.seconds)
+
+
+def wait(seconds):
+    """Use a core for some time."""
+    end_s = time.perf_counter() + seconds
+    while time.perf_counter() < end_s:
+        pass
+
+
+@pytest.mark.parametrize("room_bytes", [float("inf"), 1.0], ids=["as one chain", "one by one"])
+def test_forward_and_backward_are_charged_to_the_block_that_took_them(any_machine, monkeypatch, room_bytes):
+    monkeypatch.setattr(measuring, "_room_bytes", lambda device: room_bytes)
+    first, *_, last = small()
+    blocks = [first, SlowBlock(SLOW_S, 0), nn.ReLU(), SlowBlock(0, SLOW_S), last]
+
+    times = measure_blocks(blocks, cross_entropy, TARGETS, SETTING, alone)
+
+    assert [index for index, each in enumerate(times) if each.forward_s >= SLOW_S] == [1]
+    assert [index for index, each in enumerate(times) if each.backward_s >= SLOW_S] == [3]
+
+
+def test_blocks_that_nothing_learns_before_have_no_backward(any_machine):
+    blocks = small()
+    blocks[0].requires_grad_(False)
+    first, second, *_ = measure_blocks(blocks, cross_entropy, TARGETS, SETTING, alone)
+
+    assert first.backward_s < second.backward_s / 4
+
+
 def _mean(output, targets):
     return output.mean()
 
@@ -137,17 +192,12 @@ def test_alpha_and_beta_are_found_again():
     assert fit({size: 1e-9 * size for size in (4096, 2**26)}) == pytest.approx((0.0, 1e-9), abs=1e-12)
 
 
-SLOW_S = 0.05
-
-
 class SlowSGD(torch.optim.SGD):
     """An optimizer whose step stands out among the parts of an update."""
 
     def step(self):
-        end_s = time.perf_counter() + SLOW_S
         super().step()
-        while time.perf_counter() < end_s:
-            pass
+        wait(SLOW_S)
 
 
 def _slow_update(ranks):

@@ -61,12 +61,15 @@ class Chain:
         )
         own = [[weight for weight in block.parameters() if weight.requires_grad] for block in blocks]
         weight_bytes = [sum(weight.nbytes for weight in weights) for weights in own]
-        self._first_weights = own[0]
         self._weight_shares = [count / (sum(weight_bytes) or 1) for count in weight_bytes]
+        self._input = taken.make(setting.device)
+        inputs = needing_gradient(self._input)
+        self._first = 0 if inputs else next((index for index, weights in enumerate(own) if weights), 0)
+        """The block at which backward ends."""
+        self._ends_with = [*inputs, *own[self._first]]
         self._began_s: dict[int, float] = {}
         self._gradient_came_s: dict[int, float] = {}
         self._hooks: list[RemovableHandle] = []
-        self._input = taken.make(setting.device)
         self._gradients: tuple[Tensor, ...] | None = None
         flushed = min(left_out_bytes, CACHE_BYTES) if setting.device.type == "cpu" else 0
         self._elsewhere = torch.empty(flushed, dtype=torch.uint8)
@@ -104,7 +107,7 @@ class Chain:
         return run
 
     def _watch(self, index: int, tensors: Sequence[Tensor]) -> None:
-        """Note when the last gradient of some tensors has come, as that of the output of a block; -1 is the input."""
+        """Note when the last gradient of some tensors has come, as those of the output of a block; -1 is the input."""
 
         def came(_: Tensor) -> None:
             self._gradient_came_s[index] = self._clock()
@@ -123,14 +126,14 @@ class Chain:
     def _backward(self, microbatch: int, gradients: Gradients | None) -> list[float]:
         """Seconds of each block. What is done for all gradients in the end is divided by the size of the weights."""
         self._elsewhere.zero_()
-        self._watch(-1, self._first_weights)
+        self._watch(self._first - 1, self._ends_with)
         begin_s = self._clock()
         self._copy.fetch(microbatch)
         self._copy.backward(microbatch, gradients)
         end_s = self._clock()
         seconds = [0.0] * len(self._weight_shares)
         for index in reversed(range(len(seconds))):
-            # Blocks that no gradient reaches, since nothing before them learns, take no time.
+            # Blocks that no gradient reaches, since neither they nor those before them learn, take no time.
             ended_s = self._gradient_came_s.get(index - 1, begin_s)
             seconds[index], begin_s = ended_s - begin_s, ended_s
         self._forget_watches()
