@@ -74,7 +74,8 @@ def _lines(depth: int, side_px: int) -> Iterator[dict[str, Any]]:
         raced = on_two_ranks(_race, depth, side_px, some)[0]
         measured |= {name: one.step_s for name, one in raced.items()}
         yield from (_line(name, predicted[name], raced.get(name)) for name in some)
-    yield summary(predicted, measured) if len(measured) == len(plans) else {"summary": BUSY}
+    picked = min(predicted, key=predicted.__getitem__)
+    yield summary(predicted, measured, picked) if len(measured) == len(plans) else {"summary": BUSY}
 
 
 def _line(name: str, predicted_s: float, raced: Raced | None) -> dict[str, Any]:

@@ -150,8 +150,9 @@ def test_an_audit_runs_what_was_predicted_and_counts_the_same_bytes(project):
         assert run["accuracy"] == pytest.approx(1 - abs(run["predicted_s"] - run["measured_s"]) / run["measured_s"])
     assert summary["worst_accuracy"] == min(run["accuracy"] for run in runs)
     assert summary["picked_by_best"] >= 1
-    fastest = min(runs, key=lambda run: run["predicted_s"])["strategy"]
-    assert summary["best_picked"].startswith(fastest.replace("ddp", "single"))
+    least_s = min(run["predicted_s"] for run in runs)
+    equal = {run["strategy"].replace("ddp", "single") for run in runs if run["predicted_s"] <= 1.01 * least_s}
+    assert summary["best_picked"].split(",")[0] in equal
     names = {event["pid"]: event["args"]["name"] for event in trace if event["name"] == "process_name"}
     done = {name: [e for e in trace if e["pid"] == pid and e.get("cat") in ("F", "B")] for pid, name in names.items()}
     for name, events in done.items():

@@ -103,7 +103,10 @@ def test_a_recipe_is_planned_for_a_cluster_that_is_not_at_hand(gemslide, recipe)
     assert report["machine"] == "ABCI: nodes of 4 V100, EDR InfiniBand (not measured)"
     assert report["search"] == {"num_ranks": 2, "cap_bytes": 16_000_000_000}
     assert {row["num_stages"] * row["data_parallel"] for row in rows} == {2}
-    assert [row["seconds"] for row in rows] == sorted(row["seconds"] for row in rows)
+    least_s = min(row["seconds"] for row in rows)
+    slower = [row["seconds"] for row in rows if row["seconds"] > 1.01 * least_s]
+    assert slower == sorted(slower)
+    assert [row["seconds"] for row in rows[len(rows) - len(slower) :]] == slower
     assert report["step_s"] > 0
     ddp = next(row for row in rows if row["strategy"] == "ddp")
     assert fsdp["seconds"] > ddp["seconds"]

@@ -54,7 +54,7 @@ def audit(
             fits, or other programs had the cores.
     """
     _check_ranks(of.recipe, of.ranks.num_ranks)
-    plans = _sampled(of, sample, cap_bytes)
+    plans, picked = _sampled(of, sample, cap_bytes)
     bare = {name: planned.plan for name, planned in plans.items()}
     loss = loss_of(of.recipe.optim)
     options = {} if least_share is None else {"least_share": least_share}
@@ -65,7 +65,7 @@ def audit(
         write_bytes_atomic(trace, json.dumps(chrome_trace(measured, timelines)).encode())
     return {
         "runs": [_run(plans[name], predicted_s[name], raced) for name, raced in measured.items()],
-        "summary": summary(predicted_s, {name: raced.step_s for name, raced in measured.items()}),
+        "summary": summary(predicted_s, {name: raced.step_s for name, raced in measured.items()}, picked),
     }
 
 
@@ -77,8 +77,12 @@ def _check_ranks(recipe: Recipe, num_ranks: int) -> None:
         )
 
 
-def _sampled(of: Measuring, sample: int, cap_bytes: float | None) -> dict[str, Planned]:
-    """Plans by name: the fastest of each strategy, then others from all over the table; the first rank's on all."""
+def _sampled(of: Measuring, sample: int, cap_bytes: float | None) -> tuple[dict[str, Planned], str]:
+    """Plans by name: the first of each strategy, then others from all over the table; the first rank's on all ranks.
+
+    Returns:
+        them, and the name of the one that would be picked.
+    """
     recipe = on_one_rank(of.recipe)
     planned = planned_of(recipe, of.side_px, of.device)
     planned = with_seconds(planned, of.project_dir, num_ranks=of.ranks.num_ranks, backend=backend_of(of.ranks.wire))
@@ -86,14 +90,15 @@ def _sampled(of: Measuring, sample: int, cap_bytes: float | None) -> dict[str, P
     found = of.ranks.broadcast_from_first(plans_on(planned, of.ranks.num_ranks, cap_bytes))
     if not found.candidates:
         raise OutOfMemoryError(none_fits(found, of.recipe, of.ranks.num_ranks, cap_bytes))
-    return {_name(each): with_candidate(planned, each) for each in sampled(found.candidates, sample)}
+    plans = {_name(each): with_candidate(planned, each) for each in sampled(found.candidates, sample)}
+    return plans, _name(found.candidates[0])
 
 
 def sampled(candidates: Sequence[Candidate], number: int) -> list[Candidate]:
-    """The fastest plan of each strategy, then others evenly from the rest; fastest first.
+    """The first plan of each strategy, then others evenly from the rest; fastest first.
 
     Args:
-        candidates: fastest first.
+        candidates: in the order in which they are preferred.
     """
     first = {each.strategy: each for each in reversed(candidates)}
     chosen = [each for each in candidates if first[each.strategy] is each][:number]

@@ -70,5 +70,6 @@ class Found:
     """The result of a search."""
 
     candidates: tuple[Candidate, ...]
-    """The fastest of each strategy, S, D and policy, fastest first; from the eleventh on, some are left out."""
+    """The fastest of each strategy, S, D and policy, fastest first, but by memory within 1 % of the fastest; from the
+    eleventh on, some are left out."""
     excluded: tuple[Excluded, ...]

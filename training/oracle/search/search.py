@@ -16,6 +16,9 @@ from training.oracle.search.candidates import Candidate, Excluded, Found, Reques
 from training.oracle.search.shape import SLOWER, WANTED, Fastest, Shape
 from training.oracle.search.stage_table import StageTable, least_seconds_of
 
+EQUAL = 0.01
+"""Difference in time, relative to the fastest plan, below which predictions do not tell plans apart."""
+
 
 def search(request: Request) -> Found:
     """Find the fastest plans that fit."""
@@ -37,9 +40,22 @@ def search(request: Request) -> Found:
             excluded.append(Excluded(strategy.name, num_stages, data_parallel, reason))
     plans.sort(key=lambda pair: pair[0].step_s)
     plans[: 2 * WANTED] = [(shape.moved(plan), shape) for plan, shape in plans[: 2 * WANTED]]
-    plans.sort(key=lambda pair: (pair[0].step_s, pair[0].rank_bytes))
+    plans = _in_order(plans)
     plans[:WANTED] = [(shape.with_communication(plan), shape) for plan, shape in plans[:WANTED]]
     return Found(tuple(plan for plan, _ in plans), tuple(excluded))
+
+
+def _in_order(plans: list[tuple[Candidate, Shape]]) -> list[tuple[Candidate, Shape]]:
+    """The fastest first; of those that are as good as equally fast, the one that needs least memory."""
+    limit_s = (1.0 + EQUAL) * min((plan.step_s for plan, _ in plans), default=0.0)
+    return sorted(
+        plans,
+        key=lambda pair: (
+            (0.0, pair[0].rank_bytes, pair[0].step_s)
+            if pair[0].step_s <= limit_s
+            else (pair[0].step_s, pair[0].rank_bytes, 0.0)
+        ),
+    )
 
 
 def _shapes(request: Request) -> Iterator[tuple[Strategy, int, int]]:
