@@ -31,7 +31,7 @@ IDENTITY = identity_here(SETTING, threads=1, backend="gloo", num_ranks=2)
 UPDATE = MeasuredUpdate(
     sum_s_per_byte=1e-3, pack_s_per_byte=2e-3, step_s_per_byte=4e-3, share_s_per_byte=8e-3, agree_s=0.5
 )
-LINK = MeasuredLink(alpha_s=0.25, beta_s_per_byte=0.01, both_ways_s_per_byte=0.015)
+LINK = MeasuredLink(alpha_s=0.25, beta_s_per_byte=0.01, both_ways_s_per_byte=0.015, meeting_s=0.5)
 
 
 def measured(*names, seconds=1.0):

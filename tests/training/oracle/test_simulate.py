@@ -317,6 +317,18 @@ def test_ranks_that_compute_at_once_slow_each_other_down():
     assert timeline.end_s == pytest.approx(2 * (3 + 2 * 4 + 3))
 
 
+def test_messages_that_both_sides_come_to_at_the_same_time_take_longer():
+    """chimera's two replicas are mirror images and exchange at once; mp-basic's ranks wait for each other."""
+    mirrored, one_after_the_other = (
+        build({"strategy": strategy, "num_stages": 2, "num_microbatches": 2}) for strategy in ("chimera", "mp-basic")
+    )
+    costs = Costs([StageCost(4.0, 4.0)] * 2, meeting_s=0.5)
+
+    # Two exchanges: of activations, and of their gradients.
+    assert simulate(mirrored, costs).end_s == 4 * 4.0 + 2 * 0.5
+    assert simulate(one_after_the_other, costs).end_s == 8 * 4.0
+
+
 def test_other_policies_cost_no_forward_and_keep_what_they_say():
     blocks = [BlockCost(flops=10, saved_bytes=100 * (k + 1), input_bytes=k + 1, norm_bytes=7 * k) for k in range(4)]
 

@@ -74,6 +74,8 @@ class MeasuredLink(Section):
     beta_s_per_byte: Seconds
     both_ways_s_per_byte: Seconds
     """Per byte of each direction, if both are in use."""
+    meeting_s: Seconds
+    """Further time of a message if both ranks come to it at the same time, having computed."""
 
 
 class MeasuredUpdate(Section):
@@ -133,7 +135,8 @@ class Machine(Section):
     def costs(self, stages: Sequence[StageCost], placement: Placement) -> Costs:
         """Costs of a step on this machine: those of its stages, with messages, sums and updates."""
         stages = [self._with_update(stage, len(placement.holders(index))) for index, stage in enumerate(stages)]
-        return Costs(stages, self.network(), self.update.agree_s if placement.num_ranks > 1 else 0.0)
+        agree_s = self.update.agree_s if placement.num_ranks > 1 else 0.0
+        return Costs(stages, self.network(), agree_s, meeting_s=self.link.meeting_s if self.link else 0.0)
 
     def group_costs(self, stages: Sequence[StageCost], schedule: Schedule, placement: Placement) -> Costs:
         """Costs of one group's schedule, where sums and updates are over all groups of a placement.

@@ -1,4 +1,9 @@
-"""α and β of the links between ranks, from messages over the executor's own wire."""
+"""α and β of the links between ranks, from messages over the executor's own wire.
+
+Messages one after the other find both sides waiting. Where ranks have computed and come to a message at the same time,
+each with one core, it takes longer: the thread that moves bytes takes the core from the one that is about to send, and
+waits for it. How much longer is measured after some computing.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +16,12 @@ from torch import Tensor
 from training.engine.ranks import Ranks
 from training.engine.transport import Transport
 from training.oracle.calibration.machine import MeasuredLink
-from training.oracle.calibration.rounds import ROUNDS, WARM_UPS, together
+from training.oracle.calibration.rounds import ROUNDS, WARM_UPS, now_s, together
 
 SIZES_BYTES = (4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20)
+MEETINGS, MEETING_BYTES = 64, 64 << 10
+COMPUTING_S = 0.005, 0.02
+"""Of a rank before a meeting, from the first to the last."""
 
 
 def measure_link(transport: Transport, ranks: Ranks) -> MeasuredLink:
@@ -27,7 +35,15 @@ def measure_link(transport: Transport, ranks: Ranks) -> MeasuredLink:
             times[size] = statistics.median(seconds[WARM_UPS:])
     alpha_s, beta = fit(one_way)
     _, both_beta = fit(both_ways)
-    return MeasuredLink(alpha_s=alpha_s, beta_s_per_byte=beta, both_ways_s_per_byte=max(both_beta, beta))
+    meeting_s = statistics.fmean(
+        _meeting_s(transport, ranks, seconds) for seconds in torch.linspace(*COMPUTING_S, MEETINGS).tolist()
+    )
+    return MeasuredLink(
+        alpha_s=alpha_s,
+        beta_s_per_byte=beta,
+        both_ways_s_per_byte=max(both_beta, beta),
+        meeting_s=max(meeting_s - both_ways[MEETING_BYTES], 0.0),
+    )
 
 
 def _message_s(transport: Transport, ranks: Ranks, row: Tensor, *, is_both: bool) -> float:
@@ -38,11 +54,31 @@ def _message_s(transport: Transport, ranks: Ranks, row: Tensor, *, is_both: bool
     if peer < ranks.num_ranks:
         is_first = ranks.rank < peer
         for sends, takes in ((True, True),) if is_both else ((is_first, not is_first), (not is_first, is_first)):
-            sent, received = transport.wire.group([(row, peer)] * sends, [(torch.empty_like(row), peer)] * takes)
-            for work in (*sent, *received):
-                work.wait()
+            _exchange(transport, row, peer, sends=sends, takes=takes)
     seconds = (time.perf_counter() - start_s) / (1 if is_both else 2)
     return max(together(transport, seconds))
+
+
+def _meeting_s(transport: Transport, ranks: Ranks, computing_s: float) -> float:
+    """Seconds of two messages, one each way, from when the later rank has done the same computing as the other."""
+    peer = ranks.rank ^ 1
+    row = torch.zeros(MEETING_BYTES, dtype=torch.uint8, device=transport.wire.device)
+    matrix = torch.ones(256, 256, device=transport.wire.device)
+    together(transport, 0.0)
+    end_s = time.perf_counter() + computing_s
+    while time.perf_counter() < end_s:
+        matrix = matrix @ matrix / 256
+    start_s = now_s(matrix.device)
+    if peer < ranks.num_ranks:
+        _exchange(transport, row, peer, sends=True, takes=True)
+    # Both end at about the same time, so the later one was the faster.
+    return min(together(transport, time.perf_counter() - start_s))
+
+
+def _exchange(transport: Transport, row: Tensor, peer: int, *, sends: bool, takes: bool) -> None:
+    sent, received = transport.wire.group([(row, peer)] * sends, [(torch.empty_like(row), peer)] * takes)
+    for work in (*sent, *received):
+        work.wait()
 
 
 def fit(times: dict[int, float]) -> tuple[float, float]:

@@ -52,6 +52,8 @@ class Costs:
     """Exchange of losses and norms between all ranks, before the weights are updated."""
     slowness: Sequence[float] | None = None
     """By rank: factor of its times; None if all ranks are equal."""
+    meeting_s: float = 0.0
+    """Further time of a message if both sides come to it at the same time."""
     groups: int = 1
     """Groups that do the same at the same time, of which one is played."""
 

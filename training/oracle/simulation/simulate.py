@@ -21,6 +21,9 @@ from training.oracle.simulation.clock import Clock, Computing, Moment, Traffic
 from training.oracle.simulation.costs import Costs
 from training.oracle.simulation.links import swap_s
 
+SAME_TIME_S = 2e-4
+"""Ranks that come to a message within this time come at the same time: to begin one takes about as long."""
+
 
 @dataclass(frozen=True)
 class Span:
@@ -87,7 +90,8 @@ class _Simulation:
         self._is_slowed = any(stage.alone != 1.0 for stage in costs.stages)
         self._spans: list[list[Span]] = [[] for _ in schedule.ranks]
         self._sent: list[Sent] = []
-        self._posted: dict[Message, Moment] = {}
+        self._posted: dict[Message, tuple[Moment, float]] = {}
+        """One side of messages: when they will have arrived, and since when that side has been there."""
         self._meetings: dict[object, tuple[list[int], Moment]] = {}
         self._running = len(schedule.ranks)
         self._end_s = 0.0
@@ -136,16 +140,20 @@ class _Simulation:
     def _post(self, message: Message) -> Moment:
         """One side of a message is there; it starts with the other."""
         if message not in self._posted:
-            self._posted[message] = Moment()
-            return self._posted[message]
-        arrived = self._posted.pop(message)
-        self._clock.start(self._send(message, arrived))
+            moment = Moment()
+            self._posted[message] = moment, self._clock.now_s
+            return moment
+        arrived, since_s = self._posted.pop(message)
+        meeting_s = self._costs.meeting_s if self._clock.now_s - since_s <= SAME_TIME_S else 0.0
+        self._clock.start(self._send(message, arrived, meeting_s))
         return arrived
 
-    def _send(self, message: Message, arrived: Moment) -> Iterator[Moment]:
+    def _send(self, message: Message, arrived: Moment, meeting_s: float) -> Iterator[Moment]:
         giver, taker = message
         sender, receiver = self._schedule.rank_of(giver), self._schedule.rank_of(taker)
         start_s = self._clock.now_s
+        if meeting_s:
+            yield self._clock.after(meeting_s)
         yield self._traffic.send(sender, receiver, self._costs.message_bytes(giver))
         self._sent.append(Sent(message, sender, receiver, start_s, self._clock.now_s))
         self._clock.come(arrived)
