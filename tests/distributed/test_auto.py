@@ -116,7 +116,7 @@ def test_a_plan_that_fits_is_chosen_and_none_is_an_error(project, monkeypatch):
     tight = show_plan(project / "r.toml", project, tile_px=None, svg=False, num_ranks=1, cap_bytes=least)
 
     assert tight["choice"]["predicted_bytes"] <= least < free[0]["bytes"]
-    monkeypatch.setattr("training.run.preflight.limit_bytes", lambda *_: 1_000_000)
+    monkeypatch.setattr("training.run.preflight.room_bytes", lambda *_: 900_000)
     with pytest.raises(OutOfMemoryError, match="no plan of this recipe fits 1 rank with"):
         check_run(project / "r.toml", project, 1)
 

@@ -56,3 +56,8 @@ def limit_bytes(device: torch.device, sharing: float = 1.0) -> int:
         soft, _ = resource.getrlimit(kind)
         limits += [soft] if soft != resource.RLIM_INFINITY else []
     return min(limits)
+
+
+def room_bytes(device: torch.device, num_local: float) -> float:
+    """Memory that a plan may be given for each of so many ranks on this machine."""
+    return ROOM * limit_bytes(device, sharing(device, num_local))

@@ -15,7 +15,7 @@ from training.engine.partition import BlockCost
 from training.foundation.errors import BadRecipeError, GemslideError
 from training.foundation.recipe_file import find_recipe
 from training.foundation.settings import replace
-from training.machine.devices import ROOM, device_here, limit_bytes, local_ranks, sharing
+from training.machine.devices import device_here, local_ranks, room_bytes
 from training.recipe.choice import Choice, choose, on_one_rank
 from training.recipe.config import Recipe
 from training.recipe.elastic import check_world_size, spread_over
@@ -73,7 +73,7 @@ def check_run(recipe_name: Path, project_dir: Path, world_size: int, *, threads:
     if recipe.parallel.is_auto:
         planned = _planned(on_one_rank(recipe), path.name, source, device, blocks)
         planned = with_seconds(planned, project_dir, num_ranks=world_size, backend=backend)
-        planned, choice = choose(planned, world_size, ROOM * limit_bytes(device, sharing(device, local_ranks())))
+        planned, choice = choose(planned, world_size, room_bytes(device, local_ranks()))
         recipe = planned.recipe
     elif recipe.parallel.elastic:
         parallel = spread_over(recipe.parallel, world_size, most_stages=len(blocks))

@@ -16,7 +16,7 @@ from training.engine.batches import TensorBatch
 from training.foundation.errors import OutOfMemoryError, WrongWorldSizeError
 from training.foundation.publish import write_bytes_atomic
 from training.foundation.words.counts import counted
-from training.machine.devices import ROOM, backend_of, limit_bytes, local_ranks, sharing
+from training.machine.devices import backend_of, local_ranks, room_bytes
 from training.oracle.audit.accuracy import accuracy, summary
 from training.oracle.audit.race import Raced, race
 from training.oracle.audit.trace import chrome_trace
@@ -86,7 +86,7 @@ def _sampled(of: Measuring, sample: int, cap_bytes: float | None) -> tuple[dict[
     recipe = on_one_rank(of.recipe)
     planned = planned_of(recipe, of.side_px, of.device)
     planned = with_seconds(planned, of.project_dir, num_ranks=of.ranks.num_ranks, backend=backend_of(of.ranks.wire))
-    cap_bytes = cap_bytes or ROOM * limit_bytes(of.device, sharing(of.device, local_ranks()))
+    cap_bytes = cap_bytes or room_bytes(of.device, local_ranks())
     found = of.ranks.broadcast_from_first(plans_on(planned, of.ranks.num_ranks, cap_bytes))
     if not found.candidates:
         raise OutOfMemoryError(none_fits(found, of.recipe, of.ranks.num_ranks, cap_bytes))

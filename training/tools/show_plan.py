@@ -23,7 +23,7 @@ from training.engine.strategies import STRATEGIES, build_schedule
 from training.foundation.errors import BadRecipeError, GemslideError
 from training.foundation.recipe_file import find_recipe
 from training.foundation.words.counts import counted
-from training.machine.devices import ROOM, device_here, limit_bytes, sharing
+from training.machine.devices import device_here, room_bytes
 from training.oracle.clusters.cluster import Cluster, load_cluster
 from training.oracle.predict import predict_step
 from training.oracle.simulation.costs import Costs, StageCost, stage_costs
@@ -137,7 +137,7 @@ def plan_recipe(
     planned = planned_of(on_one_rank(recipe), side_px, device)
     if is_auto:
         planned = with_seconds(planned, project_dir, num_ranks=ranks, backend=backend)
-        return choose(planned, ranks, cap_bytes or ROOM * limit_bytes(device, sharing(device, ranks)))
+        return choose(planned, ranks, cap_bytes or room_bytes(device, ranks))
     if num_ranks is None and cap_bytes is None:
         refuse_what_has_no_room(planned)
     return with_seconds_if_measured(planned, project_dir, num_ranks=ranks, backend=backend), None
