@@ -20,7 +20,7 @@ from training.oracle.calibration.calibrate import calibrate
 from training.oracle.calibration.chain import Chain
 from training.oracle.calibration.machine import Machine, identity_here
 from training.oracle.calibration.measure_blocks import measure_blocks
-from training.oracle.calibration.measure_links import fit
+from training.oracle.calibration.measure_links import fit, of_pairs
 from training.oracle.calibration.measure_updates import measure_update
 from training.oracle.simulation.links import instant
 from training.recipe.optimisation import cross_entropy
@@ -190,6 +190,11 @@ def test_alpha_and_beta_are_found_again():
 
     assert fit(times) == pytest.approx((2e-4, 3e-10))
     assert fit({size: 1e-9 * size for size in (4096, 2**26)}) == pytest.approx((0.0, 1e-9), abs=1e-12)
+
+
+def test_a_meeting_takes_what_the_later_rank_of_each_pair_waits():
+    assert of_pairs([3.0, 1.0, 2.0, 5.0]) == 1.5
+    assert of_pairs([3.0, 1.0, 0.0]) == 1.0
 
 
 class SlowSGD(torch.optim.SGD):

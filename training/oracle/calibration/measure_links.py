@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -71,8 +72,16 @@ def _meeting_s(transport: Transport, ranks: Ranks, computing_s: float) -> float:
     start_s = now_s(matrix.device)
     if peer < ranks.num_ranks:
         _exchange(transport, row, peer, sends=True, takes=True)
-    # Both end at about the same time, so the later one was the faster.
-    return min(together(transport, time.perf_counter() - start_s))
+    return of_pairs(together(transport, time.perf_counter() - start_s))
+
+
+def of_pairs(seconds: Sequence[float]) -> float:
+    """The mean, over pairs of ranks, of the shorter time: both end at about the same time, so it began later.
+
+    Args:
+        seconds: by rank; a last one without a partner does not count.
+    """
+    return statistics.fmean(min(pair) for pair in zip(seconds[::2], seconds[1::2], strict=False))
 
 
 def _exchange(transport: Transport, row: Tensor, peer: int, *, sends: bool, takes: bool) -> None:
