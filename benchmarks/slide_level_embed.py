@@ -117,7 +117,7 @@ def lite0(_: int) -> nn.Module:
 
 
 WORKS = (
-    EmbedWork("ResNet-50", resnet50_trunk, SIDE_PX, 4_032, pool="none", dims=2048),
+    EmbedWork("ResNet-50", resnet50_trunk, SIDE_PX, 8_064, pool="none", dims=2048),
     EmbedWork("ViT-S/16", vit_small, SIDE_PX, 4_032, pool="cls", dims=384),
     EmbedWork("EfficientNet-Lite0", lite0, SIDE_PX, 8_064, pool="mean", dims=1280),
 )
