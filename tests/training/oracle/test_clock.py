@@ -1,5 +1,7 @@
 """Messages on shared links, in simulated time."""
 
+from functools import partial
+
 import pytest
 
 from training.oracle.simulation.clock import Clock, Computing, Traffic
@@ -13,21 +15,26 @@ def one_link(sender, receiver):
     return (CABLE,)
 
 
+def ended(clock, works):
+    """When each (start, work) has ended; work begins at its start and gives the moment of its end."""
+    found = {}
+
+    def do(name, start_s, work):
+        yield clock.after(start_s)
+        yield work()
+        found[name] = clock.now_s
+
+    for name, (start_s, work) in enumerate(works):
+        clock.start(do(name, start_s, work))
+    clock.run()
+    return [found[name] for name in range(len(works))]
+
+
 def arrivals(network, *messages):
     """When each (start, sender, receiver, bytes) has arrived."""
     clock = Clock()
     traffic = Traffic(clock, network)
-    found = {}
-
-    def send(name, start_s, sender, receiver, num_bytes):
-        yield clock.after(start_s)
-        yield traffic.send(sender, receiver, num_bytes)
-        found[name] = clock.now_s
-
-    for name, message in enumerate(messages):
-        clock.start(send(name, *message))
-    clock.run()
-    return [found[name] for name in range(len(messages))]
+    return ended(clock, [(start_s, partial(traffic.send, *message)) for start_s, *message in messages])
 
 
 def test_a_message_alone_takes_alpha_and_its_bytes():
@@ -73,17 +80,7 @@ def ends(num_ranks, *computations, groups=1):
     """When each (start, seconds beside all others, alone) has ended."""
     clock = Clock()
     computing = Computing(clock, num_ranks, groups)
-    found = {}
-
-    def compute(name, start_s, seconds, alone):
-        yield clock.after(start_s)
-        yield computing.compute(seconds, alone)
-        found[name] = clock.now_s
-
-    for name, computation in enumerate(computations):
-        clock.start(compute(name, *computation))
-    clock.run()
-    return [found[name] for name in range(len(computations))]
+    return ended(clock, [(start_s, partial(computing.compute, *own)) for start_s, *own in computations])
 
 
 def test_a_rank_is_faster_while_the_others_wait():
