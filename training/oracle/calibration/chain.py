@@ -67,7 +67,7 @@ class Chain:
         self._first = 0 if inputs else next((index for index, weights in enumerate(own) if weights), 0)
         """The block at which backward ends."""
         self._ends_with = [*inputs, *own[self._first]]
-        self._began_s: dict[int, float] = {}
+        self._began_s: list[float] = []
         self._gradient_came_s: dict[int, float] = {}
         self._hooks: list[RemovableHandle] = []
         self._gradients: tuple[Tensor, ...] | None = None
@@ -99,7 +99,7 @@ class Chain:
         """The block, with the clock read before it, and whenever a gradient of its output has come."""
 
         def run(value: Boundary) -> Boundary:
-            self._began_s[index] = self._clock()
+            self._began_s.append(self._clock())
             output: Boundary = block(value)
             self._watch(index, needing_gradient(output))
             return output
@@ -118,9 +118,10 @@ class Chain:
     def _forward(self, microbatch: int) -> tuple[Boundary, list[float]]:
         self._elsewhere.zero_()
         _rewrite(as_tuple(self._input))
+        self._began_s.clear()
         start_s = self._clock()
         output = self._copy.forward(microbatch, self._input, self._finish, Draws(0, 0, microbatch))
-        ends_s = [*list(self._began_s.values())[1:], self._clock()]
+        ends_s = [*self._began_s[1:], self._clock()]
         return output, [end_s - begin_s for begin_s, end_s in zip([start_s, *ends_s], ends_s, strict=False)]
 
     def _backward(self, microbatch: int, gradients: Gradients | None) -> list[float]:
@@ -156,7 +157,7 @@ class Chain:
 
 
 def _rewrite(tensors: Sequence[Tensor]) -> None:
-    """Write tensors anew, with the same values."""
+    """Overwrite tensors with their own values."""
     with torch.no_grad():
         for tensor in tensors:
             tensor.copy_(tensor.clone())

@@ -11,6 +11,7 @@ import statistics
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import psutil
@@ -53,9 +54,9 @@ def measure_blocks(
     names = named(blocks, inputs)
     costs = block_costs(blocks, setting.input_shape, precision=setting.precision, device=setting.device)
     kept_bytes = [cost.saved_bytes for cost in costs]
-    room_bytes = min(together(_room_bytes(setting.device) / len(together(None))))
-    parts = list(_parts(_chosen(names, inputs), kept_bytes, room_bytes))
     rounds = _Rounds(together, rank)
+    room_bytes = min(together(_room_bytes(setting.device))) / rounds.num_ranks
+    parts = list(_parts(_chosen(names, inputs), kept_bytes, room_bytes))
     budget_s = BUDGET_S / (len(parts) * (len(POLICIES) + 1))
     found: dict[str, list[BlockTimes]] = defaultdict(list)
     for part in parts:
@@ -115,14 +116,15 @@ class _BlockSeconds(NamedTuple):
     """Time without other ranks, as part of that with them."""
 
 
-class _Taken(NamedTuple):
+@dataclass
+class _Taken:
     """Rounds of a chain."""
 
-    together: list[Seconds]
-    """Means over the ranks."""
-    alone: list[Seconds]
-    """Of the first rank, right after each of these; empty if not asked for."""
     num_ranks: int
+    together: list[Seconds] = field(default_factory=list)
+    """Means over the ranks."""
+    alone: list[Seconds] = field(default_factory=list)
+    """Of the first rank, right after each of these; empty if not asked for."""
 
     def add(self, by_rank: Sequence[_Timed], alone: Sequence[_Timed]) -> None:
         """Another round."""
@@ -163,17 +165,17 @@ class _Rounds:
 
     def __init__(self, together: Together, rank: int):
         self._together, self._rank = together, rank
-        self._num_ranks = len(together(None))
+        self.num_ranks = len(together(None))
         self._good = self._all = 0
 
     def run(self, chain: Chain, budget_s: float, *, also_alone: bool) -> _Taken:
         """Seconds of each good round; of all rounds if none is good."""
         end_s = time.perf_counter() + budget_s * (2 if also_alone else 1)
-        good, every = _Taken([], [], self._num_ranks), _Taken([], [], self._num_ranks)
+        good, every = _Taken(self.num_ranks), _Taken(self.num_ranks)
         for index in self._indices(end_s):
             self._together(None)
             by_rank = self._together(_timed(chain))
-            alone = self._alone(chain) if also_alone and self._num_ranks > 1 else []
+            alone = self._alone(chain) if also_alone and self.num_ranks > 1 else []
             if index < 0:
                 continue
             every.add(by_rank, alone)

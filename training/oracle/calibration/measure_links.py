@@ -49,20 +49,17 @@ def measure_link(transport: Transport, ranks: Ranks) -> MeasuredLink:
 
 def _message_s(transport: Transport, ranks: Ranks, row: Tensor, *, is_both: bool) -> float:
     """Seconds of one message, the slowest over all ranks: there and back one after the other, or both at once."""
-    peer = ranks.rank ^ 1
+    is_first = ranks.rank % 2 == 0
     together(transport, 0.0)
     start_s = time.perf_counter()
-    if peer < ranks.num_ranks:
-        is_first = ranks.rank < peer
-        for sends, takes in ((True, True),) if is_both else ((is_first, not is_first), (not is_first, is_first)):
-            _exchange(transport, row, peer, sends=sends, takes=takes)
+    for sends, takes in ((True, True),) if is_both else ((is_first, not is_first), (not is_first, is_first)):
+        _exchange(transport, ranks, row, sends=sends, takes=takes)
     seconds = (time.perf_counter() - start_s) / (1 if is_both else 2)
     return max(together(transport, seconds))
 
 
 def _meeting_s(transport: Transport, ranks: Ranks, computing_s: float) -> float:
     """Seconds of two messages, one each way, from when the later rank has done the same computing as the other."""
-    peer = ranks.rank ^ 1
     row = torch.zeros(MEETING_BYTES, dtype=torch.uint8, device=transport.wire.device)
     matrix = torch.ones(256, 256, device=transport.wire.device)
     together(transport, 0.0)
@@ -70,8 +67,7 @@ def _meeting_s(transport: Transport, ranks: Ranks, computing_s: float) -> float:
     while time.perf_counter() < end_s:
         matrix = matrix @ matrix / 256
     start_s = now_s(matrix.device)
-    if peer < ranks.num_ranks:
-        _exchange(transport, row, peer, sends=True, takes=True)
+    _exchange(transport, ranks, row, sends=True, takes=True)
     return of_pairs(together(transport, time.perf_counter() - start_s))
 
 
@@ -84,7 +80,11 @@ def of_pairs(seconds: Sequence[float]) -> float:
     return statistics.fmean(min(pair) for pair in zip(seconds[::2], seconds[1::2], strict=False))
 
 
-def _exchange(transport: Transport, row: Tensor, peer: int, *, sends: bool, takes: bool) -> None:
+def _exchange(transport: Transport, ranks: Ranks, row: Tensor, *, sends: bool, takes: bool) -> None:
+    """Send a row to the other rank of the pair, take one from it, or both; a last rank without a partner does not."""
+    peer = ranks.rank ^ 1
+    if peer >= ranks.num_ranks:
+        return
     sent, received = transport.wire.group([(row, peer)] * sends, [(torch.empty_like(row), peer)] * takes)
     for work in (*sent, *received):
         work.wait()

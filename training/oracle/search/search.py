@@ -48,14 +48,7 @@ def search(request: Request) -> Found:
 def _in_order(plans: list[tuple[Candidate, Shape]]) -> list[tuple[Candidate, Shape]]:
     """The fastest first; of those that are as good as equally fast, the one that needs least memory."""
     limit_s = (1.0 + EQUAL) * min((plan.step_s for plan, _ in plans), default=0.0)
-    return sorted(
-        plans,
-        key=lambda pair: (
-            (0.0, pair[0].rank_bytes, pair[0].step_s)
-            if pair[0].step_s <= limit_s
-            else (pair[0].step_s, pair[0].rank_bytes, 0.0)
-        ),
-    )
+    return sorted(plans, key=lambda pair: (max(pair[0].step_s, limit_s), pair[0].rank_bytes, pair[0].step_s))
 
 
 def _shapes(request: Request) -> Iterator[tuple[Strategy, int, int]]:

@@ -98,7 +98,7 @@ class _Sharing(ABC, Generic[Item]):
 
     @abstractmethod
     def _s_per_unit(self, item: Item) -> float:
-        """Speed of one of them beside all others."""
+        """How long one of them takes for a unit, beside all others."""
 
     def _begin(self, item: Item) -> None:
         self._underway.append(item)
@@ -119,7 +119,7 @@ class _Sharing(ABC, Generic[Item]):
             self._clock.call_at(min(item.end_s for item in self._underway), self._end)
 
     def _end(self) -> None:
-        """End all that are due; none is if the speeds have been set anew in the meantime."""
+        """End all that are due; none is if the speeds have changed in the meantime."""
         ended = [item for item in self._underway if item.end_s <= self._clock.now_s]
         if not ended:
             return
