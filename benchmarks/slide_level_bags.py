@@ -74,6 +74,10 @@ class DrawnBags:
         return np.array([f"bag-{number:04}" for number in range(len(self.members))])
 
     @property
+    def patients(self) -> NDArray[np.str_]:
+        return self.units
+
+    @property
     def num_tiles(self) -> NDArray[np.int64]:
         return np.array([len(tiles) for tiles in self.members])
 

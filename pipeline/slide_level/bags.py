@@ -35,6 +35,7 @@ class FeatureBags:
     Attributes:
         unit: "patient" or "slide".
         units: str of shape (units,); those without features are left out.
+        patients: str of shape (units,): the patient of each.
         splits: str of shape (units,): "train", "val", "test".
         num_tiles: int64 of shape (units,), over all slides of a unit.
         dims: features of a tile.
@@ -67,10 +68,12 @@ class FeatureBags:
         training = {patient for patient, split in split_by_patient.items() if split == "train"}
         rows = [_row(target) for target in targets]
         table = target_values(rows, cohort, clinical, units_of(cohort, self.unit, training))
+        self._notes = table.notes
         self._slides, self._without = _features(project, cohort, self.unit, data["encoder"])
         kept = [index for index, name in enumerate(table.units) if name in self._slides]
         self.units = np.array([table.units[index] for index in kept], dtype=str)
-        self.splits = _of_units(cohort, self.unit, split_by_patient, self.units)
+        self.patients = _patients_of(cohort, self.unit, self.units)
+        self.splits = np.array([split_by_patient[patient] for patient in self.patients.tolist()], dtype=str)
         self.values, self.classes = table.values_nc[kept], table.classes
         everything = [slide for name in self.units for slide in self._slides[name]]
         check_alike(everything)
@@ -90,13 +93,13 @@ class FeatureBags:
         return self._slides[str(self.units[unit])]
 
     def warnings(self) -> list[str]:
-        """Clauses about slides that are left out."""
+        """Clauses about slides, and values of targets, that are left out."""
         if not self._without:
-            return []
+            return list(self._notes)
         shown = ", ".join(self._without[:SHOWN]) + (", …" if len(self._without) > SHOWN else "")
         have = counted(len(self._without), "slide has", "slides have")
         are = "is" if len(self._without) == 1 else "are"
-        return [f"{have} no features of this encoder and {are} left out: {shown}"]
+        return [f"{have} no features of this encoder and {are} left out: {shown}", *self._notes]
 
     def _fingerprint(self, table: TargetTable) -> str:
         digest = hashlib.sha256(json.dumps([table.columns, {**self.classes}], sort_keys=True).encode())
@@ -131,11 +134,9 @@ def _splits(project: Project, cohort: Cohort, clinical: Clinical | None, data: M
     return splits
 
 
-def _of_units(
-    cohort: Cohort, unit: Unit, split_by_patient: Mapping[str, Split], units: NDArray[np.str_]
-) -> NDArray[np.str_]:
+def _patients_of(cohort: Cohort, unit: Unit, units: NDArray[np.str_]) -> NDArray[np.str_]:
     patient_of = {e.slide_id if unit == "slide" else str(e.patient_id): str(e.patient_id) for e in cohort.included}
-    return np.array([split_by_patient[patient_of[name]] for name in units.tolist()], dtype=str)
+    return np.array([patient_of[name] for name in units.tolist()], dtype=str)
 
 
 def _features(

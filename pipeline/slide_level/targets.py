@@ -62,6 +62,10 @@ class TargetRow(Section):
         return self
 
 
+SHOWN = 5
+"""Names in a clause."""
+
+
 @dataclass(frozen=True)
 class Units:
     """Patients or slides, in order, and those that the model is trained on."""
@@ -84,6 +88,8 @@ class TargetTable:
     """Index of the class; the number; survival: time, then event (1 or 0), both or neither."""
     classes: Mapping[str, tuple[str, ...]]
     """Order of the classes, by target of the kinds "class" and "ordinal"."""
+    notes: tuple[str, ...] = ()
+    """Clauses about values that are not used."""
 
     def values_of(self, name: str) -> NDArray[np.float64]:
         """Values of one target, (units, 1); of survival (units, 2). Raises KeyError: no such target."""
@@ -135,6 +141,7 @@ def target_values(rows: Sequence[TargetRow], cohort: Cohort, clinical: Clinical 
     columns: list[str] = []
     values: list[list[float]] = []
     classes: dict[str, tuple[str, ...]] = {}
+    notes: list[str] = []
     for row in rows:
         cells = [_known_units(unit_cells(cohort, clinical, units.kind, column), units) for column in row.columns]
         if row.kind in ("class", "ordinal"):
@@ -143,11 +150,12 @@ def target_values(rows: Sequence[TargetRow], cohort: Cohort, clinical: Clinical 
             numbers = _numbers(row, cells[0], units)
         else:
             numbers = _survival(row, cells[0], cells[1], units)
+            notes += _halves(row, cells[0], cells[1], numbers)
         missing = (math.nan,) * len(row.columns)
         values += map(list, zip(*(numbers.get(name, missing) for name in units.names), strict=True))
         columns += row.columns
     values_nc = np.array(values, np.float64).reshape(len(columns), len(units.names)).T.copy()
-    return TargetTable(units.names, tuple(rows), tuple(columns), values_nc, classes)
+    return TargetTable(units.names, tuple(rows), tuple(columns), values_nc, classes, tuple(notes))
 
 
 def _known_units(cells: Mapping[str, Cell], units: Units) -> dict[str, Cell]:
@@ -247,6 +255,17 @@ def _survival(
             "leave the target out."
         )
     return pairs
+
+
+def _halves(row: TargetRow, times: Mapping[str, Cell], events: Mapping[str, Cell], used: Collection[str]) -> list[str]:
+    """A clause about units of which only the time or only the event is known."""
+    known = {unit for cells in (times, events) for unit, _ in _values(cells)}
+    halves = sorted(known.difference(used))
+    if not halves:
+        return []
+    shown = ", ".join(halves[:SHOWN]) + (", …" if len(halves) > SHOWN else "")
+    have, are = ("has", "is") if len(halves) == 1 else ("have", "are")
+    return [f"{shown} {have} only one of `{row.columns[0]}` and `{row.columns[1]}` and {are} left out of {row.name!r}"]
 
 
 def _values(cells: Mapping[str, Cell]) -> Iterable[tuple[str, Cell]]:

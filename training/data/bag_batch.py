@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import blake2b
 
 import numpy as np
 import torch
@@ -47,7 +48,8 @@ class BagBatch:
         total = int(self.source.num_tiles[unit])
         if count == total:
             return None
-        name = int.from_bytes(str(self.source.units[unit]).encode(), "little") % 2**63  # not its place in the table
+        # By its name, not its place in the table: another unit more or less draws no other tiles.
+        name = int.from_bytes(blake2b(str(self.source.units[unit]).encode(), digest_size=8).digest(), "little")
         random = np.random.default_rng((self.seed, self.epoch, name))
         return np.sort(random.choice(total, count, replace=False))
 

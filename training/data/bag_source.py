@@ -31,6 +31,8 @@ class BagSource(Protocol):
     """"patient" or "slide"."""
     units: NDArray[np.str_]
     """Ids of the patients or slides, (units,)."""
+    patients: NDArray[np.str_]
+    """The patient of each, (units,); the unit itself where that is a patient."""
     splits: NDArray[np.str_]
     """"train", "val", "test" or "" of each, (units,)."""
     num_tiles: NDArray[np.int64]
@@ -115,68 +117,3 @@ def check_enough_bags(source: BagSource, batch_size: int) -> None:
             f"target; a step of {batch_size} and one for validation are needed. Embed more slides, fill in the table, "
             "assign them to splits, or lower [parallel] num_microbatches."
         )
-
-
-class BagPlan:
-    """Units of each batch, decided by the seed alone, so that ranks agree without communicating.
-
-    The last batch of an epoch holds the remainder: every unit is seen once in each epoch, unless classes are balanced.
-    For Cox's loss each batch has an event: the order is mended with units that have one.
-    """
-
-    def __init__(
-        self, source: BagSource, *, batch_size: int, seed: int, balance: bool, event_column: int | None = None
-    ) -> None:
-        self._train = with_targets(source, "train")
-        self._seed, self._size = seed, batch_size
-        self._labels = source.values[self._train, 0] if balance else None
-        self._events = None if event_column is None else source.values[self._train, event_column] == 1
-        self._epoch, self._order = -1, self._train
-        self.steps_per_epoch = -(-len(self._train) // batch_size)
-        if self._events is not None and self._events.sum() < self.steps_per_epoch:
-            raise EmptyTableError(
-                f"Cox's loss needs an event in each step: there are {counted(int(self._events.sum()), 'event')} among "
-                f"{counted(len(self._train), source.unit)} to train on, for {counted(self.steps_per_epoch, 'step')} of "
-                f'{batch_size}. Raise [parallel] num_microbatches, or use loss = "discrete" for the target.'
-            )
-
-    def place(self, step: int) -> tuple[int, int]:
-        """The epoch of a step, and its number in that epoch; both from 0."""
-        return divmod(step, self.steps_per_epoch)
-
-    def batch(self, step: int) -> Indices:
-        """Units of an optimizer step, counted from 0 over the whole run."""
-        epoch, within = self.place(step)
-        if epoch != self._epoch:
-            self._epoch, self._order = epoch, self._ordered(epoch)
-        return self._order[within * self._size : (within + 1) * self._size]
-
-    def _ordered(self, epoch: int) -> Indices:
-        random = np.random.default_rng((self._seed, epoch))
-        if self._labels is not None:
-            known = np.flatnonzero(np.isfinite(self._labels))
-            counts = np.bincount(self._labels[known].astype(np.int64))
-            share = 1.0 / counts[self._labels[known].astype(np.int64)]
-            chosen = random.choice(known, len(self._train), p=share / share.sum())
-        else:
-            chosen = random.permutation(len(self._train))
-        if self._events is not None:
-            chosen = _with_an_event_each(chosen, self._events, self._size)
-        ordered: Indices = self._train[chosen]
-        return ordered
-
-
-def _with_an_event_each(order: Indices, events: NDArray[np.bool_], size: int) -> Indices:
-    """Swap units between batches until each batch has an event; the others keep their places."""
-    order = order.copy()
-    starts = range(0, len(order), size)
-    counts = {start: int(events[order[start : start + size]].sum()) for start in starts}
-    for start in starts:
-        if counts[start]:
-            continue
-        giver = max(counts, key=lambda other: (counts[other], -other))
-        given = giver + int(np.flatnonzero(events[order[giver : giver + size]])[-1])
-        taken = min(start + size, len(order)) - 1
-        order[given], order[taken] = order[taken], order[given]
-        counts[giver], counts[start] = counts[giver] - 1, 1
-    return order

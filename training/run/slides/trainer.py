@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from training.data.bag_batch import BagBatch
-from training.data.bag_source import BagPlan, units_by_split, with_targets
+from training.data.bag_plan import BagPlan
+from training.data.bag_source import units_by_split, with_targets
 from training.engine.engine import Engine, StepResult
 from training.engine.executor import Watch, unwatched
 from training.engine.ranks import Ranks
