@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from pipeline.embedding.encoder import ROWS_DIR, SUFFIX, check_encoder, describe_encoder
@@ -13,6 +15,9 @@ from training.foundation.publish import write_bytes_atomic
 from training.foundation.reading import read_regular
 from training.foundation.toml_file import MAX_TOML_BYTES
 from training.foundation.words.spelling import nearest
+
+UNTRAINED = "-untrained"
+"""End of the names of encoders with random weights: `gemslide evaluate` compares with the one of the same name."""
 
 
 def encoders_dir(project: Project) -> Path:
@@ -72,12 +77,14 @@ def check_own_encoder(name: str, project: Project) -> dict[str, Any]:
     return check_encoder(find_encoder(name, project))
 
 
-def add_encoder(name: str, project: Project, source: Path | None = None) -> dict[str, Any]:
+def add_encoder(name: str, project: Project, source: Path | None = None, *, untrained: bool = False) -> dict[str, Any]:
     """Copy a row into a project, if the encoder that it describes passes its check there.
 
     Args:
         name: of the encoder in the project.
-        source: the row's file; None: the one of that name which comes with gemslide.
+        source: the row's file; None: the project's own of that name for an untrained one, or the one that comes with
+            gemslide.
+        untrained: add the same network with random weights, as NAME-untrained.
 
     Returns:
         As `training.encoding.check_encoder`, and whether the project had the same row before (`already_there`).
@@ -85,7 +92,11 @@ def add_encoder(name: str, project: Project, source: Path | None = None) -> dict
     Raises:
         GemslideError: the row, the weights or the network are at fault, or the project has another encoder of the name.
     """
-    target, source = row_path(name, project), source or _shipped(name)
+    if source is None:
+        own = row_path(name, project)
+        source = own if untrained and own.is_file() else _shipped(name)
+    name = f"{name}{UNTRAINED}" if untrained else name
+    target = row_path(name, project)
     try:
         content = read_regular(source, max_bytes=MAX_TOML_BYTES)
         before = read_regular(target, max_bytes=MAX_TOML_BYTES) if target.exists() else None
@@ -93,12 +104,18 @@ def add_encoder(name: str, project: Project, source: Path | None = None) -> dict
         raise BadRecipeError(
             f"{error.filename or source}: cannot be read: {error.strerror}. Name a row (TOML) with --from."
         ) from error
+    if untrained:
+        content = content.rstrip() + b"\nuntrained = true\n"
     if before not in (None, content):
         raise BadRecipeError(
             f"{target}: the project has another encoder of this name, and features may have been made with it. Choose "
             "another name, or remove the file first."
         )
-    report = check_encoder(source, name=name, folder=encoders_dir(project))
+    with ExitStack() as stack:
+        if untrained:
+            source = Path(stack.enter_context(TemporaryDirectory(prefix="gemslide-"))) / target.name
+            source.write_bytes(content)
+        report = check_encoder(source, name=name, folder=encoders_dir(project))
     if before is None:
         write_bytes_atomic(target, content)
     return {**report, "already_there": before is not None}

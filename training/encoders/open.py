@@ -13,6 +13,7 @@ from training.encoders.kinds.package import package_network, package_weights
 from training.encoders.kinds.timm import timm_encoder
 from training.encoders.pooling import Pooling
 from training.encoders.row import EncoderFile, encoder_id
+from training.encoders.untrained import redraw
 from training.encoders.weights import read_state, read_weights
 
 
@@ -35,6 +36,8 @@ def open_encoder(file: EncoderFile) -> OpenedEncoder:
         BadRecipeError: a package that it needs is not installed.
     """
     backbone = _backbone(file)
+    if file.row.untrained:
+        redraw(backbone, file.row, _where(file))
     pooling = Pooling(file.row.pool, backbone.prefix_tokens, file.row.dims, _where(file))
     return OpenedEncoder(file, identify(file), backbone, pooling)
 

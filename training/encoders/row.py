@@ -65,6 +65,8 @@ class EncoderRow(Section):
     """Number format that it runs in."""
     read: TileRead = "level"
     """Level of a slide's pyramid that tiles are read from."""
+    untrained: bool = False
+    """Random weights in place of those in the file, the same each time: for comparison."""
     licence: Text
     citation: Text
 
@@ -127,6 +129,8 @@ def encoder_id(file: EncoderFile, config_sha256: str | None = None) -> str:
         config_sha256: SHA-256 of the folder's config.json, which also decides, for kind "hf-folder".
     """
     decisive = file.row.model_dump(mode="json", exclude=_SAY_NOTHING)
+    if not file.row.untrained:
+        del decisive["untrained"]
     if file.row.kind in _SOURCE_IS_FILE:
         del decisive["source"]
     if config_sha256 is not None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.evaluation.slide_level.collect import Fold, UnitFacts, untrained_name
+from pipeline.evaluation.slide_level.collect import Fold, UnitFacts, encoder_name
 from pipeline.evaluation.slide_level.covariates import covariate_matrix
 from pipeline.evaluation.slide_level.linear import Known, cannot_fit, fit_linear
 from pipeline.evaluation.slide_level.material import (
@@ -119,7 +119,8 @@ def _baselines(
     else:
         found[CLINICAL] = 'not available: name columns by --covariates "age,stage"'
     if fold.untrained_means is None:
-        found[UNTRAINED] = f"not available: embed with an untrained encoder named {untrained_name(fold.model)}"
+        name = encoder_name(fold.model)
+        found[UNTRAINED] = f"not available: `gemslide encoder add {name} --untrained`, then embed with {name}-untrained"
     else:
         found[UNTRAINED] = _fitted(material, sides, _stacked(fold.untrained_means, sides))
     return found

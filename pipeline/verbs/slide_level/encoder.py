@@ -16,15 +16,15 @@ from pipeline.verbs.cli_output import Reporter, report_errors
 from training.foundation.tile_read import described_read
 
 
-def run_add(name: str, project_dir: Path, *, source: Path | None, as_json: bool) -> None:
+def run_add(name: str, project_dir: Path, *, source: Path | None, untrained: bool, as_json: bool) -> None:
     project = open_project(project_dir)
     reporter = Reporter(as_json=as_json, sources=SourceNames(project=project))
     with report_errors(as_json=as_json, name="encoder", reporter=reporter):
-        record = RunRecord("encoder add", {"encoder": name, "shipped": source is None})
+        record = RunRecord("encoder add", {"encoder": name, "shipped": source is None, "untrained": untrained})
         with recorded(record, project.runs_dir), record.phase("check"):
-            report = add_encoder(name, project, source)
+            report = add_encoder(name, project, source, untrained=untrained)
             record.inputs.append({"id": report["encoder_id"], "sha256": report["row"]["sha256"]})
-            record.outputs.append(f"encoders/{name}.toml")
+            record.outputs.append(f"encoders/{report['name']}.toml")
     _print_checked(report, reporter, as_json=as_json)
 
 
@@ -71,7 +71,7 @@ def _facts(report: dict[str, Any]) -> list[tuple[str, str]]:
         ("encoder", f"{report['encoder_id']}{there}"),
         ("weights", report["weights"]),
         ("SHA-256", row["sha256"]),
-        ("run by", f"{row['kind']} in {row['precision']}"),
+        ("run by", f"{row['kind']} in {row['precision']}" + (", with random weights" if row["untrained"] else "")),
         ("returns", f"{row['dims']:,} numbers per tile{pooled}"),
         ("tiles", f"{row['tile_px']} px at {row['mpp']:g} µm/px, {described_read(row['read'])}"),
         ("licence", row["licence"]),

@@ -25,13 +25,19 @@ def encoder_add(
             show_default="the row of that name that comes with gemslide",
         ),
     ] = None,
+    untrained: Annotated[
+        bool,
+        typer.Option(
+            "--untrained", help="With random weights, as NAME-untrained: `gemslide evaluate` compares with it."
+        ),
+    ] = False,
     project: ProjectOption = HERE,
     as_json: JsonOption = False,
 ) -> None:
     """Add an encoder to the project; refused unless its weights are here and its network passes a check."""
     from pipeline.verbs.slide_level.encoder import run_add
 
-    run_add(name, project, source=source, as_json=as_json)
+    run_add(name, project, source=source, untrained=untrained, as_json=as_json)
 
 
 @encoder_cli.command("check")

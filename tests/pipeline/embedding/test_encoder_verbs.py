@@ -164,6 +164,31 @@ def test_the_shipped_encoder_can_be_added(project, gemslide):
     assert row_path("lite0", project).is_file()
 
 
+def test_the_same_network_with_random_weights_is_another_encoder(project, gemslide):
+    folder_row(project.root / "encoders", timm_state(), TIMM_CONFIG)
+    trained = TileEncoder.load(row_path("tiny", project), RunOn("cpu"))
+
+    done = gemslide("encoder", "add", "tiny", "--untrained", "--project", project.root)
+
+    assert done.code == 0, done.err
+    assert "with random weights" in done.out
+    first, second = (TileEncoder.load(row_path("tiny-untrained", project), RunOn("cpu")) for _ in range(2))
+    assert first.encoder_id.startswith("tiny-untrained-")
+    assert first.encoder_id[-8:] != trained.encoder_id[-8:]
+    np.testing.assert_array_equal(first.encode(tiles(3)), second.encode(tiles(3)))
+    assert np.abs(first.encode(tiles(3)) - trained.encode(tiles(3))).max() > 0.1
+    assert (first.row["untrained"], trained.row["untrained"]) == (True, False)
+
+
+def test_a_file_that_runs_as_it_is_cannot_be_drawn_anew(project, tmp_path, gemslide):
+    source = onnx_row(tmp_path / "theirs")
+    write_onnx(project.root / "encoders" / "tiny.onnx")
+    done = gemslide("encoder", "add", "mine", "--untrained", "--from", source, "--project", project.root)
+    assert done.code == 1
+    assert "kind 'onnx' runs as it is" in " ".join(done.err.split())
+    assert not row_path("mine-untrained", project).exists()
+
+
 def test_the_adapter_runs_an_encoder_as_batches_need_it(project):
     path = folder_row(project.root / "encoders", timm_state(), TIMM_CONFIG, read="finest")
     load = pickle.loads(pickle.dumps(partial(TileEncoder.load, path)))

@@ -72,7 +72,7 @@ def test_a_row_that_is_missing_is_no_toml_or_has_no_name_is_refused(tmp_path):
 CHANGES = {
     "kind": "entry-point", "source": "vit_small_patch16_224", "sha256": "b" * 64, "pool": "mean", "dims": 384,
     "tile_px": 48, "mpp": 0.25, "mean": [0.7, 0.55, 0.66], "std": [0.2, 0.25, 0.16], "precision": "bf16",
-    "read": "finest",
+    "read": "finest", "untrained": True,
 }  # fmt: skip
 
 
