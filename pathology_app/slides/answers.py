@@ -97,6 +97,34 @@ def answers_of(cache: SlideCache, slide_id: str, model_ids: Sequence[str]) -> li
     return answers
 
 
+def short_text(answer: Answer) -> str:
+    """An answer in a few words, for lists: "tumour: yes 0.93; survival: higher risk"."""
+    return as_text("; ".join(f"{name}: {_short(target)}" for name, target in answer.targets.items()))
+
+
+def class_scores(answer: Answer) -> dict[str, float]:
+    """Probability of each class of each target that has some, as "tumour: yes"."""
+    return {
+        f"{name}: {class_name}": value
+        for name, target in answer.targets.items()
+        for class_name, value in zip(target.classes, target.values, strict=False)
+        if target.kind in ("class", "ordinal")
+    }
+
+
+def _short(target: Target) -> str:
+    if target.kind in ("class", "ordinal"):
+        value, name = max(zip(target.values, target.classes, strict=True), key=lambda item: item[0])
+        return f"{name} {value:.2f}"
+    if target.group:
+        return target.group
+    if target.kind == "cox":
+        return f"log of the relative risk {target.values[0]:.2f}"
+    if target.kind == "discrete":
+        return f"no event by {target.bounds[-1]:g}: {target.values[-1]:.2f}"
+    return f"{target.values[0]:.4g}"
+
+
 def about_text(answer: Answer) -> str:
     """What an answer is about: "Patient P-1, 2 slides, 87 tiles"."""
     tiles = counted(answer.tiles, "tile")

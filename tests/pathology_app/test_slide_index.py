@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -13,7 +14,7 @@ import pytest
 from pathology_app.app_pages.worklist.rows import without_predictions
 from pathology_app.slides.cache import SlideCache
 from pathology_app.slides.index.cache_file import FILE, load_facts
-from pathology_app.slides.index.facts import ModelFacts, SlideFacts, read_facts
+from pathology_app.slides.index.facts import AnswerFacts, ModelFacts, SlideFacts, read_facts
 from pathology_app.slides.index.index import MANY, SlideIndex
 from pathology_app.slides.index.sweep import Batch, CohortFacts, Sweeper
 from pathology_app.slides.index.table import SlideTable
@@ -105,6 +106,25 @@ def test_slide_level_models_are_searched_only_where_nothing_is_hidden(table: Sli
     for hidden in ({"predicted": "abc"}, {"only": frozenset("abc")}):
         assert slides_matching(table, only_predicted=True, words=["patients"], **hidden) == ""
         assert slides_matching(table, only_predicted=True, words=["m-1"], **hidden) == "ac"
+
+
+def test_classes_of_a_slide_level_model_sort_and_filter_where_it_is_named_and_nothing_is_hidden(
+    table: SlideTable,
+) -> None:
+    answers = {
+        name: (AnswerFacts(model_id="patients-1", text="", scores={"tumour: yes": score, "tumour: no": 1 - score}),)
+        for name, score in (("a", 0.1), ("b", 0.8), ("c", 0.6))
+    }
+    table.put(Batch(facts=tuple(facts_of(name, 0.5, answers=own) for name, own in answers.items())))
+    asked = {"model_id": "patients-1", "class_name": "tumour: yes"}
+
+    assert slides_matching(table, sort="score", **asked) == "bcadef"
+    assert slides_matching(table, min_score=0.6, **asked) == "bc"
+    assert slides_matching(table, min_score=0.6) == "d", "a probability is no score of a hotspot"
+    assert ("patients-1", "tumour: yes") in table.scored()
+    for hidden in ({"predicted": "abcdef"}, {"only": frozenset("abcdef")}):
+        assert slides_matching(table, min_score=0.1, **asked, **hidden) == ""
+        assert not any(model_id == "patients-1" for model_id, _ in table.scored(**hidden))
 
 
 def test_of_hidden_slides_neither_scores_nor_models_nor_labels_count(table: SlideTable) -> None:
@@ -207,7 +227,14 @@ def test_slides_of_slide_level_models_have_predictions_too(index: SlideIndex, co
     assert found.slide_id == SLIDE_ID
     assert index.table.find(Wanted(only_predicted=True, words=["abmil"], predicted=[]), skip=0, limit=9) == [], "hidden"
     assert found.facts is not None
-    assert without_predictions(found.facts, "hidden").model_ids == ()
+    assert [answer.text for answer in found.facts.answers] == [
+        "grade (WHO): high 0.88; Größe mm: 12.25; survival: higher risk; relapse: lower risk"
+    ]
+    hidden = without_predictions(found.facts, "hidden")
+    assert (hidden.model_ids, hidden.answers) == ((), ())
+    (copied.result_dir(SLIDE_ID, SLIDE_MODEL) / "slide_prediction.json").write_text("{")
+    unreadable = index.facts(found)
+    assert (unreadable.answers, unreadable.note) == ((), "A slide-level prediction cannot be read.")
 
 
 def test_a_slide_that_comes_or_goes_is_listed_at_once(index: SlideIndex, copied: Project) -> None:
@@ -236,7 +263,7 @@ def test_the_second_start_reads_no_slide_that_has_not_changed(copied: Project, m
         lambda text: text.replace("1800", "1801"),
         lambda _: "",
         lambda _: "[" * 100_000,
-        lambda text: text.replace('"version": 1', '"version": 2'),
+        lambda text: re.sub(r'"version": (\d+)', lambda found: f'"version": {int(found[1]) + 1}', text, count=1),
         lambda _: json.dumps({"kind": "gemslide slide index"}) + "\n{}",
     ],
     ids=["cut", "altered", "empty", "deep", "of another version", "without a hash"],

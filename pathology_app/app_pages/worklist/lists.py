@@ -52,6 +52,7 @@ def _card(row: WorklistRow, link: WorklistLink) -> str:
     lines = [
         ("", " · ".join(filter(None, (row.reading, row.readers, row.studies)))),
         ("", f"Top score: {score}" if score else ""),
+        ("", row.answers),
         ("faint", f"P({row.heat.class_name}), {row.heat.model_id}" if row.heat else ""),
         ("faint", " · ".join(filter(None, (cohort.case_id and f"Case {cohort.case_id}", quality_text(row.facts))))),
         ("", row.facts.note),

@@ -208,7 +208,8 @@ def _rows(view: WorklistView, listed: list[Listed]) -> list[WorklistRow]:
             facts = without_predictions(facts, _HIDDEN.format(blinded.study_id))
         elif facts.slide_models and (visibility.person.slides is not None or visibility.hidden):
             shown = tuple(attended_of(cache, visibility, slide.slide_id))
-            facts = facts.model_copy(update={"slide_models": shown})
+            answers = tuple(answer for answer in facts.answers if answer.model_id in shown)
+            facts = facts.model_copy(update={"slide_models": shown, "answers": answers})
         word = readings.text(slide.slide_id, slide.reading) if readings else ""
         rows.append(read_row(cache, slide, facts, view.link, reading=word, readers=readers.get(slide.slide_id, "")))
     return rows

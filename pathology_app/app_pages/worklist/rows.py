@@ -64,12 +64,19 @@ class WorklistRow:
         return studies[0][1] if len(studies) == 1 else ", ".join(f"{study_id}: {state}" for study_id, state in studies)
 
     @property
+    def answers(self) -> str:
+        """What slide-level models say of the slide or its patient; with the models' names where there are several."""
+        answers = self.facts.answers
+        return answers[0].text if len(answers) == 1 else " | ".join(f"{each.model_id}: {each.text}" for each in answers)
+
+    @property
     def size(self) -> str:
         facts = self.facts
         return size_text(facts.size_wh_px0, facts.mpp0) if facts.size_wh_px0 and facts.mpp0 else ""
 
     def score(self, link: WorklistLink) -> str:
-        """The highest hotspot score; "none" where a search found no hotspots, and "" where that is unknown."""
+        """The highest hotspot score, or the probability of a slide-level model's class that is asked for; "none" where
+        a search found no hotspots, and "" where that is unknown."""
         model_id, class_name = link.score_of or ("", "")
         top = self.facts.top_score(model_id or None, class_name or None)
         if top is not None:
@@ -93,6 +100,7 @@ class WorklistRow:
             self.reading,
             self.readers,
             self.score(link),
+            self.answers,
             facts.note,
             ", ".join(facts.model_ids),
             quality_text(facts),
@@ -124,6 +132,7 @@ def columns(link: WorklistLink) -> tuple[Column, ...]:
         of("State", "fixed", "state"),
         of("Reader", "text", None),
         of("Top score", "number", "score"),
+        of("Prediction", "long", None, 900),
         of("Note", "long", None),
         of("Predictions of", "text", None, 900),
         of("Quality", "text", "quality", 900),
@@ -152,7 +161,9 @@ def without_predictions(facts: SlideFacts, why: str) -> SlideFacts:
     Args:
         why: shown in the row, instead of any fault of the predictions' files.
     """
-    return facts.model_copy(update={"models": (), "slide_models": (), "note": why if facts.version else facts.note})
+    return facts.model_copy(
+        update={"models": (), "slide_models": (), "answers": (), "note": why if facts.version else facts.note}
+    )
 
 
 def quality_text(facts: SlideFacts) -> str:

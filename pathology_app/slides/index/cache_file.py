@@ -18,7 +18,7 @@ from training.foundation.publish import write_bytes_atomic
 from training.foundation.reading import read_regular
 
 FILE = "slides.jsonl"
-VERSION = 1
+VERSION = 2
 MAX_BYTES = 2**29
 """About a million slides."""
 _KIND = "gemslide slide index"

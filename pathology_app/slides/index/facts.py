@@ -10,9 +10,11 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from pathology_app.html.text import READ_ERRORS, as_text, message_of
+from pathology_app.slides.answers import class_scores, read_answer, short_text
 from pathology_app.slides.cache import SlideCache
 from pipeline.inference.results.hotspots import Hotspot
 from pipeline.project import Project
+from pipeline.slide_level.record import RECORD
 from pipeline.store.format.layout import ATTENTION, PREDICTIONS
 from pipeline.store.layers.tissue_origin import OUTDATED, outdated_models
 from training.foundation.words.class_names import MAX_CLASS_NAME_LENGTH
@@ -20,6 +22,8 @@ from training.foundation.words.names import NAME_PATTERN, is_name
 
 MAX_MODELS = 1_000
 MAX_TEXT = 600
+MAX_ANSWER = 2_000
+"""Characters of a slide-level model's answer."""
 MAX_TILES = 2**53
 
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
@@ -45,6 +49,19 @@ class ModelFacts(_Strict):
     top_scores: dict[ClassName, Share] | None
 
 
+class AnswerFacts(_Strict):
+    """What a slide-level model says of a slide or its patient.
+
+    Attributes:
+        text: in a few words.
+        scores: probability of each class, as "target: class".
+    """
+
+    model_id: Name
+    text: Annotated[str, Field(max_length=MAX_ANSWER)]
+    scores: dict[Annotated[str, Field(max_length=MAX_ANSWER)], Share]
+
+
 class SlideFacts(_Strict):
     """One slide of a list. An unreadable slide has only id, stamp and note.
 
@@ -56,6 +73,7 @@ class SlideFacts(_Strict):
         ingested_utc: as stated in the store.
         models: models of tiles with predictions.
         slide_models: slide-level models with results.
+        answers: their predictions, of those that can be read.
         note: faults of the slide's files.
     """
 
@@ -73,6 +91,7 @@ class SlideFacts(_Strict):
     ingested_utc: Text | None = None
     models: Annotated[tuple[ModelFacts, ...], Field(max_length=MAX_MODELS, strict=False)] = ()
     slide_models: Annotated[tuple[Name, ...], Field(max_length=MAX_MODELS, strict=False)] = ()
+    answers: Annotated[tuple[AnswerFacts, ...], Field(max_length=MAX_MODELS, strict=False)] = ()
     note: Text = ""
 
     @property
@@ -81,8 +100,15 @@ class SlideFacts(_Strict):
         return (*(model.model_id for model in self.models), *self.slide_models)
 
     def top_score(self, model_id: str | None = None, class_name: str | None = None) -> float | None:
-        """The highest hotspot score, of all models and classes or of those named."""
+        """The highest hotspot score, of all models and classes or of those named; of a slide-level model that is named,
+        its probability of the class."""
         scores = [
+            score
+            for answer in self.answers
+            for name, score in answer.scores.items()
+            if model_id == answer.model_id and class_name in (None, name)
+        ]
+        scores += [
             score
             for model in self.models
             for name, score in (model.top_scores or {}).items()
@@ -102,6 +128,7 @@ def stamp_of(project: Project, slide_id: str) -> str:
     seen: list[object] = [_identity(store / "zarr.json"), _identity(store / PREDICTIONS)]
     for model_id in _model_folders(store, ATTENTION):
         seen.append((ATTENTION, model_id, _identity(store / ATTENTION / model_id / "zarr.json")))
+        seen.append(_identity(project.result_dir(slide_id, model_id) / RECORD))
     for model_id in _model_folders(store, PREDICTIONS):
         seen.append((model_id, _identity(store / PREDICTIONS / model_id / "zarr.json")))
         seen.append(_identity(project.result_dir(slide_id, model_id) / "hotspots.json"))
@@ -127,6 +154,9 @@ def read_facts(cache: SlideCache, slide_id: str) -> SlideFacts:
             hotspots = None
             notes.append(f"Hotspots unknown: {message_of(error, root)}")
         models.append(ModelFacts(model_id=model_id, top_scores=None if hotspots is None else _tops(hotspots.spots)))
+    answers = [answer for model_id in slide_models if (answer := _answer(cache, slide_id, model_id)) is not None]
+    if len(answers) < len(slide_models):
+        notes.append("A slide-level prediction cannot be read.")  # which one, the slide's own page says
     notes += _outdated(cache.project.store_path(slide_id))
     return SlideFacts(
         slide_id=slide_id,
@@ -142,8 +172,18 @@ def read_facts(cache: SlideCache, slide_id: str) -> SlideFacts:
         ingested_utc=summary.ingested_utc,
         models=tuple(models),
         slide_models=slide_models,
+        answers=tuple(answers),
         note=as_text(" ".join(notes)),
     )
+
+
+def _answer(cache: SlideCache, slide_id: str, model_id: str) -> AnswerFacts | None:
+    try:
+        answer = read_answer(cache, slide_id, model_id)
+    except READ_ERRORS:
+        return None
+    scores = {name: value for name, value in class_scores(answer).items() if len(name) <= MAX_ANSWER}
+    return AnswerFacts(model_id=model_id, text=short_text(answer)[:MAX_ANSWER], scores=scores)
 
 
 def _outdated(store: Path) -> list[str]:

@@ -20,6 +20,7 @@ from pathology_app.slides.index.wanted import (
     SCANNER,
     SCORE,
     SORTS,
+    TILE_SCORES,
     WORD,
     Wanted,
     order,
@@ -36,7 +37,7 @@ _Answer = tuple[tuple[Any, ...], ...]
 _TABLES = """
 CREATE TABLE slide (slide_id TEXT PRIMARY KEY, folded TEXT, facts TEXT, stamp TEXT, area REAL, mpp REAL, tissue REAL,
     scanner TEXT, verdict TEXT, damaged INTEGER, ingested TEXT, models TEXT, tile_models TEXT) WITHOUT ROWID;
-CREATE TABLE score (slide_id TEXT, model_id TEXT, class_name TEXT, score REAL,
+CREATE TABLE score (slide_id TEXT, model_id TEXT, class_name TEXT, score REAL, is_slide_level INTEGER,
     PRIMARY KEY (slide_id, model_id, class_name)) WITHOUT ROWID;
 CREATE TABLE cohort (slide_id TEXT PRIMARY KEY, case_id TEXT, block TEXT, stain TEXT, label TEXT, site TEXT,
     scanner TEXT) WITHOUT ROWID;
@@ -113,7 +114,7 @@ class SlideTable:
         with self._lock:
             self._write("DELETE FROM score WHERE slide_id = ?", ((facts.slide_id,) for facts in known))
             self._write("INSERT OR REPLACE INTO slide VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", map(_row, known))
-            self._write("INSERT INTO score VALUES (?, ?, ?, ?)", (row for facts in known for row in _scores(facts)))
+            self._write("INSERT INTO score VALUES (?, ?, ?, ?, ?)", (row for facts in known for row in _scores(facts)))
             if batch.cohort_begins:
                 self._write("DELETE FROM cohort", [()])
                 self.cohort_note = batch.cohort_note
@@ -191,7 +192,7 @@ class SlideTable:
         """(model, class) pairs that have scores on slides in `predicted` (None: all); of `only` these slides."""
         text = (
             f"SELECT DISTINCT model_id, class_name FROM score AS slide WHERE NOT {HIDDEN} "
-            f"AND (:only IS NULL OR {ONLY}) ORDER BY 1, 2 LIMIT {FEW}"
+            f"AND {TILE_SCORES} AND (:only IS NULL OR {ONLY}) ORDER BY 1, 2 LIMIT {FEW}"
         )
         rows = self._read(text, Wanted(predicted=predicted, only=only))
         return [(str(model_id), str(class_name)) for model_id, class_name in rows]
@@ -243,10 +244,13 @@ def _row(facts: SlideFacts) -> tuple[object, ...]:
     )
 
 
-def _scores(facts: SlideFacts) -> Iterable[tuple[str, str, str, float]]:
+def _scores(facts: SlideFacts) -> Iterable[tuple[str, str, str, float, int]]:
     for model in facts.models:
         for class_name, score in (model.top_scores or {}).items():
-            yield facts.slide_id, model.model_id, class_name, score
+            yield facts.slide_id, model.model_id, class_name, score, 0
+    for answer in facts.answers:
+        for class_name, score in answer.scores.items():
+            yield facts.slide_id, answer.model_id, class_name, score, 1
 
 
 def _listed(row: tuple[Any, ...]) -> Listed:

@@ -13,11 +13,15 @@ LEFT JOIN (SELECT key AS slide_id, value AS word FROM json_each(:readings)) AS r
 HIDDEN = "(:predicted IS NOT NULL AND slide.slide_id NOT IN (SELECT value FROM json_each(:predicted)))"
 _UNLABELLED = "(:labelled IS NOT NULL AND slide.slide_id NOT IN (SELECT value FROM json_each(:labelled)))"
 ONLY = "slide.slide_id IN (SELECT value FROM json_each(:only))"
+# A slide-level model may rest on a slide that is hidden from the person: only who sees all is shown its answers here.
+# Its probabilities are no scores of hotspots, so they count only for a model that is named.
+TILE_SCORES = "(is_slide_level = 0 OR (:predicted IS NULL AND :only IS NULL))"
 SCORE = f"""(SELECT max(score) FROM score WHERE score.slide_id = slide.slide_id AND NOT {HIDDEN}
+    AND {TILE_SCORES} AND (:model IS NOT NULL OR is_slide_level = 0)
     AND (:model IS NULL OR model_id = :model) AND (:class IS NULL OR class_name = :class))"""
 WORD = "coalesce(word, json_extract(:reading_words, '$[0]'), '')"
 _MODELS = f"CASE WHEN {HIDDEN} THEN NULL ELSE models END"
-# A slide-level model may rest on a slide that is hidden from the person: only who sees all finds slides by its name.
+# For the same reason only who sees all finds slides by the name of a slide-level model.
 _FOUND_BY = f"""coalesce(CASE WHEN {HIDDEN} THEN NULL
     WHEN :predicted IS NOT NULL OR :only IS NOT NULL THEN tile_models ELSE models END, '')"""
 LABEL = f"CASE WHEN {_UNLABELLED} THEN NULL ELSE cohort.label END"
