@@ -6,7 +6,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Literal
 
-CONTRACT_VERSION = 3
+CONTRACT_VERSION = 4
 IMAGE = "0"
 LABELS = "0/labels"
 TISSUE = "0/labels/tissue"

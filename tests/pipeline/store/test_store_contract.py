@@ -180,7 +180,7 @@ def test_the_root_says_exactly_what_the_contract_lists(store):
         ("2", 4.0, "built"),
     ]
     assert {"versions", "seconds", "utc", "checksums_sha256"} <= set(ours["ingest"])
-    assert (ours["contract_version"], ours["slide_id"], ours["mpp0"], ours["associated"]) == (3, "S-7", 0.5, [])
+    assert (ours["contract_version"], ours["slide_id"], ours["mpp0"], ours["associated"]) == (4, "S-7", 0.5, [])
 
 
 def test_nothing_in_the_store_names_the_file_or_what_its_description_says(tmp_path):
