@@ -7,6 +7,8 @@ at 1.5 times its µm per px, where tiles are read at level 0 and made smaller. `
 project to features in the store; `predicting` is its part from the first tile to the last feature; `alone` is the same
 network with the same batches on the same device, with normalised tiles in memory. On a CPU both run in turns of a
 quarter second (`benchmarks.slices`), on a GPU one after the other. Figures are medians over rounds of one slide each.
+`alone / as built` compares that network, whose normalisation gemslide has folded and whose memory it has laid out, with
+the network as its package builds it, batch by batch in turns, on a CPU.
 Prints a JSON line per encoder and spacing; the committed ones are in benchmarks/results/slide_level_embed.jsonl.
 """
 
@@ -15,7 +17,9 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import statistics
 import tempfile
+import time
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
@@ -45,6 +49,8 @@ from training.predict.numerics import Numerics, ready_to_predict
 SIDE_PX = 224
 BETWEEN_LEVELS = 1.5
 """µm per px of the tiles, relative to level 0."""
+COMPARED_BATCHES = 9
+"""Batches of the network as built."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +122,24 @@ def lite0(_: int) -> nn.Module:
     return open_encoder(read_encoder_file(row)).backbone.network
 
 
+def ready_over_built(work: EmbedWork, project: Project) -> float:
+    """Speed of the network that `alone` runs, relative to the same one as it was built."""
+    opened = work.opened(project)
+    built = work.network(0).eval()
+    images = torch.rand(opened.batch_size, 3, work.tile_px, work.tile_px)
+    seconds: dict[nn.Module, list[float]] = {built: [], opened.network: []}
+    with torch.inference_mode():
+        for number in range(COMPARED_BATCHES + 1):
+            for network, taken in seconds.items():
+                layout = torch.contiguous_format if network is built else torch.channels_last
+                batch = images.contiguous(memory_format=layout)
+                start = time.perf_counter()
+                network(batch)
+                if number:  # the first one is a warm-up
+                    taken.append(time.perf_counter() - start)
+    return round(statistics.median(seconds[built]) / statistics.median(seconds[opened.network]), 3)
+
+
 WORKS = (
     EmbedWork("ResNet-50", resnet50_trunk, SIDE_PX, 8_064, pool="none", dims=2048),
     EmbedWork("ViT-S/16", vit_small, SIDE_PX, 4_032, pool="cls", dims=384),
@@ -143,7 +167,10 @@ def main() -> None:
                     work, name=f"{work.name}, {at}", spacing=spacing, slide_px=slide_px, device=options.device
                 )  # fmt: skip
                 how = measure if on_gpu else measure_in_turns
-                line = how(case, slide_of(Path(folder), slide_px), options.rounds)
+                project = slide_of(Path(folder), slide_px)
+                line = how(case, project, options.rounds)
+                if not on_gpu:
+                    line["alone / as built"] = ready_over_built(case, project)
                 gpu = {"gpu": torch.cuda.get_device_name(0)} if on_gpu else {}
                 print(json.dumps({**line, **gpu, **circumstances("benchmarks.slide_level_embed")}), flush=True)
 

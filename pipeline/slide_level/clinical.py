@@ -226,6 +226,10 @@ def refuse_without_patient(cohort: Cohort) -> None:
         )
 
 
+def _ended(sentence: str) -> str:
+    return sentence if sentence.endswith("?") else f"{sentence}."
+
+
 def _slide_cells(cohort: Cohort, clinical: Clinical | None, column: str) -> dict[str, Cell]:
     own = {
         entry.slide_id: Cell(str(value), f"{cohort.path}, slide {entry.slide_id}")
@@ -238,7 +242,7 @@ def _slide_cells(cohort: Cohort, clinical: Clinical | None, column: str) -> dict
         if column not in MANIFEST_COLUMNS:
             where = f"{clinical.path} and {cohort.path} have" if clinical else f"{cohort.path} has"
             hint = did_you_mean(column, [*MANIFEST_COLUMNS, *columns.values()], what="columns")
-            raise BadManifestError(f"{where} no column `{column:.200}` to learn or to stratify by: {hint[:400]}.")
+            raise BadManifestError(f"{where} no column `{column:.200}`: {_ended(hint[:400])}")
         return own
     if own:
         raise BadManifestError(

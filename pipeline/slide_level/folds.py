@@ -276,7 +276,9 @@ def split_of(folds: Folds, fold: int) -> dict[str, Split]:
         BadRecipeError: no such fold.
     """
     if not 0 <= fold < folds.number:
-        raise BadRecipeError(f"fold {fold}: there are {folds.number} folds, 0 to {folds.number - 1}.")
+        raise BadRecipeError(
+            f"[data] fold = {fold}: the folds' file has {folds.number} folds, 0 to {folds.number - 1}."
+        )
     names: dict[int, Split] = {fold: "test", (fold + 1) % folds.number: "val"}
     return {patient: names.get(own, "train") for patient, own in folds.patients.items()}
 

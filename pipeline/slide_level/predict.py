@@ -46,7 +46,7 @@ def predict_unit(unit: str, slides: Sequence[SlideFeatures], model: SlideModel, 
         slides: with their features, in the order of their ids.
 
     Raises:
-        WrongSlideError: features of another encoder, or of tiles of another size, than the model was trained on.
+        WrongSlideError: features of another encoder, or of other tiles, than the model was trained on.
         UnreadableError: damaged features. ImplausibleOutputError: outputs that cannot be.
     """
     check_alike(slides)
@@ -73,7 +73,7 @@ def unit_key(unit: str, slides: Sequence[SlideFeatures], model: SlideModel) -> d
 
 
 def check_encoder(slide: SlideFeatures, model: SlideModel) -> None:
-    """Refuse features of another encoder, or of tiles of another size, than a model's. Raises WrongSlideError."""
+    """Refuse features of another encoder, or of other tiles, than a model's. Raises WrongSlideError."""
     encoder = model.config.encoder
     if slide.stored.encoder_id != encoder.encoder_id:
         raise WrongSlideError(
@@ -86,17 +86,25 @@ def check_encoder(slide: SlideFeatures, model: SlideModel) -> None:
             f"slide {slide.slide_id}: its features of {encoder.encoder_id} were made with weights {weights[:12]}…, but "
             f"model {model.model_id} was trained on features of weights {encoder.weights_sha256[:12]}…. Embed it again."
         )
-    check_side(slide, model)
+    check_tiles(slide, model)
 
 
-def check_side(slide: SlideFeatures, model: SlideModel) -> None:
-    """Refuse features of tiles of another size than the model was trained on. Raises WrongSlideError."""
+def check_tiles(slide: SlideFeatures, model: SlideModel) -> None:
+    """Refuse features of tiles of another size or choice than the model was trained on. Raises WrongSlideError."""
     encoder = model.config.encoder
     if abs(slide.side_um - encoder.side_um) > SAME_SIDE * encoder.side_um:
         raise WrongSlideError(
             f"slide {slide.slide_id}: its tiles are {slide.side_um:.1f} µm wide, but model {model.model_id} was "
             f"trained on tiles of {encoder.side_um:.1f} µm. Embed the slide with the model's encoder row."
         )
+    for key, of_slide in slide.tiling().items():
+        of_model = getattr(encoder, key)
+        if None not in (of_slide, of_model) and of_slide != of_model:
+            raise WrongSlideError(
+                f"slide {slide.slide_id}: its tiles were chosen with [embed] {key} = {of_slide:g}, but model "
+                f"{model.model_id} was trained on tiles chosen with {of_model:g}. Set that in gemslide.toml and run "
+                "`gemslide embed` again."
+            )
 
 
 def _described(target: Mapping[str, Any], values: NDArray[np.float64]) -> dict[str, Any]:

@@ -102,7 +102,8 @@ def check_alike(slides: Sequence[SlideFeatures]) -> None:
             if ours != theirs:
                 raise WrongSlideError(
                     f"slides {first.slide_id} and {other.slide_id}: {what} differs ({ours} and {theirs}), so their "
-                    "features cannot be mixed. Embed both with the same encoder and [embed] settings."
+                    "features cannot be mixed. Embed both with the same encoder and [embed] settings; give imported "
+                    "features of other encoders or tiles another name."
                 )
 
 

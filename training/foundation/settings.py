@@ -59,7 +59,7 @@ def parse_section(kind: type[T], raw: Mapping[str, object], *, where: str) -> T:
         return kind.model_validate(raw)
     except ValidationError as error:
         findings = "; ".join(_sentence(kind, dict(detail)) for detail in error.errors())
-        raise BadRecipeError(f"{where}: {findings}.") from error
+        raise BadRecipeError(f"{where}: {findings}" + ("" if findings.endswith("?") else ".")) from error
 
 
 def replace(section: T, **changes: object) -> T:

@@ -13,7 +13,7 @@ from pipeline.evaluation.slide_level.chosen import Chosen
 from pipeline.project import Project
 from pipeline.slide_level import SlideFeatures, SlideModel, open_slide_features, read_bag
 from pipeline.slide_level.attended import most_attended
-from pipeline.slide_level.predict import check_side
+from pipeline.slide_level.predict import check_tiles
 from pipeline.slide_level.stored_bags import check_alike
 from pipeline.store.layers.features import read_features
 from training.foundation.errors import EmptyTableError
@@ -60,12 +60,14 @@ class Fold:
     """Mean features by an untrained encoder; None if a unit has none."""
     without_features: tuple[str, ...]
     """Tested units that are left out."""
+    slides_left_out: tuple[str, ...]
+    """Slides without features of the other tested units, which are predicted from their other slides."""
     chosen: Chosen
 
 
-def untrained_name(model: SlideModel) -> str:
-    """Name of the encoder that is the model's with random weights."""
-    return f"{model.config.encoder.encoder_id[:-9]}-untrained"
+def encoder_name(model: SlideModel) -> str:
+    """Name of the model's encoder; "-untrained" after it is that of the same one with random weights."""
+    return model.config.encoder.encoder_id[:-9]
 
 
 def collect(
@@ -78,7 +80,7 @@ def collect(
 
     Raises:
         EmptyTableError: no tested unit has features. UnreadableError: damaged features, or not as they were written.
-        WrongSlideError: features of another slide, other weights, or tiles of another size than the model's.
+        WrongSlideError: features of another slide, of other weights, or of other tiles than the model's.
     """
     opened = {unit: _opened(unit, chosen, project, model) for unit in (*chosen.tested, *chosen.trained)}
     without = tuple(unit for unit in chosen.tested if not opened[unit])
@@ -99,8 +101,16 @@ def collect(
         model=model,
         tested={unit: facts[unit] for unit in tested},
         trained={unit: facts[unit] for unit in trained},
-        untrained_means=_untrained_means(list(facts), chosen, project, untrained_name(model)) if trained else None,
+        untrained_means=_untrained_means(list(facts), chosen, project, f"{encoder_name(model)}-untrained")
+        if trained
+        else None,
         without_features=without,
+        slides_left_out=tuple(
+            slide_id
+            for unit in tested
+            for slide_id in chosen.slides_of[unit]
+            if slide_id not in {slide.slide_id for slide in opened[unit]}
+        ),
         chosen=chosen,
     )
 
@@ -111,7 +121,7 @@ def _opened(unit: str, chosen: Chosen, project: Project, model: SlideModel) -> l
     found = (open_slide_features(project, slide_id, encoder.encoder_id) for slide_id in chosen.slides_of[unit])
     slides = [slide for slide in found if slide is not None]
     for slide in slides:
-        check_side(slide, model)
+        check_tiles(slide, model)
     return slides
 
 

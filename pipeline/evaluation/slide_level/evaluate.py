@@ -33,6 +33,8 @@ POOLED = (
     "Risks of different models have no common zero. In the pooled results, each model's median risk in training counts "
     "as 0; the results of each model on its own test units are beside them."
 )
+SHOWN = 5
+"""Names in a sentence."""
 NOT_TEST = "These units trained or chose the model: the results say nothing about new ones."
 
 
@@ -86,7 +88,7 @@ def evaluate_slides(
             "the clinical table that has them (--table)."
         )
     results = [_target_result(parts, folds, config) for parts in materials if parts]
-    return _evaluation(folds, results, [pooled(parts) for parts in materials if parts], config)
+    return _evaluation(folds, results, [pooled(parts) for parts in materials if parts], config, table.notes)
 
 
 def _refuse_different(models: Sequence[SlideModel]) -> None:
@@ -214,7 +216,11 @@ def _per_model(parts: Sequence[Material], config: EvaluateConfig) -> dict[str, A
 
 
 def _evaluation(
-    folds: Sequence[Fold], results: Sequence[TargetResult], materials: Sequence[Material], config: EvaluateConfig
+    folds: Sequence[Fold],
+    results: Sequence[TargetResult],
+    materials: Sequence[Material],
+    config: EvaluateConfig,
+    of_targets: Sequence[str],
 ) -> SlideEvaluation:
     first = folds[0].model
     units = {unit: (fold.chosen.patient_of[unit], fold.model.model_id) for fold in folds for unit in fold.tested}
@@ -222,6 +228,7 @@ def _evaluation(
     measured = {result.name for result in results}
     absent = [target["name"] for target in first.targets if target["name"] not in measured]
     notes = [f"No tested {first.config.level} has a value of target {name}." for name in absent]
+    notes += [f"{clause[0].upper()}{clause[1:]}." for clause in of_targets]
     if config.split != "test":
         notes.append(NOT_TEST)
     if len(folds) > 1 and _needs_trained(first):
@@ -237,6 +244,7 @@ def _evaluation(
         tested=len(units),
         tested_patients=len({patient for patient, _ in units.values()}),
         without_features=tuple(unit for fold in folds for unit in fold.without_features),
+        slides_left_out=tuple(slide_id for fold in folds for slide_id in fold.slides_left_out),
         others=min(fold.chosen.others for fold in folds),
         is_new_cohort=all(fold.chosen.is_new_cohort for fold in folds),
         targets=tuple(results),
@@ -247,11 +255,21 @@ def _evaluation(
 
 
 def explained_absence(evaluation: SlideEvaluation) -> str | None:
-    """A sentence about tested units without features; None if there are none."""
-    missing = evaluation.without_features
-    if not missing:
-        return None
-    shown = ", ".join(missing[:5]) + (", …" if len(missing) > 5 else "")
-    have = counted(len(missing), f"tested {evaluation.level} has", f"tested {evaluation.level}s have")
-    are = "is" if len(missing) == 1 else "are"
-    return f"{have} no features of {evaluation.encoder_id} and {are} left out: {shown}."
+    """Sentences about tested units, and slides of others, without features; None if there are none."""
+    level = evaluation.level
+    sentences = [
+        _absent(evaluation.without_features, f"tested {level}", evaluation.encoder_id, "left out"),
+        _absent(
+            evaluation.slides_left_out, "slide", evaluation.encoder_id, f"left out; the {level}s' other slides are used"
+        ),
+    ]
+    return " ".join(filter(None, sentences)) or None
+
+
+def _absent(names: Sequence[str], noun: str, encoder_id: str, what: str) -> str:
+    if not names:
+        return ""
+    shown = ", ".join(names[:SHOWN]) + (", …" if len(names) > SHOWN else "")
+    have = counted(len(names), f"{noun} has", f"{noun}s have")
+    are = "is" if len(names) == 1 else "are"
+    return f"{have} no features of {encoder_id} and {are} {what}: {shown}."

@@ -147,6 +147,8 @@ class SlideEvaluation:
     """Units with features."""
     tested_patients: int
     without_features: tuple[str, ...]
+    slides_left_out: tuple[str, ...]
+    """Slides without features of tested units that are predicted from other slides."""
     others: int
     """Units of the manifest that are neither tested nor trained on."""
     is_new_cohort: bool

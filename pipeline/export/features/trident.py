@@ -16,16 +16,20 @@ from pipeline.export.common.target import check_free
 from pipeline.export.features.foreign import ForeignFile, Wanted, read_foreign
 from pipeline.export.features.hdf5 import new_hdf5
 from pipeline.export.features.tile_size import ForeignFeatures, TileSize, agreed_size, whole_corners
+from pipeline.project import STORE_SUFFIX
 from pipeline.store.layers.features import Features
 from pipeline.store.reading.reader import StoreReader
 from training.foundation.errors import BadRecipeError
+from training.foundation.words.names import is_name
 
 MAGNIFICATION_UM = 10.0
 """Microns per pixel at a magnification of 1: 40 × is 0.25 µm/px."""
 _SLIDE = ("level0_width", "level0_height")
 _SIZES = ("patch_size", "patch_size_level0", "target_magnification", "level0_magnification")
 _WANTED = Wanted(
-    ("features", "coords"), dict.fromkeys((*_SLIDE, *_SIZES, "overlap"), "coords"), {"encoder": "features"}
+    ("features", "coords"),
+    dict.fromkeys((*_SLIDE, *_SIZES, "overlap"), "coords"),
+    {"encoder": "features", "name": "coords"},
 )
 
 
@@ -101,6 +105,12 @@ def _check_slide(file: ForeignFile, reader: StoreReader) -> None:
                 f"{file.path}: was made from a slide with {name} {stated:g}; slide {reader.slide_id} has {here}. "
                 "Import it into the store of the slide it was made from."
             )
+    name = file.texts["name"]
+    if name and name != reader.slide_id and is_name(name) and (reader.path.parent / f"{name}{STORE_SUFFIX}").is_dir():
+        raise WrongSlideError(
+            f"{file.path}: states that it was made from slide {name}, which this project has, and not from "
+            f"{reader.slide_id}. Import it into that slide's store."
+        )
 
 
 def _stated_size(file: ForeignFile) -> TileSize:

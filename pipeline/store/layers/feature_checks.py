@@ -127,8 +127,8 @@ def to_float16(values_nd: NDArray[np.floating[Any]], where: str, *, first_tile: 
         tile, feature = np.argwhere(bad)[0].tolist()
         raise ImplausibleOutputError(
             f"{where}: feature {feature} of tile {first_tile + tile} is {values_nd[tile, feature]:g}; features are "
-            f"stored as half-precision numbers, which are finite and at most {MAX_HALF:,.0f}. Check the encoder's "
-            "weights, mean and std."
+            f"stored as half-precision numbers, which are finite and at most {MAX_HALF:,.0f}. Check the encoder "
+            "that made them: its weights, mean and std."
         )
     return halves
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from pipeline.cohort.manifest import load_cohort
@@ -13,7 +14,7 @@ from pipeline.naming.models import find_package
 from pipeline.naming.slides import SlideToDo, find_slides_to_do, included_in, manifest_in
 from pipeline.naming.sources import SourceNames
 from pipeline.project import Project, open_project
-from pipeline.run_record import RunRecord
+from pipeline.run_record import RunRecord, SlideOutcome
 from pipeline.settings.config import EmbedConfig, Settings, load_settings
 from pipeline.slide_level.package_level import is_slide_model
 from pipeline.verbs.cli_output import Reporter, report_errors, say_counts
@@ -21,6 +22,7 @@ from pipeline.verbs.infer import run_infer
 from pipeline.verbs.slide_level.embed import embed_stage
 from pipeline.verbs.stages import run_recorded
 from training.foundation.model_files import weights_file
+from training.foundation.words.counts import counted
 
 
 def run_any_infer(model: str, slides: list[str], project_dir: Path, *, devices: str, as_json: bool) -> None:
@@ -61,15 +63,36 @@ def _infer_slides(
     if missing:
         encoder = model.config.encoder
         _embed(missing, encoder.encoder_id, _config(settings, encoder), project, settings, reporter, names)
-    failed = {outcome.slide_id for outcome in reporter.outcomes if not outcome.is_good}
-    reporter.outcomes = [outcome for outcome in reporter.outcomes if not outcome.is_good]
-    stages = [
-        PredictUnit(unit, tuple(slide_ids), package, project, names[0])
-        for unit, slide_ids in units.items()
-        if not failed.intersection(slide_ids)
-    ]
+    embedded = {outcome.slide_id: outcome for outcome in reporter.outcomes if not outcome.is_good}
+    reporter.outcomes = []
+    stages = []
+    for name, slide_ids in units.items():
+        usable, at_fault = _usable(slide_ids, embedded)
+        if at_fault is None:
+            stages.append(PredictUnit(name, usable, package, project, names[0]))
+            continue
+        why = at_fault.message
+        if unit == "patient":
+            why = f"patient {name}: not predicted, because of slide {at_fault.slide_id}: {why}"
+        reporter.outcomes.append(replace(at_fault, slide_id=name, message=why))
+    blank = sorted(name for name, outcome in embedded.items() if outcome.status == "no_tissue")
+    if unit == "patient" and blank:
+        reporter.say_notes([f"{counted(len(blank), 'slide')} without tissue left out: {', '.join(blank)}."])
     run_recorded(stages, reporter, record, project)
     return unit
+
+
+def _usable(
+    slide_ids: Sequence[str], embedded: Mapping[str, SlideOutcome]
+) -> tuple[tuple[str, ...], SlideOutcome | None]:
+    """Slides that a unit is predicted from, and what keeps it from being predicted, if anything.
+
+    A slide without tissue has no tiles, as in training: the others are enough. Any other fault may have a remedy.
+    """
+    faults = [embedded[slide_id] for slide_id in slide_ids if slide_id in embedded]
+    usable = tuple(slide_id for slide_id in slide_ids if slide_id not in embedded)
+    serious = [fault for fault in faults if fault.status != "no_tissue"]
+    return usable, next(iter(serious or (faults if not usable else [])), None)
 
 
 def _units(typed: Sequence[str], todo: Sequence[SlideToDo], level: str) -> dict[str, list[str]]:

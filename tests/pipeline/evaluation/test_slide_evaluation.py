@@ -147,7 +147,9 @@ def test_the_model_stands_beside_simpler_ones_with_differences_in_the_same_resam
         model, mean_pool, clinical, untrained = target["methods"]
         assert mean_pool["measures"][measure]["value"] is not None
         assert clinical["measures"][measure]["value"] is not None
-        assert untrained["why_not"] == "not available: embed with an untrained encoder named planted-untrained"
+        assert untrained["why_not"] == (
+            "not available: `gemslide encoder add planted --untrained`, then embed with planted-untrained"
+        )
         assert [lead["against"] for lead in target["leads"]] == [mean_pool["name"], clinical["name"]]
         for lead, other in zip(target["leads"], (mean_pool, clinical), strict=True):
             ours, theirs = (side["measures"][measure]["value"] for side in (model, other))
@@ -244,6 +246,39 @@ def test_units_without_features_are_named_and_counted(planted, trained, gemslide
     content = json.loads((folder_of(planted, trained) / "evaluation.json").read_text())
     assert (content["tested"], content["without_features"]) == (5, ["P-14"])
     assert [method["name"] for method in content["targets"][0]["methods"]] == ["this model"]
+
+
+def test_slides_without_features_of_a_patient_with_others_are_named(planted, trained, gemslide, tmp_path):
+    folder = features_path(planted.project.store_path("S-00-1"), ENCODER_ID)
+    shutil.move(folder, tmp_path / "kept")
+    try:
+        done = evaluate(planted, gemslide, trained, "--no-baselines", "--split", "train")
+    finally:
+        shutil.move(tmp_path / "kept", folder)
+
+    assert done.code == 0, done.err
+    said = f"1 slide has no features of {ENCODER_ID} and is left out; the patients' other slides are used: S-00-1."
+    assert said in " ".join(done.err.split())
+    content = json.loads((folder_of(planted, trained, "evaluation-slides-train") / "evaluation.json").read_text())
+    assert (content["without_features"], content["slides_left_out"]) == ([], ["S-00-1"])
+    assert "S-00-1" in (folder_of(planted, trained, "evaluation-slides-train") / "report.html").read_text()
+
+
+def test_patients_with_a_time_but_no_event_are_named(planted, trained, gemslide, tmp_path):
+    table = tmp_path / "clinical.csv"
+    lines = planted.table.read_text().splitlines()
+    column = lines[0].split(",").index("died")
+    cells = [line.split(",") for line in lines]
+    for cell in cells:
+        if cell[0] in ("P-12", "P-13"):
+            cell[column] = ""
+    table.write_text("\n".join(map(",".join, cells)) + "\n")
+    root = planted.project.root
+    done = gemslide("evaluate", trained, planted.manifest, "--project", root, "--table", table, "--no-baselines")
+
+    assert done.code == 0, done.err
+    said = "P-12, P-13 have only one of `months` and `died` and are left out of 'survival'."
+    assert said in " ".join(done.err.split())
 
 
 def digests(names) -> list[str]:

@@ -125,7 +125,7 @@ def test_each_fold_is_tested_once_validates_once_and_trains_otherwise():
         assert splits[own - 1] == "val"
         assert splits.count("train") == 2
     for fold in (-1, 4):
-        with pytest.raises(BadRecipeError, match=f"fold {fold}: there are 4 folds, 0 to 3"):
+        with pytest.raises(BadRecipeError, match=rf"fold = {fold}: the folds' file has 4 folds, 0 to 3"):
             split_of(folds, fold)
 
 

@@ -160,6 +160,12 @@ def test_features_of_other_weights_of_nan_or_of_another_slide_are_refused(plante
     shutil.copytree(aside, store / "features")
     assert refused.code == 1
     assert "were made with weights dddddddddddd" in " ".join(refused.err.split())
+    meta.write_text(re.sub(r'"overlap":\s*0\.0', '"overlap": 0.5', meta.read_text()))
+    chosen = gemslide("infer", trained["best"], "S-15-0", "--project", root, "--devices", "cpu")
+    shutil.rmtree(store / "features")
+    shutil.copytree(aside, store / "features")
+    assert chosen.code == 1
+    assert "its tiles were chosen with [embed] overlap = 0.5" in " ".join(chosen.err.split())
 
     manifest = root / "leaking.csv"
     manifest.write_text(
