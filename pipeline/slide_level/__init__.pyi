@@ -23,7 +23,7 @@ from .package_level import is_slide_model as is_slide_model
 from .package_level import level_of as level_of
 from .package_level import slide_level_part as slide_level_part
 from .predict import UnitPrediction as UnitPrediction
-from .predict import check_side as check_side
+from .predict import check_tiles as check_tiles
 from .predict import predict_unit as predict_unit
 from .record import ATTENDED as ATTENDED
 from .record import MAX_RECORD_BYTES as MAX_RECORD_BYTES

@@ -105,10 +105,15 @@ def _check_slide(file: ForeignFile, reader: StoreReader) -> None:
                 f"{file.path}: was made from a slide with {name} {stated:g}; slide {reader.slide_id} has {here}. "
                 "Import it into the store of the slide it was made from."
             )
-    name = file.texts["name"]
-    if name and name != reader.slide_id and is_name(name) and (reader.path.parent / f"{name}{STORE_SUFFIX}").is_dir():
+    slide = file.texts["name"]
+    if (
+        slide
+        and slide != reader.slide_id
+        and is_name(slide)
+        and (reader.path.parent / f"{slide}{STORE_SUFFIX}").is_dir()
+    ):
         raise WrongSlideError(
-            f"{file.path}: states that it was made from slide {name}, which this project has, and not from "
+            f"{file.path}: states that it was made from slide {slide}, which this project has, and not from "
             f"{reader.slide_id}. Import it into that slide's store."
         )
 

@@ -67,7 +67,7 @@ def _infer_slides(
     reporter.outcomes = []
     stages = []
     for name, slide_ids in units.items():
-        usable, at_fault = _usable(slide_ids, embedded)
+        usable, at_fault = usable_slides(slide_ids, embedded)
         if at_fault is None:
             stages.append(PredictUnit(name, usable, package, project, names[0]))
             continue
@@ -82,7 +82,7 @@ def _infer_slides(
     return unit
 
 
-def _usable(
+def usable_slides(
     slide_ids: Sequence[str], embedded: Mapping[str, SlideOutcome]
 ) -> tuple[tuple[str, ...], SlideOutcome | None]:
     """Slides that a unit is predicted from, and what keeps it from being predicted, if anything.

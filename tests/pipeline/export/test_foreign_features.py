@@ -186,6 +186,20 @@ def test_a_batch_of_one_is_read(tmp_path, reader, features):
     np.testing.assert_array_equal(taken.xy0_n2, features.xy0_n2)
 
 
+def test_a_file_of_another_slide_of_the_project_is_refused(tmp_path, project, reader, features):
+    path = written(tmp_path, "trident", features)
+    with h5py.File(path, "r+") as file:
+        file["coords"].attrs["name"] = "S-9"
+    import_features(reader, FeatureFile(path, "trident", "lite"))  # whatever other programs call it
+    other = project.store_path("S-9")
+    other.mkdir()
+    try:
+        error = refused(reader, path, "trident")
+    finally:
+        other.rmdir()
+    assert "made from slide S-9, which this project has, and not from S-1" in error[1]
+
+
 def test_compressed_data_in_one_chunk_per_tile_are_read(tmp_path, reader, features):
     path = written(tmp_path, "trident", features)
     with h5py.File(path, "r+") as file:
