@@ -9,16 +9,18 @@ import torch
 from torch import Tensor, nn
 
 from tests.distributed.problem import Case, Outcome, train
+from training.engine.boundary import Boundary, Gradients
 from training.engine.engine import Engine
 from training.engine.executor import Executor, Step
 from training.engine.layout import unpack
+from training.engine.piece import Finish, Passed, Piece
 from training.engine.random_numbers import Draws
 from training.engine.ranks import Ranks
 from training.engine.replica_sync import StageSync
 from training.engine.schedule import Action, Schedule
-from training.engine.stage import Boundary, Finish, Gradients, StageCopy, _Passed, _Piece
-from training.engine.transport import Route, Transport
-from training.engine.tree_sum import GradientSet, Node, TreeSum
+from training.engine.stage import StageCopy
+from training.engine.sums.tree_sum import GradientSet, Node, TreeSum
+from training.engine.transport import Received, Route, Transport
 
 Fault = Callable[[Ranks, Case], Outcome]
 """`problem.train` with a fault."""
@@ -38,12 +40,12 @@ def train_with_flipped_bit(ranks: Ranks, case: Case) -> Outcome:
     """Flip the last bit of one rank's gradient of one weight in the last micro-batch."""
     backward = StageCopy.backward
 
-    def flipping(self: StageCopy, microbatch: int, gradients: Gradients | None) -> Gradients:
+    def flipping(self: StageCopy, microbatch: int, gradients: Gradients | None, *, of: int) -> Gradients:
         if ranks.rank != ranks.num_ranks - 1 or microbatch != len(case.batches[0]) - 1:
-            return backward(self, microbatch, gradients)
+            return backward(self, microbatch, gradients, of=of)
         add = self.gradient_sum.add
         with mock.patch.object(self.gradient_sum, "add", lambda node, given: add(node, _flip_last_bit(given))):
-            return backward(self, microbatch, gradients)
+            return backward(self, microbatch, gradients, of=of)
 
     with mock.patch.object(StageCopy, "backward", flipping):
         return train(ranks, case)
@@ -59,8 +61,9 @@ def _flip_last_bit(gradients: GradientSet) -> GradientSet:
 def train_with_wrong_scale(ranks: Ranks, case: Case) -> Outcome:
     """Average the loss over each micro-batch's samples, so that the learning rate grows with their number."""
 
-    def own_mean(self: Executor, step: Step, microbatch: int) -> Finish:
-        assert step.loss is not None
+    def own_mean(self: Executor, step: Step, action: Action) -> Finish:
+        assert step.loss is not None and action.microbatch is not None
+        microbatch = action.microbatch
         loss, targets = step.loss, step.batch.targets(microbatch)
         return lambda output: loss(output, targets) / step.batch.shapes[microbatch][0] * step.loss_scale
 
@@ -146,13 +149,15 @@ def train_with_contiguous_buffers(ranks: Ranks, case: Case) -> Outcome:
     """Make tensors from another rank contiguous, whatever the sender's memory layout."""
     exchange = Transport.exchange
 
-    def forgetful(self: Transport, gives: Sequence[Hashable], takes: Sequence[Route]) -> list[Boundary]:
-        came: list[Boundary] = []
-        for value in exchange(self, gives, takes):
+    def forgetful(self: Transport, gives: Sequence[Hashable], takes: Sequence[Route]) -> list[Received]:
+        came: list[Received] = []
+        for each in exchange(self, gives, takes):
+            value = each.value
             if isinstance(value, Tensor):
-                came.append(value.detach().contiguous().requires_grad_(value.requires_grad))
+                forgotten: Boundary = value.detach().contiguous().requires_grad_(value.requires_grad)
             else:
-                came.append(tuple(tensor.contiguous() for tensor in value))
+                forgotten = tuple(tensor.contiguous() for tensor in value)
+            came.append(replace(each, value=forgotten))
         return came
 
     with mock.patch.object(Transport, "exchange", forgetful):
@@ -161,15 +166,15 @@ def train_with_contiguous_buffers(ranks: Ranks, case: Case) -> Outcome:
 
 def train_with_double_counting(ranks: Ranks, case: Case) -> Outcome:
     """Update BatchNorm's statistics again when a micro-batch's forward is recomputed."""
-    again = _Piece._again
+    again = Piece._again
 
-    def counting(self: _Piece, passed: _Passed, gradients: Gradients) -> tuple[list[Any], Gradients]:
+    def counting(self: Piece, passed: Passed, gradients: Gradients) -> tuple[list[Any], Gradients]:
         result = again(self, passed, gradients)
         for recorded in self._owner.statistics.values():
             recorded.add_(self._owner.running.recorded())
         return result
 
-    with mock.patch.object(_Piece, "_again", counting):
+    with mock.patch.object(Piece, "_again", counting):
         return train(ranks, case)
 
 

@@ -16,6 +16,7 @@ from training.engine.plan import make_plan
 from training.engine.ranks import Ranks
 from training.engine.recompute import Recompute
 from training.engine.strategies import STRATEGIES
+from training.parallel.parted import Split
 
 SIZES_HW = ((12, 16), (8, 20), (12, 16))
 """Image sizes per step: not square, and not always the same."""
@@ -46,17 +47,28 @@ class Case:
     """Whether to return the outputs for the first batch after training."""
     strict: bool = False
     """Whether to use a wire with the weakest guarantees (strict.py)."""
+    parts: tuple[int, ...] = ()
+    split: tuple[Split, ...] = ()
+    virtual_parts: bool = False
+    double: bool = False
+    """Whether weights and images are float64."""
 
     @property
     def num_ranks(self) -> int:
-        return self.num_stages * self.data_parallel
+        return (sum(self.parts) if self.parts and not self.virtual_parts else self.num_stages) * self.data_parallel
 
     @property
     def as_single(self) -> "Case":
-        """The same work in one process: cuts and recomputation must not matter."""
+        """The same work in one process: cuts and recomputation must not matter. Parts, all alike, become virtual."""
         return replace(
-            self, strategy="single", num_stages=1, data_parallel=1, recompute=NOT_RECOMPUTED, costs=None, strict=False
-        )
+            self, strategy="single", num_stages=1, data_parallel=1, recompute=NOT_RECOMPUTED, costs=None, strict=False,
+            parts=self.parts[:1], split=self.split[:1], virtual_parts=bool(self.parts),
+        )  # fmt: skip
+
+    @property
+    def whole(self) -> "Case":
+        """The same work in one process, which is not in parts."""
+        return replace(self.as_single, parts=(), split=(), virtual_parts=False)
 
 
 def evenly(num_microbatches: int, samples: int = 2) -> tuple[tuple[int, ...], ...]:
@@ -135,6 +147,7 @@ class StepBatch:
 
     def __init__(self, case: Case, step: int, requests: list[tuple[str, int, int]] | None = None):
         self._step = step
+        self._is_double = case.double
         self._asked = [] if requests is None else requests
         sizes_hw = [SIZES_HW[(step + k * case.mixed_shapes) % STEPS] for k in range(len(case.batches[step]))]
         self.shapes = [(n, 3, *size_hw) for n, size_hw in zip(case.batches[step], sizes_hw, strict=True)]
@@ -142,7 +155,8 @@ class StepBatch:
     def inputs(self, microbatch: int) -> Tensor:
         self._asked.append(("inputs", self._step, microbatch))
         generator = torch.Generator().manual_seed(1000 * self._step + microbatch)
-        return torch.randn(self.shapes[microbatch], generator=generator)
+        images = torch.randn(self.shapes[microbatch], generator=generator)
+        return images.double() if self._is_double else images
 
     def targets(self, microbatch: int) -> Tensor:
         self._asked.append(("targets", self._step, microbatch))
@@ -153,7 +167,8 @@ class StepBatch:
 def loss_sum(output: Tensor, labels_n: Tensor) -> Tensor:
     """Cross-entropy summed over the samples."""
     logits_nk = output.mean((2, 3)) if output.ndim == 4 else output
-    return nn.functional.cross_entropy(logits_nk.float(), labels_n, reduction="sum")
+    wide = logits_nk if logits_nk.dtype == torch.float64 else logits_nk.float()
+    return nn.functional.cross_entropy(wide, labels_n, reduction="sum")
 
 
 Note = Callable[[Tensor], Any]
@@ -163,7 +178,7 @@ def make_engine(
     ranks: Ranks | None, case: Case, gradients: list[dict[str, Any]] | None = None, note: Note = torch.clone
 ) -> Engine:
     """Build the case's engine; every update records its gradients."""
-    blocks = case.network()
+    blocks = [block.double() for block in case.network()] if case.double else case.network()
     plan = make_plan(
         case.strategy,
         costs=case.costs or [1.0] * len(blocks),
@@ -175,6 +190,9 @@ def make_engine(
         channels_last=case.channels_last,
         clip_norm=case.clip_norm,
         compiled=case.compiled,
+        parts=case.parts,
+        split=case.split,
+        virtual_parts=case.virtual_parts,
         make_optimizer=lambda named: _WatchedSGD(named, [] if gradients is None else gradients, note),
     )
     engine = Engine(blocks, plan, ranks=ranks)

@@ -70,6 +70,12 @@ def _train(small_project, folder, way, start, change=("", "")):
         return folder, start(recipe, folder, way.num_ranks)
 
 
+def test_a_run_in_parts_ends_with_the_weights_of_virtual_parts_in_one_process(small_project, tmp_path):
+    two = _train(small_project, tmp_path / "two", Way(more="parts = 2", parts=2), train_forked)[1]
+    one = _train(small_project, tmp_path / "one", Way(more="parts = 2\nvirtual_parts = true"), train_forked)[1]
+    assert two == one  # the model id contains the SHA-256 of the weights
+
+
 def _record(folder):
     (path,) = (folder / "runs").glob("*.json")
     return json.loads(path.read_text())

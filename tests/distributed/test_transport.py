@@ -12,9 +12,9 @@ from tests.distributed.launch import run_ranks
 from tests.distributed.networks import small_resnet
 from tests.distributed.problem import Case, evenly, train
 from tests.distributed.strict import StrictWire
+from training.engine.boundary import Boundary
 from training.engine.memory import LiveBytes
 from training.engine.ranks import LostPeerError, Ranks, alone
-from training.engine.stage import Boundary
 from training.engine.transport import GroupWire, Route, Row, Transport
 
 CPU = torch.device("cpu")
@@ -45,7 +45,8 @@ def messages_of_every_kind(ranks: Ranks, wire: type[GroupWire], turn: bool) -> t
             gives = turn or ranks.rank == 0
             if gives:
                 transport.offer("message", value, route)
-            came += transport.exchange(["message"] if gives else [], [route] if turn or ranks.rank == 1 else [])
+            takes = [route] if turn or ranks.rank == 1 else []
+            came += [each.value for each in transport.exchange(["message"] if gives else [], takes)]
     transport.flush()
     return came, counter.now
 
@@ -78,7 +79,7 @@ def two_at_a_time(ranks: Ranks) -> list[Boundary]:
                 transport.offer(route.kind, torch.full((4,), 10.0 * turn + place), route)
             transport.exchange(["a", "b"], [])
         else:
-            came += transport.exchange([], routes)
+            came += [each.value for each in transport.exchange([], routes)]
     transport.flush()
     return came
 
@@ -225,7 +226,7 @@ def test_the_layout_of_a_kind_is_told_once():
     sender.exchange(["message"], [])
 
     assert not line.headers
-    assert receiver.exchange([], [SMALL])[0].shape == (2, 3)
+    assert receiver.exchange([], [SMALL])[0].value.shape == (2, 3)
 
 
 @pytest.mark.parametrize(
@@ -299,7 +300,7 @@ def test_a_network_whose_boundary_changes_is_refused_by_name():
 def test_more_tensors_than_fit_a_header_are_refused():
     transport = Transport(alone(), CPU, counter=LiveBytes())
 
-    with pytest.raises(ValueError, match=r"12 tensors .* header of 134 numbers, but at most 128 fit"):
+    with pytest.raises(ValueError, match=r"12 tensors .* header of 146 numbers, but at most 140 fit"):
         transport.offer("message", (torch.ones(1, 1, 1, 1),) * 12, SMALL)
 
 

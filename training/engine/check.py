@@ -40,12 +40,13 @@ def _all_work(schedule: Schedule, rank: int, *, forward_only: bool) -> Iterator[
     held = schedule.placement.held_by(rank)
     for replica, stage in held:
         for microbatch in schedule.microbatches_of(replica):
-            yield Action(Op.F, replica, stage, microbatch)
+            forward = Action(Op.F, replica, stage, microbatch, schedule.placement.parts_on(rank, stage)[0])
+            yield forward
             if not forward_only:
-                yield Action(Op.B, replica, stage, microbatch)
+                yield forward._replace(op=Op.B)
     for stage in {stage for _, stage in held if not forward_only}:
         for op in (Op.REDUCE, Op.STEP):
-            yield Action(op, schedule.placement.first_held(rank, stage), stage)
+            yield schedule.update_of(op, rank, stage)
 
 
 def _check_order(schedule: Schedule, rank: int, actions: tuple[Action, ...]) -> None:
@@ -110,7 +111,7 @@ def _check_exchanges(schedule: Schedule) -> None:
         for rank in range(len(schedule.ranks))
     ]
     waiting: dict[Message, int] = {}
-    meeting: dict[tuple[Op, int], set[int]] = {}
+    meeting: dict[Action, set[int]] = {}
     arrived = list(range(len(ranks)))
     while arrived:
         rank = arrived.pop()
@@ -140,11 +141,17 @@ def _meet(group: Exchange, rank: int, waiting: dict[Message, int]) -> Iterator[i
             waiting[message] = rank
 
 
-def _meet_all(schedule: Schedule, group: Exchange, rank: int, meeting: dict[tuple[Op, int], set[int]]) -> Iterator[int]:
-    assert group.meets is not None
-    present = meeting.setdefault((group.meets.op, group.meets.stage), set())
+def _meet_all(schedule: Schedule, group: Exchange, rank: int, meeting: dict[Action, set[int]]) -> Iterator[int]:
+    """Yield the ranks of a meeting once all are there: those of all holders of a stage, or of its parts."""
+    action = group.meets
+    assert action is not None
+    if action.op in (Op.F, Op.B):
+        meets, expected = action._replace(part=0), set(schedule.placement.ranks_of[action.replica, action.stage])
+    else:
+        meets, expected = Action(action.op, 0, action.stage), set(schedule.placement.holders(action.stage))
+    present = meeting.setdefault(meets, set())
     present.add(rank)
-    if len(present) == len(schedule.placement.holders(group.meets.stage)):
+    if present == expected:
         yield from present
 
 

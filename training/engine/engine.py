@@ -37,11 +37,14 @@ from training.engine.loss_scale import LossScale
 from training.engine.memory import LiveBytes
 from training.engine.numerics import deterministic_kernels
 from training.engine.optimizer_settings import check_optimizers
+from training.engine.parts import StageLink
+from training.engine.placement import Held
 from training.engine.plan import Plan
 from training.engine.random_numbers import random_numbers_kept
 from training.engine.ranks import Ranks, alone
 from training.engine.replica_sync import StageSync, clip_factor
 from training.engine.schedule import Schedule
+from training.engine.stage import StageCopy
 from training.engine.stages import make_copies, named_stages
 from training.engine.transport import Transport
 
@@ -102,8 +105,8 @@ class Engine:
         stages = named_stages(blocks, plan, self._ranks)
         self._specs = [{name: tensor.to("meta") for name, tensor in stage.state_dict().items()} for stage in stages]
         self._num_weights = [sum(weight.requires_grad for weight in stage.parameters()) for stage in stages]
-        self._copies = make_copies(plan, self._ranks.rank, stages, counter=self.live_bytes)
         self._transport = Transport(self._ranks, plan.device, counter=self.live_bytes)
+        self._copies = self._make_copies(stages)
         self._stages = self._make_syncs()
         check_optimizers(plan.make_optimizer, stages, list(self._stages.values()), self._ranks, plan.device)
         self._first_lr = [(group, group["lr"]) for o in self._optimizers() for group in o.param_groups]
@@ -122,6 +125,15 @@ class Engine:
         if self._ranks.num_ranks > 1:
             # Ranks that were seeded differently start with the weights of the first, as with any data parallelism.
             self.load_full_state_dict(self.full_state_dict())
+
+    def _make_copies(self, stages: Sequence[nn.Sequential]) -> dict[Held, StageCopy]:
+        return make_copies(
+            self.plan,
+            self._ranks.rank,
+            stages,
+            counter=self.live_bytes,
+            link=lambda ranks: StageLink(self._transport, ranks),
+        )
 
     def _make_syncs(self) -> dict[int, StageSync]:
         return {

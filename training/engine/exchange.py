@@ -5,6 +5,9 @@ message in it has met its counterpart. NCCL guarantees no more than that. After 
 group: its results, and the inputs of the rank's next action. There are two only where a forward is followed by the
 backward of the same micro-batch: its gradient cannot come before the activations have been sent, so their memory is
 released first. A separate group, in which all holders of the stage meet, precedes REDUCE and follows STEP.
+
+Inside a forward or backward of a stage in parts, these meet as often as its layers need each other's rows or sums
+(training/parallel): all parts in the same order, with no other group in between, so one meeting stands for them here.
 """
 
 from __future__ import annotations
@@ -25,7 +28,8 @@ class Exchange(NamedTuple):
     gives: tuple[Message, ...] = ()
     takes: tuple[Message, ...] = ()
     meets: Action | None = None
-    """The REDUCE or STEP in which the rank gives to and takes from all its partners."""
+    """The REDUCE or STEP in which the rank gives to and takes from all its partners, or the forward or backward in
+    which it does so with the other parts of its stage."""
 
 
 def exchanges(schedule: Schedule, rank: int) -> list[list[Exchange]]:
@@ -49,6 +53,12 @@ def _between(schedule: Schedule, rank: int, before: Action | None, after: Action
         yield Exchange(meets=before)
     if after is not None and after.op is Op.REDUCE and _is_shared(schedule, after):
         yield Exchange(meets=after)
+    if after is not None and after.op in (Op.F, Op.B) and _has_parts_elsewhere(schedule, after):
+        yield Exchange(meets=after)
+
+
+def _has_parts_elsewhere(schedule: Schedule, action: Action) -> bool:
+    return len(set(schedule.placement.ranks_of[action.replica, action.stage])) > 1
 
 
 def _is_shared(schedule: Schedule, action: Action) -> bool:

@@ -9,14 +9,17 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from training.engine.boundary import Boundary, Gradients, Heights, as_tuple, only_tensor
 from training.engine.exchange import Exchange, Message, exchanges
 from training.engine.feed import Feed
 from training.engine.memory import LiveBytes
+from training.engine.parts import Boundaries
+from training.engine.piece import Finish
 from training.engine.placement import Held
 from training.engine.random_numbers import Draws
 from training.engine.schedule import Action, Op, Schedule
-from training.engine.stage import Boundary, Finish, Gradients, StageCopy, only_tensor
-from training.engine.transport import Route, Transport
+from training.engine.stage import StageCopy
+from training.engine.transport import Received, Route, Transport
 
 T = TypeVar("T")
 
@@ -168,6 +171,7 @@ class Executor:
     def do(self, step: Step, index: int) -> None:
         """Do one action of a step; all must be done, in order."""
         action = step.actions[index]
+        self._transport.during = action
         self._watch(step.number, action if step.loss is not None else f"{action}, forward only")
         match action.op:
             case Op.F:
@@ -191,18 +195,18 @@ class Executor:
         self._exchange(step, len(step.actions))
         self._transport.flush()
 
-    def _exchange(self, step: Step, index: int) -> Any:
-        """Exchange the groups of messages before an action; return the boundary that the action takes, if any."""
-        received: list[Boundary] = []
+    def _exchange(self, step: Step, index: int) -> list[Received]:
+        """Exchange the groups of messages before an action; return what the action takes, by giver."""
+        received: list[Received] = []
         for group in step.groups[index]:
             if group.meets is None:
                 takes = [self._route(step, message, peer_of=message[0]) for message in group.takes]
                 received += self._transport.exchange(group.gives, takes)
             elif group.meets.op is Op.REDUCE:
                 self._syncs[group.meets.stage].bring_together(group.meets, step.schedule)
-            else:
+            elif group.meets.op is Op.STEP:
                 self._syncs[group.meets.stage].hand_round(group.meets)
-        return received[0] if received else None
+        return received  # parts meet while they compute
 
     def _forward(self, step: Step, index: int) -> None:
         action = step.actions[index]
@@ -212,38 +216,77 @@ class Executor:
         # Only the stage holds what comes in, and it releases that as soon as it can.
         with self._feed.in_use():
             if step.loss is None:
-                output = copy.infer(self._incoming(step, index), draws)
+                output = copy.infer(self._incoming(step, index, copy), draws)
             else:
-                finish = None if targets else self._loss_of(step, microbatch)
+                finish = None if targets else self._loss_of(step, action)
                 # Not where it goes to another rank: with a graph, different outputs may need a gradient than without.
                 at_once = not targets and step.actions[index + 1] == action._replace(op=Op.B)
                 forward = self._metered(action, copy.forward)
-                output = forward(microbatch, self._incoming(step, index), finish, draws, at_once=at_once)
+                output = forward(microbatch, self._incoming(step, index, copy), finish, draws, at_once=at_once)
         if targets:
-            self._offer(step, action, output)
-        else:
+            form = copy.cutting.form_after(microbatch, output)
+            self._offer(step, action, as_tuple(output), form.heights, is_tuple=form.is_tuple)
+        elif action.part == 0:
             result = only_tensor(output).detach()
             step.results[microbatch] = result if step.loss is None else result / step.loss_scale
+        if step.loss is None:
+            copy.cutting.forget(microbatch)
 
     def _backward(self, step: Step, index: int) -> None:
         action = step.actions[index]
         self._busy = copy = self._copies[action.replica, action.stage]
-        copy.fetch(_microbatch(action))
+        microbatch = _microbatch(action)
+        copy.fetch(microbatch)
+        heights = copy.cutting.heights_before(microbatch)
         # Only the stage holds what comes in, as in forward.
         backward = self._metered(action, copy.backward)
-        gradients = backward(_microbatch(action), _from_boundary(self._exchange(step, index)))
+        gradients = backward(microbatch, self._gradients(step, index), of=len(step.shapes))
         if step.schedule.targets(action):
-            self._offer(step, action, _as_boundary(gradients))
+            self._offer(step, action, gradients, heights, is_tuple=True)
 
-    def _offer(self, step: Step, action: Action, value: Boundary) -> None:
+    def _offer(self, step: Step, action: Action, value: Gradients, heights: Heights, *, is_tuple: bool) -> None:
+        """Give each target what it needs: all of it, or the rows that its part has."""
         for target in step.schedule.targets(action):
             message = action, target
-            self._transport.offer(message, value, self._route(step, message, peer_of=target))
+            between = self._between(step, action, target.stage)
+            cut = [
+                between.cut(tensor, height, target.part, forward=action.op is Op.F)
+                for tensor, height in zip(value, heights, strict=True)
+            ]
+            given = _as_boundary(cut)
+            self._transport.offer(
+                message, given if is_tuple else given[0], self._route(step, message, peer_of=target), heights
+            )
 
-    def _incoming(self, step: Step, index: int) -> Boundary:
+    def _between(self, step: Step, action: Action, other: int) -> Boundaries:
+        placement = step.schedule.placement
+        return Boundaries(action.part, placement.num_parts(action.stage), placement.num_parts(other))
+
+    def _incoming(self, step: Step, index: int, copy: StageCopy) -> Boundary:
+        """What a forward takes; the stage is told how it is cut."""
         action = step.actions[index]
-        value: Boundary | None = self._exchange(step, index)
-        return value if step.schedule.sources(action) and value is not None else self._input(step, _microbatch(action))
+        received = self._exchange(step, index)
+        if not step.schedule.sources(action):
+            return self._input(step, _microbatch(action))
+        value, heights = self._joined(step, action, received)
+        copy.cutting.arrives(_microbatch(action), heights)
+        tensors = tuple(tensor for tensor in value if tensor is not None)
+        return tensors if isinstance(received[0].value, tuple) else tensors[0]
+
+    def _gradients(self, step: Step, index: int) -> Gradients | None:
+        """The gradients that a backward takes; None where the stage ends in the loss."""
+        received = self._exchange(step, index)
+        return self._joined(step, step.actions[index], received)[0] if received else None
+
+    def _joined(self, step: Step, action: Action, received: Sequence[Received]) -> tuple[Gradients, Heights]:
+        between = self._between(step, action, action.stage + (-1 if action.op is Op.F else 1))
+        by_giver = [_from_boundary(each.value) for each in received]
+        heights = received[0].heights
+        joined = tuple(
+            between.join(pieces, height, forward=action.op is Op.F)
+            for pieces, height in zip(zip(*by_giver, strict=True), heights, strict=True)
+        )
+        return joined, heights
 
     def _input(self, step: Step, microbatch: int) -> Boundary:
         step.draws(microbatch).start_input()
@@ -255,9 +298,11 @@ class Executor:
             )
         return value
 
-    def _loss_of(self, step: Step, microbatch: int) -> Finish:
+    def _loss_of(self, step: Step, action: Action) -> Finish:
         assert step.loss is not None
-        loss, targets = step.loss, step.batch.targets(microbatch)
+        if action.part:  # the first part computes the loss
+            return only_the_first
+        loss, targets = step.loss, step.batch.targets(_microbatch(action))
         # Divided by the samples of the whole step: the learning rate then means the same for any N, S and D.
         return lambda output: _as_fp32(loss(output, targets)) / step.num_samples * step.loss_scale
 
@@ -276,13 +321,22 @@ def _as_fp32(loss: Tensor) -> Tensor:
     return loss.float() if loss.dtype in (torch.float16, torch.bfloat16) else loss
 
 
-def _as_boundary(gradients: Gradients) -> Boundary:
-    """Gradients as a message: an empty bool tensor, which no gradient is, stands for None."""
-    return tuple(torch.empty(0, dtype=torch.bool) if gradient is None else gradient for gradient in gradients)
+def only_the_first(_: Tensor) -> Tensor:
+    """The loss of a part other than the first, which is not asked for it."""
+    raise AssertionError("a part other than the first computes no loss")
 
 
-def _from_boundary(received: tuple[Tensor, ...] | None) -> Gradients | None:
-    return None if received is None else tuple(None if tensor.dtype == torch.bool else tensor for tensor in received)
+def _as_boundary(value: Sequence[Tensor | None]) -> tuple[Tensor, ...]:
+    """Tensors or gradients as a message: an empty bool tensor of one axis stands for None."""
+    return tuple(torch.empty(0, dtype=torch.bool) if tensor is None else tensor for tensor in value)
+
+
+def _from_boundary(received: Boundary) -> Gradients:
+    return tuple(None if _stands_for_none(tensor) else tensor for tensor in as_tuple(received))
+
+
+def _stands_for_none(tensor: Tensor) -> bool:
+    return tensor.dtype == torch.bool and tensor.shape == (0,)
 
 
 def _input_microbatches(schedule: Schedule, rank: int) -> list[int]:

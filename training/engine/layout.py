@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from training.engine.stage import Boundary, as_tuple
+from training.engine.boundary import Boundary, as_tuple
 
-HEADER_LENGTH = 128
+HEADER_LENGTH = 140
 _ALIGN_BYTES = 16
 _DTYPES = (
     torch.float32,
@@ -35,6 +35,8 @@ class Layout:
     needs_gradient: bool
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
+    height: int | None = None
+    """Rows of the whole tensor if this is a part of its rows."""
 
     @property
     def core_sizes(self) -> tuple[int, ...]:
@@ -77,7 +79,8 @@ class BoundaryLayout:
                 raise ValueError(
                     f"{tensor.dtype} cannot be sent between stages; use one of {', '.join(map(str, _DTYPES))}"
                 )
-            kind = (_DTYPES.index(tensor.dtype), int(tensor.needs_gradient), len(tensor.sizes))
+            height = -1 if tensor.height is None else tensor.height
+            kind = (_DTYPES.index(tensor.dtype), int(tensor.needs_gradient), height, len(tensor.sizes))
             numbers += [*kind, *tensor.sizes, *tensor.strides]
         if len(numbers) > HEADER_LENGTH:
             raise ValueError(
@@ -91,19 +94,25 @@ class BoundaryLayout:
         num_tensors, is_tuple, *rest = numbers
         tensors = []
         for _ in range(num_tensors):
-            dtype, needs, ndim = rest[:3]
-            sizes, strides = rest[3 : 3 + ndim], rest[3 + ndim : 3 + 2 * ndim]
-            tensors.append(Layout(_DTYPES[dtype], bool(needs), tuple(sizes), tuple(strides)))
-            rest = rest[3 + 2 * ndim :]
+            dtype, needs, height, ndim = rest[:4]
+            sizes, strides = rest[4 : 4 + ndim], rest[4 + ndim : 4 + 2 * ndim]
+            known = None if height < 0 else height
+            tensors.append(Layout(_DTYPES[dtype], bool(needs), tuple(sizes), tuple(strides), known))
+            rest = rest[4 + 2 * ndim :]
         return cls(tuple(tensors), bool(is_tuple))
 
 
-def lay_out(value: Boundary) -> tuple[BoundaryLayout, list[Tensor]]:
-    """Layout and bytes of a message: each tensor's own memory, or a copy in row order if that has gaps or overlaps."""
+def lay_out(value: Boundary, heights: Sequence[int | None] | None = None) -> tuple[BoundaryLayout, list[Tensor]]:
+    """Layout and bytes of a message: each tensor's own memory, or a copy in row order if that has gaps or overlaps.
+
+    Args:
+        heights: rows of each whole tensor, if these are parts of them.
+    """
     layouts, rows = [], []
-    for tensor in as_tuple(value):
+    tensors = as_tuple(value)
+    for tensor, height in zip(tensors, heights or [None] * len(tensors), strict=True):
         plain = _without_overlaps(tensor.detach())
-        layout = Layout(plain.dtype, tensor.requires_grad, tuple(plain.shape), plain.stride())
+        layout = Layout(plain.dtype, tensor.requires_grad, tuple(plain.shape), plain.stride(), height)
         core = plain.as_strided(layout.core_sizes, layout.strides)
         row = core.contiguous().view(-1) if layout.has_gaps else core.as_strided((core.numel(),), (1,))
         layouts.append(layout)

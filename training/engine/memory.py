@@ -9,7 +9,7 @@ is also an input kept for backward. The same counter runs on real tensors, where
 memory, where it predicts (predict.py); the two agree to the byte.
 
 Not counted: what is never kept (a convolution's workspace, what flows from one operation to the next forward and
-backward: a few tensors at a time), the gradients of weights (one set per node of tree_sum.py) and optimizer state.
+backward: a few tensors at a time), the gradients of weights (one set per node of sums/tree_sum.py) and optimizer state.
 """
 
 from __future__ import annotations

@@ -18,9 +18,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
+from training.engine.boundary import Boundary, as_tuple
 from training.engine.memory import LiveBytes
 from training.engine.saved import Kept, Saver
-from training.engine.stage import AUTOCAST, Boundary, Precision, as_tuple
+from training.engine.stage import AUTOCAST, Precision
 from training.foundation.words.counts import counted
 
 

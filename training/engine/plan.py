@@ -14,8 +14,9 @@ from training.engine.recompute import Recompute
 from training.engine.replica_sync import MakeOptimizer
 from training.engine.schedule import Schedule
 from training.engine.stage import Precision
-from training.engine.strategies import build_schedule, check_request, place, resolve_alias
+from training.engine.strategies import build_schedule, check_parts, check_request, place, resolve_alias
 from training.foundation.words.counts import counted
+from training.parallel.parted import Split
 
 
 def plain_sgd(weights: list[tuple[str, nn.Parameter]]) -> torch.optim.Optimizer:
@@ -55,6 +56,12 @@ class Plan:
     """Run each block through torch.compile. All strategies still agree, but not with blocks that are not compiled;
     nothing can be recomputed."""
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    parts: tuple[int, ...] = ()
+    """Parts of each stage, each on a rank of its own; empty: one each."""
+    split: tuple[Split, ...] = ()
+    """What the parts of each stage share out; empty: rows."""
+    virtual_parts: bool = False
+    """Whether all parts of a stage are on one rank: the same numbers as on several, bit for bit."""
 
     def __post_init__(self) -> None:
         check_request(
@@ -76,6 +83,14 @@ class Plan:
             raise ValueError(
                 f"recompute prefix {prefix} needs one entry for each of {counted(self.num_stages, 'stage')}"
             )
+        if self.parts:
+            check_parts(self.strategy, self.parts, self.split, num_stages=self.num_stages, virtual=self.virtual_parts)
+        if self.is_in_parts and self.compiled:
+            raise ValueError("compiled blocks cannot be in parts: a compiler does not see their messages")
+        if self.is_in_parts and self.recompute.rest == "norm":
+            raise ValueError(
+                'recompute "norm" cannot be used in parts, whose normalisations need each other; use every = 1'
+            )
         if self.compiled and (self.recompute.every or self.recompute.rest == "norm"):
             raise ValueError(
                 "compiled blocks cannot be recomputed: a compiler fuses a forward without a graph differently from one "
@@ -83,13 +98,34 @@ class Plan:
             )
 
     @property
+    def is_in_parts(self) -> bool:
+        """Whether a stage has more than one part."""
+        return max(self.parts, default=1) > 1
+
+    @property
+    def group_size(self) -> int:
+        """Ranks that together hold the network."""
+        return self.num_stages if self.virtual_parts or not self.parts else sum(self.parts)
+
+    @property
     def world_size(self) -> int:
-        return self.num_stages * self.data_parallel
+        """Ranks of the run."""
+        return self.group_size * self.data_parallel
+
+    def split_of(self, stage: int) -> Split:
+        """What the parts of a stage share out."""
+        return self.split[stage] if self.split else "rows"
 
     @cached_property
     def placement(self) -> Placement:
         """The rank of each stage of each replica."""
-        return place(self.strategy, num_stages=self.num_stages, data_parallel=self.data_parallel)
+        return place(
+            self.strategy,
+            num_stages=self.num_stages,
+            data_parallel=self.data_parallel,
+            parts=self.parts,
+            virtual=self.virtual_parts,
+        )
 
     def schedule(self, num_microbatches: int, *, forward_only: bool = False) -> Schedule:
         """The order of work of one step of all groups with so many micro-batches in all."""
@@ -98,6 +134,8 @@ class Plan:
             num_stages=self.num_stages,
             num_microbatches=num_microbatches,
             data_parallel=self.data_parallel,
+            parts=self.parts,
+            virtual=self.virtual_parts,
             forward_only=forward_only,
         )
 
@@ -143,6 +181,9 @@ def make_plan(
     deterministic: bool = True,
     compiled: bool = False,
     device: torch.device | None = None,
+    parts: Sequence[int] = (),
+    split: Sequence[Split] = (),
+    virtual_parts: bool = False,
 ) -> Plan:
     """Choose cuts, unless they are given, and check that everything fits.
 
@@ -176,6 +217,9 @@ def make_plan(
         deterministic,
         compiled,
         device or torch.device("cpu"),
+        tuple(parts),
+        tuple(split),
+        virtual_parts,
     )
     for stage, blocks in enumerate(stage_ranges(plan.cuts, len(costs))):
         plan.recompute.segments(stage, len(blocks))

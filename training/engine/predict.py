@@ -7,8 +7,9 @@ have shapes, strides and storages but no memory. So the prediction cannot drift 
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -25,6 +26,7 @@ from training.engine.schedule import Action, Schedule
 from training.engine.stage import StageCopy
 from training.engine.stages import make_copies, named_stages
 from training.engine.transport import Row, Transport
+from training.parallel.link import Piece
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ def predict_memory(blocks: Sequence[nn.Module], loss: Loss, batch: Batch, plan: 
     last = whole.placement.num_replicas // plan.data_parallel - 1
     share = range(whole.microbatches_of(0).start, whole.microbatches_of(last).stop)
     # One for each rank, made in advance: fake tensors cannot be copied.
-    shells = [without_memory(blocks, channels_last=plan.channels_last) for _ in range(plan.num_stages)]
+    shells = [without_memory(blocks, channels_last=plan.channels_last) for _ in range(plan.group_size)]
     with random_numbers_kept(plan.device), fake_tensors():
         fakes = [list(on_device(shell, plan.device)) for shell in shells]
         return _Group(fakes, loss, one_group).step(_FakeBatch(batch, share))
@@ -66,14 +68,20 @@ class _Group:
 
     def __init__(self, fakes: Sequence[Sequence[nn.Module]], loss: Loss, plan: Plan):
         self._loss, self._plan = loss, plan
-        self._counters = [LiveBytes(enabled=True) for _ in range(plan.num_stages)]
+        self._counters = [LiveBytes(enabled=True) for _ in range(plan.group_size)]
         mail: _Mail = defaultdict(deque)
         self._executors = []
         self._weight_bytes = []
         for rank, counter in enumerate(self._counters):
             ranks = Ranks(rank, plan.world_size, timeout_s=0.0, wire=plan.device)
-            copies = make_copies(plan, rank, named_stages(fakes[rank], plan, ranks), counter=counter)
             transport = Transport(ranks, plan.device, wire=_FakeWire(rank, plan.device, mail), counter=counter)
+            copies = make_copies(
+                plan,
+                rank,
+                named_stages(fakes[rank], plan, ranks),
+                counter=counter,
+                link=partial(_FakeLink, transport),
+            )
             stages = {copy.stage: copy for copy in copies.values()}
             self._executors.append(
                 Executor(
@@ -169,6 +177,23 @@ class _FakeWire:
 
     def receive_first(self, row: Tensor, peer: int) -> Any:
         return _Arrived()
+
+
+class _FakeLink:
+    """A link that delivers tensors of the right shapes."""
+
+    def __init__(self, transport: Transport, ranks: Sequence[int]) -> None:
+        self._transport = transport
+        self.num_parts, self.here = len(ranks), (ranks.index(transport.rank),)
+
+    def swap(
+        self, gives: Sequence[Mapping[int, Tensor]], takes: Sequence[Mapping[int, Piece]]
+    ) -> list[dict[int, Tensor]]:
+        self._transport.flush()  # as in a real run, where one group ends before the next
+        return [
+            {part: torch.empty(piece.shape, dtype=piece.dtype, device=piece.device) for part, piece in take.items()}
+            for take in takes
+        ]
 
 
 class _Arrived:

@@ -3,8 +3,8 @@
 Each rank that holds a stage owns a share of its weights, and of its running statistics. In REDUCE it gives every other
 rank that rank's share of its own sums, and takes its share from all; in STEP it updates its share, and all ranks
 exchange their shares. That moves no more bytes than a ring all-reduce; adds the gradients of each weight in one place
-and one fixed tree over the micro-batch index (tree_sum.py), so with the same bits for any number of ranks; keeps one
-optimizer state of each weight over all ranks; and leaves the copies identical by construction.
+and one fixed tree over parts and micro-batches (sums/tree_sum.py), so with the same bits for any number of ranks; keeps
+one optimizer state of each weight over all ranks; and leaves the copies identical by construction.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from training.engine.layout import pack, packed_bytes, unpack
 from training.engine.schedule import Action, Schedule
 from training.engine.stage import StageCopy
+from training.engine.sums.tree_sum import Node, nodes_of
 from training.engine.transport import Transport
-from training.engine.tree_sum import nodes_of
 
 MakeOptimizer = Callable[[list[tuple[str, nn.Parameter]]], torch.optim.Optimizer]
 """(names in the whole network, weights) -> their optimizer; the rule must treat each weight separately."""
@@ -65,10 +65,10 @@ class StageSync:
         )
         for peer, row in incoming.items():
             received = unpack(row, like[peer])
-            microbatches = schedule.microbatches_on(peer, action.stage)
-            for node in nodes_of(microbatches):
+            for node in _nodes_on(schedule, peer, action.stage):
                 self.copy.gradient_sum.add(node, [received.pop(0) for _ in self.copy.rows.like(mine)])
-            statistics |= {k: received.pop(0) for k in microbatches}
+            # The parts of a stage record the same.
+            statistics |= {k: received.pop(0) for k in schedule.microbatches_on(peer, action.stage)}
         self.copy.statistics = statistics
 
     def finish_sum(self, scale: float) -> None:
@@ -153,7 +153,12 @@ class StageSync:
         microbatches = schedule.microbatches_on(peer, stage)
         rows = self.copy.rows.like(self._weights_of[self._rank])
         columns = self.copy.running.row[_slice(self._columns_of[self._rank])]
-        return [*rows * len(nodes_of(microbatches)), *[columns] * len(microbatches)]
+        return [*rows * len(_nodes_on(schedule, peer, stage)), *[columns] * len(microbatches)]
+
+
+def _nodes_on(schedule: Schedule, rank: int, stage: int) -> list[Node]:
+    """The nodes of the gradient sum that a rank is left with, in order."""
+    return [node for leaves in schedule.leaves_on(rank, stage) for node in nodes_of(leaves)]
 
 
 def shares(sizes: list[int], count: int) -> list[range]:

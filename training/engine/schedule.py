@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from training.engine.placement import Placement
+from training.engine.placement import Placement, overlapping
 
 
 class Op(StrEnum):
@@ -50,16 +50,19 @@ class Action(NamedTuple):
     """One entry of a schedule. REDUCE and STEP concern the whole step and have no micro-batch.
 
     Where a rank holds a stage of several replicas, one REDUCE and one STEP under the first of them serve them all.
+    Where it holds several parts of a stage, each of its actions is under the first and does the work of all.
     """
 
     op: Op
     replica: int
     stage: int
     microbatch: int | None = None
+    part: int = 0
 
     def __str__(self) -> str:
+        part = f", part {self.part}" if self.part else ""
         microbatch = "" if self.microbatch is None else f", micro-batch {self.microbatch}"
-        return f"{self.op.name} of stage {self.stage}, replica {self.replica}{microbatch}"
+        return f"{self.op.name} of stage {self.stage}{part}, replica {self.replica}{microbatch}"
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ class Schedule:
 
     def rank_of(self, action: Action) -> int:
         """Rank that an action belongs on."""
-        return self.placement.rank_of(action.replica, action.stage)
+        return self.placement.rank_of(action.replica, action.stage, action.part)
 
     def microbatches_of(self, replica: int) -> range:
         """Micro-batches that a replica owns."""
@@ -94,6 +97,12 @@ class Schedule:
         """Micro-batches that pass through a stage on a rank that holds it; its replicas are neighbours."""
         replicas = [replica for replica, own in self.placement.held_by(rank) if own == stage]
         return range(self.microbatches_of(replicas[0]).start, self.microbatches_of(replicas[-1]).stop)
+
+    def leaves_on(self, rank: int, stage: int) -> list[range]:
+        """Leaves of the gradient sum that a rank adds for a stage: part by part, those of its micro-batches."""
+        own = self.microbatches_on(rank, stage)
+        firsts = [part * self.num_microbatches for part in self.placement.parts_on(rank, stage)]
+        return [range(first + own.start, first + own.stop) for first in firsts]
 
     def replica_of(self, microbatch: int) -> int:
         """The replica that owns a micro-batch."""
@@ -113,13 +122,19 @@ class Schedule:
             return []
         mine, stage = self.rank_of(action), action.stage
         others = (rank for rank in self.placement.holders(stage) if rank != mine)
-        return [Action(action.op, self.placement.first_held(rank, stage), stage) for rank in others]
+        return [self.update_of(action.op, rank, stage) for rank in others]
+
+    def update_of(self, op: Op, rank: int, stage: int) -> Action:
+        """The REDUCE or STEP of a stage on a rank."""
+        part = self.placement.parts_on(rank, stage)[0]
+        return Action(op, self.placement.first_held(rank, stage), stage, part=part)
 
     def _in_chain(self, action: Action, distance: int) -> list[Action]:
         stage = action.stage + distance
         if action.op not in (Op.F, Op.B) or not 0 <= stage < self.num_stages:
             return []
-        return [Action(action.op, action.replica, stage, action.microbatch)]
+        parts = overlapping(action.part, self.placement.num_parts(action.stage), self.placement.num_parts(stage))
+        return [Action(action.op, action.replica, stage, action.microbatch, part) for part in parts]
 
 
 class Held(NamedTuple):
@@ -128,12 +143,13 @@ class Held(NamedTuple):
     replica: int
     stage: int
     microbatches: range
+    part: int = 0
 
     def forward(self, microbatch: int) -> Action:
-        return Action(Op.F, self.replica, self.stage, microbatch)
+        return Action(Op.F, self.replica, self.stage, microbatch, self.part)
 
     def backward(self, microbatch: int) -> Action:
-        return Action(Op.B, self.replica, self.stage, microbatch)
+        return Action(Op.B, self.replica, self.stage, microbatch, self.part)
 
 
 class ScheduleError(ValueError):

@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from training.engine.batchnorm import RunningStatistics
-from training.engine.gradient_rows import GradientRows, checksum
+from training.engine.boundary import Boundary, Gradients
+from training.engine.cutting import Cutting
 from training.engine.memory import LiveBytes
+from training.engine.piece import Block, Finish, Passed, Piece
 from training.engine.random_numbers import Draws
 from training.engine.recompute import Segment
-from training.engine.saved import Kept, Saver, check_unchanged
-from training.engine.tree_sum import TreeSum
+from training.engine.sums.gradient_rows import GradientRows, checksum
+from training.engine.sums.running_statistics import RunningStatistics
+from training.engine.sums.tree_sum import TreeSum
 
-Boundary = Tensor | tuple[Tensor, ...]
-"""Value that one block passes to the next."""
 Precision = Literal["fp32", "bf16", "fp16"]
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
-Finish = Callable[[Tensor], Tensor]
-"""Output of the network -> loss of the micro-batch."""
-Block = Callable[[Any], Any]
-Gradients = tuple[Tensor | None, ...]
-"""Gradients of a boundary's tensors that need one; None for a tensor that nothing depends on."""
 
 
 class StageCopy:
@@ -47,12 +41,14 @@ class StageCopy:
         counter: LiveBytes | None = None,
         is_last: bool = True,
         blocks: Sequence[Block] | None = None,
+        cutting: Cutting | None = None,
     ):
         """Take over the blocks of a stage.
 
         Args:
             first_block: index of its first block in the whole network.
             blocks: to call in place of the module's own, such as compiled ones.
+            cutting: its parts that are here; None if it has none and its neighbours have none.
         """
         self.module = module
         self.stage = stage
@@ -71,6 +67,7 @@ class StageCopy:
         self.at = f"block {first_block} of the network"
         """Current position of this rank, for people; blocks have their index in the whole network."""
         self._precision = precision
+        self.cutting = cutting or Cutting(range(first_block, first_block + len(module)))
         self._blocks: list[Block] = list(blocks or module)
         self._modes = [(name, layer, layer.training) for name, layer in module.named_modules()]
         self._trained = [(name, weight, weight.requires_grad) for name, weight in module.named_parameters()]
@@ -79,26 +76,37 @@ class StageCopy:
             for name, buffer in module.named_buffers()
             if not self.running.replays(module.get_submodule(name.rpartition(".")[0]))
         ]
-        everything = [Segment(range(len(module)), "keep")]
         self._pieces = [
-            _Piece(self, [(first_block + i, self._blocks[i]) for i in segment.blocks], module, segment)
-            for segment in segments or everything
+            Piece(
+                self,
+                [(first_block + i, self._blocks[i]) for i in segment.blocks],
+                self._trained_in(segment, module),
+                segment,
+            )
+            for segment in segments or [Segment(range(len(module)), "keep")]
         ]
         if is_last and self._pieces[-1].recomputed:
             # The loss is kept, so that a user's loss function is called once.
-            self._pieces.append(_Piece(self, [], module, Segment(range(0), "keep")))
+            self._pieces.append(Piece(self, [], [], Segment(range(0), "keep")))
         self._is_last = is_last
-        self._live: dict[int, list[_Passed]] = {}
+        self._live: dict[int, list[Passed]] = {}
 
     def forward(
-        self, microbatch: int, value: Boundary, finish: Finish | None, draws: Draws, *, at_once: bool = False
+        self,
+        microbatch: int,
+        value: Boundary,
+        finish: Finish | None,
+        draws: Draws,
+        *,
+        at_once: bool = False,
     ) -> Boundary:
         """Run the stage; with `finish`, its output is the loss. Activations stay until the micro-batch's `backward`.
 
         Args:
             at_once: the micro-batch's backward follows: what would be recomputed first is kept.
         """
-        passed: list[_Passed] = []
+        passed: list[Passed] = []
+        value = self.cutting.begin(microbatch, value)
         versions = [buffer._version for _, buffer in self._buffers]
         last_blocks = next(piece for piece in reversed(self._pieces) if piece.blocks or piece is self._pieces[0])
         self.running.start()
@@ -119,11 +127,12 @@ class StageCopy:
         self._live[microbatch] = passed
         return value
 
-    def backward(self, microbatch: int, gradients: Gradients | None) -> Gradients:
+    def backward(self, microbatch: int, gradients: Gradients | None, *, of: int = 1) -> Gradients:
         """Add the micro-batch's gradients to the sum of the step.
 
         Args:
             gradients: those of the outputs that need one; None if the output is the loss.
+            of: number of micro-batches of the step.
 
         Returns:
             gradients of the inputs that need one.
@@ -137,16 +146,20 @@ class StageCopy:
             if index:
                 passed[index - 1].saver.fetch()
             gradients = self._pieces[index].backward(passed.pop(), gradients, found)
-        unused = [name for name, w in zip(self.names, self.weights, strict=True) if id(w) not in found]
+        self.cutting.forget(microbatch)
+        by_part = [[found.get(id(weight)) for weight in weights] for weights in self.cutting.stand_ins(self.weights)]
+        unused = [name for name, *each in zip(self.names, *by_part, strict=True) if any(g is None for g in each)]
         if unused:
             raise ValueError(
                 f"the output of stage {self.stage} does not depend on its weights {', '.join(unused)}; freeze them "
                 "(requires_grad_(False)) or let the network use them in every micro-batch"
             )
-        rows = self.rows.join([found[id(weight)] for weight in self.weights])
-        if rows:
-            self.checksums[microbatch] = checksum(rows)
-        self.gradient_sum.add((microbatch, 1), rows)
+        for part, own in zip(self.cutting.part_numbers, by_part, strict=True):
+            rows = self.rows.join([gradient for gradient in own if gradient is not None])
+            if rows:
+                so_far = self.checksums.get(microbatch)
+                self.checksums[microbatch] = checksum(rows) if so_far is None else so_far + checksum(rows)
+            self.gradient_sum.add((part * of + microbatch, 1), rows)
         return gradients or ()
 
     def fetch(self, microbatch: int) -> None:
@@ -154,11 +167,33 @@ class StageCopy:
         self._live[microbatch][-1].saver.fetch()
 
     def infer(self, value: Boundary, draws: Draws) -> Boundary:
-        """Run forward only; nothing is kept."""
+        """Run forward only; nothing is kept. The last stage returns the whole output, on each of its parts."""
+        value = self.cutting.begin(draws.microbatch, value)
         with torch.no_grad(), self.autocast():
             for piece in self._pieces:
                 value = piece.call(value, draws)
+            if self.cutting.is_in_parts and self._is_last:
+                return self.cutting.whole_outputs(value, draws.microbatch)[0]
             return value
+
+    def call_block(self, index: int, block: Block, value: Boundary, microbatch: int) -> Boundary:
+        """See `Owner`."""
+        return self.cutting.call(index, block, value, microbatch)
+
+    def loss_of(self, output: Boundary, finish: Finish, microbatch: int) -> Tensor:
+        """See `Owner`."""
+        return self.cutting.loss_of(output, finish, microbatch)
+
+    def _trained_in(self, segment: Segment, module: nn.Sequential) -> list[Tensor]:
+        """What stands for each trained weight of a segment, in each part here."""
+        own = nn.ModuleList(module[i] for i in segment.blocks)
+        trained = {id(weight) for weight in own.parameters() if weight.requires_grad}
+        return [
+            stands_for
+            for stands_fors in self.cutting.stand_ins(self.weights)
+            for weight, stands_for in zip(self.weights, stands_fors, strict=True)
+            if id(weight) in trained
+        ]
 
     def forget(self) -> None:
         """Drop the sums of a step."""
@@ -190,181 +225,3 @@ class StageCopy:
     def autocast(self) -> torch.autocast:
         dtype = AUTOCAST.get(self._precision, torch.float32)
         return torch.autocast(self.device.type, dtype=dtype, enabled=self._precision in AUTOCAST)
-
-
-@dataclass
-class _Passed:
-    """State that a piece keeps of one micro-batch from forward to backward."""
-
-    inputs: Boundary
-    """Only those tensors that need a gradient, unless the piece is recomputed."""
-    versions: list[int]
-    """Versions of the inputs, if the piece is recomputed."""
-    roots: list[Any] | None
-    """Outputs that need a gradient, as edges of the graph where possible: an edge releases the output's memory. None
-    if the piece is to be recomputed."""
-    saver: Saver
-    draws: Draws
-
-
-def _describe(blocks: list[int]) -> str:
-    """Name the blocks for people; a segment without any holds the loss."""
-    if not blocks:
-        return "the loss"
-    first, last = blocks[0], blocks[-1]
-    return f"block {first} of the network" if first == last else f"blocks {first} to {last} of the network"
-
-
-class _Piece:
-    """One segment of a stage. Its graph ends at its inputs, so it can be discarded and rebuilt."""
-
-    def __init__(self, owner: StageCopy, blocks: list[tuple[int, Block]], module: nn.Module, segment: Segment):
-        self.recomputed = segment.policy == "recompute"
-        self.blocks = blocks
-        self._kept: Kept = "keep" if segment.policy == "recompute" else segment.policy
-        self._owner = owner
-        own = nn.ModuleList(module[i] for i in segment.blocks)  # type: ignore[index]
-        self._weights = [weight for weight in own.parameters() if weight.requires_grad]
-
-    def forward(
-        self, value: Boundary, finish: Finish | None, passed: list[_Passed], draws: Draws, *, keep: bool
-    ) -> Boundary:
-        counter = self._owner.counter
-        if passed:
-            value = _as_leaves(value)
-        everything = as_tuple(value)
-        counter.hold(everything)
-        again = self.recomputed and not keep
-        saver = Saver(self._kept, counter)
-        versions = [tensor._version for tensor in everything]
-        output = self._without_graph(value, draws) if again else self._run(value, finish, saver, draws)
-        if again and versions != [tensor._version for tensor in everything]:
-            raise ValueError(
-                f"a block of stage {self._owner.stage} changes its input in place, so its forward cannot be repeated; "
-                "make that operation out-of-place, or exclude the block from recompute"
-            )
-        inputs = value if again else needing_gradient(value)
-        counter.hold(as_tuple(inputs))
-        counter.release(everything)
-        roots = None if again else [_root(tensor) for tensor in needing_gradient(output)]
-        passed.append(_Passed(inputs, versions, roots, saver, draws))
-        return output
-
-    def backward(self, passed: _Passed, gradients: Gradients | None, found: dict[int, Tensor]) -> Gradients:
-        """Record the weights' gradients in `found`, by identity; return those of the inputs that need one."""
-        counter = self._owner.counter
-        given = tuple(gradient for gradient in gradients or () if gradient is not None)
-        counter.hold(given)
-        inputs = needing_gradient(passed.inputs)
-        roots, wanted = passed.roots, gradients
-        if roots is None:
-            roots, wanted = self._again(passed, gradients or ()) if given else ([], ())
-        if wanted is not None:
-            pairs = [(root, gradient) for root, gradient in zip(roots, wanted, strict=True) if gradient is not None]
-            roots, wanted = [root for root, _ in pairs], tuple(gradient for _, gradient in pairs)
-        result: Gradients = (None,) * len(inputs)
-        if roots and (self._weights or inputs):
-            result = self._gradients(roots, inputs, wanted, found)
-        counter.release(as_tuple(passed.inputs))
-        counter.release(given)
-        return result
-
-    def _gradients(
-        self, roots: list[Any], inputs: tuple[Tensor, ...], wanted: Gradients | None, found: dict[int, Tensor]
-    ) -> Gradients:
-        self._owner.at = f"the backward of {_describe([index for index, _ in self.blocks])}"
-        # A weight that a later piece also uses continues from its sum so far: the order of additions in one graph.
-        shared = [weight for weight in self._weights if id(weight) in found]
-        wanted = None if wanted is None else (*wanted, *(found[id(weight)] for weight in shared))
-        # autograd.grad, not backward(): the latter may change the memory layout of what it stores in .grad.
-        result: Gradients = torch.autograd.grad([*roots, *shared], [*self._weights, *inputs], wanted, allow_unused=True)
-        own, of_inputs = result[: len(self._weights)], result[len(self._weights) :]
-        found |= {id(weight): grad for weight, grad in zip(self._weights, own, strict=True) if grad is not None}
-        # Some tensors of a tuple may be unused, but not all of a stage's inputs.
-        if inputs and all(gradient is None for gradient in of_inputs):
-            raise ValueError(
-                f"the output of a block of stage {self._owner.stage} does not depend on the output of the block before "
-                "it, so nothing before it can learn; freeze the blocks before it, or remove the detach()"
-            )
-        return of_inputs
-
-    def call(self, value: Boundary, draws: Draws, saver: Saver | None = None) -> Boundary:
-        """Run the blocks one after the other, each with its own random numbers."""
-        for index, block in self.blocks:
-            self._owner.at = f"block {index} of the network"
-            draws.start_block(index, self._owner.device)
-            if saver is not None:
-                saver.start_block()
-            value = block(value)
-        return value
-
-    def _run(self, value: Boundary, finish: Finish | None, saver: Saver, draws: Draws) -> Boundary:
-        with saver.watch(), self._owner.autocast():
-            output = self.call(value, draws, saver)
-            return output if finish is None else _scalar(finish(only_tensor(output)))
-
-    def _without_graph(self, value: Boundary, draws: Draws) -> Boundary:
-        with torch.no_grad(), self._owner.autocast():
-            output = self.call(value, draws)
-        has_gradient = bool(self._weights or needing_gradient(value))
-        leaves = [
-            # A block may return its input, which keeps its own flag.
-            tensor.detach().requires_grad_(has_gradient and _is_differentiable(tensor))
-            for tensor in as_tuple(output)
-        ]
-        return tuple(leaves) if isinstance(output, tuple) else leaves[0]
-
-    def _again(self, passed: _Passed, gradients: Gradients) -> tuple[list[Any], Gradients]:
-        """Repeat forward with a graph. BatchNorm has seen the micro-batch already; random numbers repeat."""
-        for tensor, version in zip(as_tuple(passed.inputs), passed.versions, strict=True):
-            check_unchanged(tensor, version)
-        outputs = as_tuple(self._run(passed.inputs, None, passed.saver, passed.draws))
-        outputs = tuple(tensor for tensor in outputs if _is_differentiable(tensor))
-        pairs = [(_root(o), g) for o, g in zip(outputs, gradients, strict=True) if o.requires_grad]
-        return [root for root, _ in pairs], tuple(gradient for _, gradient in pairs)
-
-
-def as_tuple(value: Boundary) -> tuple[Tensor, ...]:
-    """Return the tensors of a boundary; raise TypeError for anything that blocks cannot pass to each other."""
-    if isinstance(value, Tensor):
-        return (value,)
-    if type(value) is not tuple or not all(isinstance(tensor, Tensor) for tensor in value):
-        raise TypeError(f"a block must return a tensor or a plain tuple of tensors, got {type(value).__name__}")
-    return value
-
-
-def needing_gradient(value: Boundary) -> tuple[Tensor, ...]:
-    return tuple(tensor for tensor in as_tuple(value) if tensor.requires_grad)
-
-
-def only_tensor(output: Boundary) -> Tensor:
-    """The output of the network.
-
-    Raises:
-        TypeError: the output is a tuple.
-    """
-    if isinstance(output, tuple):
-        raise TypeError(f"the last block must return one tensor for the loss, got a tuple of {len(output)}")
-    return output
-
-
-def _as_leaves(value: Boundary) -> Boundary:
-    """The same tensors at the start of a new graph."""
-    leaves = tuple(tensor.detach().requires_grad_(tensor.requires_grad) for tensor in as_tuple(value))
-    return leaves if isinstance(value, tuple) else leaves[0]
-
-
-def _root(tensor: Tensor) -> Any:
-    """The graph edge of a tensor. A loss and a leaf stay tensors: autograd starts at one and ends at the other."""
-    return tensor if tensor.is_leaf or tensor.ndim == 0 else torch.autograd.graph.get_gradient_edge(tensor)
-
-
-def _is_differentiable(tensor: Tensor) -> bool:
-    return tensor.is_floating_point() or tensor.is_complex()
-
-
-def _scalar(loss: Tensor) -> Tensor:
-    if not isinstance(loss, Tensor) or loss.numel() != 1:
-        given = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
-        raise TypeError(f"the loss function must return a scalar tensor, the sum over the samples; got {given}")
-    return loss

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
+from training.engine.cutting import Cutting
 from training.engine.memory import LiveBytes
 from training.engine.partition import stage_ranges
 from training.engine.placement import Held
@@ -16,6 +17,8 @@ from training.engine.plan import Plan
 from training.engine.ranks import Ranks
 from training.engine.stage import StageCopy
 from training.foundation.words.counts import counted
+from training.parallel.link import Link, VirtualLink
+from training.parallel.wrap import Parts, aliases
 
 
 def named_stages(blocks: Sequence[nn.Module], plan: Plan, ranks: Ranks) -> list[nn.Sequential]:
@@ -25,10 +28,11 @@ def named_stages(blocks: Sequence[nn.Module], plan: Plan, ranks: Ranks) -> list[
         ValueError: ranks, cuts and blocks do not match, or two stages share a weight.
     """
     if ranks.num_ranks != plan.world_size:
+        in_parts = f" in {counted(sum(plan.parts), 'part')}" if plan.parts else ""
         raise ValueError(
-            f"{plan.strategy} with {counted(plan.num_stages, 'stage')} and {counted(plan.data_parallel, 'group')} "
-            f"needs {counted(plan.world_size, 'rank')}, got {ranks.num_ranks}; start "
-            f"{counted(plan.world_size, 'process', 'processes')} or change num_stages"
+            f"{plan.strategy} with {counted(plan.num_stages, 'stage')}{in_parts} and "
+            f"{counted(plan.data_parallel, 'group')} needs {counted(plan.world_size, 'rank')}, got {ranks.num_ranks}; "
+            f"start {counted(plan.world_size, 'process', 'processes')} or change num_stages"
         )
     ranges = stage_ranges(plan.cuts, len(blocks))
     stages = [nn.Sequential(OrderedDict((str(i), blocks[i]) for i in indices)) for indices in ranges]
@@ -40,23 +44,53 @@ def named_stages(blocks: Sequence[nn.Module], plan: Plan, ranks: Ranks) -> list[
     return stages
 
 
-def make_copies(plan: Plan, rank: int, stages: Sequence[nn.Sequential], *, counter: LiveBytes) -> dict[Held, StageCopy]:
+MakeLink = Callable[[tuple[int, ...]], Link]
+"""From the ranks of a stage's parts to the link between them."""
+
+
+def make_copies(
+    plan: Plan, rank: int, stages: Sequence[nn.Sequential], *, counter: LiveBytes, link: MakeLink
+) -> dict[Held, StageCopy]:
     """The stages that a rank holds; a stage held for two replicas is a single copy."""
     by_stage: dict[int, StageCopy] = {}
     for stage in sorted({stage for _, stage in plan.placement.held_by(rank)}):
         module = plan.place_module(stages[stage])
+        first_block = int(next(iter(module._modules)))
         by_stage[stage] = StageCopy(
             module,
             stage=stage,
-            first_block=int(next(iter(module._modules))),
+            first_block=first_block,
             device=plan.device,
             precision=plan.precision,
             segments=plan.recompute.segments(stage, len(module)),
             counter=counter,
             is_last=stage == plan.num_stages - 1,
             blocks=[_compiled(block) for block in module] if plan.compiled else None,
+            cutting=Cutting(
+                range(first_block, first_block + len(module)),
+                _parts(plan, rank, stage, module, link),
+                _rows_parts(plan, stage + 1),
+            ),
         )
     return {(replica, stage): by_stage[stage] for replica, stage in plan.placement.held_by(rank)}
+
+
+def _parts(plan: Plan, rank: int, stage: int, module: nn.Sequential, link: MakeLink) -> Parts | None:
+    """The parts of a stage that a rank holds; None for a stage in one part."""
+    placement = plan.placement
+    if placement.num_parts(stage) == 1:
+        return None
+    ranks = placement.ranks_of[placement.first_held(rank, stage), stage]
+    is_virtual = len(set(ranks)) == 1
+    between: Link = VirtualLink(len(ranks)) if is_virtual else link(ranks)
+    return Parts(between, plan.split_of(stage), aliases(module, len(between.here)))
+
+
+def _rows_parts(plan: Plan, stage: int) -> int:
+    """Number of parts into which a stage cuts images."""
+    if stage >= plan.num_stages or plan.split_of(stage) != "rows":
+        return 1
+    return plan.placement.num_parts(stage)
 
 
 def _compiled(block: nn.Module) -> Any:

@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
+from typing import get_args
 
 from training.engine.placement import Placement, over_groups
 from training.engine.schedule import Action, Held, Op, Schedule
+from training.foundation.words.counts import counted
+from training.parallel.parted import Split
 
 Generator = Callable[[Sequence[Held], int], Iterator[Action]]
 """(stages held by a rank, num_stages) -> that rank's forwards and backwards, in order."""
@@ -185,10 +188,40 @@ def check_request(name: str, *, num_stages: int, num_microbatches: int, data_par
         raise ValueError(refusal)
 
 
-def place(strategy: str, *, num_stages: int, data_parallel: int) -> Placement:
-    """Placement of a strategy's stages on ranks."""
-    mirrored = strategy_named(strategy).is_mirrored
-    return over_groups(num_stages=num_stages, data_parallel=data_parallel, mirrored=mirrored)
+def check_parts(
+    name: str, parts: Sequence[int], split: Sequence[str], *, num_stages: int, virtual: bool = False
+) -> None:
+    """Raise ValueError if parts do not fit the stages or the strategy, and say what would.
+
+    Args:
+        parts: of each stage.
+        split: of each stage, or empty.
+    """
+    stages = counted(num_stages, "stage")
+    if len(parts) != num_stages or min(parts) < 1:
+        raise ValueError(f"parts {list(parts)}: give a number of 1 or more for each of {stages}")
+    if split and (len(split) != num_stages or not set(split) <= set(get_args(Split))):
+        raise ValueError(f"split {list(split)}: give one of {', '.join(get_args(Split))} for each of {stages}")
+    if strategy_named(name).is_mirrored and list(parts) != list(reversed(parts)):
+        raise ValueError(
+            f"parts {list(parts)}: under {name} a rank holds a stage from each end of the network, so the numbers must "
+            "be the same from both ends; use gpipe or 1f1b, or equal numbers"
+        )
+    if virtual and num_stages > 1:
+        raise ValueError("virtual parts are for one stage; give each part of several stages a rank")
+
+
+def place(
+    strategy: str, *, num_stages: int, data_parallel: int, parts: Sequence[int] = (), virtual: bool = False
+) -> Placement:
+    """Placement of a strategy's stages, and their parts, on ranks."""
+    return over_groups(
+        num_stages=num_stages,
+        data_parallel=data_parallel,
+        mirrored=strategy_named(strategy).is_mirrored,
+        parts=parts,
+        virtual=virtual,
+    )
 
 
 def live_bound(strategy: str, *, stage: int, num_stages: int, num_microbatches: int) -> int:
@@ -201,7 +234,14 @@ def live_bound(strategy: str, *, stage: int, num_stages: int, num_microbatches: 
 
 
 def build_schedule(
-    strategy: str, *, num_stages: int, num_microbatches: int, data_parallel: int = 1, forward_only: bool = False
+    strategy: str,
+    *,
+    num_stages: int,
+    num_microbatches: int,
+    data_parallel: int = 1,
+    parts: Sequence[int] = (),
+    virtual: bool = False,
+    forward_only: bool = False,
 ) -> Schedule:
     """Build the order of work of one step.
 
@@ -211,13 +251,15 @@ def build_schedule(
         num_microbatches: of the whole step, over all groups and replicas. If it does not divide evenly, some
             replicas have one more than others; with fewer micro-batches than replicas some have none.
         data_parallel: D, groups.
+        parts: of each stage; empty: one each.
+        virtual: all parts of a stage are on one rank.
         forward_only: no backward and no update, as in inference.
 
     Raises:
         ValueError: the numbers do not fit the strategy.
     """
     check_request(strategy, num_stages=num_stages, num_microbatches=num_microbatches, data_parallel=data_parallel)
-    placement = place(strategy, num_stages=num_stages, data_parallel=data_parallel)
+    placement = place(strategy, num_stages=num_stages, data_parallel=data_parallel, parts=parts, virtual=virtual)
     empty = Schedule(strategy, placement, num_microbatches, ranks=())
     held = [_held(empty, rank) for rank in range(placement.num_ranks)]
     if forward_only:
@@ -229,7 +271,8 @@ def build_schedule(
 
 def _held(schedule: Schedule, rank: int) -> list[Held]:
     return [
-        Held(replica, stage, schedule.microbatches_of(replica)) for replica, stage in schedule.placement.held_by(rank)
+        Held(replica, stage, schedule.microbatches_of(replica), schedule.placement.parts_on(rank, stage)[0])
+        for replica, stage in schedule.placement.held_by(rank)
     ]
 
 
@@ -247,4 +290,4 @@ def _updates(schedule: Schedule, rank: int) -> Iterator[Action]:
     """Reductions and updates, after all forwards and backwards; stage by stage, in the same order on all ranks."""
     stages = sorted({stage for _, stage in schedule.placement.held_by(rank)})
     for op in (Op.REDUCE, Op.STEP):
-        yield from (Action(op, schedule.placement.first_held(rank, stage), stage) for stage in stages)
+        yield from (schedule.update_of(op, rank, stage) for stage in stages)

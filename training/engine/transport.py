@@ -17,10 +17,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from training.engine.boundary import Boundary
 from training.engine.layout import HEADER_LENGTH, BoundaryLayout, lay_out
 from training.engine.memory import LiveBytes
 from training.engine.ranks import LostPeerError, Ranks
-from training.engine.stage import Boundary
 
 
 class Work(Protocol):
@@ -90,6 +90,16 @@ class Route:
 
 
 @dataclass(frozen=True)
+class Received:
+    """A boundary from another rank."""
+
+    route: Route
+    value: Boundary
+    heights: tuple[int | None, ...]
+    """Rows of each whole tensor, where this is a part of them."""
+
+
+@dataclass(frozen=True)
 class _Offered:
     """A boundary that is ready to be sent."""
 
@@ -117,6 +127,10 @@ class Transport:
         self._layouts: dict[tuple[str, int, Hashable], BoundaryLayout] = {}
         self._offered: dict[Hashable, _Offered] = {}
         self._in_flight: list[_InFlight] = []
+        self._is_offering = False
+        """Whether something was offered for the next group."""
+        self.during: object = ""
+        """The action under way, to name in errors of messages between parts."""
 
     @property
     def rank(self) -> int:
@@ -125,15 +139,22 @@ class Transport:
 
     # --- boundaries --------------------------------------------------------------------------------
 
-    def offer(self, message: Hashable, value: Boundary, route: Route) -> None:
+    def offer(
+        self, message: Hashable, value: Boundary, route: Route, heights: Sequence[int | None] | None = None
+    ) -> None:
         """Prepare a boundary for the group that `exchange` will name; earlier messages must have arrived.
+
+        Args:
+            heights: rows of each whole tensor, if these are parts of them.
 
         Raises:
             LostPeerError: the previous message was not received in time, or the peer is gone.
             ValueError: the layout cannot be described, or differs from that of earlier messages of its kind.
         """
-        self.flush()
-        layout, rows = lay_out(value)
+        if not self._is_offering:  # to wait for one of several would keep the others from their receivers
+            self.flush()
+        self._is_offering = True
+        layout, rows = lay_out(value, heights)
         known = self._layouts.setdefault(("to", route.peer, route.kind), layout)
         if known != layout:
             raise ValueError(
@@ -150,7 +171,7 @@ class Transport:
             works = self.wire.send_first(header, on_wire, route.peer)
         self._in_flight.append(_InFlight(works, on_wire, route))
 
-    def exchange(self, gives: Sequence[Hashable], takes: Sequence[Route]) -> list[Boundary]:
+    def exchange(self, gives: Sequence[Hashable], takes: Sequence[Route]) -> list[Received]:
         """Send what was offered under these names and wait for what is due, in one group.
 
         Returns:
@@ -159,6 +180,7 @@ class Transport:
         Raises:
             LostPeerError: nothing came within the timeout, or a peer is gone.
         """
+        self._is_offering = False
         if not gives:
             self.flush()  # the previous group must have ended; if there are gives, `offer` has seen to that
         offered = [self._offered.pop(message) for message in gives if message in self._offered]
@@ -181,7 +203,7 @@ class Transport:
         known: Sequence[tuple[Route, BoundaryLayout]],
         rows: Sequence[list[Tensor]],
         coming: list[Work],
-    ) -> list[Boundary]:
+    ) -> list[Received]:
         received = {}
         for (route, layout), mine in zip(known, rows, strict=True):
             with self._naming(route, "waiting for"):
@@ -191,7 +213,10 @@ class Transport:
         for route in takes:
             if route not in received:
                 received[route] = self._first(route)
-        return [self._arrange(*received[route]) for route in takes]
+        return [
+            Received(route, self._arrange(*received[route]), tuple(t.height for t in received[route][0].tensors))
+            for route in takes
+        ]
 
     def _first(self, route: Route) -> tuple[BoundaryLayout, list[Tensor]]:
         with self._naming(route, "waiting for"):

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from training.engine.batchnorm import RunningStatistics
+from training.engine.sums.running_statistics import RunningStatistics
 
 CLOSE = {"rtol": 3e-7, "atol": 3e-7}
 

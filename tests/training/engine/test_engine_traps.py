@@ -108,7 +108,7 @@ def received_gradients_alive(ranks: Ranks, num_microbatches: int) -> list[bool]:
     def watched(gives, takes):
         boundaries = exchange(gives, takes)
         if ranks.rank == 0 and boundaries:
-            received.append(weakref.ref(boundaries[0][0]))
+            received.append(weakref.ref(boundaries[0].value[0]))
         return boundaries
 
     one._transport.exchange = watched

@@ -2,7 +2,7 @@
 
 import torch
 
-from training.engine.gradient_rows import GradientRows, checksum
+from training.engine.sums.gradient_rows import GradientRows, checksum
 
 WEIGHTS = [
     torch.empty(2, 3),

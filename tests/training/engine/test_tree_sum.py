@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.engine.tree_sum import TreeSum, nodes_of
+from training.engine.sums.tree_sum import TreeSum, nodes_of
 
 COUNTS = st.integers(1, 40)
 

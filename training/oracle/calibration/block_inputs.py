@@ -10,8 +10,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from training.engine.boundary import Boundary, as_tuple
 from training.engine.partition import fake_tensors, on_device, without_memory
-from training.engine.stage import AUTOCAST, Boundary, Precision, as_tuple
+from training.engine.stage import AUTOCAST, Precision
 
 
 class Shape(NamedTuple):

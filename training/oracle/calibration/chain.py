@@ -12,10 +12,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from training.engine.boundary import Boundary, Gradients, as_tuple, needing_gradient
+from training.engine.piece import Block, Finish
 from training.engine.random_numbers import Draws
 from training.engine.recompute import Segment
 from training.engine.saved import Kept
-from training.engine.stage import Block, Boundary, Finish, Gradients, StageCopy, as_tuple, needing_gradient
+from training.engine.stage import StageCopy
 from training.oracle.calibration.block_inputs import BlockInput, Setting
 
 CACHE_BYTES = 2**26

@@ -22,7 +22,7 @@ from torch import nn
 from training.engine.partition import BlockCost, BlockTimes
 from training.engine.placement import Placement
 from training.engine.schedule import Schedule
-from training.engine.tree_sum import nodes_of
+from training.engine.sums.tree_sum import nodes_of
 from training.foundation.errors import BadRecipeError, NotCalibratedError
 from training.foundation.publish import write_bytes_atomic
 from training.foundation.reading import read_json_file

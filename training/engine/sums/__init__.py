@@ -1,0 +1,1 @@
+"""What a step adds up: gradients in a fixed order, and running statistics."""
