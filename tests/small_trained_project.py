@@ -75,10 +75,12 @@ class Way:
     data_parallel: int = 1
     more: str = ""
     """Further lines of `[parallel]`."""
+    parts: int = 1
+    """Ranks of each stage, if `more` says so."""
 
     @property
     def num_ranks(self) -> int:
-        return self.data_parallel * self.num_stages
+        return self.data_parallel * self.num_stages * self.parts
 
     def write(self, path: Path, *, steps: int) -> Path:
         path.write_text(RECIPE.format(**asdict(self), steps=steps), encoding="utf-8")

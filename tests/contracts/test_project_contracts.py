@@ -193,7 +193,8 @@ def test_run_records_hold_the_contract_s_keys(small_project_copy):
         if record["verb"] == "train":
             assert {"models", "plan", "memory", "epochs", "threads", "isa"} <= record.keys()
             assert record["plan"].keys() == {
-                "strategy", "named", "num_stages", "num_microbatches", "data_parallel", "recompute", "blocks_per_stage",
+                "strategy", "named", "num_stages", "parts", "num_microbatches", "data_parallel", "recompute",
+                "blocks_per_stage",
             }  # fmt: skip
             assert len(record["memory"]["live"]) == record["plan"]["data_parallel"] * record["plan"]["num_stages"]
 

@@ -62,3 +62,35 @@ def test_a_prefix_names_stages_and_cannot_be_elastic():
             strategy="master", num_stages=2, num_microbatches=2, elastic=True,
             recompute={"every": 2, "prefix": [1, 0]},
         )  # fmt: skip
+
+
+def test_a_run_in_parts_goes_on_on_any_ranks_in_as_many_parts():
+    """Parts decide the order of sums, so they stay; where there are no ranks for them, they are virtual."""
+    parts = ParallelConfig(strategy="single", num_microbatches=4, parts=2, elastic=True)
+
+    def spread(num_ranks):
+        found = spread_over(parts, num_ranks, most_stages=9)
+        assert (found.world_size, found.parts) == (num_ranks, 2)
+        return found.strategy, found.num_stages, found.data_parallel, found.num_microbatches, found.virtual_parts
+
+    assert spread(2) == ("single", 1, 1, 4, False)
+    assert spread(1) == ("single", 1, 1, 4, True)
+    assert spread(4) == ("single", 1, 2, 2, False)
+    assert spread(8) == ("single", 1, 4, 1, False)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"parts": [2]}, "give a number of 1 or more for each of 2 stages"),
+        ({"parts": 2, "split": ["rows"]}, "for each of 2 stages"),
+        ({"parts": [2, 1], "strategy": "master"}, "the same from both ends"),
+        ({"parts": 2, "virtual_parts": True}, "virtual parts are for one stage"),
+        ({"virtual_parts": True}, "virtual_parts needs parts of 2 or more"),
+        ({"parts": 2, "recompute": "norm"}, r"recompute = \{every = 1\} can"),
+        ({"parts": [2, 1], "elastic": True}, "parts that differ between stages"),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused_and_the_message_says_why(settings, message):
+    with pytest.raises(ValueError, match=message):
+        ParallelConfig.model_validate({"strategy": "gpipe", "num_stages": 2, "num_microbatches": 2, **settings})

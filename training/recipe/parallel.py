@@ -9,10 +9,11 @@ from pydantic_core import PydanticKnownError
 
 from training.engine.partition import check_cuts
 from training.engine.recompute import Recompute
-from training.engine.strategies import ALIASES, STRATEGIES, check_request, resolve_alias
+from training.engine.strategies import ALIASES, STRATEGIES, check_parts, check_request, resolve_alias
 from training.foundation.recipe_file import AUTO, MAX_RANKS
 from training.foundation.settings import Section
 from training.foundation.words.counts import counted
+from training.parallel.parted import Split
 
 MAX_TILES = 4096
 """Limit of micro-batches and their tiles: schedules are played step by step before anything starts."""
@@ -48,7 +49,7 @@ def _word_or_table(value: object) -> str | None:
 
 
 class ParallelConfig(Section):
-    """`[parallel]`: how one model is spread over ranks. World size = data_parallel · num_stages."""
+    """`[parallel]`: how one model is spread over ranks. World size = data_parallel · the parts of all stages."""
 
     strategy: Annotated[str, BeforeValidator(_known_strategy)] = "single"
     """`mast` is `master` with two micro-batches, `hybrid` is `master` and `ddp` is `single` with several groups; `auto`
@@ -75,6 +76,12 @@ class ParallelConfig(Section):
     """Quantity that the cut into stages balances: time, or activation memory."""
     cuts: tuple[Annotated[int, Field(ge=1)], ...] | None = Field(None, max_length=MAX_RANKS)
     """First block of each stage but the first, as `gemslide plan` lists them; None for those that balance."""
+    parts: Annotated[int, Field(ge=1, le=MAX_RANKS)] | tuple[Annotated[int, Field(ge=1, le=MAX_RANKS)], ...] = 1
+    """P: ranks that share each stage's work on every tile; a list gives each stage its own number."""
+    split: Split | tuple[Split, ...] = "rows"
+    """What parts share: rows of the tile, filters of the layers, or the channels that they take; a list by stage."""
+    virtual_parts: bool = False
+    """Compute all parts of the one stage on one rank: the same numbers as on several, bit for bit."""
     elastic: bool = False
     """Accept any number of ranks on which a run gives the same result: the same micro-batches and batch."""
     timeout_s: float = Field(600.0, gt=0, le=1e6)
@@ -91,6 +98,7 @@ class ParallelConfig(Section):
             num_microbatches=self.num_microbatches,
             data_parallel=self.data_parallel,
         )
+        self._check_parts()
         prefix = self.recompute_rule.prefix
         if prefix is not None and len(prefix) != self.num_stages:
             raise ValueError(
@@ -105,6 +113,24 @@ class ParallelConfig(Section):
             if self.balance != "flops":
                 raise ValueError("cuts and balance both say where the stages begin; give one of them")
         return self
+
+    def _check_parts(self) -> None:
+        if not self.is_in_parts:
+            if self.virtual_parts:
+                raise ValueError("virtual_parts needs parts of 2 or more")
+            return
+        check_parts(
+            self.resolved_strategy,
+            self.parts_of_stages,
+            self.split_of_stages,
+            num_stages=self.num_stages,
+            virtual=self.virtual_parts,
+        )
+        if self.recompute_rule.rest == "norm":
+            raise ValueError('recompute = "norm" cannot be used in parts; recompute = {every = 1} can')
+        kinds = set(zip(self.parts_of_stages, self.split_of_stages, strict=True))
+        if self.elastic and len(kinds) > 1:
+            raise ValueError("parts that differ between stages name these, but with elastic their number may change")
 
     def _check_left_to_the_oracle(self) -> None:
         if chosen := sorted(self.model_dump(exclude_defaults=True).keys() - GIVEN_WITH_AUTO):
@@ -130,8 +156,28 @@ class ParallelConfig(Section):
         return Recompute(self.recompute.every, self.recompute.prefix, self.recompute.rest)
 
     @property
+    def parts_of_stages(self) -> tuple[int, ...]:
+        """Parts of each stage."""
+        return (self.parts,) * self.num_stages if isinstance(self.parts, int) else self.parts
+
+    @property
+    def split_of_stages(self) -> tuple[Split, ...]:
+        """What the parts of each stage share."""
+        return (self.split,) * self.num_stages if isinstance(self.split, str) else self.split
+
+    @property
+    def is_in_parts(self) -> bool:
+        """Whether a stage has more than one part."""
+        return max(self.parts_of_stages, default=1) > 1
+
+    @property
+    def group_size(self) -> int:
+        """Ranks that together hold one model."""
+        return self.num_stages if self.virtual_parts or not self.is_in_parts else sum(self.parts_of_stages)
+
+    @property
     def world_size(self) -> int:
-        return self.data_parallel * self.num_stages
+        return self.data_parallel * self.group_size
 
     @property
     def batch_size(self) -> int:

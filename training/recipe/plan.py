@@ -71,6 +71,9 @@ def plan_of_costs(recipe: RunRecipe, costs: Sequence[BlockCost], device: torch.d
         compiled=train.compiled,
         deterministic=train.deterministic,
         device=device,
+        parts=parallel.parts_of_stages if parallel.is_in_parts else (),
+        split=parallel.split_of_stages if parallel.is_in_parts else (),
+        virtual_parts=parallel.virtual_parts,
     )
 
 

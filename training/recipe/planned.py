@@ -60,7 +60,8 @@ class Planned:
         return RankMemory(one_group.schedule(self.plan.num_microbatches), self.plan.placement, slots)
 
     def added_bytes(self) -> int:
-        """Memory of the fullest rank, added up from its blocks: within some percent, at once."""
+        """Memory of the fullest rank, added up from its blocks: within some percent, at once. Of parts more: all of a
+        stage's memory counts as if each part had it."""
         return self._memory.most_bytes(self.stage_costs)
 
     def predicted_bytes(self) -> int:

@@ -119,6 +119,10 @@ class SlideRecipe(RunRecipe):
             raise ValueError(f"two targets are called {twice[0]!r}")
         if self.parallel.is_auto:
             raise ValueError('[parallel] strategy = "auto" is for tiles: bags differ in size from step to step')
+        if self.parallel.is_in_parts:
+            raise ValueError(
+                "[parallel] parts share the rows of a tile or the filters of its layers; a bag has neither"
+            )
         if self.parallel.microbatch_size != 1:
             raise ValueError(
                 f"[parallel] microbatch_size = {self.parallel.microbatch_size}: a micro-batch is one {self.data.unit}; "

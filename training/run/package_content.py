@@ -101,6 +101,7 @@ def describe_plan(recipe: RunRecipe, plan: Plan, num_blocks: int, choice: Choice
         "strategy": plan.strategy,
         "named": recipe.parallel.strategy if choice is None else AUTO,
         "num_stages": plan.num_stages,
+        "parts": list(plan.parts),
         "num_microbatches": plan.num_microbatches,
         "data_parallel": plan.data_parallel,
         "recompute": recipe.parallel.model_dump(mode="json")["recompute"],

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from training.foundation.settings import Section
 from training.recipe.config import Recipe
+from training.recipe.parallel import ParallelConfig
 from training.recipe.slides import SlideRecipe
 
 CHECKPOINTS = "checkpoints"
@@ -120,7 +121,18 @@ def _settings(recipe: Recipe | SlideRecipe) -> dict[str, Any]:
     """A recipe without what decides nothing, and the number of tiles or bags in a step."""
     settings = recipe.model_dump(mode="json", exclude={"parallel", "checkpoint", "finetune"})
     settings["train"] = {key: value for key, value in settings["train"].items() if key not in ARITHMETIC}
-    return {**settings, "batch_size": recipe.parallel.batch_size}
+    return {**settings, **_parts(recipe.parallel), "batch_size": recipe.parallel.batch_size}
+
+
+def _parts(parallel: ParallelConfig) -> dict[str, Any]:
+    """Parts decide the order of sums: alike in all stages only their number, else also where the stages are."""
+    if not parallel.is_in_parts:
+        return {}
+    kinds = set(zip(parallel.parts_of_stages, parallel.split_of_stages, strict=True))
+    if len(kinds) == 1:
+        return {"parts": [list(kind) for kind in kinds]}
+    of_stages = [list(kind) for kind in zip(parallel.parts_of_stages, parallel.split_of_stages, strict=True)]
+    return {"parts": of_stages, "balance": parallel.balance, "cuts": parallel.cuts}
 
 
 def run_name(recipe_name: str, decides: dict[str, Any]) -> str:

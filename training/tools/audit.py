@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from training.engine.batches import TensorBatch
-from training.foundation.errors import OutOfMemoryError, WrongWorldSizeError
+from training.foundation.errors import BadRecipeError, OutOfMemoryError, WrongWorldSizeError
 from training.foundation.publish import write_bytes_atomic
 from training.foundation.words.counts import counted
 from training.machine.devices import backend_of, local_ranks, room_bytes
@@ -83,6 +83,8 @@ def _sampled(of: Measuring, sample: int, cap_bytes: float | None) -> tuple[dict[
     Returns:
         them, and the name of the one that would be picked.
     """
+    if of.recipe.parallel.is_in_parts:
+        raise BadRecipeError("seconds of parts are not predicted yet, so there is nothing to compare. Leave parts out.")
     recipe = on_one_rank(of.recipe)
     planned = planned_of(recipe, of.side_px, of.device)
     planned = with_seconds(planned, of.project_dir, num_ranks=of.ranks.num_ranks, backend=backend_of(of.ranks.wire))

@@ -100,6 +100,8 @@ def _report(planned: Planned, choice: Choice | None) -> dict[str, Any]:
         "tile_px": planned.side_px,
         "strategy": plan.strategy,
         "num_stages": plan.num_stages,
+        "parts": list(plan.parts),
+        "split": [plan.split_of(stage) for stage in range(plan.num_stages)] if plan.is_in_parts else [],
         "num_microbatches": plan.num_microbatches,
         "data_parallel": plan.data_parallel,
         "microbatch_size": recipe.parallel.microbatch_size,
@@ -111,12 +113,19 @@ def _report(planned: Planned, choice: Choice | None) -> dict[str, Any]:
         "balance": None if recipe.parallel.cuts else recipe.parallel.balance,
         "choice": None if choice is None else choice.as_json(),
         "machine": None if planned.machine is None else planned.machine.named,
-        "step_s": None if planned.machine is None else predict_step(plan, planned.costs, planned.machine).end_s,
+        "step_s": _step_s(planned),
         "ranks": _ranks(planned),
         "comparison": compare(planned),
-        "drawing": draw_text(planned.schedule(drawn), ranks=range(plan.num_stages)),
+        "drawing": draw_text(planned.schedule(drawn), ranks=range(plan.group_size)),
         "drawn_microbatches": drawn,
     }
+
+
+def _step_s(planned: Planned) -> float | None:
+    """Seconds of a step; None where they are not known: of parts, what their messages take is not measured."""
+    if planned.machine is None or planned.plan.is_in_parts:
+        return None
+    return predict_step(planned.plan, planned.costs, planned.machine).end_s
 
 
 def plan_recipe(
@@ -168,7 +177,7 @@ def _svg(planned: Planned) -> str:
     batches = counted(plan.num_microbatches, "micro-batch", "micro-batches")
     title = f"{plan.strategy}: S = {stages}, N = {batches}{groups}"
     timeline = simulate(schedule, Costs(planned.stage_costs))
-    return draw_svg(timeline, schedule, title=title, ranks=range(plan.num_stages))
+    return draw_svg(timeline, schedule, title=title, ranks=range(plan.group_size))
 
 
 def _ranks(planned: Planned) -> list[dict[str, Any]]:
@@ -190,7 +199,7 @@ def _ranks(planned: Planned) -> list[dict[str, Any]]:
             "weight_bytes": memory[rank].weight_bytes,
             "peak_live_bytes": memory[rank].peak_bytes,
         }
-        for rank in range(planned.plan.num_stages)
+        for rank in range(planned.plan.group_size)
     ]
 
 

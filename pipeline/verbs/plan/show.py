@@ -138,7 +138,11 @@ def _facts(report: dict[str, Any]) -> Iterator[str]:
     yield f"micro-batches  N = {report['num_microbatches']}, each of {counted(tiles, 'tile')} of {report['tile_px']} px"
     yield f"groups         D = {groups}"
     yield f"batch          {counted(report['batch_size'], 'tile')} per optimizer step (D × N × micro-batch)"
-    yield f"ranks          {report['world_size']} (D × S): `gemslide train … --nproc {report['world_size']}`"
+    if report["parts"]:
+        split = ", ".join(dict.fromkeys(report["split"]))
+        yield f"parts          P = {', '.join(map(str, report['parts']))} of the stages, by {split}"
+    product = "D × the parts of all stages" if report["parts"] else "D × S"
+    yield f"ranks          {report['world_size']} ({product}): `gemslide train … --nproc {report['world_size']}`"
     yield f"recompute      {report['recompute']}"
     yield f"precision      {report['precision']}"
     if report["choice"] is not None:
@@ -146,7 +150,7 @@ def _facts(report: dict[str, Any]) -> Iterator[str]:
         within = "" if cap_bytes is None else f" within {cap_bytes / 1e9:.3g} GB"
         fullest = f"{report['choice']['predicted_bytes'] / 1e9:.3g} GB on its fullest rank"
         yield f"chosen         the fastest plan{within}: {fullest}"
-    if report["machine"] is not None:
+    if report["machine"] is not None and report["step_s"] is not None:
         yield f"step           {report['step_s']:.3g} s predicted for {report['machine']}"
 
 

@@ -19,7 +19,7 @@ from pydantic import Field
 from training.engine.partition import BlockCost, BlockTimes
 from training.engine.placement import Placement
 from training.engine.schedule import Schedule
-from training.engine.tree_sum import nodes_of
+from training.engine.sums.tree_sum import nodes_of
 from training.foundation.errors import BadRecipeError
 from training.foundation.recipe_file import find_toml
 from training.foundation.settings import Section, parse_section

@@ -16,7 +16,7 @@ from itertools import permutations
 
 from training.engine.exchange import Message, exchanges
 from training.engine.schedule import Action, Op, Schedule, ScheduleError
-from training.engine.tree_sum import nodes_of
+from training.engine.sums.tree_sum import nodes_of
 from training.oracle.simulation.clock import Clock, Computing, Moment, Traffic
 from training.oracle.simulation.costs import Costs
 from training.oracle.simulation.links import swap_s
