@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from training.parallel.convolution import Settings
 from training.parallel.halo import format_of
-from training.parallel.link import Link, Piece, rows_of
+from training.parallel.link import Link, Piece, others_of, rows_of
 from training.parallel.sums import summed
 
 Layer = Callable[[Tensor, Tensor, Tensor | None], Tensor]
@@ -36,9 +36,9 @@ class _Gather(torch.autograd.Function):
     ) -> tuple[Tensor, ...]:
         ctx.link, ctx.num_channels = link, num_channels
         pieces = [tensor.contiguous() for tensor in own]
-        gives = [dict.fromkeys(_others(link, part), piece) for part, piece in zip(link.here, pieces, strict=True)]
+        gives = [dict.fromkeys(others_of(link, part), piece) for part, piece in zip(link.here, pieces, strict=True)]
         takes = [
-            {giver: _piece(piece, len(rows_of(num_channels, giver, link.num_parts))) for giver in _others(link, part)}
+            {giver: _piece(piece, len(rows_of(num_channels, giver, link.num_parts))) for giver in others_of(link, part)}
             for part, piece in zip(link.here, pieces, strict=True)
         ]
         received = link.swap(gives, takes)
@@ -54,9 +54,12 @@ class _Gather(torch.autograd.Function):
         channels = [rows_of(count, part, link.num_parts) for part in range(link.num_parts)]
         cut = [[_channels(gradient, own).contiguous() for own in channels] for gradient in gradients]
         received = link.swap(
-            [{taker: each[taker] for taker in _others(link, part)} for part, each in zip(link.here, cut, strict=True)],
             [
-                dict.fromkeys(_others(link, part), _piece(each[part], each[part].shape[1]))
+                {taker: each[taker] for taker in others_of(link, part)}
+                for part, each in zip(link.here, cut, strict=True)
+            ],
+            [
+                dict.fromkeys(others_of(link, part), _piece(each[part], each[part].shape[1]))
                 for part, each in zip(link.here, cut, strict=True)
             ],
         )
@@ -131,10 +134,6 @@ def convolve_whole(settings: Settings) -> Layer:
     """A convolution of a whole tensor."""
     rest = (settings.stride, settings.padding, settings.dilation, settings.groups)
     return lambda x, weight, bias: functional.conv2d(x, weight, bias, *rest)
-
-
-def _others(link: Link, part: int) -> list[int]:
-    return [other for other in range(link.num_parts) if other != part]
 
 
 def _piece(like: Tensor, num_channels: int) -> Piece:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from training.parallel.link import Link, Piece, rows_of
+from training.parallel.link import Link, Piece, others_of, rows_of
 
 Wanted = tuple[range, ...]
 """Rows that each part needs, by part; they may begin above the tensor and end below it, where there is padding."""
@@ -66,8 +66,8 @@ class Transfer:
     @cached_property
     def crosses(self) -> bool:
         """Whether any part needs another part's rows."""
-        pairs = ((a, b) for a in range(self.link.num_parts) for b in range(self.link.num_parts) if a != b)
-        return any(self.rows(giver, taker) for giver, taker in pairs)
+        takers = range(self.link.num_parts)
+        return any(self.rows(giver, taker) for taker in takers for giver in others_of(self.link, taker))
 
     def rows(self, giver: int, taker: int) -> range:
         """Rows of the giver's own that a taker needs."""
@@ -82,7 +82,7 @@ class Transfer:
         gives, takes = [], []
         for part, tensor in zip(self.link.here, tensors, strict=True):
             start = self._own(part).start
-            give = {taker: self.rows(part, taker) for taker in self._others(part)}
+            give = {taker: self.rows(part, taker) for taker in others_of(self.link, part)}
             gives.append({taker: _packed(tensor, _moved(rows, -start)) for taker, rows in give.items() if rows})
             takes.append({giver: _piece(tensor, len(rows)) for giver, rows in self._takes(part).items() if rows})
         return self.link.swap(gives, takes)
@@ -112,7 +112,7 @@ class Transfer:
                 start = self.wanted[part].start
                 give = {giver: _moved(rows, -start) for giver, rows in self._takes(part).items() if rows}
                 gives.append({giver: _packed(gradient, rows) for giver, rows in give.items()})
-                take = {taker: len(self.rows(part, taker)) for taker in self._others(part)}
+                take = {taker: len(self.rows(part, taker)) for taker in others_of(self.link, part)}
                 takes.append({taker: _piece(gradient, count) for taker, count in take.items() if count})
             received = self.link.swap(gives, takes)
         parts = zip(self.link.here, gradients, received, strict=True)
@@ -132,11 +132,8 @@ class Transfer:
     def _own(self, part: int) -> range:
         return rows_of(self.height, part, self.link.num_parts)
 
-    def _others(self, part: int) -> list[int]:
-        return [other for other in range(self.link.num_parts) if other != part]
-
     def _takes(self, part: int) -> dict[int, range]:
-        return {giver: self.rows(giver, part) for giver in self._others(part)}
+        return {giver: self.rows(giver, part) for giver in others_of(self.link, part)}
 
 
 class _Fetch(torch.autograd.Function):

@@ -79,6 +79,11 @@ def rows_of(height: int, part: int, num_parts: int) -> range:
     return range(part * height // num_parts, (part + 1) * height // num_parts)
 
 
+def others_of(link: Link, part: int) -> list[int]:
+    """The other parts of a stage."""
+    return [other for other in range(link.num_parts) if other != part]
+
+
 def gather_small(link: Link, rows: Sequence[Tensor]) -> list[list[Tensor]]:
     """Every part's row of numbers, such as sums: for each part in this process, by part.
 
@@ -86,7 +91,7 @@ def gather_small(link: Link, rows: Sequence[Tensor]) -> list[list[Tensor]]:
         rows: for each part in this process; alike in shape and type on all.
     """
     like = Piece(tuple(rows[0].shape), rows[0].dtype, rows[0].device)
-    others = [[part for part in range(link.num_parts) if part != own] for own in link.here]
+    others = [others_of(link, own) for own in link.here]
     taken = link.swap(
         [dict.fromkeys(peers, row) for peers, row in zip(others, rows, strict=True)],
         [dict.fromkeys(peers, like) for peers in others],

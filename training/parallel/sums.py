@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from training.parallel.link import Link, Piece, gather_small, rows_of
+from training.parallel.link import Link, Piece, gather_small, others_of, rows_of
 
 LARGE_BYTES = 1 << 16
 """From here on bytes cost more than another group of messages."""
@@ -46,7 +46,7 @@ def _sums_by_shares(link: Link, terms: Sequence[Tensor]) -> list[Tensor]:
     shares = [rows_of(terms[0].numel(), part, link.num_parts) for part in range(link.num_parts)]
     flat = [term.view(-1) for term in terms]
     kind, device = terms[0].dtype, terms[0].device
-    others = [[part for part in range(link.num_parts) if part != own] for own in link.here]
+    others = [others_of(link, own) for own in link.here]
     taken = link.swap(
         [{p: row[shares[p].start : shares[p].stop] for p in peers} for row, peers in zip(flat, others, strict=True)],
         [
