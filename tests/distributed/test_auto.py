@@ -115,7 +115,8 @@ def test_a_plan_that_fits_is_chosen_and_none_is_an_error(project, monkeypatch):
     least = min(row["bytes"] for row in free[:10])
     tight = show_plan(project / "r.toml", project, tile_px=None, svg=False, num_ranks=1, cap_bytes=least)
 
-    assert tight["choice"]["predicted_bytes"] <= least < free[0]["bytes"]
+    # On a busy machine the fastest plan may be the smallest of the ten as well.
+    assert tight["choice"]["predicted_bytes"] <= least <= free[0]["bytes"]
     monkeypatch.setattr("training.run.preflight.room_bytes", lambda *_: 900_000)
     with pytest.raises(OutOfMemoryError, match="no plan of this recipe fits 1 rank with"):
         check_run(project / "r.toml", project, 1)
