@@ -62,7 +62,8 @@ def train_with_wrong_scale(ranks: Ranks, case: Case) -> Outcome:
     """Average the loss over each micro-batch's samples, so that the learning rate grows with their number."""
 
     def own_mean(self: Executor, step: Step, action: Action) -> Finish:
-        assert step.loss is not None and action.microbatch is not None
+        assert step.loss is not None
+        assert action.microbatch is not None
         microbatch = action.microbatch
         loss, targets = step.loss, step.batch.targets(microbatch)
         return lambda output: loss(output, targets) / step.batch.shapes[microbatch][0] * step.loss_scale
