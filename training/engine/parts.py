@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from training.engine.placement import overlapping
 from training.engine.transport import Transport
 from training.parallel.halo import format_of
 from training.parallel.link import Piece, rows_of
@@ -90,7 +89,3 @@ class Boundaries:
                 for piece in given[1:]:
                     whole = whole + piece
         return whole.detach().requires_grad_(needs_gradient)
-
-    def givers(self) -> range:
-        """Parts of the neighbour that give to this one, or take from it."""
-        return overlapping(self.part, self.num_parts, self.others)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ from torch.nn import functional
 
 from training.parallel.convolution import Settings
 from training.parallel.halo import format_of
-from training.parallel.link import Link, Piece, others_of, rows_of
+from training.parallel.link import Link, Piece, in_order, others_of, rows_of
 from training.parallel.sums import summed
 
 Layer = Callable[[Tensor, Tensor, Tensor | None], Tensor]
@@ -42,11 +43,10 @@ class _Gather(torch.autograd.Function):
             for part, piece in zip(link.here, pieces, strict=True)
         ]
         received = link.swap(gives, takes)
-        outputs = []
-        for part, piece, others in zip(link.here, pieces, received, strict=True):
-            ordered = [piece if giver == part else others[giver] for giver in range(link.num_parts)]
-            outputs.append(torch.cat(ordered, 1).contiguous(memory_format=layout))
-        return tuple(outputs)
+        return tuple(
+            torch.cat(in_order(link, part, piece, others), 1).contiguous(memory_format=layout)
+            for part, piece, others in zip(link.here, pieces, received, strict=True)
+        )
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
@@ -63,13 +63,8 @@ class _Gather(torch.autograd.Function):
                 for part, each in zip(link.here, cut, strict=True)
             ],
         )
-        found = []
-        for part, each, others in zip(link.here, cut, received, strict=True):
-            terms = [each[part] if giver == part else others[giver] for giver in range(link.num_parts)]
-            total = terms[0]
-            for term in terms[1:]:
-                total = total + term
-            found.append(total)
+        parts = zip(link.here, cut, received, strict=True)
+        found = [reduce(torch.add, in_order(link, part, each[part], others)) for part, each, others in parts]
         return None, None, None, *found
 
 

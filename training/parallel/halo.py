@@ -77,14 +77,28 @@ class Transfer:
 
     def fetch(self, tensors: Sequence[Tensor]) -> list[dict[int, Tensor]]:
         """For each part in this process the other parts' rows that it needs, (N, rows, W, C), by part."""
+        return self._swap(tensors, back=False)
+
+    def _swap(self, tensors: Sequence[Tensor], *, back: bool) -> list[dict[int, Tensor]]:
+        """Move rows from those who have them to those who need them, or back.
+
+        Args:
+            tensors: for each part in this process its own rows; on the way back those that it needed.
+        """
         if not self.crosses:
             return [{} for _ in tensors]
         gives, takes = [], []
         for part, tensor in zip(self.link.here, tensors, strict=True):
+            others = others_of(self.link, part)
+            give, take = (
+                {peer: self.rows(part, peer) for peer in others},
+                {peer: self.rows(peer, part) for peer in others},
+            )
             start = self._own(part).start
-            give = {taker: self.rows(part, taker) for taker in others_of(self.link, part)}
-            gives.append({taker: _packed(tensor, _moved(rows, -start)) for taker, rows in give.items() if rows})
-            takes.append({giver: _piece(tensor, len(rows)) for giver, rows in self._takes(part).items() if rows})
+            if back:
+                give, take, start = take, give, self.wanted[part].start
+            gives.append({peer: _packed(tensor, _moved(rows, -start)) for peer, rows in give.items() if rows})
+            takes.append({peer: _piece(tensor, len(rows)) for peer, rows in take.items() if rows})
         return self.link.swap(gives, takes)
 
     def assemble(self, part: int, tensor: Tensor, received: dict[int, Tensor], fill: float = 0.0) -> Tensor:
@@ -105,16 +119,7 @@ class Transfer:
 
     def give_back(self, gradients: Sequence[Tensor]) -> list[Tensor]:
         """The gradients of all parts' own rows, from those of what they assembled."""
-        received: list[dict[int, Tensor]] = [{} for _ in gradients]
-        if self.crosses:
-            gives, takes = [], []
-            for part, gradient in zip(self.link.here, gradients, strict=True):
-                start = self.wanted[part].start
-                give = {giver: _moved(rows, -start) for giver, rows in self._takes(part).items() if rows}
-                gives.append({giver: _packed(gradient, rows) for giver, rows in give.items()})
-                take = {taker: len(self.rows(part, taker)) for taker in others_of(self.link, part)}
-                takes.append({taker: _piece(gradient, count) for taker, count in take.items() if count})
-            received = self.link.swap(gives, takes)
+        received = self._swap(gradients, back=True)
         parts = zip(self.link.here, gradients, received, strict=True)
         return [self._own_gradient(part, gradient, back) for part, gradient, back in parts]
 
@@ -131,9 +136,6 @@ class Transfer:
 
     def _own(self, part: int) -> range:
         return rows_of(self.height, part, self.link.num_parts)
-
-    def _takes(self, part: int) -> dict[int, range]:
-        return {giver: self.rows(giver, part) for giver in others_of(self.link, part)}
 
 
 class _Fetch(torch.autograd.Function):

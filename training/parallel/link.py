@@ -84,6 +84,11 @@ def others_of(link: Link, part: int) -> list[int]:
     return [other for other in range(link.num_parts) if other != part]
 
 
+def in_order(link: Link, part: int, own: Tensor, received: Mapping[int, Tensor]) -> list[Tensor]:
+    """What all parts have, by part: a part's own and what it has taken."""
+    return [own if other == part else received[other] for other in range(link.num_parts)]
+
+
 def gather_small(link: Link, rows: Sequence[Tensor]) -> list[list[Tensor]]:
     """Every part's row of numbers, such as sums: for each part in this process, by part.
 
@@ -96,7 +101,4 @@ def gather_small(link: Link, rows: Sequence[Tensor]) -> list[list[Tensor]]:
         [dict.fromkeys(peers, row) for peers, row in zip(others, rows, strict=True)],
         [dict.fromkeys(peers, like) for peers in others],
     )
-    return [
-        [row if part == own else received[part] for part in range(link.num_parts)]
-        for own, row, received in zip(link.here, rows, taken, strict=True)
-    ]
+    return [in_order(link, own, row, received) for own, row, received in zip(link.here, rows, taken, strict=True)]

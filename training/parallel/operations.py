@@ -13,6 +13,7 @@ from torch.nn import functional
 from training.parallel import filter as filters
 from training.parallel import pooling, resizing
 from training.parallel.convolution import Settings, convolution
+from training.parallel.halo import format_of
 from training.parallel.norm import Running, batch_norm, group_norm
 from training.parallel.parted import NotSplittableError, Parted, Splitting
 from training.parallel.sums import summed
@@ -20,8 +21,8 @@ from training.parallel.whole import gathered, with_enough_rows
 
 Operation = Callable[..., Any]
 """Takes the arguments of the function that it stands for, with a `Parted` first."""
-ROWS, COLUMNS = 2, 3
-"""Axes of (N, C, H, W)."""
+ROWS = 2
+"""Axis of (N, C, H, W)."""
 
 
 def on_each_part(
@@ -156,26 +157,17 @@ def _group_norm(
 
 
 def _dropout(x: Parted, p: float = 0.5, training: bool = True, inplace: bool = False) -> Parted:
-    """Draw the mask of the whole tensor, as one process does, and take a part's rows of it."""
-    if x.height is None or not training or p == 0:
-        return _once_for_all(x, p, training)
-    drawn_like = x.tensors[0]
-    ones = torch.ones_like(drawn_like, requires_grad=False).new_ones(x.shape)
-    if drawn_like.is_contiguous(memory_format=torch.channels_last) and not drawn_like.is_contiguous():
-        ones = ones.to(memory_format=torch.channels_last)
-    mask = functional.dropout(ones, p, True)
-    rows = [
-        tensor * mask[:, :, x.own_rows(index).start : x.own_rows(index).stop] for index, tensor in enumerate(x.tensors)
-    ]
-    return x.like(rows, x.height)
-
-
-def _once_for_all(x: Parted, p: float, training: bool) -> Parted:
-    """Dropout of a copy on each part: all parts draw the same mask."""
+    """Draw the mask of the whole tensor on each part, as one process does, and take a part's rows of it."""
     if not training or p == 0:
         return x
-    mask = functional.dropout(torch.ones_like(x.tensors[0], requires_grad=False), p, True)
-    return x.like([tensor * mask for tensor in x.tensors], None)
+    ones = torch.ones_like(x.tensors[0], requires_grad=False)
+    if x.height is None:
+        mask = functional.dropout(ones, p, True)
+        return x.like([tensor * mask for tensor in x.tensors], None)
+    mask = functional.dropout(ones.new_ones(x.shape).to(memory_format=format_of(x.tensors[0])), p, True)
+    own = [x.own_rows(index) for index in range(len(x.tensors))]
+    parts = zip(x.tensors, own, strict=True)
+    return x.like([tensor * mask[:, :, rows.start : rows.stop] for tensor, rows in parts], x.height)
 
 
 def _channel_dropout(x: Parted, p: float = 0.5, training: bool = True, inplace: bool = False) -> Parted:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from training.parallel.link import Link, Piece, gather_small, others_of, rows_of
+from training.parallel.link import Link, Piece, gather_small, in_order, others_of, rows_of
 
 LARGE_BYTES = 1 << 16
 """From here on bytes cost more than another group of messages."""
@@ -57,7 +57,7 @@ def _sums_by_shares(link: Link, terms: Sequence[Tensor]) -> list[Tensor]:
     added = []
     for own, row, received in zip(link.here, flat, taken, strict=True):
         mine = row[shares[own].start : shares[own].stop]
-        added.append(reduce(torch.add, [mine if p == own else received[p] for p in range(link.num_parts)]))
+        added.append(reduce(torch.add, in_order(link, own, mine, received)))
     back = link.swap(
         [dict.fromkeys(peers, total) for total, peers in zip(added, others, strict=True)],
         [{p: Piece((len(shares[p]),), kind, device) for p in peers} for peers in others],
@@ -65,6 +65,6 @@ def _sums_by_shares(link: Link, terms: Sequence[Tensor]) -> list[Tensor]:
     results = []
     for own, total, received in zip(link.here, added, back, strict=True):
         result = torch.empty_like(terms[0])  # no view: blocks may change it in place
-        torch.cat([total if p == own else received[p] for p in range(link.num_parts)], out=result.view(-1))
+        torch.cat(in_order(link, own, total, received), out=result.view(-1))
         results.append(result)
     return results

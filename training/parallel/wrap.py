@@ -76,17 +76,16 @@ class Parts:
 
     def cut_input(self, value: Tensor) -> tuple[tuple[Tensor, ...], Form]:
         """The parts here of the network's input, and its form. Rows are copies: the whole is not kept for them."""
-        count, height = len(self.link.here), value.shape[2] if value.dim() == 4 else 0
-        if self.split != "rows" or height < self.link.num_parts:
-            return (value,) * count, Form((None,), False)
-        own = [rows_of(height, part, self.link.num_parts) for part in self.link.here]
+        own = self._rows_here(value)
+        if own is None:
+            return (value,) * len(self.link.here), Form((None,), False)
         cut = tuple(
             value[:, :, rows.start : rows.stop]
             .clone(memory_format=format_of(value))
             .requires_grad_(value.requires_grad)
             for rows in own
         )
-        return cut, Form((height,), False)
+        return cut, Form((value.shape[2],), False)
 
     def whole_tensors(self, tensors: Sequence[Tensor], form: Form) -> list[Tensor]:
         """The whole of a value that is one tensor, for each part here."""
@@ -95,12 +94,17 @@ class Parts:
 
     def _in_rows(self, value: Parted) -> Parted:
         """Take a part's rows of an image that it has whole, as after a stage that is not cut into rows."""
-        height = value.shape[2] if value.dim() == 4 else 0
-        if self.split != "rows" or value.height is not None or height < self.link.num_parts:
+        own = self._rows_here(value.tensors[0]) if value.height is None else None
+        if own is None:
             return value
-        own = [rows_of(height, part, self.link.num_parts) for part in self.link.here]
         cut = [tensor[:, :, rows.start : rows.stop] for tensor, rows in zip(value.tensors, own, strict=True)]
-        return value.like(cut, height)
+        return value.like(cut, value.shape[2])
+
+    def _rows_here(self, whole: Tensor) -> list[range] | None:
+        """The rows of a whole image that each part here takes; None for a tensor that is not cut into rows."""
+        if self.split != "rows" or whole.dim() != 4 or whole.shape[2] < self.link.num_parts:
+            return None
+        return [rows_of(whole.shape[2], part, self.link.num_parts) for part in self.link.here]
 
 
 def aliases(module: nn.Module, count: int) -> dict[int, list[Tensor]]:
