@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.cohort.manifest import Cohort
+from pipeline.embedding import UNTRAINED
 from pipeline.evaluation.slide_level.chosen import Chosen
 from pipeline.project import Project
 from pipeline.slide_level import SlideFeatures, SlideModel, open_slide_features, read_bag
@@ -66,7 +67,7 @@ class Fold:
 
 
 def encoder_name(model: SlideModel) -> str:
-    """Name of the model's encoder; "-untrained" after it is that of the same one with random weights."""
+    """Name of the model's encoder; with `UNTRAINED` after it that of the same one with random weights."""
     return model.config.encoder.encoder_id[:-9]
 
 
@@ -101,7 +102,7 @@ def collect(
         model=model,
         tested={unit: facts[unit] for unit in tested},
         trained={unit: facts[unit] for unit in trained},
-        untrained_means=_untrained_means(list(facts), chosen, project, f"{encoder_name(model)}-untrained")
+        untrained_means=_untrained_means(list(facts), chosen, project, encoder_name(model) + UNTRAINED)
         if trained
         else None,
         without_features=without,

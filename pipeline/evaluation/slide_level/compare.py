@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.embedding import UNTRAINED as NAME_UNTRAINED
 from pipeline.evaluation.slide_level.collect import Fold, UnitFacts, encoder_name
 from pipeline.evaluation.slide_level.covariates import covariate_matrix
 from pipeline.evaluation.slide_level.linear import Known, cannot_fit, fit_linear
@@ -120,7 +121,9 @@ def _baselines(
         found[CLINICAL] = 'not available: name columns by --covariates "age,stage"'
     if fold.untrained_means is None:
         name = encoder_name(fold.model)
-        found[UNTRAINED] = f"not available: `gemslide encoder add {name} --untrained`, then embed with {name}-untrained"
+        found[UNTRAINED] = (
+            f"not available: `gemslide encoder add {name} --untrained`, then embed with {name}{NAME_UNTRAINED}"
+        )
     else:
         found[UNTRAINED] = _fitted(material, sides, _stacked(fold.untrained_means, sides))
     return found
