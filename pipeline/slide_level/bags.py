@@ -24,7 +24,7 @@ from pipeline.slide_level.stored_bags import SlideFeatures, check_alike, encoder
 from pipeline.slide_level.targets import TargetRow, TargetTable, target_values, units_of
 from training.foundation.errors import EmptyTableError, GemslideError
 from training.foundation.settings import parse_section
-from training.foundation.words.counts import counted
+from training.foundation.words.counts import counted, first_of
 
 SHOWN = 5
 
@@ -96,7 +96,7 @@ class FeatureBags:
         """Clauses about slides, and values of targets, that are left out."""
         if not self._without:
             return list(self._notes)
-        shown = ", ".join(self._without[:SHOWN]) + (", …" if len(self._without) > SHOWN else "")
+        shown = first_of(self._without, SHOWN)
         have = counted(len(self._without), "slide has", "slides have")
         are = "is" if len(self._without) == 1 else "are"
         return [f"{have} no features of this encoder and {are} left out: {shown}", *self._notes]

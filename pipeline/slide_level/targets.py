@@ -25,7 +25,7 @@ from pipeline.slide_level.clinical import NONE, Cell, Clinical, Unit, check_clin
 from training.foundation.errors import BadRecipeError, EmptyTableError
 from training.foundation.settings import Section
 from training.foundation.words.class_names import check_class_name
-from training.foundation.words.counts import counted
+from training.foundation.words.counts import counted, first_of
 
 ClassName = Annotated[str, AfterValidator(check_class_name)]
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:[.,][0-9]*)?|[.,][0-9]+)(?:[eE][+-]?[0-9]+)?")
@@ -263,7 +263,7 @@ def _halves(row: TargetRow, times: Mapping[str, Cell], events: Mapping[str, Cell
     halves = sorted(known.difference(used))
     if not halves:
         return []
-    shown = ", ".join(halves[:SHOWN]) + (", …" if len(halves) > SHOWN else "")
+    shown = first_of(halves, SHOWN)
     have, are = ("has", "is") if len(halves) == 1 else ("have", "are")
     return [f"{shown} {have} only one of `{row.columns[0]}` and `{row.columns[1]}` and {are} left out of {row.name!r}"]
 

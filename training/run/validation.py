@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from training.data.tile_batch import TileBatch
 from training.data.tile_dataset import TileSource, labelled, read_tiles
 from training.engine.engine import Engine
-from training.foundation.words.counts import counted
+from training.foundation.words.counts import counted, first_of
 from training.models.build import outputs_of, probabilities
 from training.recipe.config import Recipe
 
@@ -64,7 +64,7 @@ class Validation:
     def not_finite(self, probabilities_nk: NDArray[np.float32]) -> str:
         """Name the tiles whose probabilities are not finite, for people."""
         rows = self.tiles[~np.isfinite(probabilities_nk).all(1)]
-        shown = ", ".join(map(str, rows[:SHOWN_TILES])) + (", …" if len(rows) > SHOWN_TILES else "")
+        shown = first_of(rows.tolist(), SHOWN_TILES)
         return f"{len(rows)} of {counted(len(self.tiles), 'validation tile')} (rows {shown} of the tile table)"
 
     def probabilities(self) -> NDArray[np.float32]:

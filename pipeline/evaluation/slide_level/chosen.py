@@ -11,7 +11,7 @@ from pipeline.errors import LeakageError
 from pipeline.slide_level import SlideModel
 from pipeline.slide_level.clinical import refuse_without_patient
 from training.foundation.errors import BadRecipeError, EmptyTableError
-from training.foundation.words.counts import counted
+from training.foundation.words.counts import counted, first_of
 from training.foundation.words.unit_digest import unit_digest
 
 
@@ -113,7 +113,7 @@ def _refuse_leak(
     if all(splits[unit] == {"test"} for unit in tested):  # otherwise the split was not the manifest's, but of folds
         leaked |= {unit for unit in trained if "test" in splits[unit]}
     if leaked:
-        shown = ", ".join(sorted(leaked)[:5]) + (", …" if len(leaked) > 5 else "")
+        shown = first_of(sorted(leaked), 5)
         raise LeakageError(
             f"{cohort.path}: {counted(len(leaked), 'tested ' + model.config.level)} trained or chose model "
             f"{model.model_id}, or shares the patient with one that did: {shown}. Give the manifest that the model was "

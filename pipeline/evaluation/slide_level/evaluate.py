@@ -27,7 +27,7 @@ from pipeline.settings.config import EvaluateConfig
 from pipeline.slide_level import Clinical, SlideModel, TargetRow, TargetTable, target_values, units_of
 from training.foundation.errors import BadRecipeError, EmptyTableError
 from training.foundation.progress import Advance, no_bar
-from training.foundation.words.counts import counted
+from training.foundation.words.counts import counted, first_of
 
 POOLED = (
     "Risks of different models have no common zero. In the pooled results, each model's median risk in training counts "
@@ -269,7 +269,7 @@ def explained_absence(evaluation: SlideEvaluation) -> str | None:
 def _absent(names: Sequence[str], noun: str, encoder_id: str, what: str) -> str:
     if not names:
         return ""
-    shown = ", ".join(names[:SHOWN]) + (", …" if len(names) > SHOWN else "")
+    shown = first_of(names, SHOWN)
     have = counted(len(names), f"{noun} has", f"{noun}s have")
     are = "is" if len(names) == 1 else "are"
     return f"{have} no features of {encoder_id} and {are} {what}: {shown}."

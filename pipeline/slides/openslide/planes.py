@@ -14,6 +14,7 @@ from pipeline.slides.openslide.files import scn_planes
 from pipeline.slides.openslide.library import not_rgb
 from pipeline.slides.tiff.library import TiffStructure
 from training.foundation.errors import UnreadableError
+from training.foundation.words.counts import first_of
 
 _SOURCE_LENS, _Z_OFFSET_NM = 65421, 65424
 """Tags of Hamamatsu: magnification, -1 and -2 for images of the whole glass; and the focal plane's height."""
@@ -69,7 +70,7 @@ def _ndpi_stack(path: Path) -> str:
         raise UnreadableError(f"{path.name}: its tags cannot be read ({error}). Copy the file again.") from error
     heights = sorted({height for height, _ in scanned if isinstance(height, int)})
     if len(heights) > 1:
-        named = ", ".join(map(str, heights[:_MAX_NAMED])) + (", …" if len(heights) > _MAX_NAMED else "")
+        named = first_of(heights, _MAX_NAMED)
         return f"{len(heights)} focal planes (at {named} nm)"
     sizes = [size for _, size in scanned]
     copies = max((sizes.count(size) for size in set(sizes)), default=1)

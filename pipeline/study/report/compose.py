@@ -23,7 +23,7 @@ from pipeline.study.report.flow import Flow, failure_tables, flow_of, quality_ta
 from pipeline.study.report.readers import reader_tables
 from pipeline.study.report.table import Row, Table, interval
 from pipeline.study.stages.registry import kind_of
-from training.foundation.words.counts import counted
+from training.foundation.words.counts import counted, first_of
 
 ENDPOINT_COLUMNS = (
     *("endpoint", "kind", "measure", "cases", "patients", "value", "95 % interval", "at least", "met"),
@@ -82,12 +82,11 @@ def _labels(facts: Facts, flow: Flow) -> tuple[str, ...]:
     if not flow.unusable:
         return tuple(facts.references.warnings)
     classes = "; ".join(", ".join(order) for order in facts.references.orders) or "no slide was predicted"
-    shown = ", ".join(f"{label} ({number})" for label, number in list(flow.unusable.items())[:MAX_SHOWN])
-    more = ", …" if len(flow.unusable) > MAX_SHOWN else ""
+    shown = first_of([f"{label} ({number})" for label, number in flow.unusable.items()], MAX_SHOWN)
     are = counted(
         sum(flow.unusable.values()), "analysed slide has a label that is", "analysed slides have labels that are"
     )
-    said = f"{are} none of the classes ({classes}), and no reference: {shown}{more}."
+    said = f"{are} none of the classes ({classes}), and no reference: {shown}."
     return (said, *facts.references.warnings)
 
 

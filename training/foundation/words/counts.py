@@ -1,6 +1,8 @@
-"""Counts as people write them: "1 slide", "3 slides"."""
+"""Counts and lists as people write them: "1 slide", "3 slides", "A, B, …"."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 
 def counted(number: float, singular: str, plural: str = "") -> str:
@@ -13,3 +15,8 @@ def counted(number: float, singular: str, plural: str = "") -> str:
     """
     words = singular if number == 1 else plural or f"{singular}s"
     return f"{number:,g} {words}" if isinstance(number, float) else f"{number:,} {words}"
+
+
+def first_of(names: Sequence[object], most: int) -> str:
+    """The first names of a list, with "…" where there are more."""
+    return ", ".join(map(str, names[:most])) + (", …" if len(names) > most else "")

@@ -13,7 +13,7 @@ from training.data.bag_source import BagSource, with_targets
 from training.data.tile_dataset import Indices
 from training.engine.engine import Engine
 from training.engine.executor import Loss
-from training.foundation.words.counts import counted
+from training.foundation.words.counts import counted, first_of
 from training.models.heads.predictions import predictions_of_targets
 from training.models.heads.targets import Target, column_slices
 from training.recipe.slides import SlideRecipe
@@ -72,7 +72,7 @@ class BagValidation:
     def not_finite(self, outputs_nk: NDArray[np.float32]) -> str:
         """Name the units whose outputs are not finite, for people."""
         names = self._source.units[self.units[~np.isfinite(outputs_nk).all(1)]]
-        shown = ", ".join(map(str, names[:SHOWN])) + (", …" if len(names) > SHOWN else "")
+        shown = first_of(names.tolist(), SHOWN)
         return f"{len(names)} of {counted(len(self.units), f'validation {self._source.unit}')} ({shown})"
 
 
