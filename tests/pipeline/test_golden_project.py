@@ -1,4 +1,4 @@
-"""A project written before the packages were rearranged (commit cdcb4a5) is still read correctly."""
+"""A project that an earlier commit wrote (tests/golden) is still read correctly."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ from pipeline.settings.config import InferConfig, QualityConfig
 from pipeline.store.layers.overlays import read_predictions
 from pipeline.store.layers.qc_scores import read_quality
 from pipeline.tiles.dataset import TileDataset
-from tests.pipeline.store.golden import level_crcs
+from tests.pipeline.store.golden import GOLDEN, level_crcs
 
-GOLDEN = Path(__file__).parents[1] / "golden/project_v3"
 FACTS = json.loads((GOLDEN / "facts.json").read_text(encoding="utf-8"))
-MODEL, SLIDE = "small-ddcb8b6e", "small-test"
+MODEL, SLIDE = FACTS["model_id"], "small-test"
 
 
 @pytest.fixture

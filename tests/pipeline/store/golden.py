@@ -1,4 +1,4 @@
-"""Compact checksums of a store's pixels, for the stores under tests/golden."""
+"""The project kept under tests/golden, and compact checksums of a store's pixels."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 
 from pipeline.box import Box
 from pipeline.store.reading.reader import StoreReader
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "project"
 
 
 def level_crcs(store: Path) -> list[int]:
