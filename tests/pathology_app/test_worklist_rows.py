@@ -56,6 +56,7 @@ def test_a_row_says_what_the_slide_is(cache: SlideCache) -> None:
         "State": "unread",
         "Reader": "r1: signed",
         "Top score": "0.97",
+        "Prediction": "",
         "Note": "",
         "Predictions of": MODEL_ID,
         "Quality": "",

@@ -38,7 +38,7 @@ class Whole(Section):
     [
         ({}, "here: [table] is missing."),
         ({"table": {}}, "here: [table] length_px is missing."),
-        ({"tabel": {}, "table": {"length_px": 1}}, "here: unknown key [tabel]: did you mean `table`?."),
+        ({"tabel": {}, "table": {"length_px": 1}}, "here: unknown key [tabel]: did you mean `table`?"),
         ({"table": {"length_px": 1, "zzz": 1}}, "here: unknown key [table] zzz: known keys: form, inner, length_px."),
         ({"table": {"length_px": "a"}}, "here: [table] length_px = 'a': Input should be a valid integer"),
         ({"table": {"length_px": 1, "inner": {"shaer": 1}}}, "unknown key [table.inner] shaer: did you mean `share`?"),
