@@ -92,7 +92,8 @@ def test_the_choice_is_that_of_the_plan_and_stands_in_the_record(project):
     assert chosen.world_size == 2
     assert chosen.batch_size == 16
     assert list(chosen.cuts or ()) == fastest["cuts"] == plan["cuts"]
-    assert record["choice"]["predicted_step_s"] == fastest["seconds"] == plan["step_s"]
+    assert record["choice"]["predicted_step_s"] == pytest.approx(plan["step_s"])  # one group played, and all
+    assert fastest["seconds"] == pytest.approx(plan["step_s"])
     assert record["choice"]["predicted_bytes"] == fastest["bytes"]
     assert record["choice"]["machine"].startswith("2 ranks of 1 thread on ")
 
