@@ -1,9 +1,10 @@
 """The oracle's seconds beside the clock: six strategies with three policies each, on two real ranks.
 
-    .venv/bin/python -m benchmarks.oracle [--depth 20] [--side-px 256]
+    .venv/bin/python -m benchmarks.oracle [--depth 20] [--side-px 256] [--parts]
 
 Two gloo processes, one thread and one core each. The machine is measured as `gemslide plan --calibrate` does it; then
-every plan trains as in `gemslide plan audit`, six plans at a time in fresh processes. Accuracy is 1 - |p - m| / m of
+every plan trains as in `gemslide plan audit`, six plans at a time in fresh processes. With `--parts`, the plans are
+one stage in two parts, by rows, filters and channels, beside `ddp`. Accuracy is 1 - |p - m| / m of
 the predicted p and the median measured m (ParaDL, HPDC 2021). At the end: the fastest measured plan, the one that the
 oracle would have picked, and how much longer that took. Prints JSON lines; the committed ones are in
 benchmarks/results/oracle.jsonl. Takes about fifteen minutes on an idle machine.
@@ -15,7 +16,7 @@ import argparse
 import json
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import nn
@@ -23,7 +24,6 @@ from torch import nn
 from benchmarks.engine import on_two_ranks, random_batch
 from benchmarks.machine import circumstances
 from benchmarks.rounds import BUSY
-from training.engine.partition import block_costs
 from training.engine.plan import Plan, make_plan
 from training.engine.ranks import Ranks
 from training.engine.recompute import Recompute
@@ -36,7 +36,10 @@ from training.oracle.audit.race import Raced, race
 from training.oracle.calibration.block_inputs import Setting
 from training.oracle.calibration.calibrate import calibrate
 from training.oracle.calibration.machine import Machine, identity_here
+from training.oracle.divided import divided_costs
 from training.oracle.predict import predict_step
+from training.parallel.division import WHOLE, Division
+from training.parallel.parted import Split
 from training.recipe.optimisation import cross_entropy
 
 NUM_RANKS, NUM_MICROBATCHES = 2, 8
@@ -49,23 +52,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--depth", type=int, default=20)
     parser.add_argument("--side-px", type=int, default=256)
+    parser.add_argument("--parts", action="store_true")
     arguments = parser.parse_args()
     conditions = {
         "benchmark": "oracle",
         "network": f"ResNet-{arguments.depth}-v2, {arguments.side_px} px, fp32, {NUM_RANKS} ranks",
         **circumstances("benchmarks.oracle"),
     }
-    for line in _lines(arguments.depth, arguments.side_px):
+    for line in _lines(arguments.depth, arguments.side_px, in_parts=arguments.parts):
         print(json.dumps({**line, **conditions}), flush=True)
 
 
-def _lines(depth: int, side_px: int) -> Iterator[dict[str, Any]]:
-    machine = Machine.model_validate_json(on_two_ranks(_calibrated, depth, side_px)[0])
+def _lines(depth: int, side_px: int, *, in_parts: bool) -> Iterator[dict[str, Any]]:
+    divisions = tuple(Division(NUM_RANKS, split) for split in get_args(Split)) if in_parts else ()
+    machine = Machine.model_validate_json(on_two_ranks(_calibrated, depth, side_px, divisions)[0])
     setting = Setting((1, 3, side_px, side_px))
     blocks = _blocks(depth)
-    costs = machine.with_times(blocks, block_costs(blocks, setting.input_shape), setting)
+    counted = divided_costs(blocks, setting.input_shape, (WHOLE, *divisions))
+    costs = {division: machine.with_times(blocks, own, setting, division) for division, own in counted.items()}
     yield {"link": machine.link.model_dump() if machine.link else None, "update": machine.update.model_dump()}
-    plans = _plans([cost.flops for cost in costs])
+    plans = _plans_in_parts() if in_parts else _plans([cost.flops for cost in costs[WHOLE]])
     predicted = {name: predict_step(plan, costs, machine).end_s for name, plan in plans.items()}
     measured: dict[str, float] = {}
     names = list(plans)
@@ -103,14 +109,28 @@ def _plans(flops: list[int]) -> dict[str, Plan]:
     return plans
 
 
-def _calibrated(ranks: Ranks, depth: int, side_px: int) -> str:
+def _plans_in_parts() -> dict[str, Plan]:
+    """One stage in two parts, and a whole network on each of two ranks."""
+    plans = {}
+    for policy in ("keep", "every 2"):
+        options: dict[str, Any] = {"costs": [1.0], "recompute": POLICIES[policy]}
+        batch = NUM_MICROBATCHES // NUM_RANKS
+        plans[f"ddp, {policy}"] = make_plan("single", num_microbatches=batch, data_parallel=NUM_RANKS, **options)
+        for split in get_args(Split):
+            plans[f"{split}, {policy}"] = make_plan(
+                "single", num_microbatches=NUM_MICROBATCHES, parts=(NUM_RANKS,), split=(split,), **options
+            )
+    return plans
+
+
+def _calibrated(ranks: Ranks, depth: int, side_px: int, divisions: tuple[Division, ...]) -> str:
     keep_for_training()
     blocks = _blocks(depth)
     setting = Setting((1, 3, side_px, side_px))
     plan = make_plan("single", costs=[1.0] * len(blocks), data_parallel=NUM_RANKS)
     identity = identity_here(setting, threads=1, backend="gloo", num_ranks=NUM_RANKS)
     targets = torch.zeros(1, dtype=torch.int64)
-    return calibrate(blocks, cross_entropy, targets, plan, setting, ranks, identity).model_dump_json()
+    return calibrate(blocks, cross_entropy, targets, plan, setting, ranks, identity, divisions).model_dump_json()
 
 
 def _race(ranks: Ranks, depth: int, side_px: int, plans: dict[str, Plan]) -> dict[str, Raced]:

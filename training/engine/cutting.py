@@ -87,6 +87,10 @@ class Cutting:
             ) from error
         return output
 
+    def heights_of(self, index: int, microbatch: int) -> Heights | None:
+        """How what a block takes is cut; None if the stage is not in parts."""
+        return None if self._parts is None else self._forms[microbatch][index].heights
+
     def form_after(self, microbatch: int, output: Boundary) -> Form:
         """How the output of a forward is cut, or is to be for the next stage."""
         if self._parts is None:

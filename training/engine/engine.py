@@ -224,6 +224,11 @@ class Engine:
         """Every rank's object, by rank; every rank calls it and gets all."""
         return self._transport.share(value, during=during)
 
+    @property
+    def between_parts_s(self) -> float:
+        """Seconds that this rank has spent in messages between parts of its stages, and waiting for them."""
+        return self._transport.between_parts_s
+
     def peak_bytes(self) -> dict[str, list[int]]:
         """Peak memory of the last step, by rank; every rank calls it.
 

@@ -18,11 +18,14 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from training.engine.boundary import Boundary, as_tuple
+from training.engine.boundary import as_tuple
+from training.engine.cutting import Cutting
 from training.engine.memory import LiveBytes
 from training.engine.saved import Kept, Saver
 from training.engine.stage import AUTOCAST, Precision
 from training.foundation.words.counts import counted
+from training.parallel.division import NO_SWAPS, WHOLE, Division, SilentLink, Swaps
+from training.parallel.wrap import Parts, aliases
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,9 @@ class BlockCost:
     """Trained weights; those that blocks share count once, at the first."""
     times: BlockTimes | None = None
     """None until they are measured: operations then stand for time."""
+    forward_swaps: Swaps = NO_SWAPS
+    """Messages between the parts of the block."""
+    backward_swaps: Swaps = NO_SWAPS
 
 
 def block_costs(
@@ -65,6 +71,7 @@ def block_costs(
     *,
     precision: Precision = "fp32",
     device: torch.device | None = None,
+    division: Division = WHOLE,
 ) -> list[BlockCost]:
     """Count operations and bytes of each block, without running or allocating anything.
 
@@ -75,32 +82,52 @@ def block_costs(
         blocks: run one after the other; they are not changed.
         input_shape: of one micro-batch, such as (1, 3, 1024, 1024).
         device: its autocast decides which operations run in a lower precision; the CPU if omitted.
+        division: costs are of one of these parts, the last one, which has the most rows; messages are not counted here
+            (oracle/divided.py).
+
+    Raises:
+        ValueError: a block cannot be divided so.
     """
     device = device or torch.device("cpu")
     shells = without_memory(blocks)
     with fake_tensors():
         fakes = on_device(shells, device).train()
-        kept, norm = (_forward(fakes, input_shape, policy, precision, device) for policy in ("keep", "norm"))
+        policies: tuple[Kept, ...] = ("keep", "norm") if division.parts == 1 else ("keep", "keep")
+        kept, norm = (_forward(fakes, input_shape, policy, precision, device, division) for policy in policies)
     return [replace(cost, norm_bytes=norm_cost.saved_bytes) for cost, norm_cost in zip(kept, norm, strict=True)]
 
 
+def part_alone(blocks: Sequence[nn.Module], division: Division, part: int) -> Cutting:
+    """One part of blocks from the first of a network on, whose messages take no time."""
+    if division.parts == 1:
+        return Cutting(range(len(blocks)))
+    link = SilentLink(division.parts, part)
+    return Cutting(range(len(blocks)), Parts(link, division.split, aliases(nn.ModuleList(blocks), 1)))
+
+
 def _forward(
-    fakes: nn.ModuleList, input_shape: tuple[int, ...], kept: Kept, precision: Precision, device: torch.device
+    fakes: nn.ModuleList,
+    input_shape: tuple[int, ...],
+    kept: Kept,
+    precision: Precision,
+    device: torch.device,
+    division: Division,
 ) -> list[BlockCost]:
     """Costs of each block under one policy."""
     counter = LiveBytes(enabled=True)
     counter.exclude(tensor for block in fakes for tensor in (*block.parameters(), *block.buffers()))
-    value: Boundary = torch.empty(input_shape, device=device)
+    cutting = part_alone(list(fakes), division, division.parts - 1)
+    value = cutting.begin(0, torch.empty(input_shape, device=device))
     dtype = AUTOCAST.get(precision, torch.float32)
     costs, seen = [], set[int]()
     # Around all blocks: autocast casts a weight once, however many of them use it.
     with torch.autocast(device.type, dtype=dtype, enabled=precision in AUTOCAST):
-        for block in fakes:
+        for index, block in enumerate(fakes):
             before, inputs = counter.now, as_tuple(value)
             weights = [weight for weight in block.parameters() if weight.requires_grad and id(weight) not in seen]
             seen |= set(map(id, weights))
             with Saver(kept, counter).watch(), FlopCounterMode(display=False, custom_mapping=_MORE_FLOPS) as flops:
-                value = block(value)
+                value = cutting.call(index, block, value, 0)
             costs.append(
                 BlockCost(
                     flops.get_total_flops(),

@@ -6,6 +6,7 @@ next stage the rows that both hold. A tensor that all parts have whole goes to e
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -35,11 +36,13 @@ class StageLink:
         """
         (give,), (take,) = gives, takes
         as_bytes = {id(tensor): tensor.reshape(-1).view(torch.uint8) for tensor in give.values()}
+        start_s = time.perf_counter()
         received = self._transport.swap(
             {self._ranks[part]: as_bytes[id(tensor)] for part, tensor in give.items()},
             {self._ranks[part]: piece.num_bytes for part, piece in take.items()},
             during=self._transport.during,
         )
+        self._transport.between_parts_s += time.perf_counter() - start_s
         rows = {part: received[self._ranks[part]] for part in take}
         return [{part: rows[part].view(piece.dtype).view(piece.shape) for part, piece in take.items()}]
 

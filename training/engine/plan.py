@@ -16,6 +16,7 @@ from training.engine.schedule import Schedule
 from training.engine.stage import Precision
 from training.engine.strategies import build_schedule, check_parts, check_request, place, resolve_alias
 from training.foundation.words.counts import counted
+from training.parallel.division import Division
 from training.parallel.parted import Split
 
 
@@ -115,6 +116,14 @@ class Plan:
     def split_of(self, stage: int) -> Split:
         """What the parts of a stage share out."""
         return self.split[stage] if self.split else "rows"
+
+    @property
+    def divisions(self) -> tuple[Division, ...]:
+        """How each stage is divided."""
+        parts = self.parts or (1,) * self.num_stages
+        return tuple(
+            Division(number, self.split_of(stage) if number > 1 else "rows") for stage, number in enumerate(parts)
+        )
 
     @cached_property
     def placement(self) -> Placement:

@@ -131,6 +131,8 @@ class Transport:
         """Whether something was offered for the next group."""
         self.during: object = ""
         """The action under way, to name in errors of messages between parts."""
+        self.between_parts_s = 0.0
+        """Time so far in messages between parts, and waiting for them."""
 
     @property
     def rank(self) -> int:

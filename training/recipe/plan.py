@@ -9,9 +9,11 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from training.engine.partition import BlockCost, block_costs
+from training.engine.partition import BlockCost
 from training.engine.plan import Plan, make_plan
 from training.models.build import build_blocks
+from training.oracle.divided import DividedCosts, divided_costs
+from training.parallel.division import WHOLE, Division
 from training.recipe.config import ModelConfig, Recipe, RunRecipe
 from training.recipe.optimisation import make_optimizer
 
@@ -32,11 +34,15 @@ def blocks_of(model: ModelConfig, side_px: int) -> list[nn.Module]:
 
 
 def costs_of(
-    recipe: Recipe, blocks: Sequence[nn.Module], side_px: int, device: torch.device | None = None
-) -> list[BlockCost]:
+    recipe: Recipe,
+    blocks: Sequence[nn.Module],
+    side_px: int,
+    device: torch.device | None = None,
+    divisions: Sequence[Division] = (WHOLE,),
+) -> DividedCosts:
     """Cost of one micro-batch of a recipe in each block, under the autocast of the device it will run on."""
     shape = (recipe.parallel.microbatch_size, 3, side_px, side_px)
-    return block_costs(blocks, shape, precision=recipe.train.precision, device=device)
+    return divided_costs(blocks, shape, divisions, precision=recipe.train.precision, device=device)
 
 
 def plan_of(
@@ -47,7 +53,7 @@ def plan_of(
     costs: Sequence[BlockCost] | None = None,
 ) -> Plan:
     """The plan of a recipe."""
-    costs = costs or costs_of(recipe, blocks, side_px, device)
+    costs = costs or costs_of(recipe, blocks, side_px, device)[WHOLE]
     return plan_of_costs(recipe, costs, device, channels_last=recipe.train.channels_last)
 
 

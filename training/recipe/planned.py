@@ -20,9 +20,11 @@ from training.foundation.errors import BadRecipeError, NotCalibratedError
 from training.oracle.calibration.block_inputs import Setting
 from training.oracle.calibration.machine import Identity, identity_here, load_machine
 from training.oracle.clusters.cluster import Cluster
+from training.oracle.divided import DividedCosts
 from training.oracle.pricing import Pricing
 from training.oracle.search.memory import RankMemory
-from training.oracle.simulation.costs import StageCost, stage_costs
+from training.oracle.simulation.costs import StageCost, plan_stage_costs
+from training.parallel.division import WHOLE
 from training.recipe.config import Recipe
 from training.recipe.optimisation import cross_entropy, optimizer_slots
 from training.recipe.plan import EmptyBatch, blocks_of, costs_of, plan_of
@@ -38,15 +40,20 @@ class Planned:
     side_px: int
     """Side of a tile."""
     blocks: Sequence[nn.Module]
-    costs: list[BlockCost]
-    """With measured seconds, if there is a machine."""
+    divided: DividedCosts
+    """Undivided, and under each division of the plan. With measured seconds, if there is a machine."""
     plan: Plan
     machine: Pricing | None = None
     """A measured machine or a cluster; None where neither is known."""
 
+    @property
+    def costs(self) -> list[BlockCost]:
+        """Of the blocks, undivided."""
+        return self.divided[WHOLE]
+
     @cached_property
     def stage_costs(self) -> list[StageCost]:
-        return stage_costs(self.costs, self.plan.cuts, self.plan.recompute)
+        return plan_stage_costs(self.plan, self.divided)
 
     def schedule(self, num_microbatches: int) -> Schedule:
         """The schedule of the whole step, with this many micro-batches in each group."""
@@ -60,8 +67,7 @@ class Planned:
         return RankMemory(one_group.schedule(self.plan.num_microbatches), self.plan.placement, slots)
 
     def added_bytes(self) -> int:
-        """Memory of the fullest rank, added up from its blocks: within some percent, at once. Of parts more: all of a
-        stage's memory counts as if each part had it."""
+        """Memory of the fullest rank, added up from its blocks: within some percent, at once."""
         return self._memory.most_bytes(self.stage_costs)
 
     def predicted_bytes(self) -> int:
@@ -96,8 +102,11 @@ def planned_of(
     """
     try:
         blocks = blocks_of(recipe.model, side_px) if blocks is None else blocks
-        costs = costs_of(recipe, blocks, side_px, device)
-        return Planned(recipe, side_px, blocks, costs, plan_of(recipe, blocks, side_px, device, costs))
+        whole = costs_of(recipe, blocks, side_px, device)
+        plan = plan_of(recipe, blocks, side_px, device, whole[WHOLE])
+        others = [division for division in plan.divisions if division != WHOLE]
+        costs = whole | costs_of(recipe, blocks, side_px, device, others)
+        return Planned(recipe, side_px, blocks, costs, plan)
     except ValueError as error:  # more stages than blocks, a tile side that the network does not take
         raise BadRecipeError(f"{error}.") from error
 
@@ -111,7 +120,11 @@ def with_seconds(planned: Planned, project_dir: Path, *, num_ranks: int, backend
     """
     setting = setting_of(planned.recipe, planned.side_px, planned.plan.device)
     machine = load_machine(project_dir, identity_of(planned.recipe, setting, num_ranks=num_ranks, backend=backend))
-    return replace(planned, costs=machine.with_times(planned.blocks, planned.costs, setting), machine=machine)
+    costs = {
+        division: machine.with_times(planned.blocks, own, setting, division)
+        for division, own in planned.divided.items()
+    }
+    return replace(planned, divided=costs, machine=machine)
 
 
 def with_seconds_if_measured(planned: Planned, project_dir: Path, *, num_ranks: int, backend: str) -> Planned:
@@ -128,7 +141,9 @@ def on_cluster(planned: Planned, cluster: Cluster) -> Planned:
     Raises:
         BadRecipeError: the cluster's file says nothing of the recipe's precision.
     """
-    return replace(planned, costs=cluster.with_times(planned.costs, planned.recipe.train.precision), machine=cluster)
+    precision = planned.recipe.train.precision
+    costs = {division: cluster.with_times(own, precision) for division, own in planned.divided.items()}
+    return replace(planned, divided=costs, machine=cluster)
 
 
 def setting_of(recipe: Recipe, side_px: int, device: torch.device) -> Setting:

@@ -59,7 +59,7 @@ def audit(
     loss = loss_of(of.recipe.optim)
     options = {} if least_share is None else {"least_share": least_share}
     measured = race(bare, partial(_blocks, of.recipe, of.side_px), _batch(of), loss, of.ranks, **options)
-    timelines = {name: predict_step(each.plan, each.costs, _machine(each)) for name, each in plans.items()}
+    timelines = {name: predict_step(each.plan, each.divided, _machine(each)) for name, each in plans.items()}
     predicted_s = {name: timeline.end_s for name, timeline in timelines.items()}
     if trace is not None and of.ranks.rank == 0:
         write_bytes_atomic(trace, json.dumps(chrome_trace(measured, timelines)).encode())

@@ -34,7 +34,7 @@ def measure(of: Measuring) -> dict[str, Any]:
     setting = setting_of(of.recipe, of.side_px, of.device)
     identity = identity_of(of.recipe, setting, num_ranks=of.ranks.num_ranks, backend=backend_of(of.ranks.wire))
     targets = EmptyBatch(1, of.recipe.parallel.microbatch_size, of.side_px).targets(0).to(of.device)
-    machine = calibrate(blocks, cross_entropy, targets, plan, setting, of.ranks, identity)
+    machine = calibrate(blocks, cross_entropy, targets, plan, setting, of.ranks, identity, plan.divisions)
     path = machine_path(of.project_dir, identity)
     if of.ranks.rank == 0:
         path = save_machine(of.project_dir, machine)

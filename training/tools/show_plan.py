@@ -10,6 +10,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -122,10 +123,10 @@ def _report(planned: Planned, choice: Choice | None) -> dict[str, Any]:
 
 
 def _step_s(planned: Planned) -> float | None:
-    """Seconds of a step; None where they are not known: of parts, what their messages take is not measured."""
-    if planned.machine is None or planned.plan.is_in_parts:
+    """Seconds of a step; None where they are not known."""
+    if planned.machine is None:
         return None
-    return predict_step(planned.plan, planned.costs, planned.machine).end_s
+    return predict_step(planned.plan, planned.divided, planned.machine).end_s
 
 
 def plan_recipe(
@@ -207,20 +208,25 @@ def compare(planned: Planned) -> list[dict[str, Any]]:
     """One group's share of a step under every strategy that allows these numbers of stages and micro-batches.
 
     `single` does it on one rank, `ddp` with a whole network on each rank of the group; the last row recomputes if
-    the recipe does not. `time` is relative to `mp-basic`, which takes as long as `single`.
+    the recipe does not. Stages are in parts in the recipe's own row only. `time` is relative to `mp-basic`, which takes
+    as long as `single`.
     """
-    plan, stages = planned.plan, planned.stage_costs
+    plan = planned.plan
+    stages = stage_costs(planned.costs, plan.cuts, plan.recompute)
     alone = [_on_one_rank(stages)]
     rows = [_row(planned, "single", alone, plan.recompute)]
+    if plan.is_in_parts:
+        rows.append(_row_in_parts(planned))
     if plan.num_stages == 1 and plan.strategy != "single":
         rows.append(_row(planned, plan.strategy, stages, plan.recompute))
     if plan.num_stages > 1:
         fitting = [row.name for row in STRATEGIES.values() if row.refusal(plan.num_stages) is None]
         rows += [_row(planned, strategy, stages, plan.recompute) for strategy in fitting]
+    if plan.group_size > 1:
         rows.append(_row(planned, "ddp", alone, plan.recompute))
     if not plan.recompute.every:
         recompute, cost = least_memory(planned.costs)
-        rows.append(_row(planned, "ddp" if plan.num_stages > 1 else "single", [cost], recompute))
+        rows.append(_row(planned, "ddp" if plan.group_size > 1 else "single", [cost], recompute))
     return rows
 
 
@@ -232,19 +238,31 @@ def least_memory(costs: Sequence[BlockCost]) -> tuple[Recompute, StageCost]:
 
 
 def _row(planned: Planned, strategy: str, costs: Sequence[StageCost], recompute: Recompute) -> dict[str, Any]:
-    num_ranks = 1 if strategy == "single" else planned.plan.num_stages
+    num_ranks = {"single": 1, "ddp": planned.plan.group_size}.get(strategy, planned.plan.num_stages)
     schedule = build_schedule(
         "single" if strategy == "ddp" else strategy,
         num_stages=len(costs),
         num_microbatches=planned.plan.num_microbatches,
         data_parallel=num_ranks // len(costs),
     )
+    return {"strategy": strategy, "parts": [], **_priced(planned, schedule, costs, recompute)}
+
+
+def _row_in_parts(planned: Planned) -> dict[str, Any]:
+    """The recipe's own plan, of one group."""
+    plan = replace(planned.plan, data_parallel=1)
+    schedule = plan.schedule(plan.num_microbatches)
+    priced = _priced(planned, schedule, planned.stage_costs, plan.recompute)
+    return {"strategy": plan.strategy, "parts": list(plan.parts), **priced}
+
+
+def _priced(planned: Planned, schedule: Schedule, costs: Sequence[StageCost], recompute: Recompute) -> dict[str, Any]:
     timeline = simulate(schedule, _costs_of_group(planned, costs, schedule))
-    alone_s = planned.plan.num_microbatches * sum(cost.forward_s + cost.backward_s for cost in planned.stage_costs)
+    whole = stage_costs(planned.costs, planned.plan.cuts, planned.plan.recompute)
+    alone_s = planned.plan.num_microbatches * sum(cost.forward_s + cost.backward_s for cost in whole)
     return {
-        "strategy": strategy,
         "recompute": describe_recompute(recompute),
-        "num_ranks": num_ranks,
+        "num_ranks": schedule.placement.num_ranks,
         "time": timeline.end_s / alone_s if alone_s else 1.0,
         "seconds": None if planned.machine is None else timeline.end_s,
         "bubble": timeline.bubble,

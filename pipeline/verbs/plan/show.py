@@ -183,12 +183,12 @@ def _comparison(report: dict[str, Any]) -> Iterator[str]:
     yield f"One group's share of a step (N = {report['num_microbatches']}) under each strategy:"
     seconds = ("seconds",) if report["machine"] else ()
     rows = [("strategy", "recompute", "ranks", *seconds, "time", "idle", "kept GB", "weights MB", "")]
-    own = (report["strategy"], report["recompute"])
+    own = [report[name] for name in ("strategy", "recompute", "parts")]
     for row in report["comparison"]:
-        is_own = (row["strategy"], row["recompute"]) == own
+        is_own = [row[name] for name in ("strategy", "recompute", "parts")] == own
         rows.append(
             (
-                row["strategy"],
+                row["strategy"] + (", in parts" if row["parts"] else ""),
                 row["recompute"],
                 str(row["num_ranks"]),
                 *(f"{row[name]:.3g}" for name in seconds),
@@ -208,7 +208,8 @@ def _when_not(report: dict[str, Any]) -> str:
     start = "When a tile fits on one device with recompute, ddp is "
     if not ddp:
         return f"{start}faster than any split into stages: no rank waits for another."
-    own = next(row for row in report["comparison"] if row["strategy"] == report["strategy"])
+    named = [report["strategy"], report["parts"]]
+    own = next(row for row in report["comparison"] if [row["strategy"], row["parts"]] == named)
     is_faster = ddp[-1]["time"] < own["time"]
     return (
         f"{start}{'faster' if is_faster else 'simpler, though not faster with these numbers'}: no rank waits for "

@@ -78,10 +78,14 @@ class _Stopwatch:
     def start(self) -> None:
         self.computed, self.cpu_s, self.begin_s = [], 0.0, self._now_s()
 
-    def share(self) -> float:
-        """CPU time per wall-clock time; 1 where a device computes, which another program does not slow down."""
-        wall_s = sum(one.end_s - one.start_s for one in self.computed)
-        return self.cpu_s / wall_s if wall_s and self.device.type == "cpu" else 1.0
+    def share(self, between_parts_s: float) -> float:
+        """CPU time per wall-clock time; 1 where a device computes, which another program does not slow down.
+
+        Args:
+            between_parts_s: of the computations, in which they waited for other parts.
+        """
+        wall_s = sum(one.end_s - one.start_s for one in self.computed) - between_parts_s
+        return self.cpu_s / wall_s if wall_s > 0 and self.device.type == "cpu" else 1.0
 
     def _now_s(self) -> float:
         if self.device.type == "cuda":
@@ -165,9 +169,9 @@ def _turn(runner: _Runner, batch: Batch, loss: Loss, ranks: Ranks, least_share: 
     for _ in range(TRIES):
         ranks.gather(None)
         runner.watch.start()
-        start_s = time.perf_counter()
+        start_s, waited_s = time.perf_counter(), runner.engine.between_parts_s
         runner.engine.train_step(batch, loss)
-        shares = ranks.gather(runner.watch.share())
+        shares = ranks.gather(runner.watch.share(runner.engine.between_parts_s - waited_s))
         seconds = time.perf_counter() - start_s
         if min(shares) >= least_share:
             return seconds, True

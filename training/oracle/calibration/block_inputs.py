@@ -10,9 +10,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from training.engine.boundary import Boundary, as_tuple
-from training.engine.partition import fake_tensors, on_device, without_memory
+from training.engine.boundary import Boundary, Heights, as_tuple
+from training.engine.partition import fake_tensors, on_device, part_alone, without_memory
 from training.engine.stage import AUTOCAST, Precision
+from training.parallel.division import WHOLE, Division
 
 
 class Shape(NamedTuple):
@@ -39,6 +40,8 @@ class BlockInput:
 
     shapes: tuple[Shape, ...]
     is_tuple: bool
+    heights: Heights | None = None
+    """Of the whole tensors, if a part takes it; None for what is not divided, and for the network's input."""
 
     def make(self, device: torch.device) -> Boundary:
         """Tensors of these shapes."""
@@ -57,8 +60,14 @@ class Setting:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
 
-def block_inputs(blocks: Sequence[nn.Module], setting: Setting) -> list[BlockInput]:
-    """What each block takes, found on tensors without storage."""
+def block_inputs(
+    blocks: Sequence[nn.Module], setting: Setting, division: Division = WHOLE, part: int = 0
+) -> list[BlockInput]:
+    """What a part of each block takes, found on tensors without storage.
+
+    Raises:
+        ValueError: a block cannot be divided so.
+    """
     device, dtype = setting.device, AUTOCAST.get(setting.precision, torch.float32)
     shells = without_memory(blocks, channels_last=setting.channels_last)
     inputs = []
@@ -67,30 +76,43 @@ def block_inputs(blocks: Sequence[nn.Module], setting: Setting) -> list[BlockInp
         memory_format = torch.channels_last if setting.channels_last and is_image else torch.contiguous_format
         value: Boundary = torch.empty(setting.input_shape, device=device, memory_format=memory_format)
         with torch.autocast(device.type, dtype=dtype, enabled=setting.precision in AUTOCAST):
-            for block in on_device(shells, device).train():
-                shapes = tuple(Shape(tuple(t.shape), t.stride(), t.dtype, t.requires_grad) for t in as_tuple(value))
-                inputs.append(BlockInput(shapes, isinstance(value, tuple)))
-                value = block(value)
+            fakes = on_device(shells, device).train()
+            cutting = part_alone(list(fakes), division, part)
+            inputs.append(_input_of(value, None))
+            value = cutting.begin(0, value)
+            for index, block in enumerate(fakes):
+                if index:
+                    inputs.append(_input_of(value, cutting.heights_of(index, 0)))
+                value = cutting.call(index, block, value, 0)
     return inputs
 
 
-def fingerprints(blocks: Sequence[nn.Module], setting: Setting) -> list[str]:
-    """Names under which the blocks of a network are measured: equal for blocks that take the same time."""
-    return named(blocks, block_inputs(blocks, setting))
+def _input_of(value: Boundary, heights: Heights | None) -> BlockInput:
+    shapes = tuple(Shape(tuple(t.shape), t.stride(), t.dtype, t.requires_grad) for t in as_tuple(value))
+    return BlockInput(shapes, isinstance(value, tuple), heights)
 
 
-def named(blocks: Sequence[nn.Module], inputs: Sequence[BlockInput]) -> list[str]:
-    """`fingerprints`, where the inputs are known."""
+def fingerprints(blocks: Sequence[nn.Module], setting: Setting, division: Division = WHOLE) -> list[str]:
+    """Names under which the blocks of a network are measured: equal for blocks that take the same time.
+
+    Raises:
+        ValueError: a block cannot be divided so.
+    """
+    return named(blocks, block_inputs(blocks, setting, division, division.parts - 1), division)
+
+
+def named(blocks: Sequence[nn.Module], inputs: Sequence[BlockInput], division: Division) -> list[str]:
+    """`fingerprints`, where the inputs of the last part are known."""
     last = len(blocks) - 1
     return [
-        _fingerprint(block, taken, is_last=index == last)
+        _fingerprint(block, taken, division, is_last=index == last)
         for index, (block, taken) in enumerate(zip(blocks, inputs, strict=True))
     ]
 
 
-def _fingerprint(block: nn.Module, taken: BlockInput, *, is_last: bool) -> str:
+def _fingerprint(block: nn.Module, taken: BlockInput, division: Division, *, is_last: bool) -> str:
     weights = tuple(
         (name, tuple(weight.shape), weight.dtype, weight.requires_grad) for name, weight in block.named_parameters()
     )
-    named = type(block).__qualname__, repr(block), weights, taken, is_last
+    named = type(block).__qualname__, repr(block), weights, taken, tuple(division), is_last
     return hashlib.sha256(repr(named).encode()).hexdigest()[:16]

@@ -9,6 +9,7 @@ from torch import nn
 
 from training.engine.executor import Loss
 from training.engine.memory import LiveBytes
+from training.engine.partition import BlockTimes
 from training.engine.plan import Plan
 from training.engine.ranks import Ranks
 from training.engine.transport import Transport
@@ -18,6 +19,7 @@ from training.oracle.calibration.measure_blocks import measure_blocks
 from training.oracle.calibration.measure_links import measure_link
 from training.oracle.calibration.measure_updates import measure_update
 from training.oracle.calibration.rounds import together
+from training.parallel.division import WHOLE, Division
 
 
 def calibrate(
@@ -28,25 +30,38 @@ def calibrate(
     setting: Setting,
     ranks: Ranks,
     identity: Identity,
+    divisions: Sequence[Division] = (),
 ) -> Machine:
     """Measure this machine for one network; every rank calls it and gets what was found.
 
     Args:
         plan: of the recipe, for its optimizer. The weights are the same afterwards.
         targets: of one micro-batch.
+        divisions: to measure beside the whole blocks.
 
     Raises:
         BusyMachineError: other programs had the cores.
+        ValueError: a block cannot be divided so.
     """
     transport = Transport(ranks, setting.device, counter=LiveBytes())
-    times = measure_blocks(blocks, loss, targets, setting, lambda value: together(transport, value), rank=ranks.rank)
+    times: dict[str, BlockTimes] = {}
+    for division in dict.fromkeys((WHOLE, *divisions)):
+        found = measure_blocks(
+            blocks,
+            loss,
+            targets,
+            setting,
+            lambda value: together(transport, value),
+            rank=ranks.rank,
+            division=division,
+        )
+        times |= zip(fingerprints(blocks, setting, division), found, strict=True)
     link = measure_link(transport, ranks) if ranks.num_ranks > 1 else None
     update = measure_update(blocks, plan, setting, ranks, transport, network_of(link))
-    names = fingerprints(blocks, setting)
     machine = Machine(
         identity=identity,
         measured_utc=datetime.now(UTC).isoformat(timespec="seconds"),
-        blocks={name: MeasuredBlock(**vars(block)) for name, block in zip(names, times, strict=True)},
+        blocks={name: MeasuredBlock(**vars(block)) for name, block in times.items()},
         link=link,
         update=update,
     )

@@ -7,18 +7,22 @@ begins, and in backward where all gradients of its output have come.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from training.engine.boundary import Boundary, Gradients, as_tuple, needing_gradient
+from training.engine.partition import part_alone
 from training.engine.piece import Block, Finish
 from training.engine.random_numbers import Draws
 from training.engine.recompute import Segment
 from training.engine.saved import Kept
 from training.engine.stage import StageCopy
 from training.oracle.calibration.block_inputs import BlockInput, Setting
+from training.parallel.division import WHOLE, Division
+from training.parallel.parted import Parted
 
 CACHE_BYTES = 2**26
 """Caches hold no more."""
@@ -41,6 +45,8 @@ class Chain:
         clock: Callable[[], float],
         *,
         left_out_bytes: int = 0,
+        division: Division = WHOLE,
+        part: int = 0,
     ) -> None:
         """Prepare.
 
@@ -49,6 +55,7 @@ class Chain:
             finish: the loss behind the last block; None if the network goes on.
             clock: seconds, once the device has done its work.
             left_out_bytes: kept by the blocks of the network that are not run here.
+            division, part: which part of the blocks; it does not wait for others.
         """
         self.device, self._finish, self._clock = setting.device, finish, clock
         self._copy = StageCopy(
@@ -60,7 +67,9 @@ class Chain:
             segments=[Segment(range(len(blocks)), policy)],
             is_last=finish is not None,
             blocks=[self._timed(index, block) for index, block in enumerate(blocks)],
+            cutting=part_alone(blocks, division, part),
         )
+        self._heights = taken.heights
         own = [[weight for weight in block.parameters() if weight.requires_grad] for block in blocks]
         weight_bytes = [sum(weight.nbytes for weight in weights) for weights in own]
         self._weight_shares = [count / (sum(weight_bytes) or 1) for count in weight_bytes]
@@ -103,7 +112,7 @@ class Chain:
         def run(value: Boundary) -> Boundary:
             self._began_s.append(self._clock())
             output: Boundary = block(value)
-            self._watch(index, needing_gradient(output))
+            self._watch(index, [tensor for tensor in tensors_of(output) if tensor.requires_grad])
             return output
 
         return run
@@ -121,6 +130,8 @@ class Chain:
         self._elsewhere.zero_()
         _rewrite(as_tuple(self._input))
         self._began_s.clear()
+        if self._heights is not None:
+            self._copy.cutting.arrives(microbatch, self._heights)
         start_s = self._clock()
         output = self._copy.forward(microbatch, self._input, self._finish, Draws(0, 0, microbatch))
         ends_s = [*self._began_s[1:], self._clock()]
@@ -156,6 +167,12 @@ class Chain:
             self._gradients = tuple(torch.randn_like(tensor.detach()) for tensor in needing_gradient(output))
         _rewrite(self._gradients)
         return self._gradients
+
+
+def tensors_of(output: Any) -> list[Tensor]:
+    """The tensors of what a block returns; of a value in parts those that are here."""
+    values = output if isinstance(output, tuple) else (output,)
+    return [tensor for value in values for tensor in (value.tensors if isinstance(value, Parted) else (value,))]
 
 
 def _rewrite(tensors: Sequence[Tensor]) -> None:

@@ -32,6 +32,7 @@ from training.machine.threads import instruction_set
 from training.oracle.calibration.block_inputs import Setting, fingerprints
 from training.oracle.simulation.costs import Costs, StageCost
 from training.oracle.simulation.links import Link, Network, instant, pairs, swap_s
+from training.parallel.division import WHOLE, Division
 
 FOLDER = "machines"
 """Folder of the files in a project."""
@@ -116,18 +117,21 @@ class Machine(Section):
         """The same machine with messages that take no time."""
         return self.model_copy(update={"link": None})
 
-    def with_times(self, blocks: Sequence[nn.Module], costs: Sequence[BlockCost], setting: Setting) -> list[BlockCost]:
-        """Add the measured seconds to the costs of a network's blocks.
+    def with_times(
+        self, blocks: Sequence[nn.Module], costs: Sequence[BlockCost], setting: Setting, division: Division = WHOLE
+    ) -> list[BlockCost]:
+        """Add the measured seconds to the costs of a network's blocks, or of their parts.
 
         Raises:
             NotCalibratedError: a block has not been measured.
         """
-        names = fingerprints(blocks, setting)
+        names = fingerprints(blocks, setting, division)
         missing = [index for index, name in enumerate(names) if name not in self.blocks]
         if missing:
             raise NotCalibratedError(
                 f"{len(missing)} of {len(names)} blocks, such as block {missing[0]}, have not been measured here with "
-                f"inputs of {setting.input_shape}. Measure them: `gemslide plan RECIPE --calibrate`."
+                f"inputs of {setting.input_shape}{_in_parts(division)}. Measure them: `gemslide plan RECIPE "
+                "--calibrate`."
             )
         times = [BlockTimes(**self.blocks[name].model_dump()) for name in names]
         return [replace(cost, times=own) for cost, own in zip(costs, times, strict=True)]
@@ -164,6 +168,10 @@ class Machine(Section):
         reduce_s = owned * update.sum_s_per_byte + given * update.pack_s_per_byte
         step_s = owned * update.step_s_per_byte + given * update.share_s_per_byte
         return replace(stage, reduce_s=reduce_s, step_s=step_s)
+
+
+def _in_parts(division: Division) -> str:
+    return "" if division.parts == 1 else f" in {division.parts} parts, split = {division.split!r}"
 
 
 def network_of(link: MeasuredLink | None) -> Network:

@@ -22,9 +22,10 @@ from training.engine.executor import Loss
 from training.engine.partition import BlockTimes, block_costs
 from training.engine.saved import Kept
 from training.foundation.errors import BusyMachineError
-from training.oracle.calibration.block_inputs import BlockInput, Setting, block_inputs, named
+from training.oracle.calibration.block_inputs import BlockInput, Setting, block_inputs, fingerprints
 from training.oracle.calibration.chain import Chain, Seconds
 from training.oracle.calibration.rounds import WARM_UPS, now_s
+from training.parallel.division import WHOLE, Division
 
 LEAST_SHARE = 0.97
 """Least CPU time per wall-clock time of a round that counts."""
@@ -32,6 +33,7 @@ LEAST_ROUNDS, MOST_ROUNDS = 3, 15
 BUDGET_S = 40.0
 """Time for all blocks together, if their fewest rounds allow it."""
 POLICIES: tuple[Kept, ...] = ("keep", "norm", "offload")
+IN_PARTS: tuple[Kept, ...] = ("keep", "offload")
 ROOM = 0.25
 """Part of the free memory that blocks may fill while they are measured."""
 Together = Callable[[Any], list[Any]]
@@ -39,42 +41,57 @@ Together = Callable[[Any], list[Any]]
 
 
 def measure_blocks(
-    blocks: Sequence[nn.Module], loss: Loss, targets: object, setting: Setting, together: Together, *, rank: int = 0
+    blocks: Sequence[nn.Module],
+    loss: Loss,
+    targets: object,
+    setting: Setting,
+    together: Together,
+    *,
+    rank: int = 0,
+    division: Division = WHOLE,
 ) -> list[BlockTimes]:
-    """Measure each block; every rank calls it.
+    """Measure each block, or a part of it; every rank calls it.
 
     Args:
         blocks: in training mode; their gradients and running statistics stay as they are.
         targets: of one micro-batch, for the loss behind the last block.
+        division: each rank measures one of these parts without its messages; seconds are those of the slowest part.
 
     Raises:
         BusyMachineError: most rounds did not count.
+        ValueError: a block cannot be divided so.
     """
-    inputs = block_inputs(blocks, setting)
-    names = named(blocks, inputs)
-    costs = block_costs(blocks, setting.input_shape, precision=setting.precision, device=setting.device)
+    part = rank % division.parts
+    inputs = block_inputs(blocks, setting, division, part)
+    names = fingerprints(blocks, setting, division)
+    costs = block_costs(
+        blocks, setting.input_shape, precision=setting.precision, device=setting.device, division=division
+    )
     kept_bytes = [cost.saved_bytes for cost in costs]
-    rounds = _Rounds(together, rank)
+    rounds = _Rounds(together, rank, division.parts)
     room_bytes = min(together(_room_bytes(setting.device))) / rounds.num_ranks
-    parts = list(_parts(_chosen(names, inputs), kept_bytes, room_bytes))
-    budget_s = BUDGET_S / (len(parts) * (len(POLICIES) + 1))
+    stretches = list(_stretches(_chosen(names, inputs), kept_bytes, room_bytes))
+    policies = POLICIES if division.parts == 1 else IN_PARTS
+    budget_s = BUDGET_S / (len(stretches) * (len(policies) + 1))
     found: dict[str, list[BlockTimes]] = defaultdict(list)
-    for part in parts:
-        finish = (lambda output: loss(output, targets)) if part[-1] == len(blocks) - 1 else None
-        left_out_bytes = sum(kept_bytes) - sum(kept_bytes[index] for index in part)
+    for stretch in stretches:
+        finish = (lambda output: loss(output, targets)) if stretch[-1] == len(blocks) - 1 else None
+        left_out_bytes = sum(kept_bytes) - sum(kept_bytes[index] for index in stretch)
         taken: dict[Kept, _Taken] = {}
-        for policy in POLICIES:
+        for policy in policies:
             chain = Chain(
-                [blocks[index] for index in part],
-                inputs[part[0]],
+                [blocks[index] for index in stretch],
+                inputs[stretch[0]],
                 finish,
                 policy,
                 setting,
                 lambda: now_s(setting.device),
                 left_out_bytes=left_out_bytes,
+                division=division,
+                part=part,
             )
             taken[policy] = rounds.run(chain, budget_s, also_alone=policy == "keep")
-        for position, index in enumerate(part):
+        for position, index in enumerate(stretch):
             found[names[index]].append(_block_times({policy: own.of(position) for policy, own in taken.items()}))
     rounds.check()
     medians = {name: _median(times) for name, times in found.items()}
@@ -91,15 +108,15 @@ def _chosen(names: Sequence[str], inputs: Sequence[BlockInput]) -> list[int]:
     return chosen
 
 
-def _parts(chosen: Sequence[int], kept_bytes: Sequence[int], room_bytes: float) -> Iterator[list[int]]:
+def _stretches(chosen: Sequence[int], kept_bytes: Sequence[int], room_bytes: float) -> Iterator[list[int]]:
     """Blocks that are measured together: as many as there is room for."""
-    part: list[int] = []
+    stretch: list[int] = []
     for index in chosen:
-        if part and sum(kept_bytes[other] for other in (*part, index)) > room_bytes:
-            yield part
-            part = []
-        part.append(index)
-    yield part
+        if stretch and sum(kept_bytes[other] for other in (*stretch, index)) > room_bytes:
+            yield stretch
+            stretch = []
+        stretch.append(index)
+    yield stretch
 
 
 def _room_bytes(device: torch.device) -> float:
@@ -121,17 +138,25 @@ class _Taken:
     """Rounds of a chain."""
 
     num_ranks: int
+    num_parts: int
     together: list[Seconds] = field(default_factory=list)
-    """Means over the ranks."""
+    """Means over the ranks; in parts, of the slowest part's."""
     alone: list[Seconds] = field(default_factory=list)
     """Of the first rank, right after each of these; empty if not asked for."""
 
     def add(self, by_rank: Sequence[_Timed], alone: Sequence[_Timed]) -> None:
         """Another round."""
         blocks = zip(*(one.seconds for one in by_rank), strict=True)
-        means = [tuple(statistics.fmean(column) for column in zip(*own, strict=True)) for own in blocks]
-        self.together.append([(forward_s, backward_s) for forward_s, backward_s in means])
+        self.together.append([self._mean(own) for own in blocks])
         self.alone.extend(one.seconds for one in alone)
+
+    def _mean(self, by_rank: Sequence[tuple[float, float]]) -> tuple[float, float]:
+        """Of one block. All parts wait for the slowest, in forward and in backward."""
+        parts = [by_rank[part :: self.num_parts] for part in range(min(self.num_parts, len(by_rank)))]
+        forward_s, backward_s = (
+            max(statistics.fmean(seconds[column] for seconds in own) for own in parts) for column in (0, 1)
+        )
+        return forward_s, backward_s
 
     def of(self, position: int) -> _BlockSeconds:
         """One block of the chain."""
@@ -148,7 +173,8 @@ def _block_times(by_policy: dict[Kept, _BlockSeconds]) -> BlockTimes:
     forward_s, backward_s, alone = by_policy["keep"]
 
     def more_s(policy: Kept) -> float:
-        own = by_policy[policy]
+        if (own := by_policy.get(policy)) is None:  # not offered in parts
+            return 0.0
         return max(own.forward_s + own.backward_s - forward_s - backward_s, 0.0)
 
     return BlockTimes(forward_s, backward_s, norm_s=more_s("norm"), offload_s=more_s("offload"), alone=alone)
@@ -163,15 +189,15 @@ def _median(times: Sequence[BlockTimes]) -> BlockTimes:
 class _Rounds:
     """Rounds on all ranks at once, and how many of them counted."""
 
-    def __init__(self, together: Together, rank: int):
-        self._together, self._rank = together, rank
+    def __init__(self, together: Together, rank: int, num_parts: int):
+        self._together, self._rank, self._num_parts = together, rank, num_parts
         self.num_ranks = len(together(None))
         self._good = self._all = 0
 
     def run(self, chain: Chain, budget_s: float, *, also_alone: bool) -> _Taken:
         """Seconds of each good round; of all rounds if none is good."""
         end_s = time.perf_counter() + budget_s * (2 if also_alone else 1)
-        good, every = _Taken(self.num_ranks), _Taken(self.num_ranks)
+        good, every = (_Taken(self.num_ranks, self._num_parts) for _ in range(2))
         for index in self._indices(end_s):
             self._together(None)
             by_rank = self._together(_timed(chain))

@@ -6,8 +6,10 @@ The model is that of ParaDL (HPDC 2021). Messages that are on a link at the same
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
+
+from training.parallel.division import Swaps
 
 
 class Link(NamedTuple):
@@ -46,6 +48,20 @@ def pairs(link: Link, both_ways: Link | None = None) -> Network:
         return own, both_ways._replace(name=f"{both_ways.name} {low} and {high}")
 
     return links
+
+
+def swaps_s(network: Network, swaps: Swaps, ranks: Sequence[int], meeting_s: float = 0.0) -> float:
+    """Time for swaps between the parts of a stage, one after the other.
+
+    Args:
+        ranks: of the parts.
+        meeting_s: further time of each, since all parts come to it at the same time.
+    """
+    if not swaps.count or len(set(ranks)) == 1:
+        return 0.0
+    num_bytes = {(ranks[giver], ranks[taker]): count for (giver, taker), count in swaps.num_bytes.items()}
+    start_up_s = max(sum(link.alpha_s for link in network(*pair)) for pair in num_bytes)
+    return (swaps.count - 1) * start_up_s + swap_s(network, num_bytes) + swaps.count * meeting_s
 
 
 def swap_s(network: Network, num_bytes: Mapping[tuple[int, int], float]) -> float:

@@ -117,7 +117,7 @@ class _Simulation:
                 yield from on_their_way
                 on_their_way = []
                 if group.meets is not None:
-                    yield self._swap(group.meets, rank)
+                    yield self._meet_for(group.meets, rank)
                     continue
                 on_their_way = [self._post(message) for message in group.gives]
                 yield from [self._post(message) for message in group.takes]
@@ -127,6 +127,9 @@ class _Simulation:
                 cost = self._costs.stages[action.stage]
                 if seconds:
                     yield self._compute(seconds, cost.alone if action.op in (Op.F, Op.B) else 1.0)
+                ranks = self._ranks_of_parts(action)
+                if swaps_s := self._costs.swaps_s(action, ranks, before):
+                    yield self._meet(("swaps", action._replace(part=0)), rank, ranks, swaps_s)
                 peak_bytes = live_bytes + {Op.F: cost.kept_bytes, Op.B: cost.recomputed_bytes}.get(action.op, 0)
                 live_bytes += {Op.F: cost.kept_bytes, Op.B: -cost.kept_bytes}.get(action.op, 0)
                 self._spans[rank].append(Span(action, start_s, self._clock.now_s, peak_bytes))
@@ -154,9 +157,19 @@ class _Simulation:
         start_s = self._clock.now_s
         if meeting_s:
             yield self._clock.after(meeting_s)
-        yield self._traffic.send(sender, receiver, self._costs.message_bytes(giver))
+        yield self._traffic.send(sender, receiver, self._costs.message_bytes(giver, taker))
         self._sent.append(Sent(message, sender, receiver, start_s, self._clock.now_s))
         self._clock.come(arrived)
+
+    def _ranks_of_parts(self, action: Action) -> tuple[int, ...]:
+        return self._schedule.placement.ranks_of[action.replica, action.stage]
+
+    def _meet_for(self, action: Action, rank: int) -> Moment:
+        """Meet all parts of a stage that begin an action, or exchange gradients or weights with all who hold it."""
+        if action.op in (Op.F, Op.B):
+            ranks = self._ranks_of_parts(action)
+            return self._meet(action._replace(part=0), rank, ranks, 0.0)
+        return self._swap(action, rank)
 
     def _swap(self, action: Action, rank: int) -> Moment:
         """Meet all ranks that hold a stage and exchange the shares of its gradients or weights."""
