@@ -149,11 +149,19 @@ def show_plan(recipe: Path, project: Path, request: PlanRequest) -> dict[str, An
     return ask("training.tools.show_plan", arguments, "planning")
 
 
-def calibrate(recipe: Path, project: Path, *, tile_px: int | None, num_ranks: int | None = None) -> dict[str, Any]:
+def calibrate(
+    recipe: Path,
+    project: Path,
+    *,
+    tile_px: int | None,
+    num_ranks: int | None = None,
+    cap_bytes: float | None = None,
+) -> dict[str, Any]:
     """Measure this machine for a recipe, with as many ranks as it needs: see training/tools/calibrate.py.
 
     Args:
         num_ranks: for `auto`; None for as many as there is room for.
+        cap_bytes: memory of a rank: parts are measured, too, if a tile needs more; None for what there is.
 
     Raises:
         GemslideError: with the code of the fault in the recipe or the tile set; or other programs had the cores.
@@ -161,6 +169,7 @@ def calibrate(recipe: Path, project: Path, *, tile_px: int | None, num_ranks: in
     """
     num_ranks = _ranks_measured(recipe, num_ranks)
     options = [f"--tile-px={tile_px}"] if tile_px else []
+    options += [f"--cap-bytes={cap_bytes}"] if cap_bytes else []
     return _measure("training.tools.calibrate", num_ranks, [str(recipe), "--project", str(project), *options])
 
 

@@ -25,6 +25,7 @@ from tests.distributed.problem import (
 )
 from training.engine.agreement import NonFiniteError
 from training.engine.engine import Engine
+from training.engine.piece import Piece
 from training.engine.predict import predict_memory
 from training.engine.ranks import LostPeerError, Ranks
 from training.engine.recompute import Recompute
@@ -171,19 +172,33 @@ def with_equal_weights(shares, values):
     return _weighted([1 / len(values)] * len(values), values)
 
 
-_rows, _give_back = Transfer.rows, Transfer.give_back
+def without_halos_again(self: Piece, passed, gradients):
+    """Fetch no halos where forward is repeated."""
+    with mock.patch.object(Transfer, "fetch", no_halos):
+        return _again(self, passed, gradients)
+
+
+def no_halos(self: Transfer, tensors):
+    """Take zeros for the rows of other parts."""
+    return [
+        {giver: halo.new_zeros(halo.shape) for giver, halo in received.items()} for received in _fetch(self, tensors)
+    ]
+
+
+_rows, _give_back, _fetch, _again = Transfer.rows, Transfer.give_back, Transfer.fetch, Piece._again
 _statistics_of, _weighted = norm.statistics_of, norm._weighted
 FAULTS = {
     "a halo a row short": (Transfer, "rows", a_row_short),
     "the gradient of a halo not sent back": (Transfer, "give_back", without_its_gradient),
     "statistics of a part alone": (norm, "statistics_of", with_local_statistics),
     "uneven parts counted alike": (norm, "_weighted", with_equal_weights),
+    "halos forgotten where forward is repeated": (Piece, "_again", without_halos_again),
 }
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_planted_fault_is_noticed(fault):
-    uneven = replace(TWO, double=True, batches=evenly(1))
+    uneven = replace(TWO, double=True, batches=evenly(1), recompute=Recompute(1))
     with mock.patch("tests.distributed.problem.SIZES_HW", ((13, 16),) * 3):
         single = train(None, uneven.whole, _kept)
         where, name, wrong = FAULTS[fault]

@@ -15,9 +15,10 @@ from training.engine.strategies import STRATEGIES
 from training.foundation.errors import BadRecipeError
 from training.models.build import build_blocks
 from training.recipe.config import load_recipe
+from training.recipe.dividing import least_memory
 from training.recipe.optimisation import cross_entropy
 from training.recipe.plan import blocks_of, plan_of
-from training.tools.show_plan import least_memory, show_plan
+from training.tools.show_plan import show_plan
 
 RECIPE = """
 [data]

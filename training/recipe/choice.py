@@ -8,13 +8,16 @@ from typing import Any
 from training.engine.recompute import Recompute
 from training.foundation.errors import NotCalibratedError, OutOfMemoryError
 from training.foundation.words.counts import counted
-from training.oracle.search.candidates import Candidate, Found, Request
+from training.oracle.search.candidates import Candidate, Excluded, Found, Request
 from training.oracle.search.search import search
+from training.parallel.division import WHOLE
 from training.recipe.config import Recipe
 from training.recipe.optimisation import optimizer_slots
 from training.recipe.parallel import ParallelConfig
 from training.recipe.plan import plan_of
 from training.recipe.planned import Planned
+
+NOT_MEASURED = "not measured; add `--calibrate`"
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,7 @@ def plans_on(planned: Planned, num_ranks: int, cap_bytes: float) -> Found:
         raise NotCalibratedError(
             "plans can be compared in seconds once this machine has been measured for this recipe: add `--calibrate`."
         )
+    divided = {division: costs for division, costs in planned.divided.items() if division != WHOLE}
     request = Request(
         planned.costs,
         num_ranks,
@@ -70,9 +74,12 @@ def plans_on(planned: Planned, num_ranks: int, cap_bytes: float) -> Found:
         cap_bytes,
         optimizer_slots(planned.recipe.optim),
         may_recompute=not planned.plan.compiled,
+        divided={} if planned.plan.compiled else divided,
         price_without_messages=machine.without_messages().group_costs,
     )
-    return search(request)
+    found = search(request)
+    missing = [Excluded("single", 1, 1, NOT_MEASURED, (division,)) for division in planned.not_measured]
+    return replace(found, excluded=(*found.excluded, *missing))
 
 
 def with_candidate(planned: Planned, candidate: Candidate) -> Planned:
@@ -88,6 +95,8 @@ def with_candidate(planned: Planned, candidate: Candidate) -> Planned:
             "data_parallel": candidate.data_parallel,
             "recompute": _as_setting(candidate.recompute),
             "cuts": candidate.cuts or None,
+            "parts": [division.parts for division in candidate.divisions] or 1,
+            "split": [division.split for division in candidate.divisions] or "rows",
             "timeout_s": before.parallel.timeout_s,
         }
     )

@@ -24,7 +24,7 @@ from training.oracle.divided import DividedCosts
 from training.oracle.pricing import Pricing
 from training.oracle.search.memory import RankMemory
 from training.oracle.simulation.costs import StageCost, plan_stage_costs
-from training.parallel.division import WHOLE
+from training.parallel.division import WHOLE, Division
 from training.recipe.config import Recipe
 from training.recipe.optimisation import cross_entropy, optimizer_slots
 from training.recipe.plan import EmptyBatch, blocks_of, costs_of, plan_of
@@ -45,6 +45,8 @@ class Planned:
     plan: Plan
     machine: Pricing | None = None
     """A measured machine or a cluster; None where neither is known."""
+    not_measured: tuple[Division, ...] = ()
+    """Divisions that a search would have tried."""
 
     @property
     def costs(self) -> list[BlockCost]:
@@ -112,7 +114,7 @@ def planned_of(
 
 
 def with_seconds(planned: Planned, project_dir: Path, *, num_ranks: int, backend: str) -> Planned:
-    """Add what was measured on this machine, with so many ranks.
+    """Add what was measured on this machine, with so many ranks; of divisions that are not the plan's, if it was.
 
     Raises:
         NotCalibratedError: not all of it was.
@@ -120,11 +122,15 @@ def with_seconds(planned: Planned, project_dir: Path, *, num_ranks: int, backend
     """
     setting = setting_of(planned.recipe, planned.side_px, planned.plan.device)
     machine = load_machine(project_dir, identity_of(planned.recipe, setting, num_ranks=num_ranks, backend=backend))
-    costs = {
-        division: machine.with_times(planned.blocks, own, setting, division)
-        for division, own in planned.divided.items()
-    }
-    return replace(planned, divided=costs, machine=machine)
+    costs: DividedCosts = {}
+    for division, own in planned.divided.items():
+        try:
+            costs[division] = machine.with_times(planned.blocks, own, setting, division)
+        except NotCalibratedError:
+            if division in (WHOLE, *planned.plan.divisions):
+                raise
+    missing = tuple(division for division in planned.divided if division not in costs)
+    return replace(planned, divided=costs, machine=machine, not_measured=missing)
 
 
 def with_seconds_if_measured(planned: Planned, project_dir: Path, *, num_ranks: int, backend: str) -> Planned:

@@ -18,6 +18,7 @@ from training.foundation.settings import replace
 from training.machine.devices import device_here, local_ranks, room_bytes
 from training.recipe.choice import Choice, choose, on_one_rank
 from training.recipe.config import Recipe
+from training.recipe.dividing import with_parts_to_choose
 from training.recipe.elastic import check_world_size, spread_over
 from training.recipe.plan import blocks_of
 from training.recipe.planned import Planned, planned_of, with_seconds
@@ -72,8 +73,10 @@ def check_run(recipe_name: Path, project_dir: Path, world_size: int, *, threads:
     planned, choice = None, None
     if recipe.parallel.is_auto:
         planned = _planned(on_one_rank(recipe), path.name, source, device, blocks)
+        cap_bytes = room_bytes(device, local_ranks())
+        planned = with_parts_to_choose(planned, world_size, cap_bytes)
         planned = with_seconds(planned, project_dir, num_ranks=world_size, backend=backend)
-        planned, choice = choose(planned, world_size, room_bytes(device, local_ranks()))
+        planned, choice = choose(planned, world_size, cap_bytes)
         recipe = planned.recipe
     elif recipe.parallel.elastic:
         parallel = spread_over(recipe.parallel, world_size, most_stages=len(blocks))

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from training.engine.batches import TensorBatch
-from training.foundation.errors import BadRecipeError, OutOfMemoryError, WrongWorldSizeError
+from training.foundation.errors import OutOfMemoryError, WrongWorldSizeError
 from training.foundation.publish import write_bytes_atomic
 from training.foundation.words.counts import counted
 from training.machine.devices import backend_of, local_ranks, room_bytes
@@ -24,6 +24,7 @@ from training.oracle.predict import predict_step
 from training.oracle.search.candidates import Candidate
 from training.recipe.choice import none_fits, on_one_rank, plans_on, with_candidate
 from training.recipe.config import Recipe
+from training.recipe.dividing import with_parts_to_choose
 from training.recipe.optimisation import loss_of
 from training.recipe.plan import blocks_of
 from training.recipe.planned import Planned, describe_recompute, planned_of, with_seconds
@@ -83,27 +84,25 @@ def _sampled(of: Measuring, sample: int, cap_bytes: float | None) -> tuple[dict[
     Returns:
         them, and the name of the one that would be picked.
     """
-    if of.recipe.parallel.is_in_parts:
-        raise BadRecipeError("seconds of parts are not predicted yet, so there is nothing to compare. Leave parts out.")
-    recipe = on_one_rank(of.recipe)
-    planned = planned_of(recipe, of.side_px, of.device)
-    planned = with_seconds(planned, of.project_dir, num_ranks=of.ranks.num_ranks, backend=backend_of(of.ranks.wire))
+    num_ranks = of.ranks.num_ranks
     cap_bytes = cap_bytes or room_bytes(of.device, local_ranks())
-    found = of.ranks.broadcast_from_first(plans_on(planned, of.ranks.num_ranks, cap_bytes))
+    planned = with_parts_to_choose(planned_of(on_one_rank(of.recipe), of.side_px, of.device), num_ranks, cap_bytes)
+    planned = with_seconds(planned, of.project_dir, num_ranks=num_ranks, backend=backend_of(of.ranks.wire))
+    found = of.ranks.broadcast_from_first(plans_on(planned, num_ranks, cap_bytes))
     if not found.candidates:
-        raise OutOfMemoryError(none_fits(found, of.recipe, of.ranks.num_ranks, cap_bytes))
+        raise OutOfMemoryError(none_fits(found, of.recipe, num_ranks, cap_bytes))
     plans = {_name(each): with_candidate(planned, each) for each in sampled(found.candidates, sample)}
     return plans, _name(found.candidates[0])
 
 
 def sampled(candidates: Sequence[Candidate], number: int) -> list[Candidate]:
-    """The first plan of each strategy, then others evenly from the rest; fastest first.
+    """The first plan of each strategy, whole and in parts, then others evenly from the rest; fastest first.
 
     Args:
         candidates: in the order in which they are preferred.
     """
-    first = {each.strategy: each for each in reversed(candidates)}
-    chosen = [each for each in candidates if first[each.strategy] is each][:number]
+    first = {(each.strategy, bool(each.divisions)): each for each in reversed(candidates)}
+    chosen = [each for each in candidates if first[each.strategy, bool(each.divisions)] is each][:number]
     rest = [each for each in candidates if each not in chosen]
     more = min(number - len(chosen), len(rest))
     chosen += [rest[index * len(rest) // more] for index in range(more)]
@@ -111,7 +110,9 @@ def sampled(candidates: Sequence[Candidate], number: int) -> list[Candidate]:
 
 
 def _name(plan: Candidate) -> str:
-    return f"{plan.strategy}, S = {plan.num_stages}, D = {plan.data_parallel}, {describe_recompute(plan.recompute)}"
+    parts = "".join(f", {division.parts} parts by {division.split}" for division in dict.fromkeys(plan.divisions))
+    stages = f"S = {plan.num_stages}, D = {plan.data_parallel}{parts}"
+    return f"{plan.strategy}, {stages}, {describe_recompute(plan.recompute)}"
 
 
 def _blocks(recipe: Recipe, side_px: int) -> list[torch.nn.Module]:
@@ -148,6 +149,7 @@ def _run(planned: Planned, predicted_s: float, raced: Raced) -> dict[str, Any]:
         "recompute": describe_recompute(planned.plan.recompute),
         "num_stages": parallel.num_stages,
         "data_parallel": parallel.data_parallel,
+        "parts": list(planned.plan.parts),
         "num_microbatches": parallel.num_microbatches,
         "cuts": list(planned.plan.cuts),
         "predicted_s": predicted_s,

@@ -43,6 +43,7 @@ def fsdp_row(planned: Planned, ddp: Candidate, row: dict[str, Any]) -> dict[str,
     return {
         **row,
         "strategy": "fsdp",
+        "parts": [],
         "seconds": seconds,
         "tiles_per_s": row["tiles_per_s"] * row["seconds"] / seconds,
         "bytes": int(row["bytes"] - chosen.state_bytes(0) + kept + gathered_bytes),

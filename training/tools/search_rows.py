@@ -34,7 +34,14 @@ def search_rows(planned: Planned, *, num_ranks: int, cap_bytes: float) -> dict[s
         chosen = with_candidate(planned, plan)
         row["bytes"] = chosen.predicted_bytes()
         row["parallel"] = chosen.recipe.parallel.model_dump(mode="json", exclude_defaults=True)
-    ddp = next(((plan, row) for plan, row in zip(found.candidates, rows, strict=True) if plan.num_stages == 1), None)
+    ddp = next(
+        (
+            (plan, row)
+            for plan, row in zip(found.candidates, rows, strict=True)
+            if plan.num_stages == 1 and not plan.divisions
+        ),
+        None,
+    )
     fsdp = None if ddp is None else fsdp_row(planned, *ddp)
     fitting = [row for row in rows if row["bytes"] <= cap_bytes]
     larger = [(plan, row) for plan, row in zip(found.candidates, rows, strict=True) if row["bytes"] > cap_bytes]
@@ -57,6 +64,7 @@ def _excluded(plan: Candidate | Excluded, reason: str) -> dict[str, Any]:
         "strategy": plan.strategy,
         "num_stages": plan.num_stages,
         "data_parallel": plan.data_parallel,
+        "parts": [division.parts for division in plan.divisions],
         "refused": reason,
     }
 
@@ -71,6 +79,7 @@ def _row(planned: Planned, plan: Candidate) -> dict[str, Any]:
         "strategy": "ddp" if plan.strategy == "single" and plan.data_parallel > 1 else plan.strategy,
         "num_stages": plan.num_stages,
         "data_parallel": plan.data_parallel,
+        "parts": [division.parts for division in plan.divisions],
         "num_microbatches": plan.num_microbatches,
         "recompute": describe_recompute(plan.recompute),
         "cuts": list(plan.cuts),

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from training.data.tile_dataset import side_in_tile_set
-from training.engine.partition import BlockCost, stage_ranges
+from training.engine.partition import stage_ranges
 from training.engine.recompute import Recompute
 from training.engine.schedule import Schedule
 from training.engine.strategies import STRATEGIES, build_schedule
@@ -32,6 +32,7 @@ from training.oracle.simulation.draw import draw_svg, draw_text
 from training.oracle.simulation.simulate import simulate
 from training.recipe.choice import Choice, choose, on_one_rank
 from training.recipe.config import Recipe
+from training.recipe.dividing import least_memory, with_parts_to_choose
 from training.recipe.planned import (
     Planned,
     describe_recompute,
@@ -145,6 +146,8 @@ def plan_recipe(
     ranks = (num_ranks or 1) if is_auto else ranks
     device, backend = device_here(ranks)
     planned = planned_of(on_one_rank(recipe), side_px, device)
+    if is_auto or num_ranks is not None or cap_bytes is not None:
+        planned = with_parts_to_choose(planned, num_ranks or ranks, cap_bytes or room_bytes(device, ranks))
     if is_auto:
         planned = with_seconds(planned, project_dir, num_ranks=ranks, backend=backend)
         return choose(planned, ranks, cap_bytes or room_bytes(device, ranks))
@@ -161,7 +164,9 @@ def plan_on_cluster(
     Raises:
         GemslideError: a recipe that cannot be planned, or of which nothing fits.
     """
-    planned = on_cluster(planned_of(on_one_rank(recipe), side_px, torch.device("cpu")), cluster)
+    planned = planned_of(on_one_rank(recipe), side_px, torch.device("cpu"))
+    planned = with_parts_to_choose(planned, num_ranks or planned.plan.world_size, cap_bytes)
+    planned = on_cluster(planned, cluster)
     if not recipe.parallel.is_auto:
         return planned, None
     if num_ranks is None:
@@ -228,13 +233,6 @@ def compare(planned: Planned) -> list[dict[str, Any]]:
         recompute, cost = least_memory(planned.costs)
         rows.append(_row(planned, "ddp" if plan.group_size > 1 else "single", [cost], recompute))
     return rows
-
-
-def least_memory(costs: Sequence[BlockCost]) -> tuple[Recompute, StageCost]:
-    """Recomputation with which a whole network on one rank keeps the least memory, and its cost."""
-    every_k = [Recompute(every=k) for k in range(1, len(costs) + 1)]
-    priced = [(recompute, stage_costs(costs, (), recompute)[0]) for recompute in every_k]
-    return min(priced, key=lambda pair: pair[1].kept_bytes + pair[1].recomputed_bytes)
 
 
 def _row(planned: Planned, strategy: str, costs: Sequence[StageCost], recompute: Recompute) -> dict[str, Any]:

@@ -63,7 +63,7 @@ def run_plan(recipe: Path, project: Path, options: PlanOptions, *, as_json: bool
         if draw:
             check_place("--draw", draw)
         if options.calibrate:
-            _calibrate(recipe, project, tile_px=tile_px, num_ranks=options.world)
+            _calibrate(recipe, project, tile_px=tile_px, num_ranks=options.world, cap_bytes=cap_bytes)
         if not as_json:
             typer.echo("Simulating one step on tensors without storage; deep networks take a minute or more.", err=True)
         request = PlanRequest(tile_px, draw is not None, options.world, cap_bytes, options.cluster)
@@ -86,9 +86,12 @@ def _lines(report: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield report
 
 
-def _calibrate(recipe: Path, project: Path, *, tile_px: int | None, num_ranks: int | None) -> None:
+def _calibrate(
+    recipe: Path, project: Path, *, tile_px: int | None, num_ranks: int | None, cap_bytes: float | None
+) -> None:
     typer.echo("Measuring this machine; do nothing else on it for a minute.", err=True)
-    outcome = measure(recipe, open_project(project).root, tile_px=tile_px, num_ranks=num_ranks)
+    root = open_project(project).root
+    outcome = measure(recipe, root, tile_px=tile_px, num_ranks=num_ranks, cap_bytes=cap_bytes)
     blocks = counted(outcome["num_blocks"], "block")
     typer.echo(
         f"measured {blocks} ({outcome['num_measured']} different) in {outcome['seconds']:.0f} s: {outcome['machine']}",
@@ -221,14 +224,15 @@ def _search(search: dict[str, Any]) -> Iterator[str]:
     cap_bytes, rows = search["cap_bytes"], search["rows"]
     within = "" if cap_bytes is None else f" with {cap_bytes / 1e9:.3g} GB each"
     yield f"Fastest plans for the recipe's batch on {counted(search['num_ranks'], 'rank')}{within}:"
-    shown = [("strategy", "S", "D", "N", "recompute", "seconds", "tiles/s", "GB", "messages", "idle")]
+    shown = [("strategy", "S", "D", "P", "N", "recompute", "seconds", "tiles/s", "GB", "messages", "idle")]
     fsdp = [search["fsdp"]] if search["fsdp"] else []
     for row in [*rows[:MOST_ROWS], *fsdp]:
         messages = "" if row["communication"] is None else f"{row['communication']:.0%}"
-        numbers = (str(row[name]) for name in ("num_stages", "data_parallel", "num_microbatches"))
+        stages, groups, batches = (str(row[name]) for name in ("num_stages", "data_parallel", "num_microbatches"))
+        numbers = (stages, groups, _parts(row), batches)
         costs = (f"{row['seconds']:.3g}", f"{row['tiles_per_s']:.3g}", f"{row['bytes'] / 1e9:.3g}")
         shown.append((row["strategy"], *numbers, row["recompute"], *costs, messages, f"{row['bubble']:.0%}"))
-    yield from table(shown, left=(0, 4))
+    yield from table(shown, left=(0, 5))
     if fsdp:
         yield "fsdp (ZeRO-3) is priced for comparison; the engine has no such strategy."
     if len(rows) > MOST_ROWS:
@@ -239,7 +243,13 @@ def _search(search: dict[str, Any]) -> Iterator[str]:
     if out:
         yield "Without a plan:"
     for each in out:
-        yield f"  {each['strategy']}, S = {each['num_stages']}, D = {each['data_parallel']}: {each['refused']}"
+        parts = f", P = {_parts(each)}" if each["parts"] else ""
+        yield f"  {each['strategy']}, S = {each['num_stages']}, D = {each['data_parallel']}{parts}: {each['refused']}"
+
+
+def _parts(row: dict[str, Any]) -> str:
+    """Parts of the stages: one number if all have as many."""
+    return " ".join(map(str, dict.fromkeys(row["parts"]) if len(set(row["parts"])) == 1 else row["parts"])) or "1"
 
 
 def _drawing(report: dict[str, Any]) -> Iterator[str]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from training.engine.partition import BlockCost
 from training.engine.placement import Placement
@@ -11,6 +11,7 @@ from training.engine.recompute import Recompute
 from training.engine.schedule import Schedule
 from training.engine.strategies import STRATEGIES
 from training.oracle.simulation.costs import Costs, StageCost
+from training.parallel.division import Division
 
 Cuts = tuple[int, ...]
 
@@ -32,6 +33,8 @@ class Request:
     strategies: Sequence[str] = tuple(STRATEGIES)
     may_recompute: bool = True
     """False for compiled blocks, of which nothing can be recomputed."""
+    divided: Mapping[Division, Sequence[BlockCost]] = field(default_factory=dict)
+    """Costs of the blocks under divisions into parts that stages may have."""
     price_without_messages: Callable[[Sequence[StageCost], Schedule, Placement], Costs] | None = None
     """As `price`, with messages that take no time: what the fastest plans would gain."""
 
@@ -51,6 +54,8 @@ class Candidate:
     rank_bytes: int
     """Of the fullest rank: activations, weights, gradients, state of the optimizer."""
     bubble: float
+    divisions: tuple[Division, ...] = ()
+    """Parts of each stage; empty: one each."""
     communication: float | None = None
     """Share of the step that messages cost; known for the fastest plans."""
 
@@ -63,6 +68,7 @@ class Excluded:
     num_stages: int
     data_parallel: int
     reason: str
+    divisions: tuple[Division, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,8 @@ from training.engine.saved import Kept
 from training.oracle.search.candidates import Cuts
 from training.oracle.search.memory import RankMemory
 from training.oracle.search.stage_table import StageTable
+from training.oracle.simulation.costs import StageCost
+from training.parallel.division import Division
 
 FEW_STEPS = 8
 """Lengths of a recomputed prefix that are tried for each stage, unless every way is."""
@@ -21,15 +23,24 @@ class Fit:
     """Recomputation that fits one strategy on a number of stages and groups."""
 
     def __init__(
-        self, memory: RankMemory, placement: Placement, stages: StageTable, cap_bytes: float, *, every_way: bool
+        self,
+        memory: RankMemory,
+        placement: Placement,
+        stages: StageTable,
+        divisions: Sequence[Division],
+        cap_bytes: float,
+        *,
+        every_way: bool,
     ) -> None:
         """Prepare.
 
         Args:
             placement: of one group.
+            divisions: of each stage.
             every_way: find all choices of which none can do with less, and not only the first.
         """
         self._memory, self._stages, self._cap_bytes, self._every_way = memory, stages, cap_bytes, every_way
+        self._divisions = divisions
         sharing: dict[tuple[int, ...], list[int]] = {}
         for rank in range(placement.num_ranks):
             sharing.setdefault(tuple(sorted({stage for _, stage in placement.held_by(rank)})), []).append(rank)
@@ -65,13 +76,16 @@ class Fit:
         repeats one segment less, so that all of a stage takes less time than a part.
         """
 
+        def cost(stage: int, length: int) -> StageCost:
+            return self._stages.cost(ranges[stage], every, length, rest, self._divisions[stage])
+
         def is_no_slower(stage: int, fewer: int, more: int) -> bool:
-            one, other = (self._stages.cost(ranges[stage], every, length, rest) for length in (fewer, more))
+            one, other = (cost(stage, length) for length in (fewer, more))
             return one.backward_s <= other.backward_s and (
                 one.backward_s - one.at_once_s <= other.backward_s - other.at_once_s
             )
 
-        stages = [self._stages.cost(blocks, every, 0, rest) for blocks in ranges]
+        stages = [cost(stage, 0) for stage in range(len(ranges))]
         choices = [self._steps(len(ranges[stage]), every) for stage in own]
         fitting: list[tuple[int, ...]] = []
         least: int | None = None
@@ -85,7 +99,7 @@ class Fit:
             ):
                 continue
             for stage, length in zip(own, lengths, strict=True):
-                stages[stage] = self._stages.cost(ranges[stage], every, length, rest)
+                stages[stage] = cost(stage, length)
             needed = max(self._memory.rank_bytes(rank, stages) for rank in ranks)
             least = needed if least is None else min(least, needed)
             if needed <= self._cap_bytes:

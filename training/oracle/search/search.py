@@ -15,6 +15,7 @@ from training.engine.strategies import STRATEGIES, Strategy
 from training.oracle.search.candidates import Candidate, Excluded, Found, Request
 from training.oracle.search.shape import SLOWER, WANTED, Fastest, Shape
 from training.oracle.search.stage_table import StageTable, least_seconds_of
+from training.parallel.division import WHOLE, Division
 
 EQUAL = 0.01
 """Difference in time, relative to the fastest plan, below which predictions do not tell plans apart."""
@@ -22,22 +23,22 @@ EQUAL = 0.01
 
 def search(request: Request) -> Found:
     """Find the fastest plans that fit."""
-    fastest, stages = Fastest(), StageTable(request.blocks)
+    fastest, stages = Fastest(), StageTable(request.blocks, request.divided)
     plans: list[tuple[Candidate, Shape]] = []
     excluded: list[Excluded] = []
-    for strategy, num_stages, data_parallel in _shapes(request):
+    for strategy, num_stages, data_parallel, divisions in _shapes(request):
         reason = _refusal(request, strategy, num_stages, data_parallel)
-        if reason is None and least_s(request, strategy, num_stages, data_parallel) > fastest.limit_s:
+        if reason is None and least_s(request, strategy, num_stages, data_parallel, divisions) > fastest.limit_s:
             reason = SLOWER
         if reason is None:
-            shape = Shape(request, strategy, num_stages, data_parallel, stages, fastest)
+            shape = Shape(request, strategy, num_stages, data_parallel, stages, fastest, divisions)
             own = list(shape.plans())
             always = shape.recomputed()
             own += [always] if always and always.recompute not in {plan.recompute for plan in own} else []
             plans += ((plan, shape) for plan in own)
             reason = None if own else shape.why_none()
         if reason is not None:
-            excluded.append(Excluded(strategy.name, num_stages, data_parallel, reason))
+            excluded.append(Excluded(strategy.name, num_stages, data_parallel, reason, divisions))
     plans.sort(key=lambda pair: pair[0].step_s)
     plans[: 2 * WANTED] = [(shape.moved(plan), shape) for plan, shape in plans[: 2 * WANTED]]
     plans = _in_order(plans)
@@ -51,13 +52,26 @@ def _in_order(plans: list[tuple[Candidate, Shape]]) -> list[tuple[Candidate, Sha
     return sorted(plans, key=lambda pair: (max(pair[0].step_s, limit_s), pair[0].rank_bytes, pair[0].step_s))
 
 
-def _shapes(request: Request) -> Iterator[tuple[Strategy, int, int]]:
-    """Strategies on numbers of stages and groups; first on many groups, which are mostly the fastest."""
+def _shapes(request: Request) -> Iterator[tuple[Strategy, int, int, tuple[Division, ...]]]:
+    """Strategies on numbers of stages, groups and parts; first on many groups, which are mostly the fastest."""
     for num_stages in range(1, min(request.num_ranks, len(request.blocks)) + 1):
-        if request.num_ranks % num_stages == 0:
+        for divisions in _divisions(request, num_stages):
+            group_size = sum(division.parts for division in divisions) or num_stages
+            if request.num_ranks % group_size:
+                continue
             for name in request.strategies:
-                if (num_stages == 1) == (name == "single"):
-                    yield STRATEGIES[name], num_stages, request.num_ranks // num_stages
+                is_uneven = STRATEGIES[name].is_mirrored and divisions != divisions[::-1]
+                if (num_stages == 1) == (name == "single") and not is_uneven:
+                    yield STRATEGIES[name], num_stages, request.num_ranks // group_size, divisions
+
+
+def _divisions(request: Request, num_stages: int) -> Iterator[tuple[Division, ...]]:
+    """Ways to divide the stages: none of them, all alike, or only the first, where images are large."""
+    yield ()
+    for division in request.divided:
+        yield (division,) * num_stages
+        if num_stages > 1:
+            yield division, *(WHOLE,) * (num_stages - 1)
 
 
 def _refusal(request: Request, strategy: Strategy, num_stages: int, data_parallel: int) -> str | None:
@@ -68,9 +82,16 @@ def _refusal(request: Request, strategy: Strategy, num_stages: int, data_paralle
     return None
 
 
-def least_s(request: Request, strategy: Strategy, num_stages: int, data_parallel: int) -> float:
+def least_s(
+    request: Request,
+    strategy: Strategy,
+    num_stages: int,
+    data_parallel: int,
+    divisions: tuple[Division, ...] = (),
+) -> float:
     """A time that no step is shorter than, whatever the cuts and policies; messages, sums and updates left out."""
-    total_s = sum(least_seconds_of(block) for block in request.blocks)
+    used = [request.blocks if d == WHOLE else request.divided[d] for d in dict.fromkeys(divisions or (WHOLE,))]
+    total_s = sum(min(map(least_seconds_of, alike)) for alike in zip(*used, strict=True))
     number = request.num_microbatches // data_parallel
     # A rank that does its part of all micro-batches; its part may be the smallest only if another's is larger.
     bounds = [number * total_s / num_stages]

@@ -17,6 +17,7 @@ from training.oracle.search.memory import RankMemory
 from training.oracle.search.stage_table import StageTable
 from training.oracle.simulation.costs import Costs, StageCost
 from training.oracle.simulation.simulate import Timeline, simulate
+from training.parallel.division import WHOLE, Division
 
 EXHAUSTIVE = 40
 """Most ways to cut a network that are all tried."""
@@ -57,21 +58,32 @@ class Shape:
         data_parallel: int,
         stages: StageTable,
         fastest: Fastest,
+        divisions: tuple[Division, ...] = (),
     ) -> None:
+        """Prepare.
+
+        Args:
+            divisions: of each stage into parts; empty: one each.
+        """
         self._request, self._name, self._stages, self._fastest = request, strategy.name, stages, fastest
         self._num_stages, self._data_parallel = num_stages, data_parallel
         self._num_microbatches = request.num_microbatches // data_parallel
-        self._schedule = build_schedule(strategy.name, num_stages=num_stages, num_microbatches=self._num_microbatches)
-        self._placement = place(strategy.name, num_stages=num_stages, data_parallel=data_parallel)
+        self._divided_as = divisions
+        self._divisions = divisions or (WHOLE,) * num_stages
+        parts = [division.parts for division in divisions]
+        self._schedule = build_schedule(
+            strategy.name, num_stages=num_stages, num_microbatches=self._num_microbatches, parts=parts
+        )
+        self._placement = place(strategy.name, num_stages=num_stages, data_parallel=data_parallel, parts=parts)
         placed = self._schedule.placement
         self._memory = RankMemory(self._schedule, self._placement, request.optimizer_slots)
         self._work = [
             [(stage, len(self._schedule.microbatches_of(replica))) for replica, stage in placed.held_by(rank)]
-            for rank in range(num_stages)
+            for rank in range(placed.num_ranks)
         ]
         """(stage, micro-batches) of each rank."""
         self._is_small = comb(len(request.blocks) - 1, num_stages - 1) <= EXHAUSTIVE
-        self._fit = Fit(self._memory, placed, stages, request.cap_bytes, every_way=self._is_small)
+        self._fit = Fit(self._memory, placed, stages, self._divisions, request.cap_bytes, every_way=self._is_small)
 
     def plans(self) -> Iterator[Candidate]:
         """The fastest plan of each policy."""
@@ -95,7 +107,7 @@ class Shape:
         num_blocks = len(self._request.blocks)
         every = range(1, num_blocks + 1) if num_blocks <= FEW_BLOCKS else SPARSE_EVERY
         may = self._request.may_recompute
-        for rest in ("keep", "norm", "offload") if may else ("keep", "offload"):
+        for rest in ("keep", "norm", "offload") if may and not self._divided_as else ("keep", "offload"):
             yield 0, rest
             if may and rest != "offload":
                 yield from ((k, rest) for k in every if k <= num_blocks)
@@ -123,10 +135,10 @@ class Shape:
 
     def _faster(self, best: Candidate | None, cuts: Cuts, every: int, rest: Kept) -> Candidate | None:
         """The faster of a plan and those with these cuts that fit."""
-        if self._busiest_s(Costs(self._stages.costs(cuts, Recompute(rest=rest)))) > self._limit_s(best):
+        if self._busiest_s(Costs(self._costs(cuts, Recompute(rest=rest)))) > self._limit_s(best):
             return best
         for recompute in self._fit.policies(cuts, len(self._request.blocks), every, rest):
-            stages = self._stages.costs(cuts, recompute)
+            stages = self._costs(cuts, recompute)
             costs = self._request.price(stages, self._schedule, self._placement)
             if self._busiest_s(costs) > self._limit_s(best):
                 continue
@@ -140,11 +152,11 @@ class Shape:
 
         None if there are stages, if it does not fit, or if nothing can be recomputed.
         """
-        if self._num_stages > 1 or not self._request.may_recompute:
+        if self._num_stages > 1 or self._divided_as or not self._request.may_recompute:
             return None
         policies = [Recompute(every) for every in range(1, len(self._request.blocks) + 1)]
-        recompute = min(policies, key=lambda each: self._memory.most_bytes(self._stages.costs((), each)))
-        stages = self._stages.costs((), recompute)
+        recompute = min(policies, key=lambda each: self._memory.most_bytes(self._costs((), each)))
+        stages = self._costs((), recompute)
         if self._memory.most_bytes(stages) > self._request.cap_bytes:
             return None
         timeline = simulate(self._schedule, self._request.price(stages, self._schedule, self._placement))
@@ -163,14 +175,18 @@ class Shape:
             timeline.end_s,
             self._memory.most_bytes(stages),
             timeline.bubble,
+            self._divided_as,
         )
+
+    def _costs(self, cuts: Cuts, recompute: Recompute) -> list[StageCost]:
+        return self._stages.costs(cuts, recompute, self._divisions)
 
     def with_communication(self, plan: Candidate) -> Candidate:
         """Add the share of the step that messages cost."""
         price = self._request.price_without_messages
         if price is None:
             return plan
-        stages = self._stages.costs(plan.cuts, plan.recompute)
+        stages = self._costs(plan.cuts, plan.recompute)
         free_s = simulate(self._schedule, price(stages, self._schedule, self._placement)).end_s
         return replace(plan, communication=1.0 - free_s / plan.step_s if plan.step_s else 0.0)
 
