@@ -25,11 +25,15 @@ from tests.distributed.problem import (
 )
 from training.engine.agreement import NonFiniteError
 from training.engine.engine import Engine
+from training.engine.parts import StageLink
 from training.engine.piece import Piece
 from training.engine.predict import predict_memory
 from training.engine.ranks import LostPeerError, Ranks
 from training.engine.recompute import Recompute
+from training.oracle.divided import divided_costs
+from training.oracle.simulation.costs import plan_stage_costs
 from training.parallel import norm
+from training.parallel.division import NO_SWAPS, WHOLE
 from training.parallel.halo import Transfer
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -110,6 +114,43 @@ def test_live_bytes_of_each_part_are_those_predicted_to_the_byte(strategy, parts
         plan = replace(make_engine_plan(case))
         predicted = [rank.peak_bytes for rank in predict_memory(case.network(), loss_sum, StepBatch(case, 0), plan)]
         assert peaks == predicted, case
+
+
+def swapped(ranks: Ranks, cases: list[Case]) -> list[tuple[int, int]]:
+    """Groups of messages between parts in one step of each case, and the bytes that this part gave."""
+    found = []
+    for case in cases:
+        engine, sizes = make_engine(ranks, case), []
+        swap = StageLink.swap
+
+        def counted(self, gives, takes, swap=swap, sizes=sizes):
+            sizes.append(sum(tensor.nbytes for give in gives for tensor in give.values()))
+            return swap(self, gives, takes)
+
+        with mock.patch.object(StageLink, "swap", counted):
+            engine.train_step(StepBatch(case, 0), loss_sum)
+        found.append((len(sizes), sum(sizes)))
+    return found
+
+
+def test_parts_send_each_other_what_was_counted_beforehand():
+    cases = [
+        Case("single", 1, evenly(2), network=network, parts=(3,), split=(split,), recompute=recompute)
+        for network in (small_resnet, dropout_resnet)
+        for split in FACTORS["split"]
+        for recompute in (Recompute(), Recompute(1))
+    ]
+    measured = run_ranks(3, swapped, cases)
+
+    for index, case in enumerate(cases):
+        plan, shapes = make_engine_plan(case), StepBatch(case, 0).shapes
+        swaps = NO_SWAPS
+        for shape in shapes:
+            costs = divided_costs(case.network(), shape, [WHOLE, *plan.divisions])
+            (stage,) = plan_stage_costs(plan, costs)
+            swaps += stage.forward_swaps + stage.backward_at_once_swaps
+        given = [sum(count for (giver, _), count in swaps.num_bytes.items() if giver == part) for part in range(3)]
+        assert [own[index] for own in measured] == [(swaps.count, count) for count in given], case
 
 
 def make_engine_plan(case: Case):

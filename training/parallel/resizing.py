@@ -6,12 +6,14 @@ rows are places of rows. Two rows, weighted, then make one, and torch interpolat
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.utils._python_dispatch import _disable_current_modes
 
 from training.parallel.halo import with_rows
 from training.parallel.link import rows_of
@@ -49,34 +51,36 @@ def interpolate(
     height = len(places)
     if height < link.num_parts:
         return interpolate(gathered(x), size, scale_factor, mode, align_corners, recompute_scale_factor)
-    upper = places.floor().long()
-    lower = places.ceil().long()
+    upper, lower = [math.floor(place) for place in places], [math.ceil(place) for place in places]
     own = [rows_of(height, part, link.num_parts) for part in range(link.num_parts)]
-    wanted = tuple(range(int(upper[rows.start]), int(lower[rows.stop - 1]) + 1) for rows in own)
+    wanted = tuple(range(upper[rows.start], lower[rows.stop - 1] + 1) for rows in own)
     along = {"size": None if size is None else _last(size), "scale_factor": _last(scale_factor)}
     results = []
     for part, rows in zip(link.here, with_rows(link, x.tensors, x.height, wanted), strict=True):
-        mine = slice(own[part].start, own[part].stop)
-        blended = _blend(rows, upper[mine] - wanted[part].start, lower[mine] - wanted[part].start, places[mine])
+        mine, start = slice(own[part].start, own[part].stop), wanted[part].start
+        shares = [place - above for place, above in zip(places[mine], upper[mine], strict=True)]
+        blended = _blend(rows, [row - start for row in upper[mine]], [row - start for row in lower[mine]], shares)
         results.append(_along_width(blended, along, how))
     return x.like(results, height)
 
 
-def _places_of_rows(x: Parted, size: int | None, scale: float | None, how: dict[str, Any]) -> Tensor:
-    """(rows of the output,): where each lies in the input, float64."""
+def _places_of_rows(x: Parted, size: int | None, scale: float | None, how: dict[str, Any]) -> list[float]:
+    """Where each row of the output lies in the input."""
     assert x.height is not None
-    numbers = torch.arange(x.height, dtype=torch.float64).view(1, 1, -1, 1)
-    if scale is not None:
-        return functional.interpolate(numbers, scale_factor=(scale, 1.0), **how).view(-1)
-    return functional.interpolate(numbers, size=(size or 0, 1), **how).view(-1)
+    given = {"size": (size or 0, 1)} if scale is None else {"scale_factor": (scale, 1.0)}
+    with _disable_current_modes():  # the numbers are needed where tensors have none, too
+        numbers = torch.arange(x.height, dtype=torch.float64).view(1, 1, -1, 1)
+        places: list[float] = functional.interpolate(numbers, **given, **how).view(-1).tolist()
+    return places
 
 
-def _blend(rows: Tensor, upper: Tensor, lower: Tensor, places: Tensor) -> Tensor:
-    first = rows.index_select(2, upper.to(rows.device))
-    share = (places - places.floor()).to(rows.device, torch.promote_types(rows.dtype, torch.float32)).view(1, 1, -1, 1)
-    if not share.any():
+def _blend(rows: Tensor, upper: Sequence[int], lower: Sequence[int], shares: Sequence[float]) -> Tensor:
+    first = rows.index_select(2, torch.tensor(upper, device=rows.device))
+    if not any(shares):
         return first
-    return torch.lerp(first, rows.index_select(2, lower.to(rows.device)), share.to(rows.dtype))
+    share = torch.tensor(shares, dtype=torch.promote_types(rows.dtype, torch.float32), device=rows.device)
+    second = rows.index_select(2, torch.tensor(lower, device=rows.device))
+    return torch.lerp(first, second, share.view(1, 1, -1, 1).to(rows.dtype))
 
 
 def _along_width(rows: Tensor, along: dict[str, Any], how: dict[str, Any]) -> Tensor:

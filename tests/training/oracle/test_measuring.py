@@ -23,6 +23,7 @@ from training.oracle.calibration.measure_blocks import measure_blocks
 from training.oracle.calibration.measure_links import fit, of_pairs
 from training.oracle.calibration.measure_updates import measure_update
 from training.oracle.simulation.links import instant
+from training.parallel.division import Division
 from training.recipe.optimisation import cross_entropy
 
 SETTING = Setting((2, 3, 12, 20))
@@ -94,6 +95,39 @@ def test_blocks_are_measured_in_parts_where_memory_is_scarce(any_machine, monkey
 
     assert len(times) == 5
     assert measured[:: len(measuring.POLICIES)] == [(1, inputs[0]), (1, inputs[1]), (1, inputs[4])]
+
+
+@pytest.mark.parametrize("split", ["rows", "filter", "channel"])
+def test_each_part_is_measured_by_itself_and_leaves_no_trace(any_machine, split):
+    blocks = small()
+    before = copy.deepcopy(nn.ModuleList(blocks).state_dict())
+    times = measure_blocks(
+        blocks, cross_entropy, TARGETS, SETTING, alone, rank=2, division=Division(3, split)
+    )  # a last part, which has no loss
+
+    assert len(times) == 5
+    assert all(each.forward_s > 0 and each.norm_s == 0 for each in times)
+    assert all(each.backward_s > 0 for each in times[1:])
+    after = nn.ModuleList(blocks).state_dict()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_a_part_takes_what_the_network_passes_on_to_it():
+    whole = block_inputs(unet(), SETTING)
+    parts = [block_inputs(unet(), SETTING, Division(3, "rows"), part) for part in range(3)]
+
+    assert [taken.heights for taken in parts[0]] == [taken.heights for taken in parts[2]]
+    assert parts[0][0].shapes == whole[0].shapes  # each part takes its rows from the whole tile
+    for index, taken in enumerate(whole[1:], start=1):
+        rows = [sum(part[index].shapes[0].size[2] for part in parts)]
+        assert rows == [shape.size[2] for shape in taken.shapes[:1]]
+
+
+def test_the_slowest_part_counts():
+    taken = measuring._Taken(num_ranks=4, num_parts=2)
+
+    # Ranks 0 and 2 have the first part, 1 and 3 the second: forward 2 and 5 on average, backward 9 and 6.
+    assert taken._mean([(1.0, 8.0), (4.0, 5.0), (3.0, 10.0), (6.0, 7.0)]) == (5.0, 9.0)
 
 
 def test_a_block_that_does_more_takes_longer(any_machine):

@@ -15,9 +15,10 @@ from training.engine.strategies import STRATEGIES, build_schedule, place
 from training.oracle.search.candidates import Request
 from training.oracle.search.memory import RankMemory
 from training.oracle.search.search import least_s, search
-from training.oracle.simulation.costs import Costs, StageCost, stage_costs
+from training.oracle.simulation.costs import Costs, StageCost, stage_cost, stage_costs
 from training.oracle.simulation.links import Link, pairs
 from training.oracle.simulation.simulate import simulate
+from training.parallel.division import WHOLE, Division, Swaps
 
 LARGE = [(5, 8, 2), (6, 7, 3), (7, 8, 4)]
 NETWORK = pairs(Link("wire", 0.05, 0.002))
@@ -52,25 +53,56 @@ def blocks(seed, number):
 
 def everything(request):
     """(seconds, bytes) of every plan there is."""
-    number = len(request.blocks)
-    for name, row in STRATEGIES.items():
-        for num_stages in (s for s in range(1, number + 1) if request.num_ranks % s == 0):
-            groups = request.num_ranks // num_stages
-            if row.refusal(num_stages) or request.num_microbatches % groups or (num_stages == 1) != (name == "single"):
-                continue
-            schedule = build_schedule(name, num_stages=num_stages, num_microbatches=request.num_microbatches // groups)
-            placement = place(name, num_stages=num_stages, data_parallel=groups)
-            memory = RankMemory(schedule, placement, request.optimizer_slots)
-            for cuts in combinations(range(1, number), num_stages - 1):
-                for recompute in policies([len(r) for r in stage_ranges(cuts, number)]):
-                    stages = stage_costs(request.blocks, cuts, recompute)
-                    end_s = simulate(schedule, request.price(stages, schedule, placement)).end_s
-                    assert end_s >= least_s(request, row, num_stages, groups) - 1e-9
-                    yield end_s, memory.most_bytes(stages)
+    for name, num_stages, divisions in shapes(request):
+        row, parts = STRATEGIES[name], [division.parts for division in divisions]
+        groups, rest = divmod(request.num_ranks, sum(parts))
+        if rest or row.refusal(num_stages) or request.num_microbatches % groups:
+            continue
+        schedule = build_schedule(
+            name, num_stages=num_stages, num_microbatches=request.num_microbatches // groups, parts=parts
+        )
+        placement = place(name, num_stages=num_stages, data_parallel=groups, parts=parts)
+        memory = RankMemory(schedule, placement, request.optimizer_slots)
+        for stages in every_stages(request, divisions):
+            end_s = simulate(schedule, request.price(stages, schedule, placement)).end_s
+            assert end_s >= least_s(request, row, num_stages, groups, divisions) - 1e-9
+            yield end_s, memory.most_bytes(stages)
 
 
-def policies(lengths):
-    for rest in ("keep", "norm", "offload"):
+def shapes(request):
+    """(strategy, stages, their divisions), with parts in all stages alike, in none, or in the first."""
+    for name, num_stages in product(STRATEGIES, range(1, len(request.blocks) + 1)):
+        if (num_stages == 1) != (name == "single"):
+            continue
+        for first, others in product((WHOLE, *request.divided), repeat=2):
+            divisions = (first, *(others,) * (num_stages - 1))
+            is_even = divisions == divisions[::-1] or not STRATEGIES[name].is_mirrored
+            if is_even and others in (first, WHOLE) and (num_stages > 1 or others == first):
+                yield name, num_stages, divisions
+
+
+def every_stages(request, divisions):
+    """Stages under all cuts and policies."""
+    number, costs = len(request.blocks), {WHOLE: request.blocks, **request.divided}
+    rests = ("keep", "offload") if set(divisions) != {WHOLE} else ("keep", "norm", "offload")
+    for cuts in combinations(range(1, number), len(divisions) - 1):
+        ranges = stage_ranges(cuts, number)
+        for recompute in policies([len(r) for r in ranges], rests):
+            yield [
+                stage_cost(
+                    [costs[division][index] for index in own],
+                    recompute.segments(stage, len(own)),
+                    is_first=stage == 0,
+                    is_last=stage == len(divisions) - 1,
+                    division=division,
+                    taken=request.blocks[own.start],
+                )
+                for stage, (own, division) in enumerate(zip(ranges, divisions, strict=True))
+            ]
+
+
+def policies(lengths, rests):
+    for rest in rests:
         yield Recompute(rest=rest)
         for every in range(1, sum(lengths) + 1) if rest != "offload" else ():
             yield Recompute(every, rest=rest)
@@ -93,6 +125,36 @@ def test_the_fastest_plan_under_any_cap_is_the_one_that_trying_everything_finds(
         fastest_s = min((each.step_s for each in found), default=None)
         assert fastest_s == (None if expected is None else pytest.approx(expected)), cap
         assert all(each.rank_bytes <= cap for each in found)
+
+
+@pytest.mark.parametrize(("seed", "number", "num_ranks"), [(9, 4, 2), (10, 4, 3), (11, 3, 4)])
+def test_the_fastest_plan_in_parts_is_the_one_that_trying_everything_finds(seed, number, num_ranks):
+    """Fewer micro-batches than ranks: parts are worth their messages."""
+    swaps = Swaps(1, {(0, 1): 3, (1, 0): 3})
+    halves = [
+        replace(
+            block,
+            saved_bytes=block.saved_bytes // 2 + 2,
+            norm_bytes=block.saved_bytes // 2 + 2,
+            times=BlockTimes(block.times.forward_s / 2, block.times.backward_s / 2 + 0.2, alone=block.times.alone),
+            forward_swaps=swaps,
+            backward_swaps=swaps,
+        )
+        for block in blocks(seed, number)
+    ]
+    divided = {Division(2, "rows"): halves}
+    request = Request(blocks(seed, number), num_ranks, num_microbatches=num_ranks // 2, price=price, divided=divided)
+    every = list(everything(request))
+    needs = sorted({needed for _, needed in every})
+
+    in_parts = 0
+    for cap in (needs[0], needs[len(needs) // 8], needs[-1]):
+        found = search(replace(request, cap_bytes=cap)).candidates
+        expected = min(seconds for seconds, needed in every if needed <= cap)
+        assert min(each.step_s for each in found) == pytest.approx(expected), cap
+        assert all(each.rank_bytes <= cap for each in found)
+        in_parts += bool(found[0].divisions)
+    assert in_parts
 
 
 def test_of_plans_that_are_as_good_as_equally_fast_the_one_that_needs_least_memory_stands_first():

@@ -1,7 +1,7 @@
 """The simulator agrees with the closed forms of the literature, and with the activations a schedule keeps alive."""
 
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, permutations
 
 import pytest
 from hypothesis import given
@@ -9,12 +9,14 @@ from hypothesis import strategies as st
 
 from tests.training.engine.schedule_requests import build, requests
 from training.engine.partition import BlockCost, BlockTimes
+from training.engine.plan import make_plan
 from training.engine.recompute import Recompute
 from training.engine.schedule import Op, ScheduleError
-from training.engine.strategies import STRATEGIES
-from training.oracle.simulation.costs import Costs, StageCost, stage_costs
+from training.engine.strategies import STRATEGIES, build_schedule
+from training.oracle.simulation.costs import Costs, StageCost, plan_stage_costs, stage_costs
 from training.oracle.simulation.links import Link, pairs
 from training.oracle.simulation.simulate import simulate
+from training.parallel.division import WHOLE, Division, Swaps
 
 times = st.integers(1, 100)
 stages = st.integers(2, 8)
@@ -378,3 +380,78 @@ def test_a_schedule_that_stalls_has_no_time():
 
     with pytest.raises(ScheduleError, match="stalls"):
         simulate(stalled, Costs([StageCost(1, 2)] * 2))
+
+
+@given(st.integers(2, 4), st.integers(1, 8), times, times, st.integers(1, 9))
+def test_a_stage_in_parts_takes_its_time_and_that_of_its_messages(parts, n, f, b, alpha):
+    """One message of 3 bytes in forward, two of 5 in all in backward, between each two parts."""
+    forward, backward = (
+        Swaps(count, dict.fromkeys(permutations(range(parts), 2), size)) for count, size in ((1, 3), (2, 5))
+    )
+    swaps = {"forward_swaps": forward, "backward_swaps": backward, "backward_at_once_swaps": backward}
+    cost = StageCost(f, b, division=Division(parts), **swaps)
+    schedule = build_schedule("single", num_stages=1, num_microbatches=n, parts=(parts,))
+    network = pairs(Link("wire", alpha, 0.5))
+
+    assert len(schedule.ranks) == parts
+    expected = n * (f + b + 3 * alpha + 4)
+    assert simulate(schedule, Costs([cost], network)).end_s == pytest.approx(expected)
+    assert simulate(schedule, Costs([cost], network, meeting_s=2)).end_s == pytest.approx(expected + 6 * n)
+
+
+def test_parts_wait_for_the_slowest_of_them():
+    schedule = build_schedule("single", num_stages=1, num_microbatches=3, parts=(2,))
+    cost = StageCost(1, 2, division=Division(2))
+
+    assert simulate(schedule, Costs([cost], slowness=[1.0, 1.5])).end_s == 3 * 1.5 * 3
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "down", "up"),
+    [
+        (Division(2), Division(3), [(0, 0, 20), (0, 1, 10), (1, 1, 10), (1, 2, 20)], 60),
+        (Division(1), Division(3), [(0, 0, 20), (0, 1, 20), (0, 2, 20)], 60),
+        (Division(3), Division(1), [(0, 0, 20), (1, 0, 20), (2, 0, 20)], 60),
+        (Division(2), Division(2), [(0, 0, 30), (1, 1, 30)], 60),
+        (Division(2, "filter"), Division(2, "filter"), [(0, 0, 60), (1, 1, 60)], 120),
+        (Division(2, "filter"), Division(1), [(0, 0, 60)], 120),
+    ],
+)
+def test_what_passes_between_stages_in_parts_is_what_both_hold(first, second, down, up):
+    """Of 60 bytes forward; back as many for each that gives a summand of a whole tensor."""
+    stages = [StageCost(1, 1, division=first), StageCost(1, 1, 0, 0, 60, 60, division=second)]
+    schedule = build_schedule("gpipe", num_stages=2, num_microbatches=1, parts=(first.parts, second.parts))
+    costs = Costs(stages)
+    sent = [(*message, costs.message_bytes(*message)) for message in _messages(schedule)]
+
+    passed = [(giver.part, taker.part, round(size)) for giver, taker, size in sent if giver.op is Op.F and size]
+    assert sorted(passed) == down
+    assert sum(size for giver, _, size in sent if giver.op is Op.B) == pytest.approx(up)
+
+
+def _messages(schedule):
+    actions = [action for row in schedule.ranks for action in row]
+    return [(action, target) for action in actions for target in schedule.targets(action)]
+
+
+def test_recomputation_repeats_the_messages_of_forward_but_not_where_backward_follows_at_once():
+    swaps = Swaps(1, {(0, 1): 8, (1, 0): 8})
+    block = BlockCost(1, 4, 1, times=BlockTimes(1, 2), forward_swaps=swaps, backward_swaps=swaps)
+    plan = make_plan("single", costs=[1, 1, 1], parts=(2,), recompute=Recompute(2))
+    (cost,) = plan_stage_costs(plan, {WHOLE: [block] * 3, Division(2): [block] * 3})
+
+    assert cost.forward_swaps.count == 3
+    assert cost.backward_swaps.count == 3 + 3
+    assert cost.backward_at_once_swaps.count == 3 + 2
+    assert cost.backward_at_once_swaps.num_bytes == {(0, 1): 40, (1, 0): 40}
+
+
+def test_virtual_parts_take_the_time_of_all_parts_and_send_nothing():
+    swaps = Swaps(1, {(0, 1): 8, (1, 0): 8})
+    block = BlockCost(1, 4, 1, times=BlockTimes(1, 2), forward_swaps=swaps, backward_swaps=swaps)
+    costs = {WHOLE: [block], Division(2): [block]}
+    virtual = make_plan("single", costs=[1], num_microbatches=3, parts=(2,), virtual_parts=True)
+    stages = plan_stage_costs(virtual, costs)
+
+    assert stages[0].kept_bytes == 8
+    assert simulate(virtual.schedule(3), Costs(stages, pairs(Link("wire", 5.0, 5.0)))).end_s == 2 * 3 * (1 + 2)
