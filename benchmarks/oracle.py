@@ -3,11 +3,11 @@
     .venv/bin/python -m benchmarks.oracle [--depth 20] [--side-px 256] [--parts]
 
 Two gloo processes, one thread and one core each. The machine is measured as `gemslide plan --calibrate` does it; then
-every plan trains as in `gemslide plan audit`, six plans at a time in fresh processes. With `--parts`, the plans are
-one stage in two parts, by rows, filters and channels, beside `ddp`. Accuracy is 1 - |p - m| / m of
+every plan trains as in `gemslide plan audit`, six plans at a time in fresh processes. With `--parts`, the plans are one
+stage in two parts, by rows, filters and channels, beside `ddp`, on two micro-batches. Accuracy is 1 - |p - m| / m of
 the predicted p and the median measured m (ParaDL, HPDC 2021). At the end: the fastest measured plan, the one that the
 oracle would have picked, and how much longer that took. Prints JSON lines; the committed ones are in
-benchmarks/results/oracle.jsonl. Takes about fifteen minutes on an idle machine.
+benchmarks/results/oracle.jsonl and oracle_parts.jsonl. Takes about fifteen minutes on an idle machine.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ from training.parallel.parted import Split
 from training.recipe.optimisation import cross_entropy
 
 NUM_RANKS, NUM_MICROBATCHES = 2, 8
+FEW_MICROBATCHES = 2
+"""With parts, which are for batches of few large tiles."""
 POLICIES = {"keep": Recompute(), "norm": Recompute(rest="norm"), "every 2": Recompute(2)}
 AT_ONCE = 6
 """Plans whose networks and gradients are in memory at a time."""
@@ -114,11 +116,10 @@ def _plans_in_parts() -> dict[str, Plan]:
     plans = {}
     for policy in ("keep", "every 2"):
         options: dict[str, Any] = {"costs": [1.0], "recompute": POLICIES[policy]}
-        batch = NUM_MICROBATCHES // NUM_RANKS
-        plans[f"ddp, {policy}"] = make_plan("single", num_microbatches=batch, data_parallel=NUM_RANKS, **options)
+        plans[f"ddp, {policy}"] = make_plan("single", data_parallel=NUM_RANKS, **options)
         for split in get_args(Split):
             plans[f"{split}, {policy}"] = make_plan(
-                "single", num_microbatches=NUM_MICROBATCHES, parts=(NUM_RANKS,), split=(split,), **options
+                "single", num_microbatches=FEW_MICROBATCHES, parts=(NUM_RANKS,), split=(split,), **options
             )
     return plans
 
@@ -136,8 +137,10 @@ def _calibrated(ranks: Ranks, depth: int, side_px: int, divisions: tuple[Divisio
 def _race(ranks: Ranks, depth: int, side_px: int, plans: dict[str, Plan]) -> dict[str, Raced]:
     """What was measured of each plan; nothing if the machine was busy."""
     keep_for_training()
+    first = next(iter(plans.values()))
+    number = first.num_microbatches * first.data_parallel
     try:
-        return race(plans, partial(_blocks, depth), random_batch(NUM_MICROBATCHES, side_px), cross_entropy, ranks)
+        return race(plans, partial(_blocks, depth), random_batch(number, side_px), cross_entropy, ranks)
     except BusyMachineError:
         return {}
 

@@ -185,3 +185,53 @@ def test_an_audit_takes_the_fastest_of_each_strategy_and_then_others_from_all_ov
     assert [each.step_s for each in sampled(table, 5)] == [1, 2, 3, 6, 10]
     assert sampled(table, 20) == table
     assert [each.step_s for each in sampled(table, 1)] == [1]
+
+
+@pytest.fixture(scope="module")
+def one_tile(small_project, tmp_path_factory):
+    """A project whose machine has been measured for a step of one micro-batch on two ranks."""
+    folder = tmp_path_factory.mktemp("one_tile")
+    share_tiles(small_project.project, folder)
+    recipe = write_auto(folder / "r.toml")
+    recipe.write_text(recipe.read_text().replace("num_microbatches = 4", "num_microbatches = 1"))
+    run_ranks(2, _measure, recipe, folder)
+    return folder
+
+
+def test_a_step_of_one_micro_batch_may_be_divided_into_parts(one_tile):
+    search = show_plan(one_tile / "r.toml", one_tile, tile_px=None, svg=False, num_ranks=2)["search"]
+    in_parts = [row for row in search["rows"] if row["parts"]]
+
+    assert {tuple(row["parts"]) for row in in_parts} == {(2,)}
+    assert all(row["seconds"] > 0 and row["recompute"] != "norm" for row in in_parts)
+    parallel = ParallelConfig.model_validate(next(row["parallel"] for row in in_parts if "parallel" in row))
+    assert (parallel.world_size, parallel.parts_of_stages, parallel.split) == (2, (2,), ("rows",))
+
+
+def test_an_audit_compares_parts_with_the_clock_and_counts_the_same_bytes(one_tile):
+    audited, _ = run_ranks(2, _audited, one_tile / "r.toml", one_tile, None, 8)
+    (run,) = [run for run in audited["runs"] if run["parts"] == [2]][:1]
+
+    assert run["predicted_bytes"] == run["measured_bytes"] > 0
+    assert run["predicted_s"] > 0 < run["measured_s"]
+
+
+def test_a_recipe_in_parts_has_seconds_once_its_machine_is_measured(one_tile):
+    recipe = one_tile / "parts.toml"
+    given = 'strategy = "single"\nparts = 2\nnum_microbatches = 1\nmicrobatch_size = 4\ntimeout_s = 120.0'
+    recipe.write_text(write_auto(one_tile / "other.toml").read_text().replace(PARALLEL, given))
+    plan = show_plan(recipe, one_tile, tile_px=None, svg=False)
+    rows = {(row["strategy"], tuple(row["parts"]), row["num_ranks"]): row for row in plan["comparison"]}
+
+    assert rows.keys() == {("single", (), 1), ("single", (2,), 2), ("ddp", (), 2)}
+    assert plan["step_s"] == pytest.approx(rows["single", (2,), 2]["seconds"])
+    assert rows["single", (2,), 2]["kept_bytes"] < rows["single", (), 1]["kept_bytes"]
+
+
+def test_parts_that_were_not_measured_are_named_with_the_way_to_do_so(project):
+    rows = show_plan(project / "r.toml", project, tile_px=None, svg=False, num_ranks=2)["search"]["rows"]
+    cap_bytes = max(row["bytes"] for row in rows if row["num_stages"] == 2 and row["recompute"] == "every block")
+    search = show_plan(project / "r.toml", project, tile_px=None, svg=False, num_ranks=2, cap_bytes=cap_bytes)["search"]
+
+    (missing,) = (each for each in search["excluded"] if each["parts"])
+    assert (missing["parts"], missing["refused"]) == ([2], "not measured; add `--calibrate`")

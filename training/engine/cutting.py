@@ -87,9 +87,9 @@ class Cutting:
             ) from error
         return output
 
-    def heights_of(self, index: int, microbatch: int) -> Heights | None:
+    def form_before(self, index: int, microbatch: int) -> Form | None:
         """How what a block takes is cut; None if the stage is not in parts."""
-        return None if self._parts is None else self._forms[microbatch][index].heights
+        return None if self._parts is None else self._forms[microbatch][index]
 
     def form_after(self, microbatch: int, output: Boundary) -> Form:
         """How the output of a forward is cut, or is to be for the next stage."""

@@ -123,6 +123,14 @@ def test_a_part_takes_what_the_network_passes_on_to_it():
         assert rows == [shape.size[2] for shape in taken.shapes[:1]]
 
 
+def test_parts_of_a_network_are_measured_in_stretches_where_memory_is_scarce(any_machine, monkeypatch):
+    monkeypatch.setattr(measuring, "_room_bytes", lambda device: 1.0)
+    times = measure_blocks(unet(), cross_entropy, TARGETS, SETTING, alone, division=Division(2, "rows"))
+
+    assert len(times) == 5
+    assert all(each.forward_s > 0 for each in times)
+
+
 def test_the_slowest_part_counts():
     taken = measuring._Taken(num_ranks=4, num_parts=2)
 

@@ -403,7 +403,11 @@ def test_parts_wait_for_the_slowest_of_them():
     schedule = build_schedule("single", num_stages=1, num_microbatches=3, parts=(2,))
     cost = StageCost(1, 2, division=Division(2))
 
-    assert simulate(schedule, Costs([cost], slowness=[1.0, 1.5])).end_s == 3 * 1.5 * 3
+    timeline = simulate(schedule, Costs([cost], slowness=[1.0, 1.5]))
+
+    assert timeline.end_s == 3 * 1.5 * 3
+    starts = [[span.start_s for span in row if span.action.op in (Op.F, Op.B)] for row in timeline.ranks]
+    assert starts[0] == starts[1] == [0, 1.5, 4.5, 6, 9, 10.5]
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from training.engine.boundary import Boundary, Heights, as_tuple
 from training.engine.partition import fake_tensors, on_device, part_alone, without_memory
 from training.engine.stage import AUTOCAST, Precision
 from training.parallel.division import WHOLE, Division
+from training.parallel.wrap import Form
 
 
 class Shape(NamedTuple):
@@ -82,14 +83,16 @@ def block_inputs(
             value = cutting.begin(0, value)
             for index, block in enumerate(fakes):
                 if index:
-                    inputs.append(_input_of(value, cutting.heights_of(index, 0)))
+                    inputs.append(_input_of(value, cutting.form_before(index, 0)))
                 value = cutting.call(index, block, value, 0)
     return inputs
 
 
-def _input_of(value: Boundary, heights: Heights | None) -> BlockInput:
+def _input_of(value: Boundary, form: Form | None) -> BlockInput:
     shapes = tuple(Shape(tuple(t.shape), t.stride(), t.dtype, t.requires_grad) for t in as_tuple(value))
-    return BlockInput(shapes, isinstance(value, tuple), heights)
+    if form is None:
+        return BlockInput(shapes, isinstance(value, tuple))
+    return BlockInput(shapes, form.is_tuple, form.heights)
 
 
 def fingerprints(blocks: Sequence[nn.Module], setting: Setting, division: Division = WHOLE) -> list[str]:
