@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Literal
+from weakref import ref
 
 import torch
 from torch import Tensor
@@ -77,9 +78,19 @@ class Saver:
         key = tensor.untyped_storage()._cdata, tensor._version
         if key not in self._away:
             block = len(self._groups) - 1
-            self._away[key] = OffloadedTensor(tensor, self._counter, lambda: self.fetch(max(block - 1, 0)))
+            self._away[key] = OffloadedTensor(tensor, self._counter, _fetching(ref(self), max(block - 1, 0)))
             self._groups[block].append(self._away[key])
         return self._away[key]
+
+
+def _fetching(saver: ref[Saver], block: int) -> Callable[[], None]:
+    """`Saver.fetch` of a block. What a saver holds must not hold it, or memory waits for the garbage collector."""
+
+    def fetch() -> None:
+        if (own := saver()) is not None:
+            own.fetch(block)
+
+    return fetch
 
 
 def check_unchanged(tensor: Tensor, version: int) -> None:

@@ -1,6 +1,9 @@
 """Recomputation changes memory and time and nothing else, down to the last bit."""
 
+import gc
 from typing import Any
+from unittest import mock
+from weakref import ref
 
 import pytest
 import torch
@@ -12,6 +15,7 @@ from tests.training.engine.small_networks import HW, NETWORKS, Head, loss, make_
 from training.engine.batches import split
 from training.engine.engine import Engine
 from training.engine.recompute import Recompute, Segment
+from training.engine.saved import OffloadedTensor
 
 pytestmark = pytest.mark.usefixtures("one_thread", "small_tensors_are_moved_too")
 
@@ -135,6 +139,27 @@ def test_views_come_back_from_host_memory_where_they_were():
 
     kept, moved = state_after(Recompute()), state_after(Recompute(rest="offload"))
     assert all(torch.equal(kept[name], moved[name]) for name in kept)
+
+
+def test_host_memory_is_free_once_a_step_is_done():
+    """Also without the garbage collector, which may not come for many steps."""
+    blocks = [nn.Conv2d(3, 64, 5), nn.Conv2d(64, 64, 5), Head(64)]
+    one = Engine(blocks, plan_of(blocks, recompute=Recompute(rest="offload")))
+    made = []
+    begin = OffloadedTensor.__init__
+
+    def counted(self, *given) -> None:
+        made.append(ref(self))
+        begin(self, *given)
+
+    gc.disable()
+    try:
+        with mock.patch.object(OffloadedTensor, "__init__", counted):
+            one.train_step(make_batch(2), loss)
+        assert made
+        assert not [tensor for tensor in made if tensor() is not None]
+    finally:
+        gc.enable()
 
 
 def test_weights_are_not_moved_to_host_memory():
