@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+import torch
 from safetensors.torch import load_file
 
 from tests.distributed.launch import run_ranks
@@ -16,8 +17,12 @@ from training.foundation.errors import GemslideError, NotCalibratedError, OutOfM
 from training.machine import devices
 from training.oracle.calibration import measure_blocks
 from training.oracle.search.candidates import Candidate
+from training.parallel.division import Division
+from training.recipe.choice import on_one_rank, plans_on, with_candidate
 from training.recipe.config import load_recipe
+from training.recipe.dividing import with_parts_to_choose
 from training.recipe.parallel import ParallelConfig
+from training.recipe.planned import planned_of, with_seconds
 from training.run.preflight import check_run
 from training.tools.audit import audit, sampled
 from training.tools.calibrate import measure
@@ -199,13 +204,23 @@ def one_tile(small_project, tmp_path_factory):
 
 
 def test_a_step_of_one_micro_batch_may_be_divided_into_parts(one_tile):
-    search = show_plan(one_tile / "r.toml", one_tile, tile_px=None, svg=False, num_ranks=2)["search"]
-    in_parts = [row for row in search["rows"] if row["parts"]]
+    rows = show_plan(one_tile / "r.toml", one_tile, tile_px=None, svg=False, num_ranks=2)["search"]["rows"]
+    in_parts = [row for row in rows if row["parts"]]
 
     assert {tuple(row["parts"]) for row in in_parts} == {(2,)}
     assert all(row["seconds"] > 0 and row["recompute"] != "norm" for row in in_parts)
-    parallel = ParallelConfig.model_validate(next(row["parallel"] for row in in_parts if "parallel" in row))
-    assert (parallel.world_size, parallel.parts_of_stages, parallel.split) == (2, (2,), ("rows",))
+
+
+def test_a_plan_in_parts_can_be_written_into_a_recipe(one_tile):
+    planned = planned_of(on_one_rank(load_recipe(one_tile / "r.toml")), TILES.tile_px, torch.device("cpu"))
+    planned = with_seconds(with_parts_to_choose(planned, 2, float("inf")), one_tile, num_ranks=2, backend="gloo")
+    found = next(each for each in plans_on(planned, 2, float("inf")).candidates if each.divisions)
+    chosen = with_candidate(planned, found)
+
+    written = chosen.recipe.parallel.model_dump(mode="json", exclude_defaults=True)
+    parallel = ParallelConfig.model_validate(written)
+    assert (parallel.world_size, parallel.parts_of_stages, parallel.split_of_stages) == (2, (2,), ("rows",))
+    assert chosen.plan.divisions == (Division(2, "rows"),)
 
 
 def test_an_audit_compares_parts_with_the_clock_and_counts_the_same_bytes(one_tile):
@@ -229,9 +244,12 @@ def test_a_recipe_in_parts_has_seconds_once_its_machine_is_measured(one_tile):
 
 
 def test_parts_that_were_not_measured_are_named_with_the_way_to_do_so(project):
-    rows = show_plan(project / "r.toml", project, tile_px=None, svg=False, num_ranks=2)["search"]["rows"]
-    cap_bytes = max(row["bytes"] for row in rows if row["num_stages"] == 2 and row["recompute"] == "every block")
-    search = show_plan(project / "r.toml", project, tile_px=None, svg=False, num_ranks=2, cap_bytes=cap_bytes)["search"]
+    recipe = on_one_rank(load_recipe(project / "r.toml"))
+    planned = planned_of(recipe, TILES.tile_px, torch.device("cpu"))
+    large = with_parts_to_choose(planned, 2, cap_bytes=1.0)
+    measured = with_seconds(large, project, num_ranks=2, backend="gloo")
 
-    (missing,) = (each for each in search["excluded"] if each["parts"])
-    assert (missing["parts"], missing["refused"]) == ([2], "not measured; add `--calibrate`")
+    assert measured.not_measured == (Division(2, "rows"),)
+    (missing,) = (each for each in plans_on(measured, 2, float("inf")).excluded if each.divisions)
+    assert (missing.divisions, missing.reason) == ((Division(2, "rows"),), "not measured; add `--calibrate`")
+    assert with_parts_to_choose(planned, 2, cap_bytes=float("inf")) is planned  # four micro-batches on two ranks
