@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any, get_args
 
@@ -36,8 +37,8 @@ from training.oracle.audit.race import Raced, race
 from training.oracle.calibration.block_inputs import Setting
 from training.oracle.calibration.calibrate import calibrate
 from training.oracle.calibration.machine import Machine, identity_here
-from training.oracle.divided import divided_costs
 from training.oracle.predict import predict_step
+from training.oracle.simulation.divided import divided_costs
 from training.parallel.division import WHOLE, Division
 from training.parallel.parted import Split
 from training.recipe.optimisation import cross_entropy
@@ -71,7 +72,10 @@ def _lines(depth: int, side_px: int, *, in_parts: bool) -> Iterator[dict[str, An
     setting = Setting((1, 3, side_px, side_px))
     blocks = _blocks(depth)
     counted = divided_costs(blocks, setting.input_shape, (WHOLE, *divisions))
-    costs = {division: machine.with_times(blocks, own, setting, division) for division, own in counted.items()}
+    costs = {
+        division: machine.with_times(blocks, own, replace(setting, division=division))
+        for division, own in counted.items()
+    }
     yield {"link": machine.link.model_dump() if machine.link else None, "update": machine.update.model_dump()}
     plans = _plans_in_parts() if in_parts else _plans([cost.flops for cost in costs[WHOLE]])
     predicted = {name: predict_step(plan, costs, machine).end_s for name, plan in plans.items()}
@@ -131,7 +135,8 @@ def _calibrated(ranks: Ranks, depth: int, side_px: int, divisions: tuple[Divisio
     plan = make_plan("single", costs=[1.0] * len(blocks), data_parallel=NUM_RANKS)
     identity = identity_here(setting, threads=1, backend="gloo", num_ranks=NUM_RANKS)
     targets = torch.zeros(1, dtype=torch.int64)
-    return calibrate(blocks, cross_entropy, targets, plan, setting, ranks, identity, divisions).model_dump_json()
+    settings = [setting, *(replace(setting, division=division) for division in divisions)]
+    return calibrate(blocks, cross_entropy, targets, plan, settings, ranks, identity).model_dump_json()
 
 
 def _race(ranks: Ranks, depth: int, side_px: int, plans: dict[str, Plan]) -> dict[str, Raced]:

@@ -35,9 +35,9 @@ from training.engine.predict import predict_memory
 from training.engine.ranks import LostPeerError, connect_ranks
 from training.engine.recompute import Recompute
 from training.machine.memory_errors import is_out_of_memory
-from training.oracle.divided import divided_costs
 from training.oracle.search.memory import RankMemory
 from training.oracle.search.stage_table import StageTable
+from training.oracle.simulation.divided import divided_costs
 from training.parallel.division import WHOLE, Division
 from training.recipe.plan import EmptyBatch
 
@@ -50,7 +50,7 @@ LAYOUTS = {
     "rows and layers, 2 + 1 + 1": (2, 1, 1),
 }
 """Parts of each stage."""
-EVERY = (1, 2, 3)
+EVERY = (1, 2, 3, 4, 6)
 """Blocks of a recomputed segment that are tried."""
 GIB = 2**30
 

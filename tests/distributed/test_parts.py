@@ -30,8 +30,8 @@ from training.engine.piece import Piece
 from training.engine.predict import predict_memory
 from training.engine.ranks import LostPeerError, Ranks
 from training.engine.recompute import Recompute
-from training.oracle.divided import divided_costs
 from training.oracle.simulation.costs import plan_stage_costs
+from training.oracle.simulation.divided import divided_costs
 from training.parallel import norm
 from training.parallel.division import NO_SWAPS, WHOLE
 from training.parallel.halo import Transfer
@@ -239,13 +239,13 @@ FAULTS = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_planted_fault_is_noticed(fault):
-    uneven = replace(TWO, double=True, batches=evenly(1), recompute=Recompute(1))
+    uneven = replace(TWO, double=True, batches=evenly(1))
     with mock.patch("tests.distributed.problem.SIZES_HW", ((13, 16),) * 3):
         single = train(None, uneven.whole, _kept)
         where, name, wrong = FAULTS[fault]
         with mock.patch.object(where, name, wrong):
             try:
-                outcome = train(None, uneven.as_single, _kept)
+                outcome = train(None, replace(uneven.as_single, recompute=Recompute(1)), _kept)
             except (RuntimeError, NonFiniteError):
                 return  # shapes that do not fit, or memory that was never written
     assert farthest(outcome, single) > 1e-9

@@ -83,7 +83,7 @@ def block_costs(
         input_shape: of one micro-batch, such as (1, 3, 1024, 1024).
         device: its autocast decides which operations run in a lower precision; the CPU if omitted.
         division: costs are of one of these parts, the last one, which has the most rows; messages are not counted here
-            (oracle/divided.py).
+            (oracle/simulation/divided.py).
 
     Raises:
         ValueError: a block cannot be divided so.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from training.engine.plan import Plan
-from training.oracle.divided import DividedCosts
 from training.oracle.pricing import Pricing
 from training.oracle.simulation.costs import plan_stage_costs
+from training.oracle.simulation.divided import DividedCosts
 from training.oracle.simulation.simulate import Timeline, simulate
 
 

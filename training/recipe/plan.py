@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from training.engine.partition import BlockCost
 from training.engine.plan import Plan, make_plan
 from training.models.build import build_blocks
-from training.oracle.divided import DividedCosts, divided_costs
+from training.oracle.simulation.divided import DividedCosts, divided_costs
 from training.parallel.division import WHOLE, Division
 from training.recipe.config import ModelConfig, Recipe, RunRecipe
 from training.recipe.optimisation import make_optimizer

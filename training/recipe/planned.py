@@ -20,10 +20,10 @@ from training.foundation.errors import BadRecipeError, NotCalibratedError
 from training.oracle.calibration.block_inputs import Setting
 from training.oracle.calibration.machine import Identity, identity_here, load_machine
 from training.oracle.clusters.cluster import Cluster
-from training.oracle.divided import DividedCosts
 from training.oracle.pricing import Pricing
 from training.oracle.search.memory import RankMemory
 from training.oracle.simulation.costs import StageCost, plan_stage_costs
+from training.oracle.simulation.divided import DividedCosts
 from training.parallel.division import WHOLE, Division
 from training.recipe.config import Recipe
 from training.recipe.optimisation import cross_entropy, optimizer_slots
@@ -125,7 +125,7 @@ def with_seconds(planned: Planned, project_dir: Path, *, num_ranks: int, backend
     costs: DividedCosts = {}
     for division, own in planned.divided.items():
         try:
-            costs[division] = machine.with_times(planned.blocks, own, setting, division)
+            costs[division] = machine.with_times(planned.blocks, own, replace(setting, division=division))
         except NotCalibratedError:
             if division in (WHOLE, *planned.plan.divisions):
                 raise

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -42,7 +43,8 @@ def measure(of: Measuring, *, cap_bytes: float | None = None) -> dict[str, Any]:
     setting = setting_of(of.recipe, of.side_px, of.device)
     identity = identity_of(of.recipe, setting, num_ranks=of.ranks.num_ranks, backend=backend_of(of.ranks.wire))
     targets = EmptyBatch(1, of.recipe.parallel.microbatch_size, of.side_px).targets(0).to(of.device)
-    machine = calibrate(blocks, cross_entropy, targets, plan, setting, of.ranks, identity, list(planned.divided))
+    settings = [replace(setting, division=division) for division in planned.divided]
+    machine = calibrate(blocks, cross_entropy, targets, plan, settings, of.ranks, identity)
     path = machine_path(of.project_dir, identity)
     if of.ranks.rank == 0:
         path = save_machine(of.project_dir, machine)

@@ -8,7 +8,7 @@ from torch import nn
 from tests.training.engine.small_networks import unet
 from training.engine.partition import block_costs, fake_tensors, on_device, without_memory
 from training.models.resnet_v2 import resnet_v2_blocks
-from training.oracle.divided import count_swaps, divided_costs
+from training.oracle.simulation.divided import count_swaps, divided_costs
 from training.parallel.division import NO_SWAPS, WHOLE, Division, Swaps
 
 SIDE_PX = 1024

@@ -21,8 +21,8 @@ from training.oracle.calibration.machine import (
     machine_path,
     save_machine,
 )
-from training.oracle.divided import divided_costs
 from training.oracle.simulation.costs import Costs, StageCost
+from training.oracle.simulation.divided import divided_costs
 from training.oracle.simulation.simulate import simulate
 from training.parallel.division import Division
 from training.recipe.config import Recipe
@@ -106,17 +106,18 @@ def test_a_block_that_was_not_measured_is_named(tmp_path):
 
 
 def test_parts_are_measured_under_names_of_their_own():
-    blocks, rows = convolutions(), Division(2, "rows")
-    whole, in_rows = fingerprints(blocks, SETTING), fingerprints(blocks, SETTING, rows)
+    blocks, rows, filters = convolutions(), Division(2, "rows"), Division(2, "filter")
+    by_rows = replace(SETTING, division=rows)
+    whole, in_rows = fingerprints(blocks, SETTING), fingerprints(blocks, by_rows)
     machine = measured(*whole, *in_rows[:2])
     costs = divided_costs(blocks, SETTING.input_shape, [rows])[rows]
 
     assert len(in_rows) == 4
     assert not set(whole) & set(in_rows)
-    assert not set(in_rows) & set(fingerprints(blocks, SETTING, Division(2, "filter")))
+    assert not set(in_rows) & set(fingerprints(blocks, replace(SETTING, division=filters)))
     with pytest.raises(NotCalibratedError, match="in 2 parts, split = 'rows'"):
-        machine.with_times(blocks, costs, SETTING, rows)
-    assert measured(*in_rows).with_times(blocks, costs, SETTING, rows)[3].times == BlockTimes(1, 2, 0.5, 0.25, 0.75)
+        machine.with_times(blocks, costs, by_rows)
+    assert measured(*in_rows).with_times(blocks, costs, by_rows)[3].times == BlockTimes(1, 2, 0.5, 0.25, 0.75)
 
 
 def test_a_machine_that_was_not_measured_is_named(tmp_path):

@@ -102,7 +102,7 @@ def test_each_part_is_measured_by_itself_and_leaves_no_trace(any_machine, split)
     blocks = small()
     before = copy.deepcopy(nn.ModuleList(blocks).state_dict())
     times = measure_blocks(
-        blocks, cross_entropy, TARGETS, SETTING, alone, rank=2, division=Division(3, split)
+        blocks, cross_entropy, TARGETS, replace(SETTING, division=Division(3, split)), alone, rank=2
     )  # a last part, which has no loss
 
     assert len(times) == 5
@@ -114,7 +114,7 @@ def test_each_part_is_measured_by_itself_and_leaves_no_trace(any_machine, split)
 
 def test_a_part_takes_what_the_network_passes_on_to_it():
     whole = block_inputs(unet(), SETTING)
-    parts = [block_inputs(unet(), SETTING, Division(3, "rows"), part) for part in range(3)]
+    parts = [block_inputs(unet(), replace(SETTING, division=Division(3, "rows"), part=part)) for part in range(3)]
 
     assert [taken.heights for taken in parts[0]] == [taken.heights for taken in parts[2]]
     assert parts[0][0].shapes == whole[0].shapes  # each part takes its rows from the whole tile
@@ -125,7 +125,7 @@ def test_a_part_takes_what_the_network_passes_on_to_it():
 
 def test_parts_of_a_network_are_measured_in_stretches_where_memory_is_scarce(any_machine, monkeypatch):
     monkeypatch.setattr(measuring, "_room_bytes", lambda device: 1.0)
-    times = measure_blocks(unet(), cross_entropy, TARGETS, SETTING, alone, division=Division(2, "rows"))
+    times = measure_blocks(unet(), cross_entropy, TARGETS, replace(SETTING, division=Division(2, "rows")), alone)
 
     assert len(times) == 5
     assert all(each.forward_s > 0 for each in times)
@@ -273,7 +273,7 @@ def _calibrated(ranks):
     before = copy.deepcopy(nn.Sequential(*blocks).state_dict())
     plan = make_plan("single", costs=[1.0] * len(blocks), data_parallel=2)
     identity = identity_here(SETTING, threads=1, backend="gloo", num_ranks=2)
-    machine = calibrate(blocks, cross_entropy, TARGETS, plan, SETTING, ranks, identity)
+    machine = calibrate(blocks, cross_entropy, TARGETS, plan, [SETTING], ranks, identity)
     after = nn.Sequential(*blocks).state_dict()
     return machine.model_dump_json(), all(torch.equal(after[name], value) for name, value in before.items())
 

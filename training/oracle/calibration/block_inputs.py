@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import torch
@@ -59,12 +59,13 @@ class Setting:
     precision: Precision = "fp32"
     channels_last: bool = False
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    division: Division = WHOLE
+    part: int = 0
+    """The part that is at work, on this rank."""
 
 
-def block_inputs(
-    blocks: Sequence[nn.Module], setting: Setting, division: Division = WHOLE, part: int = 0
-) -> list[BlockInput]:
-    """What a part of each block takes, found on tensors without storage.
+def block_inputs(blocks: Sequence[nn.Module], setting: Setting) -> list[BlockInput]:
+    """What each block, or its part at work, takes, found on tensors without storage.
 
     Raises:
         ValueError: a block cannot be divided so.
@@ -78,7 +79,7 @@ def block_inputs(
         value: Boundary = torch.empty(setting.input_shape, device=device, memory_format=memory_format)
         with torch.autocast(device.type, dtype=dtype, enabled=setting.precision in AUTOCAST):
             fakes = on_device(shells, device).train()
-            cutting = part_alone(list(fakes), division, part)
+            cutting = part_alone(list(fakes), setting.division, setting.part)
             inputs.append(_input_of(value, None))
             value = cutting.begin(0, value)
             for index, block in enumerate(fakes):
@@ -95,21 +96,19 @@ def _input_of(value: Boundary, form: Form | None) -> BlockInput:
     return BlockInput(shapes, form.is_tuple, form.heights)
 
 
-def fingerprints(blocks: Sequence[nn.Module], setting: Setting, division: Division = WHOLE) -> list[str]:
+def fingerprints(blocks: Sequence[nn.Module], setting: Setting) -> list[str]:
     """Names under which the blocks of a network are measured: equal for blocks that take the same time.
+
+    Those of parts are the same whichever is at work.
 
     Raises:
         ValueError: a block cannot be divided so.
     """
-    return named(blocks, block_inputs(blocks, setting, division, division.parts - 1), division)
-
-
-def named(blocks: Sequence[nn.Module], inputs: Sequence[BlockInput], division: Division) -> list[str]:
-    """`fingerprints`, where the inputs of the last part are known."""
+    last_part = replace(setting, part=setting.division.parts - 1)
     last = len(blocks) - 1
     return [
-        _fingerprint(block, taken, division, is_last=index == last)
-        for index, (block, taken) in enumerate(zip(blocks, inputs, strict=True))
+        _fingerprint(block, taken, setting.division, is_last=index == last)
+        for index, (block, taken) in enumerate(zip(blocks, block_inputs(blocks, last_part), strict=True))
     ]
 
 

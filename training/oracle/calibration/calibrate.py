@@ -19,7 +19,6 @@ from training.oracle.calibration.measure_blocks import measure_blocks
 from training.oracle.calibration.measure_links import measure_link
 from training.oracle.calibration.measure_updates import measure_update
 from training.oracle.calibration.rounds import together
-from training.parallel.division import WHOLE, Division
 
 
 def calibrate(
@@ -27,35 +26,27 @@ def calibrate(
     loss: Loss,
     targets: object,
     plan: Plan,
-    setting: Setting,
+    settings: Sequence[Setting],
     ranks: Ranks,
     identity: Identity,
-    divisions: Sequence[Division] = (),
 ) -> Machine:
     """Measure this machine for one network; every rank calls it and gets what was found.
 
     Args:
         plan: of the recipe, for its optimizer. The weights are the same afterwards.
         targets: of one micro-batch.
-        divisions: to measure beside the whole blocks.
+        settings: of the whole blocks, and then of each division that is to be measured.
 
     Raises:
         BusyMachineError: other programs had the cores.
         ValueError: a block cannot be divided so.
     """
+    setting = settings[0]
     transport = Transport(ranks, setting.device, counter=LiveBytes())
     times: dict[str, BlockTimes] = {}
-    for division in dict.fromkeys((WHOLE, *divisions)):
-        found = measure_blocks(
-            blocks,
-            loss,
-            targets,
-            setting,
-            lambda value: together(transport, value),
-            rank=ranks.rank,
-            division=division,
-        )
-        times |= zip(fingerprints(blocks, setting, division), found, strict=True)
+    for each in settings:
+        found = measure_blocks(blocks, loss, targets, each, lambda value: together(transport, value), rank=ranks.rank)
+        times |= zip(fingerprints(blocks, each), found, strict=True)
     link = measure_link(transport, ranks) if ranks.num_ranks > 1 else None
     update = measure_update(blocks, plan, setting, ranks, transport, network_of(link))
     machine = Machine(

@@ -21,7 +21,6 @@ from training.engine.recompute import Segment
 from training.engine.saved import Kept
 from training.engine.stage import StageCopy
 from training.oracle.calibration.block_inputs import BlockInput, Setting
-from training.parallel.division import WHOLE, Division
 from training.parallel.parted import Parted
 
 CACHE_BYTES = 2**26
@@ -45,17 +44,15 @@ class Chain:
         clock: Callable[[], float],
         *,
         left_out_bytes: int = 0,
-        division: Division = WHOLE,
-        part: int = 0,
     ) -> None:
         """Prepare.
 
         Args:
             taken: what the first block takes.
+            setting: which part is at work, among others; it does not wait for other parts.
             finish: the loss behind the last block; None if the network goes on.
             clock: seconds, once the device has done its work.
             left_out_bytes: kept by the blocks of the network that are not run here.
-            division, part: which part of the blocks; it does not wait for others.
         """
         self.device, self._finish, self._clock = setting.device, finish, clock
         self._copy = StageCopy(
@@ -67,7 +64,7 @@ class Chain:
             segments=[Segment(range(len(blocks)), policy)],
             is_last=finish is not None,
             blocks=[self._timed(index, block) for index, block in enumerate(blocks)],
-            cutting=part_alone(blocks, division, part),
+            cutting=part_alone(blocks, setting.division, setting.part),
         )
         self._heights = taken.heights
         own = [[weight for weight in block.parameters() if weight.requires_grad] for block in blocks]

@@ -32,7 +32,7 @@ from training.machine.threads import instruction_set
 from training.oracle.calibration.block_inputs import Setting, fingerprints
 from training.oracle.simulation.costs import Costs, StageCost
 from training.oracle.simulation.links import Link, Network, instant, pairs, swap_s
-from training.parallel.division import WHOLE, Division
+from training.parallel.division import Division
 
 FOLDER = "machines"
 """Folder of the files in a project."""
@@ -117,20 +117,18 @@ class Machine(Section):
         """The same machine with messages that take no time."""
         return self.model_copy(update={"link": None})
 
-    def with_times(
-        self, blocks: Sequence[nn.Module], costs: Sequence[BlockCost], setting: Setting, division: Division = WHOLE
-    ) -> list[BlockCost]:
+    def with_times(self, blocks: Sequence[nn.Module], costs: Sequence[BlockCost], setting: Setting) -> list[BlockCost]:
         """Add the measured seconds to the costs of a network's blocks, or of their parts.
 
         Raises:
             NotCalibratedError: a block has not been measured.
         """
-        names = fingerprints(blocks, setting, division)
+        names = fingerprints(blocks, setting)
         missing = [index for index, name in enumerate(names) if name not in self.blocks]
         if missing:
             raise NotCalibratedError(
                 f"{len(missing)} of {len(names)} blocks, such as block {missing[0]}, have not been measured here with "
-                f"inputs of {setting.input_shape}{_in_parts(division)}. Measure them: `gemslide plan RECIPE "
+                f"inputs of {setting.input_shape}{_in_parts(setting.division)}. Measure them: `gemslide plan RECIPE "
                 "--calibrate`."
             )
         times = [BlockTimes(**self.blocks[name].model_dump()) for name in names]

@@ -11,7 +11,7 @@ import statistics
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import psutil
@@ -25,7 +25,6 @@ from training.foundation.errors import BusyMachineError
 from training.oracle.calibration.block_inputs import BlockInput, Setting, block_inputs, fingerprints
 from training.oracle.calibration.chain import Chain, Seconds
 from training.oracle.calibration.rounds import WARM_UPS, now_s
-from training.parallel.division import WHOLE, Division
 
 LEAST_SHARE = 0.97
 """Least CPU time per wall-clock time of a round that counts."""
@@ -48,22 +47,21 @@ def measure_blocks(
     together: Together,
     *,
     rank: int = 0,
-    division: Division = WHOLE,
 ) -> list[BlockTimes]:
     """Measure each block, or a part of it; every rank calls it.
 
     Args:
         blocks: in training mode; their gradients and running statistics stay as they are.
         targets: of one micro-batch, for the loss behind the last block.
-        division: each rank measures one of these parts without its messages; seconds are those of the slowest part.
+        setting: with a division, each rank measures one of the parts, without messages; seconds are the slowest part's.
 
     Raises:
         BusyMachineError: most rounds did not count.
         ValueError: a block cannot be divided so.
     """
-    part = rank % division.parts
-    inputs = block_inputs(blocks, setting, division, part)
-    names = fingerprints(blocks, setting, division)
+    division = setting.division
+    setting = replace(setting, part=rank % division.parts)
+    inputs, names = block_inputs(blocks, setting), fingerprints(blocks, setting)
     costs = block_costs(
         blocks, setting.input_shape, precision=setting.precision, device=setting.device, division=division
     )
@@ -87,8 +85,6 @@ def measure_blocks(
                 setting,
                 lambda: now_s(setting.device),
                 left_out_bytes=left_out_bytes,
-                division=division,
-                part=part,
             )
             taken[policy] = rounds.run(chain, budget_s, also_alone=policy == "keep")
         for position, index in enumerate(stretch):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from training.engine.partition import BlockCost, BlockTimes, stage_ranges
 from training.engine.plan import Plan
 from training.engine.recompute import Recompute, Segment
 from training.engine.schedule import Action, Op
-from training.oracle.divided import DividedCosts
+from training.oracle.simulation.divided import DividedCosts
 from training.oracle.simulation.links import Network, instant, swaps_s
 from training.parallel.division import NO_SWAPS, WHOLE, Division, Swaps
 
@@ -114,13 +114,13 @@ def stage_costs(
         blocks: of the whole network, from `partition.block_costs`.
         flops_per_s: of one rank, for blocks that have not been measured; 1.0 gives times in operations.
     """
+    blocks = [replace(block, times=block.times or _from_flops(block, flops_per_s)) for block in blocks]
     return [
         stage_cost(
             [blocks[index] for index in indices],
             recompute.segments(stage, len(indices)),
             is_first=stage == 0,
             is_last=stage == len(cuts),
-            flops_per_s=flops_per_s,
         )
         for stage, indices in enumerate(stage_ranges(cuts, len(blocks)))
     ]
@@ -153,7 +153,6 @@ def stage_cost(
     *,
     is_first: bool,
     is_last: bool,
-    flops_per_s: float = 1.0,
     division: Division = WHOLE,
     taken: BlockCost | None = None,
     parts_here: int = 1,
@@ -165,7 +164,7 @@ def stage_cost(
         taken: the first block, undivided, for what all parts take together; None: it is undivided.
         parts_here: parts on one rank, which computes them one after the other.
     """
-    times = [block.times or _from_flops(block, flops_per_s) for block in blocks]
+    times = [block.times or _from_flops(block, 1.0) for block in blocks]
     taken = taken or blocks[0]
     again = last_again = NO_SWAPS
     again_s = last_again_s = 0.0
