@@ -92,8 +92,9 @@ def block_costs(
     shells = without_memory(blocks)
     with fake_tensors():
         fakes = on_device(shells, device).train()
-        policies: tuple[Kept, ...] = ("keep", "norm") if division.parts == 1 else ("keep", "keep")
-        kept, norm = (_forward(fakes, input_shape, policy, precision, device, division) for policy in policies)
+        kept = _forward(fakes, input_shape, "keep", precision, device, division)
+        # Normalisations are not recomputed in parts.
+        norm = _forward(fakes, input_shape, "norm", precision, device, WHOLE) if division == WHOLE else kept
     return [replace(cost, norm_bytes=norm_cost.saved_bytes) for cost, norm_cost in zip(kept, norm, strict=True)]
 
 

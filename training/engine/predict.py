@@ -26,6 +26,7 @@ from training.engine.schedule import Action, Schedule
 from training.engine.stage import StageCopy
 from training.engine.stages import make_copies, named_stages
 from training.engine.transport import Row, Transport
+from training.parallel.division import SilentLink
 from training.parallel.link import Piece
 
 
@@ -179,21 +180,18 @@ class _FakeWire:
         return _Arrived()
 
 
-class _FakeLink:
+class _FakeLink(SilentLink):
     """A link that delivers tensors of the right shapes."""
 
     def __init__(self, transport: Transport, ranks: Sequence[int]) -> None:
+        super().__init__(len(ranks), ranks.index(transport.rank))
         self._transport = transport
-        self.num_parts, self.here = len(ranks), (ranks.index(transport.rank),)
 
     def swap(
         self, gives: Sequence[Mapping[int, Tensor]], takes: Sequence[Mapping[int, Piece]]
     ) -> list[dict[int, Tensor]]:
         self._transport.flush()  # as in a real run, where one group ends before the next
-        return [
-            {part: torch.empty(piece.shape, dtype=piece.dtype, device=piece.device) for part, piece in take.items()}
-            for take in takes
-        ]
+        return super().swap(gives, takes)
 
 
 class _Arrived:

@@ -109,7 +109,7 @@ class Chain:
         def run(value: Boundary) -> Boundary:
             self._began_s.append(self._clock())
             output: Boundary = block(value)
-            self._watch(index, [tensor for tensor in tensors_of(output) if tensor.requires_grad])
+            self._watch(index, [tensor for tensor in _tensors_of(output) if tensor.requires_grad])
             return output
 
         return run
@@ -166,7 +166,7 @@ class Chain:
         return self._gradients
 
 
-def tensors_of(output: Any) -> list[Tensor]:
+def _tensors_of(output: Any) -> list[Tensor]:
     """The tensors of what a block returns; of a value in parts those that are here."""
     values = output if isinstance(output, tuple) else (output,)
     return [tensor for value in values for tensor in (value.tensors if isinstance(value, Parted) else (value,))]
