@@ -22,7 +22,7 @@ from training.oracle.calibration.machine import Identity, identity_here, load_ma
 from training.oracle.clusters.cluster import Cluster
 from training.oracle.pricing import Pricing
 from training.oracle.search.memory import RankMemory
-from training.oracle.simulation.costs import StageCost, plan_stage_costs
+from training.oracle.simulation.costs import StageCost, plan_stage_costs, stage_costs
 from training.oracle.simulation.divided import DividedCosts
 from training.parallel.division import WHOLE, Division
 from training.recipe.config import Recipe
@@ -56,6 +56,11 @@ class Planned:
     @cached_property
     def stage_costs(self) -> list[StageCost]:
         return plan_stage_costs(self.plan, self.divided)
+
+    @cached_property
+    def undivided_stage_costs(self) -> list[StageCost]:
+        """As if no stage were in parts."""
+        return stage_costs(self.costs, self.plan.cuts, self.plan.recompute)
 
     def schedule(self, num_microbatches: int) -> Schedule:
         """The schedule of the whole step, with this many micro-batches in each group."""

@@ -27,7 +27,7 @@ from training.foundation.words.counts import counted
 from training.machine.devices import device_here, room_bytes
 from training.oracle.clusters.cluster import Cluster, load_cluster
 from training.oracle.predict import predict_step
-from training.oracle.simulation.costs import Costs, StageCost, stage_costs
+from training.oracle.simulation.costs import Costs, StageCost
 from training.oracle.simulation.draw import draw_svg, draw_text
 from training.oracle.simulation.simulate import simulate
 from training.recipe.choice import Choice, choose, on_one_rank
@@ -216,8 +216,7 @@ def compare(planned: Planned) -> list[dict[str, Any]]:
     the recipe does not. Stages are in parts in the recipe's own row only. `time` is relative to `mp-basic`, which takes
     as long as `single`.
     """
-    plan = planned.plan
-    stages = stage_costs(planned.costs, plan.cuts, plan.recompute)
+    plan, stages = planned.plan, planned.undivided_stage_costs
     alone = [_on_one_rank(stages)]
     rows = [_row(planned, "single", alone, plan.recompute)]
     if plan.is_in_parts:
@@ -256,8 +255,8 @@ def _row_in_parts(planned: Planned) -> dict[str, Any]:
 
 def _priced(planned: Planned, schedule: Schedule, costs: Sequence[StageCost], recompute: Recompute) -> dict[str, Any]:
     timeline = simulate(schedule, _costs_of_group(planned, costs, schedule))
-    whole = stage_costs(planned.costs, planned.plan.cuts, planned.plan.recompute)
-    alone_s = planned.plan.num_microbatches * sum(cost.forward_s + cost.backward_s for cost in whole)
+    whole_s = sum(cost.forward_s + cost.backward_s for cost in planned.undivided_stage_costs)
+    alone_s = planned.plan.num_microbatches * whole_s
     return {
         "recompute": describe_recompute(recompute),
         "num_ranks": schedule.placement.num_ranks,
