@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tests.distributed.test_training_runs import wait_until
 from tests.free_ports import free_ports
+from tests.waiting import wait_until
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch")
 ADMINISTRATORS_PATH = "/usr/sbin:/sbin"

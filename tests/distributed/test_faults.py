@@ -17,10 +17,10 @@ import psutil
 import pytest
 
 from pipeline.models.launch import train
-from tests.distributed.test_training_runs import wait_until
 from tests.free_ports import free_ports
 from tests.slurm import cluster, missing_programs
 from tests.small_trained_project import Way, share_tiles
+from tests.waiting import wait_until
 
 GEMSLIDE = Path(sys.executable).parent / "gemslide"
 SBATCH_SCRIPT = Path(__file__).parents[2] / "docs" / "workflows" / "train.sbatch"

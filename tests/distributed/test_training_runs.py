@@ -9,8 +9,6 @@ import re
 import signal
 import subprocess
 import sys
-import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +23,7 @@ from pipeline.settings.config import TileConfig
 from pipeline.tiles.tile import make_tile_table
 from tests.distributed.starts import train, train_forked
 from tests.small_trained_project import TILES, Way, share_tiles, write_recipe
+from tests.waiting import wait_until
 from training.engine import TensorBatch
 from training.engine.predict import predict_memory
 from training.foundation.errors import BadRecipeError, GemslideError
@@ -344,11 +343,3 @@ def test_fresh_goes_with_the_command_and_not_with_the_restarts_of_torchrun(tmp_p
         "error [bad_recipe]: --fresh under torchrun: ranks that it restarts would start from scratch, too."
         in done.stderr
     )
-
-
-def wait_until(condition, timeout_s=240):
-    """Poll a condition; raise AssertionError at the deadline."""
-    end = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end, "waited too long"
-        threading.Event().wait(0.1)

@@ -8,8 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -25,6 +24,7 @@ from pathology_app.jobs.state import JobState, JobStatus, status_of
 from pipeline.project import Project
 from pipeline.store.reading.reader import StoreReader
 from tests.small_trained_project import TISSUE_TOML, make_slide
+from tests.waiting import wait_until
 from training.foundation.errors import DiskFullError
 
 pytestmark = pytest.mark.xdist_group("jobs")
@@ -56,13 +56,6 @@ def command(project: Project) -> Command:
     return ingest_command(folders, folders.offered())
 
 
-def until(condition: Callable[[], object], seconds: float = 60) -> None:
-    give_up = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < give_up, "waited in vain"
-        time.sleep(0.02)
-
-
 def known(project: Project, job_id: str) -> JobStatus:
     status = status_of(project, job_id)
     assert status
@@ -70,14 +63,14 @@ def known(project: Project, job_id: str) -> JobStatus:
 
 
 def ended(project: Project, job_id: str) -> JobStatus:
-    until(lambda: not known(project, job_id).runs)
+    wait_until(lambda: not known(project, job_id).runs)
     return known(project, job_id)
 
 
 def run_process(project: Project, job_id: str) -> psutil.Process:
     """Process of the run itself, below its supervisor."""
     supervisor = psutil.Process(known(project, job_id).job.process.pid)
-    until(supervisor.children)
+    wait_until(supervisor.children)
     return supervisor.children()[0]
 
 
@@ -94,7 +87,7 @@ def test_a_run_that_is_stopped_leaves_nothing_half_written_and_goes_on_when_star
     with pytest.raises(BadRunError, match="1 run is in progress"):
         start_job(project, command(project), by="Bob", max_jobs=1)
     process = run_process(project, job_id)
-    until(lambda: log_of(project, job_id).count().states.total())
+    wait_until(lambda: log_of(project, job_id).count().states.total())
 
     stop_job(project, job_id, by="Bob (web app)")
     assert known(project, job_id).state in (JobState.STOPPING, JobState.STOPPED)
@@ -156,10 +149,10 @@ def test_a_run_ends_with_its_supervisor_and_is_said_to_be_lost(project: Project)
 
     supervisor.kill()
 
-    until(lambda: is_gone(process) and is_gone(supervisor))
+    wait_until(lambda: is_gone(process) and is_gone(supervisor))
     assert known(project, job_id).state is JobState.LOST
     assert running_ids(project) == []
-    until(lambda: not psutil.pid_exists(supervisor.pid))  # no zombie remains, because the app waits for it
+    wait_until(lambda: not psutil.pid_exists(supervisor.pid))  # no zombie remains, because the app waits for it
 
 
 def test_a_module_in_the_projects_folder_is_not_run(project: Project) -> None:

@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -21,8 +20,7 @@ from pipeline.study.new_protocol import new_protocol
 from pipeline.study.protocol import AboutStudy
 from pipeline.study.work.study import begin_study
 from tests.small_trained_project import TISSUE_TOML, make_slide
-
-GIVE_UP_S = 120.0
+from tests.waiting import wait_until
 
 
 def test_a_pool_and_workers_wait_for_a_database_that_is_away_and_go_on(small_project, tmp_path, postgres):
@@ -75,10 +73,3 @@ def new_study(folder: Path, small_project) -> Project:
         project, "s", AboutStudy(title="", question="How good is it?", cohort=str(manifest)), [small_project.model_id]
     )
     return project
-
-
-def wait_until(is_so) -> None:
-    give_up = time.monotonic() + GIVE_UP_S
-    while not is_so():
-        assert time.monotonic() < give_up
-        time.sleep(0.05)
