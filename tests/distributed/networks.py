@@ -75,3 +75,59 @@ def dropout_resnet() -> list[nn.Module]:
     torch.manual_seed(7)
     stem, *middle, head = resnet_v2_blocks(depth=11, num_classes=NUM_CLASSES)
     return [stem, nn.Sequential(middle[0], nn.Dropout2d(0.3)), *middle[1:], nn.Sequential(nn.Dropout(0.2), head)]
+
+
+def vgg_like_network() -> list[nn.Module]:
+    """Plain convolutions, one without padding; pools, one with partial windows; fully connected layers."""
+    torch.manual_seed(7)
+    blocks = [
+        nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(3, 2, ceil_mode=True)),
+        nn.Sequential(nn.Conv2d(8, 10, 3, padding=(0, 1)), nn.BatchNorm2d(10), nn.LeakyReLU()),
+        nn.Sequential(nn.AdaptiveMaxPool2d((3, 2)), nn.Flatten(), nn.Linear(60, 10)),
+        nn.Sequential(nn.ReLU(), nn.Linear(10, NUM_CLASSES)),
+    ]
+    return list(blocks)
+
+
+class Down(nn.Module):
+    """Module that halves the last of its inputs, and passes all on."""
+
+    def __init__(self, channels_in: int, channels: int) -> None:
+        super().__init__()
+        self.halve = nn.Sequential(nn.MaxPool2d(2, ceil_mode=True), nn.Conv2d(channels_in, channels, 3, padding=1))
+        self.norm = nn.BatchNorm2d(channels)
+
+    def forward(self, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return *inputs, torch.relu(self.norm(self.halve(inputs[-1])))
+
+
+class Finest(nn.Module):
+    """Module that returns a tuple of one."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.first, self.norm = nn.Conv2d(3, channels, 3, padding=1), nn.BatchNorm2d(channels)
+
+    def forward(self, x_nchw: Tensor) -> tuple[Tensor]:
+        return (torch.relu(self.norm(self.first(x_nchw))),)
+
+
+class Up(nn.Module):
+    """Module that joins the last of its inputs with the one before it, at its size."""
+
+    def __init__(self, channels_in: int, channels: int, mode: str) -> None:
+        super().__init__()
+        self.join, self.mode = nn.Conv2d(channels_in, channels, 3, padding=1), mode
+
+    def forward(self, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...] | Tensor:
+        *others, fine, coarse = inputs
+        coarse = nn.functional.interpolate(coarse, size=fine.shape[-2:], mode=self.mode)
+        joined = torch.relu(self.join(torch.cat([fine, coarse], 1)))
+        return (*others, joined) if others else joined
+
+
+def unet_like_network() -> list[nn.Module]:
+    """Blocks that hand on several images of different sizes, and join them later."""
+    torch.manual_seed(7)
+    head = nn.Sequential(nn.Conv2d(6, 6, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, NUM_CLASSES))
+    return [Finest(6), Down(6, 8), Down(8, 10), Up(18, 8, "bilinear"), Up(14, 6, "nearest"), head]

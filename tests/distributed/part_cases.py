@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tests.distributed.networks import dropout_resnet, group_norm_resnet, odd_norms_network, small_resnet
+from tests.distributed.networks import (
+    dropout_resnet,
+    group_norm_resnet,
+    odd_norms_network,
+    small_resnet,
+    unet_like_network,
+    vgg_like_network,
+)
 from tests.distributed.pairwise import cover
 from tests.distributed.problem import Case, evenly
 from training.engine.recompute import Recompute
@@ -26,7 +33,14 @@ LAYOUTS = (
 FACTORS: Mapping[str, tuple[Any, ...]] = {
     "layout": LAYOUTS,
     "split": ("rows", "filter", "channel"),
-    "network": (small_resnet, dropout_resnet, group_norm_resnet, odd_norms_network),
+    "network": (
+        small_resnet,
+        dropout_resnet,
+        group_norm_resnet,
+        odd_norms_network,
+        vgg_like_network,
+        unet_like_network,
+    ),
     "recompute": (Recompute(), Recompute(1), Recompute(2, rest="keep")),
     "channels_last": (False, True),
     "batches": (evenly(2), evenly(3, 1), ((2, 2, 1), (2,), (1, 1, 1, 1, 1))),
