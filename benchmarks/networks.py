@@ -115,11 +115,20 @@ class BottleneckV1(nn.Module):
 
 
 def resnet50(num_classes: int) -> nn.Sequential:
-    """He et al., CVPR 2016, table 1, as a chain of blocks."""
+    """He et al., CVPR 2016, table 1, as a chain of blocks: 26 million weights."""
+    return _resnet_v1((3, 4, 6, 3), num_classes)
+
+
+def resnet152(num_classes: int) -> nn.Sequential:
+    """The deepest of the same table: 60 million weights."""
+    return _resnet_v1((3, 8, 36, 3), num_classes)
+
+
+def _resnet_v1(counts: tuple[int, int, int, int], num_classes: int) -> nn.Sequential:
     stem = (nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1))
     blocks: list[nn.Module] = [nn.Sequential(*stem)]
     channels_in = 64
-    for channels, stride, count in ((64, 1, 3), (128, 2, 4), (256, 2, 6), (512, 2, 3)):
+    for channels, stride, count in zip((64, 128, 256, 512), (1, 2, 2, 2), counts, strict=True):
         for index in range(count):
             blocks.append(BottleneckV1(channels_in, channels, stride if index == 0 else 1))
             channels_in = 4 * channels
