@@ -43,8 +43,9 @@ def train_with_flipped_bit(ranks: Ranks, case: Case) -> Outcome:
     def flipping(self: StageCopy, microbatch: int, gradients: Gradients | None, *, of: int) -> Gradients:
         if ranks.rank != ranks.num_ranks - 1 or microbatch != len(case.batches[0]) - 1:
             return backward(self, microbatch, gradients, of=of)
-        add = self.gradient_sum.add
-        with mock.patch.object(self.gradient_sum, "add", lambda node, given: add(node, _flip_last_bit(given))):
+        (group,) = self.groups
+        add = group.gradient_sum.add
+        with mock.patch.object(group.gradient_sum, "add", lambda node, given: add(node, _flip_last_bit(given))):
             return backward(self, microbatch, gradients, of=of)
 
     with mock.patch.object(StageCopy, "backward", flipping):
@@ -78,13 +79,14 @@ def train_with_dropped_microbatch(ranks: Ranks, case: Case) -> Outcome:
     last = len(case.batches[0]) - 1
 
     def losing(self: StageSync, action: Action, schedule: Schedule) -> None:
-        add = self.copy.gradient_sum.add
+        (group,) = self.copy.groups
+        add = group.gradient_sum.add
 
         def add_others(node: Node, gradients: GradientSet) -> None:
             if last not in range(node[0], sum(node)):
                 add(node, gradients)
 
-        with mock.patch.object(self.copy.gradient_sum, "add", add_others):
+        with mock.patch.object(group.gradient_sum, "add", add_others):
             bring_together(self, action, schedule)
 
     with mock.patch.object(StageSync, "bring_together", losing):
@@ -171,8 +173,9 @@ def train_with_double_counting(ranks: Ranks, case: Case) -> Outcome:
 
     def counting(self: Piece, passed: Passed, gradients: Gradients) -> tuple[list[Any], Gradients]:
         result = again(self, passed, gradients)
-        for recorded in self._owner.statistics.values():
-            recorded.add_(self._owner.running.recorded())
+        (group,) = self._owner.groups
+        for recorded in group.statistics.values():
+            recorded.add_(group.running.recorded())
         return result
 
     with mock.patch.object(Piece, "_again", counting):

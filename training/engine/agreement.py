@@ -67,22 +67,25 @@ class Agreement:
         return f"micro-batch {microbatch} in stage {stage} on rank {rank}"
 
 
-def agree(step: Step, syncs: Mapping[int, StageSync], num_weights: Sequence[int], transport: Transport) -> Agreement:
+def agree(
+    step: Step, syncs: Mapping[int, StageSync], weights: Sequence[Sequence[str]], transport: Transport
+) -> Agreement:
     """Share this rank's numbers; every rank calls it. Synchronises with the device once.
 
     Args:
         syncs: one for each stage held here.
-        num_weights: for every stage.
+        weights: names of the trained ones of every stage, in one order on all ranks.
     """
-    num_losses, num_stages = len(step.shapes), len(num_weights)
+    num_losses, num_stages = len(step.shapes), len(weights)
     num_flags = num_losses * num_stages
     known: dict[int, Tensor] = dict(step.results)
     flags: dict[int, Tensor] = {}
     for stage, sync in syncs.items():
         flags |= {num_losses + k * num_stages + stage: checksum for k, checksum in sync.copy.checksums.items()}
-        start = num_losses + num_flags + sum(num_weights[:stage])
-        known |= {start + index: square for index, square in sync.squared_norms().items()}
-    numbers = torch.zeros(num_losses + num_flags + sum(num_weights), dtype=torch.float64)
+        start = num_losses + num_flags + sum(map(len, weights[:stage]))
+        squares = sync.squared_norms()
+        known |= {start + index: squares[name] for index, name in enumerate(weights[stage]) if name in squares}
+    numbers = torch.zeros(num_losses + num_flags + sum(map(len, weights)), dtype=torch.float64)
     values = _on_cpu([*known.values(), *flags.values()])
     numbers[list(known)] = values[: len(known)]
     numbers[list(flags)] = (~values[len(known) :].isfinite()).double()

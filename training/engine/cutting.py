@@ -44,6 +44,11 @@ class Cutting:
         """The parts here."""
         return (0,) if self._parts is None else self._parts.link.here
 
+    @property
+    def num_sub_graphs(self) -> int:
+        """Parts whose branches are their own; 1 where the parts share out something else."""
+        return self._parts.link.num_parts if self._parts is not None and self._parts.split == "branches" else 1
+
     def stand_ins(self, weights: Sequence[Tensor]) -> list[list[Tensor]]:
         """For each part here, what stands for each weight."""
         if self._parts is None:

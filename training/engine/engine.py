@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -103,12 +104,14 @@ class Engine:
         self.loss_scale = LossScale(FP16_SCALE, is_on=True) if plan.precision == "fp16" else LossScale()
         self.live_bytes = LiveBytes(enabled=count_bytes)
         stages = named_stages(blocks, plan, self._ranks)
-        self._specs = [{name: tensor.to("meta") for name, tensor in stage.state_dict().items()} for stage in stages]
-        self._num_weights = [sum(weight.requires_grad for weight in stage.parameters()) for stage in stages]
+        self._specs = states.specs_of(stages, plan)
+        trained = [{n: w.to("meta") for n, w in stage.named_parameters() if w.requires_grad} for stage in stages]
+        self._trained = [list(weights) for weights in trained]
+        """Names of the trained weights of every stage."""
         self._transport = Transport(self._ranks, plan.device, counter=self.live_bytes)
         self._copies = self._make_copies(stages)
         self._stages = self._make_syncs()
-        check_optimizers(plan.make_optimizer, stages, list(self._stages.values()), self._ranks, plan.device)
+        check_optimizers(plan.make_optimizer, trained, list(self._stages.values()), self._ranks, plan.device)
         self._first_lr = [(group, group["lr"]) for o in self._optimizers() for group in o.param_groups]
         self._feed = Feed(plan.prefetch, pinned=plan.device.type == "cuda")
         self._failed = False
@@ -140,7 +143,7 @@ class Engine:
             copy.stage: StageSync(
                 copy,
                 rank=self._ranks.rank,
-                holders=self.plan.placement.holders(copy.stage),
+                holders=partial(self.plan.placement.holders, copy.stage),
                 transport=self._transport,
                 make=self.plan.make_optimizer,
             )
@@ -183,10 +186,11 @@ class Engine:
             )  # fmt: skip
             with ExitStack() as stack:
                 for stage in self._stages.values():
-                    stack.enter_context(stage.copy.running.recording())
+                    for group in stage.copy.groups:
+                        stack.enter_context(group.running.recording())
                 self._executor.run(step, range(step.first_update))
             self._watch(step.number, "sharing the losses")
-            agreed = agree(step, self._stages, self._num_weights, self._transport)
+            agreed = agree(step, self._stages, self._trained, self._transport)
             fault = agreed.loss_fault() or agreed.gradient_fault()
             if fault is None:
                 self._update(step, agreed)
@@ -306,7 +310,7 @@ class Engine:
 
     def own_state(self) -> dict[str, Tensor]:
         """The live weights and buffers that this rank provides: over all ranks, each of the network's once."""
-        return states.own_state(self._modules(), self.plan.placement, self._ranks.rank)
+        return states.own_state(self._specs, self._modules(), self._ranks.rank)
 
     def share_state(self, own: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """All ranks' tensors like those of `own_state`, together; every rank calls it and gets all.
@@ -314,7 +318,7 @@ class Engine:
         Returns:
             contiguous copies in CPU memory.
         """
-        return states.gather_state(self._specs, own, self.plan.placement, self._transport)
+        return states.gather_state(self._specs, own, self._transport)
 
     def load_full_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Load weights and buffers that `full_state_dict` returned, under any strategy; every rank calls it.

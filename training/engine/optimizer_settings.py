@@ -22,7 +22,7 @@ Settings = dict[str, dict[str, object]]
 
 def check_optimizers(
     make: MakeOptimizer,
-    stages: Sequence[nn.Module],
+    stages: Sequence[Mapping[str, Tensor]],
     syncs: Sequence[StageSync],
     ranks: Ranks,
     device: torch.device,
@@ -30,7 +30,7 @@ def check_optimizers(
     """Check what `make` gave this rank's weights against its answer for all.
 
     Args:
-        stages: of the whole network.
+        stages: trained weights of the whole network, by name; their values do not matter.
         syncs: of the stages held here.
 
     Raises:
@@ -64,13 +64,12 @@ def _value(settings: Mapping[str, object] | None, key: str) -> object:
     return "nothing" if settings is None else settings.get(key)
 
 
-def _asked_about_all(make: MakeOptimizer, stages: Sequence[nn.Module], device: torch.device) -> Settings:
+def _asked_about_all(make: MakeOptimizer, stages: Sequence[Mapping[str, Tensor]], device: torch.device) -> Settings:
     """The rule's answer for weights of the right names, shapes and types that take no memory."""
     weights = {
         name: nn.Parameter(torch.zeros((), dtype=weight.dtype, device=device).expand(weight.shape))
         for stage in stages
-        for name, weight in stage.named_parameters()
-        if weight.requires_grad
+        for name, weight in stage.items()
     }
     return _settings(make(list(weights.items())), weights) if weights else {}
 

@@ -45,9 +45,11 @@ class Placement:
         """The stages that a rank holds, one per replica."""
         return self._held[rank]
 
-    def holders(self, stage: int) -> tuple[int, ...]:
-        """Ranks that hold a stage of any replica, or a part of it; each once, in order."""
-        return self._holders[stage]
+    def holders(self, stage: int, part: int | None = None) -> tuple[int, ...]:
+        """Ranks that hold a stage of any replica, or this part of it; each once, in order."""
+        if part is None:
+            return self._holders[stage]
+        return tuple(sorted({ranks[part] for (_, own), ranks in self.ranks_of.items() if own == stage}))
 
     def first_held(self, rank: int, stage: int) -> int:
         """The first of the replicas whose `stage` is on a rank: it represents all of them."""

@@ -1,7 +1,7 @@
 """Keeping the copies of a stage equal: gradients to their owners, one update there, weights to all.
 
-Each rank that holds a stage owns a share of its weights, and of its running statistics. In REDUCE it gives every other
-rank that rank's share of its own sums, and takes its share from all; in STEP it updates its share, and all ranks
+Each rank that holds weights of a stage owns a share of them, and of their running statistics. In REDUCE it gives every
+other rank that rank's share of its own sums, and takes its share from all; in STEP it updates its share, and all ranks
 exchange their shares. That moves no more bytes than a ring all-reduce; adds the gradients of each weight in one place
 and one fixed tree over parts and micro-batches (sums/tree_sum.py), so with the same bits for any number of ranks; keeps
 one optimizer state of each weight over all ranks; and leaves the copies identical by construction.
@@ -9,7 +9,7 @@ one optimizer state of each weight over all ranks; and leaves the copies identic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import accumulate, pairwise
 
 import torch
@@ -19,6 +19,7 @@ from training.engine.layout import pack, packed_bytes, unpack
 from training.engine.schedule import Action, Schedule
 from training.engine.stage import StageCopy
 from training.engine.sums.tree_sum import Node, nodes_of
+from training.engine.sums.weight_group import WeightGroup
 from training.engine.transport import Transport
 
 MakeOptimizer = Callable[[list[tuple[str, nn.Parameter]]], torch.optim.Optimizer]
@@ -29,16 +30,22 @@ class StageSync:
     """REDUCE and STEP of one stage on one rank."""
 
     def __init__(
-        self, copy: StageCopy, *, rank: int, holders: tuple[int, ...], transport: Transport, make: MakeOptimizer
+        self,
+        copy: StageCopy,
+        *,
+        rank: int,
+        holders: Callable[[int | None], tuple[int, ...]],
+        transport: Transport,
+        make: MakeOptimizer,
     ) -> None:
+        """Share out the weights.
+
+        Args:
+            holders: (part) -> the ranks that have its own weights, in order; None: those of all parts.
+        """
         self.copy = copy
-        self._rank = rank
-        self._holders = holders
-        self._transport = transport
-        sizes = [weight.numel() for weight in copy.weights]
-        self._weights_of = dict(zip(holders, shares(sizes, len(holders)), strict=True))
-        self._columns_of = dict(zip(holders, shares([1] * len(copy.running), len(holders)), strict=True))
-        self.owned = {copy.names[i]: copy.weights[i] for i in self._weights_of[rank]}
+        self._groups = [GroupSync(group, rank, holders(group.part), transport) for group in copy.groups]
+        self.owned = {name: weight for group in self._groups for name, weight in group.owned.items()}
         """Weights that this rank updates, by name."""
         self._make = make
         self.optimizer = make(list(self.owned.items())) if self.owned else None
@@ -47,41 +54,13 @@ class StageSync:
 
     def bring_together(self, action: Action, schedule: Schedule) -> None:
         """Give the others their shares of the sums and take this rank's from them."""
-        nodes = self.copy.gradient_sum.take_nodes()
-        recorded = [row for _, row in sorted(self.copy.statistics.items())]
-        rows = {}
-        for peer in self._others():
-            own = [part for _, sums in nodes for part in self.copy.rows.cut(sums, self._weights_of[peer])]
-            columns = _slice(self._columns_of[peer])
-            rows[peer] = pack([*own, *(row[columns] for row in recorded)])
-        mine = self._weights_of[self._rank]
-        for node, sums in nodes:
-            self.copy.gradient_sum.add(node, self.copy.rows.cut(sums, mine))
-        columns = _slice(self._columns_of[self._rank])
-        statistics = {k: row[columns] for k, row in self.copy.statistics.items()}
-        like = {peer: self._message_like(schedule, peer, action.stage) for peer in self._others()}
-        incoming = self._transport.swap(
-            rows, {peer: packed_bytes(tensors) for peer, tensors in like.items()}, during=action
-        )
-        for peer, row in incoming.items():
-            received = unpack(row, like[peer])
-            for node in _nodes_on(schedule, peer, action.stage):
-                self.copy.gradient_sum.add(node, [received.pop(0) for _ in self.copy.rows.like(mine)])
-            # The parts of a stage record the same.
-            statistics |= {k: received.pop(0) for k in schedule.microbatches_on(peer, action.stage)}
-        self.copy.statistics = statistics
+        for group in self._groups:
+            group.bring_together(action, schedule)
 
     def finish_sum(self, scale: float) -> None:
         """Give the owned weights their gradients, each `scale` times the sum of the step."""
-        owned = list(self.owned.values())
-        total = self.copy.rows.split(self.copy.gradient_sum.take_total(), self._weights_of[self._rank])
-        for weight in owned:
-            # One layout for all strategies: what comes from another rank is contiguous.
-            weight.grad = torch.empty_like(weight)
-        if owned:
-            torch._foreach_copy_([_grad(weight) for weight in owned], total)
-            if scale != 1.0:
-                torch._foreach_mul_([_grad(weight) for weight in owned], scale)
+        for group in self._groups:
+            group.finish_sum(scale)
 
     # --- STEP --------------------------------------------------------------------------------------
 
@@ -89,21 +68,14 @@ class StageSync:
         """Update the owned weights and this rank's share of the running statistics."""
         if self.optimizer is not None:
             self.optimizer.step()
-        running, statistics = self.copy.running, sorted(self.copy.statistics.items())
-        running.replay([row for _, row in statistics], _slice(self._columns_of[self._rank]))
-        running.count(num_microbatches)
+        for group in self._groups:
+            group.replay(num_microbatches)
         self.forget()
 
     def hand_round(self, action: Action) -> None:
         """Give the others what this rank has updated and take what they have."""
-        with torch.no_grad():
-            mine = pack(self._state_of(self._rank))
-            lengths = {peer: packed_bytes(self._state_of(peer)) for peer in self._others()}
-            received = self._transport.swap(dict.fromkeys(self._others(), mine), lengths, during=action)
-            for peer, row in received.items():
-                state = self._state_of(peer)
-                if state:
-                    torch._foreach_copy_(state, unpack(row, state))
+        for group in self._groups:
+            group.hand_round(action)
 
     def slots(self) -> dict[str, dict[str, torch.Size]]:
         """Shapes of the optimizer's state for each owned weight, found by a step on copies of them."""
@@ -121,44 +93,109 @@ class StageSync:
 
     def forget(self) -> None:
         """Drop gradients and sums: the next step starts without them."""
-        for weight in self.copy.weights:
+        for weight in self.owned.values():
             weight.grad = None
         self.copy.forget()
 
     # --- agreement ---------------------------------------------------------------------------------
 
-    def squared_norms(self) -> dict[int, Tensor]:
-        """Squared norms of the owned weights' gradients, by index in the stage: float64 scalars on the device."""
+    def squared_norms(self) -> dict[str, Tensor]:
+        """Squared norms of the owned weights' gradients, by name: float64 scalars on the device."""
         owned = [_grad(weight) for weight in self.owned.values()]
         norms = torch._foreach_norm(owned, 2, dtype=torch.float64) if owned else []
-        return {index: norm.square() for index, norm in zip(self._weights_of[self._rank], norms, strict=True)}
+        return {name: norm.square() for name, norm in zip(self.owned, norms, strict=True)}
 
     def scale_gradients(self, factor: float) -> None:
         """Multiply the gradients of the owned weights."""
         if self.owned:
             torch._foreach_mul_([_grad(weight) for weight in self.owned.values()], factor)
 
-    # -----------------------------------------------------------------------------------------------
 
-    def _others(self) -> Iterable[int]:
-        return (rank for rank in self._holders if rank != self._rank)
+class GroupSync:
+    """The same for the weights that some ranks hold, without the update itself."""
+
+    def __init__(self, group: WeightGroup, rank: int, holders: tuple[int, ...], transport: Transport) -> None:
+        self._group, self._rank, self._transport = group, rank, transport
+        self._others = [holder for holder in holders if holder != rank]
+        sizes = [weight.numel() for weight in group.weights]
+        self._weights_of = dict(zip(holders, shares(sizes, len(holders)), strict=True))
+        self._columns_of = dict(zip(holders, shares([1] * len(group.running), len(holders)), strict=True))
+        self.owned = {group.names[i]: group.weights[i] for i in self._weights_of[rank]}
+
+    def bring_together(self, action: Action, schedule: Schedule) -> None:
+        """See `StageSync`."""
+        if not self._others:
+            return
+        group, mine, columns = self._group, self._weights_of[self._rank], _slice(self._columns_of[self._rank])
+        nodes = group.gradient_sum.take_nodes()
+        recorded = [row for _, row in sorted(group.statistics.items())]
+        rows = {}
+        for peer in self._others:
+            own = [part for _, sums in nodes for part in group.rows.cut(sums, self._weights_of[peer])]
+            rows[peer] = pack([*own, *(row[_slice(self._columns_of[peer])] for row in recorded)])
+        for node, sums in nodes:
+            group.gradient_sum.add(node, group.rows.cut(sums, mine))
+        statistics = {k: row[columns] for k, row in group.statistics.items()}
+        like = {peer: self._message_like(schedule, peer, action.stage) for peer in self._others}
+        incoming = self._transport.swap(
+            rows, {peer: packed_bytes(tensors) for peer, tensors in like.items()}, during=action
+        )
+        for peer, row in incoming.items():
+            received = unpack(row, like[peer])
+            for node in self._nodes_on(schedule, peer, action.stage):
+                group.gradient_sum.add(node, [received.pop(0) for _ in group.rows.like(mine)])
+            # The parts of a stage record the same.
+            statistics |= {k: received.pop(0) for k in schedule.microbatches_on(peer, action.stage)}
+        group.statistics = statistics
+
+    def finish_sum(self, scale: float) -> None:
+        """See `StageSync`."""
+        owned = list(self.owned.values())
+        total = self._group.rows.split(self._group.gradient_sum.take_total(), self._weights_of[self._rank])
+        for weight in owned:
+            # One layout for all strategies: what comes from another rank is contiguous.
+            weight.grad = torch.empty_like(weight)
+        if owned:
+            torch._foreach_copy_([_grad(weight) for weight in owned], total)
+            if scale != 1.0:
+                torch._foreach_mul_([_grad(weight) for weight in owned], scale)
+
+    def replay(self, num_microbatches: int) -> None:
+        """Update this rank's share of the running statistics."""
+        running, statistics = self._group.running, sorted(self._group.statistics.items())
+        running.replay([row for _, row in statistics], _slice(self._columns_of[self._rank]))
+        running.count(num_microbatches)
+
+    def hand_round(self, action: Action) -> None:
+        """See `StageSync`."""
+        if not self._others:
+            return
+        with torch.no_grad():
+            mine = pack(self._state_of(self._rank))
+            lengths = {peer: packed_bytes(self._state_of(peer)) for peer in self._others}
+            received = self._transport.swap(dict.fromkeys(self._others, mine), lengths, during=action)
+            for peer, row in received.items():
+                state = self._state_of(peer)
+                if state:
+                    torch._foreach_copy_(state, unpack(row, state))
 
     def _state_of(self, rank: int) -> list[Tensor]:
-        weights: list[Tensor] = [self.copy.weights[i].detach() for i in self._weights_of[rank]]
-        columns = self.copy.running.row[_slice(self._columns_of[rank])]
+        weights: list[Tensor] = [self._group.weights[i].detach() for i in self._weights_of[rank]]
+        columns = self._group.running.row[_slice(self._columns_of[rank])]
         return [*weights, columns] if len(columns) else weights
 
     def _message_like(self, schedule: Schedule, peer: int, stage: int) -> list[Tensor]:
         """Tensors of the shapes that a peer sends this rank in REDUCE."""
         microbatches = schedule.microbatches_on(peer, stage)
-        rows = self.copy.rows.like(self._weights_of[self._rank])
-        columns = self.copy.running.row[_slice(self._columns_of[self._rank])]
-        return [*rows * len(_nodes_on(schedule, peer, stage)), *[columns] * len(microbatches)]
+        rows = self._group.rows.like(self._weights_of[self._rank])
+        columns = self._group.running.row[_slice(self._columns_of[self._rank])]
+        return [*rows * len(self._nodes_on(schedule, peer, stage)), *[columns] * len(microbatches)]
 
-
-def _nodes_on(schedule: Schedule, rank: int, stage: int) -> list[Node]:
-    """The nodes of the gradient sum that a rank is left with, in order."""
-    return [node for leaves in schedule.leaves_on(rank, stage) for node in nodes_of(leaves)]
+    def _nodes_on(self, schedule: Schedule, rank: int, stage: int) -> list[Node]:
+        """The nodes of the gradient sum that a rank is left with, in order."""
+        alone = self._group.part is not None
+        leaves = [schedule.microbatches_on(rank, stage)] if alone else schedule.leaves_on(rank, stage)
+        return [node for own in leaves for node in nodes_of(own)]
 
 
 def shares(sizes: list[int], count: int) -> list[range]:

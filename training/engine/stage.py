@@ -15,9 +15,8 @@ from training.engine.memory import LiveBytes
 from training.engine.piece import Block, Finish, Passed, Piece
 from training.engine.random_numbers import Draws
 from training.engine.recompute import Segment
-from training.engine.sums.gradient_rows import GradientRows, checksum
-from training.engine.sums.running_statistics import RunningStatistics
-from training.engine.sums.tree_sum import TreeSum
+from training.engine.sums.gradient_rows import checksum
+from training.engine.sums.weight_group import WeightGroup, groups_of
 
 Precision = Literal["fp32", "bf16", "fp16"]
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -52,29 +51,26 @@ class StageCopy:
         """
         self.module = module
         self.stage = stage
-        named = [(name, weight) for name, weight in module.named_parameters() if weight.requires_grad]
-        self.names = [name for name, _ in named]
-        self.weights = [weight for _, weight in named]
-        self.gradient_sum = TreeSum()
-        self.running = RunningStatistics(module)
-        self.statistics: dict[int, Tensor] = {}
-        self.rows = GradientRows(self.weights)
+        self.cutting = cutting or Cutting(range(first_block, first_block + len(module)))
+        self.groups = groups_of(module, self.cutting.num_sub_graphs)
+        """Trained weights, by the parts that have them."""
         self.checksums: dict[int, Tensor] = {}
         """A scalar for each micro-batch's gradients: not finite where one of them is not."""
         self.counter = counter or LiveBytes()
-        self.counter.exclude([*module.parameters(), *module.buffers(), *self.running.rows])
+        self.counter.exclude([*module.parameters(), *module.buffers()])
+        for group in self.groups:
+            self.counter.exclude(group.running.rows)
         self.device = device
         self.at = f"block {first_block} of the network"
         """Current position of this rank, for people; blocks have their index in the whole network."""
         self._precision = precision
-        self.cutting = cutting or Cutting(range(first_block, first_block + len(module)))
         self._blocks: list[Block] = list(blocks or module)
         self._modes = [(name, layer, layer.training) for name, layer in module.named_modules()]
         self._trained = [(name, weight, weight.requires_grad) for name, weight in module.named_parameters()]
         self._buffers = [
             (name, buffer)
             for name, buffer in module.named_buffers()
-            if not self.running.replays(module.get_submodule(name.rpartition(".")[0]))
+            if not any(group.running.replays(module.get_submodule(name.rpartition(".")[0])) for group in self.groups)
         ]
         self._pieces = [
             Piece(
@@ -109,7 +105,8 @@ class StageCopy:
         value = self.cutting.begin(microbatch, value)
         versions = [buffer._version for _, buffer in self._buffers]
         last_blocks = next(piece for piece in reversed(self._pieces) if piece.blocks or piece is self._pieces[0])
-        self.running.start()
+        for group in self.groups:
+            group.running.start()
         for piece in self._pieces:
             is_last = piece is self._pieces[-1]
             value = piece.forward(
@@ -123,7 +120,8 @@ class StageCopy:
                 "buffers, only the running statistics of BatchNorm are kept equal on all copies. Remove the code that "
                 "changes others."
             )
-        self.statistics[microbatch] = self.running.recorded()
+        for group in self.groups:
+            group.statistics[microbatch] = group.running.recorded()
         self._live[microbatch] = passed
         return value
 
@@ -147,20 +145,37 @@ class StageCopy:
                 passed[index - 1].saver.fetch()
             gradients = self._pieces[index].backward(passed.pop(), gradients, found)
         self.cutting.forget(microbatch)
-        by_part = [[found.get(id(weight)) for weight in weights] for weights in self.cutting.stand_ins(self.weights)]
-        unused = [name for name, *each in zip(self.names, *by_part, strict=True) if any(g is None for g in each)]
+        self._add(microbatch, found, of)
+        return gradients or ()
+
+    def _add(self, microbatch: int, found: dict[int, Tensor], of: int) -> None:
+        """Add a micro-batch's gradients, given by the identity of what stands for a weight, to the sums."""
+        unused = [
+            name
+            for group in self.groups
+            for weights in self._stand_ins(group).values()
+            for name, weight in zip(group.names, weights, strict=True)
+            if id(weight) not in found
+        ]
         if unused:
             raise ValueError(
-                f"the output of stage {self.stage} does not depend on its weights {', '.join(unused)}; freeze them "
-                "(requires_grad_(False)) or let the network use them in every micro-batch"
+                f"the output of stage {self.stage} does not depend on its weights "
+                f"{', '.join(dict.fromkeys(unused))}; freeze them (requires_grad_(False)) or let the network use them "
+                "in every micro-batch"
             )
-        for part, own in zip(self.cutting.part_numbers, by_part, strict=True):
-            rows = self.rows.join([gradient for gradient in own if gradient is not None])
-            if rows:
-                so_far = self.checksums.get(microbatch)
-                self.checksums[microbatch] = checksum(rows) if so_far is None else so_far + checksum(rows)
-            self.gradient_sum.add((part * of + microbatch, 1), rows)
-        return gradients or ()
+        for group in self.groups:
+            for leaf, weights in self._stand_ins(group).items():
+                rows = group.rows.join([found[id(weight)] for weight in weights])
+                if rows:
+                    so_far = self.checksums.get(microbatch)
+                    self.checksums[microbatch] = checksum(rows) if so_far is None else so_far + checksum(rows)
+                group.gradient_sum.add((leaf * of + microbatch, 1), rows)
+
+    def _stand_ins(self, group: WeightGroup) -> dict[int, list[Tensor]]:
+        """What stands for each weight of a group, in each part here; a group of one part needs no number for it."""
+        if group.part is not None:
+            return {0: list(group.weights)}
+        return dict(zip(self.cutting.part_numbers, self.cutting.stand_ins(group.weights), strict=True))
 
     def fetch(self, microbatch: int) -> None:
         """Start copying back from host memory what a micro-batch's backward needs first."""
@@ -190,15 +205,17 @@ class StageCopy:
         trained = {id(weight) for weight in own.parameters() if weight.requires_grad}
         return [
             stands_for
-            for stands_fors in self.cutting.stand_ins(self.weights)
-            for weight, stands_for in zip(self.weights, stands_fors, strict=True)
+            for group in self.groups
+            for stands_fors in self._stand_ins(group).values()
+            for weight, stands_for in zip(group.weights, stands_fors, strict=True)
             if id(weight) in trained
         ]
 
     def forget(self) -> None:
         """Drop the sums of a step."""
-        self.gradient_sum.take_nodes()
-        self.statistics, self.checksums = {}, {}
+        for group in self.groups:
+            group.forget()
+        self.checksums = {}
 
     def check_modes(self) -> None:
         """Raise ValueError if a mode or the choice of trained weights changed since the engine took over the blocks."""

@@ -17,6 +17,7 @@ from training.engine.plan import Plan
 from training.engine.ranks import Ranks
 from training.engine.stage import StageCopy
 from training.foundation.words.counts import counted
+from training.parallel.branches import keep_branches
 from training.parallel.link import Link, VirtualLink
 from training.parallel.wrap import Parts, aliases
 
@@ -54,7 +55,7 @@ def make_copies(
     """The stages that a rank holds; a stage held for two replicas is a single copy."""
     by_stage: dict[int, StageCopy] = {}
     for stage in sorted({stage for _, stage in plan.placement.held_by(rank)}):
-        module = plan.place_module(stages[stage])
+        module = plan.place_module(_own_branches(plan, rank, stage, stages[stage]))
         first_block = int(next(iter(module._modules)))
         by_stage[stage] = StageCopy(
             module,
@@ -73,6 +74,14 @@ def make_copies(
             ),
         )
     return {(replica, stage): by_stage[stage] for replica, stage in plan.placement.held_by(rank)}
+
+
+def _own_branches(plan: Plan, rank: int, stage: int, module: nn.Sequential) -> nn.Sequential:
+    """Release the branches of sub-graphs that are on other ranks."""
+    here = plan.placement.parts_on(rank, stage)
+    if plan.num_sub_graphs(stage) > len(here):
+        keep_branches(module, here[0], plan.num_sub_graphs(stage))
+    return module
 
 
 def _parts(plan: Plan, rank: int, stage: int, module: nn.Sequential, link: MakeLink) -> Parts | None:

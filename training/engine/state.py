@@ -3,47 +3,72 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from training.engine.layout import pack, packed_bytes, unpack
-from training.engine.placement import Placement
+from training.engine.plan import Plan
 from training.engine.replica_sync import StageSync
+from training.engine.sums.weight_group import part_of_names
 from training.engine.transport import Transport
 
-Specs = Sequence[Mapping[str, Tensor]]
-"""Weights and buffers of each stage by name, on the meta device."""
+
+class Spec(NamedTuple):
+    """Weights and buffers that the same ranks hold."""
+
+    stage: int
+    first_holder: int
+    """The rank that provides them."""
+    tensors: dict[str, Tensor]
+    """By name, on the meta device."""
 
 
-def own_state(modules: Mapping[int, nn.Module], placement: Placement, rank: int) -> dict[str, Tensor]:
-    """The live weights and buffers of the stages of which a rank is the first holder: over all ranks, each once."""
-    mine = (stage for stage in sorted(modules) if placement.holders(stage)[0] == rank)
-    return {name: tensor for stage in mine for name, tensor in modules[stage].state_dict().items()}
+def specs_of(stages: Sequence[nn.Module], plan: Plan) -> list[Spec]:
+    """Everything of a network, stage by stage, and within a stage by the parts that have it.
+
+    Args:
+        stages: whole, with all branches.
+
+    Raises:
+        ValueError: more parts than branches, or branches that share weights.
+    """
+    specs = []
+    for stage, module in enumerate(stages):
+        part_of = part_of_names(module, plan.num_sub_graphs(stage))
+        tensors = {name: tensor.to("meta") for name, tensor in module.state_dict().items()}
+        for part in (None, *sorted(set(part_of.values()))):
+            own = {name: tensor for name, tensor in tensors.items() if part_of.get(name) == part}
+            specs.append(Spec(stage, plan.placement.holders(stage, part)[0], own))
+    return specs
 
 
-def gather_state(
-    specs: Specs, own: Mapping[str, Tensor], placement: Placement, transport: Transport
-) -> dict[str, Tensor]:
+def own_state(specs: Sequence[Spec], modules: Mapping[int, nn.Module], rank: int) -> dict[str, Tensor]:
+    """The live weights and buffers of which a rank is the first holder: over all ranks, each once."""
+    live = {name: tensor for stage in sorted(modules) for name, tensor in modules[stage].state_dict().items()}
+    return {name: live[name] for spec in specs if spec.first_holder == rank for name in spec.tensors}
+
+
+def gather_state(specs: Sequence[Spec], own: Mapping[str, Tensor], transport: Transport) -> dict[str, Tensor]:
     """Combine all ranks' `own_state`; copies in CPU memory on every rank."""
     full: dict[str, Tensor] = {}
-    for stage, spec in enumerate(specs):
+    for stage, first_holder, spec in specs:
         tensors = list(spec.values())
         mine = spec.keys() <= own.keys()
         packed = pack([own[name] for name in spec]).cpu() if mine else _empty(packed_bytes(tensors))
-        packed = transport.broadcast(packed, source=placement.holders(stage)[0], during=f"weights of stage {stage}")
+        packed = transport.broadcast(packed, source=first_holder, during=f"weights of stage {stage}")
         full |= {name: tensor.clone() for name, tensor in zip(spec, unpack(packed, tensors), strict=True)}
     return full
 
 
-def load_state(specs: Specs, modules: Mapping[int, nn.Module], state: Mapping[str, Tensor]) -> None:
+def load_state(specs: Sequence[Spec], modules: Mapping[int, nn.Module], state: Mapping[str, Tensor]) -> None:
     """Copy a whole network's state into the stages held here.
 
     Raises:
         ValueError: names or shapes are not those of the network; nothing is loaded then.
     """
-    spec = {name: tensor for stage in specs for name, tensor in stage.items()}
+    spec = {name: tensor for own in specs for name, tensor in own.tensors.items()}
     wrong = sorted(name for name in spec.keys() & state.keys() if spec[name].shape != state[name].shape)
     if wrong or spec.keys() != state.keys():
         raise ValueError(
@@ -51,8 +76,8 @@ def load_state(specs: Specs, modules: Mapping[int, nn.Module], state: Mapping[st
             f"unknown {sorted(state.keys() - spec.keys())}, other shapes {wrong}; "
             "load it into a network with the same recipe"
         )
-    for stage, module in modules.items():
-        module.load_state_dict({name: state[name] for name in specs[stage]})
+    for module in modules.values():
+        module.load_state_dict({name: state[name] for name in module.state_dict()})
 
 
 def optimizer_state(stages: Iterable[StageSync]) -> dict[str, Tensor]:
@@ -75,7 +100,7 @@ def optimizer_state(stages: Iterable[StageSync]) -> dict[str, Tensor]:
     return state
 
 
-def load_optimizer_state(specs: Specs, stages: Sequence[StageSync], state: Mapping[str, Tensor]) -> None:
+def load_optimizer_state(specs: Sequence[Spec], stages: Sequence[StageSync], state: Mapping[str, Tensor]) -> None:
     """Restore the state of this rank's optimizers.
 
     Raises:
@@ -85,7 +110,7 @@ def load_optimizer_state(specs: Specs, stages: Sequence[StageSync], state: Mappi
     for key, kept in state.items():
         name, _, slot = key.rpartition("/")
         by_weight.setdefault(name, {})[slot] = kept
-    unknown = sorted(by_weight.keys() - {name for stage in specs for name in stage})
+    unknown = sorted(by_weight.keys() - {name for spec in specs for name in spec.tensors})
     if unknown:
         raise ValueError(f"the optimizer state is of another network: it has the weights {', '.join(unknown)}")
     for stage in stages:

@@ -92,7 +92,7 @@ def _convolution(x: Parted, weight: Tensor, bias: Tensor | None = None, *args: A
     if x.height is not None:
         rows, height = convolution(link, x.tensors, x.height, weights, biases, settings)
         return x.like(rows, height)
-    if settings.groups >= link.num_parts > 1 and split != "rows":
+    if settings.groups >= link.num_parts > 1 and split in ("filter", "channel"):
         return x.like(filters.by_groups(link, x.tensors, weights, biases, settings), None)
     if settings.groups > 1:
         return on_each_part(x.splitting, torch.conv2d, (x, weight, bias, *args), kwargs)  # type: ignore[no-any-return]

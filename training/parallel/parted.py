@@ -16,8 +16,9 @@ from torch import Tensor
 
 from training.parallel.link import Link, rows_of
 
-Split = Literal["rows", "filter", "channel"]
-"""What the parts of a stage share out: rows of images, filters of layers, or the channels that layers take."""
+Split = Literal["rows", "filter", "channel", "branches"]
+"""What the parts of a stage share out: rows of images, filters of layers, the channels that layers take, or branches
+of blocks (branches.py)."""
 
 
 class Splitting(Protocol):

@@ -23,7 +23,7 @@ def microbatches(count=6):
 
 
 def recorded_in_order(module, images, *, reverse=False):
-    running = RunningStatistics(module)
+    running = RunningStatistics(module.modules())
     recorded = {}
     with running.recording():
         for k in [*range(len(images) // 2, len(images)), *range(len(images) // 2)]:
@@ -74,7 +74,7 @@ def test_replay_in_parts_has_the_bits_of_replay_in_one(pieces):
     rows = []
     for count in (1, pieces):
         torch.manual_seed(1)
-        parts = RunningStatistics(nn.Sequential(nn.BatchNorm2d(5), nn.BatchNorm2d(6)))
+        parts = RunningStatistics(nn.Sequential(nn.BatchNorm2d(5), nn.BatchNorm2d(6)).modules())
         recorded = [torch.rand(len(parts)) for _ in range(5)]
         bounds = [len(parts) * i // count for i in range(count + 1)]
         for start, stop in pairwise(bounds):
@@ -87,7 +87,7 @@ def test_replay_in_parts_has_the_bits_of_replay_in_one(pieces):
 
 def test_recording_leaves_layer_and_output_alone():
     module, plain = layer(), layer()
-    running = RunningStatistics(module)
+    running = RunningStatistics(module.modules())
     images_nchw = microbatches()[0]
     before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
 
@@ -101,7 +101,7 @@ def test_recording_leaves_layer_and_output_alone():
 
 def test_a_failed_forward_leaves_the_layer_alone():
     module = layer()
-    running = RunningStatistics(module)
+    running = RunningStatistics(module.modules())
     mean_before = module.running_mean.clone()
 
     with pytest.raises(RuntimeError), running.recording():
@@ -115,7 +115,7 @@ def test_recorded_statistics_are_mean_and_unbiased_variance():
     module = layer()
     images_nchw = microbatches()[0]
 
-    running = RunningStatistics(module)
+    running = RunningStatistics(module.modules())
     with running.recording():
         module(images_nchw)
     recorded = running.recorded()
@@ -128,7 +128,7 @@ def test_old_statistics_that_overflowed_do_not_leak_in():
     module = layer()
     module.running_mean.fill_(float("inf"))
 
-    running = RunningStatistics(module)
+    running = RunningStatistics(module.modules())
     with running.recording():
         module(microbatches()[0] * float("inf"))
         running.start()
@@ -142,13 +142,13 @@ def test_frozen_and_untracked_layers_are_left_out():
     untracked = nn.BatchNorm2d(5, track_running_stats=False)
     tracked = nn.BatchNorm2d(5)
 
-    assert len(RunningStatistics(nn.Sequential(frozen, untracked, nn.GroupNorm(1, 5), tracked))) == 10
+    assert len(RunningStatistics([frozen, untracked, nn.GroupNorm(1, 5), tracked])) == 10
 
 
 def test_the_layers_look_into_the_row():
     """Loading a state or replaying a step changes the layers and the row at once."""
     module = layer()
-    running = RunningStatistics(module)
+    running = RunningStatistics(module.modules())
     module.load_state_dict({**module.state_dict(), "running_mean": torch.arange(5.0)})
 
     assert running.row[:5].tolist() == [0, 1, 2, 3, 4]
@@ -156,4 +156,4 @@ def test_the_layers_look_into_the_row():
 
 def test_statistics_of_several_types_are_refused():
     with pytest.raises(ValueError, match="keep statistics of several types or devices"):
-        RunningStatistics(nn.Sequential(nn.BatchNorm2d(2), nn.BatchNorm2d(2).double()))
+        RunningStatistics(nn.Sequential(nn.BatchNorm2d(2), nn.BatchNorm2d(2).double()).modules())

@@ -10,7 +10,7 @@ All statistics of a stage are in one row, of which the layers' buffers are views
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -21,15 +21,18 @@ from torch.nn.modules.batchnorm import _BatchNorm
 class RunningStatistics:
     """Running statistics of a stage's BatchNorm layers that keep them and are in training mode."""
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, modules: Iterable[nn.Module]) -> None:
         """Move the layers' buffers into one row.
+
+        Args:
+            modules: with the layers; they are not searched for others.
 
         Raises:
             ValueError: the layers keep statistics of different types.
         """
         self._layers = [
             layer
-            for layer in module.modules()
+            for layer in modules
             if isinstance(layer, _BatchNorm) and layer.training and layer.running_mean is not None
         ]
         self._replayed = set(map(id, self._layers))

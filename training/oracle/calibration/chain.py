@@ -91,7 +91,8 @@ class Chain:
             means over the micro-batches.
         """
         runs = []
-        with self._copy.running.recording():
+        (group,) = self._copy.groups
+        with group.running.recording():
             for microbatch in range(MICROBATCHES):
                 output, forward_s = self._forward(microbatch)
                 gradients = self._gradients_for(output)

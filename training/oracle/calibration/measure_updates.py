@@ -85,7 +85,7 @@ class _Update:
         self._before = {name: value.clone() for name, value in module.state_dict().items()}
         self._transport, self._device = transport, setting.device
         self._sync = StageSync(
-            self._copy, rank=ranks.rank, holders=holders, transport=transport, make=plan.make_optimizer
+            self._copy, rank=ranks.rank, holders=lambda _: holders, transport=transport, make=plan.make_optimizer
         )
         self._schedule = build_schedule(
             "single", num_stages=1, num_microbatches=ranks.num_ranks, data_parallel=ranks.num_ranks
@@ -100,11 +100,11 @@ class _Update:
         return _Seconds(*(statistics.median(column) for column in zip(*rounds, strict=True)))
 
     def _round(self) -> _Seconds:
-        copy = self._copy
-        rows = copy.rows.like(range(len(copy.weights)))
-        copy.gradient_sum.add((self._rank, 1), [torch.zeros_like(row, device=self._device) for row in rows])
+        (group,) = self._copy.groups
+        rows = group.rows.like(range(len(group.weights)))
+        group.gradient_sum.add((self._rank, 1), [torch.zeros_like(row, device=self._device) for row in rows])
         if self._is_shared:
-            copy.statistics = {self._rank: torch.zeros_like(copy.running.row)}
+            group.statistics = {self._rank: torch.zeros_like(group.running.row)}
         return _Seconds(self._timed(self._reduce), self._timed(self._agree), self._timed(self._step))
 
     def _reduce(self) -> None:
@@ -116,11 +116,13 @@ class _Update:
         """As agreement.py: the norms of the owned gradients to the CPU, and a sum over all ranks."""
         norms = list(self._sync.squared_norms().values())
         numbers = torch.stack(norms).cpu() if norms else torch.zeros(0, dtype=torch.float64)
-        filled = torch.cat([numbers, torch.zeros(len(self._copy.weights) - len(numbers), dtype=torch.float64)])
+        (group,) = self._copy.groups
+        filled = torch.cat([numbers, torch.zeros(len(group.weights) - len(numbers), dtype=torch.float64)])
         self._transport.sum_over_ranks(filled, during=self._action)
 
     def _step(self) -> None:
-        self._sync.update(len(self._copy.statistics))
+        (group,) = self._copy.groups
+        self._sync.update(len(group.statistics))
         if self._is_shared:
             self._sync.hand_round(self._action)
 
