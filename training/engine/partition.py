@@ -24,6 +24,7 @@ from training.engine.memory import LiveBytes
 from training.engine.saved import Kept, Saver
 from training.engine.stage import AUTOCAST, Precision
 from training.foundation.words.counts import counted
+from training.parallel.branches import branches_in, keep_branches
 from training.parallel.division import NO_SWAPS, WHOLE, Division, SilentLink, Swaps
 from training.parallel.wrap import Parts, aliases
 
@@ -58,6 +59,8 @@ class BlockCost:
     """Gradient of the input, sent back to the block before it; 0 where nothing before it learns."""
     weight_bytes: int = 0
     """Trained weights; those that blocks share count once, at the first."""
+    branch_bytes: int = 0
+    """Those of them that only this part of the block has: its branches'."""
     times: BlockTimes | None = None
     """None until they are measured: operations then stand for time."""
     forward_swaps: Swaps = NO_SWAPS
@@ -118,6 +121,8 @@ def _forward(
     counter = LiveBytes(enabled=True)
     counter.exclude(tensor for block in fakes for tensor in (*block.parameters(), *block.buffers()))
     cutting = part_alone(list(fakes), division, division.parts - 1)
+    if cutting.num_sub_graphs > 1:
+        keep_branches(fakes, division.parts - 1, division.parts)
     value = cutting.begin(0, torch.empty(input_shape, device=device))
     dtype = AUTOCAST.get(precision, torch.float32)
     costs, seen = [], set[int]()
@@ -126,6 +131,7 @@ def _forward(
         for index, block in enumerate(fakes):
             before, inputs = counter.now, as_tuple(value)
             weights = [weight for weight in block.parameters() if weight.requires_grad and id(weight) not in seen]
+            of_branches = {id(own) for each in branches_in(block) for own in each.parameters()}
             seen |= set(map(id, weights))
             with Saver(kept, counter).watch(), FlopCounterMode(display=False, custom_mapping=_MORE_FLOPS) as flops:
                 value = cutting.call(index, block, value, 0)
@@ -136,6 +142,8 @@ def _forward(
                     input_bytes=sum(tensor.untyped_storage().nbytes() for tensor in inputs),
                     gradient_bytes=sum(tensor.nbytes for tensor in inputs if tensor.requires_grad),
                     weight_bytes=sum(weight.nbytes for weight in weights),
+                    branch_bytes=sum(weight.nbytes for weight in weights if id(weight) in of_branches)
+                    * (cutting.num_sub_graphs > 1),
                 )
             )
     return costs

@@ -52,7 +52,7 @@ class StageCopy:
         self.module = module
         self.stage = stage
         self.cutting = cutting or Cutting(range(first_block, first_block + len(module)))
-        self.groups = groups_of(module, self.cutting.num_sub_graphs)
+        self.groups = groups_of(module, self.cutting.num_sub_graphs, self.cutting.part_numbers)
         """Trained weights, by the parts that have them."""
         self.checksums: dict[int, Tensor] = {}
         """A scalar for each micro-batch's gradients: not finite where one of them is not."""

@@ -143,7 +143,8 @@ _ROWS = (
     ),
 )
 STRATEGIES = {row.name: row for row in _ROWS}
-ALIASES = {"mast": "master", "hybrid": "master", "ddp": "single"}
+SUBGRAPH = "subgraph"
+ALIASES = {"mast": "master", "hybrid": "master", "ddp": "single", SUBGRAPH: "single"}
 """Names in the literature for a strategy with certain numbers; see `resolve_alias`."""
 
 
@@ -157,7 +158,8 @@ def strategy_named(name: str) -> Strategy:
 def resolve_alias(name: str, *, num_microbatches: int, data_parallel: int) -> str:
     """The strategy that a name stands for.
 
-    `mast` is `master` with two micro-batches, `hybrid` is `master` with several groups, `ddp` is `single` with several.
+    `mast` is `master` with two micro-batches, `hybrid` is `master` with several groups, `ddp` is `single` with several,
+    `subgraph` is `single` in parts that share out branches.
 
     Raises:
         ValueError: the numbers are not those that the name implies.

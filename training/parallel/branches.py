@@ -155,14 +155,14 @@ _DRAWING: ContextVar[_Drawing] = ContextVar("drawing")
 def _drawing() -> Iterator[None]:
     """Give the branches inside their random numbers, and move on in those of the block, by one whatever they draw."""
     with _disable_current_modes():
-        place = torch.default_generator.get_state()
-    token = _DRAWING.set(_Drawing(place.numpy().tobytes()))
+        place = torch.default_generator.get_state().numpy().tobytes()
+    token = _DRAWING.set(_Drawing(place))
     try:
         yield
     finally:
         _DRAWING.reset(token)
     with _disable_current_modes():
-        if not torch.equal(torch.default_generator.get_state(), place):
+        if torch.default_generator.get_state().numpy().tobytes() != place:
             raise ValueError("a branch draws random numbers by itself; use branch_dropout in place of dropout")
         torch.rand(1)
 

@@ -50,6 +50,10 @@ def spread_over(parallel: ParallelConfig, num_ranks: int, *, most_stages: int) -
 def _parts_spread_over(parallel: ParallelConfig, num_ranks: int, microbatches: int, most_stages: int) -> ParallelConfig:
     """Parts, alike in all stages, on so many ranks: each on its own where the ranks can be divided by their number."""
     (num_parts,) = set(parallel.parts_of_stages)
+    split = parallel.split_of_stages[0]
+    parallel = parallel.model_copy(
+        update={"strategy": parallel.resolved_strategy, "num_subgraphs": 1, "parts": num_parts, "split": split}
+    )
     places, rest = divmod(num_ranks, num_parts)
     if not rest:
         one_each = parallel.model_copy(update={"parts": 1, "virtual_parts": False})

@@ -9,7 +9,7 @@ from pydantic_core import PydanticKnownError
 
 from training.engine.partition import check_cuts
 from training.engine.recompute import Recompute
-from training.engine.strategies import ALIASES, STRATEGIES, check_parts, check_request, resolve_alias
+from training.engine.strategies import ALIASES, STRATEGIES, SUBGRAPH, check_parts, check_request, resolve_alias
 from training.foundation.recipe_file import AUTO, MAX_RANKS
 from training.foundation.settings import Section
 from training.foundation.words.counts import counted
@@ -52,8 +52,9 @@ class ParallelConfig(Section):
     """`[parallel]`: how one model is spread over ranks. World size = data_parallel · the parts of all stages."""
 
     strategy: Annotated[str, BeforeValidator(_known_strategy)] = "single"
-    """`mast` is `master` with two micro-batches, `hybrid` is `master` and `ddp` is `single` with several groups; `auto`
-    is the fastest plan that fits, for `num_microbatches` of the whole batch."""
+    """`mast` is `master` with two micro-batches, `hybrid` is `master` and `ddp` is `single` with several groups;
+    `subgraph` is `single` with the branches of each block on `num_subgraphs` ranks; `auto` is the fastest plan that
+    fits, for `num_microbatches` of the whole batch."""
     num_stages: int = Field(1, ge=1, le=MAX_RANKS)
     """S: ranks that together hold one model."""
     num_microbatches: int = Field(1, ge=1, le=MAX_TILES)
@@ -78,8 +79,11 @@ class ParallelConfig(Section):
     """First block of each stage but the first, as `gemslide plan` lists them; None for those that balance."""
     parts: Annotated[int, Field(ge=1, le=MAX_RANKS)] | tuple[Annotated[int, Field(ge=1, le=MAX_RANKS)], ...] = 1
     """P: ranks that share each stage's work on every tile; a list gives each stage its own number."""
+    num_subgraphs: int = Field(1, ge=1, le=MAX_RANKS)
+    """P of `subgraph`: ranks that share the branches of every block, such as heads of attention."""
     split: Split | tuple[Split, ...] = "rows"
-    """What parts share: rows of the tile, filters of the layers, or the channels that they take; a list by stage."""
+    """What parts share: rows of the tile, filters of the layers, the channels that they take, or branches; a list by
+    stage."""
     virtual_parts: bool = False
     """Compute all parts of the one stage on one rank: the same numbers as on several, bit for bit."""
     elastic: bool = False
@@ -92,6 +96,7 @@ class ParallelConfig(Section):
         if self.is_auto:
             self._check_left_to_the_oracle()
             return self
+        self._check_sub_graphs()
         check_request(
             self.resolved_strategy,
             num_stages=self.num_stages,
@@ -114,10 +119,20 @@ class ParallelConfig(Section):
                 raise ValueError("cuts and balance both say where the stages begin; give one of them")
         return self
 
+    def _check_sub_graphs(self) -> None:
+        if self.strategy != SUBGRAPH:
+            if self.num_subgraphs > 1:
+                raise ValueError(f'num_subgraphs is for strategy = "{SUBGRAPH}", not {self.strategy!r}')
+            return
+        if self.num_subgraphs < 2:
+            raise ValueError(f"{SUBGRAPH} needs num_subgraphs of 2 or more, got {self.num_subgraphs}")
+        if self.parts != 1 or self.split != "rows":
+            raise ValueError(f"{SUBGRAPH} says itself how blocks are shared out; leave parts and split out")
+
     def _check_parts(self) -> None:
         if not self.is_in_parts:
             if self.virtual_parts:
-                raise ValueError("virtual_parts needs parts of 2 or more")
+                raise ValueError("virtual_parts needs parts, or num_subgraphs, of 2 or more")
             return
         check_parts(
             self.resolved_strategy,
@@ -158,11 +173,15 @@ class ParallelConfig(Section):
     @property
     def parts_of_stages(self) -> tuple[int, ...]:
         """Parts of each stage."""
+        if self.strategy == SUBGRAPH:
+            return (self.num_subgraphs,) * self.num_stages
         return (self.parts,) * self.num_stages if isinstance(self.parts, int) else self.parts
 
     @property
     def split_of_stages(self) -> tuple[Split, ...]:
         """What the parts of each stage share."""
+        if self.strategy == SUBGRAPH:
+            return tuple[Split, ...](["branches"] * self.num_stages)
         return (self.split,) * self.num_stages if isinstance(self.split, str) else self.split
 
     @property

@@ -10,6 +10,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 from torch import nn
 
+from training.engine.strategies import SUBGRAPH
 from training.foundation.errors import BadRecipeError
 from training.foundation.recipe_file import data_source
 from training.foundation.settings import Section, load_section
@@ -120,9 +121,7 @@ class SlideRecipe(RunRecipe):
         if self.parallel.is_auto:
             raise ValueError('[parallel] strategy = "auto" is for tiles: bags differ in size from step to step')
         if self.parallel.is_in_parts:
-            raise ValueError(
-                "[parallel] parts share the rows of a tile or the filters of its layers; a bag has neither"
-            )
+            self._check_parts()
         if self.parallel.microbatch_size != 1:
             raise ValueError(
                 f"[parallel] microbatch_size = {self.parallel.microbatch_size}: a micro-batch is one {self.data.unit}; "
@@ -139,6 +138,17 @@ class SlideRecipe(RunRecipe):
         if any(target.kind == "survival" and target.loss == "cox" for target in self.target):
             self._check_cox()
         return self
+
+    def _check_parts(self) -> None:
+        if set(self.parallel.split_of_stages) != {"branches"}:
+            raise ValueError(
+                "[parallel] parts share the rows of a tile or the filters of its layers; a bag has neither. Use "
+                f'strategy = "{SUBGRAPH}" with num_subgraphs'
+            )
+        if self.model.name != "transformer":
+            raise ValueError(
+                f"[parallel] sub-graphs share the heads of a transformer; model {self.model.name} has no branches"
+            )
 
     def _check_cox(self) -> None:
         if self.parallel.batch_size < 2:

@@ -17,7 +17,7 @@ from training.machine.threads import instruction_set
 from training.recipe.config import RunRecipe
 from training.run.averaging import WeightAverage
 from training.run.checkpoint import AVERAGE, BEST, SLOT, WEIGHT, Checkpoint, Checkpoints, forget, latest, named, unnamed
-from training.run.state import ARITHMETIC, CHECKPOINTS, Epoch, RunState, run_name
+from training.run.state import ARITHMETIC, CHECKPOINTS, Epoch, RunState, run_name, sub_graphs_of
 
 OUTPUTS = "best_outputs"
 """Outputs of the validation in the best epoch, in the first rank's part."""
@@ -44,6 +44,7 @@ class Resuming:
         self._decides = dict(decides)
         train = recipe.train.model_dump(mode="json")
         self._arithmetic = {key: train[key] for key in ARITHMETIC} | {
+            "sub_graphs": sub_graphs_of(recipe.parallel),
             "isa": instruction_set(), "device": _device_name(engine.plan.device), "torch": torch.__version__,
         }  # fmt: skip
         self.folder = project_dir / CHECKPOINTS / run_name(recipe_name, self._decides)

@@ -125,14 +125,22 @@ def _settings(recipe: Recipe | SlideRecipe) -> dict[str, Any]:
 
 
 def _parts(parallel: ParallelConfig) -> dict[str, Any]:
-    """Parts decide the order of sums: alike in all stages only their number, else also where the stages are."""
-    if not parallel.is_in_parts:
+    """Parts decide the order of sums: alike in all stages only their number, else also where the stages are.
+
+    Sub-graphs do, too, but a transformer's next steps may be computed by another number of them, as on other hardware.
+    """
+    if not parallel.is_in_parts or set(parallel.split_of_stages) == {"branches"}:
         return {}
     kinds = set(zip(parallel.parts_of_stages, parallel.split_of_stages, strict=True))
     if len(kinds) == 1:
         return {"parts": [list(kind) for kind in kinds]}
     of_stages = [list(kind) for kind in zip(parallel.parts_of_stages, parallel.split_of_stages, strict=True)]
     return {"parts": of_stages, "balance": parallel.balance, "cuts": parallel.cuts}
+
+
+def sub_graphs_of(parallel: ParallelConfig) -> int:
+    """Sub-graphs of each stage; 1 where there are none."""
+    return max(parallel.parts_of_stages) if "branches" in parallel.split_of_stages else 1
 
 
 def run_name(recipe_name: str, decides: dict[str, Any]) -> str:

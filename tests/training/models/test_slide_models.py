@@ -134,8 +134,9 @@ def test_after_training_attention_finds_the_planted_tile(name):
         if isinstance(block, AttentionBlock):
             # Otherwise this layer carries the evidence to other tiles, and the pooling may attend to those.
             block.requires_grad_(False)
-            nn.init.zeros_(block.out.weight)
-            nn.init.zeros_(block.out.bias)
+            for head in block.heads.values():
+                nn.init.zeros_(head.out.weight)
+            nn.init.zeros_(block.bias)
     loss = loss_of_targets([Target("tumour", "class", 2)])
     optimizer = torch.optim.Adam([weight for block in blocks for weight in block.parameters()], lr=3e-3)
     for step in range(90):

@@ -6,7 +6,7 @@ parts, and the branches of each part are a group of their own (training/parallel
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from torch import Tensor, nn
 
@@ -64,8 +64,8 @@ def part_of_names(module: nn.Module, num_parts: int) -> dict[str, int]:
     return found
 
 
-def groups_of(module: nn.Module, num_parts: int) -> list[WeightGroup]:
-    """The groups of the parts that a stage's module has here: that of all parts first, then part by part."""
+def groups_of(module: nn.Module, num_parts: int, here: Sequence[int]) -> list[WeightGroup]:
+    """The groups of the parts of a stage that are here: that of all parts first, then part by part."""
     part_of = part_of_names(module, num_parts)
     trained = {name: weight for name, weight in module.named_parameters() if weight.requires_grad}
     in_branches = {id(each): part for part, each in _modules_of_parts(module, num_parts)}
@@ -75,7 +75,7 @@ def groups_of(module: nn.Module, num_parts: int) -> list[WeightGroup]:
             {name: weight for name, weight in trained.items() if part_of.get(name) == part},
             [each for each in module.modules() if in_branches.get(id(each)) == part],
         )
-        for part in (None, *sorted(set(in_branches.values())))
+        for part in (None, *sorted(set(in_branches.values()) & set(here)))
     ]
 
 

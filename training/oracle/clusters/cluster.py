@@ -121,7 +121,7 @@ class Cluster(Section):
 
     def costs(self, stages: Sequence[StageCost], placement: Placement) -> Costs:
         """Costs of a step: those of its stages, with messages, sums and updates."""
-        stages = [self._with_update(stage, len(placement.holders(index))) for index, stage in enumerate(stages)]
+        stages = [self._with_update(stage, stage.owned_bytes(placement, index)) for index, stage in enumerate(stages)]
         return Costs(stages, self.network_between(), self._agree_s(placement.num_ranks))
 
     def group_costs(self, stages: Sequence[StageCost], schedule: Schedule, placement: Placement) -> Costs:
@@ -132,12 +132,20 @@ class Cluster(Section):
         costs = self.costs(stages, placement)
         folded = []
         for index, stage in enumerate(costs.stages):
-            holders = placement.holders(index)
-            swapped_s = self.swap_s(holders, stage.weight_bytes / len(holders), placement.num_ranks)
+            swapped_s = sum(
+                self.swap_s(holders, num_bytes / len(holders), placement.num_ranks)
+                for num_bytes, holders in stage.held(placement, index)
+            )
             held = schedule.microbatches_on(schedule.placement.holders(index)[0], index)
             sums_s = len(nodes_of(held)) * swapped_s
             folded.append(
-                replace(stage, weight_bytes=0, reduce_s=stage.reduce_s + sums_s, step_s=stage.step_s + swapped_s)
+                replace(
+                    stage,
+                    weight_bytes=0,
+                    branch_bytes=0,
+                    reduce_s=stage.reduce_s + sums_s,
+                    step_s=stage.step_s + swapped_s,
+                )
             )
         return replace(costs, stages=folded)
 
@@ -163,8 +171,7 @@ class Cluster(Section):
         """The same cluster with messages that take no time."""
         return WithoutMessages(self)
 
-    def _with_update(self, stage: StageCost, holders: int) -> StageCost:
-        owned = stage.weight_bytes / holders
+    def _with_update(self, stage: StageCost, owned: float) -> StageCost:
         rate = self.gpu.bytes_per_s * self.gpu.share
         return replace(stage, reduce_s=owned * SUM_TRAFFIC / rate, step_s=owned * STEP_TRAFFIC / rate)
 

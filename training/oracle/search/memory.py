@@ -33,12 +33,12 @@ class RankMemory:
         """
         self._states = [_fullest(set(_states(actions))) for actions in schedule.ranks]
         self._slots = optimizer_slots
-        self._held: list[list[tuple[int, int, int]]] = []  # (stage, sums of gradients at a time, ranks that hold it)
+        self._placement = placement
+        self._held: list[list[tuple[int, int]]] = []  # (stage, sums of gradients at a time)
         for rank in range(len(schedule.ranks)):
             stages = sorted({stage for _, stage in schedule.placement.held_by(rank)})
             numbers = [len(schedule.microbatches_on(rank, stage)).bit_length() for stage in stages]
-            holders = [len(placement.holders(stage)) for stage in stages]
-            self._held.append(list(zip(stages, numbers, holders, strict=True)))
+            self._held.append(list(zip(stages, numbers, strict=True)))
 
     def activation_bytes(self, rank: int, stages: Sequence[StageCost]) -> int:
         """The most that autograd and recomputation keep on a rank."""
@@ -47,8 +47,9 @@ class RankMemory:
     def state_bytes(self, rank: int, stages: Sequence[StageCost]) -> int:
         """Weights, the sums of their gradients, and the share of the optimizer's state that a rank owns."""
         total = 0.0
-        for stage, sums, holders in self._held[rank]:
-            total += stages[stage].weight_bytes * (1 + sums + self._slots / holders)
+        for stage, sums in self._held[rank]:
+            cost = stages[stage]
+            total += cost.weight_bytes * (1 + sums) + cost.owned_bytes(self._placement, stage) * self._slots
         return int(total)
 
     def rank_bytes(self, rank: int, stages: Sequence[StageCost]) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from training.engine.partition import BlockCost, BlockTimes, stage_ranges
+from training.engine.placement import Placement
 from training.engine.plan import Plan
 from training.engine.recompute import Recompute, Segment
 from training.engine.schedule import Action, Op
@@ -35,6 +36,8 @@ class StageCost:
     """Sent back to it, by all parts together."""
     weight_bytes: int = 0
     """Weights that are trained; their gradients take as much."""
+    branch_bytes: int = 0
+    """Those of them that only this part has."""
     reduce_s: float = 0.0
     """Sum of the gradients, once they are on the rank."""
     step_s: float = 0.0
@@ -51,6 +54,15 @@ class StageCost:
     """Includes those of recomputation."""
     backward_at_once_swaps: Swaps = NO_SWAPS
     """The same where a backward follows its own forward."""
+
+    def held(self, placement: Placement, stage: int, part: int = 0) -> list[tuple[int, tuple[int, ...]]]:
+        """Weights of a part, in bytes, with the ranks that have them: those of all parts, and its own."""
+        shared = self.weight_bytes - self.branch_bytes, placement.holders(stage)
+        return [shared, (self.branch_bytes, placement.holders(stage, part))] if self.branch_bytes else [shared]
+
+    def owned_bytes(self, placement: Placement, stage: int) -> float:
+        """Weights that a rank updates."""
+        return sum(num_bytes / len(holders) for num_bytes, holders in self.held(placement, stage))
 
 
 @dataclass(frozen=True)
@@ -198,6 +210,7 @@ def stage_cost(
         input_bytes=0 if is_first else taken.input_bytes,
         gradient_bytes=0 if is_first else taken.gradient_bytes,
         weight_bytes=sum(block.weight_bytes for block in blocks),
+        branch_bytes=sum(block.branch_bytes for block in blocks),
         at_once_s=parts_here * last_again_s if is_last else 0.0,
         alone=_alone(times),
         division=division,

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from training.engine.partition import BlockCost, block_costs, fake_tensors, on_device, without_memory
 from training.engine.stage import AUTOCAST, Precision
+from training.parallel.branches import branches_in
 from training.parallel.division import CountingLink, Division, Swaps
 from training.parallel.wrap import Parts, aliases
 
@@ -75,7 +76,9 @@ def count_swaps(
             if block is fakes[-1] and not form.is_tuple:
                 value = tuple(parts.whole_tensors(value, form))
             forward = link.counted()
-            _backward(value, [*taken, *(own for block_weights in parts.weights.values() for own in block_weights)])
+            in_branches = [weight for each in branches_in(block) for weight in each.parameters()]
+            shared = [own for block_weights in parts.weights.values() for own in block_weights]
+            _backward(value, [*taken, *shared, *in_branches])
             found.append((forward, link.counted()))
     return found
 

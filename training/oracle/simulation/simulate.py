@@ -174,13 +174,17 @@ class _Simulation:
     def _swap(self, action: Action, rank: int) -> Moment:
         """Meet all ranks that hold a stage and exchange the shares of its gradients or weights."""
         stage = action.stage
-        holders = self._schedule.placement.holders(stage)
-        share_bytes = self._costs.stages[stage].weight_bytes / len(holders)
-        num_bytes = {
-            (sender, receiver): share_bytes * (self._gradient_sets(sender, stage) if action.op is Op.REDUCE else 1)
-            for sender, receiver in permutations(holders, 2)
-        }
-        return self._meet((action.op, stage), rank, holders, swap_s(self._costs.network, num_bytes))
+        placement, cost = self._schedule.placement, self._costs.stages[stage]
+        seconds = 0.0
+        for held_bytes, holders in cost.held(placement, stage, action.part):
+            num_bytes = {
+                (sender, receiver): held_bytes
+                / len(holders)
+                * (self._gradient_sets(sender, stage) if action.op is Op.REDUCE else 1)
+                for sender, receiver in permutations(holders, 2)
+            }
+            seconds += swap_s(self._costs.network, num_bytes)
+        return self._meet((action.op, stage), rank, placement.holders(stage), seconds)
 
     def _gradient_sets(self, rank: int, stage: int) -> int:
         """Sums of gradients that a rank has to give: one for a power of two of micro-batches."""
