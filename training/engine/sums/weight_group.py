@@ -49,9 +49,11 @@ def part_of_names(module: nn.Module, num_parts: int) -> dict[str, int]:
     """The part that alone has a weight or buffer, by its name in a module; those of all parts are left out.
 
     Raises:
-        ValueError: more parts than branches, or a weight of a branch that is used elsewhere, too.
+        ValueError: no branches, or fewer than parts; or a weight of a branch that is used elsewhere, too.
     """
     of_module = {id(each): part for part, each in _modules_of_parts(module, num_parts)}
+    if num_parts > 1 and not of_module:
+        raise ValueError("no block of a stage in sub-graphs has branches; use another strategy, or other cuts")
     tensors: dict[int, int | None] = {}
     found = {}
     for prefix, each in module.named_modules():
