@@ -143,8 +143,7 @@ _ROWS = (
     ),
 )
 STRATEGIES = {row.name: row for row in _ROWS}
-SUBGRAPH = "subgraph"
-ALIASES = {"mast": "master", "hybrid": "master", "ddp": "single", SUBGRAPH: "single"}
+ALIASES = {"mast": "master", "hybrid": "master", "ddp": "single", "subgraph": "single"}
 """Names in the literature for a strategy with certain numbers; see `resolve_alias`."""
 
 

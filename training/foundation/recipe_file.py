@@ -15,6 +15,8 @@ RECIPES_DIR = Path(__file__).parents[1] / "recipes"
 SUFFIX = ".toml"
 AUTO = "auto"
 """`[parallel] strategy` of a recipe that leaves to the oracle how its batch is spread over the ranks that are there."""
+SUBGRAPH = "subgraph"
+"""`[parallel] strategy` of a recipe whose blocks are shared out by their branches."""
 MAX_RANKS = 1024
 """Limit for one dimension of a run."""
 _TABLES = ("data", "model")
@@ -53,7 +55,7 @@ def is_recipe(path: Path) -> bool:
 
 
 def ranks_of_recipe(path: Path) -> int:
-    """Ranks that a recipe needs: `num_stages` · `data_parallel`; for `auto` as many as this machine has room for.
+    """Ranks that a recipe needs: those of a group, `data_parallel` times; for `auto` as many as there is room for here.
 
     1 if those are not counts, which training refuses.
 
@@ -63,7 +65,20 @@ def ranks_of_recipe(path: Path) -> int:
     content = _read(path)
     if _setting(content, "parallel", "strategy") == AUTO:
         return min(ranks_with_room(_count(content, "train", "threads")), MAX_RANKS)
-    return _count(content, "parallel", "num_stages") * _count(content, "parallel", "data_parallel")
+    return _group_size(content) * _count(content, "parallel", "data_parallel")
+
+
+def _group_size(content: Mapping[str, Any]) -> int:
+    """Ranks that together hold one model: one for each part of each stage."""
+    stages = _count(content, "parallel", "num_stages")
+    if _setting(content, "parallel", "virtual_parts") is True:
+        return stages
+    if _setting(content, "parallel", "strategy") == SUBGRAPH:
+        return stages * _count(content, "parallel", "num_subgraphs")
+    parts = _setting(content, "parallel", "parts")
+    if isinstance(parts, list):
+        return sum(part for part in parts if _is_count(part)) or stages
+    return stages * _count(content, "parallel", "parts")
 
 
 def is_auto(path: Path) -> bool:
@@ -98,5 +113,8 @@ def _setting(content: Mapping[str, Any], table: str, key: str) -> object:
 
 def _count(content: Mapping[str, Any], table: str, key: str) -> int:
     value = _setting(content, table, key)
-    is_count = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_RANKS
-    return int(value) if is_count else 1  # type: ignore[call-overload]
+    return int(value) if _is_count(value) else 1  # type: ignore[call-overload]
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_RANKS

@@ -238,6 +238,7 @@ _ELEMENTWISE_NAMES = """
     reciprocal sigmoid sigmoid_ tanh tanh_ relu relu_ maximum minimum lerp addcmul where rsub true_divide multiply
     clone contiguous detach to float double half bfloat16 type_as requires_grad_ silu hardtanh hardtanh_ erf
     selu selu_ celu celu_ prelu softplus lt le gt ge eq ne logical_and logical_or logical_not sign floor ceil round
+    bitwise_and bitwise_or
 """
 _FUNCTIONAL_NAMES = """
     relu relu_ relu6 leaky_relu leaky_relu_ elu elu_ selu celu gelu silu mish hardswish hardsigmoid hardtanh hardtanh_

@@ -45,7 +45,7 @@ class NotSplittableError(ValueError):
     """An operation of a block cannot be computed in parts."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Parted:
     """One tensor of the network."""
 
@@ -137,8 +137,13 @@ def _binary(function: Callable[..., Any], *, reverse: bool = False) -> Callable[
     return operation
 
 
-for _name in ("lt", "le", "gt", "ge"):
-    setattr(Parted, f"__{_name}__", _binary(getattr(torch, _name)))
+_OPERATORS: tuple[tuple[str, Callable[..., Any]], ...] = (
+    ("lt", torch.lt), ("le", torch.le), ("gt", torch.gt), ("ge", torch.ge), ("eq", torch.eq), ("ne", torch.ne),
+    ("matmul", torch.matmul), ("floordiv", torch.floor_divide), ("mod", torch.remainder),
+    ("and", torch.bitwise_and), ("or", torch.bitwise_or),
+)  # fmt: skip
+for _name, _function in _OPERATORS:
+    setattr(Parted, f"__{_name}__", _binary(_function))
 for _name, _function in (
     ("add", torch.add), ("sub", torch.sub), ("mul", torch.mul), ("truediv", torch.div), ("pow", torch.pow),
 ):  # fmt: skip

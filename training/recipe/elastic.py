@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from training.engine.strategies import strategy_for
 from training.foundation.errors import WrongWorldSizeError
+from training.foundation.recipe_file import SUBGRAPH
 from training.foundation.words.counts import counted
 from training.recipe.parallel import ParallelConfig
 
@@ -96,5 +97,7 @@ def check_world_size(parallel: ParallelConfig, recipe_name: str, world_size: int
 
 
 def _parts_text(parallel: ParallelConfig) -> str:
+    if parallel.strategy == SUBGRAPH:
+        return f", num_subgraphs = {parallel.num_subgraphs}"
     shown = parallel.parts if isinstance(parallel.parts, int) else list(parallel.parts)
     return f", parts = {shown}" if parallel.is_in_parts else ""

@@ -9,8 +9,8 @@ from pydantic_core import PydanticKnownError
 
 from training.engine.partition import check_cuts
 from training.engine.recompute import Recompute
-from training.engine.strategies import ALIASES, STRATEGIES, SUBGRAPH, check_parts, check_request, resolve_alias
-from training.foundation.recipe_file import AUTO, MAX_RANKS
+from training.engine.strategies import ALIASES, STRATEGIES, check_parts, check_request, resolve_alias
+from training.foundation.recipe_file import AUTO, MAX_RANKS, SUBGRAPH
 from training.foundation.settings import Section
 from training.foundation.words.counts import counted
 from training.parallel.parted import Split

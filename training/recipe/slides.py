@@ -10,9 +10,8 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 from torch import nn
 
-from training.engine.strategies import SUBGRAPH
 from training.foundation.errors import BadRecipeError
-from training.foundation.recipe_file import data_source
+from training.foundation.recipe_file import SUBGRAPH, data_source
 from training.foundation.settings import Section, load_section
 from training.foundation.words.class_names import check_class_name
 from training.models.heads.targets import Target, total_outputs
@@ -148,6 +147,13 @@ class SlideRecipe(RunRecipe):
         if self.model.name != "transformer":
             raise ValueError(
                 f"[parallel] sub-graphs share the heads of a transformer; model {self.model.name} has no branches"
+            )
+
+        most = max(self.parallel.parts_of_stages)
+        if most > self.model.heads:
+            raise ValueError(
+                f"[parallel] {most} sub-graphs cannot share {self.model.heads} heads; use at most {self.model.heads}, "
+                "or set [model] heads"
             )
 
     def _check_cox(self) -> None:

@@ -148,6 +148,42 @@ def test_two_stages_on_two_ranks_give_the_weights_of_one_process(planted, gemsli
         np.testing.assert_array_equal(tensor, weights[1][name], err_msg=name)
 
 
+def test_two_sub_graphs_in_two_groups_learn_what_one_process_learns(planted, gemslide):
+    weights = {}
+    for name, strategy, spread in (
+        ("plain", "single", "num_microbatches = 4"),
+        ("virtual", "subgraph", "num_microbatches = 4\nnum_subgraphs = 2\nvirtual_parts = true"),
+        ("four", "subgraph", "num_microbatches = 2\nnum_subgraphs = 2\ndata_parallel = 2"),
+    ):
+        recipe = write_recipe(planted.project.root, name, model="transformer", epochs=1, strategy=strategy)
+        recipe.write_text(recipe.read_text().replace("num_microbatches = 4", spread))
+        done = gemslide("train", recipe, "--project", planted.project.root, "--json")
+        assert done.code == 0, done.err
+        weights[name] = load_file(planted.project.model_path(models_in(done)["last"]) / "model.safetensors")
+    for name, tensor in weights["plain"].items():
+        np.testing.assert_array_equal(weights["virtual"][name], weights["four"][name], err_msg=name)
+        np.testing.assert_allclose(weights["four"][name], tensor, rtol=1e-3, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("model", "strategy", "more", "words"),
+    [
+        ("abmil", "subgraph", "num_subgraphs = 2", "model abmil has no branches"),
+        ("transformer", "subgraph", "num_subgraphs = 3", "3 sub-graphs cannot share 2 heads; use at most 2"),
+        ("transformer", "subgraph", "", "subgraph needs num_subgraphs of 2 or more"),
+        ("transformer", "subgraph", "num_subgraphs = 2", "num_subgraphs = 2 and data_parallel = 1 needs 2 ranks"),
+        ("transformer", "single", "num_subgraphs = 2", 'num_subgraphs is for strategy = "subgraph"'),
+        ("transformer", "single", "parts = 2", 'a bag has neither. Use strategy = "subgraph"'),
+    ],
+)
+def test_sub_graphs_that_cannot_be_are_refused_before_any_bag_is_read(planted, gemslide, model, strategy, more, words):
+    recipe = write_recipe(planted.project.root, "refused", model=model, strategy=strategy)
+    recipe.write_text(recipe.read_text().replace("num_microbatches = 4", f"num_microbatches = 4\n{more}"))
+    refused = gemslide("train", recipe, "--project", planted.project.root, "--nproc", 1)
+    assert refused.code == 1
+    assert words in " ".join(refused.err.split())
+
+
 def test_features_of_other_weights_of_nan_or_of_another_slide_are_refused(planted, trained, gemslide, tmp_path):
     root = planted.project.root
     store = planted.project.store_path("S-15-0")

@@ -14,6 +14,15 @@ from training.parallel.parted import NotSplittableError
 from training.parallel.wrap import Form, Parts, aliases
 
 HEIGHTS = (7, 12, 13)
+
+
+class Compared(nn.Module):
+    """Operators of Python between images, and with numbers."""
+
+    def forward(self, x_nchw: Tensor) -> Tensor:
+        return torch.where((x_nchw == x_nchw.relu()) & (x_nchw != 0.5), x_nchw, 3 * x_nchw) - 1
+
+
 LAYERS = {
     "3 by 3": lambda: nn.Conv2d(4, 6, 3, padding=1),
     "5 by 1, stride 3": lambda: nn.Conv2d(4, 6, (5, 1), stride=(3, 1), padding=(2, 0)),
@@ -30,6 +39,7 @@ LAYERS = {
     "smaller, exactly nearest": lambda: nn.Upsample(size=(4, 9), mode="nearest-exact"),
     "to six rows": lambda: nn.AdaptiveAvgPool2d((6, 2)),
     "to two rows": lambda: nn.AdaptiveMaxPool2d((2, 2)),
+    "compared": Compared,
     "to one value": lambda: nn.AdaptiveAvgPool2d(1),
 }
 
