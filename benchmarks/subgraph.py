@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
+from itertools import permutations
 from typing import Any
 
 import torch
@@ -36,6 +37,7 @@ from training.oracle.calibration.calibrate import calibrate
 from training.oracle.calibration.machine import Machine, identity_here
 from training.oracle.simulation.costs import plan_stage_costs
 from training.oracle.simulation.divided import DividedCosts, divided_costs
+from training.oracle.simulation.links import swap_s, swaps_s
 from training.oracle.simulation.simulate import simulate
 from training.parallel.division import WHOLE, Division
 from training.recipe.optimisation import cross_entropy
@@ -77,8 +79,32 @@ def _lines(layers: int, tokens: int) -> Iterator[dict[str, Any]]:
             )
             for parts in (4, 8)
         }
-        line = {"samples": samples, **{f"predicted s of {name}": round(s, 4) for name, s in predicted.items()}, **more}
+        line = {
+            "tokens": tokens,
+            "samples": samples,
+            **{f"predicted s of {name}": round(s, 4) for name, s in predicted.items()},
+            **more,
+        }
+        line |= _inequality(plans, costs, machine, samples)
         yield {**line, **_compared(raced, predicted, plans, layers, tokens, samples)} if raced else {**line, "s": BUSY}
+
+
+def _inequality(plans: dict[str, Plan], costs: DividedCosts, machine: Machine, samples: int) -> dict[str, float]:
+    """Seconds of messages that decide: what sub-graphs save on gradients and weights, and what they add in layers."""
+    given_s = {}
+    for name, plan in plans.items():
+        (stage,) = plan_stage_costs(plan, costs)
+        held = stage.held(plan.placement, 0)
+        given_s[name] = 2 * sum(
+            swap_s(machine.network(), dict.fromkeys(permutations(holders, 2), num_bytes / len(holders)))
+            for num_bytes, holders in held
+        )
+    swaps = stage.forward_swaps + stage.backward_swaps  # of the sub-graphs, which come last
+    inside_s = samples * swaps_s(machine.network(), swaps, range(NUM_RANKS), 0.0)
+    return {
+        "gradients and weights, ddp - subgraph, s": round(given_s["ddp"] - given_s["subgraph"], 4),
+        "sums in layers s": round(inside_s, 4),
+    }
 
 
 def _compared(
