@@ -177,10 +177,9 @@ class _Simulation:
         placement, cost = self._schedule.placement, self._costs.stages[stage]
         seconds = 0.0
         for held_bytes, holders in cost.held(placement, stage, action.part):
+            share_bytes = held_bytes / len(holders)
             num_bytes = {
-                (sender, receiver): held_bytes
-                / len(holders)
-                * (self._gradient_sets(sender, stage) if action.op is Op.REDUCE else 1)
+                (sender, receiver): share_bytes * (self._gradient_sets(sender, stage) if action.op is Op.REDUCE else 1)
                 for sender, receiver in permutations(holders, 2)
             }
             seconds += swap_s(self._costs.network, num_bytes)
