@@ -194,17 +194,20 @@ def _kept_bytes(layout: Layout) -> list[int]:
 
 
 def _largest_that_runs(layout: Layout, predicted_px: int, cap_bytes: int) -> int:
-    """The largest side, at most the predicted one, with which a step ends."""
-    runs_px, fails_px = 0, predicted_px + STEP_PX
-    tried_px = predicted_px
-    while fails_px - runs_px > STEP_PX:
-        if _runs(layout, tried_px, cap_bytes):
-            runs_px = tried_px
+    """The largest side, at most the predicted one, with which a step ends: halving what is left from 80 % of it up.
+
+    In steps of 32 px for 1 GiB, of 64 for 4 GiB: a try takes minutes.
+    """
+    step_px = round(STEP_PX * (cap_bytes / GIB) ** 0.5)
+    fails, runs = predicted_px // step_px + 1, 0
+    tried = round(0.9 * fails)
+    while fails - runs > 1:
+        if _runs(layout, tried * step_px, cap_bytes):
+            runs = tried
         else:
-            fails_px = tried_px
-        # Near the predicted side first: a try takes minutes.
-        tried_px = max(fails_px - 2 * STEP_PX, (runs_px + fails_px) // 2 // STEP_PX * STEP_PX)
-    return runs_px
+            fails = tried
+        tried = min(fails - 1, (max(runs, round(0.8 * fails)) + fails) // 2)
+    return runs * step_px
 
 
 def _runs(layout: Layout, side_px: int, cap_bytes: int) -> bool:

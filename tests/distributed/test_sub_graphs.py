@@ -88,20 +88,21 @@ def _weights_and_buffers(module: torch.nn.Module) -> list[torch.Tensor]:
 def test_a_rank_has_and_updates_the_branches_of_its_part_alone():
     by_rank = run_ranks(2, names_of, TWO)
 
-    whole = {name for block in [torch.nn.Sequential(*branching_network())] for name in block.state_dict()}
+    whole = set(torch.nn.Sequential(*branching_network()).state_dict())
     branched = {name for name in whole if ".heads." in name or ".towers." in name}
-    held = [names for names, _ in by_rank]
+    held, owned, provided = (list(names) for names in zip(*by_rank, strict=True))
     assert held[0] | held[1] == whole
     assert held[0] & held[1] == whole - branched
-    owned = [names for _, names in by_rank]
     assert not owned[0] & owned[1]
+    assert not provided[0] & provided[1]  # what is averaged over steps and saved
+    assert provided[0] | provided[1] == whole
 
 
-def names_of(ranks: Ranks, case: Case) -> tuple[set[str], set[str]]:
+def names_of(ranks: Ranks, case: Case) -> tuple[set[str], set[str], set[str]]:
     engine = make_engine(ranks, case)
     (copy,) = engine._copies.values()
     (sync,) = engine._stages.values()
-    return set(copy.module.state_dict()), set(sync.owned)
+    return set(copy.module.state_dict()), set(sync.owned), set(engine.own_state())
 
 
 def test_what_two_sub_graphs_have_learnt_goes_on_in_three_and_in_the_plain_network():
