@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks/results/t5_cluster.jsonl"
-OUT = ROOT / "docs/images/engine"
+OUT = ROOT / "docs/images/oracle"
 COLOURS = {2: "#0072b2", 4: "#e69f00", 8: "#a0307a"}
 """By number of sub-graphs; of Okabe and Ito, distinct to colour-blind readers."""
 LINES = {64: "-o", 512: "--^"}

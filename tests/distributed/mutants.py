@@ -196,5 +196,5 @@ def train_with_sequential_sum(ranks: Ranks, case: Case) -> Outcome:
             total = self._nodes.get((0, 1))
             self._nodes[0, 1] = gradients if total is None else [a + b for a, b in zip(total, gradients, strict=True)]
 
-    with mock.patch("training.engine.stage.TreeSum", RunningSum):
+    with mock.patch("training.engine.sums.weight_group.TreeSum", RunningSum):
         return train(ranks, case)

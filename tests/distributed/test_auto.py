@@ -175,7 +175,8 @@ def test_an_audit_within_a_limit_runs_what_fits_only(project):
     within, _ = run_ranks(2, _audited, project / "r.toml", project, cap_bytes, 2)
 
     assert within["runs"]
-    assert all(run["measured_bytes"] <= cap_bytes < rows[0]["bytes"] for run in within["runs"])
+    assert all(run["measured_bytes"] <= cap_bytes for run in within["runs"])
+    assert cap_bytes < max(row["bytes"] for row in rows)  # not all do; the fastest may
     with pytest.raises(OutOfMemoryError, match="no plan of this recipe fits 1 rank with"):
         _audited(alone(), project / "r.toml", project, cap_bytes=1_000)
 

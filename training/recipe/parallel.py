@@ -132,7 +132,7 @@ class ParallelConfig(Section):
     def _check_parts(self) -> None:
         if not self.is_in_parts:
             if self.virtual_parts:
-                raise ValueError("virtual_parts needs parts, or num_subgraphs, of 2 or more")
+                raise ValueError("virtual_parts needs parts of 2 or more")
             return
         check_parts(
             self.resolved_strategy,
