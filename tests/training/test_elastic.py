@@ -79,6 +79,15 @@ def test_a_run_in_parts_goes_on_on_any_ranks_in_as_many_parts():
     assert spread(8) == ("single", 1, 4, 1, False)
 
 
+def test_a_run_in_sub_graphs_goes_on_in_as_many_on_any_ranks():
+    recipe = ParallelConfig(strategy="subgraph", num_subgraphs=2, num_microbatches=4, elastic=True)
+    for num_ranks, groups, is_virtual in ((2, 1, False), (4, 2, False), (8, 4, False), (1, 1, True)):
+        found = spread_over(recipe, num_ranks, most_stages=9)
+        assert (found.world_size, found.data_parallel, found.virtual_parts) == (num_ranks, groups, is_virtual)
+        assert (found.parts_of_stages, found.split_of_stages) == ((2,), ("branches",))
+        assert found.batch_size == recipe.batch_size
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
