@@ -186,8 +186,7 @@ class Engine:
             )  # fmt: skip
             with ExitStack() as stack:
                 for stage in self._stages.values():
-                    for group in stage.copy.groups:
-                        stack.enter_context(group.running.recording())
+                    stack.enter_context(stage.copy.recording())
                 self._executor.run(step, range(step.first_update))
             self._watch(step.number, "sharing the losses")
             agreed = agree(step, self._stages, self._trained, self._transport)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Literal
 
 import torch
@@ -210,6 +210,14 @@ class StageCopy:
             for weight, stands_for in zip(group.weights, stands_fors, strict=True)
             if id(weight) in trained
         ]
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Run the forwards of a step; running statistics are recorded and stay as they are."""
+        with ExitStack() as stack:
+            for group in self.groups:
+                stack.enter_context(group.running.recording())
+            yield
 
     def forget(self) -> None:
         """Drop the sums of a step."""

@@ -91,8 +91,7 @@ class Chain:
             means over the micro-batches.
         """
         runs = []
-        (group,) = self._copy.groups
-        with group.running.recording():
+        with self._copy.recording():
             for microbatch in range(MICROBATCHES):
                 output, forward_s = self._forward(microbatch)
                 gradients = self._gradients_for(output)
