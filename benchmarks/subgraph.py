@@ -143,7 +143,7 @@ def _subgraph(parts: int, samples: int) -> Plan:
 def _race(ranks: Ranks, layers: int, tokens: int, samples: int, plans: dict[str, Plan]) -> dict[str, Raced]:
     """What was measured of each plan; nothing if the machine was busy."""
     keep_for_training()
-    networks = iter([1, NUM_RANKS])  # of one branch for `ddp`, which has no use for more
+    networks = iter([1, 1, NUM_RANKS, NUM_RANKS])  # of one branch for `ddp`, which has no use for more
     try:
         return race(plans, lambda: _blocks(layers, next(networks)), _batch(tokens, samples), cross_entropy, ranks)
     except BusyMachineError:

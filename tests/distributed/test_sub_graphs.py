@@ -17,6 +17,7 @@ from tests.distributed.part_cases import case_of
 from tests.distributed.problem import Case, StepBatch, differences, evenly, loss_sum, make_engine, train
 from tests.distributed.test_parts import _kept, _train_both, farthest, live_bytes, make_engine_plan
 from training.engine.cutting import Cutting
+from training.engine.engine import Engine
 from training.engine.predict import predict_memory
 from training.engine.ranks import Ranks
 from training.engine.recompute import Recompute
@@ -116,6 +117,20 @@ def test_what_two_sub_graphs_have_learnt_goes_on_in_three_and_in_the_plain_netwo
             assert mine.keys() == theirs.keys()
             for name, tensor in mine.items():
                 torch.testing.assert_close(tensor, theirs[name], rtol=1e-4, atol=1e-5, msg=name)
+
+
+def test_blocks_that_another_engine_has_taken_over_are_refused():
+    assert run_ranks(2, take_over_twice, TWO) == ["make the network anew"] * 2
+
+
+def take_over_twice(ranks: Ranks, case: Case) -> str:
+    blocks, plan = case.network(), make_engine(ranks, case).plan
+    Engine(blocks, plan, ranks=ranks)
+    try:
+        Engine(blocks, plan, ranks=ranks)
+    except ValueError as error:
+        return str(error).rpartition("; ")[2]
+    return ""
 
 
 def learn(ranks: Ranks | None, case: Case, saved: tuple[dict, dict] | None) -> tuple[dict, dict]:

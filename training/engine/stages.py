@@ -17,7 +17,7 @@ from training.engine.plan import Plan
 from training.engine.ranks import Ranks
 from training.engine.stage import StageCopy
 from training.foundation.words.counts import counted
-from training.parallel.branches import keep_branches
+from training.parallel.branches import branches_in, keep_branches
 from training.parallel.link import Link, VirtualLink
 from training.parallel.wrap import Parts, aliases
 
@@ -26,7 +26,7 @@ def named_stages(blocks: Sequence[nn.Module], plan: Plan, ranks: Ranks) -> list[
     """The blocks of each stage, named by their index in the whole network.
 
     Raises:
-        ValueError: ranks, cuts and blocks do not match, or two stages share a weight.
+        ValueError: ranks, cuts and blocks do not match, two stages share a weight, or branches are missing.
     """
     if ranks.num_ranks != plan.world_size:
         in_parts = f" in {counted(sum(plan.parts), 'part')}" if plan.parts else ""
@@ -34,6 +34,10 @@ def named_stages(blocks: Sequence[nn.Module], plan: Plan, ranks: Ranks) -> list[
             f"{plan.strategy} with {counted(plan.num_stages, 'stage')}{in_parts} and "
             f"{counted(plan.data_parallel, 'group')} needs {counted(plan.world_size, 'rank')}, got {ranks.num_ranks}; "
             f"start {counted(plan.world_size, 'process', 'processes')} or change num_stages"
+        )
+    if any(len(each) < each.count for block in blocks for each in branches_in(block)):
+        raise ValueError(
+            "another engine has taken over these blocks and released the branches of other ranks; make the network anew"
         )
     ranges = stage_ranges(plan.cuts, len(blocks))
     stages = [nn.Sequential(OrderedDict((str(i), blocks[i]) for i in indices)) for indices in ranges]

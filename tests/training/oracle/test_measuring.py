@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from tests.distributed.launch import run_ranks
+from tests.distributed.networks import branching_network
 from tests.training.engine.small_networks import unet
 from training.engine.memory import LiveBytes
 from training.engine.plan import make_plan
@@ -110,6 +111,14 @@ def test_each_part_is_measured_by_itself_and_leaves_no_trace(any_machine, split)
     assert all(each.backward_s > 0 for each in times[1:])
     after = nn.ModuleList(blocks).state_dict()
     assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_a_sub_graph_is_measured_with_the_branches_of_a_whole_network_at_hand(any_machine):
+    blocks, setting = branching_network(), replace(SETTING, division=Division(2, "branches"))
+    times = measure_blocks(blocks, cross_entropy, TARGETS, setting, alone, rank=1)
+
+    assert all(each.forward_s > 0 for each in times)
+    assert len(blocks[1].towers) == 3
 
 
 def test_a_part_takes_what_the_network_passes_on_to_it():

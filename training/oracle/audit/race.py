@@ -123,14 +123,15 @@ def race(
 
     Args:
         plans: of one number of ranks, by name.
-        make_blocks: the network, anew for each plan, with the same weights on every rank.
+        make_blocks: the network, anew for each engine (two for each plan, in their order), with the same weights on
+            every rank.
         batch: of a whole step, the same for all plans.
         least_share: CPU time per wall-clock time of a round that counts.
 
     Raises:
         BusyMachineError: hardly any round counted.
     """
-    runners = {name: _started(plan, make_blocks(), batch, loss, ranks) for name, plan in plans.items()}
+    runners = {name: _started(plan, make_blocks, batch, loss, ranks) for name, plan in plans.items()}
     good, end_s = 0, time.perf_counter() + BUDGET_S
     names = list(runners)
     for index in range(WARM_UPS + MOST_ROUNDS):
@@ -152,15 +153,17 @@ def race(
     return {name: _raced(runner, ranks) for name, runner in runners.items()}
 
 
-def _started(plan: Plan, blocks: Sequence[nn.Module], batch: Batch, loss: Loss, ranks: Ranks) -> _Runner:
+def _started(
+    plan: Plan, make_blocks: Callable[[], Sequence[nn.Module]], batch: Batch, loss: Loss, ranks: Ranks
+) -> _Runner:
     """A plan after two steps: in the first, ranks learn the layout of messages, in the second memory is counted."""
     watch = _Stopwatch(plan.device)
-    counting = Engine(blocks, plan, ranks=ranks, count_bytes=True)
+    counting = Engine(make_blocks(), plan, ranks=ranks, count_bytes=True)
     for _ in range(2):
         counting.train_step(batch, loss)
     live_bytes = tuple(counting.peak_bytes()["live"])
     counting.close()
-    return _Runner(plan, watch, Engine(blocks, plan, ranks=ranks, meter=watch), live_bytes)
+    return _Runner(plan, watch, Engine(make_blocks(), plan, ranks=ranks, meter=watch), live_bytes)
 
 
 def _turn(runner: _Runner, batch: Batch, loss: Loss, ranks: Ranks, least_share: float) -> tuple[float, bool]:
