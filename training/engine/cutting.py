@@ -12,6 +12,7 @@ from torch import Tensor
 
 from training.engine.boundary import Boundary, Heights, as_tuple, only_tensor
 from training.engine.piece import Block, Finish
+from training.parallel.division import Division
 from training.parallel.parted import NotSplittableError
 from training.parallel.wrap import Form, Parts
 
@@ -46,8 +47,8 @@ class Cutting:
 
     @property
     def num_sub_graphs(self) -> int:
-        """Parts whose branches are their own; 1 where the parts share out something else."""
-        return self._parts.link.num_parts if self._parts is not None and self._parts.split == "branches" else 1
+        """See `Division`."""
+        return 1 if self._parts is None else Division(self._parts.link.num_parts, self._parts.split).num_sub_graphs
 
     def stand_ins(self, weights: Sequence[Tensor]) -> list[list[Tensor]]:
         """For each part here, what stands for each weight."""

@@ -121,7 +121,7 @@ def _forward(
     counter = LiveBytes(enabled=True)
     counter.exclude(tensor for block in fakes for tensor in (*block.parameters(), *block.buffers()))
     cutting = part_alone(list(fakes), division, division.parts - 1)
-    if cutting.num_sub_graphs > 1:
+    if division.num_sub_graphs > 1:
         keep_branches(fakes, division.parts - 1, division.parts)
     value = cutting.begin(0, torch.empty(input_shape, device=device))
     dtype = AUTOCAST.get(precision, torch.float32)
@@ -131,7 +131,8 @@ def _forward(
         for index, block in enumerate(fakes):
             before, inputs = counter.now, as_tuple(value)
             weights = [weight for weight in block.parameters() if weight.requires_grad and id(weight) not in seen]
-            of_branches = {id(own) for each in branches_in(block) for own in each.parameters()}
+            branches = branches_in(block) if division.num_sub_graphs > 1 else []
+            of_branches = {id(own) for each in branches for own in each.parameters()}
             seen |= set(map(id, weights))
             with Saver(kept, counter).watch(), FlopCounterMode(display=False, custom_mapping=_MORE_FLOPS) as flops:
                 value = cutting.call(index, block, value, 0)
@@ -142,8 +143,7 @@ def _forward(
                     input_bytes=sum(tensor.untyped_storage().nbytes() for tensor in inputs),
                     gradient_bytes=sum(tensor.nbytes for tensor in inputs if tensor.requires_grad),
                     weight_bytes=sum(weight.nbytes for weight in weights),
-                    branch_bytes=sum(weight.nbytes for weight in weights if id(weight) in of_branches)
-                    * (cutting.num_sub_graphs > 1),
+                    branch_bytes=sum(weight.nbytes for weight in weights if id(weight) in of_branches),
                 )
             )
     return costs

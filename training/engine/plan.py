@@ -117,10 +117,6 @@ class Plan:
         """What the parts of a stage share out."""
         return self.split[stage] if self.split else "rows"
 
-    def num_sub_graphs(self, stage: int) -> int:
-        """Parts of a stage of which each has branches of its own; 1 where they share out something else."""
-        return self.parts[stage] if self.parts and self.split_of(stage) == "branches" else 1
-
     @property
     def divisions(self) -> tuple[Division, ...]:
         """How each stage is divided."""

@@ -82,9 +82,9 @@ def make_copies(
 
 def _own_branches(plan: Plan, rank: int, stage: int, module: nn.Sequential) -> nn.Sequential:
     """Release the branches of sub-graphs that are on other ranks."""
-    here = plan.placement.parts_on(rank, stage)
-    if plan.num_sub_graphs(stage) > len(here):
-        keep_branches(module, here[0], plan.num_sub_graphs(stage))
+    here, num_parts = plan.placement.parts_on(rank, stage), plan.divisions[stage].num_sub_graphs
+    if num_parts > len(here):
+        keep_branches(module, here[0], num_parts)
     return module
 
 

@@ -36,7 +36,7 @@ def specs_of(stages: Sequence[nn.Module], plan: Plan) -> list[Spec]:
     """
     specs = []
     for stage, module in enumerate(stages):
-        part_of = part_of_names(module, plan.num_sub_graphs(stage))
+        part_of = part_of_names(module, plan.divisions[stage].num_sub_graphs)
         tensors = {name: tensor.to("meta") for name, tensor in module.state_dict().items()}
         for part in (None, *sorted(set(part_of.values()))):
             own = {name: tensor for name, tensor in tensors.items() if part_of.get(name) == part}

@@ -29,7 +29,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from training.foundation.words.counts import counted
 from training.parallel.link import rows_of
-from training.parallel.parted import Parted
+from training.parallel.parted import Parted, parted_in
 from training.parallel.sums import summed
 
 Term = Callable[..., Tensor]
@@ -55,7 +55,7 @@ class Branches(nn.ModuleDict):
         Raises:
             ValueError: more parts than branches, or random numbers that are not those of a branch.
         """
-        first = next(_parted(inputs), None)
+        first = next(parted_in(inputs), None)
         with _drawing():
             if first is None or first.splitting.split != "branches":
                 return term(self.of(range(self.count)), *inputs)
@@ -158,14 +158,6 @@ def _drawing() -> Iterator[None]:
         if torch.default_generator.get_state().numpy().tobytes() != place:
             raise ValueError("a branch draws random numbers by itself; use branch_dropout in place of dropout")
         torch.rand(1)
-
-
-def _parted(values: Iterable[Any]) -> Iterator[Parted]:
-    for value in values:
-        if isinstance(value, list | tuple):
-            yield from _parted(value)
-        elif isinstance(value, Parted):
-            yield value
 
 
 def _of_part(value: Any, index: int) -> Any:

@@ -20,6 +20,11 @@ class Division(NamedTuple):
     parts: int = 1
     split: Split = "rows"
 
+    @property
+    def num_sub_graphs(self) -> int:
+        """Parts of which each has branches of its own; 1 where they share out something else."""
+        return self.parts if self.split == "branches" else 1
+
 
 WHOLE = Division()
 """One part has all of it."""

@@ -7,7 +7,7 @@ forward runs unchanged, with whatever Python is in it, and an operation that can
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -62,7 +62,7 @@ class Parted:
         cls, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        first = next(found for found in _all_values((*args, *kwargs.values())) if isinstance(found, Parted))
+        first = next(parted_in((*args, *kwargs.values())))
         return first.splitting.apply(func, args, kwargs)
 
     @property
@@ -153,10 +153,10 @@ for _name, _function in (
         setattr(Parted, f"__i{_name}__", _binary(getattr(Tensor, f"{_function.__name__}_")))
 
 
-def _all_values(values: Sequence[Any]) -> Any:
-    """The values of a call, with those in its lists and tuples."""
+def parted_in(values: Iterable[Any]) -> Iterator[Parted]:
+    """The values in parts of a call, with those in its lists and tuples."""
     for value in values:
         if isinstance(value, list | tuple):
-            yield from _all_values(value)
-        else:
+            yield from parted_in(value)
+        elif isinstance(value, Parted):
             yield value

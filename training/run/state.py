@@ -13,6 +13,7 @@ from pydantic import Field
 from torch import Tensor
 
 from training.foundation.settings import Section
+from training.parallel.division import Division
 from training.recipe.config import Recipe
 from training.recipe.parallel import ParallelConfig
 from training.recipe.slides import SlideRecipe
@@ -140,7 +141,8 @@ def _parts(parallel: ParallelConfig) -> dict[str, Any]:
 
 def sub_graphs_of(parallel: ParallelConfig) -> int:
     """Sub-graphs of each stage; 1 where there are none."""
-    return max(parallel.parts_of_stages) if "branches" in parallel.split_of_stages else 1
+    divisions = map(Division, parallel.parts_of_stages, parallel.split_of_stages)
+    return max(division.num_sub_graphs for division in divisions)
 
 
 def run_name(recipe_name: str, decides: dict[str, Any]) -> str:

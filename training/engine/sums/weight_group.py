@@ -6,7 +6,7 @@ parts, and the branches of each part are a group of their own (training/parallel
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from torch import Tensor, nn
 
@@ -51,7 +51,7 @@ def part_of_names(module: nn.Module, num_parts: int) -> dict[str, int]:
     Raises:
         ValueError: no branches, or fewer than parts; or a weight of a branch that is used elsewhere, too.
     """
-    of_module = {id(each): part for part, each in _modules_of_parts(module, num_parts)}
+    of_module = _part_of_modules(module, num_parts)
     if num_parts > 1 and not of_module:
         raise ValueError("no block of a stage in sub-graphs has branches; use another strategy, or other cuts")
     tensors: dict[int, int | None] = {}
@@ -70,21 +70,22 @@ def groups_of(module: nn.Module, num_parts: int, here: Sequence[int]) -> list[We
     """The groups of the parts of a stage that are here: that of all parts first, then part by part."""
     part_of = part_of_names(module, num_parts)
     trained = {name: weight for name, weight in module.named_parameters() if weight.requires_grad}
-    in_branches = {id(each): part for part, each in _modules_of_parts(module, num_parts)}
+    of_module = _part_of_modules(module, num_parts)
     return [
         WeightGroup(
             part,
             {name: weight for name, weight in trained.items() if part_of.get(name) == part},
-            [each for each in module.modules() if in_branches.get(id(each)) == part],
+            [each for each in module.modules() if of_module.get(id(each)) == part],
         )
-        for part in (None, *sorted(set(in_branches.values()) & set(here)))
+        for part in (None, *sorted(set(of_module.values()) & set(here)))
     ]
 
 
-def _modules_of_parts(module: nn.Module, num_parts: int) -> Iterator[tuple[int, nn.Module]]:
-    """Everything inside the branches of each part, as far as it is here."""
+def _part_of_modules(module: nn.Module, num_parts: int) -> dict[int, int]:
+    """The part that alone has a module, by the module's identity: all that is inside branches and here."""
+    found: dict[int, int] = {}
     for branches in branches_in(module) if num_parts > 1 else ():
         branches.check(num_parts)
         for number, branch in branches.items():
-            part = branches.part_of(int(number), num_parts)
-            yield from ((part, each) for each in branch.modules())
+            found |= dict.fromkeys(map(id, branch.modules()), branches.part_of(int(number), num_parts))
+    return found

@@ -136,7 +136,7 @@ class Machine(Section):
 
     def costs(self, stages: Sequence[StageCost], placement: Placement) -> Costs:
         """Costs of a step on this machine: those of its stages, with messages, sums and updates."""
-        stages = [self._with_update(stage, placement, index) for index, stage in enumerate(stages)]
+        stages = [self._with_update(stage, stage.owned_bytes(placement, index)) for index, stage in enumerate(stages)]
         agree_s = self.update.agree_s if placement.num_ranks > 1 else 0.0
         return Costs(stages, self.network(), agree_s, meeting_s=self.link.meeting_s if self.link else 0.0)
 
@@ -156,17 +156,10 @@ class Machine(Section):
             for num_bytes, holders in stage.held(placement, index)
         )
         sets = len(nodes_of(schedule.microbatches_on(schedule.placement.holders(index)[0], index)))
-        return replace(
-            stage,
-            weight_bytes=0,
-            branch_bytes=0,
-            reduce_s=stage.reduce_s + sets * swapped_s,
-            step_s=stage.step_s + swapped_s,
-        )
+        return stage.with_swaps(sets, swapped_s)
 
-    def _with_update(self, stage: StageCost, placement: Placement, index: int) -> StageCost:
-        owned = stage.owned_bytes(placement, index)
-        given = sum(num_bytes * (1 - 1 / len(holders)) for num_bytes, holders in stage.held(placement, index))
+    def _with_update(self, stage: StageCost, owned: float) -> StageCost:
+        given = stage.weight_bytes - owned
         update = self.update
         reduce_s = owned * update.sum_s_per_byte + given * update.pack_s_per_byte
         step_s = owned * update.step_s_per_byte + given * update.share_s_per_byte

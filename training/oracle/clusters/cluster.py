@@ -137,16 +137,7 @@ class Cluster(Section):
                 for num_bytes, holders in stage.held(placement, index)
             )
             held = schedule.microbatches_on(schedule.placement.holders(index)[0], index)
-            sums_s = len(nodes_of(held)) * swapped_s
-            folded.append(
-                replace(
-                    stage,
-                    weight_bytes=0,
-                    branch_bytes=0,
-                    reduce_s=stage.reduce_s + sums_s,
-                    step_s=stage.step_s + swapped_s,
-                )
-            )
+            folded.append(stage.with_swaps(len(nodes_of(held)), swapped_s))
         return replace(costs, stages=folded)
 
     def swap_s(self, holders: Sequence[int], share_bytes: float, num_ranks: int) -> float:

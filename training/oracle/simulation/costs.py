@@ -64,6 +64,11 @@ class StageCost:
         """Weights that a rank updates."""
         return sum(num_bytes / len(holders) for num_bytes, holders in self.held(placement, stage))
 
+    def with_swaps(self, gradient_sets: int, swapped_s: float) -> StageCost:
+        """The same with the exchange of weights, and of so many sets of gradients, as part of update and sum."""
+        reduce_s, step_s = self.reduce_s + gradient_sets * swapped_s, self.step_s + swapped_s
+        return replace(self, weight_bytes=0, branch_bytes=0, reduce_s=reduce_s, step_s=step_s)
+
 
 @dataclass(frozen=True)
 class Costs:
