@@ -67,11 +67,11 @@ def cluster(folder: Path, cores: int, search_path: str) -> Iterator[dict[str, st
     munge = [f"--{option}={folder / name}" for option, name in options.items()]
     with ExitStack() as running:
         running.enter_context(_daemon(folder, environment, "munged", "--force", "--foreground", *munge))
-        wait_until((folder / "munge.socket").exists)
+        wait_until((folder / "munge.socket").exists, seconds=240)
         running.enter_context(_daemon(folder, environment, "slurmctld", "-D"))
         for node in NODES:
             running.enter_context(_daemon(folder, environment, "slurmd", "-D", "-N", node))
-        wait_until(lambda: _states(environment) == ["idle", "idle"])
+        wait_until(lambda: _states(environment) == ["idle", "idle"], seconds=240)
         yield asking
 
 

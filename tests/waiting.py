@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 240) -> None:
+def wait_until(condition: Callable[[], object], *, seconds: float) -> None:
     """Poll a condition; raise AssertionError at the deadline."""
     give_up = time.monotonic() + seconds
     while not condition():

@@ -112,7 +112,7 @@ def test_an_unknown_person_is_told_so_and_not_let_in(
     assert not [cookie for cookie in page.context.cookies() if "_session_" in cookie["name"]]
     page.goto(app.url)
     assert page.get_by_role("heading", name="Sign in").is_visible()
-    wait_until(lambda: (f"{who} (provider)", "unknown person") in refused(root))
+    wait_until(lambda: (f"{who} (provider)", "unknown person") in refused(root), seconds=60)
 
 
 def test_the_provider_s_own_name_for_somebody_counts_more_than_an_address(

@@ -76,7 +76,7 @@ def rank_process(number: int, parent: int) -> psutil.Process | None:
 
 
 def wait_for_checkpoint(folder: Path) -> None:
-    wait_until(lambda: any(folder.glob("checkpoints/*/step-*/manifest.json")))
+    wait_until(lambda: any(folder.glob("checkpoints/*/step-*/manifest.json")), seconds=240)
 
 
 def models_of(folder: Path) -> set[str]:
@@ -183,7 +183,7 @@ def test_when_a_machine_goes_the_other_goes_on_alone_to_the_same_weights(small_p
     port = free_ports(1)[0]
     command = agent(tmp_path, write(tmp_path, parallel="elastic = true"), "1:2", port, restarts=5)
     with running(command, tmp_path, OMP_NUM_THREADS="1") as one:
-        wait_until(lambda: listens(port))  # the agents meet at the first one, whose machine has to stay
+        wait_until(lambda: listens(port), seconds=240)  # the agents meet at the first one, whose machine has to stay
         with running(command, tmp_path, OMP_NUM_THREADS="1") as other:
             wait_for_checkpoint(tmp_path)
             for victim in (*psutil.Process(other.pid).children(recursive=True), psutil.Process(other.pid)):

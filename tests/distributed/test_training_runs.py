@@ -298,7 +298,7 @@ def test_stopping_gemslide_stops_every_rank_and_publishes_nothing(small_project,
     with subprocess.Popen([*command, "--nproc", "2"], stderr=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         try:
             runs = tmp_path / "runs" / "tensorboard"
-            wait_until(lambda: any(path.stat().st_size > 2000 for path in runs.glob("*/events*")))
+            wait_until(lambda: any(path.stat().st_size > 2000 for path in runs.glob("*/events*")), seconds=240)
             family = psutil.Process(process.pid).children(recursive=True)
             assert len(family) >= 3  # the launcher and two ranks
 

@@ -63,14 +63,14 @@ def known(project: Project, job_id: str) -> JobStatus:
 
 
 def ended(project: Project, job_id: str) -> JobStatus:
-    wait_until(lambda: not known(project, job_id).runs)
+    wait_until(lambda: not known(project, job_id).runs, seconds=60)
     return known(project, job_id)
 
 
 def run_process(project: Project, job_id: str) -> psutil.Process:
     """Process of the run itself, below its supervisor."""
     supervisor = psutil.Process(known(project, job_id).job.process.pid)
-    wait_until(supervisor.children)
+    wait_until(supervisor.children, seconds=60)
     return supervisor.children()[0]
 
 
@@ -87,7 +87,7 @@ def test_a_run_that_is_stopped_leaves_nothing_half_written_and_goes_on_when_star
     with pytest.raises(BadRunError, match="1 run is in progress"):
         start_job(project, command(project), by="Bob", max_jobs=1)
     process = run_process(project, job_id)
-    wait_until(lambda: log_of(project, job_id).count().states.total())
+    wait_until(lambda: log_of(project, job_id).count().states.total(), seconds=60)
 
     stop_job(project, job_id, by="Bob (web app)")
     assert known(project, job_id).state in (JobState.STOPPING, JobState.STOPPED)
@@ -149,10 +149,11 @@ def test_a_run_ends_with_its_supervisor_and_is_said_to_be_lost(project: Project)
 
     supervisor.kill()
 
-    wait_until(lambda: is_gone(process) and is_gone(supervisor))
+    wait_until(lambda: is_gone(process) and is_gone(supervisor), seconds=60)
     assert known(project, job_id).state is JobState.LOST
     assert running_ids(project) == []
-    wait_until(lambda: not psutil.pid_exists(supervisor.pid))  # no zombie remains, because the app waits for it
+    # No zombie remains, because the app waits for it.
+    wait_until(lambda: not psutil.pid_exists(supervisor.pid), seconds=60)
 
 
 def test_a_module_in_the_projects_folder_is_not_run(project: Project) -> None:

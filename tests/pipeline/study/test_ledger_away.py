@@ -30,15 +30,15 @@ def test_a_pool_and_workers_wait_for_a_database_that_is_away_and_go_on(small_pro
         begin_study(project, "s", ledger, actor="ada")
     pool_said, worker_said = tmp_path / "pool", tmp_path / "worker"
     with process(pool_said, project, url, "run", "s", "--workers", "1") as pool, ExitStack() as later:
-        wait_until(lambda: b"ingest: done" in pool_said.read_bytes())
+        wait_until(lambda: b"ingest: done" in pool_said.read_bytes(), seconds=120)
         (first,) = psutil.Process(pool.pid).children()
         with postgres.away():
             later.enter_context(process(worker_said, project, url, "work", "s"))
             first.kill()
             for output_file in (pool_said, worker_said):
-                wait_until(lambda output_file=output_file: b"minutes at most" in output_file.read_bytes())
-        wait_until(lambda: first not in psutil.Process(pool.pid).children() != [])
-        wait_until(lambda: b"qc: done" in worker_said.read_bytes())
+                wait_until(lambda output_file=output_file: b"minutes at most" in output_file.read_bytes(), seconds=120)
+        wait_until(lambda: first not in psutil.Process(pool.pid).children() != [], seconds=120)
+        wait_until(lambda: b"qc: done" in worker_said.read_bytes(), seconds=120)
     assert b"Traceback" not in pool_said.read_bytes() + worker_said.read_bytes()
 
 
