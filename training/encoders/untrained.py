@@ -18,7 +18,7 @@ _STD = 0.02
 
 
 def redraw(backbone: Backbone, row: EncoderRow, where: str) -> None:
-    """Draw all weights of a network anew, in place; the same ones each time.
+    """Draw all weights of a network again, in place; the same ones each time.
 
     Layers begin as torch makes them. Batch normalisations, whose statistics would be those of no data, take them from
     the probe tiles: without, deep networks return nearly the same for every tile.

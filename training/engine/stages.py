@@ -37,7 +37,8 @@ def named_stages(blocks: Sequence[nn.Module], plan: Plan, ranks: Ranks) -> list[
         )
     if any(len(each) < each.count for block in blocks for each in branches_in(block)):
         raise ValueError(
-            "another engine has taken over these blocks and released the branches of other ranks; make the network anew"
+            "another engine has taken over these blocks and released the branches of other ranks; "
+            "build the network again"
         )
     ranges = stage_ranges(plan.cuts, len(blocks))
     stages = [nn.Sequential(OrderedDict((str(i), blocks[i]) for i in indices)) for indices in ranges]
