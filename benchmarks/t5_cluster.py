@@ -52,9 +52,14 @@ class Words(nn.Module):
 
 def t5_large(branches: int) -> list[nn.Module]:
     """Encoder and decoder as a chain: attention to the encoder costs what attention to oneself does."""
+
+    def attention() -> T5Attention:
+        return T5Attention(WIDTH, HEADS, HEAD_DIM, branches)
+
+    def feed_forward() -> T5FeedForward:
+        return T5FeedForward(WIDTH, HIDDEN, branches)
+
     with torch.device("meta"):
-        attention = lambda: T5Attention(WIDTH, HEADS, HEAD_DIM, branches)  # noqa: E731
-        feed_forward = lambda: T5FeedForward(WIDTH, HIDDEN, branches)  # noqa: E731
         encoder = [make() for _ in range(LAYERS) for make in (attention, feed_forward)]
         decoder = [make() for _ in range(LAYERS) for make in (attention, attention, feed_forward)]
         return [*encoder, *decoder, Words()]

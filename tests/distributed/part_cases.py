@@ -30,6 +30,16 @@ LAYOUTS = (
     ("gpipe", 1, (3, 1)),
 )
 """(strategy, D, parts of the stages): two to four ranks."""
+HOW: Mapping[str, tuple[Any, ...]] = {
+    "recompute": (Recompute(), Recompute(1), Recompute(2, rest="keep")),
+    "channels_last": (False, True),
+    "batches": (evenly(2), evenly(3, 1), ((2, 2, 1), (2,), (1, 1, 1, 1, 1))),
+    "mixed_shapes": (False, True),
+    "then_infer": (False, True),
+    "strict": (False, True),
+    "clip_norm": (None, 0.5),
+}
+"""How a step runs, however its stages are cut."""
 FACTORS: Mapping[str, tuple[Any, ...]] = {
     "layout": LAYOUTS,
     "split": ("rows", "filter", "channel"),
@@ -41,13 +51,7 @@ FACTORS: Mapping[str, tuple[Any, ...]] = {
         vgg_like_network,
         unet_like_network,
     ),
-    "recompute": (Recompute(), Recompute(1), Recompute(2, rest="keep")),
-    "channels_last": (False, True),
-    "batches": (evenly(2), evenly(3, 1), ((2, 2, 1), (2,), (1, 1, 1, 1, 1))),
-    "mixed_shapes": (False, True),
-    "then_infer": (False, True),
-    "strict": (False, True),
-    "clip_norm": (None, 0.5),
+    **HOW,
 }
 
 

@@ -7,24 +7,20 @@ from dataclasses import replace
 from unittest import mock
 
 import pytest
-import torch
 
 from tests.distributed.launch import run_ranks
 from tests.distributed.networks import dropout_resnet, small_resnet
 from tests.distributed.part_cases import FACTORS, part_cases
+from tests.distributed.part_runs import check_bits_and_numbers, engine_plan, farthest, kept, live_bytes
 from tests.distributed.problem import (
     Case,
-    Outcome,
     StepBatch,
-    differences,
     evenly,
     loss_sum,
     make_engine,
     train,
-    train_all,
 )
 from training.engine.agreement import NonFiniteError
-from training.engine.engine import Engine
 from training.engine.parts import StageLink
 from training.engine.piece import Piece
 from training.engine.predict import predict_memory
@@ -41,58 +37,9 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 TWO = Case("single", 1, evenly(2), parts=(2,), split=("rows",))
 
 
-def whole_outcomes(ranks: Ranks | None, cases: list[Case]) -> list[Outcome]:
-    """As `train_all`, with tensors in place of their fingerprints."""
-    return [train(ranks, case, _kept) for case in cases]
-
-
-def _kept(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach().clone()
-
-
-def distance(a: torch.Tensor, b: torch.Tensor) -> float:
-    norm_b = float(b.double().norm())
-    return float((a.double() - b.double()).norm()) / (norm_b if norm_b > 1e-9 else 1.0)
-
-
-def farthest(outcome: Outcome, single: Outcome) -> float:
-    """The largest relative distance of a gradient, weight, buffer, loss or output."""
-    pairs = [(mine, single.state[name]) for name, mine in outcome.state.items() if mine.is_floating_point()]
-    for step, gradients in enumerate(outcome.gradients):
-        pairs += [(mine, single.gradients[step][name]) for name, mine in gradients.items()]
-    pairs += zip(outcome.outputs, single.outputs, strict=True)
-    losses = zip(torch.tensor(sum(outcome.losses, ())), torch.tensor(sum(single.losses, ())), strict=True)
-    return max(distance(mine, theirs) for mine, theirs in [*pairs, *losses])
-
-
 @pytest.mark.parametrize("num_ranks", [4, 3, 2])
 def test_parts_on_ranks_give_the_bits_of_virtual_parts_and_the_numbers_of_one_process(num_ranks):
-    cases = [case for case in part_cases() if case.num_ranks == num_ranks]
-    alike = [case for case in cases if len(set(case.parts)) == 1]
-    doubles = [replace(case, double=True) for case in cases]
-    by_rank = run_ranks(num_ranks, _train_both, alike, doubles)
-
-    for index, case in enumerate(alike):
-        virtual = train(None, case.as_single)
-        assert differences([bits[index] for bits, _ in by_rank], virtual) == [], case
-    for index, case in enumerate(doubles):
-        single = train(None, case.whole, _kept)
-        assert max(farthest(numbers[index], single) for _, numbers in by_rank) < 1e-12, case
-
-
-def _train_both(ranks: Ranks, alike: list[Case], doubles: list[Case]) -> tuple[list[Outcome], list[Outcome]]:
-    return train_all(ranks, alike), whole_outcomes(ranks, doubles)
-
-
-def live_bytes(ranks: Ranks, cases: list[Case]) -> list[list[int]]:
-    """Peak of live bytes by rank, of the second step of each case."""
-    peaks = []
-    for case in cases:
-        engine = Engine(case.network(), make_engine(ranks, case).plan, ranks=ranks, count_bytes=True)
-        for _ in range(2):
-            engine.train_step(StepBatch(case, 0), loss_sum)
-        peaks.append(engine.peak_bytes()["live"])
-    return peaks
+    check_bits_and_numbers(num_ranks, [case for case in part_cases() if case.num_ranks == num_ranks])
 
 
 @pytest.mark.parametrize(
@@ -111,7 +58,7 @@ def test_live_bytes_of_each_part_are_those_predicted_to_the_byte(strategy, parts
     measured = run_ranks(cases[0].num_ranks, live_bytes, cases)[0]
 
     for case, peaks in zip(cases, measured, strict=True):
-        plan = replace(make_engine_plan(case))
+        plan = engine_plan(case)
         predicted = [rank.peak_bytes for rank in predict_memory(case.network(), loss_sum, StepBatch(case, 0), plan)]
         assert peaks == predicted, case
 
@@ -143,7 +90,7 @@ def test_parts_send_each_other_what_was_counted_beforehand():
     measured = run_ranks(3, swapped, cases)
 
     for index, case in enumerate(cases):
-        plan, shapes = make_engine_plan(case), StepBatch(case, 0).shapes
+        plan, shapes = engine_plan(case), StepBatch(case, 0).shapes
         swaps = NO_SWAPS
         for shape in shapes:
             costs = divided_costs(case.network(), shape, [WHOLE, *plan.divisions])
@@ -153,17 +100,11 @@ def test_parts_send_each_other_what_was_counted_beforehand():
         assert [own[index] for own in measured] == [(swaps.count, count) for count in given], case
 
 
-def make_engine_plan(case: Case):
-    """The plan of a case, without ranks."""
-    with mock.patch("tests.distributed.problem.Engine", lambda blocks, plan, ranks: plan):
-        return make_engine(None, case)
-
-
 def test_a_part_keeps_little_more_than_its_share():
     """Of images with many rows: their halos are thin."""
     with mock.patch("tests.distributed.problem.SIZES_HW", ((128, 32),) * 3):
-        two = predict_memory(small_resnet(), loss_sum, StepBatch(TWO, 0), make_engine_plan(TWO))
-        one = predict_memory(small_resnet(), loss_sum, StepBatch(TWO.whole, 0), make_engine_plan(TWO.whole))
+        two = predict_memory(small_resnet(), loss_sum, StepBatch(TWO, 0), engine_plan(TWO))
+        one = predict_memory(small_resnet(), loss_sum, StepBatch(TWO.whole, 0), engine_plan(TWO.whole))
     assert max(part.peak_bytes for part in two) <= 0.53 * one[0].peak_bytes
 
 
@@ -241,11 +182,11 @@ FAULTS = {
 def test_a_planted_fault_is_noticed(fault):
     uneven = replace(TWO, double=True, batches=evenly(1))
     with mock.patch("tests.distributed.problem.SIZES_HW", ((13, 16),) * 3):
-        single = train(None, uneven.whole, _kept)
+        single = train(None, uneven.whole, kept)
         where, name, wrong = FAULTS[fault]
         with mock.patch.object(where, name, wrong):
             try:
-                outcome = train(None, replace(uneven.as_single, recompute=Recompute(1)), _kept)
+                outcome = train(None, replace(uneven.as_single, recompute=Recompute(1)), kept)
             except (RuntimeError, NonFiniteError):
                 return  # shapes that do not fit, or memory that was never written
     assert farthest(outcome, single) > 1e-9

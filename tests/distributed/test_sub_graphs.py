@@ -13,9 +13,9 @@ import torch
 from tests.distributed.launch import run_ranks
 from tests.distributed.networks import branching_network, small_resnet
 from tests.distributed.pairwise import cover
-from tests.distributed.part_cases import case_of
-from tests.distributed.problem import Case, StepBatch, differences, evenly, loss_sum, make_engine, train
-from tests.distributed.test_parts import _kept, _train_both, farthest, live_bytes, make_engine_plan
+from tests.distributed.part_cases import HOW, case_of
+from tests.distributed.part_runs import check_bits_and_numbers, engine_plan, farthest, kept, live_bytes
+from tests.distributed.problem import Case, StepBatch, evenly, loss_sum, make_engine, train
 from training.engine.cutting import Cutting
 from training.engine.engine import Engine
 from training.engine.predict import predict_memory
@@ -31,13 +31,7 @@ FACTORS: Mapping[str, tuple[Any, ...]] = {
         ("single", 1, (2,)), ("single", 1, (3,)), ("single", 2, (2,)), ("master", 1, (2, 2)), ("1f1b", 1, (2, 1)),
         ("gpipe", 1, (1, 3)), ("1f1b", 1, (2, 2)), ("gpipe", 1, (3, 1)),
     ),
-    "recompute": (Recompute(), Recompute(1), Recompute(2, rest="keep")),
-    "channels_last": (False, True),
-    "batches": (evenly(2), evenly(3, 1), ((2, 2, 1), (2,), (1, 1, 1, 1, 1))),
-    "mixed_shapes": (False, True),
-    "then_infer": (False, True),
-    "strict": (False, True),
-    "clip_norm": (None, 0.5),
+    **HOW,
 }  # fmt: skip
 CASES = [case_of(split="branches", network=branching_network, **chosen) for chosen in cover(FACTORS, lambda _: True)]
 TWO = case_of(layout=("single", 1, (2,)), split="branches", network=branching_network, batches=evenly(2))
@@ -45,17 +39,7 @@ TWO = case_of(layout=("single", 1, (2,)), split="branches", network=branching_ne
 
 @pytest.mark.parametrize("num_ranks", [4, 3, 2])
 def test_sub_graphs_on_ranks_give_the_bits_of_virtual_ones_and_the_numbers_of_the_plain_network(num_ranks):
-    cases = [case for case in CASES if case.num_ranks == num_ranks]
-    alike = [case for case in cases if len(set(case.parts)) == 1]
-    doubles = [replace(case, double=True) for case in cases]
-    by_rank = run_ranks(num_ranks, _train_both, alike, doubles)
-
-    for index, case in enumerate(alike):
-        virtual = train(None, case.as_single)
-        assert differences([bits[index] for bits, _ in by_rank], virtual) == [], case
-    for index, case in enumerate(doubles):
-        plain = train(None, case.whole, _kept)
-        assert max(farthest(numbers[index], plain) for _, numbers in by_rank) < 1e-12, case
+    check_bits_and_numbers(num_ranks, [case for case in CASES if case.num_ranks == num_ranks])
 
 
 @pytest.mark.parametrize(("strategy", "parts"), [("single", (3,)), ("1f1b", (2, 2)), ("gpipe", (2, 1))])
@@ -68,7 +52,7 @@ def test_live_bytes_and_weights_of_each_sub_graph_are_those_predicted_to_the_byt
     measured = run_ranks(cases[0].num_ranks, bytes_of, cases)
 
     for index, case in enumerate(cases):
-        predicted = predict_memory(case.network(), loss_sum, StepBatch(case, 0), make_engine_plan(case))
+        predicted = predict_memory(case.network(), loss_sum, StepBatch(case, 0), engine_plan(case))
         assert [own[index] for own in measured] == [(rank.peak_bytes, rank.weight_bytes) for rank in predicted], case
 
 
@@ -120,7 +104,7 @@ def test_what_two_sub_graphs_have_learnt_goes_on_in_three_and_in_the_plain_netwo
 
 
 def test_blocks_that_another_engine_has_taken_over_are_refused():
-    assert run_ranks(2, take_over_twice, TWO) == ["make the network anew"] * 2
+    assert run_ranks(2, take_over_twice, TWO) == ["build the network again"] * 2
 
 
 def take_over_twice(ranks: Ranks, case: Case) -> str:
@@ -215,8 +199,8 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_planted_fault_is_noticed(fault):
     case = replace(TWO, double=True, batches=evenly(1))
-    plain = train(None, case.whole, _kept)
+    plain = train(None, case.whole, kept)
     where, name, wrong = FAULTS[fault]
     with mock.patch.object(where, name, wrong):
-        outcome = train(None, case.as_single, _kept)
+        outcome = train(None, case.as_single, kept)
     assert farthest(outcome, plain) > 1e-9
