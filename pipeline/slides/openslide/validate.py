@@ -28,7 +28,7 @@ _MAX_TILES = 20_000_000
 """A whole glass slide at 0.1 µm/px in images of 128 px has half as many."""
 _MAX_FRAME_PX = 10**12
 """A whole glass slide at 0.1 µm/px has a fifth of that."""
-_TILE_OFFSETS, _TILE_BYTE_COUNTS, _XML_PACKET = 324, 325, 700
+_TILE_WIDTH, _TILE_OFFSETS, _TILE_BYTE_COUNTS, _XML_PACKET = 322, 324, 325, 700
 _TIFF_VENDORS = ("aperio", "generic-tiff", "hamamatsu", "leica", "philips", "trestle", "ventana")
 
 
@@ -125,7 +125,7 @@ def _check_pages(path: Path) -> None:
                     raise UnreadableError(f"{path.name}: a size on page {number} holds several numbers. Copy it again.")
                 if page.imagewidth * page.imagelength * 3 > allowed:
                     raise _too_much(path.name, f"{page.imagewidth}×{page.imagelength} px on page {number}")
-                if page.is_tiled:
+                if tiff.num_values(_TILE_WIDTH, page):  # tifffile calls restart intervals of NDPI tiles, too
                     _check_tiles(tiff, page, allowed, f"{path.name}: page {number}")
                 _check_areas(path.name, tiff.tag(_XML_PACKET, page))
     except DamagedFileError as error:

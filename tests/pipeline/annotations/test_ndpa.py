@@ -9,7 +9,7 @@ from pipeline.annotations.files import read_annotations, write_annotations
 from pipeline.annotations.frames import NanometreFrame, SlideFrame, frame_of_file, on_slide
 from pipeline.errors import BadAnnotationError
 from pipeline.slides.registry import open_slide
-from tests.pipeline.slides.make_vendor_slides import write_ndpi
+from tests.pipeline.slides.make_ndpi import write_ndpi
 from tests.pipeline.slides.test_vendor_slides import halved, sample_image
 
 CENTRE_NM = (4_000_000, -1_500_000)

@@ -5,9 +5,8 @@ The meaning of the fields is public: openslide.org/formats, and the behaviour of
 
 from __future__ import annotations
 
-import io
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +14,6 @@ import imagecodecs
 import numpy as np
 import tifffile
 from numpy.typing import NDArray
-from PIL import Image
 
 Pixels = NDArray[np.uint8]
 WHITE = 255
@@ -143,92 +141,6 @@ def _slidedat(columns: int, rows: int, tile_w: int, tile_h: int, num_levels: int
             "IMAGE_FILL_COLOR_BGR = 16777215", f"DIGITIZER_WIDTH = {tile_w}", f"DIGITIZER_HEIGHT = {tile_h}",
         ]  # fmt: skip
     return "\r\n".join(lines) + "\r\n"
-
-
-# --- Hamamatsu NDPI ------------------------------------------------------------------------------------------
-
-NDPI_FLAG, NDPI_LENS, NDPI_FOCAL_PLANE, NDPI_MCU_STARTS, NDPI_PROPERTIES = 65420, 65421, 65424, 65426, 65449
-
-
-NDPI_X_NM = 65422  # and of y the next
-
-
-def write_ndpi(
-    path: Path,
-    levels: list[Pixels],
-    *,
-    mpp: float = 0.5,
-    macro: Pixels | None = None,
-    centre_nm: tuple[int, int] | None = None,
-    more_tags: Sequence[tuple[int, int, int, int | bytes]] = (),
-) -> Made:
-    """Write an .ndpi: one JPEG with restart markers per level, and the 8-byte offsets that only NDPI has."""
-    content = bytearray(b"II*\0" + bytes(8))
-    images, link = [], 4
-    pages = [(pixels, 20.0 / 2**i) for i, pixels in enumerate(levels)]
-    if macro is not None:
-        pages.append((macro, -1.0))
-    for pixels, lens in pages:
-        height, width = pixels.shape[:2]
-        photometric, samples = (6, 3) if pixels.ndim == 3 else (1, 1)
-        is_level = lens > 0
-        stream = _restart_jpeg(pixels) if is_level else jpeg(pixels)
-        if is_level:
-            images.append(decoded(stream))
-        start = len(content)
-        content += stream
-        starts = _restart_offsets(stream)
-        content += bytes(-len(content) % 4)
-        starts_at = len(content)
-        content += struct.pack(f"<{len(starts)}I", *starts)
-        resolution_at = len(content)
-        content += struct.pack("<II", round(1e7 / mpp * (1 if lens == 20 else 0.5)), 1000)
-        properties_at = len(content)
-        properties = b"Product=NanoZoomer 2.0-HT\r\nSlide Identifier=Jane Doe\r\n\0"
-        content += properties + bytes(-len(properties) % 4)
-        tags: list[tuple[int, int, int, int | bytes]] = [
-            (256, 4, 1, width), (257, 4, 1, height), (258, 3, 1, 8), (259, 3, 1, 7),
-            (262, 3, 1, photometric), (273, 4, 1, start),
-            (277, 3, 1, samples), (278, 4, 1, height), (279, 4, 1, len(stream)), (282, 5, 1, resolution_at),
-            (283, 5, 1, resolution_at), (296, 3, 1, 3), (NDPI_FLAG, 4, 1, 1),
-            (NDPI_LENS, 11, 1, struct.pack("<f", lens)),
-            *((NDPI_X_NM + axis, 9, 1, struct.pack("<i", nm)) for axis, nm in enumerate(centre_nm or ())),
-            (NDPI_FOCAL_PLANE, 9, 1, 0),
-        ]  # fmt: skip
-        if is_level and len(starts) > 1:
-            tags.append((NDPI_MCU_STARTS, 4, len(starts), starts_at))
-        tags.append((NDPI_PROPERTIES, 2, len(properties), properties_at))
-        tags = sorted([*tags, *more_tags])
-        struct.pack_into("<Q", content, link, len(content))
-        content += struct.pack("<H", len(tags))
-        for code, kind, count, value in tags:
-            field = value if isinstance(value, bytes) else struct.pack("<I", value)
-            content += struct.pack("<HHI", code, kind, count) + field
-        link = len(content)
-        content += bytes(8 + 4 * len(tags))
-    path.write_bytes(content)
-    return Made(path, images)
-
-
-def _restart_jpeg(pixels: Pixels) -> bytes:
-    """A JPEG with a restart marker every 8 MCUs: OpenSlide reads such pieces as tiles."""
-    stream = io.BytesIO()
-    Image.fromarray(pixels).save(stream, "JPEG", quality=90, subsampling=0, restart_marker_blocks=8)
-    return stream.getvalue()
-
-
-def _restart_offsets(stream: bytes) -> list[int]:
-    """Offsets of the data of the restart intervals, from the start of the stream."""
-    at = 2
-    while stream[at + 1] != 0xDA:
-        at += 2 + int.from_bytes(stream[at + 2 : at + 4], "big")
-    at += 2 + int.from_bytes(stream[at + 2 : at + 4], "big")
-    starts = [at]
-    while at < len(stream) - 1:
-        if stream[at] == 0xFF and 0xD0 <= stream[at + 1] <= 0xD7:
-            starts.append(at + 2)
-        at += 1
-    return starts
 
 
 # --- tiled TIFFs with the maker's XML ------------------------------------------------------------------------

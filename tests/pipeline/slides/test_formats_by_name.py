@@ -30,8 +30,9 @@ from pipeline.store.reading.reader import StoreReader
 from tests.pipeline.make import sample_image, write_pyramid
 from tests.pipeline.slides.make_czi import write_czi
 from tests.pipeline.slides.make_dicom import write_dicom
+from tests.pipeline.slides.make_ndpi import NDPI_FOCAL_PLANE, write_ndpi
 from tests.pipeline.slides.make_ome_zarr import write_ome_zarr
-from tests.pipeline.slides.make_vendor_slides import NDPI_FOCAL_PLANE, ScnArea, write_ndpi, write_scn
+from tests.pipeline.slides.make_vendor_slides import ScnArea, write_scn
 from tests.pipeline.slides.test_dicom_reader import LOSSLESS
 from training.foundation.errors import DecompressionBombError, UnreadableError
 

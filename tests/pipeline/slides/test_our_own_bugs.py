@@ -8,8 +8,8 @@ from pipeline.box import Box
 from pipeline.slides.registry import open_slide
 from tests.pipeline.make import halved, sample_image, write_jpeg_pyramid, write_pyramid
 from tests.pipeline.slides.make_dicom import write_dicom
+from tests.pipeline.slides.make_ndpi import write_ndpi
 from tests.pipeline.slides.make_ome_zarr import write_ome_zarr
-from tests.pipeline.slides.make_vendor_slides import write_ndpi
 
 LEVELS = halved(sample_image(300, 200), 1)
 WRITERS = {

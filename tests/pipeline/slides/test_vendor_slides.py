@@ -12,7 +12,8 @@ from pipeline.errors import CorruptTileError, NotBrightfieldRgbError
 from pipeline.slides.openslide.reader import VendorSlide
 from pipeline.slides.registry import open_slide
 from tests.pipeline.make import halved, sample_image, write_jpeg_pyramid
-from tests.pipeline.slides.make_vendor_slides import Made, ScnArea, write_bif, write_mrxs, write_ndpi, write_scn
+from tests.pipeline.slides.make_ndpi import write_ndpi
+from tests.pipeline.slides.make_vendor_slides import Made, ScnArea, write_bif, write_mrxs, write_scn
 from training.foundation.errors import UnreadableError
 
 SCN_NM = 469
