@@ -20,6 +20,7 @@ import tifffile
 
 from pipeline.slides.common.damage import DamagedFileError, library_errors
 from pipeline.slides.common.reading import disk_errors
+from pipeline.slides.tiff.prescan import intervals_fit
 
 # tifffile reports oddities of damaged files through logging; our errors say what matters.
 logging.getLogger("tifffile").setLevel(logging.CRITICAL)
@@ -67,6 +68,8 @@ class TiffStructure:
         self._names_ignored: set[int] = set()
         self.slide_image = 0
         """Number of the slide among the images of its OME-XML, from 0."""
+        if not intervals_fit(path):
+            raise DamagedFileError("its list of restart intervals (tag 65426) cannot be true")
         with self._guarded():
             self._tiff = tifffile.TiffFile(path)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,8 +12,14 @@ from pipeline.slides.common.reading import disk_errors, read_at
 
 _TYPE_BYTES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4, 16: 8, 17: 8, 18: 8}
 _MAX_PAGES = 10_000
+_TAGS_AT_ONCE = 1000
 _MAX_OFFSET = 2**62
 """Past the end of every file; the system refuses positions near 2**63."""
+_MCU_STARTS, _MCU_STARTS_HIGH = 65426, 65432
+"""Tags of Hamamatsu: lower and upper halves of where the restart intervals of a JPEG begin."""
+_MAX_INTERVALS = 20_000_000
+_MAX_HEADER_BYTES = 2**20
+"""Bytes before the first restart interval."""
 _HARMLESS_BYTES = 256 * 2**20
 """A claim this small can be allocated; if it is false, that shows when it is read."""
 
@@ -41,6 +48,24 @@ def prescan_tags(path: Path) -> bool:
     Raises:
         UnreadableError: the disk or the network fails.
     """
+    return _all_pages(path, _page_fits)
+
+
+def intervals_fit(path: Path) -> bool:
+    """Whether no page of a TIFF lists restart intervals that cannot be: tifffile reads all bytes before the first one,
+    and makes two numbers of each.
+
+    Raises:
+        UnreadableError: the disk or the network fails.
+    """
+    return _all_pages(path, _intervals_fit)
+
+
+_Check = Callable[["_Layout", int, int, int, int], bool]
+"""Whether a page may be read: layout, descriptor, position of its tags, their number, and the bytes allowed."""
+
+
+def _all_pages(path: Path, fits: _Check) -> bool:
     with disk_errors(path.name), path.open("rb") as stream:
         descriptor = stream.fileno()
         allowed = max(os.fstat(descriptor).st_size, _HARMLESS_BYTES)
@@ -56,7 +81,7 @@ def prescan_tags(path: Path) -> bool:
             tag_bytes = struct.calcsize(layout.order + layout.tag)
             if num_tags is None:
                 break
-            if num_tags[0] * tag_bytes > allowed or not _page_fits(layout, descriptor, start, num_tags[0], allowed):
+            if num_tags[0] * tag_bytes > allowed or not fits(layout, descriptor, start, num_tags[0], allowed):
                 return False
             at = layout.read(descriptor, start + num_tags[0] * tag_bytes, layout.offset)
     return True
@@ -75,12 +100,32 @@ def _layout(head: bytes, path: Path) -> _Layout | None:
 
 
 def _page_fits(layout: _Layout, descriptor: int, start: int, num_tags: int, allowed_bytes: int) -> bool:
-    tag_bytes = struct.calcsize(layout.order + layout.tag)
-    for index in range(num_tags):
-        tag = layout.read(descriptor, start + index * tag_bytes, layout.tag)
-        if tag is None:
-            break
-        _, kind, count, _ = tag
-        if count * _TYPE_BYTES.get(kind, 1) > allowed_bytes:
+    tags = _tags(layout, descriptor, start, num_tags)
+    return all(count * _TYPE_BYTES.get(kind, 1) <= allowed_bytes for _, kind, count, _ in tags)
+
+
+def _intervals_fit(layout: _Layout, descriptor: int, start: int, num_tags: int, _: int) -> bool:
+    for index, (code, _, count, value) in enumerate(_tags(layout, descriptor, start, num_tags)):
+        if code not in (_MCU_STARTS, _MCU_STARTS_HIGH):
+            continue
+        at, first = value, value
+        if count > 1:
+            if layout.tag == "HHII" and layout.offset == "Q":
+                # The upper halves of the tags' values follow the position of the next page.
+                upper_at = start + num_tags * struct.calcsize(layout.order + layout.tag) + 8 + 4 * index
+                at += (layout.read(descriptor, upper_at, "I") or (0,))[0] << 32
+            first = (layout.read(descriptor, at, "I") or (0,))[0]
+        if count > _MAX_INTERVALS or first > (_MAX_HEADER_BYTES if code == _MCU_STARTS else 0):
             return False
     return True
+
+
+def _tags(layout: _Layout, descriptor: int, start: int, num_tags: int) -> Iterator[tuple[int, ...]]:
+    """Code, type, count and value or position of each of a page's tags, as far as the file goes."""
+    tag_bytes = struct.calcsize(layout.order + layout.tag)
+    for first in range(0, num_tags, _TAGS_AT_ONCE):
+        num_bytes = min(_TAGS_AT_ONCE, num_tags - first) * tag_bytes
+        data = read_at(descriptor, num_bytes, start + first * tag_bytes, layout.name)
+        yield from struct.iter_unpack(layout.order + layout.tag, data[: len(data) // tag_bytes * tag_bytes])
+        if len(data) < num_bytes:
+            return
