@@ -166,7 +166,7 @@ def check_end(stream: bytes) -> None:
         raise JpegError(f"its {len(stream)} bytes have no end marker (ffd9)")
 
 
-def count_marks(data: bytes) -> int:
+def count_marks(data: bytes | bytearray) -> int:
     """Count 0xFF before anything but 0, at memory speed: markers, if all of it is coded data."""
     values = np.frombuffer(data, np.uint8)
     is_ff = (values[:-1] == 0xFF).view(np.uint8)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pipeline.box import Box
 from pipeline.codecs.types import DecodeError, Pixels
 from pipeline.errors import CorruptTileError
+from pipeline.ingest.cut_gate import LIBJPEG, CutTile, border_rule
 from pipeline.ingest.damage.left_out import APERIO, drawn_by_openslide
 from pipeline.slides.common.slide import EncodedLevel, Slide, one_stream
 from pipeline.slides.openslide.reference_decoder import ReferenceDecoder
@@ -81,7 +82,8 @@ class PassThroughGate:
                 f"OpenSlide, and programs that read with it, show other colours, by up to {unlike_openslide} of 255",
                 (size.width_px, size.height_px),
             )
-        return Gate(tiles=len(sample), against=", ".join(sorted(references)), equal=True)
+        rule = None if encoded.cut is None else border_rule(encoded.cut)
+        return Gate(tiles=len(sample), against=", ".join(sorted(references)), equal=True, reason=rule)
 
     def _compare(self, level: int, encoded: EncodedLevel, row: int, column: int) -> _Comparison:
         """Compare a tile with OpenSlide; if that cannot read it, or shows something else, with the file's own reader.
@@ -105,6 +107,10 @@ class PassThroughGate:
         box = box.within(size.width_px, size.height_px)
         pixels = decoded[: box.height_px, : box.width_px]
         shown = self._second.read(level, box) if self._second and not self._is_drawn(level, row, column) else None
+        if encoded.cut is not None:
+            unlike = CutTile(encoded.cut, row, column, box, stream, pixels).unlike_source(shown)
+            reason = f"tile in row {row}, column {column}: {unlike}" if unlike else None
+            return _Comparison(LIBJPEG if shown is None else f"{self.against}, {LIBJPEG}", reason)
         unlike_openslide = 0 if shown is None else _largest_difference(pixels, shown)
         if self._second and shown is not None and not unlike_openslide:
             return _Comparison(self._second.name)

@@ -31,7 +31,7 @@ class MaskedLevel:
     ) -> None:
         self._encoded, self._damaged, self._instead_of = encoded, damaged, instead_of
         self.codec, self.tile_px = encoded.codec, encoded.tile_px
-        self.columns, self.rows = encoded.columns, encoded.rows
+        self.columns, self.rows, self.cut = encoded.columns, encoded.rows, encoded.cut
 
     def byte_counts(self) -> NDArray[np.int64]:
         """Bytes of the source's tiles, damaged or not; 0 for tiles left out."""

@@ -25,7 +25,7 @@ class RepairedLevel:
     def __init__(self, encoded: EncodedLevel, repaired: dict[Position, Stream]) -> None:
         self._encoded, self.repaired = encoded, repaired
         self.codec, self.tile_px = encoded.codec, encoded.tile_px
-        self.columns, self.rows = encoded.columns, encoded.rows
+        self.columns, self.rows, self.cut = encoded.columns, encoded.rows, encoded.cut
 
     def byte_counts(self) -> NDArray[np.int64]:
         counts = self._encoded.byte_counts().copy()

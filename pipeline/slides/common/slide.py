@@ -43,6 +43,27 @@ class SlideInfo:
     """Contradictions in the file, as far as it was read; complete once all pixels have been."""
 
 
+class CutTiles(Protocol):
+    """Tiles that were cut out of a larger JPEG without decoding it, and what they can be compared with.
+
+    Where chroma is subsampled, a decoder interpolates it from beyond a cut in the larger JPEG, but not in a tile.
+    """
+
+    @property
+    def interval_wh_px(self) -> tuple[int, int]:
+        """Size of the restart intervals that the tiles are made of, which OpenSlide decodes one by one."""
+
+    @property
+    def reach_xy_px(self) -> tuple[int, int]:
+        """Pixels on both sides of a cut that may differ for that reason, along x and y."""
+
+    def coded_data(self, row: int, column: int) -> list[bytes]:
+        """The source's coded data of a tile's intervals inside the image, in order, without markers."""
+
+    def with_neighbours(self, row: int, column: int) -> tuple[bytes, tuple[int, int]]:
+        """A JPEG of a tile and of the intervals around it; and x, y (px) of the tile in it."""
+
+
 class EncodedLevel(Protocol):
     """A level whose tiles are complete JPEG or JPEG 2000 streams that can be stored as they are."""
 
@@ -50,6 +71,10 @@ class EncodedLevel(Protocol):
     tile_px: int
     columns: int
     rows: int
+
+    @property
+    def cut(self) -> CutTiles | None:
+        """What tiles can be compared with that were cut out of a larger JPEG; None: they are the scanner's own."""
 
     def byte_counts(self) -> NDArray[np.int64]:
         """Bytes of every tile in the source, int64 of shape (rows, columns); 0 where the scanner skipped a tile."""

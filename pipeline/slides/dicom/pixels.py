@@ -100,6 +100,8 @@ class DicomLevel:
     def close(self) -> None:
         self._opened.close()
 
+    cut = None
+
     # --- the scanner's own frames ----------------------------------------------------------------
 
     def why_not_encoded(self) -> NotCopied | None:

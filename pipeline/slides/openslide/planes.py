@@ -12,12 +12,13 @@ from pipeline.errors import NotBrightfieldRgbError
 from pipeline.slides.common.damage import DamagedFileError
 from pipeline.slides.openslide.files import scn_planes
 from pipeline.slides.openslide.library import not_rgb
+from pipeline.slides.openslide.ndpi import SOURCE_LENS
 from pipeline.slides.tiff.library import TiffStructure
 from training.foundation.errors import UnreadableError
 from training.foundation.words.counts import first_of
 
-_SOURCE_LENS, _Z_OFFSET_NM = 65421, 65424
-"""Tags of Hamamatsu: magnification, -1 and -2 for images of the whole glass; and the focal plane's height."""
+_Z_OFFSET_NM = 65424
+"""Tag of Hamamatsu: the focal plane's height."""
 _FILTER_SET, _CAPTURE_MODE, _WAVELENGTH_NM = 65434, 65441, 65451
 _NO_FILTERS = {"", "none", "brightfield", "bright field", "bf"}
 _MAX_BRIGHTFIELD_MODE = 6
@@ -64,7 +65,7 @@ def _ndpi_stack(path: Path) -> str:
             scanned = [
                 (tiff.tag(_Z_OFFSET_NM, page) or 0, (page.imagewidth, page.imagelength))
                 for page in tiff.pages()
-                if _is_positive(tiff.tag(_SOURCE_LENS, page))
+                if _is_positive(tiff.tag(SOURCE_LENS, page))
             ]
     except DamagedFileError as error:
         raise UnreadableError(f"{path.name}: its tags cannot be read ({error}). Copy the file again.") from error

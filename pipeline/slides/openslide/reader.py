@@ -23,6 +23,7 @@ from pipeline.slides.openslide.metadata import (
     scanner_model_of,
     tile_side_px,
 )
+from pipeline.slides.openslide.ndpi import NdpiFile
 from pipeline.slides.openslide.pixels import OpenSlideLevel, is_on_whole_pixels
 from pipeline.slides.openslide.planes import check_one_plane
 from pipeline.slides.openslide.validate import check_claims, check_colours, check_scanned_size
@@ -33,7 +34,7 @@ _PAGES_AS_LEVELS = ("aperio", "generic-tiff")
 
 
 class VendorSlide:
-    """One slide read by OpenSlide. All its levels take the decode route.
+    """One slide read by OpenSlide. Its levels take the decode route, except those of NDPI files (`ndpi.py`).
 
     Levels whose pixels do not start at whole level-0 positions are left out, so that ingest builds them (`pixels.py`).
 
@@ -46,7 +47,7 @@ class VendorSlide:
         vendor = detect_vendor(path) or ""
         check_claims(path, vendor)
         check_colours(path, vendor)
-        self._handle = OpenSlideHandle(path)
+        self._handle, self._ndpi = OpenSlideHandle(path), None
         try:
             if self._handle.properties.get("mirax.GENERAL.SLIDE_TYPE") == "SLIDE_TYPE_FLUORESCENCE":
                 # OpenSlide would show three of its channels as red, green and blue.
@@ -55,10 +56,13 @@ class VendorSlide:
             self.files = companion_files(path, self._handle.vendor)
             self.openslide_file: Path | None = path
             areas = scn_areas(path) if self._handle.vendor == "leica" else []
+            self._ndpi = self._ndpi_file(path)
             # OpenSlide rounds positions on a Leica slide itself, so that every level can be read.
             source_levels = self._usable_levels(every_level or bool(areas))
             if self._handle.vendor in _PAGES_AS_LEVELS and not every_level:
                 source_levels = self._without_side_images(path, source_levels)
+            if self._ndpi is not None and not every_level:
+                source_levels = [i for i in source_levels if self._handle.level_sizes_wh[i] in self._ndpi.levels]
             self.info = self._read_info(source_levels)
             check_scanned_size(self.info, self.files, self._name)
             self._levels = [
@@ -66,7 +70,7 @@ class VendorSlide:
                 for i in source_levels
             ]
         except BaseException:
-            self._handle.close()
+            self.close()
             raise
 
     def _usable_levels(self, every_level: bool) -> list[int]:
@@ -105,12 +109,20 @@ class VendorSlide:
             nm_centre_xy=nm_centre_xy(properties),
         )
 
+    def _ndpi_file(self, path: Path) -> NdpiFile | None:
+        """The slide's own tiles, if it is an NDPI file; .vms and .vmu are of the same vendor."""
+        is_ndpi = self._handle.vendor == "hamamatsu" and "hamamatsu.NoLayers" not in self._handle.properties
+        return NdpiFile(path) if is_ndpi else None
+
     def read_region(self, level: int, box: Box) -> Pixels:
         check_region(level, len(self._levels), box, self._name)
         return self._levels[level].read_region(box)
 
     def encoded_level(self, level: int) -> EncodedLevel | NotCopied:
-        return NotCopied(f"tiles of {self.info.format} are not stored as they are in the file")
+        if self._ndpi is None:
+            return NotCopied(f"tiles of {self.info.format} are not stored as they are in the file")
+        size = self.info.levels[level]
+        return self._ndpi.levels[size.width_px, size.height_px]
 
     def associated_image(self, name: str) -> Pixels:
         try:
@@ -119,6 +131,8 @@ class VendorSlide:
             raise CorruptTileError(f"{self._name}: its {name} image cannot be decoded: {error}.") from error
 
     def close(self) -> None:
+        if self._ndpi is not None:
+            self._ndpi.close()
         self._handle.close()
 
     def __enter__(self) -> VendorSlide:

@@ -20,6 +20,8 @@ class ReferenceDecoder:
 
     def __init__(self, path: Path) -> None:
         self._handle = OpenSlideHandle(path)
+        self._levels = list(range(len(self._handle.level_sizes_wh)))
+        """OpenSlide's number of each of the file's levels."""
 
     @classmethod
     def for_level_sizes(cls, path: Path, sizes_wh: list[tuple[int, int]]) -> ReferenceDecoder | None:
@@ -31,10 +33,19 @@ class ReferenceDecoder:
             decoder = cls(path)
         except (DecompressionBombError, NotBrightfieldRgbError, UnreadableError):
             return None
-        if list(decoder._handle.level_sizes_wh) == sizes_wh or decoder._pads_to(sizes_wh):
+        if decoder._pads_to(sizes_wh) or decoder._shows(sizes_wh):
             return decoder
         decoder.close()
         return None
+
+    def _shows(self, sizes_wh: list[tuple[int, int]]) -> bool:
+        """Whether it sees the same sizes. Of an NDPI it shows more, made from the file's own: these are passed over."""
+        shown = list(self._handle.level_sizes_wh)
+        if self._handle.vendor == "hamamatsu" and set(sizes_wh) <= set(shown):
+            self._levels = [shown.index(size) for size in sizes_wh]
+        return len(self._levels) == len(sizes_wh) and all(
+            shown[level] == size for level, size in zip(self._levels, sizes_wh, strict=True)
+        )
 
     def _pads_to(self, sizes_wh: list[tuple[int, int]]) -> bool:
         """Whether sizes differ by Philips's padding of lower levels to whole tiles, which OpenSlide counts in."""
@@ -51,6 +62,7 @@ class ReferenceDecoder:
 
     def read(self, level: int, box: Box) -> Pixels | None:
         """Pixels of one tile; None if OpenSlide cannot read it, or only between its pixels."""
+        level = self._levels[level]
         location_xy0 = whole_location_xy0(box, self._handle.level_downsamples[level])
         if location_xy0 is None:
             return None

@@ -60,6 +60,8 @@ def why_not_encoded(source: LevelSource) -> NotCopied | None:
 class EncodedTiffLevel:
     """Tiles of one page as an `EncodedLevel`. Thread-safe: it reads by position."""
 
+    cut = None
+
     def __init__(
         self, page: tifffile.TiffPage, colours: FileColours, descriptor: int, file_bytes: int, name: str
     ) -> None:

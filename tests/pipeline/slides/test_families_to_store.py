@@ -37,7 +37,7 @@ def ome_zarr(folder) -> Made:
     ("maker", "route", "files"),
     [
         (mrxs, "decode", 4),
-        (ndpi, "decode", 1),
+        (ndpi, "pass-through", 1),
         (scn, "decode", 1),
         (bif, "decode", 1),
         (philips, "pass-through", 1),
