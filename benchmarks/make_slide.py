@@ -63,8 +63,8 @@ def make_slide(
 ) -> None:
     """Write the slide; the file gets its name once it is complete."""
     encoder = Encoder(colour, quality or DEFAULT_QUALITY[colour])
-    cells = _cells()
-    layout = _layout(-(-side_px // CELL_PX))
+    cells = cells_of_tissue()
+    layout = islands(-(-side_px // CELL_PX))
     reduced = [cv2.resize(cell, (TILE_PX, TILE_PX), interpolation=cv2.INTER_AREA) for cell in cells]
     small = [cv2.resize(cell, (TILE_PX // 4, TILE_PX // 4), interpolation=cv2.INTER_AREA) for cell in reduced]
     overview = np.concatenate([np.concatenate([small[i] for i in row], axis=1) for row in layout])
@@ -89,7 +89,7 @@ def make_slide(
     temporary.replace(path)
 
 
-def _cells() -> list[Pixels]:
+def cells_of_tissue() -> list[Pixels]:
     """Cells: 0 is glass; the others are one periodic piece of tissue, tinted in the middle and so without seams."""
     random = np.random.default_rng(0)
     tissue = data.immunohistochemistry()
@@ -103,7 +103,7 @@ def _cells() -> list[Pixels]:
     return cells
 
 
-def _layout(num_cells: int) -> NDArray[np.int64]:
+def islands(num_cells: int) -> NDArray[np.int64]:
     """Kind of cell at each position: islands of tissue on about two thirds of the glass."""
     random = np.random.default_rng(1)
     islands = cv2.resize(

@@ -105,6 +105,11 @@ def convert(slide: Path, output: Path, *, folder: Path = FOLDER, workers: int = 
     return _run("others_ingest.py", "wsidicomizer", [str(slide), str(output), "--workers", str(workers)], folder)
 
 
+def ndpi_tiles(slide: Path, tile_px: int, *, folder: Path = FOLDER) -> dict[str, Any] | str:
+    """Time opentile on all tiles of an NDPI's finest level; a reason if it cannot."""
+    return _run("others_ndpi.py", "wsidicomizer", [str(slide), "--tile-px", str(tile_px)], folder)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--folder", type=Path, default=FOLDER)

@@ -1,0 +1,87 @@
+"""A Hamamatsu-like slide of real tissue pixels: each level one JPEG of 4:2:2 with restart intervals.
+
+    .venv/bin/python -m benchmarks.make_ndpi OUT.ndpi [--side-px 32768] [--interval-px 512]
+
+The cells of `benchmarks.make_slide`; level 0 is put together from their restart intervals, the other three are encoded
+whole. A side is a multiple of 4,096 px; with 32,768 px there are 1.1 gigapixels in about 270 MB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import re
+from pathlib import Path
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from benchmarks.make_slide import CELL_PX, cells_of_tissue, islands
+from pipeline.codecs.restart_intervals import IntervalHeader, joined, read_interval_header
+from tests.pipeline.slides.make_ndpi import NdpiImage, write_ndpi_images
+
+Pixels = NDArray[np.uint8]
+QUALITY = 70
+_MCU_W_PX, _MCU_H_PX = 16, 8
+_RESTART = re.compile(rb"\xff[\xd0-\xd7]")
+_NUM_LEVELS = 4
+
+
+def make_ndpi(path: Path, *, side_px: int = 32_768, interval_px: int = 512) -> None:
+    """Write the slide."""
+    cells, layout = cells_of_tissue(), islands(side_px // CELL_PX)
+    levels = [_level0([_encoded(cell, interval_px) for cell in cells], layout)]
+    small = [cv2.resize(cell, (CELL_PX // 4, CELL_PX // 4), interpolation=cv2.INTER_AREA) for cell in cells]
+    image = np.concatenate([np.concatenate([small[i] for i in row], axis=1) for row in layout])
+    while len(levels) < _NUM_LEVELS:
+        levels.append(_encoded(image, min(interval_px, image.shape[1])))
+        image = cv2.resize(image, (image.shape[1] // 4, image.shape[0] // 4), interpolation=cv2.INTER_AREA)
+    sides = [side_px // 4**level for level in range(_NUM_LEVELS)]
+    images = [NdpiImage(jpeg, side, side, 40 / 4**i) for i, (jpeg, side) in enumerate(zip(levels, sides, strict=True))]
+    temporary = path.with_name(f".{path.name}.partial")
+    write_ndpi_images(temporary, images, mpp=0.25)
+    temporary.replace(path)
+
+
+def _encoded(pixels: Pixels, interval_px: int) -> bytes:
+    stream = io.BytesIO()
+    options = {"quality": QUALITY, "subsampling": 1, "restart_marker_blocks": interval_px // _MCU_W_PX}
+    Image.fromarray(pixels).save(stream, "JPEG", **options)
+    return stream.getvalue()
+
+
+def _level0(cells: list[bytes], layout: NDArray[np.int64]) -> bytes:
+    """The JPEG of all cells, from their restart intervals."""
+    header, _ = _taken_apart(cells[0])
+    per_row = CELL_PX // header.interval_wh_px[0]
+    intervals = [_taken_apart(cell)[1] for cell in cells]
+    rows, columns = layout.shape
+    ordered = [
+        interval
+        for row in range(rows)
+        for at in range(0, CELL_PX // _MCU_H_PX * per_row, per_row)
+        for column in range(columns)
+        for interval in intervals[layout[row, column]][at : at + per_row]
+    ]
+    return joined(header.head(columns * CELL_PX, rows * CELL_PX), ordered)
+
+
+def _taken_apart(stream: bytes) -> tuple[IntervalHeader, list[bytes]]:
+    at = stream.index(b"\xff\xda")
+    end = at + 2 + int.from_bytes(stream[at + 2 : at + 4], "big")
+    return read_interval_header(stream[:end]), _RESTART.split(stream[end:].removesuffix(b"\xff\xd9"))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--side-px", type=int, default=32_768)
+    parser.add_argument("--interval-px", type=int, default=512)
+    given = parser.parse_args()
+    make_ndpi(given.out, side_px=given.side_px, interval_px=given.interval_px)
+
+
+if __name__ == "__main__":
+    main()
