@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from simplejpeg import decode_jpeg as decode_scaled  # type: ignore[attr-defined] # in a compiled module
 from simplejpeg import decode_jpeg_header  # type: ignore[attr-defined]
 
+from pipeline.codecs.jpeg import parse
 from pipeline.codecs.jpeg_segments import EOI
 from pipeline.codecs.types import DecodeError, Pixels
 
@@ -96,6 +97,23 @@ def decode_jpeg_small(stream: bytes, side_px: int, shrink: int) -> Pixels:
 def encode_jpeg(pixels: Pixels, *, quality: int = 90) -> bytes:
     """A complete JPEG of pixels (4:4:4): for display, and for levels requested in JPEG."""
     return bytes(imagecodecs.jpeg8_encode(np.ascontiguousarray(pixels), level=quality, subsampling="444"))
+
+
+_SUBSAMPLINGS = {(2, 1): "422", (2, 2): "420", (4, 1): "411", (1, 2): "440"}
+"""Names by the factors of the first component; others are written without subsampling."""
+
+
+def white_jpeg(side_px: int, *, is_rgb: bool, sampling: tuple[int, int]) -> bytes:
+    """A complete white JPEG, whose markers say what its components are; at this quality white decodes to 255.
+
+    Args:
+        sampling: horizontal and vertical factors of the first component.
+    """
+    white = np.full((side_px, side_px, 3), 255, np.uint8)
+    becomes, subsampling = ("RGB", "444") if is_rgb else ("YCBCR", _SUBSAMPLINGS.get(sampling, "444"))
+    stream = imagecodecs.jpeg8_encode(white, level=100, outcolorspace=becomes, subsampling=subsampling)
+    parsed = parse(bytes(stream))
+    return parsed.head(is_rgb=is_rgb) + parsed.coded
 
 
 def decode_jpeg_2000(stream: bytes, **options: Any) -> Pixels:

@@ -38,6 +38,8 @@ class Jpeg2000Header(StreamHeader):
     """Header of a JPEG 2000 stream."""
 
     has_colour_transform: bool
+    is_reversible: bool
+    """Whether its wavelet loses nothing."""
 
 
 @dataclass(frozen=True)
@@ -94,8 +96,8 @@ def parse(stream: bytes) -> Jpeg2000:
         raise Jpeg2000Error("has no coding style, or several")
     if len(set(size.kinds)) != 1:
         raise Jpeg2000Error(f"its {len(size.kinds)} components differ in depth or sampling")
-    bits, has_colour_transform = (size.kinds[0][0] & 0x7F) + 1, styles[0][4] != 0
-    header = Jpeg2000Header(size.width_px, size.height_px, len(size.kinds), bits, has_colour_transform)
+    bits, has_colour_transform, is_reversible = (size.kinds[0][0] & 0x7F) + 1, styles[0][4] != 0, styles[0][9] == 1
+    header = Jpeg2000Header(size.width_px, size.height_px, len(size.kinds), bits, has_colour_transform, is_reversible)
     rules = _Rules(len(size.kinds), _num_levels(segments, len(size.kinds)))
     head = _START + rules.kept(segments, _IN_MAIN_HEADER)
     return Jpeg2000(header, stream[:at], head, b"".join(_tile_parts(stream[:end], at, size.num_tiles, rules)))

@@ -15,7 +15,7 @@ from pipeline.store.reading.reader import StoreReader
 from training.foundation.errors import BadRecipeError
 from training.foundation.progress import Advance, no_bar
 
-ExportKind = Literal["ngff-0.5", "ngff-0.4", "ome-tiff", "tiff"]
+ExportKind = Literal["ngff-0.5", "ngff-0.4", "ome-tiff", "tiff", "dicom"]
 _SUFFIXES: tuple[tuple[tuple[str, ...], ExportKind], ...] = (
     ((".ome.tif", ".ome.tiff", ".ome.btf"), "ome-tiff"),
     ((".tif", ".tiff", ".btf"), "tiff"),
@@ -81,7 +81,7 @@ def export_slide(request: ExportRequest, *, advance: Advance = no_bar) -> Export
     is_tiff = request.kind in ("ome-tiff", "tiff")
     if request.quality is not None and not is_tiff:
         raise BadRecipeError(
-            f"--quality {request.quality} with {request.kind}: NGFF copies are lossless. Omit the option."
+            f"--quality {request.quality} with {request.kind}: such copies are lossless. Omit the option."
         )
     associated = reader.associated() if request.with_associated else {}
     if is_tiff:
@@ -90,6 +90,8 @@ def export_slide(request: ExportRequest, *, advance: Advance = no_bar) -> Export
             check_free(request.out, request.store)
             tiff.write(stream)
         how = tiff.how
+    elif request.kind == "dicom":
+        how = _export_dicom(request, reader, advance)
     else:
         ngff = NgffExport(reader, associated, about_export(reader), advance)
         with new_folder(request.out) as folder:
@@ -98,6 +100,18 @@ def export_slide(request: ExportRequest, *, advance: Advance = no_bar) -> Export
         how = dict.fromkeys([*(str(level.level) for level in reader.levels), *associated], "zstd, lossless")
     seconds = round(time.perf_counter() - start, 3)
     return ExportReport(reader.slide_id, reader.source_sha256, how, _bytes(request.out), seconds)
+
+
+def _export_dicom(request: ExportRequest, reader: StoreReader, advance: Advance) -> dict[str, str]:
+    if request.with_associated:
+        raise BadRecipeError("--associated with dicom: labels and macros are not written as DICOM. Omit the option.")
+    from pipeline.export.dicom.slide import DicomExport  # its library is slow to import
+
+    dicom = DicomExport(reader, advance)
+    with new_folder(request.out) as folder:
+        check_free(request.out, request.store)
+        dicom.write(folder)
+    return dicom.how
 
 
 def _bytes(path: Path) -> int:

@@ -1,0 +1,104 @@
+"""What DICOM states of a level's frames: transfer syntax and colours, read from the streams themselves.
+
+A tag or attribute of the slide's file does not count: it is often wrong, and the store has not kept it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from pydicom.uid import JPEG2000, JPEG2000Lossless, JPEGBaseline8Bit, JPEGExtended12Bit
+
+from pipeline.codecs import jpeg, jpeg2000
+from pipeline.codecs.images import encode_jpeg_2000, white_jpeg
+from pipeline.codecs.jpeg_segments import ANY_FRAME, segments
+from pipeline.codecs.stream_header import StreamError
+from pipeline.store.format.layout import FILL_VALUE
+from pipeline.store.reading.reader import LevelArray
+
+_BASELINE, _EXTENDED = 0xC0, 0xC1
+_TRANSFER_SYNTAXES = {_BASELINE: JPEGBaseline8Bit, _EXTENDED: JPEGExtended12Bit}
+
+
+class OtherKindError(Exception):
+    """Reason why a level's streams cannot be the frames of one DICOM file."""
+
+
+@dataclass(frozen=True)
+class FrameKind:
+    """How the frames of a level are encoded, as DICOM states it once for all of them."""
+
+    transfer_syntax: str
+    photometric: str
+    lossy_method: str
+    """As DICOM names it; "" if lossless."""
+
+
+LOSSLESS_JPEG_2000 = FrameKind(JPEG2000Lossless, "YBR_RCT", "")
+"""Of pixels that are encoded here."""
+
+
+class FrameKinds:
+    """The one kind of a level's streams.
+
+    Raises:
+        OtherKindError: DICOM has no frames of this kind; or there are none.
+    """
+
+    def __init__(self, level: LevelArray) -> None:
+        codec = level.codec
+        if codec not in ("imagecodecs_jpeg", "imagecodecs_jpeg2k"):
+            raise OtherKindError(f"stored as {codec}")
+        self._is_jpeg = codec == "imagecodecs_jpeg"
+        self.name = "JPEG" if self._is_jpeg else "JPEG 2000"
+        rows = (chunk for row in range(level.rows) for chunk in level.array.chunks(row, range(level.columns)))
+        first = next((chunk for chunk in rows if chunk is not None), None)
+        if first is None:
+            raise OtherKindError("all of it is white")
+        self._start, self.kind = self._of(first)
+        self.white = self._white(first, level.chunk_px)
+        """A white stream of the same kind."""
+
+    def check(self, stream: bytes) -> None:
+        """Refuse a stream of another kind. Those that begin like the last one are of the same encoder.
+
+        Raises:
+            OtherKindError: it is.
+        """
+        if not stream.startswith(self._start):
+            self._start, kind = self._of(stream)
+            if kind != self.kind:
+                raise OtherKindError(f"stored as {self.name} of several kinds")
+
+    def _of(self, stream: bytes) -> tuple[bytes, FrameKind]:
+        """A stream's beginning, and its kind."""
+        try:
+            return _jpeg_kind(stream) if self._is_jpeg else _jpeg_2000_kind(stream)
+        except StreamError as error:
+            raise OtherKindError(f"stored as {self.name} that DICOM does not know: {error}") from error
+
+    def _white(self, like: bytes, side_px: int) -> bytes:
+        if self._is_jpeg:
+            header = jpeg.read_header(like)
+            return white_jpeg(side_px, is_rgb=header.holds_rgb(), sampling=header.sampling[0])
+        return encode_jpeg_2000(np.full((side_px, side_px, 3), FILL_VALUE, np.uint8))
+
+
+def _jpeg_kind(stream: bytes) -> tuple[bytes, FrameKind]:
+    parts = list(segments(stream))
+    (process,) = (part.marker for part in parts if part.marker in ANY_FRAME)
+    if process not in _TRANSFER_SYNTAXES:
+        raise OtherKindError("stored as progressive JPEG, which DICOM does not know")
+    # Of Y, Cb, Cr of any sampling: PS3.5, 8.2.1.
+    photometric = "RGB" if jpeg.read_header(stream).holds_rgb() else "YBR_FULL_422"
+    return stream[: parts[-1].end], FrameKind(_TRANSFER_SYNTAXES[process], photometric, "ISO_10918_1")
+
+
+def _jpeg_2000_kind(stream: bytes) -> tuple[bytes, FrameKind]:
+    parsed = jpeg2000.parse(stream)
+    is_reversible, has_transform = parsed.header.is_reversible, parsed.header.has_colour_transform
+    photometric = ("YBR_RCT" if is_reversible else "YBR_ICT") if has_transform else "RGB"
+    if is_reversible:
+        return parsed.own_start, FrameKind(JPEG2000Lossless, photometric, "")
+    return parsed.own_start, FrameKind(JPEG2000, photometric, "ISO_15444_1")
