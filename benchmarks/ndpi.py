@@ -25,13 +25,13 @@ import time
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 from benchmarks import others
 from benchmarks.machine import circumstances
 from benchmarks.make_ndpi import make_ndpi
 from pipeline.box import Box
 from pipeline.ingest.shards import encoded_chunk
-from pipeline.project import Project
 from pipeline.settings.config import IngestConfig
 from pipeline.slides.common.slide import EncodedLevel, NotCopied, Slide
 from pipeline.slides.registry import open_slide
@@ -107,7 +107,7 @@ def _decode(slide: Slide) -> int:
     return sum(len(encoded_chunk(slide.read_region(0, Box(x, y, t, t)), t, None)) for y, x in corners)
 
 
-def _opentile(path: Path, tile_px: int) -> dict[str, object]:
+def _opentile(path: Path, tile_px: int) -> dict[str, Any]:
     line = others.ndpi_tiles(path, tile_px)
     if isinstance(line, str):
         raise SystemExit(f"opentile: {line}")
@@ -124,7 +124,7 @@ def _ingested(path: Path, folder: Path) -> dict[str, object]:
     seconds = time.perf_counter() - start
     if status:
         raise SystemExit(f"{command}: exit status {status}")
-    (store,) = Project(folder).path.glob("slides/*.ome.zarr")
+    (store,) = folder.glob("slides/*.ome.zarr")
     levels = StoreReader(store).attributes.levels
     copied = [level.path for level in levels if level.route == "pass-through"]
     stored = sum(file.stat().st_size for name in copied for file in (store / "0" / name).rglob("*") if file.is_file())
