@@ -355,7 +355,7 @@ def export(
     to: Annotated[
         str | None,
         typer.Option(
-            help="ngff-0.5, ngff-0.4, ome-tiff, tiff or dicom; dicom-seg or dicom-pm for predictions on a DICOM slide.",
+            help="ngff-0.5, ngff-0.4, ozx, ome-tiff, tiff, dicom; dicom-seg or dicom-pm: predictions on a DICOM slide.",
             show_default="by the name of OUT",
         ),
     ] = None,

@@ -9,17 +9,19 @@ from typing import Literal, get_args
 
 from pipeline.export.common.target import check_free, new_file
 from pipeline.export.ngff.writer import NgffExport, about_export
+from pipeline.export.ngff.zipped import folder_beside, move_into_zip
 from pipeline.export.tiff.writer import TiffExport
 from pipeline.files import new_folder
 from pipeline.store.reading.reader import StoreReader
 from training.foundation.errors import BadRecipeError
 from training.foundation.progress import Advance, no_bar
 
-ExportKind = Literal["ngff-0.5", "ngff-0.4", "ome-tiff", "tiff", "dicom"]
+ExportKind = Literal["ngff-0.5", "ngff-0.4", "ozx", "ome-tiff", "tiff", "dicom"]
 _SUFFIXES: tuple[tuple[tuple[str, ...], ExportKind], ...] = (
     ((".ome.tif", ".ome.tiff", ".ome.btf"), "ome-tiff"),
     ((".tif", ".tiff", ".btf"), "tiff"),
     ((".zarr",), "ngff-0.5"),
+    ((".ozx",), "ozx"),
 )
 
 
@@ -93,13 +95,22 @@ def export_slide(request: ExportRequest, *, advance: Advance = no_bar) -> Export
     elif request.kind == "dicom":
         how = _export_dicom(request, reader, advance)
     else:
-        ngff = NgffExport(reader, associated, about_export(reader), advance)
-        with new_folder(request.out) as folder:
-            check_free(request.out, request.store)
-            (ngff.write_05 if request.kind == "ngff-0.5" else ngff.write_04)(folder)
+        _export_ngff(request, NgffExport(reader, associated, about_export(reader), advance))
         how = dict.fromkeys([*(str(level.level) for level in reader.levels), *associated], "zstd, lossless")
     seconds = round(time.perf_counter() - start, 3)
     return ExportReport(reader.slide_id, reader.source_sha256, how, _bytes(request.out), seconds)
+
+
+def _export_ngff(request: ExportRequest, ngff: NgffExport) -> None:
+    if request.kind == "ozx":
+        with new_file(request.out) as stream, folder_beside(request.out) as folder:
+            check_free(request.out, request.store)
+            ngff.write_05(folder)
+            move_into_zip(folder, stream)
+        return
+    with new_folder(request.out) as folder:
+        check_free(request.out, request.store)
+        (ngff.write_05 if request.kind == "ngff-0.5" else ngff.write_04)(folder)
 
 
 def _export_dicom(request: ExportRequest, reader: StoreReader, advance: Advance) -> dict[str, str]:

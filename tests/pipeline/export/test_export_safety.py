@@ -16,7 +16,14 @@ from tests.pipeline.export.make_store import jfif, jpeg_level, make_store, zstd_
 from tests.pipeline.make import ingest, sample_image, write_jpeg_pyramid
 from training.foundation.errors import BadRecipeError, DiskFullError, LockedError, UnreadableError
 
-NAMES = {"ngff-0.5": "c.zarr", "ngff-0.4": "c.zarr", "ome-tiff": "c.ome.tiff", "tiff": "c.tiff", "dicom": "c"}
+NAMES = {
+    "ngff-0.5": "c.zarr",
+    "ngff-0.4": "c.zarr",
+    "ome-tiff": "c.ome.tiff",
+    "tiff": "c.tiff",
+    "dicom": "c",
+    "ozx": "c.ozx",
+}
 MEASURED = """
 import json, resource, sys
 from pathlib import Path
@@ -114,7 +121,7 @@ def test_a_slide_file_is_no_store(tmp_path):
     ("to", "name", "says"), [(None, "a.png", "implies no format"), ("png", "a.tiff", "unknown format")]
 )
 def test_an_unknown_format_names_those_that_are_known(tmp_path, to, name, says):
-    with pytest.raises(BadRecipeError, match=rf"{says}.*ngff-0\.5, ngff-0\.4, ome-tiff, tiff, dicom"):
+    with pytest.raises(BadRecipeError, match=rf"{says}.*ngff-0\.5, ngff-0\.4, ozx, ome-tiff, tiff, dicom"):
         kind_of(to, tmp_path / name)
 
 
