@@ -14,7 +14,7 @@ from pathlib import Path
 from pipeline.run_record import versions
 
 CODECS = ("jpeg2k", "jpegls", "htj2k", "ljpeg", "zstd", "lzw", "deflate", "webp")
-ZARR_CODECS = ("imagecodecs_jpeg", "imagecodecs_jpeg2k")
+ZARR_CODECS = ("imagecodecs_jpeg", "imagecodecs_jpeg2k", "jpeg")
 LOW_DISK_BYTES = 5 * 2**30
 FORMATS = (
     "Aperio SVS, generic, Philips and OME-TIFF, DICOM (a file, or a folder of series), OME-Zarr 0.4 and 0.5; "

@@ -21,6 +21,7 @@ from pipeline.codecs.images import decode_jpeg, decode_jpeg_2000
 from pipeline.codecs.types import Pixels
 
 _END_OF_JPEG = b"\xff\xd9"
+_ENCODED, _DECODED = ("grayscale", "ycbcr", "rgb"), ("grayscale", "rgb")
 READ_ONLY = (
     "this array holds the scanner's own tiles and is not written through zarr: that would change pixels. "
     "Make a store with `gemslide ingest`; write new pixels into a zstd array."
@@ -110,6 +111,32 @@ class JpegCodec(_StreamCodec):
         if keys.get("header"):
             stream = base64.b64decode(keys["header"]) + stream + _END_OF_JPEG
         return decode_jpeg(stream, **{name: value for name, value in colours.items() if value is not None})
+
+
+class RegisteredJpegCodec(_StreamCodec):
+    """zarr v3 `jpeg`, as proposed for the registry (zarr-extensions, pull request 66): each chunk a complete JPEG.
+
+    Its chunks are (height, width), (height, width, 1) or (height, width, 3). Read only: we write `imagecodecs_jpeg`
+    until the registry has it. The quality and the subsampling concern encoding.
+    """
+
+    codec_name = "jpeg"
+    known_keys = frozenset({"quality", "subsampling", "encoded_color_space", "decoded_color_space"})
+
+    @classmethod
+    def from_dict(cls, data: dict[str, JSON]) -> Self:
+        codec = super().from_dict(data)
+        for key, known in (("encoded_color_space", _ENCODED), ("decoded_color_space", _DECODED)):
+            value = codec.configuration.get(key)
+            if value is not None and str(value).casefold() not in known:
+                raise ValueError(f"{cls.codec_name}: {key} {value!r} cannot be read here; known: {', '.join(known)}")
+        return codec
+
+    def pixels_of(self, stream: bytes) -> Pixels:
+        encoded = str(self.configuration.get("encoded_color_space", "")).casefold()
+        if encoded == "rgb":  # a stream without an Adobe marker would be taken for Y, Cb, Cr
+            return decode_jpeg(stream, colorspace="RGB", outcolorspace="RGB")
+        return decode_jpeg(stream)
 
 
 class Jpeg2000Codec(_StreamCodec):

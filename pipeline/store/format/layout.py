@@ -22,6 +22,8 @@ CHECKSUMS = "OME/checksums.json"
 ZSTD_LEVEL = 1
 """On tissue, level 3 saves at most a tenth of the bytes, and takes two to three times as long."""
 
+_REGISTERED_JPEG = "jpeg"
+"""Proposed to zarr's registry; read, not written. Its chunks are complete JPEG, too."""
 Codec = Literal["imagecodecs_jpeg", "imagecodecs_jpeg2k", "zstd"]
 
 CHECKSUM_CODEC: dict[str, Any] = {"name": "crc32c"}
@@ -145,6 +147,11 @@ def _parse_codecs(inner: Any) -> tuple[Codec, bool]:
     """
     has_checksums = bool(inner[-1:] == [CHECKSUM_CODEC])
     chain = inner[:-1] if has_checksums else inner
+    if chain[-1]["name"] == _REGISTERED_JPEG:
+        colours = (chain[-1].get("configuration") or {}).get("encoded_color_space")
+        if chain[:-1] != [_TRANSPOSE] or (colours is not None and str(colours).casefold() != "ycbcr"):
+            raise ValueError(f"its codecs are {inner!r:.200}")
+        return "imagecodecs_jpeg", has_checksums
     for codec, known in _INNER_CODECS.items():
         if chain[-1]["name"] == codec and chain[:-1] == known[:-1]:
             # How strongly zstd compressed, and whether it added a checksum of its own, makes no difference to reading.
