@@ -12,7 +12,7 @@ from pipeline.units import RESEARCH_USE
 from pipeline.verbs.annotations_cli import annotations_cli
 from pipeline.verbs.log_cli import log_cli
 from pipeline.verbs.model_cli import model_cli
-from pipeline.verbs.options import HERE, JsonOption, ProjectOption
+from pipeline.verbs.options import HERE, FormatOption, JsonOption, ProjectOption, ReportedSlideOption, ReportOption
 from pipeline.verbs.plan.cli import plan_cli
 from pipeline.verbs.slide_level.encoder_cli import encoder_cli
 from pipeline.verbs.slide_level.features_cli import features_cli
@@ -39,11 +39,16 @@ SeriesOption = Annotated[str | None, typer.Option(help="Slide to use from a file
 
 
 @cli.command()
-def doctor(project: ProjectOption = HERE, as_json: JsonOption = False) -> None:
+def doctor(
+    project: ProjectOption = HERE,
+    report: ReportOption = None,
+    slide: ReportedSlideOption = None,
+    as_json: JsonOption = False,
+) -> None:
     """Check the installation: versions, what works, what is missing and how to get it."""
     from pipeline.verbs.doctor import run_doctor
 
-    run_doctor(project, as_json=as_json)
+    run_doctor(project, as_json=as_json, report=report, slide=slide)
 
 
 @cli.command()
@@ -352,13 +357,7 @@ def register(
 def export(
     slide: Annotated[str, typer.Argument(metavar="SLIDE_ID|STORE", help="Slide of the project, or a store.")],
     out: Annotated[Path, typer.Argument(help="Copy to write; must not exist yet.")],
-    to: Annotated[
-        str | None,
-        typer.Option(
-            help="ngff-0.5, ngff-0.4, ozx, ome-tiff, tiff, dicom; dicom-seg or dicom-pm: predictions on a DICOM slide.",
-            show_default="by the name of OUT",
-        ),
-    ] = None,
+    to: FormatOption = None,
     quality: Annotated[
         int | None, typer.Option(min=1, max=100, help="TIFF: JPEG of this quality instead of lossless deflate.")
     ] = None,

@@ -10,6 +10,7 @@ from .common.mpp import power_contradiction as power_contradiction
 from .common.pyramid import LevelSize as LevelSize
 from .common.pyramid import level_size as level_size
 from .common.reading import is_dicom as is_dicom
+from .common.slide import CutTiles as CutTiles
 from .common.slide import EncodedLevel as EncodedLevel
 from .common.slide import NotCopied as NotCopied
 from .common.slide import Slide as Slide
@@ -31,6 +32,8 @@ from .plugins import load_plugins as load_plugins
 from .registry import OME_ZARR as OME_ZARR
 from .registry import open_slide as open_slide
 from .registry import readers as readers
+from .structure.report import describe_structure as describe_structure
+from .structure.words import hide_words_of as hide_words_of
 from .suffixes import has_slide_suffix as has_slide_suffix
 from .suffixes import is_slide_or_refused as is_slide_or_refused
 from .suffixes import slide_id_from as slide_id_from

@@ -12,8 +12,12 @@ from pipeline.doctor import examine
 from pipeline.units import RESEARCH_USE
 
 
-def run_doctor(project: Path, *, as_json: bool) -> None:
+def run_doctor(project: Path, *, as_json: bool, report: Path | None = None, slide: Path | None = None) -> None:
     findings = examine(project)
+    if report is not None or slide is not None:
+        from pipeline.verbs.slide_report import write_slide_report  # its libraries may be missing
+
+        write_slide_report(findings, report, slide)
     for finding in findings:
         if as_json:
             typer.echo(json.dumps(asdict(finding)))

@@ -30,7 +30,7 @@ def run_info(slide: str, project_dir: Path, *, series: str | None, as_json: bool
     with report_errors(as_json=as_json, name="info", reporter=reporter):
         reporter.sources.add_typed([slide], project)
         path = find_slide(slide, project)
-        facts = _store_facts(path) if series is None and is_store(path) else _slide_facts(path, series)
+        facts = _store_facts(path) if series is None and is_store(path) else slide_facts(path, series)
     if as_json:
         reporter.print_json(facts)
         return
@@ -40,7 +40,7 @@ def run_info(slide: str, project_dir: Path, *, series: str | None, as_json: bool
             typer.echo(f"{name if not number else '':<18} {line}")
 
 
-def _slide_facts(path: Path, series: str | None) -> dict[str, Any]:
+def slide_facts(path: Path, series: str | None) -> dict[str, Any]:
     with open_slide(path, series) as slide:
         info = slide.info
         routes = [slide.encoded_level(i) for i in range(len(info.levels))]

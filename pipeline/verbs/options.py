@@ -9,4 +9,18 @@ import typer
 
 ProjectOption = Annotated[Path, typer.Option("--project", help="Project folder.", file_okay=False)]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON line per slide or run.")]
+FormatOption = Annotated[
+    str | None,
+    typer.Option(
+        "--to",
+        help="ngff-0.5, ngff-0.4, ozx, ome-tiff, tiff, dicom; dicom-seg or dicom-pm: predictions on a DICOM slide.",
+        show_default="by the name of OUT",
+    ),
+]
+ReportOption = Annotated[
+    Path | None, typer.Option("--report", help="Write a report without names or pixels, to send with a question.")
+]
+ReportedSlideOption = Annotated[
+    Path | None, typer.Option("--slide", help="Slide that the report is about, for example one that is refused.")
+]
 HERE = Path()

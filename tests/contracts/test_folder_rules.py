@@ -22,7 +22,8 @@ ADAPTERS = {
     "wsidicom": {"pipeline/codecs/dicom_frames.py"},
     "pydicom": {
         "pipeline/codecs/dicom_frames.py",
-        "pipeline/export/dicom/library.py",
+        *(f"pipeline/export/dicom/{part}.py" for part in ("frames", "library", "slide_attributes")),
+        "pipeline/slides/structure/dicom.py",
         "pipeline/study/privacy/dicom_scan.py",
         *(f"pipeline/slides/dicom/{part}.py" for part in ("attributes", "header", "positions", "validate", "metadata")),
     },

@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from pydicom.uid import JPEG2000, JPEG2000Lossless, JPEGBaseline8Bit, JPEGExtended12Bit
 
 from pipeline.codecs import jpeg, jpeg2000
 from pipeline.codecs.images import encode_jpeg_2000, white_jpeg
@@ -17,8 +16,9 @@ from pipeline.codecs.stream_header import StreamError
 from pipeline.store.format.layout import FILL_VALUE
 from pipeline.store.reading.reader import LevelArray
 
-_BASELINE, _EXTENDED = 0xC0, 0xC1
-_TRANSFER_SYNTAXES = {_BASELINE: JPEGBaseline8Bit, _EXTENDED: JPEGExtended12Bit}
+_TRANSFER_SYNTAXES = {0xC0: "1.2.840.10008.1.2.4.50", 0xC1: "1.2.840.10008.1.2.4.51"}
+"""Of JPEG, by its frame header: baseline and extended."""
+_JPEG_2000_LOSSLESS, _JPEG_2000 = "1.2.840.10008.1.2.4.90", "1.2.840.10008.1.2.4.91"
 
 
 class OtherKindError(Exception):
@@ -35,7 +35,7 @@ class FrameKind:
     """As DICOM names it; "" if lossless."""
 
 
-LOSSLESS_JPEG_2000 = FrameKind(JPEG2000Lossless, "YBR_RCT", "")
+LOSSLESS_JPEG_2000 = FrameKind(_JPEG_2000_LOSSLESS, "YBR_RCT", "")
 """Of pixels that are encoded here."""
 
 
@@ -100,5 +100,5 @@ def _jpeg_2000_kind(stream: bytes) -> tuple[bytes, FrameKind]:
     is_reversible, has_transform = parsed.header.is_reversible, parsed.header.has_colour_transform
     photometric = ("YBR_RCT" if is_reversible else "YBR_ICT") if has_transform else "RGB"
     if is_reversible:
-        return parsed.own_start, FrameKind(JPEG2000Lossless, photometric, "")
-    return parsed.own_start, FrameKind(JPEG2000, photometric, "ISO_15444_1")
+        return parsed.own_start, FrameKind(_JPEG_2000_LOSSLESS, photometric, "")
+    return parsed.own_start, FrameKind(_JPEG_2000, photometric, "ISO_15444_1")

@@ -184,6 +184,11 @@ class TiffStructure:
             tag = (self._slide_page or self.first if page is None else page).tags.get(code)
             return None if tag is None else tag.value
 
+    def tag_kinds(self, page: tifffile.TiffPage) -> list[tuple[int, int, int]]:
+        """Code, type and number of values of each of a page's tags."""
+        with self._guarded():
+            return [(int(tag.code), int(tag.dtype), int(tag.count)) for tag in page.tags]
+
     def num_values(self, code: int, page: tifffile.TiffPage) -> int:
         """Number of values of a page's tag in the file; 0 without the tag."""
         with self._guarded():
