@@ -45,6 +45,7 @@ from tests.pipeline.make import (
     write_pyramid,
 )
 from tests.pipeline.slides import make_dicom
+from tests.pipeline.slides.make_ndpi import write_ndpi
 from tests.pipeline.slides.mutate import anatomy_of, damaged
 from training.foundation.errors import GemslideError, UnreadableError
 
@@ -88,6 +89,7 @@ def write_originals(folder: Path) -> list[Path]:
         *(write_pyramid(folder / f"{c}.tiff", levels, tile_px=64, compression=c) for c in ("lzw", "deflate", "zstd")),
         write_pyramid(folder / "strips.tiff", levels[:1], tile_px=None, compression="lzw"),
         _with_header(folder / "motorola.tiff", levels, byteorder=">"),
+        write_ndpi(folder / "a.ndpi", halved(sample_image(240, 144), 1), interval_mcus=5).path,
     ]
     tile_kinds: list[dict[str, Any]] = [
         {}, {"sparse": [5, 3, 0], "offsets": "none"}, {"offsets": "extended"},
