@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from benchmarks.make_slide import CELL_PX, cells_of_tissue, islands
-from pipeline.codecs.restart_intervals import IntervalHeader, joined, read_interval_header
+from pipeline.codecs.restart.intervals import IntervalHeader, joined, read_interval_header
 from tests.pipeline.slides.make_ndpi import NdpiImage, write_ndpi_images
 
 Pixels = NDArray[np.uint8]

@@ -36,6 +36,7 @@ class CutTile:
     row: int
     column: int
     box: Box
+    level_wh_px: tuple[int, int]
     stream: bytes
     pixels: Pixels
 
@@ -45,11 +46,12 @@ class CutTile:
         Args:
             openslide: pixels of the box as OpenSlide shows them; None if it does not.
         """
-        if self._coded_data() != self.cut.coded_data(self.row, self.column):
+        coded_data = self.cut.coded_data(self.row, self.column)
+        if coded_data is not None and self._coded_data() != coded_data:
             return "its coded data differ from those of the source's restart intervals"
-        if worst := self._difference(self._as_cut_from(), self.box.size_wh_px):
+        if worst := self._difference(self._as_cut_from(), by_openslide=False):
             return f"differs from {LIBJPEG} by up to {worst} off its borders"
-        worst = 0 if openslide is None else self._difference(openslide, self.cut.interval_wh_px)
+        worst = 0 if openslide is None else self._difference(openslide, by_openslide=True)
         return f"differs from OpenSlide by up to {worst} off the borders of restart intervals" if worst else ""
 
     def _coded_data(self) -> list[bytes]:
@@ -67,24 +69,25 @@ class CutTile:
         stream, (x_px, y_px) = self.cut.with_neighbours(self.row, self.column)
         return decode_jpeg(stream)[y_px : y_px + self.box.height_px, x_px : x_px + self.box.width_px]
 
-    def _difference(self, expected: Pixels, piece_wh_px: tuple[int, int]) -> int:
-        """Largest difference of pixels that are off the borders of pieces, from the tile's corner on."""
-        is_off_x, is_off_y = (
-            _is_off_borders(side_px, piece_px, reach_px)
-            for side_px, piece_px, reach_px in zip(self.box.size_wh_px, piece_wh_px, self.cut.reach_xy_px, strict=True)
-        )
+    def _difference(self, expected: Pixels, *, by_openslide: bool) -> int:
+        """Largest difference of pixels off the tile's borders; of OpenSlide's, also off those of intervals."""
+        is_off_x, is_off_y = (self._is_off(axis, by_openslide=by_openslide) for axis in (0, 1))
         difference = np.abs(self.pixels.astype(np.int16) - expected)
         return int(difference[is_off_y[:, None] & is_off_x].max(initial=0))
 
-
-def _is_off_borders(side_px: int, piece_px: int, reach_px: int) -> NDArray[np.bool_]:
-    """Whether each pixel along a side is in a whole piece, and at least `reach_px` from its borders.
-
-    OpenSlide does not show an interval that is only partly inside the level.
-    """
-    at = np.arange(side_px)
-    inside = at % piece_px
-    return np.asarray((at < side_px // piece_px * piece_px) & (inside >= reach_px) & (inside < piece_px - reach_px))
+    def _is_off(self, axis: int, *, by_openslide: bool) -> NDArray[np.bool_]:
+        """Whether each pixel along x (0) or y (1) may be compared."""
+        first_px, side_px = (self.box.x_px, self.box.y_px)[axis], self.box.size_wh_px[axis]
+        reach_px, piece_px = self.cut.reach_xy_px[axis], self.cut.interval_wh_px[axis]
+        is_off = np.ones(side_px, bool)
+        cuts = [0, side_px]
+        if by_openslide:
+            cuts += range(-first_px % piece_px, side_px, piece_px)
+            # Of an interval that is only partly inside the level it shows nothing.
+            is_off[max(0, self.level_wh_px[axis] // piece_px * piece_px - first_px) :] = False
+        for cut in cuts:
+            is_off[max(0, cut - reach_px) : cut + reach_px] = False
+        return is_off
 
 
 def border_rule(cut: CutTiles) -> str | None:

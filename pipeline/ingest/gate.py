@@ -108,7 +108,8 @@ class PassThroughGate:
         pixels = decoded[: box.height_px, : box.width_px]
         shown = self._second.read(level, box) if self._second and not self._is_drawn(level, row, column) else None
         if encoded.cut is not None:
-            unlike = CutTile(encoded.cut, row, column, box, stream, pixels).unlike_source(shown)
+            level_wh_px = size.width_px, size.height_px
+            unlike = CutTile(encoded.cut, row, column, box, level_wh_px, stream, pixels).unlike_source(shown)
             reason = f"tile in row {row}, column {column}: {unlike}" if unlike else None
             return _Comparison(LIBJPEG if shown is None else f"{self.against}, {LIBJPEG}", reason)
         unlike_openslide = 0 if shown is None else _largest_difference(pixels, shown)

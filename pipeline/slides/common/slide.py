@@ -57,8 +57,11 @@ class CutTiles(Protocol):
     def reach_xy_px(self) -> tuple[int, int]:
         """Pixels on both sides of a cut that may differ for that reason, along x and y."""
 
-    def coded_data(self, row: int, column: int) -> list[bytes]:
-        """The source's coded data of a tile's intervals inside the image, in order, without markers."""
+    def coded_data(self, row: int, column: int) -> list[bytes] | None:
+        """The source's coded data of a tile's intervals inside the image, in order, without markers.
+
+        None where tiles begin inside intervals: bits are then moved, and bytes cannot be compared.
+        """
 
     def with_neighbours(self, row: int, column: int) -> tuple[bytes, tuple[int, int]]:
         """A JPEG of a tile and of the intervals around it; and x, y (px) of the tile in it."""

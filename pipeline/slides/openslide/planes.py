@@ -12,7 +12,7 @@ from pipeline.errors import NotBrightfieldRgbError
 from pipeline.slides.common.damage import DamagedFileError
 from pipeline.slides.openslide.files import scn_planes
 from pipeline.slides.openslide.library import not_rgb
-from pipeline.slides.openslide.ndpi import SOURCE_LENS
+from pipeline.slides.openslide.ndpi.file import SOURCE_LENS
 from pipeline.slides.tiff.library import TiffStructure
 from training.foundation.errors import UnreadableError
 from training.foundation.words.counts import first_of

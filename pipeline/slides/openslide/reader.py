@@ -23,7 +23,7 @@ from pipeline.slides.openslide.metadata import (
     scanner_model_of,
     tile_side_px,
 )
-from pipeline.slides.openslide.ndpi import NdpiFile
+from pipeline.slides.openslide.ndpi.file import NdpiFile
 from pipeline.slides.openslide.pixels import OpenSlideLevel, is_on_whole_pixels
 from pipeline.slides.openslide.planes import check_one_plane
 from pipeline.slides.openslide.validate import check_claims, check_colours, check_scanned_size

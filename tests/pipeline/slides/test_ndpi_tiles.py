@@ -12,12 +12,13 @@ import tifffile
 from pipeline.box import Box
 from pipeline.codecs.images import decode_jpeg
 from pipeline.codecs.jpeg_segments import JpegError
-from pipeline.codecs.restart_intervals import IntervalHeader, read_interval_header
+from pipeline.codecs.restart.intervals import IntervalHeader, read_interval_header
 from pipeline.errors import CorruptTileError
 from pipeline.ingest.gate import PassThroughGate
 from pipeline.ingest.source_comparison import verify_store
 from pipeline.slides.common.slide import EncodedLevel, NotCopied, one_stream
-from pipeline.slides.openslide.ndpi_level import NdpiLevel
+from pipeline.slides.openslide.ndpi.intervals import Intervals
+from pipeline.slides.openslide.ndpi.whole import NdpiLevel
 from pipeline.slides.registry import open_slide
 from pipeline.store.reading.reader import StoreReader
 from tests.pipeline.make import halved, ingest, sample_image
@@ -70,6 +71,29 @@ def test_a_store_has_the_pixels_of_the_whole_jpeg_but_for_the_chroma_at_borders(
     assert verify_store(report.store, source=source.path).endswith("pixels equal the source's")
 
 
+@pytest.mark.parametrize(("subsampling", "interval_mcus"), [(0, 208), (1, 104), (2, 104)])
+def test_wide_intervals_are_cut_at_mcus_without_loss(tmp_path, subsampling, interval_mcus):
+    """Of 1,664 px, so that tiles begin inside them, and one tile has parts of two."""
+    source = write_ndpi(
+        tmp_path / "a.ndpi", [sample_image(3328, 1100)], subsampling=subsampling, interval_mcus=interval_mcus
+    )
+    (whole,) = source.levels
+
+    report = ingest(source.path, tmp_path)
+
+    reader = StoreReader(report.store)
+    facts = reader.attributes.levels[0]
+    assert (facts.route, facts.gate.equal, reader.levels[0].chunk_px) == ("pass-through", True, 512)
+    pixels = reader.read_region(0, Box(0, 0, 3328, 1100))
+    mine, theirs = (off_borders(each, 512, REACH_XY_PX[subsampling]) for each in (pixels, whole))
+    np.testing.assert_array_equal(mine, theirs)
+    stored = sum(file.stat().st_size for file in (report.store / "0/0/c").rglob("*") if file.is_file())
+    assert stored < 1.1 * source.path.stat().st_size  # the last tiles are largely padding
+    corner = decode_jpeg(reader.chunk(0, 2, 6))
+    assert (corner[1100 - 1024 :, 256 + 1 :] == 255).all()
+    assert verify_store(report.store, source=source.path).endswith("pixels equal the source's")
+
+
 def test_what_a_tile_has_beyond_the_image_is_white(tmp_path):
     with open_slide(made(tmp_path, subsampling=1, interval_mcus=2).path) as slide:
         level = slide.encoded_level(0)
@@ -98,7 +122,6 @@ def test_streams_of_a_row_are_those_of_its_tiles_alone(tmp_path):
     ("name", "options", "reason"),
     [
         ("a.ndpi", {"without_tags": [NDPI_MCU_STARTS]}, "restart intervals (tag 65426) are not listed"),
-        ("a.ndpi", {"interval_mcus": 208}, "restart intervals of 1664×8 px are too wide for tiles"),
         ("a.tif", {}, "its name does not end in .ndpi"),
     ],
 )
@@ -122,21 +145,29 @@ def test_a_damaged_marker_stops_the_slide_and_names_the_tile(tmp_path):
     source = made(tmp_path, subsampling=1)
     damage(source.path, 0.4, b"\xff\xd9" * 40)
 
-    with pytest.raises(CorruptTileError, match=r"tile in row \d, column \d .* restart interval in row \d+, column \d+"):
+    with pytest.raises(
+        CorruptTileError, match=r"cannot be stored at x=\d+, y=\d+: of the restart interval in row \d+, column \d+"
+    ):
         ingest(source.path, tmp_path)
 
     assert list(tmp_path.glob("slides/*")) == []
 
 
-def test_a_damaged_marker_is_masked_on_request(tmp_path):
-    source = made(tmp_path, subsampling=0)
-    damage(source.path, 0.4, b"\xff\xd9" * 40)
+@pytest.mark.parametrize(("interval_mcus", "columns", "most"), [(4, 4, 2), (208, 4, 4)])
+@pytest.mark.parametrize("damaging", [b"\xff\xd9" * 40, b"\xff\0" * 20])
+def test_damage_inside_an_interval_is_masked_on_request_and_takes_no_other_tile(
+    tmp_path, interval_mcus, columns, most, damaging
+):
+    source = write_ndpi(tmp_path / "a.ndpi", [sample_image(1664, 1320)], interval_mcus=interval_mcus)
+    damage(source.path, 0.4, damaging)
 
     reader = StoreReader(ingest(source.path, tmp_path, damaged="mask").store)
 
     assert reader.attributes.levels[0].route == "pass-through"
-    missing = [divmod(i, 4) for i in range(12) if reader.chunk(0, *divmod(i, 4)) is None]
-    assert 1 <= len(missing) <= 2
+    places = [divmod(i, columns) for i in range(3 * columns)]
+    missing = [place for place in places if reader.chunk(0, *place) is None]
+    assert 1 <= len(missing) <= most
+    assert len({row for row, _ in missing}) == 1
 
 
 # --- hostile lists of intervals ---------------------------------------------------------------------------------------
@@ -203,6 +234,7 @@ def test_the_gate_notices_intervals_in_the_wrong_place(tmp_path, monkeypatch, fa
     right = NdpiLevel.streams
     monkeypatch.setattr(NdpiLevel, "streams", lambda self, *at: [fault(stream) for stream in right(self, *at)])
     with open_slide(made(tmp_path, subsampling=subsampling).path) as slide:
+        assert isinstance(slide.encoded_level(0), NdpiLevel)
         verdict = gate_of(slide, slide.encoded_level(0))
 
     assert not verdict.equal
@@ -212,12 +244,12 @@ def test_the_gate_notices_other_intervals_though_the_file_s_list_agrees(tmp_path
     """OpenSlide finds the intervals itself."""
     initialised = NdpiLevel.__init__
 
-    def moved(self, file, *rest):
-        around = {key: np.roll(getattr(file, key), 1, axis=0) for key in ("starts", "ends")}
-        initialised(self, dataclasses.replace(file, **around), *rest)
+    def moved(self, intervals, tile_px):
+        around = {key: np.roll(getattr(intervals, key), 1, axis=0) for key in ("starts", "ends")}
+        initialised(self, dataclasses.replace(intervals, **around), tile_px)
 
     monkeypatch.setattr(NdpiLevel, "__init__", moved)
-    monkeypatch.setattr(NdpiLevel, "_check_marks", lambda *_: None)
+    monkeypatch.setattr(Intervals, "_check_marks", lambda *_: None)
     with open_slide(made(tmp_path, subsampling=1).path) as slide:
         verdict = gate_of(slide, slide.encoded_level(0))
 

@@ -12,11 +12,13 @@ import tifffile
 from numpy.typing import NDArray
 
 from pipeline.codecs.jpeg_segments import JpegError
-from pipeline.codecs.restart_intervals import IntervalHeader, read_interval_header
+from pipeline.codecs.restart.intervals import IntervalHeader, read_interval_header
 from pipeline.slides.common.damage import DamagedFileError
 from pipeline.slides.common.reading import read_at
 from pipeline.slides.common.slide import EncodedLevel, NotCopied
-from pipeline.slides.openslide.ndpi_level import IntervalFile, NdpiLevel
+from pipeline.slides.openslide.ndpi.cropped import CroppedNdpiLevel
+from pipeline.slides.openslide.ndpi.intervals import Intervals
+from pipeline.slides.openslide.ndpi.whole import NdpiLevel
 from pipeline.slides.tiff.library import TiffStructure, size_of
 from pipeline.slides.tiff.validate import has_plain_sizes
 from training.foundation.errors import UnreadableError
@@ -70,7 +72,7 @@ class NdpiFile:
         except (_NotCut, JpegError) as error:
             return NotCopied(str(error))
 
-    def _cut(self, tiff: TiffStructure, page: tifffile.TiffPage, size_wh_px: tuple[int, int]) -> NdpiLevel:
+    def _cut(self, tiff: TiffStructure, page: tifffile.TiffPage, size_wh_px: tuple[int, int]) -> EncodedLevel:
         if page.compression != _JPEG:
             raise _NotCut(f"compressed with {getattr(page.compression, 'name', page.compression)}, not JPEG")
         start, end = _strip(tiff, page)
@@ -78,8 +80,17 @@ class NdpiFile:
         header = read_interval_header(read_at(self._descriptor, int(starts[0]) - start, start, self._name))
         grid = _grid(header, size_wh_px, len(starts))
         ends = np.append(starts[1:], self._end_of_image(int(starts[-1]), end))
-        file = IntervalFile(self._descriptor, self._name, starts.reshape(grid), ends.reshape(grid))
-        return NdpiLevel(file, header, size_wh_px, _tile_px(header))
+        intervals = Intervals(
+            self._descriptor, self._name, header, starts.reshape(grid), ends.reshape(grid), size_wh_px
+        )
+        step_px = math.lcm(*header.interval_wh_px)
+        if step_px <= _LARGEST_TILE_PX:
+            return NdpiLevel(intervals, step_px * -(-_LEAST_TILE_PX // step_px))
+        if any(_LEAST_TILE_PX % side for side in header.mcu_wh_px):
+            raise _NotCut(
+                "tiles of {} px cannot be cut at its MCUs of {}×{} px".format(_LEAST_TILE_PX, *header.mcu_wh_px)
+            )
+        return CroppedNdpiLevel(intervals, _LEAST_TILE_PX)
 
     def _starts(self, tiff: TiffStructure, page: tifffile.TiffPage, start: int, end: int) -> NDArray[np.int64]:
         """First bytes of the intervals, which tifffile puts together from two tags and the strip's offset."""
@@ -129,12 +140,3 @@ def _grid(header: IntervalHeader, size_wh_px: tuple[int, int], num_listed: int) 
     if num_listed != rows * across:
         raise _NotCut(f"{counted(num_listed, 'restart interval')} listed for a grid of {across}×{rows}")
     return rows, across
-
-
-def _tile_px(header: IntervalHeader) -> int:
-    """The smallest side of at least 512 px that whole intervals fill."""
-    step_px = math.lcm(*header.interval_wh_px)
-    tile_px = step_px * -(-_LEAST_TILE_PX // step_px)
-    if tile_px > _LARGEST_TILE_PX:
-        raise _NotCut("its restart intervals of {}×{} px are too wide for tiles".format(*header.interval_wh_px))
-    return tile_px

@@ -9,10 +9,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from pipeline.codecs import jpeg
 from pipeline.codecs.jpeg_header import JpegHeader
-from pipeline.codecs.jpeg_segments import ANY_FRAME, EOI, Frame, JpegError, Segment, read_frame, segments
+from pipeline.codecs.jpeg_segments import ANY_FRAME, EOI, Frame, JpegError, Segment, packed, read_frame, segments
+from pipeline.codecs.restart.huffman import Block, HuffmanTable, tables_of
 
 FIRST_RESTART, NUM_RESTARTS = 0xD0, 8
 BLOCK_PX = 8
@@ -34,11 +36,26 @@ class IntervalHeader:
     """MCUs in an interval."""
     _frame_at: int
 
-    @property
-    def tables_of_scan(self) -> dict[int, tuple[int, int]]:
-        """Numbers of the DC and AC tables of each component, by its identifier."""
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        """The blocks of an MCU, in order.
+
+        Raises:
+            JpegError: a table is missing.
+        """
         *_, scan = segments(self.start)
-        return {scan.body[i]: (scan.body[i + 1] >> 4, scan.body[i + 1] & 15) for i in (1, 3, 5)}
+        tables, used = tables_of(self.start), {scan.body[i]: scan.body[i + 1] for i in (1, 3, 5)}
+        try:
+            return tuple(
+                Block(
+                    number, index == 0, HuffmanTable(tables["DC", used[name] >> 4]),
+                    HuffmanTable(tables["AC", used[name] & 15]), tables["quantisation", quantisation],
+                )
+                for number, (name, sampling, quantisation) in enumerate(self.frame.components)
+                for index in range((sampling >> 4) * (sampling & 15))
+            )  # fmt: skip
+        except KeyError as error:
+            raise JpegError(f"its {error} table is missing") from error
 
     @property
     def mcu_wh_px(self) -> tuple[int, int]:
@@ -59,10 +76,17 @@ class IntervalHeader:
         """
         return int(self.mcu_wh_px[0] == 2 * BLOCK_PX), int(self.mcu_wh_px[1] == 2 * BLOCK_PX)
 
-    def head(self, width_px: int, height_px: int) -> bytes:
-        """The bytes before the coded data of a complete stream of another size, which says what its colours are."""
+    def head(self, width_px: int, height_px: int, num_mcus: int | None = None) -> bytes:
+        """The bytes before the coded data of a complete stream of another size, which says what its colours are.
+
+        Args:
+            num_mcus: MCUs in its restart intervals; as many as here.
+        """
         at = self._frame_at + _SIZE_AT
         sized = self.start[:at] + struct.pack(">HH", height_px, width_px) + self.start[at + 4 :]
+        if num_mcus is not None:
+            own, other = (packed(_RESTART_INTERVAL, struct.pack(">H", each)) for each in (self.num_mcus, num_mcus))
+            sized = sized.replace(own, other, 1)
         return jpeg.parse(sized + EOI).head(is_rgb=False)
 
 

@@ -1,0 +1,1 @@
+"""Restart intervals of JPEG: put together, cut and padded without decoding."""

@@ -1,0 +1,1 @@
+"""The levels of Hamamatsu NDPI files as tiles, without decoding."""
