@@ -84,13 +84,13 @@ class _Walk:
         self._mcu, self._block, self._at, self._cut = np.zeros((4, num), np.int64)
 
     def _take_data(self, intervals: Sequence[bytes]) -> None:
-        """Join the intervals, with the 32 bits from each byte on as one number."""
+        """Join the intervals, and look at the 32 bits from each byte on as one number."""
         lengths = np.array([len(each) for each in intervals], np.int64)
         self._starts = np.concatenate([[0], np.cumsum(lengths + _PADDING_BYTES)[:-1]]) * 8
         self._stops = self._starts + lengths * 8
         padded = b"".join(each + bytes(_PADDING_BYTES) for each in intervals) + bytes(_PADDING_BYTES)
-        wide = np.frombuffer(padded, np.uint8).astype(np.uint32)
-        self._words = wide[:-3] << 24 | wide[1:-2] << 16 | wide[2:-1] << 8 | wide[3:]
+        # Four bytes from every byte on, without a copy.
+        self._words = np.ndarray((len(padded) - 3,), ">u4", padded, strides=(1,))
 
     def _take_tables(self, blocks: Sequence[Block]) -> None:
         """Put the look-up tables one after the other, and note where that of each block begins."""
@@ -123,7 +123,7 @@ class _Walk:
 
     def _peek(self, bit: _Ints) -> NDArray[np.uint32]:
         """The next 16 bits."""
-        words: NDArray[np.uint32] = self._words[bit >> 3]
+        words = self._words[bit >> 3].astype(np.uint32)
         return np.asarray(words >> (PEEKED_BITS - (bit & 7)).astype(np.uint32) & np.uint32(0xFFFF))
 
     def _take_means(self, which: _Ints, at: _Ints, length: _Ints, size: _Ints) -> None:

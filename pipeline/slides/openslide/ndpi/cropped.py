@@ -22,8 +22,8 @@ from pipeline.codecs.types import Stream, StreamCodec
 from pipeline.errors import CorruptTileError
 from pipeline.slides.openslide.ndpi.intervals import CutFromNdpi, Intervals, tile_lengths, touched
 
-_LEAST_AT_ONCE = 8192
-"""Intervals walked through at a time: fewer are slower, as each step has its cost."""
+_LEAST_AT_ONCE = 4096
+"""Intervals walked through at a time: fewer are slower, as each step has its cost; more take more memory."""
 _MAX_KEPT = 8
 """Tables of cuts in memory."""
 _LONGEST_MEAN = 11
@@ -59,6 +59,8 @@ class CroppedNdpiLevel:
         self._tile_rows_at_once = max(1, _LEAST_AT_ONCE // per_tile_row)
         self._tables: OrderedDict[int, _Table] = OrderedDict()
         self._lock = threading.Lock()
+        self.walking = threading.Lock()
+        """One walk at a time: they would not be faster together, and each has its intervals in memory."""
 
     def byte_counts(self) -> NDArray[np.int64]:
         return np.maximum(1, np.stack(list(tile_lengths(self._intervals, self.tile_px))))
@@ -159,15 +161,16 @@ class _Table:
     """The cuts of some rows of tiles, found by the first thread that asks."""
 
     def __init__(self, level: CroppedNdpiLevel, number: int) -> None:
-        self._level, self._number, self._lock = level, number, threading.Lock()
+        self._level, self._number = level, number
         self._rows: range | None = None
 
     def found(self) -> _Table:
-        with self._lock:
-            if self._rows is None:
-                rows, self.cuts = self._level.find(self._number)
-                self._num_across = len(self.cuts.mcus) // len(rows)
-                self._rows = rows
+        if self._rows is None:
+            with self._level.walking:
+                if self._rows is None:
+                    rows, self.cuts = self._level.find(self._number)
+                    self._num_across = len(self.cuts.mcus) // len(rows)
+                    self._rows = rows
         return self
 
     def number(self, row: int, across: int) -> int:
