@@ -5,14 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from io import BytesIO
 from typing import Any, BinaryIO
 
 import numpy as np
 import tifffile
 
 from pipeline.box import Box
-from pipeline.codecs.images import encode_jpeg_2000
+from pipeline.codecs.images import encode_jpeg_2000, white_jpeg
 from pipeline.codecs.types import Pixels
 from pipeline.export.tiff.jpeg_kind import JpegKind, jpeg_kind
 from pipeline.export.tiff.ome_xml import OmeImage, ome_tiff_xml
@@ -118,7 +117,7 @@ class TiffExport:
         if name not in self._recoded and array.spec.codec == "imagecodecs_jpeg":
             kind = _first_kind(array)
             if kind and kind.fits_tiff(t):
-                tiles = self._stored(name, array, _white_jpeg(kind, t), kind)
+                tiles = self._stored(name, array, white_jpeg(t, is_rgb=kind.is_rgb, sampling=kind.subsampling), kind)
                 return {"data": tiles, "tile": (t, t), **_jpeg_options(kind)}, "JPEG tiles as stored"
         if self.is_ome and array.spec.codec == "imagecodecs_jpeg2k" and t % 16 == 0:
             white = encode_jpeg_2000(np.full((t, t, 3), FILL_VALUE, np.uint8))
@@ -175,18 +174,3 @@ def _jpeg_options(kind: JpegKind) -> dict[str, Any]:
         "compressionargs": {"outcolorspace": "RGB" if kind.is_rgb else "YCBCR"},
         "subsampling": kind.subsampling,
     }
-
-
-def _white_jpeg(kind: JpegKind, tile_px: int) -> bytes:
-    """A white tile of the same kind; at quality 100, white decodes to 255."""
-    stream = BytesIO()
-    options = _jpeg_options(kind)
-    options["compressionargs"]["level"] = 100
-    white = np.full((tile_px, tile_px, 3), FILL_VALUE, np.uint8)
-    with tifffile.TiffWriter(stream) as tiff:
-        tiff.write(white, tile=(tile_px, tile_px), photometric="rgb", metadata=None, **options)
-    stream.seek(0)
-    with tifffile.TiffFile(stream) as tiff:
-        page = tiff.pages.first
-        stream.seek(page.dataoffsets[0])
-        return stream.read(page.databytecounts[0])
