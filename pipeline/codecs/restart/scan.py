@@ -16,7 +16,8 @@ from pipeline.codecs.restart.huffman import END_OF_BLOCK, PEEKED_BITS, SKIP_16, 
 
 _Ints = NDArray[np.int64]
 _COEFFICIENTS = 64
-_PADDING_BYTES = 4
+_PADDING_BYTES, _LAST_PADDING_BYTES = 4, 16
+"""After each interval, and after the last: the codes at which a damaged one is noticed may be beyond its end."""
 _LONGEST_MEAN = 15
 _NO_MORE = -1
 """In place of an MCU, after the last cut."""
@@ -88,7 +89,7 @@ class _Walk:
         lengths = np.array([len(each) for each in intervals], np.int64)
         self._starts = np.concatenate([[0], np.cumsum(lengths + _PADDING_BYTES)[:-1]]) * 8
         self._stops = self._starts + lengths * 8
-        padded = b"".join(each + bytes(_PADDING_BYTES) for each in intervals) + bytes(_PADDING_BYTES)
+        padded = b"".join(each + bytes(_PADDING_BYTES) for each in intervals) + bytes(_LAST_PADDING_BYTES)
         # Four bytes from every byte on, without a copy.
         self._words = np.ndarray((len(padded) - 3,), ">u4", padded, strides=(1,))
 
