@@ -1,9 +1,9 @@
 """A Hamamatsu-like slide of real tissue pixels: each level one JPEG of 4:2:2 with restart intervals.
 
-    .venv/bin/python -m benchmarks.make_ndpi OUT.ndpi [--side-px 32768] [--interval-px 512]
+    .venv/bin/python -m benchmarks.make_ndpi OUT.ndpi [--side-px 15360] [--interval-px 512]
 
-The cells of `benchmarks.make_slide`; level 0 is put together from their restart intervals, the other three are encoded
-whole. A side is a multiple of 4,096 px; with 32,768 px there are 1.1 gigapixels in about 270 MB.
+The cells of `benchmarks.make_slide`. Level 0 is put together from their restart intervals, or encoded whole if a cell
+is no multiple of an interval; the other three are encoded whole. A side is a multiple of 1,024 px and of the interval.
 """
 
 from __future__ import annotations
@@ -29,14 +29,19 @@ _RESTART = re.compile(rb"\xff[\xd0-\xd7]")
 _NUM_LEVELS = 4
 
 
-def make_ndpi(path: Path, *, side_px: int = 32_768, interval_px: int = 512) -> None:
+def make_ndpi(path: Path, *, side_px: int = 15_360, interval_px: int = 512) -> None:
     """Write the slide."""
     cells, layout = cells_of_tissue(), islands(side_px // CELL_PX)
-    levels = [_level0([_encoded(cell, interval_px) for cell in cells], layout)]
+    if CELL_PX % interval_px:
+        levels = [
+            _encoded(np.concatenate([np.concatenate([cells[i] for i in row], axis=1) for row in layout]), interval_px)
+        ]
+    else:
+        levels = [_level0([_encoded(cell, interval_px) for cell in cells], layout)]
     small = [cv2.resize(cell, (CELL_PX // 4, CELL_PX // 4), interpolation=cv2.INTER_AREA) for cell in cells]
     image = np.concatenate([np.concatenate([small[i] for i in row], axis=1) for row in layout])
     while len(levels) < _NUM_LEVELS:
-        levels.append(_encoded(image, min(interval_px, image.shape[1])))
+        levels.append(_encoded(image, image.shape[1] if image.shape[1] % interval_px else interval_px))
         image = cv2.resize(image, (image.shape[1] // 4, image.shape[0] // 4), interpolation=cv2.INTER_AREA)
     sides = [side_px // 4**level for level in range(_NUM_LEVELS)]
     images = [NdpiImage(jpeg, side, side, 40 / 4**i) for i, (jpeg, side) in enumerate(zip(levels, sides, strict=True))]
@@ -77,7 +82,7 @@ def _taken_apart(stream: bytes) -> tuple[IntervalHeader, list[bytes]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--side-px", type=int, default=32_768)
+    parser.add_argument("--side-px", type=int, default=15_360)
     parser.add_argument("--interval-px", type=int, default=512)
     given = parser.parse_args()
     make_ndpi(given.out, side_px=given.side_px, interval_px=given.interval_px)
