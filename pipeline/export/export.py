@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from pipeline.export.common.target import check_free, new_file
-from pipeline.export.ngff.writer import NgffExport, about_export
 from pipeline.export.ngff.zipped import folder_beside, move_into_zip
-from pipeline.export.tiff.writer import TiffExport
 from pipeline.files import new_folder
 from pipeline.store.reading.reader import StoreReader
 from training.foundation.errors import BadRecipeError
@@ -85,38 +83,47 @@ def export_slide(request: ExportRequest, *, advance: Advance = no_bar) -> Export
         raise BadRecipeError(
             f"--quality {request.quality} with {request.kind}: such copies are lossless. Omit the option."
         )
-    associated = reader.associated() if request.with_associated else {}
-    if is_tiff:
-        tiff = TiffExport(reader, request.kind == "ome-tiff", request.quality, associated, advance)
-        with new_file(request.out) as stream:
-            check_free(request.out, request.store)
-            tiff.write(stream)
-        how = tiff.how
-    elif request.kind == "dicom":
-        how = _export_dicom(request, reader, advance)
-    else:
-        _export_ngff(request, NgffExport(reader, associated, about_export(reader), advance))
-        how = dict.fromkeys([*(str(level.level) for level in reader.levels), *associated], "zstd, lossless")
+    write = _export_dicom if request.kind == "dicom" else _export_tiff if is_tiff else _export_ngff
+    how = write(request, reader, advance)
     seconds = round(time.perf_counter() - start, 3)
     return ExportReport(reader.slide_id, reader.source_sha256, how, _bytes(request.out), seconds)
 
 
-def _export_ngff(request: ExportRequest, ngff: NgffExport) -> None:
+# Each format imports its own writer, whose libraries take longer to import than a small slide to write.
+
+
+def _export_tiff(request: ExportRequest, reader: StoreReader, advance: Advance) -> dict[str, str]:
+    from pipeline.export.tiff.writer import TiffExport
+
+    associated = reader.associated() if request.with_associated else {}
+    tiff = TiffExport(reader, request.kind == "ome-tiff", request.quality, associated, advance)
+    with new_file(request.out) as stream:
+        check_free(request.out, request.store)
+        tiff.write(stream)
+    return tiff.how
+
+
+def _export_ngff(request: ExportRequest, reader: StoreReader, advance: Advance) -> dict[str, str]:
+    from pipeline.export.ngff.writer import NgffExport, about_export
+
+    associated = reader.associated() if request.with_associated else {}
+    ngff = NgffExport(reader, associated, about_export(reader), advance)
     if request.kind == "ozx":
         with new_file(request.out) as stream, folder_beside(request.out) as folder:
             check_free(request.out, request.store)
             ngff.write_05(folder)
             move_into_zip(folder, stream)
-        return
-    with new_folder(request.out) as folder:
-        check_free(request.out, request.store)
-        (ngff.write_05 if request.kind == "ngff-0.5" else ngff.write_04)(folder)
+    else:
+        with new_folder(request.out) as folder:
+            check_free(request.out, request.store)
+            (ngff.write_05 if request.kind == "ngff-0.5" else ngff.write_04)(folder)
+    return dict.fromkeys([*(str(level.level) for level in reader.levels), *associated], "zstd, lossless")
 
 
 def _export_dicom(request: ExportRequest, reader: StoreReader, advance: Advance) -> dict[str, str]:
     if request.with_associated:
         raise BadRecipeError("--associated with dicom: labels and macros are not written as DICOM. Omit the option.")
-    from pipeline.export.dicom.slide import DicomExport  # its library is slow to import
+    from pipeline.export.dicom.slide import DicomExport
 
     dicom = DicomExport(reader, advance)
     with new_folder(request.out) as folder:

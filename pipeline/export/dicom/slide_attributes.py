@@ -13,8 +13,6 @@ from io import BytesIO
 
 from PIL import ImageCms
 from pydicom.dataset import Dataset, FileMetaDataset
-from pydicom.sr.codedict import codes
-from pydicom.sr.coding import Code
 from pydicom.uid import UID, VLWholeSlideMicroscopyImageStorage, generate_uid
 
 from pipeline.export.dicom.frame_kind import FrameKind
@@ -22,6 +20,10 @@ from pipeline.store.format.layout import ArraySpec
 from pipeline.store.reading.reader import StoreReader
 
 UNKNOWN, NO_DATE_TIME = "unknown", "19000101000000"
+# As values, because pydicom's dictionary of codes takes half a second to import.
+_BRIGHTFIELD = ("111744", "DCM", "Brightfield illumination")
+_FULL_SPECTRUM = ("414298005", "SCT", "Full Spectrum")
+_MICROSCOPE_SLIDE = ("433466003", "SCT", "Microscope slide")
 _DATE_IN_PROFILE = slice(24, 36)
 _UID_ROOT = "2.25."
 _MM = 1e-3
@@ -151,8 +153,8 @@ def _pixels(dataset: Dataset, image: LevelImage) -> None:
 def _optical_path(reader: StoreReader) -> Dataset:
     path = _dataset(
         OpticalPathIdentifier="1",
-        IlluminationTypeCodeSequence=[_code(codes.DCM.BrightfieldIllumination)],
-        IlluminationColorCodeSequence=[_code(codes.SCT.FullSpectrum)],
+        IlluminationTypeCodeSequence=[_code(*_BRIGHTFIELD)],
+        IlluminationColorCodeSequence=[_code(*_FULL_SPECTRUM)],
         ICCProfile=_even(reader.icc or _srgb()),
     )
     if power := reader.attributes.objective_power:
@@ -176,7 +178,7 @@ def _even(value: bytes) -> bytes:
 def _specimen(dataset: Dataset, slide_id: str, uid: _Uids) -> None:
     dataset.ContainerIdentifier = slide_id
     dataset.IssuerOfTheContainerIdentifierSequence = []
-    dataset.ContainerTypeCodeSequence = [_code(codes.SCT.MicroscopeSlide)]
+    dataset.ContainerTypeCodeSequence = [_code(*_MICROSCOPE_SLIDE)]
     specimen = _dataset(
         SpecimenIdentifier=slide_id,
         SpecimenUID=uid.of("specimen"),
@@ -186,8 +188,8 @@ def _specimen(dataset: Dataset, slide_id: str, uid: _Uids) -> None:
     dataset.SpecimenDescriptionSequence = [specimen]
 
 
-def _code(code: Code) -> Dataset:
-    return _dataset(CodeValue=code.value, CodingSchemeDesignator=code.scheme_designator, CodeMeaning=code.meaning)
+def _code(value: str, scheme: str, meaning: str) -> Dataset:
+    return _dataset(CodeValue=value, CodingSchemeDesignator=scheme, CodeMeaning=meaning)
 
 
 def _dataset(**values: object) -> Dataset:
