@@ -18,7 +18,8 @@ from pydicom.dataset import Dataset
 _ITEM, _END_OF_SEQUENCE = b"\xfe\xff\x00\xe0", b"\xfe\xff\xdd\xe0\0\0\0\0"
 _PIXEL_DATA = b"\xe0\x7f\x10\x00OB\0\0\xff\xff\xff\xff"
 _ELEMENT_HEADER_BYTES, _ITEM_HEADER_BYTES, _OFFSET_BYTES = 12, 8, 8
-_WRITE_BYTES = 2**20
+_WRITE_BYTES = 64 * 2**10
+"""As for shards: larger pieces are slower (`store/format/shard.py`)."""
 
 
 def write_file(stream: BinaryIO, dataset: Dataset, rows_of_frames: Iterable[list[bytes]]) -> None:
@@ -59,8 +60,8 @@ def _write_items(stream: BinaryIO, rows_of_frames: Iterable[list[bytes]]) -> arr
             waiting += (_ITEM, length.to_bytes(4, "little"), frame, padding)
             lengths.append(length)
             num_waiting += length
-        if num_waiting >= _WRITE_BYTES:
-            stream.write(b"".join(waiting))
-            waiting, num_waiting = [], 0
+            if num_waiting >= _WRITE_BYTES:
+                stream.write(b"".join(waiting))
+                waiting, num_waiting = [], 0
     stream.write(b"".join(waiting))
     return lengths
