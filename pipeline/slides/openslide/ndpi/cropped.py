@@ -48,6 +48,7 @@ class CroppedNdpiLevel:
         self._intervals, header = intervals, intervals.header
         self.tile_px = tile_px
         self.columns, self.rows = (-(-side // tile_px) for side in intervals.size_wh_px)
+        self._num_mcus_across = intervals.num_across * header.num_mcus
         self._mcus, self._down = (tile_px // side for side in header.mcu_wh_px)
         for block in header.blocks:
             for bits in range(_LONGEST_MEAN + 1):
@@ -63,7 +64,7 @@ class CroppedNdpiLevel:
         """One walk at a time: they would not be faster together, and each has its intervals in memory."""
 
     def byte_counts(self) -> NDArray[np.int64]:
-        return np.maximum(1, np.stack(list(tile_lengths(self._intervals, self.tile_px))))
+        return np.maximum(1, tile_lengths(self._intervals, self.tile_px))
 
     def streams(self, row: int, columns: range) -> list[Stream]:
         table = self._table(row // self._tile_rows_at_once)
@@ -77,29 +78,19 @@ class CroppedNdpiLevel:
 
     def _stream(self, table: _Table, inside: range, bands: list[list[bytes]], across: range, column: int) -> bytes:
         """A tile from the parts of intervals that it covers, a row of MCUs at a time."""
-        pieces = []
+        pieces, parts, num_white = [], self._parts(column), max(0, (column + 1) * self._mcus - self._num_mcus_across)
         for interval_row, band in zip(inside, bands, strict=True):
-            runs = [
-                Run(band[at - across.start], table.cuts, table.number(interval_row, at), cut)
-                for at, cut in self._parts(column)
-            ]
-            pieces.append(self._piece(runs, interval_row, column))
+            runs = [Run(band[at - across.start], table.cuts, table.number(interval_row, at), cut) for at, cut in parts]
+            try:
+                pieces.append(joined_runs(self._intervals.header, runs, num_white))
+            except JpegError as error:
+                raise self._intervals.corrupt(interval_row, parts[0][0], str(error)) from error
         return joined(self._head, pieces + [self._white] * (self._down - len(pieces)))
-
-    def _piece(self, runs: list[Run], interval_row: int, column: int) -> bytes:
-        width_px, header = self._intervals.header.interval_wh_px[0], self._intervals.header
-        num_all = self._intervals.num_across * width_px // header.mcu_wh_px[0]
-        num_white = max(0, (column + 1) * self._mcus - num_all)
-        try:
-            return joined_runs(header, runs, num_white)
-        except JpegError as error:
-            across = column * self.tile_px // width_px
-            raise self._intervals.corrupt(interval_row, across, str(error)) from error
 
     def _parts(self, column: int) -> list[tuple[int, int]]:
         """The intervals that a tile has MCUs of, and the cut where these begin."""
         num_mcus, first = self._intervals.header.num_mcus, column * self._mcus
-        last = min(first + self._mcus, self._intervals.num_across * num_mcus)
+        last = min(first + self._mcus, self._num_mcus_across)
         parts = []
         for at in range(first // num_mcus, -(-last // num_mcus)):
             begins = max(0, first - at * num_mcus)

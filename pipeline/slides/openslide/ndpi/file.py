@@ -20,14 +20,14 @@ from pipeline.slides.openslide.ndpi.cropped import CroppedNdpiLevel
 from pipeline.slides.openslide.ndpi.intervals import Intervals
 from pipeline.slides.openslide.ndpi.whole import NdpiLevel
 from pipeline.slides.tiff.library import TiffStructure, size_of
+from pipeline.slides.tiff.prescan import MCU_STARTS
 from pipeline.slides.tiff.validate import has_plain_sizes
 from training.foundation.errors import UnreadableError
 from training.foundation.words.counts import counted
 
 SUFFIX = ".ndpi"
-SOURCE_LENS, MCU_STARTS = 65421, 65426
-"""Tags of Hamamatsu: magnification, or -1 and -2 for images of the whole glass; and where the restart intervals begin,
-from the start of the JPEG."""
+SOURCE_LENS = 65421
+"""Tag of Hamamatsu: magnification, or -1 and -2 for images of the whole glass."""
 _STRIP_OFFSETS, _STRIP_BYTE_COUNTS = 273, 279
 _JPEG = 7
 _LEAST_TILE_PX, _LARGEST_TILE_PX = 512, 1024

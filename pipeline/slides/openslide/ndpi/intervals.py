@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
@@ -146,13 +145,12 @@ def touched(first_px: int, last_px: int, side_px: int, num: int) -> range:
     return range(first_px // side_px, min(-(-last_px // side_px), num))
 
 
-def tile_lengths(intervals: Intervals, tile_px: int) -> Iterator[NDArray[np.int64]]:
-    """Bytes of each row of tiles, shared out by the part of an interval that a tile has; int64 (columns,)."""
+def tile_lengths(intervals: Intervals, tile_px: int) -> NDArray[np.int64]:
+    """Bytes of each tile, shared out by the part of an interval that it has; int64 (rows, columns)."""
     width_px, height_px = intervals.header.interval_wh_px
     columns = -(-intervals.size_wh_px[0] // tile_px)
     lengths = intervals.ends - intervals.starts
-    edges = np.arange(columns + 1) * tile_px
-    for top in range(0, intervals.num_rows, tile_px // height_px):
-        by_column = lengths[top : top + tile_px // height_px].sum(axis=0)
-        until = np.concatenate([[0], np.cumsum(by_column)])
-        yield np.diff(np.interp(edges, np.arange(intervals.num_across + 1) * width_px, until)).astype(np.int64)
+    by_row = np.add.reduceat(lengths, range(0, intervals.num_rows, tile_px // height_px), axis=0)
+    until = np.pad(np.cumsum(by_row, axis=1), ((0, 0), (1, 0)))
+    edges, borders = np.arange(columns + 1) * tile_px, np.arange(intervals.num_across + 1) * width_px
+    return np.diff([np.interp(edges, borders, row) for row in until], axis=1).astype(np.int64)

@@ -43,7 +43,7 @@ class NdpiLevel:
         self.cut = CutFromNdpi(intervals, tile_px, True)
 
     def byte_counts(self) -> NDArray[np.int64]:
-        return np.stack(list(tile_lengths(self._intervals, self.tile_px)))
+        return tile_lengths(self._intervals, self.tile_px)
 
     def streams(self, row: int, columns: range) -> list[Stream]:
         first, last = columns.start * self._across, min(columns.stop * self._across, self._intervals.num_across)
