@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import io
-import re
 from pathlib import Path
 
 import cv2
@@ -19,13 +18,12 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from benchmarks.make_slide import CELL_PX, cells_of_tissue, islands
-from pipeline.codecs.restart.intervals import IntervalHeader, joined, read_interval_header
+from pipeline.codecs.restart.intervals import IntervalHeader, joined, read_interval_header, split
 from tests.pipeline.slides.make_ndpi import NdpiImage, write_ndpi_images
 
 Pixels = NDArray[np.uint8]
 QUALITY = 70
 _MCU_W_PX, _MCU_H_PX = 16, 8
-_RESTART = re.compile(rb"\xff[\xd0-\xd7]")
 _NUM_LEVELS = 4
 
 
@@ -76,7 +74,7 @@ def _level0(cells: list[bytes], layout: NDArray[np.int64]) -> bytes:
 def _taken_apart(stream: bytes) -> tuple[IntervalHeader, list[bytes]]:
     at = stream.index(b"\xff\xda")
     end = at + 2 + int.from_bytes(stream[at + 2 : at + 4], "big")
-    return read_interval_header(stream[:end]), _RESTART.split(stream[end:].removesuffix(b"\xff\xd9"))
+    return read_interval_header(stream[:end]), split(stream[end:])
 
 
 def main() -> None:

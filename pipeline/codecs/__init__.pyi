@@ -11,6 +11,7 @@ from .images import encode_jpeg as encode_jpeg
 from .images import encode_jpeg_2000 as encode_jpeg_2000
 from .images import png_size as png_size
 from .images import white_jpeg as white_jpeg
+from .images import white_jpeg_2000 as white_jpeg_2000
 from .images import ycbcr_to_rgb as ycbcr_to_rgb
 from .jpeg import JpegError as JpegError
 from .jpeg import count_marks as count_marks
@@ -30,6 +31,7 @@ from .restart.intervals import NUM_RESTARTS as NUM_RESTARTS
 from .restart.intervals import IntervalHeader as IntervalHeader
 from .restart.intervals import joined as joined
 from .restart.intervals import read_interval_header as read_interval_header
+from .restart.intervals import split as split
 from .restart.padding import white_interval as white_interval
 from .restart.scan import CutTable as CutTable
 from .restart.scan import find_cuts as find_cuts

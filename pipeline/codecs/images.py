@@ -133,6 +133,11 @@ def encode_jpeg_2000(pixels: Pixels) -> bytes:
     return bytes(imagecodecs.jpeg2k_encode(pixels, codecformat="j2k", reversible=True, level=0))
 
 
+def white_jpeg_2000(side_px: int) -> bytes:
+    """A lossless white JPEG 2000 codestream."""
+    return encode_jpeg_2000(np.full((side_px, side_px, 3), 255, np.uint8))
+
+
 def ycbcr_to_rgb(ycbcr: Pixels) -> Pixels:
     """R, G, B from full-range Y, Cb, Cr (JFIF), as in JPEG 2000 streams that are not marked as such."""
     y, cb, cr = (ycbcr[..., i].astype(np.float32) for i in range(3))

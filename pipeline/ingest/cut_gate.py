@@ -7,7 +7,6 @@ equal wherever a decoder does not look across a border.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,11 +15,11 @@ from numpy.typing import NDArray
 from pipeline.box import Box
 from pipeline.codecs import jpeg
 from pipeline.codecs.images import decode_jpeg
+from pipeline.codecs.restart.intervals import split
 from pipeline.codecs.types import Pixels
 from pipeline.slides.common.slide import CutTiles
 
 LIBJPEG = "libjpeg, with the intervals around each tile"
-_MARKER = re.compile(rb"\xff[\xd0-\xd7]")
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class CutTile:
     def _coded_data(self) -> list[bytes]:
         """Of the intervals inside the image."""
         parsed = jpeg.parse(self.stream)
-        intervals = _MARKER.split(parsed.coded.removesuffix(jpeg.EOI))
+        intervals = split(parsed.coded)
         width_px, height_px = self.cut.interval_wh_px
         across = parsed.header.width_px // width_px
         inside_across, inside_down = -(-self.box.width_px // width_px), -(-self.box.height_px // height_px)

@@ -1,4 +1,4 @@
-"""Restart intervals cut and joined at MCUs without loss: codes are copied bit by bit, those of means are written anew.
+"""Restart intervals cut and joined at MCUs without loss: codes are copied as runs of bits, those of means rewritten.
 
 The mean of a block is coded as its difference from the block before (ITU-T T.81, F.1.2.1), which at a cut is another
 one; all other codes stand for themselves.

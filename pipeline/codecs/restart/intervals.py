@@ -6,6 +6,7 @@ make up another with the same tables, in any order. The markers count from 0 to 
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ FIRST_RESTART, NUM_RESTARTS = 0xD0, 8
 BLOCK_PX = 8
 _SEQUENTIAL = (0xC0, 0xC1)
 _RESTART_INTERVAL = 0xDD
+_MARKER = re.compile(rb"\xff[\xd0-\xd7]")
 _SIZE_AT = 5
 """Of height and width in a frame header: after marker, length and bits."""
 
@@ -115,6 +117,11 @@ def read_interval_header(start: bytes) -> IntervalHeader:
 def _restart_interval(parts: Sequence[Segment]) -> int:
     stated = [int.from_bytes(part.body, "big") for part in parts if part.marker == _RESTART_INTERVAL]
     return stated[-1] if stated else 0
+
+
+def split(coded: bytes) -> list[bytes]:
+    """Coded data of the intervals, without markers, from that of a complete stream."""
+    return _MARKER.split(coded.removesuffix(EOI))
 
 
 def joined(head: bytes, intervals: Sequence[bytes]) -> bytes:

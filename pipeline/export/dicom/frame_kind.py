@@ -7,13 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from pipeline.codecs import jpeg, jpeg2000
-from pipeline.codecs.images import encode_jpeg_2000, white_jpeg
+from pipeline.codecs.images import white_jpeg, white_jpeg_2000
 from pipeline.codecs.jpeg_segments import ANY_FRAME, segments
 from pipeline.codecs.stream_header import StreamError
-from pipeline.store.format.layout import FILL_VALUE
 from pipeline.store.reading.reader import LevelArray
 
 _TRANSFER_SYNTAXES = {0xC0: "1.2.840.10008.1.2.4.50", 0xC1: "1.2.840.10008.1.2.4.51"}
@@ -43,7 +40,7 @@ class FrameKinds:
     """The one kind of a level's streams.
 
     Raises:
-        OtherKindError: DICOM has no frames of this kind; or there are none.
+        OtherKindError: DICOM has no frames of this kind, or the level has no chunks.
     """
 
     def __init__(self, level: LevelArray) -> None:
@@ -52,8 +49,7 @@ class FrameKinds:
             raise OtherKindError(f"stored as {codec}")
         self._is_jpeg = codec == "imagecodecs_jpeg"
         self.name = "JPEG" if self._is_jpeg else "JPEG 2000"
-        rows = (chunk for row in range(level.rows) for chunk in level.array.chunks(row, range(level.columns)))
-        first = next((chunk for chunk in rows if chunk is not None), None)
+        first = level.array.first_chunk()
         if first is None:
             raise OtherKindError("all of it is white")
         self._start, self.kind = self._of(first)
@@ -82,7 +78,7 @@ class FrameKinds:
         if self._is_jpeg:
             header = jpeg.read_header(like)
             return white_jpeg(side_px, is_rgb=header.holds_rgb(), sampling=header.sampling[0])
-        return encode_jpeg_2000(np.full((side_px, side_px, 3), FILL_VALUE, np.uint8))
+        return white_jpeg_2000(side_px)
 
 
 def _jpeg_kind(stream: bytes) -> tuple[bytes, FrameKind]:

@@ -11,11 +11,10 @@ import numpy as np
 import tifffile
 
 from pipeline.box import Box
-from pipeline.codecs.images import encode_jpeg_2000, white_jpeg
+from pipeline.codecs.images import white_jpeg, white_jpeg_2000
 from pipeline.codecs.types import Pixels
 from pipeline.export.tiff.jpeg_kind import JpegKind, jpeg_kind
 from pipeline.export.tiff.ome_xml import OmeImage, ome_tiff_xml
-from pipeline.store.format.layout import FILL_VALUE
 from pipeline.store.reading.array_reader import ArrayReader
 from pipeline.store.reading.reader import StoreReader
 from pipeline.store.reading.threads import CORES
@@ -120,8 +119,7 @@ class TiffExport:
                 tiles = self._stored(name, array, white_jpeg(t, is_rgb=kind.is_rgb, sampling=kind.subsampling), kind)
                 return {"data": tiles, "tile": (t, t), **_jpeg_options(kind)}, "JPEG tiles as stored"
         if self.is_ome and array.spec.codec == "imagecodecs_jpeg2k" and t % 16 == 0:
-            white = encode_jpeg_2000(np.full((t, t, 3), FILL_VALUE, np.uint8))
-            tiles = self._stored(name, array, white, None)
+            tiles = self._stored(name, array, white_jpeg_2000(t), None)
             jpeg_2000 = {"data": tiles, "tile": (t, t), "compression": COMPRESSION_JPEG_2000}
             return jpeg_2000, "JPEG 2000 tiles as stored"
         options: dict[str, Any] = {
@@ -160,12 +158,8 @@ class TiffExport:
 
 def _first_kind(array: ArrayReader) -> JpegKind | None:
     """Kind of the first existing tile."""
-    for row in range(array.spec.rows):
-        for column in range(array.spec.columns):
-            chunk = array.chunk(row, column)
-            if chunk is not None:
-                return jpeg_kind(chunk)
-    return None
+    chunk = array.first_chunk()
+    return None if chunk is None else jpeg_kind(chunk)
 
 
 def _jpeg_options(kind: JpegKind) -> dict[str, Any]:

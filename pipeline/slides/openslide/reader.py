@@ -34,7 +34,7 @@ _PAGES_AS_LEVELS = ("aperio", "generic-tiff")
 
 
 class VendorSlide:
-    """One slide read by OpenSlide. Its levels take the decode route, except those of NDPI files (`ndpi.py`).
+    """One slide read by OpenSlide. Its levels take the decode route, except those of NDPI files (`ndpi/`).
 
     Levels whose pixels do not start at whole level-0 positions are left out, so that ingest builds them (`pixels.py`).
 

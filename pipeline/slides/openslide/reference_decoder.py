@@ -41,11 +41,9 @@ class ReferenceDecoder:
     def _shows(self, sizes_wh: list[tuple[int, int]]) -> bool:
         """Whether it sees the same sizes. Of an NDPI it shows more, made from the file's own: these are passed over."""
         shown = list(self._handle.level_sizes_wh)
-        if self._handle.vendor == "hamamatsu" and set(sizes_wh) <= set(shown):
-            self._levels = [shown.index(size) for size in sizes_wh]
-        return len(self._levels) == len(sizes_wh) and all(
-            shown[level] == size for level, size in zip(self._levels, sizes_wh, strict=True)
-        )
+        if self._handle.vendor == "hamamatsu":
+            self._levels = [shown.index(size) for size in sizes_wh if size in shown]
+        return [shown[level] for level in self._levels] == sizes_wh
 
     def _pads_to(self, sizes_wh: list[tuple[int, int]]) -> bool:
         """Whether sizes differ by Philips's padding of lower levels to whole tiles, which OpenSlide counts in."""

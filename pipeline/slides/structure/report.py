@@ -45,11 +45,8 @@ def describe_structure(path: Path) -> dict[str, Any]:
 
 
 def _of_folder(path: Path) -> dict[str, Any]:
-    return {"dicom": describe_dicom(path)} if any(_is_dicom(child) for child in path.rglob("*")) else {}
-
-
-def _is_dicom(path: Path) -> bool:
-    return path.is_file() and is_dicom(path)
+    dicom = describe_dicom(path)
+    return {"dicom": dicom} if dicom["files"] else {}
 
 
 def _suffix(path: Path) -> str:

@@ -15,7 +15,7 @@ _MAX_PAGES = 10_000
 _TAGS_AT_ONCE = 1000
 _MAX_OFFSET = 2**62
 """Past the end of every file; the system refuses positions near 2**63."""
-_MCU_STARTS, _MCU_STARTS_HIGH = 65426, 65432
+MCU_STARTS, _MCU_STARTS_HIGH = 65426, 65432
 """Tags of Hamamatsu: lower and upper halves of where the restart intervals of a JPEG begin."""
 _MAX_INTERVALS = 20_000_000
 _MAX_HEADER_BYTES = 2**20
@@ -106,7 +106,7 @@ def _page_fits(layout: _Layout, descriptor: int, start: int, num_tags: int, allo
 
 def _intervals_fit(layout: _Layout, descriptor: int, start: int, num_tags: int, _: int) -> bool:
     for index, (code, _, count, value) in enumerate(_tags(layout, descriptor, start, num_tags)):
-        if code not in (_MCU_STARTS, _MCU_STARTS_HIGH):
+        if code not in (MCU_STARTS, _MCU_STARTS_HIGH):
             continue
         at, first = value, value
         if count > 1:
@@ -115,7 +115,7 @@ def _intervals_fit(layout: _Layout, descriptor: int, start: int, num_tags: int, 
                 upper_at = start + num_tags * struct.calcsize(layout.order + layout.tag) + 8 + 4 * index
                 at += (layout.read(descriptor, upper_at, "I") or (0,))[0] << 32
             first = (layout.read(descriptor, at, "I") or (0,))[0]
-        if count > _MAX_INTERVALS or first > (_MAX_HEADER_BYTES if code == _MCU_STARTS else 0):
+        if count > _MAX_INTERVALS or first > (_MAX_HEADER_BYTES if code == MCU_STARTS else 0):
             return False
     return True
 

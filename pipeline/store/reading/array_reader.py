@@ -176,6 +176,12 @@ class ArrayReader:
             streams += self._read(shard, offsets, counts, row, first)
         return streams
 
+    def first_chunk(self) -> bytes | None:
+        """The first chunk that is stored, in rows; None if all are white. Raises CorruptTileError."""
+        spec = self.spec
+        places = itertools.product(range(spec.rows), range(spec.columns))
+        return next((chunk for place in places if (chunk := self.chunk(*place)) is not None), None)
+
     def _read(self, shard: _Shard, offsets: list[int], counts: list[int], row: int, column: int) -> list[bytes | None]:
         stored = [(offset, offset + count) for offset, count in zip(offsets, counts, strict=True) if count]
         if not stored:

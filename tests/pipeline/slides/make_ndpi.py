@@ -11,6 +11,7 @@ import struct
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from PIL import Image
 
@@ -41,7 +42,7 @@ def write_ndpi(
     macro: Pixels | None = None,
     subsampling: int = 0,
     interval_mcus: int = 8,
-    **options: object,
+    **options: Any,
 ) -> Made:
     """Write an .ndpi of levels given as pixels, finest first.
 
@@ -56,7 +57,7 @@ def write_ndpi(
     ]
     if macro is not None:
         images.append(_image(macro, jpeg(macro), -1.0))
-    write_ndpi_images(path, images, **options)  # type: ignore[arg-type]
+    write_ndpi_images(path, images, **options)
     return Made(path, [decoded(stream) for stream in streams])
 
 
