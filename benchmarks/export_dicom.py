@@ -14,11 +14,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -28,7 +26,7 @@ import openslide
 from wsidicom import WsiDicom
 
 from benchmarks import others
-from benchmarks.ingest import ingest_seconds, made, settle, store_of
+from benchmarks.ingest import ingest_seconds, made, settle, store_of, verb_seconds
 from benchmarks.machine import circumstances
 from pipeline.box import Box
 from pipeline.slides.common.slide import NotCopied
@@ -91,14 +89,7 @@ def _copied(store: Path, target: Path) -> float:
 def _exported(store: Path, out: Path) -> tuple[float, float]:
     """Wall time of the command, and its peak memory in MiB."""
     shutil.rmtree(out, ignore_errors=True)
-    settle()
-    command = [str(Path(sys.executable).with_name("gemslide")), "export", str(store), str(out), "--to", "dicom"]
-    start = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=out.parent)
-    _, status, usage = os.wait4(process.pid, 0)
-    if status:
-        raise SystemExit(f"{' '.join(command)}: exit status {status}")
-    return time.perf_counter() - start, usage.ru_maxrss / 1024
+    return verb_seconds("export", str(store), str(out), "--to", "dicom", "--project", str(store.parents[1]))
 
 
 def _compared(store: Path, out: Path) -> dict[str, object]:

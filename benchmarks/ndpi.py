@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -27,6 +26,7 @@ from itertools import product
 from pathlib import Path
 
 from benchmarks import others
+from benchmarks.ingest import ingest_seconds
 from benchmarks.machine import circumstances
 from pipeline.box import Box
 from pipeline.ingest.shards import encoded_chunk
@@ -89,7 +89,7 @@ def _on_one_core(path: Path, rounds: int) -> dict[str, object]:
 
 
 def _copied(path: Path) -> float:
-    """Pixels a second; opened anew, so that nothing is known of the file."""
+    """Pixels a second; the slide is opened again, so that no round profits from the one before."""
     with open_slide(path) as slide:
         level = slide.encoded_level(0)
         assert not isinstance(level, NotCopied), level.reason
@@ -132,14 +132,7 @@ def _decode(slide: Slide) -> int:
 
 def _ingested(path: Path, folder: Path) -> dict[str, object]:
     """The whole of `gemslide ingest`."""
-    shutil.rmtree(folder, ignore_errors=True)
-    command = [str(Path(sys.executable).parent / "gemslide"), "ingest", str(path), "--project", str(folder)]
-    start = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    seconds = time.perf_counter() - start
-    if status:
-        raise SystemExit(f"{command}: exit status {status}")
+    seconds, peak_mib = ingest_seconds(path, folder)
     (store,) = folder.glob("slides/*.ome.zarr")
     levels = StoreReader(store).attributes.levels
     copied = [level.path for level in levels if level.route == "pass-through"]
@@ -150,7 +143,7 @@ def _ingested(path: Path, folder: Path) -> dict[str, object]:
     return {
         "levels copied": len(copied),
         "ingest seconds": round(seconds, 2),
-        "peak MiB": round(usage.ru_maxrss / 1024),
+        "peak MiB": round(peak_mib),
         "store ÷ level bytes": round(stored / source, 4),
         "file MB": round(path.stat().st_size / 1e6),
     }
