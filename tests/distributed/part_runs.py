@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from unittest import mock
 
 import torch
 
@@ -15,6 +14,7 @@ from tests.distributed.problem import (
     differences,
     loss_sum,
     make_engine,
+    plan_of,
     train,
     train_all,
 )
@@ -78,5 +78,4 @@ def live_bytes(ranks: Ranks, cases: list[Case]) -> list[list[int]]:
 
 def engine_plan(case: Case) -> Plan:
     """The plan of a case, without ranks."""
-    with mock.patch("tests.distributed.problem.Engine", lambda blocks, plan, ranks: plan):
-        return make_engine(None, case)
+    return plan_of(case, len(case.network()))

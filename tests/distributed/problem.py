@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from tests.distributed.networks import NUM_CLASSES, small_resnet
 from tests.distributed.strict import StrictWire
 from training.engine.engine import Engine
-from training.engine.plan import make_plan
+from training.engine.plan import Plan, make_plan
 from training.engine.ranks import Ranks
 from training.engine.recompute import Recompute
 from training.engine.strategies import STRATEGIES
@@ -179,9 +179,19 @@ def make_engine(
 ) -> Engine:
     """Build the case's engine; every update records its gradients."""
     blocks = [block.double() for block in case.network()] if case.double else case.network()
-    plan = make_plan(
+    engine = Engine(blocks, plan_of(case, len(blocks), gradients, note), ranks=ranks)
+    if case.strict and ranks is not None:
+        engine._transport.wire = StrictWire(ranks)
+    return engine
+
+
+def plan_of(
+    case: Case, num_blocks: int, gradients: list[dict[str, Any]] | None = None, note: Note = torch.clone
+) -> Plan:
+    """The case's plan, whose optimizer records gradients."""
+    return make_plan(
         case.strategy,
-        costs=case.costs or [1.0] * len(blocks),
+        costs=case.costs or [1.0] * num_blocks,
         num_stages=case.num_stages,
         num_microbatches=max(1, len(case.batches[0]) // case.data_parallel),
         data_parallel=case.data_parallel,
@@ -195,10 +205,6 @@ def make_engine(
         virtual_parts=case.virtual_parts,
         make_optimizer=lambda named: _WatchedSGD(named, [] if gradients is None else gradients, note),
     )
-    engine = Engine(blocks, plan, ranks=ranks)
-    if case.strict and ranks is not None:
-        engine._transport.wire = StrictWire(ranks)
-    return engine
 
 
 def train(ranks: Ranks | None, case: Case, note: Note = fingerprint) -> Outcome:
