@@ -1,6 +1,6 @@
 """The largest square tile that trains on four ranks: by layers, by rows, and by rows of the first layers.
 
-    .venv/bin/python -m benchmarks.parts_side [--network resnet110-v2] [--caps 1 4 16] [--limited 1 4]
+    .venv/bin/python -m benchmarks.parts_side [--network resnet110-v2] [--caps 1 4 16] [--limited 1 4] [--layouts NAME …]
 
 ResNet-110-v2 (or ResNet-152, whose weights take 240 MB) in fp32, one tile in a step, with momentum, and with
 recomputation of every k blocks. For each cap and layout the cuts and the k that leave room for the largest tile are
@@ -106,10 +106,12 @@ def main() -> None:
     parser.add_argument("--network", choices=NETWORKS, default="resnet110-v2")
     parser.add_argument("--caps", nargs="*", type=int, default=[1, 4, 16], metavar="GIB")
     parser.add_argument("--limited", nargs="*", type=int, default=[1, 4], metavar="GIB")
+    parser.add_argument("--layouts", nargs="*", choices=LAYOUTS, default=list(LAYOUTS))
     arguments = parser.parse_args()
     conditions = circumstances("benchmarks.parts_side")
     for cap in arguments.caps:
-        for name, parts in LAYOUTS.items():
+        for name in arguments.layouts:
+            parts = LAYOUTS[name]
             line = {"network": arguments.network, "layout": name, "GiB for each rank": cap}
             line |= _line(arguments.network, parts, cap * GIB, is_run=cap in arguments.limited)
             print(json.dumps({**line, **conditions}), flush=True)
