@@ -15,10 +15,10 @@ from pipeline.errors import CorruptTileError
 from pipeline.ingest.damage.found import MAX_SHARE
 from pipeline.ingest.damage.gaps import Gaps, gaps_of
 from pipeline.ingest.damage.left_out import APERIO
-from pipeline.ingest.damage.repaired import Position
 from pipeline.ingest.damage.witnesses import Verdict, Witnesses
 from pipeline.settings.config import IngestConfig
 from pipeline.slides.common.slide import NotCopied, Slide
+from pipeline.slides.common.tile_places import Position
 from pipeline.store.reading.threads import CORES, parallel_for
 from training.foundation.errors import UnreadableError
 from training.foundation.words.counts import counted

@@ -14,7 +14,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.ingest.damage.repaired import Position
+from pipeline.slides.common.tile_places import Position
 
 CELL_PX = 16
 """Side of a compared cell in pixels of the coarser level; less than any tile, and enough to average out filters."""

@@ -13,8 +13,9 @@ from pipeline.box import Box
 from pipeline.codecs.types import DecodeError, Pixels, Stream
 from pipeline.errors import CorruptTileError
 from pipeline.ingest.damage.reduced import box_in_parent, encoded_tile, from_parent, tile_box
-from pipeline.ingest.damage.repaired import Position, RepairedLevel
+from pipeline.ingest.damage.repaired import RepairedLevel
 from pipeline.slides.common.slide import EncodedLevel, NotCopied, Slide, one_stream
+from pipeline.slides.common.tile_places import Position
 from pipeline.store.format.chunks import decode_chunk
 from pipeline.store.format.layout import FILL_VALUE
 from pipeline.store.reading.threads import CORES, parallel_for

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from pipeline.box import Box
 from pipeline.errors import CorruptTileError
-from pipeline.ingest.damage.repaired import Position
 from pipeline.slides.common.slide import NotCopied, Slide
+from pipeline.slides.common.tile_places import Position
 from pipeline.store.layers.damaged import read_damaged
 from pipeline.store.reading.reader import StoreReader
 from training.foundation.words.counts import counted

@@ -15,8 +15,9 @@ from pipeline.box import Box
 from pipeline.codecs.types import Pixels, Stream
 from pipeline.ingest.damage.found import Damage
 from pipeline.ingest.damage.reduced import encoded_tile, from_parent, tile_box
-from pipeline.ingest.damage.repaired import Position, region_with_others
+from pipeline.ingest.damage.repaired import region_with_others
 from pipeline.slides.common.slide import EncodedLevel, NotCopied, Slide
+from pipeline.slides.common.tile_places import Position, TilePlaces
 
 
 class MaskedLevel:
@@ -49,6 +50,10 @@ class MaskedLevel:
                 streams.append(self._instead_of((row, column)) if self._instead_of else ())
                 start = column + 1
         return streams + self._own(row, range(start, columns.stop))
+
+    def places(self) -> TilePlaces | NotCopied:
+        places = self._encoded.places()
+        return places if isinstance(places, NotCopied) else places.without(self._damaged)
 
     def _own(self, row: int, columns: range) -> list[Stream]:
         return self._encoded.streams(row, columns) if columns else []

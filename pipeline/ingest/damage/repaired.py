@@ -12,11 +12,9 @@ from numpy.typing import NDArray
 from pipeline.box import Box
 from pipeline.codecs.types import Pixels, Stream
 from pipeline.slides.common.slide import EncodedLevel, NotCopied, Slide, paste
+from pipeline.slides.common.tile_places import Position, TilePlaces
 from pipeline.store.format.chunks import decode_chunk
 from pipeline.store.format.layout import FILL_VALUE
-
-Position = tuple[int, int]
-"""(row, column) of a tile."""
 
 
 class RepairedLevel:
@@ -41,6 +39,10 @@ class RepairedLevel:
             one = self.repaired.get((row, column))
             streams += self._encoded.streams(row, range(column, column + 1)) if one is None else [one]
         return streams
+
+    def places(self) -> TilePlaces | NotCopied:
+        places = self._encoded.places()
+        return places if isinstance(places, NotCopied) else places.without(self.repaired)
 
     def pixels(self, position: Position) -> Pixels:
         """A repaired tile, uint8 (tile_px, tile_px, 3)."""

@@ -20,9 +20,9 @@ from pipeline.ingest.damage.comparison import CELL_PX, LevelMeans, unlike_tiles
 from pipeline.ingest.damage.found import Damage, LevelDamage, grid_px
 from pipeline.ingest.damage.left_out import APERIO
 from pipeline.ingest.damage.reduced import tile_box
-from pipeline.ingest.damage.repaired import Position
 from pipeline.settings.config import IngestConfig
 from pipeline.slides.common.slide import EncodedLevel, NotCopied, Slide
+from pipeline.slides.common.tile_places import Position
 from pipeline.store.reading.threads import CORES, parallel_for
 from training.foundation.progress import Advance, no_bar
 

@@ -16,9 +16,9 @@ from pipeline.errors import CorruptTileError
 from pipeline.ingest.damage.comparison import CELL_PX, MAX_DIFFERENCE
 from pipeline.ingest.damage.gaps import Gaps
 from pipeline.ingest.damage.reduced import tile_box
-from pipeline.ingest.damage.repaired import Position
 from pipeline.slides.common.level_content import cell_means
 from pipeline.slides.common.slide import Slide
+from pipeline.slides.common.tile_places import Position
 
 _MARGIN_PX, _MARGIN_SHARE = 8, 8
 """Left out on each side, of the witness's pixels and as a part of its width: JPEG smears the tissue beside it."""

@@ -13,6 +13,7 @@ from pipeline.box import Box
 from pipeline.codecs.types import Pixels, Stream, StreamCodec
 from pipeline.slides.common.pyramid import LevelSize
 from pipeline.slides.common.slide_warnings import SlideWarnings
+from pipeline.slides.common.tile_places import TilePlaces
 
 
 @dataclass(frozen=True)
@@ -85,10 +86,17 @@ class EncodedLevel(Protocol):
     def streams(self, row: int, columns: range) -> list[Stream]:
         """Self-contained streams of neighbouring tiles of one row. Raises CorruptTileError."""
 
+    def places(self) -> TilePlaces | NotCopied:
+        """Where its tiles are in the slide's files, or why they are not there as they are.
+
+        Raises:
+            CorruptTileError: a tile is said to be outside its file.
+        """
+
 
 @dataclass(frozen=True)
 class NotCopied:
-    """Reason to decode a level's tiles and store them again instead of copying them."""
+    """Reason to decode a level's tiles and store them again instead of copying them, or pointing at them."""
 
     reason: str
 

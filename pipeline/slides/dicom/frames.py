@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.codecs.dicom_items import ITEM_HEADER_BYTES, fragments_joined, item_length
+from pipeline.codecs.stream_header import StreamError
 from pipeline.slides.common.reading import read_at
 from pipeline.slides.dicom.attributes import value
 from pipeline.slides.dicom.header import Header
 from training.foundation.errors import UnreadableError
 
-_ITEM = b"\xfe\xff\x00\xe0"
-_ITEM_HEADER_BYTES = 8
 _MAX_FRAGMENTS = 2**16
 _MAX_READ_BYTES = 32 * 2**20
 _SAMPLED_ITEMS = 64
@@ -40,7 +40,7 @@ class FrameTable:
 
     def byte_counts(self) -> NDArray[np.int64]:
         """Bytes of each frame in the file; 0 for a frame left empty."""
-        return np.asarray(self.ends - self.starts - (_ITEM_HEADER_BYTES if self.in_items else 0))
+        return np.asarray(self.ends - self.starts - (ITEM_HEADER_BYTES if self.in_items else 0))
 
 
 def find_frames(header: Header, descriptor: int, num_frames: int, frame_bytes: int) -> FrameTable:
@@ -76,7 +76,7 @@ class FrameSource:
         self._starts = np.concatenate([table.starts for table in tables])
         self._ends = np.concatenate([table.ends for table in tables])
         self._part = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
-        self._in_items = tables[0].in_items
+        self.in_items = tables[0].in_items
         self.has_false_offsets = any(table.has_false_offsets for table in tables)
         self.byte_counts = np.concatenate([table.byte_counts() for table in tables])
         """Bytes of each frame in the file, int64; 0 for a frame left empty."""
@@ -98,26 +98,28 @@ class FrameSource:
                 blocks[existing[i]] = data[starts[i] - starts[first] : ends[i] - starts[first]]
         return blocks
 
+    def places(self, frames: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Index of the file, first byte and number of bytes of frames, with their items' headers; 0 bytes for none.
+
+        Args:
+            frames: numbers of frames, of any shape; below 0 for none.
+        """
+        is_there = (frames >= 0) & (self.byte_counts[frames] > 0)
+        counts = np.where(is_there, self._ends[frames] - self._starts[frames], 0)
+        return self._part[frames], self._starts[frames], counts
+
     def payload(self, data: memoryview) -> memoryview:
         """A frame's own bytes, from all bytes between its start and its end.
 
         Raises:
             FrameError: its items are incomplete.
         """
-        if not self._in_items:
+        if not self.in_items:
             return data
-        if _item_length(bytes(data[:_ITEM_HEADER_BYTES])) == len(data) - _ITEM_HEADER_BYTES:
-            return data[_ITEM_HEADER_BYTES:]
-        fragments = []
-        at = 0
-        while at < len(data):
-            length = _item_length(bytes(data[at : at + _ITEM_HEADER_BYTES]))
-            if length is None or at + _ITEM_HEADER_BYTES + length > len(data):
-                raise FrameError(f"no whole item at byte {at} of its {len(data)}")
-            at += _ITEM_HEADER_BYTES
-            fragments.append(data[at : at + length])
-            at += length
-        return memoryview(b"".join(fragments))
+        try:
+            return fragments_joined(data)
+        except StreamError as error:
+            raise FrameError(str(error)) from error
 
 
 def _runs(starts: list[int], ends: list[int], parts: list[int]) -> Iterator[tuple[int, int]]:
@@ -138,7 +140,7 @@ class _Items:
         table_bytes = self._length_at(header.pixels_at)
         if table_bytes is None:
             raise _damaged(header, "its pixel data do not begin with an offset table")
-        self._table_at = header.pixels_at + _ITEM_HEADER_BYTES
+        self._table_at = header.pixels_at + ITEM_HEADER_BYTES
         self._table_bytes = table_bytes
         self._first = self._table_at + table_bytes
         """Start of the first fragment's item; offsets count from here."""
@@ -165,7 +167,7 @@ class _Items:
         return None
 
     def _from_offsets(self, offsets: NDArray[np.int64]) -> FrameTable | None:
-        if offsets[0] != 0 or (np.diff(offsets) < _ITEM_HEADER_BYTES).any():
+        if offsets[0] != 0 or (np.diff(offsets) < ITEM_HEADER_BYTES).any():
             return None
         starts = self._first + offsets
         last_length = self._length_at(int(starts[-1]))
@@ -182,7 +184,7 @@ class _Items:
             length = self._length_at(end)
             if length is None:
                 break
-            end += _ITEM_HEADER_BYTES + length
+            end += ITEM_HEADER_BYTES + length
             self._check_inside(end)
         return end
 
@@ -195,7 +197,7 @@ class _Items:
                 raise _damaged(
                     self._header, f"it has more fragments than its {self._num_frames} frames, and no offset table"
                 )
-            bounds.append(bounds[-1] + _ITEM_HEADER_BYTES + length)
+            bounds.append(bounds[-1] + ITEM_HEADER_BYTES + length)
             self._check_inside(bounds[-1])
         if self._num_frames == 1 and len(bounds) > 1:
             bounds = [bounds[0], bounds[-1]]
@@ -208,17 +210,11 @@ class _Items:
         """Length of the item whose header is at a byte; None if there is none."""
         if not 0 <= at <= self._header.file_bytes:
             return None
-        return _item_length(read_at(self._descriptor, _ITEM_HEADER_BYTES, at, self._header.path.name))
+        return item_length(read_at(self._descriptor, ITEM_HEADER_BYTES, at, self._header.path.name))
 
     def _check_inside(self, end: int) -> None:
         if end > self._header.file_bytes:
             raise _damaged(self._header, f"a frame ends at byte {end}, but the file ends at {self._header.file_bytes}")
-
-
-def _item_length(head: bytes) -> int | None:
-    if len(head) < _ITEM_HEADER_BYTES or head[:4] != _ITEM:
-        return None
-    return int.from_bytes(head[4:], "little")
 
 
 def _damaged(header: Header, why: str) -> UnreadableError:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +21,7 @@ from pipeline.slides.common.limits import MAX_TILE_BYTES
 from pipeline.slides.common.places import detailed_places
 from pipeline.slides.common.slide import NotCopied, paste
 from pipeline.slides.common.slide_warnings import SlideWarnings
+from pipeline.slides.common.tile_places import TilePlaces
 from pipeline.slides.dicom.decoder import FrameDecoder
 from pipeline.slides.dicom.frames import FrameError, FrameSource, find_frames
 from pipeline.slides.dicom.header import Header
@@ -46,11 +49,13 @@ class DicomLevel:
 
     Args:
         headers: of its files.
+        files: of the whole slide.
         warnings: receives what the file states wrongly about its colours.
     """
 
-    def __init__(self, headers: list[Header], warnings: SlideWarnings) -> None:
+    def __init__(self, headers: list[Header], files: Sequence[Path], warnings: SlideWarnings) -> None:
         self._name = headers[0].path.name
+        self._file_indexes = np.array([files.index(header.path) for header in headers])
         file_bytes = sum(header.file_bytes for header in headers)
         self.header, self.matrix = headers[0], read_matrix(headers[0])
         check_matrix(headers[0], self.matrix, file_bytes)
@@ -110,6 +115,11 @@ class DicomLevel:
 
     def byte_counts(self) -> NDArray[np.int64]:
         return np.where(self._positions < 0, 0, self._source.byte_counts[self._positions])
+
+    def places(self) -> TilePlaces:
+        parts, starts, counts = self._source.places(self._positions)
+        files = self._file_indexes[parts].astype(np.uint16)
+        return TilePlaces(self._streams.rule, files, starts, counts, in_items=self._source.in_items)
 
     def streams(self, row: int, columns: range) -> list[Stream]:
         frames = self._positions[row, columns.start : columns.stop].tolist()

@@ -90,7 +90,7 @@ class DicomSlide:
         return levels, associated
 
     def _open_level(self, parts: list[Header], opened: ExitStack, warnings: SlideWarnings) -> DicomLevel:
-        level = DicomLevel(parts, warnings)
+        level = DicomLevel(parts, self.files, warnings)
         opened.callback(level.close)
         return level
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from pipeline.codecs import jpeg, jpeg2000
+from pipeline.codecs import jpeg
+from pipeline.codecs.jpeg2000 import Jpeg2000Header
+from pipeline.codecs.jpeg_header import JpegHeader
 from pipeline.codecs.stream_header import StreamError
-from pipeline.codecs.tile_streams import ParsedTile, TileStreams
-from pipeline.codecs.types import Stream
+from pipeline.codecs.tile_streams import TileRule, TileStreams
+from pipeline.codecs.types import Stream, StreamCodec
 from pipeline.slides.common.colours import FileColours
 from pipeline.slides.common.slide import NotCopied
 from pipeline.slides.common.slide_warnings import SlideWarnings
@@ -22,7 +24,9 @@ class FrameStreams:
         self._colours = FileColours(
             matrix.photometric == "RGB", "attribute Photometric Interpretation", size_wh_px, warnings
         )
-        self._streams = TileStreams(self._jpeg if matrix.transfer_syntax in JPEG else self._jpeg_2000)
+        codec: StreamCodec = "imagecodecs_jpeg" if matrix.transfer_syntax in JPEG else "imagecodecs_jpeg2k"
+        self.rule = TileRule(codec, (matrix.tile_w_px, matrix.tile_h_px), says_rgb=self._colours.says_rgb)
+        self._streams = TileStreams(self.rule, self._check)
 
     def stream(self, payload: memoryview) -> Stream:
         """The buffers of one frame, without the padding after its image; () for an empty one.
@@ -49,21 +53,14 @@ class FrameStreams:
         self.stream(payload)
         return self._matrix.photometric in ("RGB", "YBR_ICT", "YBR_RCT")
 
-    def _jpeg(self, raw: bytes) -> ParsedTile:
-        frame = jpeg.parse(raw)
-        frame.header.check_is_tile(self._matrix.tile_w_px, self._matrix.tile_h_px)
-        is_rgb = self._colours.holds_rgb(frame.header)
-        return ParsedTile((frame.head(is_rgb=is_rgb), frame.coded), frame.start(is_rgb=is_rgb))
-
-    def _jpeg_2000(self, raw: bytes) -> ParsedTile:
-        frame = jpeg2000.parse(raw)
-        frame.header.check_is_tile(self._matrix.tile_w_px, self._matrix.tile_h_px)
-        if not frame.header.has_colour_transform and self._matrix.photometric != "RGB":
+    def _check(self, header: JpegHeader | Jpeg2000Header) -> None:
+        if isinstance(header, JpegHeader):
+            self._colours.holds_rgb(header)  # warns if the file says otherwise
+        elif not header.has_colour_transform and self._matrix.photometric != "RGB":
             raise FrameError(
                 f"its JPEG 2000 stream has no colour transform and the file says {self._matrix.photometric}: "
                 "whether that is R, G, B or Y, Cb, Cr cannot be determined"
             )
-        return ParsedTile((frame.head, frame.coded), frame.start())
 
 
 def why_not_a_stream(matrix: Matrix) -> NotCopied | None:

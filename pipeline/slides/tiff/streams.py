@@ -10,15 +10,18 @@ import numpy as np
 import tifffile
 from numpy.typing import NDArray
 
-from pipeline.codecs import jpeg, jpeg2000
+from pipeline.codecs import jpeg
+from pipeline.codecs.jpeg2000 import Jpeg2000Header
+from pipeline.codecs.jpeg_header import JpegHeader
 from pipeline.codecs.stream_header import StreamError
-from pipeline.codecs.tile_streams import ParsedTile, TileStreams
+from pipeline.codecs.tile_streams import TileRule, TileStreams
 from pipeline.codecs.types import Stream, StreamCodec
 from pipeline.errors import CorruptTileError
 from pipeline.slides.common.colours import FileColours
 from pipeline.slides.common.limits import MAX_TILE_BYTES
 from pipeline.slides.common.reading import read_at
 from pipeline.slides.common.slide import NotCopied
+from pipeline.slides.common.tile_places import TilePlaces
 from pipeline.slides.tiff.segments import LevelSource
 from pipeline.slides.tiff.validate import (
     COMPRESSION_APERIO_YCC,
@@ -71,7 +74,8 @@ class EncodedTiffLevel:
         self.tile_px = int(page.tilewidth)
         self.columns = -(-page.imagewidth // self.tile_px)
         self.rows = -(-page.imagelength // self.tile_px)
-        self._streams = TileStreams(self._parse)
+        self._rule = TileRule(self.codec, (self.tile_px, self.tile_px), page.jpegtables, colours.says_rgb)
+        self._streams = TileStreams(self._rule, self._note_colours)
 
     @cached_property
     def _offsets(self) -> NDArray[np.int64]:
@@ -95,6 +99,11 @@ class EncodedTiffLevel:
 
     def byte_counts(self) -> NDArray[np.int64]:
         return self._counts
+
+    def places(self) -> TilePlaces:
+        for row in np.flatnonzero((self._offsets + self._counts > self._file_bytes).any(1)).tolist():
+            self._span(row, range(self.columns), self._offsets[row].tolist(), self._counts[row].tolist())
+        return TilePlaces(self._rule, np.zeros((self.rows, self.columns), np.uint16), self._offsets, self._counts)
 
     def streams(self, row: int, columns: range) -> list[Stream]:
         offsets = self._offsets[row, columns.start : columns.stop].tolist()
@@ -160,16 +169,9 @@ class EncodedTiffLevel:
         except StreamError as error:
             raise self._corrupt(row, column, error) from error
 
-    def _parse(self, raw: bytes) -> ParsedTile:
-        """Parse a tile whose beginning has not been seen before."""
-        if self.codec == "imagecodecs_jpeg":
-            own = jpeg.parse(raw, self._page.jpegtables)
-            own.header.check_is_tile(self.tile_px, self.tile_px)
-            is_rgb = self._colours.holds_rgb(own.header)
-            return ParsedTile((own.head(is_rgb=is_rgb), own.coded), own.start(is_rgb=is_rgb))
-        codestream = jpeg2000.parse(raw)
-        codestream.header.check_is_tile(self.tile_px, self.tile_px)
-        return ParsedTile((codestream.head, codestream.coded), codestream.start())
+    def _note_colours(self, header: JpegHeader | Jpeg2000Header) -> None:
+        if isinstance(header, JpegHeader):
+            self._colours.holds_rgb(header)  # warns if the file says otherwise
 
     def _corrupt(self, row: int, column: int, why: object) -> CorruptTileError:
         return CorruptTileError(

@@ -20,7 +20,14 @@ from pipeline.codecs.restart.padding import white_interval
 from pipeline.codecs.restart.scan import CutTable, find_cuts
 from pipeline.codecs.types import Stream, StreamCodec
 from pipeline.errors import CorruptTileError
-from pipeline.slides.openslide.ndpi.intervals import CutFromNdpi, Intervals, tile_lengths, touched
+from pipeline.slides.common.slide import NotCopied
+from pipeline.slides.openslide.ndpi.intervals import (
+    NOT_IN_ONE_PIECE,
+    CutFromNdpi,
+    Intervals,
+    tile_lengths,
+    touched,
+)
 
 _LEAST_AT_ONCE = 4096
 """Intervals walked through at a time: fewer are slower, as each step has its cost; more take more memory."""
@@ -65,6 +72,9 @@ class CroppedNdpiLevel:
 
     def byte_counts(self) -> NDArray[np.int64]:
         return np.maximum(1, tile_lengths(self._intervals, self.tile_px))
+
+    def places(self) -> NotCopied:
+        return NOT_IN_ONE_PIECE
 
     def streams(self, row: int, columns: range) -> list[Stream]:
         table = self._table(row // self._tile_rows_at_once)

@@ -14,8 +14,10 @@ from pipeline.codecs.restart.intervals import FIRST_RESTART, NUM_RESTARTS, Inter
 from pipeline.errors import CorruptTileError
 from pipeline.slides.common.limits import MAX_TILE_BYTES
 from pipeline.slides.common.reading import read_at
+from pipeline.slides.common.slide import NotCopied
 
 MARK_BYTES = 2
+NOT_IN_ONE_PIECE = NotCopied("its tiles are put together from rows of restart intervals")
 _AT_END = re.compile(rb"\xff+[\xd0-\xd7\xd9]\Z")
 
 

@@ -13,7 +13,14 @@ from pipeline.codecs.jpeg import EOI
 from pipeline.codecs.restart.intervals import FIRST_RESTART, NUM_RESTARTS
 from pipeline.codecs.restart.padding import white_interval
 from pipeline.codecs.types import Stream, StreamCodec
-from pipeline.slides.openslide.ndpi.intervals import MARK_BYTES, CutFromNdpi, Intervals, tile_lengths
+from pipeline.slides.common.slide import NotCopied
+from pipeline.slides.openslide.ndpi.intervals import (
+    MARK_BYTES,
+    NOT_IN_ONE_PIECE,
+    CutFromNdpi,
+    Intervals,
+    tile_lengths,
+)
 
 _Cell = tuple[int, int]
 
@@ -44,6 +51,9 @@ class NdpiLevel:
 
     def byte_counts(self) -> NDArray[np.int64]:
         return tile_lengths(self._intervals, self.tile_px)
+
+    def places(self) -> NotCopied:
+        return NOT_IN_ONE_PIECE
 
     def streams(self, row: int, columns: range) -> list[Stream]:
         first, last = columns.start * self._across, min(columns.stop * self._across, self._intervals.num_across)
