@@ -10,9 +10,18 @@ import typer
 
 from pipeline.units import RESEARCH_USE
 from pipeline.verbs.annotations_cli import annotations_cli
+from pipeline.verbs.ingest_cli import ingest
 from pipeline.verbs.log_cli import log_cli
 from pipeline.verbs.model_cli import model_cli
-from pipeline.verbs.options import HERE, FormatOption, JsonOption, ProjectOption, ReportedSlideOption, ReportOption
+from pipeline.verbs.options import (
+    HERE,
+    FormatOption,
+    JsonOption,
+    ProjectOption,
+    ReportedSlideOption,
+    ReportOption,
+    SeriesOption,
+)
 from pipeline.verbs.plan.cli import plan_cli
 from pipeline.verbs.slide_level.encoder_cli import encoder_cli
 from pipeline.verbs.slide_level.features_cli import features_cli
@@ -35,7 +44,6 @@ SlidesArgument = Annotated[
     list[str] | None,
     typer.Argument(metavar=SLIDES, help="Slide ids or stores, or one manifest.", show_default="all slides"),
 ]
-SeriesOption = Annotated[str | None, typer.Option(help="Slide to use from a file or folder with several.")]
 
 
 @cli.command()
@@ -133,26 +141,7 @@ def folds(
     run_folds(manifest, project, asked, out or project / "folds.json", as_json=as_json)
 
 
-@cli.command()
-def ingest(
-    sources: Annotated[list[Path], typer.Argument(metavar="SLIDE…|COHORT.csv", help="Slides, or one manifest.")],
-    project: ProjectOption = HERE,
-    slide_id: Annotated[
-        str | None, typer.Option(help="Id of the slide, if there is only one.", show_default="the file's name")
-    ] = None,
-    mpp: Annotated[
-        float | None, typer.Option(help="Microns per level-0 pixel of the slide; overrides the file.")
-    ] = None,
-    keep_label: Annotated[bool, typer.Option("--keep-label", help="Keep the label image: it can name people.")] = False,
-    series: SeriesOption = None,
-    workers: Annotated[int, typer.Option(min=1, help="Slides at a time; each takes up to 400 MB.")] = 2,
-    as_json: JsonOption = False,
-) -> None:
-    """Turn slides into stores. Finished slides are skipped; labels and macros are dropped unless requested."""
-    from pipeline.verbs.ingest import Given, run_ingest
-
-    keep = ("label",) if keep_label else ()
-    run_ingest(sources, project, Given(slide_id, mpp, series), keep=keep, workers=workers, as_json=as_json)
+cli.command("ingest")(ingest)
 
 
 @cli.command()

@@ -49,6 +49,18 @@ class ChangedSourceError(GemslideError):
     code = "changed_source"
 
 
+class SourceGoneError(GemslideError):
+    """The file that a linked store points at is not where it was."""
+
+    code = "source_gone"
+
+
+class UnverifiedLinkError(GemslideError):
+    """A linked store has not been compared with its slide yet, and work may not rely on it."""
+
+    code = "unverified_link"
+
+
 class BadManifestError(GemslideError):
     """The cohort manifest (or another table of the user's) is invalid or inconsistent."""
 
@@ -123,6 +135,8 @@ OF_SLIDES: tuple[type[GemslideError], ...] = (
     NotBrightfieldRgbError,
     DamagedStoreError,
     ChangedSourceError,
+    SourceGoneError,
+    UnverifiedLinkError,
     BadManifestError,
     BadAnnotationError,
     WrongSlideError,

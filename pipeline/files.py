@@ -14,6 +14,7 @@ from training.foundation.publish import SHORT_WRITE_S as SHORT_WRITE_S
 from training.foundation.publish import explain_unwritable as explain_unwritable
 from training.foundation.publish import fsync_dir as fsync_dir
 from training.foundation.publish import new_folder as new_folder
+from training.foundation.publish import remove as remove
 from training.foundation.publish import replace_file as replace_file
 from training.foundation.publish import write_bytes_atomic as write_bytes_atomic
 from training.foundation.publish import write_new_text as write_new_text

@@ -15,6 +15,7 @@ from training.foundation.leftovers import recover_files, recover_folder
 from training.foundation.words.names import ALLOWED, is_name
 
 STORE_SUFFIX = ".ome.zarr"
+LINKS_FILE = "links.json"
 _RUN_RECORD = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{6}\.json")
 
 
@@ -105,6 +106,11 @@ class Project:
     def cache_dir(self) -> Path:
         """Files that can be recreated from the rest at any time, and may be deleted."""
         return self.root / "cache"
+
+    @property
+    def links_path(self) -> Path:
+        """Where linked stores find the slides' files: paths, which no store holds. Readable by its owner only."""
+        return self.root / LINKS_FILE
 
     @property
     def settings_path(self) -> Path:

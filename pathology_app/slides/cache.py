@@ -297,6 +297,10 @@ def attention_named(slide_id: str, model_id: str) -> str:
     return f"attention of model {model_id!r} for slide {slide_id!r}"
 
 
+LINKED = "linked, not verified"
+"""In place of a quality verdict, which such a slide cannot have."""
+
+
 def not_in_project(what: str) -> str:
     """The message about something that is not there, or hidden from the person, which must read the same."""
     return f"{what}: not in this project. The worklist lists its slides."
@@ -362,7 +366,7 @@ def _summary(store_path: Path, version: str) -> SlideSummary:
         scanner=metadata.scanner_model,
         stain=stain_text(metadata.stain),
         damaged_tiles=metadata.damaged_tiles,
-        verdict=_short_text((metadata.qc or {}).get("verdict")),
+        verdict=LINKED if metadata.is_unverified else _short_text((metadata.qc or {}).get("verdict")),
         ingested_utc=_short_text(metadata.ingest.get("utc")),
     )
 

@@ -21,6 +21,11 @@ from training.foundation.words.counts import counted
 HOTSPOT_VIEW_UM = 800.0
 """Side of the view around a hotspot: about 10x on a screen."""
 MIN_HOTSPOT_VIEW_CELLS = 5
+NOT_VERIFIED = (
+    "Not verified: shown straight from the scanner's file, whose tiles have not been compared yet, and without a tissue "
+    "mask."
+)
+"""Note on a linked store before `gemslide verify`."""
 
 
 def size_text(size_wh_px0: tuple[int, int], mpp0: float) -> str:
@@ -42,7 +47,7 @@ def facts_rows(reader: StoreReader) -> list[tuple[str, str]]:
         ("Objective", f"{metadata.objective_power:g}×" if metadata.objective_power else "not known"),
         ("Levels", str(len(reader.levels))),
         ("Compression", _codecs_text(reader)),
-        ("Source", f"{as_text(metadata.source.format)}, SHA-256 {metadata.source.sha256[:12]}…"),
+        ("Source", _source_text(reader)),
         ("Checksums", _checksums_text(reader)),
         ("Stain", stain_text(metadata.stain) or "not measured"),
         ("Colours", "corrected by the scanner's ICC profile" if reader.icc else "as scanned: no ICC profile"),
@@ -51,6 +56,12 @@ def facts_rows(reader: StoreReader) -> list[tuple[str, str]]:
     if verdict := (metadata.qc or {}).get("verdict"):
         rows.append(("Quality", as_text(verdict)))
     return rows
+
+
+def _source_text(reader: StoreReader) -> str:
+    source, link = reader.attributes.source, reader.attributes.link
+    known = f"SHA-256 {source.sha256[:12]}…" if source.sha256 else "SHA-256 not known yet"
+    return f"{as_text(source.format)}, {known}" + (", linked: its tiles are not copied" if link else "")
 
 
 def _codecs_text(reader: StoreReader) -> str:
@@ -66,8 +77,8 @@ def _checksums_text(reader: StoreReader) -> str:
 
 
 def slide_notes(reader: StoreReader) -> list[str]:
-    """Notes on a slide whose file is damaged, or has contradictory colour information."""
-    notes = []
+    """Notes on a slide whose file is damaged, has contradictory colour information, or has not been compared yet."""
+    notes = [NOT_VERIFIED] if reader.attributes.is_unverified else []
     if damaged := reader.attributes.damaged_tiles:
         tiles = counted(reader.attributes.ingest["damaged"]["of"], "tile")
         share = counted(damaged, f"of {tiles} is", f"of {tiles} are")

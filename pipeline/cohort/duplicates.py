@@ -129,7 +129,7 @@ def _source_of(cohort: Cohort, entry: SlideEntry, project: Project | None) -> _S
         source = StoreReader(store).attributes.source
     except GemslideError:
         return None
-    return _Source(source.bytes, [], source.sha256)
+    return _Source(source.bytes, [], source.sha256) if source.sha256 else None
 
 
 def _files_of(path: Path, series: str | None) -> tuple[Sequence[Path], str | None]:

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import json
-import threading
+import os
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from pipeline.errors import ChangedSourceError, CorruptTileError
+from pipeline.errors import ChangedSourceError
 from pipeline.files import new_folder, sha256_of_files
-from pipeline.ingest.damage.absent import find_absent, refuse_absent, refuse_without_data
-from pipeline.ingest.damage.found import HOW_TO_MASK, Damage, refuse_mostly_damaged
-from pipeline.ingest.damage.scan import scan_for_damage
-from pipeline.ingest.gate import PassThroughGate
+from pipeline.ingest.fill import fill_store
 from pipeline.ingest.label_in_image import refuse_label_in_image
 from pipeline.ingest.mpp import Mpp, resolve_mpp
-from pipeline.ingest.routes import plan_levels
-from pipeline.ingest.store_writer import StoreWriter
 from pipeline.ingest.tissue.missing import make_missing_mask
+from pipeline.ingest.writing import Written, identity_of, write_compared
 from pipeline.jobs.key import Key, differences
 from pipeline.project import Project, check_slide_id
 from pipeline.run_record import versions
@@ -32,8 +27,10 @@ from pipeline.settings.config import IngestConfig
 from pipeline.slides.common.slide import Slide
 from pipeline.slides.registry import open_slide
 from pipeline.store.format.layout import CONTRACT_VERSION, IMAGE
-from pipeline.store.format.metadata import Level, SlideAttributes, Source
+from pipeline.store.format.metadata import Level, SlideAttributes
+from pipeline.store.format.root import read_root
 from pipeline.store.layers.tissue_origin import settings_of_mask
+from pipeline.store.links.links_file import keep_only, read_link
 from pipeline.store.reading.reader import StoreReader
 from training.foundation.errors import GemslideError, LockedError, UnreadableError
 from training.foundation.progress import Advance, no_bar
@@ -77,107 +74,93 @@ def ingest_slide(
     project: Project,
     config: IngestConfig,
     *,
+    fill: bool = True,
     advance: Advance = no_bar,
 ) -> IngestReport:
     """Turn one slide into `slides/<slide_id>.ome.zarr`; a finished store of the same bytes is kept.
 
     A run that was killed leaves the shards it finished; the next one continues with the others.
 
+    Args:
+        fill: whether the tiles of a store that is linked are copied into it; else one that is verified is kept.
+
     Raises:
         MissingMppError, UnreadableError, CorruptTileError, NotBrightfieldRgbError, DecompressionBombError: the slide.
         ChangedSourceError: the id stands for other bytes, or the file changed while it was read.
+        UnverifiedLinkError: the store is linked and unverified, and not to be filled.
         LockedError, DiskFullError: the target.
     """
     start = time.perf_counter()
     slide_id = check_slide_id(request.slide_id, where=request.path.name)
     store = project.store_path(slide_id)
+    with opened(request, config, slide_id) as (slide, mpp):
+        if store.exists() and not is_unverified(store):
+            report = _finished(store, slide, mpp, config, start)
+            return _filled(report, start, advance) if fill else report
+        if store.exists():
+            check_same_files(store, slide.files)
+            if not fill:
+                refuse_unverified(store)
+        with new_folder(store, resume_key=_resume_key(request, identity_of(slide), mpp, config)) as folder:
+            if store.exists() and not is_unverified(store):
+                raise LockedError(f"{store.name}: another process has just finished it. Run again to check it.")
+            written = write_compared(folder, slide, slide_id, config, mpp, advance)
+    keep_only(store, None)
+    return report_of(slide_id, store, written, start)
+
+
+@contextmanager
+def opened(request: IngestRequest, config: IngestConfig, slide_id: str) -> Iterator[tuple[Slide, Mpp]]:
+    """The slide, and the size of its pixels.
+
+    Raises:
+        MissingMppError, UnreadableError, NotBrightfieldRgbError, DecompressionBombError: it cannot be ingested.
+    """
     with open_slide(request.path, request.series) as slide:
         refuse_label_in_image(slide.info, config.keep_associated, slide_id=slide_id)
         mpp = resolve_mpp(
             slide.info, slide_id=slide_id, manifest_mpp=request.mpp_manifest, option_mpp=request.mpp_option
         )
-        if store.exists():
-            return _finished(store, _source(slide, sha256_of_files(slide.files)), mpp, config, start)
-        before = _identity(slide)
-        with (
-            new_folder(store, resume_key=_resume_key(request, before, mpp, config)) as folder,
-            _Hash(slide) as digest,
-            _say_how_to_mask(config),
-        ):
-            if store.exists():
-                raise LockedError(f"{store.name}: another process has just finished it. Run again to check it.")
-            damage = _find_damage(slide, slide_id, config, advance)
-            with PassThroughGate(slide, config.gate_tiles) as gate:
-                plans = plan_levels(slide, gate, config, damage)
-                writer = StoreWriter(folder, slide, plans, config, mpp, advance, damage)
-                tissue = writer.write(slide_id, lambda: _source(slide, digest.result()))
-            if _identity(slide) != before:
-                raise ChangedSourceError(
-                    f"slide {slide_id}: {request.path.name} changed while it was read. "
-                    "Wait until it is fully copied and ingest it again."
-                )
+        yield slide, mpp
+
+
+def is_unverified(store: Path) -> bool:
+    """Whether a store is linked to a slide's file with which it has not been compared. Raises UnreadableError."""
+    return read_root(store).is_unverified
+
+
+def check_same_files(store: Path, files: tuple[Path, ...]) -> None:
+    """Check that an unverified store points at these files.
+
+    Raises:
+        ChangedSourceError: at others. UnreadableError: its project does not say at which.
+    """
+    attributes = read_root(store)
+    assert attributes.link is not None  # or it was verified
+    linked = read_link(store, attributes.link.id).files
+    if len(files) != len(linked) or not all(a.is_as(os.stat(b)) for a, b in zip(linked, files, strict=True)):
+        raise ChangedSourceError(
+            f"slide {attributes.slide_id}: its store {store} is linked to another file, or this one has changed since. "
+            "Give the slide another `slide_id`, or delete the store."
+        )
+
+
+def refuse_unverified(store: Path) -> None:
+    """Raises UnverifiedLinkError: the store is linked to a file with which it has not been compared."""
+    _ = read_root(store).source_sha256
+
+
+def report_of(slide_id: str, store: Path, written: Written, start: float) -> IngestReport:
+    """What a new store is.
+
+    Args:
+        start: of the work, by `time.perf_counter`.
+    """
     seconds = round(time.perf_counter() - start, 3)
-    levels = tuple(plan.about for plan in plans)
-    damaged = (len(damage[0].tiles), damage[0].num_tiles) if damage else None
     return IngestReport(
-        slide_id, store, digest.result(), False, tissue.fraction, levels, seconds, damaged=damaged,
-        warnings=tuple(writer.warnings),
+        slide_id, store, written.sha256, False, written.tissue_fraction, written.levels, seconds,
+        damaged=written.damaged, warnings=written.warnings,
     )  # fmt: skip
-
-
-def _find_damage(slide: Slide, slide_id: str, config: IngestConfig, advance: Advance) -> Damage | None:
-    """Scan a slide for damage; None if only absent data need to be looked for, since other damage ends the ingest."""
-    absent = find_absent(slide, config)
-    refuse_without_data(absent, slide_id)
-    if config.damaged == "refuse":
-        refuse_absent(absent, slide_id)
-        return None
-    damage = scan_for_damage(slide, config, absent, advance)
-    refuse_mostly_damaged(damage, slide_id)
-    return damage
-
-
-@contextmanager
-def _say_how_to_mask(config: IngestConfig) -> Iterator[None]:
-    """Add to the refusal of a damaged slide how to ingest it all the same."""
-    try:
-        yield
-    except CorruptTileError as error:
-        if config.damaged == "mask":
-            raise
-        raise CorruptTileError(f"{error} {HOW_TO_MASK}") from error
-
-
-class _Hash:
-    """SHA-256 of the source, computed by a thread while others copy."""
-
-    def __init__(self, slide: Slide) -> None:
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="sha256")
-        self._stop = threading.Event()
-        self._future: Future[str] = self._pool.submit(sha256_of_files, slide.files, self._stop)
-
-    def result(self) -> str:
-        return self._future.result()
-
-    def __enter__(self) -> _Hash:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._stop.set()
-        self._pool.shutdown()
-
-
-def _source(slide: Slide, sha256: str) -> Source:
-    length = sum(path.stat().st_size for path in slide.files)
-    return Source(
-        sha256=sha256, bytes=length, format=slide.info.format, files=len(slide.files), series=slide.info.series
-    )
-
-
-def _identity(slide: Slide) -> list[tuple[int, int, int]]:
-    """Length and times of each file, which change when it is written to."""
-    stats = [path.stat() for path in slide.files]
-    return [(stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns) for stat in stats]
 
 
 def _resume_key(request: IngestRequest, identity: list[tuple[int, int, int]], mpp: Mpp, config: IngestConfig) -> str:
@@ -201,13 +184,22 @@ def _check_complete(store: Path, attributes: SlideAttributes) -> None:
         )
 
 
-def _finished(store: Path, source: Source, mpp: Mpp, config: IngestConfig, start: float) -> IngestReport:
+def _filled(report: IngestReport, start: float, advance: Advance) -> IngestReport:
+    """Copy the tiles into a finished store that is linked."""
+    if read_root(report.store).link is None:
+        return report
+    levels = fill_store(report.store, advance).levels
+    return replace(report, skipped=False, levels=levels, seconds=round(time.perf_counter() - start, 3))
+
+
+def _finished(store: Path, slide: Slide, mpp: Mpp, config: IngestConfig, start: float) -> IngestReport:
     """Skip a store made from the same bytes with the same settings, except for a missing mask; refuse anything else."""
     reader = StoreReader(store)
     attributes = reader.attributes
-    changed = differences(_made_from(attributes), _key(source.sha256, source.series, mpp, config))
-    _check_same_bytes(reader, source.sha256)
-    _check_same_series(reader, source.series)
+    sha256 = sha256_of_files(slide.files)
+    changed = differences(_made_from(attributes), _key(sha256, slide.info.series, mpp, config))
+    _check_same_bytes(reader, sha256)
+    _check_same_series(reader, slide.info.series)
     if changed:
         raise ChangedSourceError(
             f"slide {reader.slide_id}: the store {store} was made with other settings ({', '.join(changed)}). "
@@ -219,7 +211,7 @@ def _finished(store: Path, source: Source, mpp: Mpp, config: IngestConfig, start
     fraction = float(attributes.ingest.get("tissue_fraction", 0.0))
     seconds = round(time.perf_counter() - start, 3)
     return IngestReport(
-        reader.slide_id, store, source.sha256, True, fraction, attributes.levels, seconds, mask_made=mask is not None,
+        reader.slide_id, store, sha256, True, fraction, attributes.levels, seconds, mask_made=mask is not None,
         damaged=_stored_damage(attributes),
         other_mask=masked_with != config.tissue.model_dump(mode="json"),
         warnings=attributes.warnings,

@@ -9,11 +9,12 @@ from pipeline.ingest.damage.edges import EdgeCheck
 from pipeline.ingest.damage.found import Damage
 from pipeline.ingest.damage.left_out import APERIO
 from pipeline.ingest.damage.masked import MaskedSlide
-from pipeline.ingest.damage.repaired import Position, RepairedSlide
+from pipeline.ingest.damage.repaired import RepairedSlide
 from pipeline.ingest.gate import PassThroughGate
 from pipeline.settings.config import IngestConfig
 from pipeline.slides.common.pyramid import LevelSize, level_size
 from pipeline.slides.common.slide import EncodedLevel, NotCopied, Slide
+from pipeline.slides.common.tile_places import Position, TilePlaces
 from pipeline.store.format.layout import MAX_CHUNK_PX, MAX_SHARD_CHUNKS, ArraySpec, Codec
 from pipeline.store.format.metadata import Gate, Level
 
@@ -29,6 +30,8 @@ class LevelPlan:
     spec: ArraySpec
     encoded: EncodedLevel | None = None
     decoder: Slide | None = None
+    places: TilePlaces | None = None
+    """Of encoded tiles that are pointed at instead of copied."""
 
     @property
     def is_built(self) -> bool:
@@ -36,11 +39,12 @@ class LevelPlan:
 
 
 def plan_levels(
-    slide: Slide, gate: PassThroughGate, config: IngestConfig, damage: Damage | None = None
+    slide: Slide, gate: PassThroughGate | None, config: IngestConfig, damage: Damage | None = None
 ) -> list[LevelPlan]:
     """Plans of the source's levels, then of levels each half the last, until the slide fits a screen.
 
     Args:
+        gate: None: tiles are taken as they are, without comparing or repairing any.
         damage: tiles that must not be shown; None if they were not looked for.
 
     Raises:
@@ -56,11 +60,11 @@ def _without(slide: Slide, damage: Damage | None) -> Slide:
 
 
 def _source_route(
-    slide: RepairedSlide, level: int, gate: PassThroughGate, config: IngestConfig, damage: Damage | None
+    slide: RepairedSlide, level: int, gate: PassThroughGate | None, config: IngestConfig, damage: Damage | None
 ) -> LevelPlan:
     """The plan of a level; what was repaired in it is kept for the levels after it."""
     size = slide.info.levels[level]
-    repaired_at = _repair(slide, level, damage)
+    repaired_at = _repair(slide, level, damage) if gate else ()
     encoded, verdict = _passing(slide, level, gate, config, repaired_at)
     if encoded is None:
         spec = _spec(size, _decode_chunk_px(size, config), _codec(config), config.decode_shard_px, config)
@@ -96,8 +100,8 @@ def _spec(size: LevelSize, chunk_px: int, codec: Codec, shard_px: int, config: I
 
 
 def _passing(
-    slide: Slide, level: int, gate: PassThroughGate, config: IngestConfig, repaired_at: tuple[Position, ...]
-) -> tuple[EncodedLevel | None, Gate]:
+    slide: Slide, level: int, gate: PassThroughGate | None, config: IngestConfig, repaired_at: tuple[Position, ...]
+) -> tuple[EncodedLevel | None, Gate | None]:
     """The level's own tiles if they pass the gate, else None and the reason."""
     encoded: EncodedLevel | NotCopied = NotCopied("`pass_through = false` in the settings")
     if config.pass_through:
@@ -105,7 +109,9 @@ def _passing(
     if not isinstance(encoded, NotCopied) and encoded.tile_px > MAX_CHUNK_PX:
         encoded = NotCopied(f"its tiles of {encoded.tile_px} px are larger than the {MAX_CHUNK_PX} px of a chunk")
     if isinstance(encoded, NotCopied):
-        return None, Gate(tiles=0, against=gate.against, equal=False, reason=encoded.reason)
+        return None, Gate(tiles=0, against=gate.against if gate else "", equal=False, reason=encoded.reason)
+    if gate is None:
+        return encoded, None
     verdict = gate.check(level, encoded, without=repaired_at)
     return (encoded if verdict.equal else None), verdict
 

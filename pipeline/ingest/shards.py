@@ -20,6 +20,7 @@ from pipeline.box import Box
 from pipeline.codecs.images import encode_jpeg
 from pipeline.codecs.types import Pixels, Stream
 from pipeline.files import fsync_dir
+from pipeline.ingest.link.pointers import Pointing
 from pipeline.ingest.routes import LevelPlan
 from pipeline.slides.common.slide import EncodedLevel, Slide, paste
 from pipeline.store.format.chunks import decode_chunk, encode_zstd
@@ -78,8 +79,10 @@ def shards_of(level: int, plan: LevelPlan) -> Iterator[Shard]:
 class LevelsWriter:
     """Writes the levels of one image below `image_dir`."""
 
-    def __init__(self, image_dir: Path, plans: list[LevelPlan], advance: Advance) -> None:
-        self._dir, self._plans, self._advance = image_dir, plans, advance
+    def __init__(
+        self, image_dir: Path, plans: list[LevelPlan], advance: Advance, pointing: Pointing | None = None
+    ) -> None:
+        self._dir, self._plans, self._advance, self._pointing = image_dir, plans, advance, pointing
         self.sums: dict[str, FileChecksum] = {}
         """Checksums of the shards written by this run, by path below the image."""
         # One thread, in order: a built shard is never on the disk before those it was built from.
@@ -139,11 +142,15 @@ class LevelsWriter:
     # --- pass-through ----------------------------------------------------------------------------
 
     def _copy(self, shard: Shard, encoded: EncodedLevel, *, want: bool) -> Pixels | None:
-        if not want:
+        if shard.plan.places is not None:
+            self._point(shard)
+        elif not want:
             self._write(shard, _copied(shard, encoded))
+        if not want:
             return None
         chunks = list(_copied(shard, encoded))
-        self._write(shard, chunks)
+        if shard.plan.places is None:
+            self._write(shard, chunks)
         if not any(chunks):
             return None
         spec, block = shard.plan.spec, shard.white()
@@ -155,6 +162,13 @@ class LevelsWriter:
 
         parallel_for(place, ((at,) for at in range(n * n)), CORES)
         return block
+
+    def _point(self, shard: Shard) -> None:
+        assert self._pointing is not None  # or no plan has places
+        rows, columns = shard.box.cells(shard.plan.spec.chunk_px)
+        written = self._pointing.write_shard(self._dir / shard.key, shard.key, rows, columns, shard.plan)
+        if written is not None:
+            self.sums[shard.key] = written
 
     # --- decode and build ------------------------------------------------------------------------
 

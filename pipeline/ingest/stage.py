@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from pipeline.ingest.ingest import IngestReport, IngestRequest, check_same_source, ingest_key, ingest_slide, stored_key
+from pipeline.ingest.linked import ingest_linked
 from pipeline.jobs.key import Key
 from pipeline.jobs.stage import Stage, StageReport
 from pipeline.project import Project
@@ -26,6 +27,10 @@ class IngestStage(Stage):
     request: IngestRequest
     project: Project
     config: IngestConfig
+    link: bool = False
+    """Whether the store points at the slide's tiles instead of holding copies."""
+    fill: bool = True
+    """Whether a store that points at them is made full."""
 
     @property
     def slide_id(self) -> str:  # type: ignore[override]
@@ -42,7 +47,9 @@ class IngestStage(Stage):
         return store, store / TISSUE / "zarr.json"
 
     def run(self, advance: Advance) -> StageReport:
-        return _report(ingest_slide(self.request, self.project, self.config, advance=advance))
+        if self.link:
+            return _report(ingest_linked(self.request, self.project, self.config, advance=advance))
+        return _report(ingest_slide(self.request, self.project, self.config, fill=self.fill, advance=advance))
 
     def crashed(self, how: str) -> str:
         return (

@@ -16,6 +16,7 @@ from pipeline.annotations import nanometre_frame
 from pipeline.codecs.types import Pixels, Stream
 from pipeline.ingest.damage.found import Damage, summary_of
 from pipeline.ingest.icc import strip_icc_text
+from pipeline.ingest.link.pointers import Pointing
 from pipeline.ingest.mpp import Mpp
 from pipeline.ingest.routes import LevelPlan
 from pipeline.ingest.shards import COPIERS, LevelsWriter, encoded_chunk
@@ -38,6 +39,7 @@ from pipeline.store.format.shard import write_shard
 from pipeline.store.layers.damaged import write_damaged
 from pipeline.store.layers.labels import write_tissue
 from pipeline.store.reading.array_reader import ArrayReader
+from pipeline.store.reading.linked_array import LinkedArrayReader
 from pipeline.units import plausible_power
 from training.foundation.progress import Advance, no_bar
 
@@ -62,30 +64,34 @@ class StoreWriter:
         mpp: Mpp,
         advance: Advance = no_bar,
         damage: Damage | None = None,
+        pointing: Pointing | None = None,
     ) -> None:
         self.folder, self.slide, self.plans, self.config, self.mpp = folder, slide, plans, config, mpp
-        self._advance, self._damage = advance, damage
+        self._advance, self._damage, self._pointing = advance, damage, pointing
         self._damaged = _damage_mask(damage, plans[0].spec) if damage and damage[0].tiles else None
         self.warnings: list[str] = []
         """Warnings to know before relying on the store; complete once all pixels are written."""
 
-    def write(self, slide_id: str, source: Callable[[], Source]) -> Tissue:
+    def write(self, slide_id: str, source: Callable[[], Source]) -> Tissue | None:
         """Write everything; the root group comes last, because it says that the store is complete.
+
+        A linked store that is not verified yet gets no tissue mask (None), and no associated images.
 
         Args:
             source: returns the facts about the source's bytes; called once all pixels are written.
         """
         start = time.perf_counter()
-        levels = LevelsWriter(self.folder / IMAGE, self.plans, self._advance)
+        levels = LevelsWriter(self.folder / IMAGE, self.plans, self._advance, self._pointing)
         tissue = self._write_levels(levels)
         if self._damaged:
             write_damaged(self.folder, self._damaged[0] > 0, self._damaged[1], self.mpp.mpp0, len(self.plans))
-        write_tissue(self.folder, tissue.mask_yx, tissue.mpp, self.mpp.mpp0, len(self.plans))
-        associated = self._write_associated()
+        if tissue:
+            write_tissue(self.folder, tissue.mask_yx, tissue.mpp, self.mpp.mpp0, len(self.plans))
+        associated = self._write_associated() if tissue else []
         sums = levels.all_sums()
         shards = [sum(name.startswith(f"{plan.about.path}/") for name in sums) for plan in self.plans]
         self._write_groups(associated)
-        self.warnings = [*filter(None, (self.mpp.warning, *self.slide.info.warnings, tissue.warning))]
+        self.warnings = [*filter(None, (self.mpp.warning, *self.slide.info.warnings, tissue and tissue.warning))]
         checksum = write_checksums(self.folder, {f"{IMAGE}/{name}": file_sum for name, file_sum in sums.items()})
         attributes = self._attributes(
             slide_id, source(), tissue, tuple(name for name, _ in associated),
@@ -95,7 +101,7 @@ class StoreWriter:
         write_group(self.folder, {"ome": ome, "gemslide": attributes.model_dump(mode="json")})
         return tissue
 
-    def _write_levels(self, levels: LevelsWriter) -> Tissue:
+    def _write_levels(self, levels: LevelsWriter) -> Tissue | None:
         """Coarse levels first: while threads copy the finest, which takes longest, the tissue is found."""
         overview = self._overview_level()
         num_source = sum(not plan.is_built for plan in self.plans)
@@ -111,7 +117,7 @@ class StoreWriter:
                     if self.plans[index].decoder is not None:
                         levels.write_encoded(index)
                 _wait_for([future for index, futures in copying.items() if index >= overview for future in futures])
-                tissue = self._find_tissue(overview)
+                tissue = self._find_tissue(overview) if self._is_compared else None
                 _wait_for([future for futures in copying.values() for future in futures])
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
@@ -119,6 +125,11 @@ class StoreWriter:
             finally:
                 levels.close()
         return tissue
+
+    @property
+    def _is_compared(self) -> bool:
+        """Whether its tiles have been read and compared: all but those of a linked store's first appearance."""
+        return self._pointing is None or self._pointing.is_verified
 
     def _overview_level(self) -> int:
         """The coarsest level that is fine enough for the tissue mask."""
@@ -128,7 +139,10 @@ class StoreWriter:
     def _find_tissue(self, level: int) -> Tissue:
         """Tissue in the whole slide at the mask's resolution (or its own if that is coarser), area-averaged."""
         first = self.plans[0].spec
-        reader = ArrayReader(self.folder / IMAGE / self.plans[level].about.path, self.plans[level].spec)
+        path, spec = self.folder / IMAGE / self.plans[level].about.path, self.plans[level].spec
+        reader = ArrayReader(path, spec)
+        if self._pointing and spec.link:
+            reader = LinkedArrayReader(path, spec, self._pointing.open_link)
         size_wh_px0 = first.width_px, first.height_px
         return tissue_of_slide(reader, size_wh_px0, self.mpp.mpp0, self.config.tissue, self._damaged)
 
@@ -148,7 +162,12 @@ class StoreWriter:
         return kept
 
     def _attributes(
-        self, slide_id: str, source: Source, tissue: Tissue, associated: tuple[str, ...], facts: dict[str, object]
+        self,
+        slide_id: str,
+        source: Source,
+        tissue: Tissue | None,
+        associated: tuple[str, ...],
+        facts: dict[str, object],
     ) -> SlideAttributes:
         info = self.slide.info
         icc = strip_icc_text(info.icc) if info.icc else None
@@ -164,11 +183,11 @@ class StoreWriter:
             bounds_px0=info.bounds_px0,
             nanometres=_nanometres(info),
             mpp_source=self.mpp.source,
+            link=self._pointing.about(self.plans) if self._pointing else None,
             ingest={
                 "versions": versions(),
                 "settings": self.config.model_dump(mode="json"),
-                "tissue_fraction": round(tissue.fraction, 6),
-                "background_lab": [round(v, 2) for v in tissue.background_lab],
+                **(_facts_of(tissue) if tissue else {}),
                 "utc": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
                 **({"damaged": summary_of(self._damage)} if self._damage else {}),
                 **({"warnings": self.warnings} if self.warnings else {}),
@@ -186,6 +205,13 @@ class StoreWriter:
         others = [(name, spec.width_px, spec.height_px, None) for name, spec in associated]
         xml = ome_xml([("slide", first.width_px, first.height_px, mpp0), *others])
         (self.folder / "OME" / "METADATA.ome.xml").write_text(xml, encoding="utf-8")
+
+
+def _facts_of(tissue: Tissue) -> dict[str, object]:
+    return {
+        "tissue_fraction": round(tissue.fraction, 6),
+        "background_lab": [round(v, 2) for v in tissue.background_lab],
+    }
 
 
 def _damage_mask(damage: Damage, finest: ArraySpec) -> tuple[NDArray[np.uint8], int]:

@@ -13,7 +13,7 @@ from pipeline.naming.sources import SourceNames
 from pipeline.project import open_project
 from pipeline.slides.common.slide import EncodedLevel, NotCopied
 from pipeline.slides.registry import open_slide
-from pipeline.store.format.metadata import Level
+from pipeline.store.format.metadata import Level, Link
 from pipeline.store.layers.labels import has_tissue
 from pipeline.store.layers.overlays import list_predictions
 from pipeline.store.layers.tissue_origin import OUTDATED, mask_origin, outdated_models
@@ -88,12 +88,21 @@ def _store_facts(path: Path) -> dict[str, Any]:
         "tissue": f"{attributes.ingest.get('tissue_fraction', 0):.1%} of the slide{_origin(path)}",
         "damaged": _damaged(attributes.ingest.get("damaged")),
         "warnings": list(attributes.warnings),
-        "source": f"{attributes.source.format}{_series(attributes.source.series)}, SHA-256 {attributes.source.sha256}",
+        "source": f"{attributes.source.format}{_series(attributes.source.series)}, "
+        f"SHA-256 {attributes.source.sha256 or 'not known before the link is verified'}",
+        "link": _link(attributes.link),
         "ICC profile": f"{len(reader.icc)} bytes" if reader.icc else "none",
         "scanned": _bounds(attributes.bounds_px0),
         "quality": (attributes.qc or {}).get("verdict", "not checked"),
         "predictions": _predictions(path),
     }
+
+
+def _link(link: Link | None) -> str:
+    if link is None:
+        return "none: all tiles are in the store"
+    state = "verified" if link.state == "verified" else "not verified: run `gemslide verify`"
+    return f"to {link.bytes / 2**20:.1f} MiB of tiles in the slide's file, {state}"
 
 
 def _origin(store: Path) -> str:

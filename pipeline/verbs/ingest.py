@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ import typer
 
 from pipeline.cohort.manifest import Cohort, load_cohort
 from pipeline.ingest.ingest import IngestRequest
+from pipeline.ingest.linked import appear
 from pipeline.ingest.stage import IngestStage
 from pipeline.naming.slides import included_in, manifest_in
 from pipeline.naming.sources import SourceNames
@@ -19,7 +21,7 @@ from pipeline.slides.suffixes import slide_id_from
 from pipeline.spreadsheets import TABLE_SUFFIXES
 from pipeline.verbs.cli_output import Reporter, report_errors
 from pipeline.verbs.stages import run_recorded
-from training.foundation.errors import BadRecipeError
+from training.foundation.errors import BadRecipeError, GemslideError
 from training.foundation.settings import replace
 from training.foundation.words.counts import counted
 
@@ -30,6 +32,8 @@ class Given(NamedTuple):
     slide_id: str | None
     mpp: float | None
     series: str | None
+    link: bool = False
+    """Whether the stores shall point at the slides' tiles."""
 
 
 def run_ingest(
@@ -47,13 +51,22 @@ def run_ingest(
         requests = _requests(sources, given, cohort)
         _warn_of_names(sources, requests, project)
         record = RunRecord("ingest", {"ingest": config.model_dump(mode="json"), "mpp": given.mpp})
-        stages = [IngestStage(request, project, config) for request in requests]
+        stages = [IngestStage(request, project, config, link=given.link) for request in requests]
+        for stage in stages if given.link else ():
+            _appear(stage)
         run_recorded(stages, reporter, record, project, workers=workers)
     reporter.finish()
 
 
+def _appear(stage: IngestStage) -> None:
+    """Make a slide viewable before any is read as a whole; an error is reported by its stage, which meets it again."""
+    with suppress(GemslideError):
+        if appear(stage.request, stage.project, stage.config):
+            typer.echo(f"{stage.slide_id}: can be viewed now; it is being compared with its file.", err=True)
+
+
 def _requests(sources: list[Path], given: Given, cohort: Cohort | None) -> list[IngestRequest]:
-    slide_id, mpp, series = given
+    slide_id, mpp, series, _ = given
     if slide_id and (cohort or len(sources) > 1):
         given_as = cohort.path if cohort else f"{len(sources)} slides"
         raise BadRecipeError(

@@ -23,4 +23,9 @@ ReportOption = Annotated[
 ReportedSlideOption = Annotated[
     Path | None, typer.Option("--slide", help="Slide that the report is about, for example one that is refused.")
 ]
+SeriesOption = Annotated[str | None, typer.Option(help="Slide to use from a file or folder with several.")]
+LinkOption = Annotated[
+    bool,
+    typer.Option("--link", help="Point at the slide's tiles instead of copying them; the file must stay where it is."),
+]
 HERE = Path()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -16,11 +17,12 @@ from pipeline.naming.slides import MANIFEST_SUFFIXES, find_stores
 from pipeline.naming.sources import SourceNames
 from pipeline.project import Project, open_project, slide_id_of
 from pipeline.run_record import SlideOutcome
+from pipeline.store.format.root import read_root
 from pipeline.store.layers.overlays import list_predictions, read_predictions
 from pipeline.store.layers.tissue_origin import outdated_models, outdated_text
 from pipeline.store.reading.reader import StoreReader
 from pipeline.verbs.cli_output import Reporter, report_errors
-from training.foundation.errors import BadRecipeError
+from training.foundation.errors import BadRecipeError, UnreadableError
 
 SAMPLE_CHUNKS = 64
 """Chunks compared with the source when every chunk is decoded."""
@@ -35,14 +37,10 @@ def run_verify(
     with report_errors(as_json=as_json, reporter=reporter):
         num_chunks = _parse_num_chunks(chunks)
         for store, slide in _stores(slides, project, source):
-            check = partial(
-                verify_store,
-                store,
-                source=slide,
-                series=series,
-                sample_chunks=num_chunks or SAMPLE_CHUNKS,
-                every_chunk=num_chunks is None,
+            compare = partial(
+                verify_store, store, sample_chunks=num_chunks or SAMPLE_CHUNKS, every_chunk=num_chunks is None
             )
+            check = partial(_compared, store, slide, series, compare)
             reporter.attempt(slide_id_of(store), partial(_verify, store, project, check))
     reporter.finish()
 
@@ -72,6 +70,21 @@ def _stores(slides: list[str], project: Project, source: Path | None) -> list[tu
             f"--source {source.name} is one slide, but {len(stores)} stores are named. Name its store, or a manifest."
         )
     return [(store, source) for store in stores]
+
+
+def _compared(store: Path, source: Path | None, series: str | None, compare: Callable[..., str]) -> str:
+    """Check a store, if it is linked with the slide that it points at. Returns what was checked."""
+    if not _is_linked(store):
+        return compare(source=source, series=series)
+    from pipeline.ingest.linked import verify_linked
+
+    return verify_linked(store, source, series, lambda path, of: compare(source=path, series=of))
+
+
+def _is_linked(store: Path) -> bool:
+    with suppress(UnreadableError):  # whatever is wrong, it is found and explained when the store is checked
+        return read_root(store).link is not None
+    return False
 
 
 def _verify(store: Path, project: Project, check: Callable[[], str]) -> SlideOutcome:

@@ -36,6 +36,8 @@ CODES = {
     "not_brightfield_rgb",
     "claims_too_much",
     "changed_source",
+    "source_gone",
+    "unverified_link",
     "locked",
     "disk_full",
     "bad_manifest",

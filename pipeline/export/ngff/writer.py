@@ -250,6 +250,6 @@ def about_export(reader: StoreReader) -> dict[str, Any]:
     attributes = reader.attributes
     return {
         **attributes.model_dump(include={"slide_id", "mpp0", "icc", "objective_power", "scanner_model"}),
-        "source_sha256": attributes.source.sha256,
+        "source_sha256": attributes.source_sha256,
         "routes": [level.route for level in attributes.levels],
     }

@@ -34,7 +34,7 @@ class SlidePixels:
     @classmethod
     def of(cls, reader: StoreReader) -> SlidePixels:
         source = reader.attributes.source
-        content = json.dumps([source.sha256, source.series, *reader.size_wh_px0])
+        content = json.dumps([reader.source_sha256, source.series, *reader.size_wh_px0])
         digest = hashlib.sha256(content.encode()).hexdigest()
         return cls(reader.slide_id, digest, reader.size_wh_px0, reader.mpp0)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Literal
 
-CONTRACT_VERSION = 4
+from pipeline.codecs.tile_streams import TileRule
+
+CONTRACT_VERSION = 5
 IMAGE = "0"
 LABELS = "0/labels"
 TISSUE = "0/labels/tissue"
@@ -28,6 +31,10 @@ Codec = Literal["imagecodecs_jpeg", "imagecodecs_jpeg2k", "zstd"]
 
 CHECKSUM_CODEC: dict[str, Any] = {"name": "crc32c"}
 """zarr's own codec: four bytes of CRC-32C, little-endian, after the output of the codecs before it."""
+LINK_CODEC = "gemslide_link"
+"""In place of `sharding_indexed`: chunks are tiles of the slide's file, and shards say where (`link_shard.py`)."""
+MAX_TABLES_BYTES = 2**16
+"""Of JPEG tables that the tiles of a level share."""
 _TRANSPOSE: dict[str, Any] = {"name": "transpose", "configuration": {"order": [1, 2, 0]}}
 _BYTES: dict[str, Any] = {"name": "bytes", "configuration": {"endian": "little"}}
 _ZSTD: dict[str, Any] = {"name": "zstd", "configuration": {"level": ZSTD_LEVEL, "checksum": True}}
@@ -46,6 +53,16 @@ MAX_SHARD_CHUNKS = 2**10
 
 
 @dataclass(frozen=True)
+class LinkSpec:
+    """What makes the tiles of a slide's file complete chunks; see `TileRule`."""
+
+    tables: bytes | None = None
+    says_rgb: bool = False
+    in_items: bool = False
+    """Whether each is a DICOM frame's items with their headers."""
+
+
+@dataclass(frozen=True)
 class ArraySpec:
     """One level: c,y,x uint8 in shards of `shard_chunks` × `shard_chunks` square chunks."""
 
@@ -56,6 +73,15 @@ class ArraySpec:
     codec: Codec
     has_checksums: bool = True
     """Whether each chunk carries its CRC-32C; those of contract versions 1 and 2 do not."""
+    link: LinkSpec | None = None
+    """Of a level whose chunks are in the slide's file."""
+
+    @property
+    def tile_rule(self) -> TileRule:
+        """How tiles of the slide's file become chunks. Raises ValueError: chunks are in the store."""
+        if self.link is None or self.codec == "zstd":
+            raise ValueError("its chunks are not in the slide's file")
+        return TileRule(self.codec, (self.chunk_px, self.chunk_px), self.link.tables, self.link.says_rgb)
 
     @property
     def columns(self) -> int:
@@ -96,18 +122,27 @@ class ArraySpec:
             "dimension_names": ["c", "y", "x"],
             "attributes": {},
             "storage_transformers": [],
-            "codecs": [
-                {
-                    "name": "sharding_indexed",
-                    "configuration": {
-                        "chunk_shape": [3, self.chunk_px, self.chunk_px],
-                        "codecs": deepcopy(_INNER_CODECS[self.codec]) + [CHECKSUM_CODEC] * self.has_checksums,
-                        "index_codecs": [_BYTES, CHECKSUM_CODEC],
-                        "index_location": "end",
-                    },
-                }
-            ],
+            "codecs": [self._sharding() if self.link is None else self._linking(self.link)],
         }
+
+    def _sharding(self) -> dict[str, Any]:
+        configuration = {
+            "chunk_shape": [3, self.chunk_px, self.chunk_px],
+            "codecs": deepcopy(_INNER_CODECS[self.codec]) + [CHECKSUM_CODEC] * self.has_checksums,
+            "index_codecs": [_BYTES, CHECKSUM_CODEC],
+            "index_location": "end",
+        }
+        return {"name": "sharding_indexed", "configuration": configuration}
+
+    def _linking(self, link: LinkSpec) -> dict[str, Any]:
+        configuration = {
+            "chunk_shape": [3, self.chunk_px, self.chunk_px],
+            "codec": self.codec,
+            "tables": None if link.tables is None else base64.b64encode(link.tables).decode(),
+            "says_rgb": link.says_rgb,
+            "in_items": link.in_items,
+        }
+        return {"name": LINK_CODEC, "configuration": configuration}
 
     @classmethod
     def from_zarr_json(cls, meta: Any) -> ArraySpec:
@@ -118,7 +153,11 @@ class ArraySpec:
         """
         try:
             (sharding,) = meta["codecs"]
-            codec, has_checksums = _parse_codecs(sharding["configuration"]["codecs"])
+            link = None
+            if sharding["name"] == LINK_CODEC:
+                codec, link, has_checksums = *_parse_link(sharding["configuration"]), True
+            else:
+                codec, has_checksums = _parse_codecs(sharding["configuration"]["codecs"])
             chunk_px = sharding["configuration"]["chunk_shape"][-1]
             shard_px = meta["chunk_grid"]["configuration"]["chunk_shape"][-1]
             _, height_px, width_px = meta["shape"]
@@ -130,7 +169,7 @@ class ArraySpec:
             ):
                 if type(size) is not int or not 1 <= size <= most:
                     raise ValueError(f"its {name} is {size!r} px, not a whole number from 1 to {most}")
-            spec = cls(width_px, height_px, chunk_px, shard_px // chunk_px, codec, has_checksums)
+            spec = cls(width_px, height_px, chunk_px, shard_px // chunk_px, codec, has_checksums, link)
             if spec.shard_chunks > MAX_SHARD_CHUNKS:
                 raise ValueError(f"{spec.shard_chunks} chunks along a shard, at most {MAX_SHARD_CHUNKS} are read")
             _check_rest(meta, spec.to_zarr_json())
@@ -161,6 +200,23 @@ def _parse_codecs(inner: Any) -> tuple[Codec, bool]:
     raise ValueError(f"its codecs are {inner!r:.200}")
 
 
+def _parse_link(configuration: Any) -> tuple[Codec, LinkSpec]:
+    """The image codec of a level that points at the slide's file, and what its tiles need.
+
+    Raises:
+        ValueError: not as `to_zarr_json` writes it.
+    """
+    codec, tables = configuration["codec"], configuration["tables"]
+    says_rgb, in_items = configuration["says_rgb"], configuration["in_items"]
+    if codec not in ("imagecodecs_jpeg", "imagecodecs_jpeg2k"):
+        raise ValueError(f"its codec {codec!r:.50} is not that of a slide's tiles")
+    if type(says_rgb) is not bool or type(in_items) is not bool:
+        raise ValueError(f"says_rgb {says_rgb!r:.50}, in_items {in_items!r:.50}: neither true nor false")
+    if tables is not None and (not isinstance(tables, str) or len(tables) > 2 * MAX_TABLES_BYTES):
+        raise ValueError(f"its tables {tables!r:.50} are not those of JPEG")
+    return codec, LinkSpec(None if tables is None else base64.b64decode(tables, validate=True), says_rgb, in_items)
+
+
 def _check_rest(meta: dict[str, Any], expected: dict[str, Any]) -> None:
     """Compare everything that `ArraySpec` has no field for: data type, fill value, keys, the index.
 
@@ -170,7 +226,7 @@ def _check_rest(meta: dict[str, Any], expected: dict[str, Any]) -> None:
     (sharding,), (own,) = meta["codecs"], expected["codecs"]
     parts = {name: (meta[name], expected[name]) for name in expected.keys() - {"codecs", "attributes"}}
     parts |= {name: (sharding["configuration"][name], own["configuration"][name]) for name in own["configuration"]}
-    del parts["codecs"]
+    parts.pop("codecs", None)
     parts["name of its codec"] = sharding["name"], own["name"]
     for name, (value, required) in parts.items():
         if value != required:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from pipeline.box import Box
+from pipeline.errors import UnverifiedLinkError
 from pipeline.files import write_text_atomic
 from pipeline.store.format.layout import CONTRACT_VERSION
 from pipeline.units import MAX_MPP, MIN_MPP
@@ -34,7 +35,8 @@ Position = tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)]]
 class Source(_Strict):
     """The slide file, identified by its bytes and not by its name."""
 
-    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    sha256: str | None = Field(pattern=r"^[0-9a-f]{64}$")
+    """None until a linked store is verified."""
     bytes: int = Field(ge=0)
     format: Word
     files: int = Field(1, ge=1)
@@ -67,6 +69,17 @@ class Level(_Strict):
     """(row, column) of tiles that were damaged in the source and built from the level before."""
 
 
+class Link(_Strict):
+    """A store whose finest levels are pointers into the slide's file; the project's `links.json` has its path."""
+
+    id: str = Field(pattern=r"^[0-9a-f]{32}$")
+    """Its entry in `links.json`."""
+    state: Literal["linked", "verified"]
+    bytes: int = Field(ge=0)
+    """Of the slide's tiles that it points at."""
+    levels: tuple[Annotated[int, Field(ge=0)], ...] = Field(min_length=1)
+
+
 class Nanometres(_Strict):
     """Hamamatsu's coordinates: nanometres from the centre of the glass slide."""
 
@@ -94,6 +107,7 @@ class SlideAttributes(_Strict):
     mpp_source: Word
     stain: dict[str, Any] | None = None
     qc: dict[str, Any] | None = None
+    link: Link | None = None
     ingest: dict[str, Any]
 
     @field_validator("bounds_px0")
@@ -147,6 +161,33 @@ class SlideAttributes(_Strict):
     def damaged_tiles(self) -> int:
         """Tiles of the source's finest level that were damaged, and are white and masked here."""
         return int(self.ingest.get("damaged", {"tiles": 0})["tiles"])
+
+    @property
+    def is_unverified(self) -> bool:
+        """Whether the store points at a slide's file with which it has not been compared yet."""
+        return self.link is not None and self.link.state == "linked"
+
+    @property
+    def source_sha256(self) -> str:
+        """Hash of the slide's file, which everything that is made from the slide states.
+
+        Raises:
+            UnverifiedLinkError: the store is linked to a file with which it has not been compared.
+        """
+        if self.source.sha256 is None:
+            raise UnverifiedLinkError(
+                f"slide {self.slide_id}: is linked and not verified: its tiles have not been compared with the "
+                f"scanner's file, and it has no tissue mask. Run: gemslide verify {self.slide_id}"
+            )
+        return self.source.sha256
+
+    @model_validator(mode="after")
+    def source_is_known(self) -> Self:
+        if (self.source.sha256 is None) != self.is_unverified:
+            raise ValueError("the source's SHA-256 is missing, or stated before the link was verified")
+        if self.link and not set(self.link.levels) <= set(range(len(self.levels))):
+            raise ValueError(f"link to levels {self.link.levels} of {len(self.levels)}")
+        return self
 
     @model_validator(mode="after")
     def levels_in_order(self) -> Self:

@@ -132,7 +132,7 @@ def read_attention(store: Path, model_id: str) -> Attention:
         raise _unreadable(path, first_finding(error)) from error
     except (UnreadableError, OSError, KeyError, TypeError, ValueError) as error:
         raise _unreadable(path, f"{type(error).__name__}: {error}") from error
-    source = read_root(store).source.sha256
+    source = read_root(store).source_sha256
     if (stated.model_id, stated.made_from.get("source_sha256", source)) != (model_id, source):
         raise WrongSlideError(
             f"{path}: holds attention of model {stated.model_id!r} on another slide or of another model. It was copied "

@@ -184,7 +184,7 @@ def read_predictions(store: Path, model_id: str) -> Predictions:
         raise _unreadable(path, first_finding(error)) from error
     except (UnreadableError, OSError, KeyError, TypeError, ValueError) as error:
         raise _unreadable(path, f"{type(error).__name__}: {error}") from error
-    source = read_root(store).source.sha256
+    source = read_root(store).source_sha256
     made_from = stored.made_from.get("source_sha256", source)
     if (stored.model_id, made_from) != (model_id, source):
         raise WrongSlideError(

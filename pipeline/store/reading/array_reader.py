@@ -213,8 +213,13 @@ class ArrayReader:
     def _shard(self, shard_row: int, shard_column: int) -> _Shard | None:
         return _open_shard(self._shards, self.spec.shard_key(shard_row, shard_column))
 
+    @property
+    def identity(self) -> Identity | None:
+        """Of its `zarr.json`, as `open` found it."""
+        return self._shards.identity
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return (ArrayReader, (self.path, self.spec, self._shards.identity))
+        return (ArrayReader, (self.path, self.spec, self.identity))
 
     def decoded_chunk(self, row: int, column: int) -> Pixels | None:
         """A chunk's pixels, uint8 (chunk_px, chunk_px, 3); None for a sparse one."""

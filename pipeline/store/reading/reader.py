@@ -18,7 +18,9 @@ from pipeline.grid import FINER_THAN_SCAN
 from pipeline.store.format.layout import IMAGE, TISSUE
 from pipeline.store.format.metadata import read_json
 from pipeline.store.format.root import read_root
+from pipeline.store.links.source import open_link
 from pipeline.store.reading.array_reader import ArrayReader
+from pipeline.store.reading.linked_array import open_array
 from pipeline.store.reading.resample import area_mean
 from pipeline.store.reading.threads import parallel_for
 from training.foundation.errors import BadRecipeError, UnreadableError
@@ -75,22 +77,31 @@ class StoreReader:
     Raises:
         UnreadableError: no store there, or its metadata is inconsistent.
         WrongSlideError: its folder is named after another slide.
+        SourceGoneError, ChangedSourceError, OutsideFoldersError: of a linked store, its slide's file.
     """
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
         self.attributes = attributes = read_root(self.path)
         self.slide_id, self.mpp0 = attributes.slide_id, attributes.mpp0
-        self.source_sha256 = attributes.source.sha256
         self.icc = _icc(attributes.icc, self.path)
-        entries = [(level.path, level.downsample) for level in attributes.levels]
+        link = open_link(self.path, attributes.link.id) if attributes.link else None
         self.levels = tuple(
-            LevelArray(i, ArrayReader.open(self.path / IMAGE / path), downsample)
-            for i, (path, downsample) in enumerate(entries)
+            LevelArray(i, open_array(self.path / IMAGE / level.path, link), level.downsample)
+            for i, level in enumerate(attributes.levels)
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (StoreReader, (self.path,))
+
+    @property
+    def source_sha256(self) -> str:
+        """Hash of the slide's file, which everything that is made from the slide states.
+
+        Raises:
+            UnverifiedLinkError: the store is linked to a file with which it has not been compared.
+        """
+        return self.attributes.source_sha256
 
     @property
     def size_wh_px0(self) -> tuple[int, int]:

@@ -26,7 +26,11 @@ REMEDIES = {
     f"folder, or its entry in the column `series`. Then record that with `gemslide study amend`, {_RETRY}",
     "changed_source": "The slide, its store or a model has changed. Wait until files are fully copied; restore the "
     f"earlier one, or delete a store that was made from a wrong file, {_RETRY}",
+    "source_gone": "The store points at a slide file that is not there any more. Mount its disk, or name its new place "
+    f"with `gemslide verify SLIDE --source FILE`, {_RETRY}",
     # The outputs.
+    "unverified_link": "The store points at a slide file with which it has not been compared. Run `gemslide verify`, "
+    f"{_RETRY}",
     "damaged_store": "The slide's store was damaged after it was made. Check the disk; restore the store from a "
     f"backup, or delete it and ingest the slide again, {_RETRY}",
     "wrong_slide": "A store or a prediction belongs to another slide: folders were copied or renamed. Put the right "

@@ -34,7 +34,7 @@ class Ingest(StageKind):
 
         (path, mpp, series), slide_id = work.source, work.output.slide_id
         request = IngestRequest(path, slide_id, mpp, series=series)
-        return IngestStage(request, work.output.project, cast(IngestConfig, work.settings))
+        return IngestStage(request, work.output.project, cast(IngestConfig, work.settings), fill=False)
 
     def output_sha256(self, output: Output) -> str:
         return list_digest(output.store)

@@ -1,0 +1,1 @@
+"""Linked stores: viewable before anything is copied, verified afterwards, made full when wanted."""

@@ -1,0 +1,1 @@
+"""Where linked stores find the slides' files, and reading these."""

@@ -1,0 +1,123 @@
+"""The slide's files that a linked store points at: opened once, compared with what they were, read by position."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from pipeline.errors import ChangedSourceError, OutsideFoldersError, SourceGoneError
+from pipeline.project import slide_id_of
+from pipeline.settings.site import SLIDES_VARIABLE, is_confined, is_within, link_folders, slide_folders
+from pipeline.store.links.links_file import SourceFile, project_of, read_link
+from training.foundation.errors import UnreadableError
+from training.foundation.reading import open_regular
+
+MAX_OPEN_FILES = 64
+"""In the whole process."""
+
+
+class _OpenFile:
+    """An open file. It closes itself when the cache and the last thread that reads it have released it."""
+
+    def __init__(self, path: str) -> None:
+        self.descriptor = open_regular(path)
+
+    def __del__(self) -> None:
+        if hasattr(self, "descriptor"):
+            os.close(self.descriptor)
+
+
+@dataclass(frozen=True)
+class LinkedSource:
+    """A slide's files. Safe in threads, forked workers, and pickled. Its errors name the slide, never a file."""
+
+    slide_id: str
+    root: Path
+    """The project's folder."""
+    files: tuple[SourceFile, ...]
+
+    def check(self) -> None:
+        """Compare every file with what it was.
+
+        Raises:
+            SourceGoneError, ChangedSourceError, UnreadableError: it is not there, another one, or cannot be read.
+            OutsideFoldersError: in the web app, it is in no folder that the installation allows.
+        """
+        for file in self.files:
+            try:
+                self._compare(file, os.stat(file.path))
+            except OSError as error:
+                raise self._explained(error) from error
+        if is_confined():
+            allowed = (str(self.root), *slide_folders(), *link_folders(self.root))
+            if not all(is_within(file.path, allowed) for file in self.files):
+                raise OutsideFoldersError(
+                    f"slide {self.slide_id}: its store is linked to a file outside the folders that this installation "
+                    f"allows. If you linked it yourself, name the file's folder in {SLIDES_VARIABLE} or in the site "
+                    "file (docs/how_to/operating.md)."
+                )
+
+    def read(self, file: int, offset: int, count: int) -> bytes:
+        """Bytes of one of the files; fewer at its end.
+
+        Raises:
+            SourceGoneError, ChangedSourceError, UnreadableError: it was changed since, or cannot be read.
+        """
+        try:
+            descriptor = self._open(self.files[file])
+            return os.pread(descriptor, count, offset)
+        except OSError as error:
+            raise self._explained(error) from error
+
+    def _open(self, file: SourceFile) -> int:
+        opened = _opened(file)
+        self._compare(file, os.fstat(opened.descriptor))
+        return opened.descriptor
+
+    def _compare(self, file: SourceFile, status: os.stat_result) -> None:
+        if not file.is_as(status):
+            raise ChangedSourceError(
+                f"slide {self.slide_id}: the file that its store points at is not what it was (its length, time or "
+                "inode changed). If it was copied or restored, run `gemslide verify` with `--source FILE`; if it is "
+                "another scan, give it another slide_id."
+            )
+
+    def _explained(self, error: OSError) -> UnreadableError | SourceGoneError:
+        if isinstance(error, FileNotFoundError | NotADirectoryError):
+            return SourceGoneError(
+                f"slide {self.slide_id}: the file that its store points at is not where it was. Mount its disk, or "
+                f"name its new place: gemslide verify {self.slide_id} --source FILE."
+            )
+        return UnreadableError(
+            f"slide {self.slide_id}: the file that its store points at cannot be read ({error.strerror}). Check its "
+            "disk and its permissions."
+        )
+
+
+@lru_cache(maxsize=MAX_OPEN_FILES)
+def _opened(file: SourceFile) -> _OpenFile:
+    return _OpenFile(file.path)
+
+
+@dataclass(frozen=True)
+class OpenLink:
+    """What the arrays of a linked store need besides their own files."""
+
+    source: LinkedSource
+    shards: Mapping[str, str]
+    """As `LinkEntry.shards`."""
+
+
+def open_link(store: Path, link_id: str) -> OpenLink:
+    """Find and compare the files that a store points at.
+
+    Raises:
+        UnreadableError: as `read_link`; and as `LinkedSource.check`.
+    """
+    entry = read_link(store, link_id)
+    source = LinkedSource(slide_id_of(store), project_of(store).root, entry.files)
+    source.check()
+    return OpenLink(source, entry.shards)
