@@ -1,6 +1,9 @@
 from . import jpeg as jpeg
 from . import jpeg2000 as jpeg2000
 from .dicom_frames import DicomFrameDecoder as DicomFrameDecoder
+from .dicom_items import ITEM_HEADER_BYTES as ITEM_HEADER_BYTES
+from .dicom_items import fragments_joined as fragments_joined
+from .dicom_items import item_length as item_length
 from .images import PNG_SIGNATURE as PNG_SIGNATURE
 from .images import decode_jpeg as decode_jpeg
 from .images import decode_jpeg_2000 as decode_jpeg_2000
@@ -16,6 +19,7 @@ from .images import ycbcr_to_rgb as ycbcr_to_rgb
 from .jpeg import JpegError as JpegError
 from .jpeg import count_marks as count_marks
 from .jpeg import read_header as read_header
+from .jpeg2000 import Jpeg2000Header as Jpeg2000Header
 from .jpeg_header import RGB as RGB
 from .jpeg_header import YCBCR as YCBCR
 from .jpeg_header import JpegHeader as JpegHeader
@@ -42,6 +46,7 @@ from .strict import eighth_of_jpeg as eighth_of_jpeg
 from .tiff_segments import decode_page as decode_page
 from .tiff_segments import decode_segment as decode_segment
 from .tile_streams import ParsedTile as ParsedTile
+from .tile_streams import TileRule as TileRule
 from .tile_streams import TileStreams as TileStreams
 from .types import DecodeError as DecodeError
 from .types import Pixels as Pixels

@@ -69,6 +69,8 @@ class JpegStart:
 
         None if something other than EOI ends the coded data: such a tile must be parsed.
         """
+        if data[end - len(EOI) : end] == EOI and count_marks(data[start:end]) == self.num_marks:
+            return end  # no marker but those of the start and this one: faster than to look for the first
         match = _end_of_scan(self.has_restarts).search(data, start + len(self.own), end)
         if match is None or match.end() != match.start() + len(EOI) or data[match.end() - 1] != END_OF_IMAGE:
             return None
@@ -166,7 +168,7 @@ def check_end(stream: bytes) -> None:
         raise JpegError(f"its {len(stream)} bytes have no end marker (ffd9)")
 
 
-def count_marks(data: bytes | bytearray) -> int:
+def count_marks(data: bytes | bytearray | memoryview) -> int:
     """Count 0xFF before anything but 0, at memory speed: markers, if all of it is coded data."""
     values = np.frombuffer(data, np.uint8)
     is_ff = (values[:-1] == 0xFF).view(np.uint8)

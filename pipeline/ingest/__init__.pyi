@@ -2,6 +2,8 @@ from .check import CheckedSlide as CheckedSlide
 from .cohort_check import check_entries as check_entries
 from .ingest import IngestRequest as IngestRequest
 from .ingest import ingest_slide as ingest_slide
+from .linked import appear as appear
+from .linked import verify_linked as verify_linked
 from .source_comparison import verify_store as verify_store
 from .stage import IngestIfMissing as IngestIfMissing
 from .stage import IngestStage as IngestStage

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pipeline.ingest.damage.edges import EdgeCheck
 from pipeline.ingest.damage.found import Damage
@@ -11,12 +11,32 @@ from pipeline.ingest.damage.left_out import APERIO
 from pipeline.ingest.damage.masked import MaskedSlide
 from pipeline.ingest.damage.repaired import RepairedSlide
 from pipeline.ingest.gate import PassThroughGate
+from pipeline.ingest.link.pointers import Pointing
 from pipeline.settings.config import IngestConfig
 from pipeline.slides.common.pyramid import LevelSize, level_size
 from pipeline.slides.common.slide import EncodedLevel, NotCopied, Slide
 from pipeline.slides.common.tile_places import Position, TilePlaces
-from pipeline.store.format.layout import MAX_CHUNK_PX, MAX_SHARD_CHUNKS, ArraySpec, Codec
+from pipeline.store.format.layout import (
+    MAX_CHUNK_PX,
+    MAX_SHARD_CHUNKS,
+    MAX_TABLES_BYTES,
+    ArraySpec,
+    Codec,
+    LinkSpec,
+)
 from pipeline.store.format.metadata import Gate, Level
+from training.foundation.errors import BadRecipeError
+
+
+@dataclass(frozen=True)
+class StorePlan:
+    """Everything that decides what a store is written from."""
+
+    levels: list[LevelPlan]
+    damage: Damage | None = None
+    """Tiles that must not be shown; None if they were not looked for."""
+    pointing: Pointing | None = None
+    """Of a store that points at the slide's tiles."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +73,31 @@ def plan_levels(
     repaired_slide = RepairedSlide(_without(slide, damage), {})
     plans = [_source_route(repaired_slide, level, gate, config, damage) for level in range(len(slide.info.levels))]
     return plans + list(_built(plans[-1].spec, len(plans), slide.info.levels[0], config))
+
+
+def as_links(plans: list[LevelPlan], slide_id: str) -> list[LevelPlan]:
+    """The plans, with encoded tiles pointed at. Reduced levels whose tiles cannot be are stored as usual.
+
+    Raises:
+        BadRecipeError: the tiles of the finest level cannot be pointed at.
+        CorruptTileError: a tile is said to be outside its file.
+    """
+    linked = [_as_link(plan) for plan in plans]
+    if isinstance(linked[0], NotCopied):
+        raise BadRecipeError(f"slide {slide_id}: cannot be linked: {linked[0].reason}. Ingest it without `--link`.")
+    return [plan if isinstance(link, NotCopied) else link for plan, link in zip(plans, linked, strict=True)]
+
+
+def _as_link(plan: LevelPlan) -> LevelPlan | NotCopied:
+    if plan.encoded is None:
+        return NotCopied((plan.about.gate and plan.about.gate.reason) or "its tiles are not stored as they are")
+    places = plan.encoded.places()
+    if isinstance(places, NotCopied):
+        return places
+    if len(places.rule.tables or b"") > MAX_TABLES_BYTES:
+        return NotCopied("its tiles share too many JPEG tables")
+    spec = replace(plan.spec, link=LinkSpec(places.rule.tables, places.rule.says_rgb, places.in_items))
+    return replace(plan, about=plan.about.model_copy(update={"route": "linked"}), spec=spec, places=places)
 
 
 def _without(slide: Slide, damage: Damage | None) -> Slide:

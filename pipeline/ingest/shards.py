@@ -164,9 +164,13 @@ class LevelsWriter:
         return block
 
     def _point(self, shard: Shard) -> None:
+        plan, part = shard.plan, shard.box.cells(shard.plan.spec.chunk_px)
         assert self._pointing is not None  # or no plan has places
-        rows, columns = shard.box.cells(shard.plan.spec.chunk_px)
-        written = self._pointing.write_shard(self._dir / shard.key, shard.key, rows, columns, shard.plan)
+        assert plan.encoded is not None
+        assert plan.places is not None
+        written = self._pointing.write_shard(
+            self._dir / shard.key, shard.key, part, plan.encoded, plan.places, plan.spec.shard_chunks
+        )
         if written is not None:
             self.sums[shard.key] = written
 

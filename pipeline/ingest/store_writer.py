@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from pipeline.annotations import nanometre_frame
 from pipeline.codecs.types import Pixels, Stream
 from pipeline.ingest.damage.found import Damage, summary_of
-from pipeline.ingest.icc import strip_icc_text
-from pipeline.ingest.link.pointers import Pointing
+from pipeline.ingest.icc.strip import strip_icc_text
 from pipeline.ingest.mpp import Mpp
-from pipeline.ingest.routes import LevelPlan
+from pipeline.ingest.routes import StorePlan
 from pipeline.ingest.shards import COPIERS, LevelsWriter, encoded_chunk
 from pipeline.ingest.tissue.detection import Tissue, overview_downsample, tissue_of_slide
 from pipeline.run_record import versions
@@ -27,6 +26,7 @@ from pipeline.slides.common.slide import Slide, SlideInfo
 from pipeline.store.format.checksums import write_checksums
 from pipeline.store.format.layout import IMAGE, ArraySpec
 from pipeline.store.format.metadata import (
+    Link,
     Nanometres,
     SlideAttributes,
     Source,
@@ -56,19 +56,12 @@ class StoreWriter:
     """A store under construction in `folder`; `write` does all of it, in order."""
 
     def __init__(
-        self,
-        folder: Path,
-        slide: Slide,
-        plans: list[LevelPlan],
-        config: IngestConfig,
-        mpp: Mpp,
-        advance: Advance = no_bar,
-        damage: Damage | None = None,
-        pointing: Pointing | None = None,
+        self, folder: Path, slide: Slide, plan: StorePlan, config: IngestConfig, mpp: Mpp, advance: Advance = no_bar
     ) -> None:
-        self.folder, self.slide, self.plans, self.config, self.mpp = folder, slide, plans, config, mpp
-        self._advance, self._damage, self._pointing = advance, damage, pointing
-        self._damaged = _damage_mask(damage, plans[0].spec) if damage and damage[0].tiles else None
+        self.folder, self.slide, self.plans, self.config, self.mpp = folder, slide, plan.levels, config, mpp
+        self._advance, self._damage, self._pointing = advance, plan.damage, plan.pointing
+        damage = plan.damage
+        self._damaged = _damage_mask(damage, plan.levels[0].spec) if damage and damage[0].tiles else None
         self.warnings: list[str] = []
         """Warnings to know before relying on the store; complete once all pixels are written."""
 
@@ -183,7 +176,7 @@ class StoreWriter:
             bounds_px0=info.bounds_px0,
             nanometres=_nanometres(info),
             mpp_source=self.mpp.source,
-            link=self._pointing.about(self.plans) if self._pointing else None,
+            link=self._link(),
             ingest={
                 "versions": versions(),
                 "settings": self.config.model_dump(mode="json"),
@@ -194,6 +187,10 @@ class StoreWriter:
                 **facts,
             },
         )
+
+    def _link(self) -> Link | None:
+        places = {index: plan.places for index, plan in enumerate(self.plans) if plan.places is not None}
+        return self._pointing.about(places) if self._pointing else None
 
     def _write_groups(self, associated: list[tuple[str, ArraySpec]]) -> None:
         mpp0 = self.mpp.mpp0

@@ -15,9 +15,9 @@ from pipeline.ingest.damage.absent import find_absent, refuse_absent, refuse_wit
 from pipeline.ingest.damage.found import HOW_TO_MASK, Damage, refuse_mostly_damaged
 from pipeline.ingest.damage.scan import scan_for_damage
 from pipeline.ingest.gate import PassThroughGate
-from pipeline.ingest.link.pointers import Pointing, as_links
+from pipeline.ingest.link.pointers import Pointing
 from pipeline.ingest.mpp import Mpp
-from pipeline.ingest.routes import plan_levels
+from pipeline.ingest.routes import StorePlan, as_links, plan_levels
 from pipeline.ingest.store_writer import StoreWriter
 from pipeline.settings.config import IngestConfig
 from pipeline.slides.common.slide import Slide
@@ -51,8 +51,8 @@ def write_compared(
         damage = _find_damage(slide, slide_id, config, advance)
         with PassThroughGate(slide, config.gate_tiles) as gate:
             plans = plan_levels(slide, gate, config, damage)
-            plans = as_links(plans, slide_id) if pointing else plans
-            writer = StoreWriter(folder, slide, plans, config, mpp, advance, damage, pointing)
+            plan = StorePlan(as_links(plans, slide_id) if pointing else plans, damage, pointing)
+            writer = StoreWriter(folder, slide, plan, config, mpp, advance)
             tissue = writer.write(slide_id, lambda: source_of(slide, digest.result()))
         if identity_of(slide) != before:
             raise ChangedSourceError(
@@ -61,7 +61,7 @@ def write_compared(
             )
     assert tissue is not None  # only a first appearance has none
     damaged = (len(damage[0].tiles), damage[0].num_tiles) if damage else None
-    levels = tuple(plan.about for plan in plans)
+    levels = tuple(level.about for level in plan.levels)
     return Written(digest.result(), tissue.fraction, levels, damaged, tuple(writer.warnings))
 
 
@@ -73,8 +73,8 @@ def write_first_appearance(
     Raises:
         BadRecipeError: the slide cannot be linked. CorruptTileError: it is cut short.
     """
-    plans = as_links(plan_levels(slide, None, config), slide_id)
-    StoreWriter(folder, slide, plans, config, mpp, advance, None, pointing).write(slide_id, lambda: source_of(slide))
+    plan = StorePlan(as_links(plan_levels(slide, None, config), slide_id), None, pointing)
+    StoreWriter(folder, slide, plan, config, mpp, advance).write(slide_id, lambda: source_of(slide))
 
 
 def source_of(slide: Slide, sha256: str | None = None) -> Source:

@@ -50,9 +50,7 @@ class LinkCodec(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
     def compute_encoded_size(self, input_byte_length: int, chunk_spec: ZarrArraySpec) -> int:
         raise NotImplementedError("a shard of pointers has no size that follows from its chunks'")
 
-    async def _decode_partial_single(
-        self, byte_getter: Any, selection: Any, chunk_spec: ZarrArraySpec
-    ) -> NDBuffer:
+    async def _decode_partial_single(self, byte_getter: Any, selection: Any, chunk_spec: ZarrArraySpec) -> NDBuffer:
         if not isinstance(byte_getter, StorePath) or not isinstance(byte_getter.store, LocalStore):
             raise UnreadableError(
                 f"{byte_getter}: a linked store is read in its project's folder, where links.json says which file it "

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import google_crc32c
 import numpy as np
 
-from pipeline.ingest.routes import LevelPlan
 from pipeline.project import Project
-from pipeline.slides.common.slide import EncodedLevel, NotCopied, Slide
+from pipeline.slides.common.slide import EncodedLevel, Slide
 from pipeline.slides.common.tile_places import TilePlaces
-from pipeline.store.format.layout import MAX_TABLES_BYTES, LinkSpec
 from pipeline.store.format.link_shard import OWN_FILE, RECORD, write_link_shard
 from pipeline.store.format.metadata import Link
 from pipeline.store.format.shard import FileChecksum
 from pipeline.store.links.links_file import SourceFile
 from pipeline.store.links.source import LinkedSource, OpenLink
-from training.foundation.errors import BadRecipeError
-
-ROUTE = "linked"
 
 
 @dataclass(frozen=True)
@@ -48,31 +44,35 @@ class Pointing:
     def open_link(self) -> OpenLink:
         return OpenLink(self.source, self.shards)
 
-    def about(self, plans: list[LevelPlan]) -> Link:
-        """The root's attribute `link`."""
-        linked = {index: plan.places for index, plan in enumerate(plans) if plan.places is not None}
-        num_bytes = sum(int(places.counts.sum()) for places in linked.values())
+    def about(self, levels: Mapping[int, TilePlaces]) -> Link:
+        """The root's attribute `link`.
+
+        Args:
+            levels: those that are pointed at.
+        """
+        num_bytes = sum(int(places.counts.sum()) for places in levels.values())
         return Link(
-            id=self.id, state="verified" if self.is_verified else "linked", bytes=num_bytes, levels=tuple(linked)
+            id=self.id, state="verified" if self.is_verified else "linked", bytes=num_bytes, levels=tuple(levels)
         )
 
-    def write_shard(self, path: Path, key: str, rows: range, columns: range, plan: LevelPlan) -> FileChecksum | None:
+    def write_shard(
+        self, path: Path, key: str, part: tuple[range, range], encoded: EncodedLevel, places: TilePlaces, side: int
+    ) -> FileChecksum | None:
         """Write where the chunks of one shard are; None if all are white.
 
         Args:
             key: its path below the image.
-            rows, columns: of the level's tiles that it covers.
+            part: rows and columns of the level's tiles that it covers.
+            side: chunks along its side.
 
         Raises:
             CorruptTileError: a tile cannot become a chunk (only if every tile is read).
         """
-        assert plan.encoded is not None  # or it has no pointers
-        assert plan.places is not None
-        n = plan.spec.shard_chunks
-        records, own = np.zeros((n, n), RECORD), list[bytes]()
+        (rows, columns), own = part, list[bytes]()
+        records = np.zeros((side, side), RECORD)
         inside = records[: len(rows), : len(columns)]
-        _point(inside, plan.places, rows, columns)
-        self._sum(inside, own, plan.encoded, plan.places, rows, columns)
+        _point(inside, places, rows, columns)
+        self._sum(inside, own, encoded, places, rows, columns)
         if not records["count"].any():
             return None
         written, self.shards[key] = write_link_shard(path, records, own)
@@ -100,29 +100,3 @@ def _point(inside: Any, places: TilePlaces, rows: range, columns: range) -> None
     is_there = places.counts[part] > 0
     inside["count"] = places.counts[part]
     inside["offset"], inside["file"] = (np.where(is_there, of[part], 0) for of in (places.offsets, places.files))
-
-
-def as_links(plans: list[LevelPlan], slide_id: str) -> list[LevelPlan]:
-    """The plans, with encoded tiles pointed at. Reduced levels whose tiles cannot be are stored as usual.
-
-    Raises:
-        BadRecipeError: the tiles of the finest level cannot be pointed at.
-        CorruptTileError: a tile is said to be outside its file.
-    """
-    linked = [_as_link(plan) for plan in plans]
-    first = linked[0]
-    if isinstance(first, NotCopied):
-        raise BadRecipeError(f"slide {slide_id}: cannot be linked: {first.reason}. Ingest it without `--link`.")
-    return [plan if isinstance(link, NotCopied) else link for plan, link in zip(plans, linked, strict=True)]
-
-
-def _as_link(plan: LevelPlan) -> LevelPlan | NotCopied:
-    if plan.encoded is None:
-        return NotCopied((plan.about.gate and plan.about.gate.reason) or "its tiles are not stored as they are")
-    places = plan.encoded.places()
-    if isinstance(places, NotCopied):
-        return places
-    if len(places.rule.tables or b"") > MAX_TABLES_BYTES:
-        return NotCopied("its tiles share too many JPEG tables")
-    spec = replace(plan.spec, link=LinkSpec(places.rule.tables, places.rule.says_rgb, places.in_items))
-    return replace(plan, about=plan.about.model_copy(update={"route": ROUTE}), spec=spec, places=places)

@@ -36,6 +36,8 @@ _MAX_AREAS = 4
 _MIN_CELLS = 16
 """In a part whose structure and colours are compared: with fewer, a shift by a pixel looks like a change of colour, and
 two cells always correlate."""
+_DETAILED_TILES = 8
+"""The most detailed tile in each of so many parts of an image is a place to compare."""
 _MIN_DETAIL = 5
 """Of 255, for the deviation of cell means: less is noise, or glass."""
 _MAX_DIFFERENCE = 24
@@ -164,3 +166,27 @@ def _correlation(first: NDArray[np.float32], second: NDArray[np.float32]) -> flo
     a, b = (values.ravel() - values.mean() for values in (first, second))
     norm = float(np.sqrt((a * a).sum() * (b * b).sum()))
     return float((a * b).sum()) / norm if norm > 1e-6 else 0.0
+
+
+def detailed_places(
+    byte_counts: NDArray[np.float64],
+    columns: int,
+    tile_wh_px: tuple[int, int],
+    image_wh_px: tuple[int, int],
+    scale_xy: tuple[float, float] = (1, 1),
+) -> list[Box]:
+    """The tiles with the most bytes, which hold the most detail, in pixels of an image of another scale.
+
+    Args:
+        byte_counts: of all tiles, row by row.
+        columns: tiles in a row.
+    """
+    (tile_w, tile_h), (width_px, height_px) = tile_wh_px, image_wh_px
+    parts = (part for part in np.array_split(np.arange(len(byte_counts)), _DETAILED_TILES) if len(part))
+    places = []
+    for index in (int(part[byte_counts[part].argmax()]) for part in parts):
+        x, y = index % columns * tile_w, index // columns * tile_h
+        left, top = int(x * scale_xy[0]), int(y * scale_xy[1])
+        right, bottom = min(x + tile_w, width_px) * scale_xy[0], min(y + tile_h, height_px) * scale_xy[1]
+        places.append(Box(left, top, max(1, round(right) - left), max(1, round(bottom) - top)))
+    return places

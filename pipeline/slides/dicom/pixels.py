@@ -16,9 +16,8 @@ from pipeline.box import Box
 from pipeline.codecs.types import Pixels, Stream, StreamCodec
 from pipeline.errors import CorruptTileError, NotBrightfieldRgbError
 from pipeline.slides.common.absent import AbsentTiles
-from pipeline.slides.common.level_content import places_of_grid, shows_another_image
+from pipeline.slides.common.level_content import detailed_places, places_of_grid, shows_another_image
 from pipeline.slides.common.limits import MAX_TILE_BYTES
-from pipeline.slides.common.places import detailed_places
 from pipeline.slides.common.slide import NotCopied, paste
 from pipeline.slides.common.slide_warnings import SlideWarnings
 from pipeline.slides.common.tile_places import TilePlaces

@@ -18,9 +18,8 @@ from pipeline.codecs.types import DecodeError, Pixels
 from pipeline.errors import CorruptTileError, NotBrightfieldRgbError
 from pipeline.slides.common.colours import FileColours
 from pipeline.slides.common.damage import DamagedFileError
-from pipeline.slides.common.level_content import shows_another_image
+from pipeline.slides.common.level_content import detailed_places, shows_another_image
 from pipeline.slides.common.limits import MAX_WHOLE_PAGE_BYTES
-from pipeline.slides.common.places import detailed_places
 from pipeline.slides.common.pyramid import covered_sizes_wh
 from pipeline.slides.common.slide import NotCopied, paste
 from pipeline.slides.common.slide_warnings import SlideWarnings

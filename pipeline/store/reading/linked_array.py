@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import google_crc32c
 
@@ -24,8 +24,24 @@ MAX_OPEN_RECORDS = 256
 
 
 @lru_cache(maxsize=MAX_OPEN_RECORDS)
-def _open_records(path: str, num_chunks: int, sha256: str) -> Records:
+def _open_records(path: str, real_store: str, num_chunks: int, sha256: str) -> Records:
+    check_inside(path, real_store)
     return read_records(path, num_chunks, sha256)
+
+
+class _Pointer(NamedTuple):
+    """One record, in plain numbers; numpy's are slow to compare."""
+
+    offset: int
+    num_bytes: int
+    crc32c: int
+    file: int
+    has_crc32c: int
+    zero: int
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.num_bytes
 
 
 class LinkedArrayReader(ArrayReader):
@@ -51,10 +67,11 @@ class LinkedArrayReader(ArrayReader):
         for shard_column in range(columns.start // n, (columns.stop - 1) // n + 1):
             first, last = max(columns.start, shard_column * n), min(columns.stop, (shard_column + 1) * n)
             shard = self._records(row // n, shard_column, row, first)
+            if shard is None:
+                streams += [None] * (last - first)
+                continue
             at = row % n * n + first % n
-            streams += (
-                [None] * (last - first) if shard is None else self._linked(shard[at : at + last - first], row, first)
-            )
+            streams += self._linked([_Pointer(*one) for one in shard[at : at + last - first].tolist()], row, first)
         return streams
 
     def _records(self, shard_row: int, shard_column: int, row: int, column: int) -> Records | None:
@@ -62,68 +79,62 @@ class LinkedArrayReader(ArrayReader):
         sha256 = self._link.shards.get(f"{self.path.name}/{key}")
         if sha256 is None:
             return None
-        path = self._own_path(key)
         try:
-            return _open_records(path, self.spec.shard_chunks**2, sha256)
+            return _open_records(f"{self.path}/{key}", self._shards.real_store, self.spec.shard_chunks**2, sha256)
         except OSError as error:
-            raise self._corrupt(
-                row, column, f"the shard that says where it is cannot be read ({error.strerror})"
-            ) from error
+            why = f"the shard that says where it is cannot be read ({error.strerror})"
+            raise self._corrupt(row, column, why) from error
         except ValueError as error:
             raise self._corrupt(row, column, error) from error
 
-    def _own_path(self, key: str) -> str:
-        path = f"{self.path}/{key}"
-        check_inside(path, self._shards.real_store)
-        return path
-
-    def _linked(self, records: Records, row: int, column: int) -> list[bytes | None]:
-        """Chunks of neighbouring records, in one read if they are adjacent in the file."""
-        counts, offsets, files = (records[name].tolist() for name in ("count", "offset", "file"))
-        stored = [(offset, offset + count) for offset, count in zip(offsets, counts, strict=True) if count]
+    def _linked(self, pointers: list[_Pointer], row: int, column: int) -> list[bytes | None]:
+        """Chunks of neighbouring pointers, in one read if they are adjacent in the file."""
+        stored = [pointer for pointer in pointers if pointer.num_bytes]
         if not stored:
-            return [None] * len(counts)
-        start, end = min(stored)[0], max(stored)[1]
-        is_one_read = end - start == sum(counts) <= MAX_READ_BYTES and len(set(files)) == 1
-        if len(counts) > 1 and not is_one_read:
-            return [self._linked(records[i : i + 1], row, column + i)[0] for i in range(len(counts))]
-        if end - start > MAX_READ_BYTES:
-            raise self._corrupt(row, column, f"{end - start} bytes; at most {MAX_READ_BYTES} are read")
-        if files[0] == OWN_FILE:
-            data = self._read_own(row, column, start, end - start)
-        elif files[0] < len(self._link.source.files):
-            data = self._link.source.read(files[0], start, end - start)
-        else:
-            raise self._corrupt(row, column, f"it is in file {files[0]} of {len(self._link.source.files)}")
-        if len(data) != end - start:
-            raise self._corrupt(row, column, f"{len(data)} of {end - start} bytes")
+            return [None] * len(pointers)
+        start, end = min(stored).offset, max(pointer.end for pointer in stored)
+        is_one_read = end - start == sum(pointer.num_bytes for pointer in stored) <= MAX_READ_BYTES
+        if len(pointers) > 1 and not (is_one_read and len({pointer.file for pointer in stored}) == 1):
+            return [self._linked([pointer], row, column + i)[0] for i, pointer in enumerate(pointers)]
+        data = self._read_at(stored[0].file, start, end - start, row, column)
         return [
-            self._complete(data, offset - start, count, record, row, column + i) if count else None
-            for i, (offset, count, record) in enumerate(zip(offsets, counts, records, strict=True))
+            self._complete(data, pointer.offset - start, pointer, row, column + i) if pointer.num_bytes else None
+            for i, pointer in enumerate(pointers)
         ]
 
-    def _read_own(self, row: int, column: int, offset: int, count: int) -> bytes:
-        n = self.spec.shard_chunks
-        try:
-            return read_own(self._own_path(self.spec.shard_key(row // n, column // n)), offset, count)
-        except OSError as error:
-            raise self._corrupt(row, column, error.strerror) from error
+    def _read_at(self, file: int, start: int, count: int, row: int, column: int) -> bytes:
+        n, files = self.spec.shard_chunks, self._link.source.files
+        if count > MAX_READ_BYTES:
+            raise self._corrupt(row, column, f"{count} bytes; at most {MAX_READ_BYTES} are read")
+        if file == OWN_FILE:
+            try:
+                data = read_own(f"{self.path}/{self.spec.shard_key(row // n, column // n)}", start, count)
+            except OSError as error:
+                raise self._corrupt(row, column, error.strerror) from error
+        elif file < len(files):
+            data = self._link.source.read(file, start, count)
+        else:
+            raise self._corrupt(row, column, f"it is in file {file} of {len(files)}")
+        if len(data) != count:
+            raise self._corrupt(row, column, f"{len(data)} of {count} bytes")
+        return data
 
-    def _complete(self, data: bytes, start: int, count: int, record: Any, row: int, column: int) -> bytes:
+    def _complete(self, data: bytes, start: int, pointer: _Pointer, row: int, column: int) -> bytes:
         """One chunk from a tile's own bytes, compared with the CRC-32C that it had."""
+        end = start + pointer.num_bytes
         try:
-            stream = data[start : start + count] if record["file"] == OWN_FILE else self._stream_of(data, start, count)
+            stream = data[start:end] if pointer.file == OWN_FILE else self._stream_of(data, start, end)
         except StreamError as error:
             raise self._corrupt(row, column, error) from error
-        if record["has_crc32c"] and google_crc32c.value(stream) != record["crc32c"]:
+        if pointer.has_crc32c and google_crc32c.value(stream) != pointer.crc32c:
             raise self._corrupt(row, column, f"the checksum of its {len(stream)} bytes does not match")
         return stream
 
-    def _stream_of(self, data: bytes, start: int, count: int) -> bytes:
+    def _stream_of(self, data: bytes, start: int, end: int) -> bytes:
         view = memoryview(data)
         if not self._in_items:
-            return b"".join(self._streams.stream(data, view, start, start + count))
-        frame = fragments_joined(view[start : start + count])
+            return b"".join(self._streams.stream(data, view, start, end))
+        frame = fragments_joined(view[start:end])
         return b"".join(self._streams.stream(frame, frame, 0, len(frame)))
 
     def _corrupt(self, row: int, column: int, why: object) -> CorruptTileError:

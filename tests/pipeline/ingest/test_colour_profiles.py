@@ -8,8 +8,8 @@ import pytest
 from PIL import Image, ImageCms
 from pydicom import dcmread
 
-from pipeline.ingest.icc import strip_icc_text
-from pipeline.ingest.icc_types import exact
+from pipeline.ingest.icc.strip import strip_icc_text
+from pipeline.ingest.icc.types import exact
 from tests.attacks.leaky_profiles import TYPES, header_with, profile_of, with_text_behind
 from tests.pipeline.make import sample_image
 

@@ -17,7 +17,7 @@ from PIL import ImageCms
 
 from pipeline.box import Box
 from pipeline.ingest import store_writer
-from pipeline.ingest.icc import strip_icc_text
+from pipeline.ingest.icc.strip import strip_icc_text
 from pipeline.ingest.source_comparison import verify_store
 from pipeline.store.layers.labels import read_tissue
 from pipeline.store.layers.overlays import Predictions, read_predictions, write_predictions

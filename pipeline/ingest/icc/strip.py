@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 
-from pipeline.ingest.icc_types import exact
+from pipeline.ingest.icc.types import exact
 
 _TAGS = frozenset(
     {b"wtpt", b"bkpt", b"chad", b"chrm", b"lumi", b"gamt", b"cicp", b"rXYZ", b"gXYZ", b"bXYZ"}

@@ -1,0 +1,1 @@
+"""ICC profiles without their texts, which can name people."""
