@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from torch import nn
 
+from training.engine.executor import Batch, Loss
 from training.engine.partition import BlockCost
 from training.engine.plan import Plan
 from training.engine.predict import RankMemory as PredictedMemory
@@ -25,20 +28,19 @@ from training.oracle.search.memory import RankMemory
 from training.oracle.simulation.costs import StageCost, plan_stage_costs, stage_costs
 from training.oracle.simulation.divided import DividedCosts
 from training.parallel.division import WHOLE, Division
-from training.recipe.config import Recipe
+from training.recipe.config import Recipe, RunRecipe
 from training.recipe.optimisation import cross_entropy, optimizer_slots
 from training.recipe.plan import EmptyBatch, blocks_of, costs_of, plan_of
 
 NO_TRANSPORT = "none"
+AnyPlanned = TypeVar("AnyPlanned", bound="PlannedRun")
 
 
-@dataclass(frozen=True)
-class Planned:
-    """A recipe with its costs."""
+@dataclass(frozen=True, kw_only=True)
+class PlannedRun(ABC):
+    """A recipe of any kind with its costs."""
 
-    recipe: Recipe
-    side_px: int
-    """Side of a tile."""
+    recipe: RunRecipe
     blocks: Sequence[nn.Module]
     divided: DividedCosts
     """Undivided, and under each division of the plan. With measured seconds, if there is a machine."""
@@ -92,8 +94,25 @@ class Planned:
 
     def predicted_ranks(self) -> tuple[PredictedMemory, ...]:
         """Weights and live bytes of each rank of the first group."""
+        batch, loss = self.empty_batch()
+        return tuple(predict_memory(self.blocks, loss, batch, replace(self.plan, data_parallel=1)))
+
+    @abstractmethod
+    def empty_batch(self) -> tuple[Batch, Loss]:
+        """A batch of one group without values, and the loss."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned(PlannedRun):
+    """A recipe of tiles with its costs."""
+
+    recipe: Recipe
+    side_px: int
+    """Side of a tile."""
+
+    def empty_batch(self) -> tuple[Batch, Loss]:
         batch = EmptyBatch(self.plan.num_microbatches, self.recipe.parallel.microbatch_size, self.side_px)
-        return tuple(predict_memory(self.blocks, cross_entropy, batch, replace(self.plan, data_parallel=1)))
+        return batch, cross_entropy
 
 
 def planned_of(
@@ -113,7 +132,7 @@ def planned_of(
         plan = plan_of(recipe, blocks, side_px, device, whole[WHOLE])
         others = [division for division in plan.divisions if division != WHOLE]
         costs = whole | costs_of(recipe, blocks, side_px, device, others)
-        return Planned(recipe, side_px, blocks, costs, plan)
+        return Planned(recipe=recipe, side_px=side_px, blocks=blocks, divided=costs, plan=plan)
     except ValueError as error:  # more stages than blocks, a tile side that the network does not take
         raise BadRecipeError(f"{error}.") from error
 
@@ -146,7 +165,7 @@ def with_seconds_if_measured(planned: Planned, project_dir: Path, *, num_ranks: 
         return planned
 
 
-def on_cluster(planned: Planned, cluster: Cluster) -> Planned:
+def on_cluster(planned: AnyPlanned, cluster: Cluster) -> AnyPlanned:
     """Add the seconds that a recipe would take on a cluster.
 
     Raises:

@@ -182,8 +182,8 @@ def load_tile_recipe(path: Path) -> Recipe:
     recipe = load_any_recipe(path)
     if isinstance(recipe, SlideRecipe):
         raise BadRecipeError(
-            f'{path}: is a slide-level recipe ([data] source = "features"), which has no tiles to plan for. It is '
-            "trained with `gemslide train`."
+            f'{path}: is a slide-level recipe ([data] source = "features"), which has no tiles to measure. It is '
+            "planned with `gemslide plan` and trained with `gemslide train`."
         )
     return recipe
 

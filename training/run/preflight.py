@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from training.data.bag_source import find_bags
 from training.data.tile_dataset import TileSource, check_enough, find_source, open_source
 from training.engine.partition import BlockCost
 from training.foundation.errors import BadRecipeError, GemslideError
@@ -22,7 +23,7 @@ from training.recipe.dividing import with_parts_to_choose
 from training.recipe.elastic import check_world_size, spread_over
 from training.recipe.plan import blocks_of
 from training.recipe.planned import Planned, planned_of, with_seconds
-from training.recipe.slides import load_tile_recipe
+from training.recipe.slides import SlideRecipe, load_any_recipe, load_tile_recipe
 from training.run.out_of_memory import refuse_what_has_no_room
 from training.run.start_weights import StartWeights, find_start
 
@@ -116,6 +117,7 @@ def _misfit(name: str, recipe: Recipe, error: ValueError) -> BadRecipeError:
 def dataset_error(recipe_name: Path) -> type[Exception]:
     """Base of the user-facing errors of the recipe's dataset; GemslideError if the recipe itself is bad."""
     try:
-        return find_source(load_tile_recipe(find_recipe(recipe_name)).data.source).Error
+        recipe = load_any_recipe(find_recipe(recipe_name))
+        return find_bags().Error if isinstance(recipe, SlideRecipe) else find_source(recipe.data.source).Error
     except GemslideError:
         return GemslideError

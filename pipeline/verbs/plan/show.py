@@ -134,13 +134,14 @@ def _explain(report: dict[str, Any]) -> Iterator[str]:
 
 
 def _facts(report: dict[str, Any]) -> Iterator[str]:
-    groups, stages, tiles = report["data_parallel"], report["num_stages"], report["microbatch_size"]
+    groups, stages = report["data_parallel"], report["num_stages"]
     named = "" if report["named"] == report["strategy"] else f" ({report['named']} in the recipe)"
     yield f"strategy       {report['strategy']}{named}"
     yield f"stages         S = {stages}{_where_cut(report) if stages > 1 else ''}"
-    yield f"micro-batches  N = {report['num_microbatches']}, each of {counted(tiles, 'tile')} of {report['tile_px']} px"
+    yield f"micro-batches  N = {report['num_microbatches']}, each {_microbatch(report)}"
     yield f"groups         D = {groups}"
-    yield f"batch          {counted(report['batch_size'], 'tile')} per optimizer step (D × N × micro-batch)"
+    of_batch = report["bag"]["unit"] if "bag" in report else "tile"
+    yield f"batch          {counted(report['batch_size'], of_batch)} per optimizer step (D × N × micro-batch)"
     if report["parts"]:
         split = ", ".join(dict.fromkeys(report["split"]))
         yield f"parts          P = {', '.join(map(str, report['parts']))} of the stages, by {split}"
@@ -155,6 +156,12 @@ def _facts(report: dict[str, Any]) -> Iterator[str]:
         yield f"chosen         the fastest plan{within}: {fullest}"
     if report["machine"] is not None and report["step_s"] is not None:
         yield f"step           {report['step_s']:.3g} s predicted for {report['machine']}"
+
+
+def _microbatch(report: dict[str, Any]) -> str:
+    if "bag" in report:
+        return f"one {report['bag']['unit']}, here of {report['bag']['max_tiles']} tiles, the most the recipe allows"
+    return f"of {counted(report['microbatch_size'], 'tile')} of {report['tile_px']} px"
 
 
 def _where_cut(report: dict[str, Any]) -> str:
@@ -207,6 +214,11 @@ def _comparison(report: dict[str, Any]) -> Iterator[str]:
 
 def _when_not(report: dict[str, Any]) -> str:
     """One sentence on when ddp is the better choice."""
+    if "bag" in report:
+        return (
+            "In parts is in sub-graphs. They pay where a step has too few micro-batches to give every rank of ddp "
+            "work, or where exchanging all gradients takes most of a step (docs/explanation/sub_graphs.md)."
+        )
     ddp = [row for row in report["comparison"] if row["strategy"] == "ddp"]
     start = "When a tile fits on one device with recompute, ddp is "
     if not ddp:
