@@ -89,6 +89,8 @@ def ingest_linked(
     store = project.store_path(check_slide_id(request.slide_id, where=request.path.name))
     appear(request, project, config, advance=advance)
     if not is_unverified(store):
+        link = read_root(store).link
+        keep_only(store, link and link.id)  # a run that was killed leaves entries of stores that it replaced
         return ingest_slide(request, project, config, fill=False, advance=advance)
     with opened(request, config, request.slide_id) as (slide, _):
         check_same_files(store, slide.files)

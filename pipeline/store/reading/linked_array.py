@@ -112,6 +112,8 @@ class LinkedArrayReader(ArrayReader):
             except OSError as error:
                 raise self._corrupt(row, column, error.strerror) from error
         elif file < len(files):
+            if start + count > files[file].bytes:
+                raise self._corrupt(row, column, f"it ends at byte {start + count} of {files[file].bytes}")
             data = self._link.source.read(file, start, count)
         else:
             raise self._corrupt(row, column, f"it is in file {file} of {len(files)}")
