@@ -90,7 +90,7 @@ def ingest_linked(
     appear(request, project, config, advance=advance)
     if not is_unverified(store):
         link = read_root(store).link
-        keep_only(store, link and link.id)  # a run that was killed leaves entries of stores that it replaced
+        keep_only(store, link.id if link else None)  # a run that was killed leaves entries of stores that it replaced
         return ingest_slide(request, project, config, fill=False, advance=advance)
     with opened(request, config, request.slide_id) as (slide, _):
         check_same_files(store, slide.files)
