@@ -22,7 +22,7 @@ HOTSPOT_VIEW_UM = 800.0
 """Side of the view around a hotspot: about 10x on a screen."""
 MIN_HOTSPOT_VIEW_CELLS = 5
 NOT_VERIFIED = (
-    "Not verified: shown straight from the scanner's file, whose tiles have not been compared yet, and without a tissue "
+    "Not verified: shown straight from the scanner's file, whose tiles have not been checked yet; there is no tissue "
     "mask."
 )
 """Note on a linked store before `gemslide verify`."""
