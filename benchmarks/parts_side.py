@@ -1,6 +1,6 @@
 """The largest square tile that trains on four ranks: by layers, by rows, and by rows of the first layers.
 
-    .venv/bin/python -m benchmarks.parts_side [--network resnet110-v2] [--caps 1 4 16] [--limited 1 4] [--layouts NAME …]
+    .venv/bin/python -m benchmarks.parts_side [--network resnet110-v2] [--caps 1 4 16] [--limited 1 4] [--layouts …]
 
 ResNet-110-v2 (or ResNet-152, whose weights take 240 MB) in fp32, one tile in a step, with momentum, and with
 recomputation of every k blocks. For each cap and layout the cuts and the k that leave room for the largest tile are
