@@ -73,10 +73,12 @@ def export_slide(request: ExportRequest, *, advance: Advance = no_bar) -> Export
 
     Raises:
         BadRecipeError: the target exists, or options do not match. UnreadableError: no such store.
+        UnverifiedLinkError: it is linked to a slide's file with which it has not been compared.
         CorruptTileError: a chunk of the store is damaged. LockedError, DiskFullError: from the target.
     """
     start = time.perf_counter()
     reader = StoreReader(request.store)
+    sha256 = reader.source_sha256  # refuses a linked store that was not compared with its slide
     check_free(request.out, request.store)
     is_tiff = request.kind in ("ome-tiff", "tiff")
     if request.quality is not None and not is_tiff:
@@ -86,7 +88,7 @@ def export_slide(request: ExportRequest, *, advance: Advance = no_bar) -> Export
     write = _export_dicom if request.kind == "dicom" else _export_tiff if is_tiff else _export_ngff
     how = write(request, reader, advance)
     seconds = round(time.perf_counter() - start, 3)
-    return ExportReport(reader.slide_id, reader.source_sha256, how, _bytes(request.out), seconds)
+    return ExportReport(reader.slide_id, sha256, how, _bytes(request.out), seconds)
 
 
 # Each format imports its own writer, whose libraries take longer to import than a small slide to write.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pipeline.box import Box
@@ -60,7 +60,8 @@ class DicomExport:
     def _write_frames(
         self, level: LevelArray, path: Path, kind: FrameKind, loss: Loss | None, rows: Iterator[list[bytes]]
     ) -> None:
-        image = LevelImage(level.level, level.downsample, level.array.spec, kind, loss)
+        spec = replace(level.array.spec, link=None)  # the same UIDs whether the store holds the tiles or points at them
+        image = LevelImage(level.level, level.downsample, spec, kind, loss)
         with path.open("wb") as stream:
             write_file(stream, level_dataset(self.reader, image), rows)
             stream.flush()
@@ -98,5 +99,4 @@ def _loss(level: LevelArray, kind: FrameKind) -> Loss | None:
     """How and how much a level was compressed; None without loss."""
     if not kind.lossy_method:
         return None
-    stored = sum(file.stat().st_size for file in (level.array.path / "c").rglob("*") if file.is_file())
-    return Loss(kind.lossy_method, 3 * level.width_px * level.height_px / max(1, stored))
+    return Loss(kind.lossy_method, 3 * level.width_px * level.height_px / max(1, level.array.coded_bytes()))

@@ -65,7 +65,7 @@ class NgffExport:
         write_group(folder, {"ome": {"version": "0.5", "bioformats2raw.layout": 3}, ATTRIBUTE: self.about})
 
     def _write_level_05(self, path: Path, array: ArrayReader) -> None:
-        spec = replace(array.spec, codec="zstd", has_checksums=True)
+        spec = replace(array.spec, codec="zstd", has_checksums=True, link=None)
         for shard_row in range(spec.shard_rows):
             (path / spec.shard_key(shard_row, 0)).parent.mkdir(parents=True, exist_ok=True)
         self.advance.expect(spec.shard_rows * spec.shard_columns)

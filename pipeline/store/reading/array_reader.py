@@ -18,7 +18,7 @@ from pipeline.errors import CorruptTileError
 from pipeline.store.format.chunks import decode_chunk
 from pipeline.store.format.inside import INGEST_AGAIN, check_inside
 from pipeline.store.format.layout import FILL_VALUE, ArraySpec
-from pipeline.store.format.shard import MISSING, read_index, without_checksum
+from pipeline.store.format.shard import CHECKSUM_BYTES, MISSING, read_index, without_checksum
 from pipeline.store.reading.memory import bytes_at
 from pipeline.store.reading.threads import parallel_for
 from training.foundation.errors import UnreadableError
@@ -175,6 +175,16 @@ class ArrayReader:
             offsets, counts = shard.offsets[at : at + count], shard.counts[at : at + count]
             streams += self._read(shard, offsets, counts, row, first)
         return streams
+
+    def coded_bytes(self) -> int:
+        """Bytes of all chunks' streams.
+
+        Raises:
+            CorruptTileError: a shard is damaged.
+        """
+        places = itertools.product(range(self.spec.shard_rows), range(self.spec.shard_columns))
+        counts = [count for place in places if (shard := self._shard(*place)) for count in shard.counts if count]
+        return sum(counts) - CHECKSUM_BYTES * len(counts) * self.spec.has_checksums
 
     def first_chunk(self) -> bytes | None:
         """The first chunk that is stored, in rows; None if all are white. Raises CorruptTileError."""

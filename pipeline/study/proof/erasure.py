@@ -35,6 +35,7 @@ from pipeline.ledger.tables import answer, audit, reading, slide, task
 from pipeline.project import Project
 from pipeline.review import erase_registrations
 from pipeline.slide_level.record import RECORD
+from pipeline.store.links.links_file import keep_only
 from pipeline.study.protocol import load_study_cohort
 from pipeline.study.stages.registry import KINDS
 from pipeline.study.work.amendments import freeze
@@ -154,6 +155,7 @@ def _delete_files(project: Project, slide_id: str) -> None:
             folder.unlink()
         elif folder.exists():
             shutil.rmtree(folder)
+    keep_only(project.store_path(slide_id), None)  # the path of the slide's file, if the store was linked
 
 
 def _erase_slide(connection: Connection, study_id: str, slide_id: str, actor: str, why: str) -> int:

@@ -21,6 +21,7 @@ from pipeline.errors import (
     SourceGoneError,
     UnverifiedLinkError,
 )
+from pipeline.export.export import ExportRequest, export_slide
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.ingest.linked import appear, ingest_linked, relink, verify_linked
 from pipeline.ingest.source_comparison import verify_store
@@ -395,6 +396,29 @@ def test_a_reader_of_a_linked_store_can_be_sent_to_another_process(made):
 
     assert pickle.loads(pickle.dumps(reader)).chunk(0, 1, 2) == reader.chunk(0, 1, 2)
     assert pickle.loads(pickle.dumps(reader.levels[0].array)).chunk(1, 2) == reader.chunk(0, 1, 2)
+
+
+@pytest.mark.parametrize("kind", ["ngff-0.5", "ngff-0.4", "ome-tiff", "tiff", "dicom"])
+def test_an_export_of_a_linked_store_is_that_of_a_full_one(made, tmp_path, kind):
+    source, report = made
+    whole = full(source, tmp_path / "full")
+    shown = []
+    for store, out in ((report.store, tmp_path / "linked"), (whole.store, tmp_path / "copied")):
+        export_slide(ExportRequest(store, out, kind))
+        files = [out] if out.is_file() else sorted(path for path in out.rglob("*") if path.is_file())
+        contents = [path.read_bytes().replace(b"linked", b"pass-through") for path in files]
+        shown.append([(str(path.relative_to(out)), content) for path, content in zip(files, contents, strict=True)])
+
+    assert shown[0] == shown[1]
+
+
+def test_a_store_that_was_not_compared_is_not_exported(tmp_path):
+    store = make_first_appearance(write_tiff(tmp_path), tmp_path / "p")
+
+    with pytest.raises(UnverifiedLinkError):
+        export_slide(ExportRequest(store, tmp_path / "out.tiff", "tiff"))
+
+    assert not (tmp_path / "out.tiff").exists()
 
 
 def gemslide(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -33,6 +33,7 @@ from pipeline.review.judging.seen_rule import SeenRule
 from pipeline.review.judging.slides import SlideReview, add_review, reviews_of
 from pipeline.review.rows.view_context import ViewContext
 from pipeline.review.verify import verify_reviews
+from pipeline.store.links.links_file import LinkEntry, SourceFile, add_link
 from pipeline.study.proof.erasure import erase
 from pipeline.study.proof.verify import verify_log
 from pipeline.study.protocol import Protocol, study_dir
@@ -88,6 +89,9 @@ def study(ledger: Ledger, tmp_path: Path) -> Study:
     while lease := mine.take("s"):
         is_named = lease.slide_id == NAME and lease.stage == "qc"
         mine.finish(lease, Ended("refused" if is_named else "done", None, f"{lease.slide_id}.svs: said", 1.0, "f" * 64))
+    linked = SourceFile(path=f"/slides/{NAME}.svs", bytes=1, mtime_ns=1, inode=1)
+    entry = LinkEntry(slide_id=NAME, opened_as=linked.path, files=(linked,), shards={})
+    add_link(project.store_path(NAME), "0" * 32, entry)
     for path in (project.store_path(NAME) / "zarr.json", project.result_dir(NAME, "m-00000000") / "predictions.csv"):
         path.parent.mkdir(parents=True)
         path.write_text("{}")
@@ -157,6 +161,7 @@ def test_nothing_of_an_erased_slide_is_left_and_the_log_verifies(study, tmp_path
         study.ledger.database.close()
         assert NAME.encode() not in (tmp_path / "gemslide.db").read_bytes()
     assert not study.project.store_path(NAME).exists()
+    assert NAME not in study.project.links_path.read_text()
     assert not study.project.result_dir(NAME, "m-00000000").exists()
     assert {slide for slide, *_ in readings.signed("tumour", "unassisted")} == set(OTHERS)
 
