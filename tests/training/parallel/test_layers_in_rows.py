@@ -44,9 +44,10 @@ LAYERS = {
 }
 
 
-def in_rows(layer: nn.Module, x_nchw: Tensor, num_parts: int) -> tuple[Tensor, Tensor]:
-    """Output, and gradient of the input."""
-    parts = Parts(VirtualLink(num_parts), "rows", aliases(layer, num_parts))
+def in_rows(layer: nn.Module, x_nchw: Tensor, num_parts: int) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+    """Output, and gradients of the input and of the weights."""
+    copies = aliases(layer, num_parts)
+    parts = Parts(VirtualLink(num_parts), "rows", copies)
     rows = [
         x_nchw[:, :, own.start : own.stop].clone().requires_grad_()
         for own in (rows_of(x_nchw.shape[2], part, num_parts) for part in range(num_parts))
@@ -54,7 +55,11 @@ def in_rows(layer: nn.Module, x_nchw: Tensor, num_parts: int) -> tuple[Tensor, T
     outputs, form = parts.call(layer, rows, Form((x_nchw.shape[2],), False))
     output = parts.whole_tensors(outputs, form)[0]
     (output * weights_like(output)).sum().backward()
-    return output.detach(), torch.cat([row.grad for row in rows if row.grad is not None], 2)
+    of_weights = {
+        name: torch.stack([copy.grad for copy in copies[id(weight)] if copy.grad is not None]).sum(0)
+        for name, weight in layer.named_parameters()
+    }
+    return output.detach(), torch.cat([row.grad for row in rows if row.grad is not None], 2), of_weights
 
 
 def weights_like(output: Tensor) -> Tensor:
@@ -69,13 +74,17 @@ def test_a_layer_of_rows_is_that_of_the_whole(name, num_parts):
     layer = LAYERS[name]().double()
     for height in HEIGHTS:
         x_nchw = torch.randn(2, 4, height, 9, dtype=torch.float64)
-        output, gradient = in_rows(layer, x_nchw, num_parts)
+        output, gradient, of_weights = in_rows(layer, x_nchw, num_parts)
+        layer.zero_grad()
         expected_input = x_nchw.clone().requires_grad_()
         expected = layer(expected_input)
         (expected * weights_like(expected)).sum().backward()
         assert output.shape == expected.shape
         assert distance(output, expected) < 1e-12
         assert distance(gradient, expected_input.grad) < 1e-12
+        assert of_weights.keys() == {name for name, _ in layer.named_parameters()}
+        for name, weight in layer.named_parameters():
+            assert distance(of_weights[name], weight.grad) < 1e-12, (name, height)
 
 
 @pytest.mark.parametrize(
