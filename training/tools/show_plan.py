@@ -32,9 +32,9 @@ from training.recipe.planned import (
 from training.recipe.slides import SlideRecipe, load_any_recipe
 from training.run.out_of_memory import refuse_what_has_no_room
 from training.run.preflight import dataset_error
-from training.tools.plan_report import report_of, svg_of
-from training.tools.search_rows import search_rows
-from training.tools.show_bag_plan import show_bag_plan
+from training.tools.plan.bags import show_bag_plan
+from training.tools.plan.report import report_of, svg_of
+from training.tools.plan.search_rows import search_rows
 
 
 def show_plan(

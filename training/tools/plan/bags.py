@@ -13,7 +13,7 @@ from training.oracle.clusters.cluster import load_cluster
 from training.recipe.planned import on_cluster
 from training.recipe.slides import SlideRecipe
 from training.run.slides.planned import planned_bags
-from training.tools.plan_report import report_of, svg_of
+from training.tools.plan.report import report_of, svg_of
 
 
 def show_bag_plan(

@@ -9,7 +9,7 @@ from training.oracle.search.candidates import Candidate, Excluded
 from training.oracle.search.shape import WANTED
 from training.recipe.choice import none_fits, plans_on, with_candidate
 from training.recipe.planned import Planned, describe_recompute
-from training.tools.fsdp_row import fsdp_row
+from training.tools.plan.fsdp_row import fsdp_row
 
 
 def search_rows(planned: Planned, *, num_ranks: int, cap_bytes: float) -> dict[str, Any]:
