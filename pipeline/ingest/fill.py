@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pipeline.files import new_folder
 from pipeline.store.format.checksums import write_checksums
-from pipeline.store.format.layout import IMAGE
+from pipeline.store.format.layout import IMAGE, POINTERS
 from pipeline.store.format.metadata import SlideAttributes, read_json, write_group, write_json
 from pipeline.store.format.shard import FileChecksum, write_shard
 from pipeline.store.links.links_file import keep_only
@@ -40,6 +40,7 @@ def fill_store(store: Path, advance: Advance) -> SlideAttributes:
         shutil.copytree(
             store, folder, dirs_exist_ok=True, ignore=lambda path, names: names if Path(path) in pointers else ()
         )
+        (folder / POINTERS).unlink()
         sums: dict[str, FileChecksum] = {}
         for array in linked:
             sums |= _copy(array, folder / IMAGE / array.path.name, advance)

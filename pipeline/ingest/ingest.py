@@ -187,6 +187,7 @@ def _check_complete(store: Path, attributes: SlideAttributes) -> None:
 def _filled(report: IngestReport, start: float, advance: Advance) -> IngestReport:
     """Copy the tiles into a finished store that is linked."""
     if read_root(report.store).link is None:
+        keep_only(report.store, None)  # a run that was killed may have left where the store pointed
         return report
     levels = fill_store(report.store, advance).levels
     return replace(report, skipped=False, levels=levels, seconds=round(time.perf_counter() - start, 3))

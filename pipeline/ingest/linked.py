@@ -16,7 +16,7 @@ from pipeline.errors import (
     NotBrightfieldRgbError,
     UnverifiedLinkError,
 )
-from pipeline.files import new_folder, remove, sha256_of_files
+from pipeline.files import new_folder, remove, sha256_of, sha256_of_files
 from pipeline.ingest.ingest import (
     IngestReport,
     IngestRequest,
@@ -31,6 +31,7 @@ from pipeline.ingest.writing import write_compared, write_first_appearance
 from pipeline.project import Project, check_slide_id
 from pipeline.settings.config import IngestConfig
 from pipeline.slides.registry import open_slide
+from pipeline.store.format.layout import POINTERS
 from pipeline.store.format.metadata import SlideAttributes, first_finding
 from pipeline.store.format.root import read_root
 from pipeline.store.links.links_file import (
@@ -73,7 +74,7 @@ def appear(request: IngestRequest, project: Project, config: IngestConfig, *, ad
             if store.exists():
                 raise LockedError(f"{store.name}: another process has just finished it. Run again to check it.")
             write_first_appearance(folder, slide, slide_id, config, mpp, advance, pointing)
-            add_link(store, pointing.id, _entry(request, pointing))
+            add_link(store, pointing.id, _entry(request, pointing, folder))
     keep_only(store, pointing.id)
     return True
 
@@ -117,13 +118,13 @@ def verify_link(store: Path, *, advance: Advance = no_bar) -> IngestReport:
         pointing = Pointing.at(slide, project_of(store), slide_id, is_verified=True)
         with new_folder(store, before_swap=lambda: _check_unverified(store)) as folder:
             written = write_compared(folder, slide, slide_id, config, mpp, advance, pointing)
-            add_link(store, pointing.id, _entry(request, pointing))
+            add_link(store, pointing.id, _entry(request, pointing, folder))
     keep_only(store, pointing.id)
     return report_of(slide_id, store, written, start)
 
 
-def _entry(request: IngestRequest, pointing: Pointing) -> LinkEntry:
-    """What `links.json` says of a store, once all its shards are written."""
+def _entry(request: IngestRequest, pointing: Pointing, folder: Path) -> LinkEntry:
+    """What `links.json` says of a store that is complete in `folder`."""
     return LinkEntry(
         slide_id=request.slide_id,
         opened_as=os.path.abspath(request.path),
@@ -131,7 +132,7 @@ def _entry(request: IngestRequest, pointing: Pointing) -> LinkEntry:
         mpp_manifest=request.mpp_manifest,
         mpp_option=request.mpp_option,
         files=pointing.source.files,
-        shards=pointing.shards,
+        pointers_sha256=sha256_of(folder / POINTERS),
     )
 
 

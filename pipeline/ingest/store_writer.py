@@ -84,6 +84,8 @@ class StoreWriter:
         sums = levels.all_sums()
         shards = [sum(name.startswith(f"{plan.about.path}/") for name in sums) for plan in self.plans]
         self._write_groups(associated)
+        if self._pointing:
+            self._pointing.write_list(self.folder)
         self.warnings = [*filter(None, (self.mpp.warning, *self.slide.info.warnings, tissue and tissue.warning))]
         checksum = write_checksums(self.folder, {f"{IMAGE}/{name}": file_sum for name, file_sum in sums.items()})
         attributes = self._attributes(

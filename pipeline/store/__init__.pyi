@@ -18,6 +18,7 @@ from .format.layout import LABELS as LABELS
 from .format.layout import MAX_CHUNK_PX as MAX_CHUNK_PX
 from .format.layout import MAX_SHARD_CHUNKS as MAX_SHARD_CHUNKS
 from .format.layout import MAX_TABLES_BYTES as MAX_TABLES_BYTES
+from .format.layout import POINTERS as POINTERS
 from .format.layout import PREDICTIONS as PREDICTIONS
 from .format.layout import QUALITY as QUALITY
 from .format.layout import TISSUE as TISSUE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,9 +12,11 @@ from typing import Any
 import google_crc32c
 import numpy as np
 
+from pipeline.files import write_text_atomic
 from pipeline.project import Project
 from pipeline.slides.common.slide import EncodedLevel, Slide
 from pipeline.slides.common.tile_places import TilePlaces
+from pipeline.store.format.layout import POINTERS
 from pipeline.store.format.link_shard import OWN_FILE, RECORD, write_link_shard
 from pipeline.store.format.metadata import Link
 from pipeline.store.format.shard import FileChecksum
@@ -43,6 +46,10 @@ class Pointing:
     @property
     def open_link(self) -> OpenLink:
         return OpenLink(self.source, self.shards)
+
+    def write_list(self, store: Path) -> None:
+        """Write the list of the shards' hashes, once all shards are written."""
+        write_text_atomic(store / POINTERS, json.dumps(dict(sorted(self.shards.items())), indent=1))
 
     def about(self, levels: Mapping[int, TilePlaces]) -> Link:
         """The root's attribute `link`.

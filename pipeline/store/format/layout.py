@@ -22,6 +22,8 @@ ATTENTION = "attention"
 FILL_VALUE = 255
 
 CHECKSUMS = "OME/checksums.json"
+POINTERS = "OME/pointers.json"
+"""Of a linked store: SHA-256 of each shard's records, by its path below the image."""
 ZSTD_LEVEL = 1
 """On tissue, level 3 saves at most a tenth of the bytes, and takes two to three times as long."""
 

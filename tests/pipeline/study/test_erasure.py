@@ -90,7 +90,7 @@ def study(ledger: Ledger, tmp_path: Path) -> Study:
         is_named = lease.slide_id == NAME and lease.stage == "qc"
         mine.finish(lease, Ended("refused" if is_named else "done", None, f"{lease.slide_id}.svs: said", 1.0, "f" * 64))
     linked = SourceFile(path=f"/slides/{NAME}.svs", bytes=1, mtime_ns=1, inode=1)
-    entry = LinkEntry(slide_id=NAME, opened_as=linked.path, files=(linked,), shards={})
+    entry = LinkEntry(slide_id=NAME, opened_as=linked.path, files=(linked,), pointers_sha256="0" * 64)
     add_link(project.store_path(NAME), "0" * 32, entry)
     for path in (project.store_path(NAME) / "zarr.json", project.result_dir(NAME, "m-00000000") / "predictions.csv"):
         path.parent.mkdir(parents=True)
