@@ -3,7 +3,7 @@
 A project may come from someone else, so settings that point outside it are kept elsewhere: in the environment, or in
 the TOML file that GEMSLIDE_SITE names, such as /etc/gemslide/site.toml. The environment takes precedence.
 
-slides = ["/mnt/scans"]             # GEMSLIDE_SLIDES: folders whose slides may be ingested from the web app
+slides = ["/mnt/scans"]             # GEMSLIDE_SLIDES: folders whose slides the web app may ingest or follow links to
 proxies = ["10.0.0.5", "fd00::/8"]  # GEMSLIDE_PROXIES: proxies whose X-Forwarded-For is trusted
 
 [project."/srv/projects/trial"]
