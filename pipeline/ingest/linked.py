@@ -30,6 +30,7 @@ from pipeline.ingest.link.pointers import Pointing
 from pipeline.ingest.writing import write_compared, write_first_appearance
 from pipeline.project import Project, check_slide_id
 from pipeline.settings.config import IngestConfig
+from pipeline.slides.common.level_content import few_places
 from pipeline.slides.registry import open_slide
 from pipeline.store.format.layout import POINTERS
 from pipeline.store.format.metadata import SlideAttributes, first_finding
@@ -68,7 +69,7 @@ def appear(request: IngestRequest, project: Project, config: IngestConfig, *, ad
     store = project.store_path(slide_id)
     if store.exists():
         return False
-    with opened(request, config, slide_id) as (slide, mpp):
+    with few_places(), opened(request, config, slide_id) as (slide, mpp):
         pointing = Pointing.at(slide, project, slide_id, is_verified=False)
         with new_folder(store) as folder:
             if store.exists():

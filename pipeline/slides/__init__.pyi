@@ -4,6 +4,7 @@ from .common.absent import absent_tiles as absent_tiles
 from .common.damage import DamagedFileError as DamagedFileError
 from .common.damage import library_errors as library_errors
 from .common.level_content import cell_means as cell_means
+from .common.level_content import few_places as few_places
 from .common.mpp import MAX_OFF as MAX_OFF
 from .common.mpp import UM_TIMES_POWER as UM_TIMES_POWER
 from .common.mpp import power_contradiction as power_contradiction

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,8 @@ from pipeline.store.format.shard import FileChecksum
 from pipeline.store.links.links_file import SourceFile
 from pipeline.store.links.source import LinkedSource, OpenLink
 
+_FLUSHED_AT_ONCE = 8
+
 
 @dataclass(frozen=True)
 class Pointing:
@@ -37,6 +41,7 @@ class Pointing:
     id: str = field(default_factory=lambda: secrets.token_hex(16))
     shards: dict[str, str] = field(default_factory=dict)
     """SHA-256 of the records of each shard written, by its path below the image."""
+    _written: list[Path] = field(default_factory=list)
 
     @classmethod
     def at(cls, slide: Slide, project: Project, slide_id: str, *, is_verified: bool) -> Pointing:
@@ -48,7 +53,12 @@ class Pointing:
         return OpenLink(self.source, self.shards)
 
     def write_list(self, store: Path) -> None:
-        """Write the list of the shards' hashes, once all shards are written."""
+        """Write the list of the shards' hashes, once all shards are written, and make sure that these are on disk.
+
+        Flushed together, hundreds of small files take less time than one by one.
+        """
+        with ThreadPoolExecutor(_FLUSHED_AT_ONCE) as pool:
+            list(pool.map(_flush, self._written))
         write_text_atomic(store / POINTERS, json.dumps(dict(sorted(self.shards.items())), indent=1))
 
     def about(self, levels: Mapping[int, TilePlaces]) -> Link:
@@ -83,6 +93,7 @@ class Pointing:
         if not records["count"].any():
             return None
         written, self.shards[key] = write_link_shard(path, records, own)
+        self._written.append(path)
         return written
 
     def _sum(
@@ -100,6 +111,14 @@ class Pointing:
                     record["offset"], record["count"], record["file"] = sum(map(len, own)), len(chunk), OWN_FILE
                     own.append(chunk)
                 record["crc32c"], record["has_crc32c"] = google_crc32c.value(chunk), 1
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _point(inside: Any, places: TilePlaces, rows: range, columns: range) -> None:

@@ -18,7 +18,6 @@ import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.files import write_bytes_atomic
 from pipeline.store.format.shard import FileChecksum
 from training.foundation.reading import open_regular
 
@@ -31,14 +30,15 @@ Records = NDArray[Any]
 
 
 def write_link_shard(path: Path, records: Records, own: Iterable[bytes]) -> tuple[FileChecksum, str]:
-    """Write a shard whole or not at all. Returns its checksum, and the SHA-256 of its records.
+    """Write a shard of a store that is not published yet; the caller flushes it to disk. Returns its checksum, and the
+    SHA-256 of its records.
 
     Args:
         own: the chunks that the records of `OWN_FILE` point at, in order.
     """
     packed = records.tobytes()
     content = b"".join(own) + packed
-    write_bytes_atomic(path, content)
+    path.write_bytes(content)
     return FileChecksum(len(content), google_crc32c.value(content)), hashlib.sha256(packed).hexdigest()
 
 

@@ -14,6 +14,7 @@ import pytest
 import zarr
 
 from pipeline.errors import (
+    AmbiguousSeriesError,
     ChangedSourceError,
     CorruptTileError,
     DamagedStoreError,
@@ -197,6 +198,15 @@ def test_the_first_appearance_reads_no_tile_of_the_finest_level(tmp_path, monkey
 
     assert [level.columns for level in StoreReader(store).levels] == [6, 3, 2]
     assert set(read) == {3}  # level 2 is built from level 1
+
+
+def test_a_page_that_only_has_the_slides_proportions_is_not_shown_as_a_level(tmp_path):
+    """Such as a label: though only a few places are compared before the slide appears."""
+    other = halved(sample_image(1300, 900, seed=9), 1)[1]
+    source = write_jpeg_pyramid(tmp_path / "a.tiff", [sample_image(1300, 900), other])
+
+    with pytest.raises(AmbiguousSeriesError, match="Choose one"):
+        make_first_appearance(source, tmp_path / "p")
 
 
 def test_verify_completes_what_ingest_began(tmp_path, made):
