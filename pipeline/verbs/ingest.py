@@ -20,7 +20,6 @@ from pipeline.settings.config import load_settings
 from pipeline.slides.suffixes import slide_id_from
 from pipeline.spreadsheets import TABLE_SUFFIXES
 from pipeline.verbs.cli_output import Reporter, report_errors
-from pipeline.verbs.stages import run_recorded
 from training.foundation.errors import BadRecipeError, GemslideError
 from training.foundation.settings import replace
 from training.foundation.words.counts import counted
@@ -54,6 +53,9 @@ def run_ingest(
         stages = [IngestStage(request, project, config, link=given.link) for request in requests]
         for stage in stages if given.link else ():
             _appear(stage)
+        # Its database takes a quarter of a second to import, and linked slides appear without it.
+        from pipeline.verbs.stages import run_recorded
+
         run_recorded(stages, reporter, record, project, workers=workers)
     reporter.finish()
 
