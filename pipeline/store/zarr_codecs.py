@@ -29,8 +29,8 @@ READ_ONLY = (
 
 
 @dataclass(frozen=True)
-class _StreamCodec(ArrayBytesCodec):
-    """A chunk is one image stream; reads only.
+class ReadOnlyCodec(ArrayBytesCodec):
+    """Turns stored tiles into pixels, and refuses to store any.
 
     Writing through zarr would be lossy, and the scanner's own bytes are what the store promises.
     """
@@ -39,16 +39,6 @@ class _StreamCodec(ArrayBytesCodec):
 
     is_fixed_size = False
     codec_name: ClassVar[str]
-    known_keys: ClassVar[frozenset[str]]
-
-    @classmethod
-    def from_dict(cls, data: dict[str, JSON]) -> Self:
-        configuration = data.get("configuration") or {}
-        if not isinstance(configuration, dict) or (unknown := set(configuration) - cls.known_keys):
-            raise ValueError(
-                f"{cls.codec_name}: unknown configuration keys {sorted(unknown)}; known: {sorted(cls.known_keys)}"
-            )
-        return cls(configuration)
 
     def to_dict(self) -> dict[str, JSON]:
         result: dict[str, JSON] = {"name": self.codec_name}
@@ -56,16 +46,8 @@ class _StreamCodec(ArrayBytesCodec):
             result["configuration"] = self.configuration
         return result
 
-    @abstractmethod
-    def pixels_of(self, stream: bytes) -> Pixels:
-        """Pixels of one chunk's stream."""
-
     def compute_encoded_size(self, input_byte_length: int, chunk_spec: ZarrArraySpec) -> int:
         raise NotImplementedError("the size of an image stream is not known before it is encoded")
-
-    async def _decode_single(self, chunk_data: Buffer, chunk_spec: ZarrArraySpec) -> NDBuffer:
-        pixels = await asyncio.to_thread(self.pixels_of, chunk_data.to_bytes())
-        return chunk_spec.prototype.nd_buffer.from_numpy_array(pixels.reshape(chunk_spec.shape))
 
     async def _encode_single(self, chunk_data: NDBuffer, chunk_spec: ZarrArraySpec) -> Buffer | None:
         raise TypeError(READ_ONLY)
@@ -77,7 +59,30 @@ class _StreamCodec(ArrayBytesCodec):
         return self
 
     def validate(self, **_: Any) -> None:
-        """Nothing to check: the chunk's shape is checked when it is decoded."""
+        """Nothing to check: sizes are checked when a chunk is decoded."""
+
+
+class _StreamCodec(ReadOnlyCodec):
+    """A chunk is one image stream."""
+
+    known_keys: ClassVar[frozenset[str]]
+
+    @classmethod
+    def from_dict(cls, data: dict[str, JSON]) -> Self:
+        configuration = data.get("configuration") or {}
+        if not isinstance(configuration, dict) or (unknown := set(configuration) - cls.known_keys):
+            raise ValueError(
+                f"{cls.codec_name}: unknown configuration keys {sorted(unknown)}; known: {sorted(cls.known_keys)}"
+            )
+        return cls(configuration)
+
+    @abstractmethod
+    def pixels_of(self, stream: bytes) -> Pixels:
+        """Pixels of one chunk's stream."""
+
+    async def _decode_single(self, chunk_data: Buffer, chunk_spec: ZarrArraySpec) -> NDBuffer:
+        pixels = await asyncio.to_thread(self.pixels_of, chunk_data.to_bytes())
+        return chunk_spec.prototype.nd_buffer.from_numpy_array(pixels.reshape(chunk_spec.shape))
 
 
 class JpegCodec(_StreamCodec):

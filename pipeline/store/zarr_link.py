@@ -7,13 +7,12 @@ It stands in place of `sharding_indexed`. A shard says where its chunks are in t
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from zarr.abc.codec import ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin
+from zarr.abc.codec import ArrayBytesCodecPartialDecodeMixin
 from zarr.core.array_spec import ArraySpec as ZarrArraySpec
 from zarr.core.buffer import Buffer, NDBuffer
 from zarr.core.common import JSON
@@ -22,20 +21,17 @@ from zarr.storage import LocalStore, StorePath
 from pipeline.box import Box
 from pipeline.store.format.layout import LINK_CODEC
 from pipeline.store.reading.reader import StoreReader
-from pipeline.store.zarr_codecs import READ_ONLY
+from pipeline.store.zarr_codecs import READ_ONLY, ReadOnlyCodec
 from training.foundation.errors import UnreadableError
 
 _SHARD_PARTS = 4
 """Of a shard's path below its array: "c/0/ROW/COLUMN"."""
 
 
-@dataclass(frozen=True)
-class LinkCodec(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
-    """Shards of pointers; reads only."""
+class LinkCodec(ReadOnlyCodec, ArrayBytesCodecPartialDecodeMixin):
+    """Shards of pointers."""
 
-    configuration: dict[str, Any] = field(default_factory=dict)
-
-    is_fixed_size = False
+    codec_name = LINK_CODEC
 
     @classmethod
     def from_dict(cls, data: dict[str, JSON]) -> Self:
@@ -43,12 +39,6 @@ class LinkCodec(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
         if not isinstance(configuration, dict):
             raise ValueError(f"{LINK_CODEC}: no configuration")
         return cls(configuration)
-
-    def to_dict(self) -> dict[str, JSON]:
-        return {"name": LINK_CODEC, "configuration": self.configuration}
-
-    def compute_encoded_size(self, input_byte_length: int, chunk_spec: ZarrArraySpec) -> int:
-        raise NotImplementedError("a shard of pointers has no size that follows from its chunks'")
 
     async def _decode_partial_single(self, byte_getter: Any, selection: Any, chunk_spec: ZarrArraySpec) -> NDBuffer:
         if not isinstance(byte_getter, StorePath) or not isinstance(byte_getter.store, LocalStore):
@@ -63,18 +53,6 @@ class LinkCodec(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
 
     async def _decode_single(self, chunk_data: Buffer, chunk_spec: ZarrArraySpec) -> NDBuffer:
         raise TypeError(READ_ONLY)  # reading is by parts; zarr reads whole shards only to write into them
-
-    async def _encode_single(self, chunk_data: NDBuffer, chunk_spec: ZarrArraySpec) -> Buffer | None:
-        raise TypeError(READ_ONLY)
-
-    def resolve_metadata(self, chunk_spec: ZarrArraySpec) -> ZarrArraySpec:
-        return chunk_spec
-
-    def evolve_from_array_spec(self, array_spec: ZarrArraySpec) -> Self:
-        return self
-
-    def validate(self, **_: Any) -> None:
-        """Nothing to check: the reader checks the array when it opens it."""
 
 
 def _selected(shard: Path, selection: tuple[Any, ...], side_yx_px: tuple[int, int]) -> Any:
