@@ -7,19 +7,19 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
+from pipeline.codecs.types import Stream
 from pipeline.files import new_folder
+from pipeline.ingest.routes import PASS_THROUGH
 from pipeline.store.format.checksums import write_checksums
 from pipeline.store.format.layout import IMAGE, POINTERS
 from pipeline.store.format.metadata import SlideAttributes, read_json, write_group, write_json
-from pipeline.store.format.shard import FileChecksum, write_shard
+from pipeline.store.format.shard import FileChecksum, chunks_in_order, write_shard
 from pipeline.store.links.links_file import keep_only
 from pipeline.store.reading.array_reader import ArrayReader
 from pipeline.store.reading.reader import StoreReader
 from pipeline.store.reading.threads import CORES, parallel_for
 from training.foundation.errors import LockedError
 from training.foundation.progress import Advance
-
-ROUTE = "pass-through"
 
 
 def fill_store(store: Path, advance: Advance) -> SlideAttributes:
@@ -34,8 +34,8 @@ def fill_store(store: Path, advance: Advance) -> SlideAttributes:
     reader = StoreReader(store)
     assert reader.attributes.link is not None  # callers have checked
     linked = [reader.levels[level].array for level in reader.attributes.link.levels]
+    before = _state(store)
     with new_folder(store, before_swap=lambda: _check_unchanged(store, before)) as folder:
-        before = _state(store)
         pointers = {array.path for array in linked}
         shutil.copytree(
             store, folder, dirs_exist_ok=True, ignore=lambda path, names: names if Path(path) in pointers else ()
@@ -54,19 +54,18 @@ def fill_store(store: Path, advance: Advance) -> SlideAttributes:
 def _copy(array: ArrayReader, folder: Path, advance: Advance) -> dict[str, FileChecksum]:
     """Write a level's array with its chunks. Returns its shards' checksums by path below the store."""
     spec = replace(array.spec, link=None)
-    n, sums = spec.shard_chunks, dict[str, FileChecksum]()
+    sums: dict[str, FileChecksum] = {}
     advance.expect(spec.shard_rows * spec.shard_columns)
     for shard_row in range(spec.shard_rows):
         (folder / spec.shard_key(shard_row, 0)).parent.mkdir(parents=True, exist_ok=True)
 
+    def streams(row: int, columns: range) -> list[Stream]:
+        return [() if chunk is None else (chunk,) for chunk in array.chunks(row, columns)]
+
     def copy(shard_row: int, shard_column: int) -> None:
         key = spec.shard_key(shard_row, shard_column)
-        columns = range(shard_column * n, min((shard_column + 1) * n, spec.columns))
-        chunks: list[tuple[bytes, ...]] = []
-        for row in range(shard_row * n, min((shard_row + 1) * n, spec.rows)):
-            chunks += [(chunk,) if chunk is not None else () for chunk in array.chunks(row, columns)]
-            chunks += [()] * (n - len(columns))
-        written = write_shard(folder / key, chunks + [()] * (n * n - len(chunks)))
+        cells = spec.cells_of_shard(shard_row, shard_column)
+        written = write_shard(folder / key, chunks_in_order(spec.shard_chunks, *cells, streams))
         if written is not None:
             sums[f"{IMAGE}/{folder.name}/{key}"] = written
         advance(1)
@@ -79,7 +78,7 @@ def _copy(array: ArrayReader, folder: Path, advance: Advance) -> dict[str, FileC
 def _as_full(attributes: SlideAttributes, checksums_sha256: str) -> SlideAttributes:
     assert attributes.link is not None  # callers have checked
     levels = tuple(
-        level.model_copy(update={"route": ROUTE}) if index in attributes.link.levels else level
+        level.model_copy(update={"route": PASS_THROUGH}) if index in attributes.link.levels else level
         for index, level in enumerate(attributes.levels)
     )
     ingest = {**attributes.ingest, "checksums_sha256": checksums_sha256}

@@ -27,6 +27,9 @@ from pipeline.store.format.layout import (
 from pipeline.store.format.metadata import Gate, Level
 from training.foundation.errors import BadRecipeError
 
+PASS_THROUGH, LINKED = "pass-through", "linked"
+"""Routes of levels whose tiles are copied, and of those that are pointed at."""
+
 
 @dataclass(frozen=True)
 class StorePlan:
@@ -97,7 +100,7 @@ def _as_link(plan: LevelPlan) -> LevelPlan | NotCopied:
     if len(places.rule.tables or b"") > MAX_TABLES_BYTES:
         return NotCopied("its tiles share too many JPEG tables")
     spec = replace(plan.spec, link=LinkSpec(places.rule.tables, places.rule.says_rgb, places.in_items))
-    return replace(plan, about=plan.about.model_copy(update={"route": "linked"}), spec=spec, places=places)
+    return replace(plan, about=plan.about.model_copy(update={"route": LINKED}), spec=spec, places=places)
 
 
 def _without(slide: Slide, damage: Damage | None) -> Slide:
@@ -118,7 +121,7 @@ def _source_route(
     is_last = level == len(slide.info.levels) - 1  # others may be built from it
     spec = _spec(size, encoded.tile_px, encoded.codec, config.decode_shard_px if is_last else config.shard_px, config)
     about = Level(
-        path=str(level), downsample=size.downsample, route="pass-through", codec=spec.codec, gate=verdict,
+        path=str(level), downsample=size.downsample, route=PASS_THROUGH, codec=spec.codec, gate=verdict,
         rebuilt=repaired_at,
     )  # fmt: skip
     return LevelPlan(about, spec, encoded=encoded)

@@ -26,7 +26,7 @@ from pipeline.slides.common.slide import EncodedLevel, Slide, paste
 from pipeline.store.format.chunks import decode_chunk, encode_zstd
 from pipeline.store.format.layout import FILL_VALUE
 from pipeline.store.format.metadata import write_json
-from pipeline.store.format.shard import FileChecksum, sum_file, write_shard
+from pipeline.store.format.shard import FileChecksum, chunks_in_order, sum_file, write_shard
 from pipeline.store.reading.array_reader import ArrayReader
 from pipeline.store.reading.threads import CORES, parallel_for
 from training.foundation.progress import Advance
@@ -142,15 +142,12 @@ class LevelsWriter:
     # --- pass-through ----------------------------------------------------------------------------
 
     def _copy(self, shard: Shard, encoded: EncodedLevel, *, want: bool) -> Pixels | None:
-        if shard.plan.places is not None:
-            self._point(shard)
-        elif not want:
-            self._write(shard, _copied(shard, encoded))
+        keep = self._write if shard.plan.places is None else self._point
         if not want:
+            keep(shard, _copied(shard, encoded))
             return None
         chunks = list(_copied(shard, encoded))
-        if shard.plan.places is None:
-            self._write(shard, chunks)
+        keep(shard, chunks)
         if not any(chunks):
             return None
         spec, block = shard.plan.spec, shard.white()
@@ -163,13 +160,17 @@ class LevelsWriter:
         parallel_for(place, ((at,) for at in range(n * n)), CORES)
         return block
 
-    def _point(self, shard: Shard) -> None:
-        plan, part = shard.plan, shard.box.cells(shard.plan.spec.chunk_px)
+    def _point(self, shard: Shard, chunks: Iterable[Stream]) -> None:
+        spec, places = shard.plan.spec, shard.plan.places
         assert self._pointing is not None  # or no plan has places
-        assert plan.encoded is not None
-        assert plan.places is not None
+        assert places is not None
         written = self._pointing.write_shard(
-            self._dir / shard.key, shard.key, part, plan.encoded, plan.places, plan.spec.shard_chunks
+            self._dir / shard.key,
+            shard.key,
+            spec.cells_of_shard(shard.row, shard.column),
+            places,
+            spec.shard_chunks,
+            chunks,
         )
         if written is not None:
             self.sums[shard.key] = written
@@ -250,13 +251,9 @@ def _decoded_part(shard: Shard, decoder: Slide) -> Callable[[int, int], Pixels]:
 
 
 def _copied(shard: Shard, encoded: EncodedLevel) -> Iterator[Stream]:
-    """A shard's chunks in C order, read a row of tiles at a time; () outside the grid."""
-    n, (rows, columns) = shard.plan.spec.shard_chunks, shard.box.cells(shard.plan.spec.chunk_px)
-    beside: list[Stream] = [()] * (n - len(columns))
-    for row in rows:
-        yield from encoded.streams(row, columns)
-        yield from beside
-    yield from [()] * (n * (n - len(rows)))
+    """A shard's chunks in C order; () outside the grid."""
+    spec = shard.plan.spec
+    return chunks_in_order(spec.shard_chunks, *spec.cells_of_shard(shard.row, shard.column), encoded.streams)
 
 
 def halve(pixels: Pixels) -> Pixels:

@@ -48,6 +48,7 @@ from .format.plain_array import array_names as array_names
 from .format.plain_array import write_array as write_array
 from .format.root import read_root as read_root
 from .format.shard import FileChecksum as FileChecksum
+from .format.shard import chunks_in_order as chunks_in_order
 from .format.shard import sum_file as sum_file
 from .format.shard import with_checksum as with_checksum
 from .format.shard import write_shard as write_shard

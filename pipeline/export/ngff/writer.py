@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from pipeline.box import Box
 from pipeline.store.format.chunks import encode_zstd
 from pipeline.store.format.inside import INGEST_AGAIN
-from pipeline.store.format.layout import FILL_VALUE, IMAGE, LABELS, ArraySpec
+from pipeline.store.format.layout import FILL_VALUE, IMAGE, LABELS
 from pipeline.store.format.metadata import ome_xml, read_json, write_group, write_json
 from pipeline.store.format.plain_array import write_array
-from pipeline.store.format.shard import write_shard
+from pipeline.store.format.shard import chunks_in_order, write_shard
 from pipeline.store.layers.labels import read_label
 from pipeline.store.reading.array_reader import ArrayReader
 from pipeline.store.reading.reader import StoreReader
@@ -70,8 +70,12 @@ class NgffExport:
             (path / spec.shard_key(shard_row, 0)).parent.mkdir(parents=True, exist_ok=True)
         self.advance.expect(spec.shard_rows * spec.shard_columns)
 
+        def streams(row: int, columns: range) -> list[tuple[bytes, ...]]:
+            return [_zstd_chunk(array, row, column) for column in columns]
+
         def write(shard_row: int, shard_column: int) -> None:
-            chunks = [_zstd_chunk(array, spec, *at) for at in _chunks_of_shard(spec, shard_row, shard_column)]
+            cells = spec.cells_of_shard(shard_row, shard_column)
+            chunks = list(chunks_in_order(spec.shard_chunks, *cells, streams))
             write_shard(path / spec.shard_key(shard_row, shard_column), chunks)
             self.advance(1)
 
@@ -206,15 +210,8 @@ def _file_name(name: Any) -> str:
     return name
 
 
-def _chunks_of_shard(spec: ArraySpec, shard_row: int, shard_column: int) -> Iterable[tuple[int, int]]:
-    n = spec.shard_chunks
-    return itertools.product(range(shard_row * n, shard_row * n + n), range(shard_column * n, shard_column * n + n))
-
-
-def _zstd_chunk(array: ArrayReader, spec: ArraySpec, row: int, column: int) -> tuple[bytes, ...]:
+def _zstd_chunk(array: ArrayReader, row: int, column: int) -> tuple[bytes, ...]:
     """A chunk's zstd buffers; none if the store has no chunk."""
-    if row >= spec.rows or column >= spec.columns:
-        return ()
     if array.spec.codec == "zstd":
         stored = array.chunk(row, column)
         return () if stored is None else (stored,)

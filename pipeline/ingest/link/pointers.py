@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,10 +14,11 @@ from typing import Any
 import google_crc32c
 import numpy as np
 
+from pipeline.codecs.types import Stream
 from pipeline.files import write_text_atomic
 from pipeline.project import Project
-from pipeline.slides.common.slide import EncodedLevel, Slide
-from pipeline.slides.common.tile_places import TilePlaces
+from pipeline.slides.common.slide import Slide
+from pipeline.slides.common.tile_places import Position, TilePlaces
 from pipeline.store.format.layout import POINTERS
 from pipeline.store.format.link_shard import OWN_FILE, RECORD, write_link_shard
 from pipeline.store.format.metadata import Link
@@ -73,7 +74,7 @@ class Pointing:
         )
 
     def write_shard(
-        self, path: Path, key: str, part: tuple[range, range], encoded: EncodedLevel, places: TilePlaces, side: int
+        self, path: Path, key: str, part: tuple[range, range], places: TilePlaces, side: int, chunks: Iterable[Stream]
     ) -> FileChecksum | None:
         """Write where the chunks of one shard are; None if all are white.
 
@@ -81,36 +82,41 @@ class Pointing:
             key: its path below the image.
             part: rows and columns of the level's tiles that it covers.
             side: chunks along its side.
+            chunks: all of them, in C order; consumed only if every tile is read.
 
         Raises:
             CorruptTileError: a tile cannot become a chunk (only if every tile is read).
         """
         (rows, columns), own = part, list[bytes]()
         records = np.zeros((side, side), RECORD)
-        inside = records[: len(rows), : len(columns)]
-        _point(inside, places, rows, columns)
-        self._sum(inside, own, encoded, places, rows, columns)
+        _point(records[: len(rows), : len(columns)], places, rows, columns)
+        if self.is_verified:
+            replaced = {(row - rows.start, column - columns.start) for row, column in places.replaced}
+            _sum(records, own, replaced, chunks)
         if not records["count"].any():
             return None
         written, self.shards[key] = write_link_shard(path, records, own)
         self._written.append(path)
         return written
 
-    def _sum(
-        self, inside: Any, own: list[bytes], encoded: EncodedLevel, places: TilePlaces, rows: range, columns: range
-    ) -> None:
-        """Add each chunk's CRC-32C; and tiles that are not the source's, as chunks of the shard's own."""
-        for row in rows if self.is_verified else ():
-            for column, stream in zip(columns, encoded.streams(row, columns), strict=True):
-                chunk = b"".join(stream)
-                record = inside[row - rows.start, column - columns.start]
-                if not chunk:
-                    record["offset"], record["count"] = 0, 0
-                    continue
-                if (row, column) in places.replaced:
-                    record["offset"], record["count"], record["file"] = sum(map(len, own)), len(chunk), OWN_FILE
-                    own.append(chunk)
-                record["crc32c"], record["has_crc32c"] = google_crc32c.value(chunk), 1
+
+def _sum(records: Any, own: list[bytes], replaced: Collection[Position], chunks: Iterable[Stream]) -> None:
+    """Add each chunk's CRC-32C; and tiles that are not the source's, as chunks of the shard's own.
+
+    Args:
+        replaced: rows and columns of the latter in the shard.
+    """
+    for index, stream in enumerate(chunks):
+        chunk = b"".join(stream)
+        position = divmod(index, len(records))
+        record = records[position]
+        if not chunk:
+            record["offset"], record["count"] = 0, 0
+            continue
+        if position in replaced:
+            record["offset"], record["count"], record["file"] = sum(map(len, own)), len(chunk), OWN_FILE
+            own.append(chunk)
+        record["crc32c"], record["has_crc32c"] = google_crc32c.value(chunk), 1
 
 
 def _flush(path: Path) -> None:

@@ -110,6 +110,12 @@ class ArraySpec:
         """Path of a shard below the array's folder (zarr v3 default key encoding)."""
         return f"c/0/{shard_row}/{shard_column}"
 
+    def cells_of_shard(self, shard_row: int, shard_column: int) -> tuple[range, range]:
+        """Rows and columns of the level's chunks that a shard covers."""
+        n = self.shard_chunks
+        rows = range(shard_row * n, min((shard_row + 1) * n, self.rows))
+        return rows, range(shard_column * n, min((shard_column + 1) * n, self.columns))
+
     def to_zarr_json(self) -> dict[str, Any]:
         """The array's `zarr.json`: sharded, complete streams inside, index at the end."""
         shard_px = self.shard_chunks * self.chunk_px

@@ -9,7 +9,7 @@ The index holds, in C order, (offset, byte count) of every chunk as little-endia
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.codecs.types import Stream
 from training.foundation.reading import open_regular
 from training.foundation.words.counts import counted
 
@@ -62,6 +63,23 @@ def write_shard(
         out.finish()
     temporary.replace(path)
     return FileChecksum(out.length, out.crc32c)
+
+
+def chunks_in_order(
+    side: int, rows: range, columns: range, streams: Callable[[int, range], Sequence[Stream]]
+) -> Iterator[Stream]:
+    """All chunks of a shard in C order, as `write_shard` takes them, read a row at a time.
+
+    Args:
+        side: chunks along it.
+        rows, columns: of the level's chunks that it covers.
+        streams: of neighbouring chunks of one row; () for one that is left out.
+    """
+    beside: list[Stream] = [()] * (side - len(columns))
+    for row in rows:
+        yield from streams(row, columns)
+        yield from beside
+    yield from [()] * (side * (side - len(rows)))
 
 
 def with_checksum(buffers: Sequence[bytes | memoryview]) -> tuple[bytes, bytes]:
