@@ -100,7 +100,7 @@ def ingest_slide(
         if store.exists():
             check_same_files(store, slide.files)
             if not fill:
-                refuse_unverified(store)
+                _ = read_root(store).source_sha256  # refuses
         with new_folder(store, resume_key=_resume_key(request, identity_of(slide), mpp, config)) as folder:
             if store.exists() and not is_unverified(store):
                 raise LockedError(f"{store.name}: another process has just finished it. Run again to check it.")
@@ -143,11 +143,6 @@ def check_same_files(store: Path, files: tuple[Path, ...]) -> None:
             f"slide {attributes.slide_id}: its store {store} is linked to another file, or this one has changed since. "
             "Give the slide another `slide_id`, or delete the store."
         )
-
-
-def refuse_unverified(store: Path) -> None:
-    """Raises UnverifiedLinkError: the store is linked to a file with which it has not been compared."""
-    _ = read_root(store).source_sha256
 
 
 def report_of(slide_id: str, store: Path, written: Written, start: float) -> IngestReport:

@@ -90,12 +90,15 @@ def ingest_linked(
     """
     store = project.store_path(check_slide_id(request.slide_id, where=request.path.name))
     appear(request, project, config, advance=advance)
-    if not is_unverified(store):
-        link = read_root(store).link
+    attributes = read_root(store)
+    link = attributes.link
+    if link is None or not attributes.is_unverified:
         keep_only(store, link.id if link else None)  # a run that was killed leaves entries of stores that it replaced
         return ingest_slide(request, project, config, fill=False, advance=advance)
-    with opened(request, config, request.slide_id) as (slide, _):
-        check_same_files(store, slide.files)
+    entry = read_link(store, link.id)
+    if (entry.opened_as, entry.series) != (os.path.abspath(request.path), request.series):
+        with open_slide(request.path, request.series) as slide:
+            check_same_files(store, slide.files)
     return verify_link(store, advance=advance)
 
 

@@ -157,18 +157,18 @@ def _locked(path: Path) -> Iterator[None]:
 def _read(path: Path) -> _LinksFile:
     """Raises FileNotFoundError, UnreadableError."""
     status = os.stat(path)
+    mode = stat.S_IMODE(status.st_mode)
+    if mode & _OTHERS:
+        raise UnreadableError(
+            f"{path}: has mode {mode:o}, so others can read or change where slides are. Review it, then run: "
+            f"chmod 600 {path}"
+        )
     return _parsed(path, status.st_ino, status.st_mtime_ns, status.st_size)
 
 
 @lru_cache(maxsize=4)
 def _parsed(path: Path, *_identity: int) -> _LinksFile:
     try:
-        mode = os.stat(path).st_mode
-        if stat.S_IMODE(mode) & _OTHERS:
-            raise UnreadableError(
-                f"{path}: has mode {stat.S_IMODE(mode):o}, so others can read or change where slides are. Review it, "
-                f"then run: chmod 600 {path}"
-            )
         return _LinksFile.model_validate_json(read_regular(path, max_bytes=MAX_JSON_BYTES))
     except FileNotFoundError:
         raise
