@@ -51,7 +51,7 @@ def planned_bags(recipe: SlideRecipe, project_dir: Path, device: torch.device) -
             blocks = blocks_of_slides(recipe.model, source.dims, targets)
         costs = divided_costs(blocks, shape, [WHOLE], precision=recipe.train.precision, device=device)
         plan = plan_of_costs(recipe, costs[WHOLE], device, channels_last=False)
-        others = [*plan.divisions, *_sub_graphs(recipe)]
+        others = [division for division in (*plan.divisions, *_sub_graphs(recipe)) if division != WHOLE]
         costs |= divided_costs(blocks, shape, others, precision=recipe.train.precision, device=device)
     except ValueError as error:  # more stages than blocks, sizes that do not fit together
         raise BadRecipeError(f"{error}.") from error
