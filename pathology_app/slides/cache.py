@@ -36,6 +36,8 @@ _SHOWN_AS = "scanned"
 """Colours in which tiles are sent; part of every version, so that no browser shows a tile cached earlier."""
 MAX_WORD = 120
 """Maximum length, in characters, of free text from a store."""
+LINKED = "linked, not verified"
+"""In place of a quality verdict, which such a slide cannot have."""
 MAX_SUMMARIES = 20_000
 """Number kept, of a few hundred bytes each; none keeps a file open."""
 
@@ -295,10 +297,6 @@ def current_cache() -> SlideCache:
 def attention_named(slide_id: str, model_id: str) -> str:
     """Words for a slide-level model's attention over a slide, in messages."""
     return f"attention of model {model_id!r} for slide {slide_id!r}"
-
-
-LINKED = "linked, not verified"
-"""In place of a quality verdict, which such a slide cannot have."""
 
 
 def not_in_project(what: str) -> str:

@@ -67,8 +67,8 @@ class DicomLevel:
         self._positions = position_frames(headers, self.matrix)
         self.columns, self.rows = self.matrix.columns, self.matrix.rows
         self.tile_px = self.matrix.tile_w_px
-        self.codec: StreamCodec = "imagecodecs_jpeg" if self.matrix.transfer_syntax in JPEG else "imagecodecs_jpeg2k"
         self._streams = FrameStreams(self.matrix, warnings)
+        self.codec: StreamCodec = self._streams.rule.codec
         self._decoder = FrameDecoder(self.matrix, self._streams)
         self._last_large = lru_cache(maxsize=1)(self._decode)
         self._large_lock = threading.Lock()

@@ -49,7 +49,6 @@ from training.foundation.errors import BadRecipeError, UnreadableError
 
 CONFIG = IngestConfig(shard_px=512, tissue=PLAIN_TISSUE, smallest_level_px=400)
 MPP = 0.5
-GEMSLIDE = Path(sys.executable).parent / "gemslide"
 
 
 def write_tiff(folder: Path) -> Path:
@@ -431,35 +430,31 @@ def test_a_store_that_was_not_compared_is_not_exported(tmp_path):
     assert not (tmp_path / "out.tiff").exists()
 
 
-def gemslide(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([GEMSLIDE, *arguments, "--project", str(project)], capture_output=True, text=True)
-
-
-def test_the_command_links_verifies_and_fills(tmp_path):
+def test_the_command_links_verifies_and_fills(tmp_path, gemslide_process):
     source, project = write_tiff(tmp_path), tmp_path / "p"
 
-    linked = gemslide(project, "ingest", "--link", str(source), "--slide-id", "S-1")
-    verified = gemslide(project, "verify", "S-1")
-    filled = gemslide(project, "ingest", str(source), "--slide-id", "S-1")
+    linked = gemslide_process("ingest", "--link", source, "--slide-id", "S-1", "--project", project)
+    verified = gemslide_process("verify", "S-1", "--project", project)
+    filled = gemslide_process("ingest", source, "--slide-id", "S-1", "--project", project)
 
-    assert linked.returncode == 0, linked.stderr
-    assert "S-1: can be viewed now" in linked.stderr
-    assert "0 linked" in linked.stdout
-    assert "where it is linked to" in verified.stdout
-    assert "0 pass-through" in filled.stdout
+    assert linked.code == 0, linked.err
+    assert "S-1: can be viewed now" in linked.err
+    assert "0 linked" in linked.out
+    assert "where it is linked to" in verified.out
+    assert "0 pass-through" in filled.out
     assert links(project) == {}
 
 
-def test_commands_refuse_a_store_that_was_not_compared_yet(tmp_path, small_project_copy):
+def test_commands_refuse_a_store_that_was_not_compared_yet(tmp_path, small_project_copy, gemslide_process):
     project, model_id = small_project_copy.project, small_project_copy.model_id
     source = write_tiff(tmp_path)
     assert appear(IngestRequest(source, "linked", mpp_option=MPP), project, CONFIG)
 
     for command in (("tile",), ("qc",), ("infer", model_id)):
-        refused = gemslide(project.root, *command, "linked")
+        refused = gemslide_process(*command, "linked", "--project", project.root)
 
-        said = refused.stderr + refused.stdout
-        assert refused.returncode == 1, command
+        said = refused.err + refused.out
+        assert refused.code == 1, command
         assert "unverified_link" in said, command
         assert "gemslide verify linked" in said, command
 
