@@ -70,15 +70,11 @@ class LinkedSource:
             SourceGoneError, ChangedSourceError, UnreadableError: it was changed since, or cannot be read.
         """
         try:
-            descriptor = self._open(self.files[file])
-            return os.pread(descriptor, count, offset)
+            opened = _opened(self.files[file])  # held until it is read: two threads can open one, and one is not cached
+            self._compare(self.files[file], os.fstat(opened.descriptor))
+            return os.pread(opened.descriptor, count, offset)
         except OSError as error:
             raise self._explained(error) from error
-
-    def _open(self, file: SourceFile) -> int:
-        opened = _opened(file)
-        self._compare(file, os.fstat(opened.descriptor))
-        return opened.descriptor
 
     def _compare(self, file: SourceFile, status: os.stat_result) -> None:
         if not file.is_as(status):

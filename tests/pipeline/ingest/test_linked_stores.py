@@ -32,6 +32,7 @@ from pipeline.settings.site import SLIDES_VARIABLE, WITHIN_VARIABLE
 from pipeline.slides.tiff.streams import EncodedTiffLevel
 from pipeline.store.format.link_shard import RECORD
 from pipeline.store.layers.overlays import Predictions, list_predictions, write_predictions
+from pipeline.store.links import source as linked_files
 from pipeline.store.reading.reader import StoreReader
 from tests.pipeline.ingest.store_bytes import left_in, tree
 from tests.pipeline.ingest.test_aperio_edges import RIGHT, scramble, tissue, write_aperio
@@ -398,6 +399,15 @@ def test_plain_zarr_does_not_write_into_a_linked_store(copied):
         zarr.open(str(store))["0/0"][:, :10, :10] = 0
 
 
+def test_a_slide_that_two_threads_open_at_once_is_read_by_both(made, monkeypatch):
+    """Only one of their open files is kept; the other must stay open until its thread has read it."""
+    _, report = made
+    whole = StoreReader(report.store).chunk(0, 1, 2)
+    monkeypatch.setattr(linked_files, "_opened", linked_files._opened.__wrapped__)
+
+    assert StoreReader(report.store).chunk(0, 1, 2) == whole
+
+
 def test_a_reader_of_a_linked_store_can_be_sent_to_another_process(made):
     import pickle
 
@@ -440,7 +450,7 @@ def test_the_command_links_verifies_and_fills(tmp_path, gemslide_process):
     assert linked.code == 0, linked.err
     assert "S-1: can be viewed now" in linked.err
     assert "0 linked" in linked.out
-    assert "where it is linked to" in verified.out
+    assert "where it is linked to" in verified.out, verified.err
     assert "0 pass-through" in filled.out
     assert links(project) == {}
 
