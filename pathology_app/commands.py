@@ -77,4 +77,5 @@ def view(
         from pathology_app.desktop.window import show_store
         from pipeline.naming.slides import find_store
 
-        show_store(find_store(store, open_project(project)))
+        home = open_project(project)
+        show_store(find_store(store, home), home)

@@ -61,6 +61,12 @@ class UnverifiedLinkError(GemslideError):
     code = "unverified_link"
 
 
+class ReadOnlyStoreError(GemslideError):
+    """A store is in a bucket, from which slides are only read."""
+
+    code = "read_only_store"
+
+
 class BadManifestError(GemslideError):
     """The cohort manifest (or another table of the user's) is invalid or inconsistent."""
 

@@ -6,11 +6,14 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.errors import BadManifestError, OutsideFoldersError
-from pipeline.settings.site import LINKS_VARIABLE, is_confined, is_within, link_folders
+from pipeline.errors import BadManifestError, OutsideFoldersError, ReadOnlyStoreError
+from pipeline.places.object_path import ObjectPath, StorePath
+from pipeline.settings.site import LINKS_VARIABLE, bucket_of, is_confined, is_within, link_folders
+from training.foundation.errors import UnreadableError
 from training.foundation.leftovers import recover_files, recover_folder
 from training.foundation.words.names import ALLOWED, is_name
 
@@ -36,9 +39,20 @@ def check_slide_id(slide_id: str, *, where: str) -> str:
     return check_name(slide_id, what=f"slide_id ({where})", remedy=remedy)
 
 
-def slide_id_of(store: Path) -> str:
+def slide_id_of(store: StorePath) -> str:
     """The slide that a store's folder is named after."""
-    return Path(os.path.abspath(store)).name.removesuffix(STORE_SUFFIX)
+    name = store.name if isinstance(store, ObjectPath) else Path(os.path.abspath(store)).name
+    return name.removesuffix(STORE_SUFFIX)
+
+
+def writable(store: StorePath) -> Path:
+    """A store's folder, to write into. Raises ReadOnlyStoreError: it is in a bucket."""
+    if isinstance(store, ObjectPath):
+        raise ReadOnlyStoreError(
+            f"slide {slide_id_of(store)}: its store is in a bucket, {store}, from which slides are only read. Copy it "
+            "into the project's folder `slides`, and run this again."
+        )
+    return store
 
 
 @dataclass(frozen=True)
@@ -117,7 +131,25 @@ class Project:
         return self.root / "gemslide.toml"
 
     def store_path(self, slide_id: str) -> Path:
-        return self._own(self.slides_dir / f"{check_name(slide_id, what='slide')}{STORE_SUFFIX}")
+        """Folder of a slide's store, to write into; whether or not there is one.
+
+        Raises:
+            ReadOnlyStoreError: the slide's store is in the project's bucket. What `stored_at` raises.
+        """
+        return writable(self.stored_at(slide_id))
+
+    def stored_at(self, slide_id: str) -> StorePath:
+        """Where a slide's store is, to read it: in the project; if it is not there, but in the project's bucket, there.
+
+        Raises:
+            UnreadableError: the bucket cannot be read. BadRecipeError: the environment does not say how to read it.
+        """
+        name = f"{check_name(slide_id, what='slide')}{STORE_SUFFIX}"
+        local, bucket = self._own(self.slides_dir / name), bucket_of(self.root)
+        if bucket is None or local.exists():
+            return local
+        with _bucket_read(bucket):
+            return bucket / name if (bucket / name / "zarr.json").is_file() else local
 
     def tile_table_path(self, tile_set: str) -> Path:
         return self._own(self.tiles_dir / f"{check_name(tile_set, what='tile set')}.parquet")
@@ -138,13 +170,22 @@ class Project:
         """Folder of the image that `gemslide qc` makes for one slide."""
         return self._own(self.results_dir / "quality" / check_name(slide_id, what="slide"))
 
+    def has_store(self, slide_id: str) -> bool:
+        """Whether there is a store, intact or not. Raises: as `stored_at`."""
+        store = self.stored_at(slide_id)
+        return isinstance(store, ObjectPath) or os.path.lexists(store / "zarr.json")
+
+    def owns(self, store: StorePath) -> bool:
+        """Whether a store is the one of a slide of this project. Raises: as `stored_at`."""
+        return store.resolve() == self.stored_at(slide_id_of(store)).resolve()
+
     def slide_ids(self) -> list[str]:
-        """Slides whose store is complete, in name order. Partial stores start with a dot.
+        """Slides whose store is complete, here or in the bucket, in name order. Partial stores start with a dot.
 
         Bytes of a name that are not UTF-8 become "�": they could be neither printed nor stored. No
         slide can have such a name.
         """
-        return sorted(self._stores())
+        return sorted({*self._stores(), *self._stores_elsewhere()})
 
     def _stores(self) -> Iterator[str]:
         if not self.slides_dir.is_dir():
@@ -153,6 +194,14 @@ class Project:
             for entry in entries:
                 if entry.name.endswith(STORE_SUFFIX) and entry.name[0] != "." and _is_folder(entry):
                     yield os.fsencode(entry.name).decode(errors="replace").removesuffix(STORE_SUFFIX)
+
+    def _stores_elsewhere(self) -> list[str]:
+        bucket = bucket_of(self.root)
+        if bucket is None:
+            return []
+        with _bucket_read(bucket):
+            names = (name.removesuffix(STORE_SUFFIX) for name in bucket.names() if name.endswith(STORE_SUFFIX))
+            return [name for name in names if is_name(name)]
 
     def recover(self) -> list[str]:
         """Complete or remove what killed runs have left anywhere in the project. Returns what was done.
@@ -179,6 +228,17 @@ class Project:
         if self.settings_path.exists() or next(self._stores(), None):
             return True
         return any(_RUN_RECORD.fullmatch(path.name) for path in self.runs_dir.glob("*.json"))
+
+
+@contextmanager
+def _bucket_read(bucket: ObjectPath) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UnreadableError(
+            f"{bucket}: the project's bucket cannot be read ({error.strerror}). Check its name, the environment "
+            "(AWS_…) and the network."
+        ) from error
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

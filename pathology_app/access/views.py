@@ -6,7 +6,6 @@ already has a ledger.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections import OrderedDict
@@ -151,4 +150,4 @@ def remember(key: str, slide_id: str) -> None:
 
 
 def _store_exists(slide_id: str) -> bool:
-    return os.path.lexists(served_project().store_path(slide_id) / "zarr.json")
+    return served_project().has_store(slide_id)

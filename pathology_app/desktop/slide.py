@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pathology_app.desktop.pixels import SlidePixels
 from pipeline.inference import Hotspot, check_hotspots, read_hotspots
+from pipeline.places.object_path import ObjectPath, StorePath
 from pipeline.project import Project
 from pipeline.settings.config import DEFAULT_THRESHOLD
 from pipeline.store import (
@@ -56,13 +57,16 @@ class OpenedSlide:
         GemslideError: no store at this path, or its image is damaged.
     """
 
-    path: Path
+    path: StorePath
+    home: Project | None = None
+    """The project that a store in a bucket may belong to."""
     problems: list[str] = field(default_factory=list)
     listeners: list[Callable[[str], None]] = field(default_factory=list)
     """Called with each new problem."""
 
     def __post_init__(self) -> None:
-        self.path = Path(os.path.abspath(self.path))
+        if isinstance(self.path, Path):
+            self.path = Path(os.path.abspath(self.path))
         self.reader = StoreReader(self.path)
         self.pixels = SlidePixels(self.reader, self.tell)
         self.grids: dict[str, PredictionGrid] = {}
@@ -89,6 +93,8 @@ class OpenedSlide:
     @property
     def project(self) -> Project | None:
         """The project that the slide belongs to; None for a store outside a project."""
+        if isinstance(self.path, ObjectPath):
+            return self.home if self.home and self.home.owns(self.path) else None
         project = Project(self.path.parent.parent)
         return project if project.slides_dir == self.path.parent else None
 

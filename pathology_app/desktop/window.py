@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import napari
@@ -14,22 +13,24 @@ from pathology_app.desktop.display import window_rectangle
 from pathology_app.desktop.dock import DOCK_NAME, SlideDock
 from pathology_app.desktop.layers import layers_of
 from pathology_app.desktop.slide import OpenedSlide
+from pipeline.places.object_path import StorePath
+from pipeline.project import Project
 from pipeline.units import RESEARCH_USE
 
 
-def show_store(store_path: Path) -> None:
-    """Open a window and wait until it is closed."""
-    open_viewer(store_path)
+def show_store(store_path: StorePath, home: Project | None = None) -> None:
+    """Open a window and wait until it is closed. Args: home: the project that a store in a bucket may belong to."""
+    open_viewer(store_path, home)
     napari.run()
 
 
-def open_viewer(store_path: Path) -> napari.Viewer:
+def open_viewer(store_path: StorePath, home: Project | None = None) -> napari.Viewer:
     """Open a window with the store's layers, in micrometres, and the dock next to them.
 
     Raises:
         GemslideError: no store at this path, or a damaged one; then no window is opened.
     """
-    slide = OpenedSlide(store_path)
+    slide = OpenedSlide(store_path, home)
     layers = layers_of(slide)
     viewer = napari.Viewer(title=f"{store_path.name} - {RESEARCH_USE}", show_welcome_screen=False)
     for data, keywords, kind in layers:

@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from pathology_app.html.attention import colour_limit
 from pathology_app.html.text import as_text
 from pathology_app.project.served import served_project
 from pipeline.inference.results.hotspots import Hotspots, check_hotspots, read_hotspots
+from pipeline.places.object_path import ObjectPath, StorePath
 from pipeline.project import Project, slide_id_of
 from pipeline.settings.config import DEFAULT_THRESHOLD
 from pipeline.store.format.layout import ATTENTION, PREDICTIONS, QUALITY, TISSUE
@@ -273,14 +273,14 @@ class SlideCache:
             listed = None
         return listed.threshold if listed else DEFAULT_THRESHOLD
 
-    def _stamped_predictions(self, slide_id: str, model_id: str) -> tuple[Path, str, str]:
+    def _stamped_predictions(self, slide_id: str, model_id: str) -> tuple[StorePath, str, str]:
         store_path = self._store_path(slide_id)
         group = store_path / PREDICTIONS / _checked(model_id, what="model")
         _, version = _stamped(group, what=f"predictions of model {model_id!r} for slide {slide_id!r}")
         return store_path, model_id, version
 
-    def _store_path(self, slide_id: str) -> Path:
-        return self.project.store_path(_checked(slide_id, what="slide"))
+    def _store_path(self, slide_id: str) -> StorePath:
+        return self.project.stored_at(_checked(slide_id, what="slide"))
 
 
 @lru_cache(maxsize=4)
@@ -310,48 +310,55 @@ def _checked(name: str, *, what: str) -> str:
     raise BadLinkError(f"{what} {name!r}: not a name. Allowed are {ALLOWED}.")
 
 
-def _stamped(group: Path, *, what: str) -> tuple[Path, str]:
+def _stamped(group: StorePath, *, what: str) -> tuple[StorePath, str]:
     """The path, and a version that another file in place of its `zarr.json` cannot have.
 
     The file's time alone would not do: it can be kept or chosen when a store is copied or unpacked.
     """
     try:
-        status = (group / "zarr.json").stat()
+        identity = (_SHOWN_AS, *_identity(group / "zarr.json"))
     except (FileNotFoundError, NotADirectoryError) as error:
         if group.is_dir():
             raise UnreadableError(f"{group}: has no zarr.json. It is damaged; delete and recreate it.") from error
         raise UnknownNameError(not_in_project(what)) from error
-    identity = (_SHOWN_AS, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
     return group, hashlib.sha256(repr(identity).encode()).hexdigest()[:20]
 
 
-def _open_slide(store_path: Path, version: str) -> OpenSlide:
+def _identity(path: StorePath) -> tuple[str | int, ...]:
+    """What another file or object of this name does not have in common with it. Raises OSError."""
+    if isinstance(path, ObjectPath):
+        return path.identity()
+    status = path.stat()
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def _open_slide(store_path: StorePath, version: str) -> OpenSlide:
     damaged = read_damaged(store_path)
     return OpenSlide(StoreReader(store_path), version, DamagedAreas(*damaged) if damaged else None)
 
 
-def _open_predictions(store_path: Path, model_id: str, version: str) -> OpenPredictions:
+def _open_predictions(store_path: StorePath, model_id: str, version: str) -> OpenPredictions:
     return OpenPredictions(read_predictions(store_path, model_id), version)
 
 
-def _class_names(store_path: Path, model_id: str, version: str) -> ClassNames:
+def _class_names(store_path: StorePath, model_id: str, version: str) -> ClassNames:
     return ClassNames(*read_class_names(store_path, model_id), version)
 
 
-def _open_attention(store_path: Path, model_id: str, version: str) -> OpenAttention:
+def _open_attention(store_path: StorePath, model_id: str, version: str) -> OpenAttention:
     return OpenAttention(read_attention(store_path, model_id), version)
 
 
-def _tissue(store_path: Path, version: str) -> OpenMask:
+def _tissue(store_path: StorePath, version: str) -> OpenMask:
     return OpenMask(*read_tissue(store_path), version)
 
 
-def _quality(store_path: Path, version: str) -> OpenQuality | None:
+def _quality(store_path: StorePath, version: str) -> OpenQuality | None:
     quality = read_quality(store_path)
     return OpenQuality(quality, version) if quality else None
 
 
-def _summary(store_path: Path, version: str) -> SlideSummary:
+def _summary(store_path: StorePath, version: str) -> SlideSummary:
     reader = StoreReader(store_path)
     metadata = reader.attributes
     return SlideSummary(
@@ -382,7 +389,7 @@ def _short_text(value: object) -> str | None:
     return as_text(value)[:MAX_WORD] if isinstance(value, str) and value else None
 
 
-def _tissue_mm2(store_path: Path) -> float | None:
+def _tissue_mm2(store_path: StorePath) -> float | None:
     try:
         mask_yx, mpp = read_tissue(store_path)
     except (GemslideError, OSError):

@@ -6,13 +6,13 @@ import hashlib
 import math
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.grid import TileGrid
+from pipeline.places.object_path import StorePath
 
 MOST_ACROSS = 24
 """Longest side, in tiles, of a square that is read together: a chunk shared by two tiles is decoded once."""
@@ -28,7 +28,7 @@ MAX_LOOKED_AT = 1000
 class TileSource:
     """Source of tiles, and how they are processed; enough for another process to read them."""
 
-    store: Path
+    store: StorePath
     level: int
     side_px0: int
     tile_px: int

@@ -122,7 +122,7 @@ def _source_of(cohort: Cohort, entry: SlideEntry, project: Project | None) -> _S
         return None
     if files:
         return _Source(_size_of(files), files, series_uid=series_uid)
-    store = project.store_path(entry.slide_id) if project else None
+    store = project.stored_at(entry.slide_id) if project else None
     if store is None or not store.exists():
         return None
     try:

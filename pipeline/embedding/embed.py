@@ -155,7 +155,7 @@ class _SlideWork:
     def publish(self, features: Features) -> EmbedReport:
         """Put the features into the store, whole."""
         start = time.perf_counter()
-        with new_features(self._reader.path, features):
+        with new_features(self._reader.folder, features):
             pass
         seconds = {**self._seconds, "write": time.perf_counter() - start}
         return self._report(len(features.values_nd), self._damaged_tiles, seconds)

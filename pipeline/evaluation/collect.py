@@ -170,7 +170,7 @@ class _Gathered:
         """Add one slide's tiles, truth and lesions."""
         labelled = group[group["label_index"] >= 0]
         try:
-            reader = StoreReader(self._project.store_path(slide_id))
+            reader = StoreReader(self._project.stored_at(slide_id))
             predictions = read_predictions(reader.path, self._model_id)
         except UnreadableError:
             if len(labelled):

@@ -26,6 +26,6 @@ def outdated_notes(project: Project, table: TileTable, model_id: str) -> list[st
 
 def _is_outdated(project: Project, slide_id: str, model_id: str) -> bool:
     try:
-        return model_id in outdated_models(project.store_path(slide_id))
+        return model_id in outdated_models(project.stored_at(slide_id))
     except GemslideError:  # its readers report the fault
         return False

@@ -10,6 +10,7 @@ from typing import Literal, get_args
 from pipeline.export.common.target import check_free, new_file
 from pipeline.export.ngff.zipped import folder_beside, move_into_zip
 from pipeline.files import new_folder
+from pipeline.places.object_path import StorePath
 from pipeline.store.reading.reader import StoreReader
 from training.foundation.errors import BadRecipeError
 from training.foundation.progress import Advance, no_bar
@@ -27,7 +28,7 @@ _SUFFIXES: tuple[tuple[tuple[str, ...], ExportKind], ...] = (
 class ExportRequest:
     """The source, target and kind of an export."""
 
-    store: Path
+    store: StorePath
     out: Path
     kind: ExportKind
     quality: int | None = None

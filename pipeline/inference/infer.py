@@ -204,7 +204,7 @@ class _SlideWork:
         with ExitStack() as published:
             folder = published.enter_context(new_folder(self.result_dir, wait_s=SHORT_WRITE_S))
             if is_new:
-                published.enter_context(new_predictions(reader.path, predictions, mpp0=reader.mpp0))
+                published.enter_context(new_predictions(reader.folder, predictions, mpp0=reader.mpp0))
             seconds = {phase: spent for phase, spent in self._seconds.items() if phase != "predict"}
             about = replace(self._about, seconds=seconds, facts=facts)
             written = write_results(reader, predictions, folder, self._config, about)

@@ -12,6 +12,7 @@ from pipeline.files import sha256_of_files
 from pipeline.ingest.damage.found import LevelDamage, damage_in_store
 from pipeline.ingest.damage.masked import MaskedSlide
 from pipeline.ingest.shards import halve
+from pipeline.places.object_path import StorePath
 from pipeline.slides.common.slide import NotCopied, Slide, one_stream
 from pipeline.slides.registry import open_slide
 from pipeline.store.format.metadata import Level
@@ -29,7 +30,7 @@ REPLACE_OVERLAY = (
 
 
 def verify_store(
-    store: Path,
+    store: StorePath,
     *,
     source: Path | None = None,
     series: str | None = None,

@@ -81,7 +81,7 @@ def find_tiles(
         )
     reasons = []
     for slide_id in slide_ids:
-        reader = StoreReader(project.store_path(slide_id))
+        reader = StoreReader(project.stored_at(slide_id))
         try:
             grid = tile_grid(reader.size_wh_px0, reader.mpp0, tile_px=tile_px, mpp=mpp, fixed_by="the model")
         except CoarseSlideError:

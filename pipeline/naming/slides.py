@@ -14,6 +14,8 @@ from pathlib import Path
 from pipeline.cohort.manifest import Cohort, SlideEntry, load_cohort
 from pipeline.errors import BadManifestError, NoSlidesError
 from pipeline.naming.models import did_you_mean
+from pipeline.places.connection import SCHEME
+from pipeline.places.object_path import ObjectPath, StorePath
 from pipeline.project import STORE_SUFFIX, Project, check_name, slide_id_of
 from pipeline.slides.suffixes import slide_id_from
 from pipeline.spreadsheets import TABLE_SUFFIXES, WORKBOOK_SUFFIXES
@@ -39,7 +41,7 @@ def manifest_in(names: Sequence[str]) -> Path | None:
     return Path(manifests[0]) if manifests else None
 
 
-def find_slide(name: str, project: Project) -> Path:
+def find_slide(name: str, project: Project) -> StorePath:
     """A slide of the project by its id: its store. Else the path of a slide file, a slide folder or any store.
 
     Raises:
@@ -51,8 +53,8 @@ def find_slide(name: str, project: Project) -> Path:
     raise _unknown(name, project)
 
 
-def find_store(name: str, project: Project) -> Path:
-    """A store by the id of a slide of the project, or by its path, wherever it is.
+def find_store(name: str, project: Project) -> StorePath:
+    """A store by the id of a slide of the project, or by its path, wherever it is, also in a bucket.
 
     Raises:
         UnreadableError: no such slide, no such store, or a slide file. NoSlidesError: the project has none.
@@ -72,13 +74,12 @@ def find_slide_id(name: str, project: Project) -> str:
         BadManifestError: neither a path nor a name that a slide can have.
     """
     store = find_store(name, project)
-    slide_id = slide_id_of(store)
-    if store.resolve() != project.store_path(slide_id).resolve():
+    if not project.owns(store):
         raise UnreadableError(
             f"{name}: is not a store of the project {project.root}. Give the slide's id, its store's path, or the "
             "--project it belongs to; a slide file must be ingested first."
         )
-    return slide_id
+    return slide_id_of(store)
 
 
 def find_slide_ids(names: Sequence[str], project: Project) -> list[str]:
@@ -144,15 +145,15 @@ def _named(name: str, project: Project) -> SlideToDo:
 def _to_do(
     slide_id: str, path: Path, project: Project, mpp: float | None = None, series: str | None = None
 ) -> SlideToDo:
-    has_store = project.store_path(slide_id).exists()
+    has_store = project.stored_at(slide_id).exists()
     return SlideToDo(slide_id) if has_store and not path.exists() else SlideToDo(slide_id, path, mpp, series)
 
 
-def find_stores(names: Sequence[str], project: Project) -> list[Path]:
+def find_stores(names: Sequence[str], project: Project) -> list[StorePath]:
     """Like `find_slide_ids`, but stores; those named may be anywhere."""
     if names and not manifest_in(names):
         return list(dict.fromkeys(find_store(name, project) for name in names))
-    return [project.slides_dir / f"{slide_id}{STORE_SUFFIX}" for slide_id in find_slide_ids(names, project)]
+    return [project.stored_at(slide_id) for slide_id in find_slide_ids(names, project)]
 
 
 def included_in(cohort: Cohort) -> tuple[SlideEntry, ...]:
@@ -168,9 +169,12 @@ def included_in(cohort: Cohort) -> tuple[SlideEntry, ...]:
     )
 
 
-def _store_by_id(name: str, project: Project) -> Path | None:
+def _store_by_id(name: str, project: Project) -> StorePath | None:
+    """A store of the project, or one that was named by its address in a bucket."""
+    if name.startswith(SCHEME):
+        return ObjectPath.parse(name)
     slide_id = name.removesuffix(STORE_SUFFIX)
-    store = project.store_path(slide_id) if is_name(slide_id) else None
+    store = project.stored_at(slide_id) if is_name(slide_id) else None
     return store if store and store.exists() else None
 
 

@@ -64,7 +64,7 @@ class SourceNames:
     def add_typed(self, names: Iterable[str], project: Project) -> None:
         """Add names typed in place of a slide id or a store: a slide's file, given by mistake, is a source."""
         for name in names:
-            is_stored = is_name(name) and project.store_path(name).exists()
+            is_stored = is_name(name) and project.stored_at(name).exists()
             if is_stored or name.endswith(STORE_SUFFIX):
                 continue
             if _is_file(name) or os.path.lexists(name):  # a folder of DICOM files has no suffix

@@ -125,7 +125,7 @@ def _check(
     attributes = {"made_from": key, "thresholds": {n: config.limit(n).threshold for n in SCORE_NAMES}}
     quality = Quality(SCORE_NAMES, scores_cyx.astype(np.float16), grid.cell_px0, attributes)
     write_thumbnail(image, reader, quality, summary)
-    write_quality(reader.path, quality, mpp0=reader.mpp0, summary=summary, stain=stain)
+    write_quality(reader.folder, quality, mpp0=reader.mpp0, summary=summary, stain=stain)
     return summary
 
 

@@ -9,6 +9,7 @@ proxies = ["10.0.0.5", "fd00::/8"]  # GEMSLIDE_PROXIES: proxies whose X-Forwarde
 [project."/srv/projects/trial"]
 ledger = "postgresql://db.example.org/gemslide"  # GEMSLIDE_LEDGER: ledger of this project's studies
 links = ["/mnt/large/trial"]                     # GEMSLIDE_LINKS: folders to which links in the project may lead
+bucket = "s3://scans/trial"                      # GEMSLIDE_BUCKET: where this project's further slides are read from
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
+from pipeline.places.object_path import ObjectPath
 from training.foundation.errors import BadRecipeError
 from training.foundation.settings import Section, load_section
 
@@ -30,6 +32,7 @@ LEDGER_VARIABLE = "GEMSLIDE_LEDGER"
 SLIDES_VARIABLE = "GEMSLIDE_SLIDES"
 LINKS_VARIABLE = "GEMSLIDE_LINKS"
 PROXIES_VARIABLE = "GEMSLIDE_PROXIES"
+BUCKET_VARIABLE = "GEMSLIDE_BUCKET"
 WITHIN_VARIABLE = "GEMSLIDE_SOURCES_WITHIN"
 """A JSON list of folders, set by the web app in its own environment and that of its runs."""
 _OTHERS_WRITE = 0o022
@@ -62,6 +65,8 @@ class ProjectSite(Section):
     """Database of its studies: "postgresql://host/database", or "sqlite:////local/path/gemslide.db"."""
     links: tuple[Folder, ...] = ()
     """Folders outside the project to which its links may lead."""
+    bucket: str = ""
+    """Where its further slides are read from: "s3://bucket/folder"."""
 
 
 class Site(Section):
@@ -127,6 +132,16 @@ def trusted_proxies() -> tuple[Network, ...]:
 def ledger_elsewhere(root: Path) -> str:
     """URL of the ledger of a project's studies; empty if it is in the project. Raises: as `load_site`."""
     return os.environ.get(LEDGER_VARIABLE) or load_site().for_project(root).ledger
+
+
+def bucket_of(root: Path) -> ObjectPath | None:
+    """Where a project's further slides are; None: all are in the project.
+
+    Raises:
+        BadRecipeError: not the address of a bucket; or as `load_site`.
+    """
+    named = os.environ.get(BUCKET_VARIABLE) or load_site().for_project(root).bucket
+    return ObjectPath.parse(named) if named else None
 
 
 def is_confined() -> bool:

@@ -172,7 +172,7 @@ def _embedded(
     advance: Advance,
 ) -> NDArray[np.float32]:
     """Features of some of a slide's tiles, computed again and rounded as stored ones are, (rows, dims)."""
-    reader = StoreReader(project.store_path(slide.slide_id))
+    reader = StoreReader(project.stored_at(slide.slide_id))
     overlap = slide.tiling().get("overlap")
     changed: dict[str, Any] = {"batch_size": batch_size} | ({} if overlap is None else {"overlap": overlap})
     config = encoder.config.model_copy(update=changed)

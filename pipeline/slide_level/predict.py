@@ -143,7 +143,7 @@ def _publish(
                 new_folder(project.result_dir(slide.slide_id, model.model_id), wait_s=SHORT_WRITE_S)
             )
             attention = _attention(slide, reader, shares_n, done, model, key)
-            published.enter_context(new_attention(reader.path, attention, mpp0=reader.mpp0))
+            published.enter_context(new_attention(reader.folder, attention, mpp0=reader.mpp0))
             write_bytes_atomic(folder / ATTENDED, attended_geojson(slide, shares_n, done.num_tiles, model.model_id))
             write_bytes_atomic(folder / RECORD, _record(done, model, key))
 

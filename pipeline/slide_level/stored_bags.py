@@ -73,7 +73,7 @@ def open_slide_features(project: Project, slide_id: str, encoder: str) -> SlideF
     Raises:
         UnreadableError: damaged. WrongSlideError: of another slide or encoder.
     """
-    store = project.store_path(slide_id)
+    store = project.stored_at(slide_id)
     if not store.is_dir():
         return None
     encoder_id = find_encoder_id(list_features(store), encoder, slide_id)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 
 from pipeline.errors import CorruptTileError, WrongSlideError
+from pipeline.places.byte_source import read_file
+from pipeline.places.object_path import StorePath
 from pipeline.store.format.checksums import covered_files, list_digest, read_checksums
-from pipeline.store.format.inside import check_inside
+from pipeline.store.format.inside import check_inside, real_store_of
 from pipeline.store.format.layout import (
     ATTENTION,
     CHECKSUMS,
@@ -34,13 +34,13 @@ from pipeline.store.reading.array_reader import ArrayReader
 from pipeline.store.reading.reader import LevelArray, StoreReader, is_store
 from pipeline.store.reading.threads import parallel_for
 from training.foundation.errors import UnreadableError
-from training.foundation.reading import MAX_JSON_BYTES, read_regular
+from training.foundation.reading import MAX_JSON_BYTES
 from training.foundation.words.counts import counted
 
 OME_XML = "OME/METADATA.ome.xml"
 
 
-def find_damage(store: Path, *, sample_chunks: int, every_chunk: bool = False, threads: int = 1) -> list[str]:
+def find_damage(store: StorePath, *, sample_chunks: int, every_chunk: bool = False, threads: int = 1) -> list[str]:
     """Find and explain damage to what ingest wrote; an empty list if it is intact.
 
     Args:
@@ -66,14 +66,14 @@ def find_damage(store: Path, *, sample_chunks: int, every_chunk: bool = False, t
     return [*findings, *_check_small_arrays(store, LABELS), *find_mask_damage(reader)]
 
 
-def find_overlay_damage(store: Path) -> list[str]:
+def find_overlay_damage(store: StorePath) -> list[str]:
     """Find damage to predictions, quality scores, features and attention, which come after ingest; all is decoded."""
     groups = (PREDICTIONS, QUALITY, FEATURES, ATTENTION)
     findings = [finding for group in groups for finding in _check_small_arrays(store, group)]
     return findings or _check_features(store)
 
 
-def _check_features(store: Path) -> list[str]:
+def _check_features(store: StorePath) -> list[str]:
     """Features that are not as they were written, by their hash, or that belong to another slide or encoder."""
     findings = []
     for encoder_id in list_features(store):
@@ -94,7 +94,7 @@ def image_arrays(reader: StoreReader) -> dict[str, ArrayReader]:
     return levels | {f"{array.path.parent.name}/0": array for array in reader.associated().values()}
 
 
-def _check_small_arrays(store: Path, group: str) -> list[str]:
+def _check_small_arrays(store: StorePath, group: str) -> list[str]:
     """Damage in the arrays below a group, chunk by chunk."""
     findings = []
     try:
@@ -110,14 +110,14 @@ def _check_small_arrays(store: Path, group: str) -> list[str]:
     return findings
 
 
-def _check_structure(store: Path, reader: StoreReader, attributes: SlideAttributes) -> Iterator[str]:
+def _check_structure(store: StorePath, reader: StoreReader, attributes: SlideAttributes) -> Iterator[str]:
     num_levels = len(attributes.levels)
     try:
         datasets = read_json(store / IMAGE / "zarr.json")["attributes"]["ome"]["multiscales"][0]["datasets"]
         labels = read_json(store / TISSUE / "zarr.json")["attributes"]["ome"]["multiscales"][0]["datasets"]
         series = read_json(store / "OME/zarr.json")["attributes"]["ome"]["series"]
-        check_inside(store / OME_XML, os.path.realpath(store))
-        xml = read_regular(store / OME_XML, max_bytes=MAX_JSON_BYTES)
+        check_inside(store / OME_XML, real_store_of(store))
+        xml = read_file(store / OME_XML, max_bytes=MAX_JSON_BYTES)
         pixels = ElementTree.fromstring(xml).findall("{*}Image/{*}Pixels")
         counts = len(datasets), len(labels), len(series)
         sizes = [(int(element.attrib["SizeX"]), int(element.attrib["SizeY"])) for element in pixels]
@@ -159,7 +159,7 @@ def _fits_size(level: LevelArray, finest: LevelArray) -> bool:
     return lowest <= level.downsample <= highest
 
 
-def _check_files(store: Path, attributes: SlideAttributes, threads: int) -> list[str]:
+def _check_files(store: StorePath, attributes: SlideAttributes, threads: int) -> list[str]:
     """Compare every file with the list of checksums, and the list with the root."""
     try:
         expected = read_checksums(store)
@@ -188,7 +188,7 @@ def _check_files(store: Path, attributes: SlideAttributes, threads: int) -> list
     return findings + sorted(damaged)
 
 
-def _has_replaced_mask(store: Path) -> bool:
+def _has_replaced_mask(store: StorePath) -> bool:
     try:
         return mask_origin(store) is not None
     except UnreadableError:

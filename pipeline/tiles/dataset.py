@@ -125,7 +125,7 @@ class TileDataset:
 
     def _reader(self, slide_id: str) -> StoreReader:
         if slide_id not in self._readers:
-            reader = StoreReader(self._project.store_path(slide_id))
+            reader = StoreReader(self._project.stored_at(slide_id))
             self._check_inside(reader)
             if reader.source_sha256 != self._sources[slide_id]:
                 raise ChangedSourceError(

@@ -15,7 +15,7 @@ def outdated_slides(table: TileTable, project: Project) -> list[str]:
     outdated = []
     for slide_id, mask in table.metadata.get("masks", {}).items():
         try:
-            is_same = mask_fingerprint(project.store_path(slide_id)) == mask
+            is_same = mask_fingerprint(project.stored_at(slide_id)) == mask
         except GemslideError:
             continue
         if not is_same:
@@ -29,7 +29,7 @@ def outdated_sets(project: Project, slide_id: str) -> list[str]:
     for path in sorted(project.tiles_dir.glob("[!.]*.parquet")):
         try:
             masks = read_table(path).metadata.get("masks", {})
-            if masks.get(slide_id) not in (None, mask_fingerprint(project.store_path(slide_id))):
+            if masks.get(slide_id) not in (None, mask_fingerprint(project.stored_at(slide_id))):
                 outdated.append(path.stem)
         except GemslideError:
             continue

@@ -206,7 +206,7 @@ def _read_annotations(cohort: Cohort | None, entry: SlideEntry) -> _Annotations 
 
 def _open(project: Project, entry: SlideEntry, annotations: _Annotations | None, config: TileConfig) -> _SlideToTile:
     try:
-        reader = StoreReader(project.store_path(entry.slide_id))
+        reader = StoreReader(project.stored_at(entry.slide_id))
     except UnreadableError as error:
         raise UnreadableError(
             f"slide {entry.slide_id}: {error} Ingest it, or enter the reason under `exclude` in the manifest."

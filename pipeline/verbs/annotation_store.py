@@ -116,7 +116,7 @@ def _table(ledger: Ledger, reader: StoreReader, table: str) -> tuple[list[dict[s
 
 def _reader(project: Project, slide_id: str) -> StoreReader:
     """Open the slide's store in the project. Raises GemslideError: it is missing or damaged."""
-    return StoreReader(project.store_path(slide_id))
+    return StoreReader(project.stored_at(slide_id))
 
 
 def _origin_xy0(reader: StoreReader, counts_from: str) -> tuple[int, int]:

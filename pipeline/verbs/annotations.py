@@ -16,6 +16,7 @@ from pipeline.errors import BadAnnotationError
 from pipeline.ingest.check import CheckedSlide
 from pipeline.naming.slides import find_slide
 from pipeline.naming.sources import SourceNames
+from pipeline.places.object_path import ObjectPath, StorePath
 from pipeline.project import Project, open_project
 from pipeline.settings.config import load_settings
 from pipeline.slides.registry import open_slide
@@ -98,8 +99,8 @@ def run_check(path: Path, slide: str | None, project_dir: Path, *, allow_other_m
                 typer.echo(f"{'slide':<18} all regions are inside it")
 
 
-def _place(path: Path) -> CheckedSlide:
-    if is_store(path):
+def _place(path: StorePath) -> CheckedSlide:
+    if isinstance(path, ObjectPath) or is_store(path):
         reader = StoreReader(path)
         return CheckedSlide(reader.size_wh_px0, frame_of_store(reader.attributes))
     with open_slide(path) as slide:

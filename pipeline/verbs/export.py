@@ -15,6 +15,7 @@ from pipeline.export.dicom.kinds import DICOM_KINDS, DicomKind
 from pipeline.export.export import ExportRequest, export_slide, kind_of
 from pipeline.naming.slides import find_store
 from pipeline.naming.sources import SourceNames
+from pipeline.places.object_path import ObjectPath, StorePath
 from pipeline.project import Project, open_project, slide_id_of
 from pipeline.run_record import RunRecord, SlideOutcome, recorded
 from pipeline.store.layers.overlays import read_predictions
@@ -28,7 +29,7 @@ from training.foundation.progress import bar
 class DicomRequest:
     """Predictions to write as DICOM, on the DICOM slide they were made from."""
 
-    store: Path
+    store: StorePath
     out: Path
     kind: DicomKind
     model_id: str
@@ -52,7 +53,8 @@ def run_export(slide: str, project_dir: Path, asked: Asked, *, as_json: bool) ->
     reporter = Reporter(as_json=as_json, sources=SourceNames(*named, project=Project(project_dir)))
     reporter.sources.add_typed([slide], Project(project_dir))
     with report_errors(as_json=as_json, name="export", reporter=reporter):
-        store = find_store(slide, open_project(project_dir))
+        project = open_project(project_dir)
+        store = find_store(slide, project)
         work: Callable[[RunRecord], SlideOutcome]
         # The record holds neither the copy's folder nor its name: both can identify people.
         if to in DICOM_KINDS or model or source:
@@ -63,13 +65,18 @@ def run_export(slide: str, project_dir: Path, asked: Asked, *, as_json: bool) ->
             request = ExportRequest(store, out, kind_of(to, out), quality, associated)
             record = RunRecord("export", {"to": request.kind, "quality": quality, "associated": associated})
             work = partial(_export, request)
-        _recorded(store, record, reporter, work)
+        _recorded(store, _project_of(store, project), record, reporter, work)
     reporter.finish()
 
 
-def _recorded(store: Path, record: RunRecord, reporter: Reporter, work: Callable[[RunRecord], SlideOutcome]) -> None:
+def _recorded(
+    store: StorePath,
+    project: Project | None,
+    record: RunRecord,
+    reporter: Reporter,
+    work: Callable[[RunRecord], SlideOutcome],
+) -> None:
     """Do the work, with a run record if the store is in a project."""
-    project = _project_of(store)
     if project is None:
         reporter.attempt(slide_id_of(store), lambda: work(record))
     else:
@@ -77,7 +84,7 @@ def _recorded(store: Path, record: RunRecord, reporter: Reporter, work: Callable
             record.slides.append(_unplaced(reporter.attempt(slide_id_of(store), lambda: work(record))))
 
 
-def _dicom_request(store: Path, out: Path, to: str | None, model: str | None, source: Path | None) -> DicomRequest:
+def _dicom_request(store: StorePath, out: Path, to: str | None, model: str | None, source: Path | None) -> DicomRequest:
     for kind in DICOM_KINDS:
         if kind == to and model and source:
             return DicomRequest(store, out, kind, model, source)
@@ -88,8 +95,10 @@ def _dicom_request(store: Path, out: Path, to: str | None, model: str | None, so
     raise BadRecipeError(f"--model and --source are for --to {' and --to '.join(DICOM_KINDS)}. Leave them out.")
 
 
-def _project_of(store: Path) -> Project | None:
-    """Project that contains a store, if any."""
+def _project_of(store: StorePath, project: Project) -> Project | None:
+    """Project that contains a store, if any: for one in a bucket, `project`, if it is that project's bucket."""
+    if isinstance(store, ObjectPath):
+        return project if project.owns(store) else None
     folder = store.resolve().parent
     return Project(folder.parent) if folder.name == "slides" else None
 

@@ -10,6 +10,7 @@ import typer
 from pipeline.box import Box
 from pipeline.naming.slides import find_slide
 from pipeline.naming.sources import SourceNames
+from pipeline.places.object_path import ObjectPath, StorePath
 from pipeline.project import open_project
 from pipeline.slides.common.slide import EncodedLevel, NotCopied
 from pipeline.slides.registry import open_slide
@@ -30,7 +31,10 @@ def run_info(slide: str, project_dir: Path, *, series: str | None, as_json: bool
     with report_errors(as_json=as_json, name="info", reporter=reporter):
         reporter.sources.add_typed([slide], project)
         path = find_slide(slide, project)
-        facts = _store_facts(path) if series is None and is_store(path) else slide_facts(path, series)
+        if isinstance(path, ObjectPath) or (series is None and is_store(path)):
+            facts = _store_facts(path)
+        else:
+            facts = slide_facts(path, series)
     if as_json:
         reporter.print_json(facts)
         return
@@ -74,7 +78,7 @@ def _bounds(bounds_px0: Box | None) -> str:
     return f"{bounds_px0.width_px} × {bounds_px0.height_px} px at x {bounds_px0.x_px}, y {bounds_px0.y_px}"
 
 
-def _store_facts(path: Path) -> dict[str, Any]:
+def _store_facts(path: StorePath) -> dict[str, Any]:
     reader = StoreReader(path)
     attributes = reader.attributes
     return {
@@ -105,13 +109,13 @@ def _link(link: Link | None) -> str:
     return f"to {link.bytes / 2**20:.1f} MiB of tiles in the slide's file, {state}"
 
 
-def _origin(store: Path) -> str:
+def _origin(store: StorePath) -> str:
     """Origin of a tissue mask that replaced ingest's; "" for ingest's own."""
     origin = mask_origin(store) if has_tissue(store) else None
     return f", {origin}" if origin else ""
 
 
-def _predictions(store: Path) -> list[str]:
+def _predictions(store: StorePath) -> list[str]:
     """Models with predictions; those made with another tissue mask are marked."""
     outdated = outdated_models(store) if has_tissue(store) else []
     return [f"{name} (outdated: {OUTDATED})" if name in outdated else name for name in list_predictions(store)]

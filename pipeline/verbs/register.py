@@ -75,7 +75,7 @@ def _register(
     project: Project, moving_id: str, fixed_id: str, reporter: Reporter, *, dry_run: bool, as_json: bool
 ) -> None:
     start = time.perf_counter()
-    moving, fixed = (StoreReader(project.store_path(slide_id)) for slide_id in (moving_id, fixed_id))
+    moving, fixed = (StoreReader(project.stored_at(slide_id)) for slide_id in (moving_id, fixed_id))
     found = register_slides(moving, fixed)
     pixels = SlidePixels.of(moving), SlidePixels.of(fixed)
     given = Registration(
@@ -127,7 +127,7 @@ def _remove(project: Project, one: str, other: str, reporter: Reporter, *, as_js
 
 def _pixels(project: Project, slide_id: str) -> SlidePixels | None:
     """The slide as it is now; None where it has been deleted."""
-    store = project.store_path(slide_id)
+    store = project.stored_at(slide_id)
     return SlidePixels.of(StoreReader(store)) if store.exists() else None
 
 

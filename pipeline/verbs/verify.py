@@ -15,6 +15,7 @@ from pipeline.errors import BadManifestError, DamagedStoreError
 from pipeline.ingest.source_comparison import verify_store
 from pipeline.naming.slides import MANIFEST_SUFFIXES, find_stores
 from pipeline.naming.sources import SourceNames
+from pipeline.places.object_path import ObjectPath, StorePath
 from pipeline.project import Project, open_project, slide_id_of
 from pipeline.run_record import SlideOutcome
 from pipeline.store.format.root import read_root
@@ -54,7 +55,7 @@ def _parse_num_chunks(chunks: str) -> int | None:
     raise BadRecipeError(f"--sample-chunks {chunks!r:.40}: give a whole number from 1, or all.")
 
 
-def _stores(slides: list[str], project: Project, source: Path | None) -> list[tuple[Path, Path | None]]:
+def _stores(slides: list[str], project: Project, source: Path | None) -> list[tuple[StorePath, Path | None]]:
     """Stores, with the slides they were made from where given."""
     if source is not None and source.suffix.lower() in MANIFEST_SUFFIXES:
         cohort = load_cohort(source)
@@ -63,7 +64,7 @@ def _stores(slides: list[str], project: Project, source: Path | None) -> list[tu
         entries = [e for e in cohort.included if not wanted or e.slide_id in wanted]
         if unknown or not entries:
             raise BadManifestError(f"{source}: has no slide {', '.join(unknown) or 'that is not excluded'}.")
-        return [(project.store_path(entry.slide_id), cohort.slide_path(entry)) for entry in entries]
+        return [(project.stored_at(entry.slide_id), cohort.slide_path(entry)) for entry in entries]
     stores = find_stores(slides, project)
     if source is not None and len(stores) != 1:
         raise BadManifestError(
@@ -72,22 +73,22 @@ def _stores(slides: list[str], project: Project, source: Path | None) -> list[tu
     return [(store, source) for store in stores]
 
 
-def _compared(store: Path, source: Path | None, series: str | None, compare: Callable[..., str]) -> str:
+def _compared(store: StorePath, source: Path | None, series: str | None, compare: Callable[..., str]) -> str:
     """Check a store, if it is linked with the slide that it points at. Returns what was checked."""
-    if not _is_linked(store):
+    if isinstance(store, ObjectPath) or not _is_linked(store):
         return compare(source=source, series=series)
     from pipeline.ingest.linked import verify_linked
 
     return verify_linked(store, source, series, lambda path, of: compare(source=path, series=of))
 
 
-def _is_linked(store: Path) -> bool:
+def _is_linked(store: StorePath) -> bool:
     with suppress(UnreadableError):  # whatever is wrong, it is found and explained when the store is checked
         return read_root(store).link is not None
     return False
 
 
-def _verify(store: Path, project: Project, check: Callable[[], str]) -> SlideOutcome:
+def _verify(store: StorePath, project: Project, check: Callable[[], str]) -> SlideOutcome:
     """Check a store and its results."""
     start = time.perf_counter()
     checked = check() + _check_results(store, project)
@@ -100,7 +101,7 @@ def _verify(store: Path, project: Project, check: Callable[[], str]) -> SlideOut
     return SlideOutcome(slide_id_of(store), "done", message=checked, output=str(store), seconds=seconds)
 
 
-def _check_results(store: Path, project: Project) -> str:
+def _check_results(store: StorePath, project: Project) -> str:
     """Compare result files with the predictions in the store. Returns what was checked, or "" if nothing was.
 
     Raises:
@@ -109,7 +110,7 @@ def _check_results(store: Path, project: Project) -> str:
     slide_id = slide_id_of(store)
     folders = {model_id: project.result_dir(slide_id, model_id) for model_id in list_predictions(store)}
     folders = {model_id: folder for model_id, folder in folders.items() if folder.is_dir()}
-    if store.resolve() != project.store_path(slide_id).resolve() or not folders:
+    if not folders or not project.owns(store):
         return ""
     from pipeline.inference.results.check import check_results  # its libraries are slow to import
 

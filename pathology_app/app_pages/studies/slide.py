@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import streamlit as st
@@ -61,7 +60,7 @@ def draw(study_ledger: StudyLedger, ledger: Ledger, link: StudyLink, visibility:
 def _viewer_button(place: Place, slide_id: str, link: StudyLink) -> None:
     """Draw the link to the viewer, if the slide has a store."""
     project = served_project()
-    if is_name(slide_id) and os.path.lexists(project.store_path(slide_id) / "zarr.json"):
+    if is_name(slide_id) and project.has_store(slide_id):
         query = {**link.query(), "slide": slide_id}
         place = place.container(horizontal=True, horizontal_alignment="right")
         link_button(place, "Open in the viewer", query, key="to_viewer", icon=":material/biotech:")

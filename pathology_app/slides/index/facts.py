@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from pathlib import Path
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -13,6 +12,7 @@ from pathology_app.html.text import READ_ERRORS, as_text, message_of
 from pathology_app.slides.answers import class_scores, read_answer, short_text
 from pathology_app.slides.cache import SlideCache
 from pipeline.inference.results.hotspots import Hotspot
+from pipeline.places.object_path import ObjectPath, StorePath
 from pipeline.project import Project
 from pipeline.slide_level.record import RECORD
 from pipeline.store.format.layout import ATTENTION, PREDICTIONS
@@ -124,7 +124,7 @@ def stamp_of(project: Project, slide_id: str) -> str:
         BadManifestError: the folder's name is not a slide name.
         OSError: the folder cannot be read.
     """
-    store = project.store_path(slide_id)
+    store = project.stored_at(slide_id)
     seen: list[object] = [_identity(store / "zarr.json"), _identity(store / PREDICTIONS)]
     for model_id in _model_folders(store, ATTENTION):
         seen.append((ATTENTION, model_id, _identity(store / ATTENTION / model_id / "zarr.json")))
@@ -157,7 +157,7 @@ def read_facts(cache: SlideCache, slide_id: str) -> SlideFacts:
     answers = [answer for model_id in slide_models if (answer := _answer(cache, slide_id, model_id)) is not None]
     if len(answers) < len(slide_models):
         notes.append("A slide-level prediction cannot be read.")  # which one, the slide's own page says
-    notes += _outdated(cache.project.store_path(slide_id))
+    notes += _outdated(cache.project.stored_at(slide_id))
     return SlideFacts(
         slide_id=slide_id,
         stamp=stamp,
@@ -186,7 +186,7 @@ def _answer(cache: SlideCache, slide_id: str, model_id: str) -> AnswerFacts | No
     return AnswerFacts(model_id=model_id, text=short_text(answer)[:MAX_ANSWER], scores=scores)
 
 
-def _outdated(store: Path) -> list[str]:
+def _outdated(store: StorePath) -> list[str]:
     """A sentence if predictions were made with a different tissue mask; it names no model."""
     try:
         return [f"Predictions outdated: {OUTDATED}."] if outdated_models(store) else []
@@ -201,16 +201,20 @@ def _tops(hotspots: list[Hotspot]) -> dict[str, float]:
     return tops
 
 
-def _model_folders(store: Path, layer: str) -> list[str]:
+def _model_folders(store: StorePath, layer: str) -> list[str]:
+    folder = store / layer
     try:
-        return sorted(name for name in os.listdir(store / layer) if is_name(name))
+        names = folder.names() if isinstance(folder, ObjectPath) else os.listdir(folder)
+        return sorted(name for name in names if is_name(name))
     except (FileNotFoundError, NotADirectoryError):
         return []
 
 
-def _identity(path: Path) -> tuple[int, ...] | None:
+def _identity(path: StorePath) -> tuple[str | int, ...] | None:
     """Identity of a file, without the device number, which may change when the same disk is mounted again."""
     try:
+        if isinstance(path, ObjectPath):
+            return path.identity()
         status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
         return None

@@ -145,7 +145,7 @@ def _mean_feature(slides: Sequence[SlideFeatures], project: Project, weights_sha
     """Mean over all tiles, once the SHA-256 of each slide's features and positions is checked."""
     sums, number = np.zeros(slides[0].stored.dims), 0
     for slide in slides:
-        store = project.store_path(slide.slide_id)
+        store = project.stored_at(slide.slide_id)
         features = read_features(store, slide.stored.encoder_id, weights_sha256=weights_sha256)
         sums += features.values_nd.sum(0, dtype=np.float64)
         number += len(features.values_nd)

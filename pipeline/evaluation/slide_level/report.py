@@ -99,7 +99,7 @@ def _thumbnails(project: Project, tiles: Sequence[AttendedTile]) -> list[tuple[s
     """(caption, JPEG in base64) of tiles, read from the slides' stores at the tiles' positions."""
     images = []
     for tile in tiles:
-        reader = StoreReader(project.store_path(tile.slide_id))
+        reader = StoreReader(project.stored_at(tile.slide_id))
         level = reader.level_for_downsample(tile.side_px0 / THUMBNAIL_PX)
         pixels = reader.read_square(level, tile.x_px0, tile.y_px0, tile.side_px0, THUMBNAIL_PX)
         jpeg = encode_jpeg(for_screen(reader, pixels))

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 from pipeline.files import explain_unwritable, fsync_dir, lock_temporary
+from pipeline.places.object_path import StorePath
 from training.foundation.errors import BadRecipeError
 
 
-def check_free(out: Path, store: Path) -> None:
+def check_free(out: Path, store: StorePath) -> None:
     """Refuse a target that exists or is inside the store.
 
     Raises:
@@ -20,7 +21,7 @@ def check_free(out: Path, store: Path) -> None:
     """
     if out.exists() or out.is_symlink():
         raise BadRecipeError(f"{out}: already exists. An export never overwrites: delete it or choose another name.")
-    if store.resolve() in out.resolve().parents:
+    if isinstance(store, Path) and store.resolve() in out.resolve().parents:
         raise BadRecipeError(f"{out}: is inside the store {store}. Choose a path outside it.")
 
 

@@ -147,9 +147,9 @@ def store_imported(reader: StoreReader, features: Features) -> bool:
             raise BadManifestError(
                 f"slide {reader.slide_id}: has other features imported as {encoder_id}, perhaps made with other "
                 "weights or from other tiles. Give these another name with --encoder, or delete "
-                f"{features_path(reader.path, encoder_id)} to replace them."
+                f"{features_path(reader.folder, encoder_id)} to replace them."
             )
-    with new_features(reader.path, features):
+    with new_features(reader.folder, features):
         pass
     return True
 

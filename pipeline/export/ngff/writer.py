@@ -14,6 +14,7 @@ from numcodecs.blosc import Blosc
 from numpy.typing import NDArray
 
 from pipeline.box import Box
+from pipeline.places.object_path import StorePath
 from pipeline.store.format.chunks import encode_zstd
 from pipeline.store.format.inside import INGEST_AGAIN
 from pipeline.store.format.layout import FILL_VALUE, IMAGE, LABELS
@@ -181,7 +182,7 @@ class NgffExport:
         (folder / "OME" / "METADATA.ome.xml").write_text(ome_xml(images), encoding="utf-8")
 
 
-def _ome(group: Path) -> dict[str, Any]:
+def _ome(group: StorePath) -> dict[str, Any]:
     """The `ome` attribute of one of the store's groups.
 
     Raises:

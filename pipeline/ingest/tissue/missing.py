@@ -20,7 +20,7 @@ def make_missing_mask(reader: StoreReader, config: TissueConfig) -> Tissue | Non
     if has_tissue(reader.path):
         return None
     tissue = find_stored_tissue(reader, _ingested_with(reader) or config)
-    write_tissue(reader.path, tissue.mask_yx, tissue.mpp, reader.mpp0, len(reader.levels))
+    write_tissue(reader.folder, tissue.mask_yx, tissue.mpp, reader.mpp0, len(reader.levels))
     return tissue
 
 

@@ -5,20 +5,24 @@ It covers what ingest wrote. Predictions, quality layers, features and attention
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from pipeline.files import sha256_of
+from pipeline.places.byte_source import read_file
+from pipeline.places.object_path import ObjectPath, StorePath, below
 from pipeline.store.format.layout import ATTENTION, CHECKSUMS, FEATURES, PREDICTIONS, QUALITY
 from pipeline.store.format.metadata import read_json, write_json
 from pipeline.store.format.shard import FileChecksum, sum_file
+from training.foundation.reading import MAX_JSON_BYTES
 
 _LATER = (PREDICTIONS, QUALITY, FEATURES, ATTENTION)
 
 
-def covered_files(store: Path) -> list[str]:
+def covered_files(store: StorePath) -> list[str]:
     """Files of a store that the list must name, by path below it: all but the root's metadata and the list itself."""
-    names = (str(path.relative_to(store)) for path in store.rglob("*") if path.is_file())
+    is_bucket = isinstance(store, ObjectPath)  # where all that is listed is an object
+    names = (str(below(path, store)) for path in store.rglob("*") if is_bucket or path.is_file())
     own = ("zarr.json", CHECKSUMS)
     return sorted(n for n in names if n not in own and n.split("/")[0] not in _LATER and not _is_hidden(n))
 
@@ -36,7 +40,7 @@ def write_checksums(store: Path, known: Mapping[str, FileChecksum]) -> str:
     return list_digest(store)
 
 
-def read_checksums(store: Path) -> dict[str, FileChecksum]:
+def read_checksums(store: StorePath) -> dict[str, FileChecksum]:
     """The list as it was written. Raises OSError, ValueError."""
     try:
         entries = read_json(store / CHECKSUMS)["files"]
@@ -45,6 +49,6 @@ def read_checksums(store: Path) -> dict[str, FileChecksum]:
         raise ValueError(f"{CHECKSUMS}: is not a list of checksums ({type(error).__name__}: {error})") from error
 
 
-def list_digest(store: Path) -> str:
+def list_digest(store: StorePath) -> str:
     """SHA-256 of the list itself, as in the root attribute."""
-    return sha256_of(store / CHECKSUMS)
+    return hashlib.sha256(read_file(store / CHECKSUMS, max_bytes=MAX_JSON_BYTES)).hexdigest()

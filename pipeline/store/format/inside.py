@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
+from pipeline.places.object_path import ObjectPath, StorePath
 from training.foundation.errors import UnreadableError
 
 INGEST_AGAIN = "The store is damaged; delete it and ingest the slide again."
 
 
-def check_inside(path: Path | str, real_store: str) -> None:
+def real_store_of(store: StorePath) -> str:
+    """The store's folder with links resolved, for `check_inside`; in a bucket there are no links."""
+    return str(store) if isinstance(store, ObjectPath) else os.path.realpath(store)
+
+
+def check_inside(path: StorePath | str, real_store: str) -> None:
     """Check that a path below a store stays there.
 
     Args:
@@ -19,6 +24,8 @@ def check_inside(path: Path | str, real_store: str) -> None:
     Raises:
         UnreadableError: a symbolic link leads out of the store.
     """
+    if isinstance(path, ObjectPath):
+        return  # its parts lead nowhere else
     real = os.path.realpath(path)
     if not real.startswith(f"{real_store}{os.sep}"):
         raise UnreadableError(f"{path}: a symbolic link leads out of the store, to {real}. {INGEST_AGAIN}")

@@ -12,9 +12,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from pipeline.box import Box
 from pipeline.errors import UnverifiedLinkError
 from pipeline.files import write_text_atomic
+from pipeline.places.byte_source import read_json_at
+from pipeline.places.object_path import StorePath
 from pipeline.store.format.layout import CONTRACT_VERSION
 from pipeline.units import MAX_MPP, MIN_MPP
-from training.foundation.reading import read_json_file
+from training.foundation.reading import MAX_JSON_BYTES
 from training.foundation.words.findings import message_of
 from training.foundation.words.names import NAME_PATTERN
 
@@ -217,9 +219,9 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
     write_text_atomic(path, json.dumps(content, indent=1) + "\n")
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_json(path: StorePath) -> dict[str, Any]:
     """A zarr.json as a dict. Raises OSError, ValueError."""
-    content = read_json_file(path)
+    content = read_json_at(path, max_bytes=MAX_JSON_BYTES)
     if not isinstance(content, dict):
         raise ValueError(f"{path}: holds {type(content).__name__}, not an object")
     return content

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.files import write_bytes_atomic
+from pipeline.places.byte_source import read_file, read_json_at, results_of
+from pipeline.places.object_path import StorePath, below
 from pipeline.store.format.chunks import decompress_zstd, encode_zstd
-from pipeline.store.format.inside import check_inside
+from pipeline.store.format.inside import check_inside, real_store_of
 from pipeline.store.format.layout import CHECKSUM_CODEC, ZSTD_LEVEL
 from pipeline.store.format.metadata import write_json
 from pipeline.store.format.shard import with_checksum, without_checksum
 from training.foundation.errors import UnreadableError
-from training.foundation.reading import read_json_file, read_regular
 
 MAX_CHUNK = 2048
 """Cells along a side of the chunks that are written."""
@@ -40,7 +41,7 @@ Position = tuple[int, ...]
 class PlainArray:
     """An array's metadata, and its chunks on disk."""
 
-    path: Path
+    path: StorePath
     real_store: str
     """The store's folder, resolved: chunks are below it."""
     shape: tuple[int, ...]
@@ -51,17 +52,17 @@ class PlainArray:
     """Whether each chunk carries its CRC-32C; those of contract versions 1 and 2 do not."""
 
     @classmethod
-    def open(cls, store: Path, name: str) -> PlainArray:
+    def open(cls, store: StorePath, name: str) -> PlainArray:
         """Open the array `name`, a path below the store.
 
         Raises:
             UnreadableError: missing, leads out of the store, or not an array as we write them.
         """
         path = store / name
-        meta, real_store = path / "zarr.json", os.path.realpath(store)
+        meta, real_store = path / "zarr.json", real_store_of(store)
         check_inside(meta, real_store)
         try:
-            return _parse(path, real_store, read_json_file(meta, max_bytes=MAX_META_BYTES))
+            return _parse(path, real_store, read_json_at(meta, max_bytes=MAX_META_BYTES))
         except _DAMAGE as error:
             raise UnreadableError(f"{path}: cannot be read ({type(error).__name__}: {error}).") from error
 
@@ -70,7 +71,7 @@ class PlainArray:
         sides = zip(self.shape, self.chunk_shape, strict=True)
         return itertools.product(*(range(-(-n // side)) for n, side in sides))
 
-    def chunk_path(self, position: Position) -> Path:
+    def chunk_path(self, position: Position) -> StorePath:
         return self.path / "c" / "/".join(map(str, position))
 
     def stored_chunk(self, position: Position) -> bytes | None:
@@ -84,7 +85,7 @@ class PlainArray:
         # zstd adds less than this to data that it cannot compress.
         num_bytes = self._chunk_bytes()
         try:
-            stored = read_regular(path, max_bytes=num_bytes + num_bytes // 128 + 1024)
+            stored = read_file(path, max_bytes=num_bytes + num_bytes // 128 + 1024)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -114,8 +115,8 @@ class PlainArray:
     def read(self) -> NDArray[Any]:
         """All values; the fill value where a chunk is missing."""
         values = np.full(self.shape, self.fill_value, self.dtype.newbyteorder("="))
-        for position in self.positions():
-            chunk = self.chunk(position)
+        calls = (partial(self.chunk, position) for position in self.positions())
+        for position, chunk in zip(self.positions(), results_of(self.path, calls), strict=True):
             if chunk is not None:
                 part = values[_box(position, self.chunk_shape)]
                 part[...] = chunk[tuple(slice(n) for n in part.shape)]
@@ -132,7 +133,7 @@ def _box(position: Position, chunk_shape: tuple[int, ...]) -> tuple[slice, ...]:
     return tuple(slice(i * side, (i + 1) * side) for i, side in zip(position, chunk_shape, strict=True))
 
 
-def _parse(path: Path, real_store: str, meta: Any) -> PlainArray:
+def _parse(path: StorePath, real_store: str, meta: Any) -> PlainArray:
     """Raises any of `_DAMAGE` for an array that gemslide did not write."""
     _check_kind(meta)
     if meta["data_type"] not in _DTYPES:
@@ -181,19 +182,20 @@ def _parse_fill(value: Any, dtype: np.dtype[Any]) -> float:
     return float(value)
 
 
-def array_names(store: Path, group: str) -> list[str]:
+def array_names(store: StorePath, group: str) -> list[str]:
     """The arrays below one of a store's groups, as paths below the store; none if the group does not exist.
 
     Raises:
         UnreadableError: the metadata of one of them cannot be read.
     """
     names = []
-    for meta in sorted((store / group).rglob("zarr.json")):
-        path = meta.parent.relative_to(store)
+    metas: list[StorePath] = [*(store / group).rglob("zarr.json")]
+    for meta in sorted(metas, key=str):
+        path = below(meta, store).parent
         if any(part.startswith(".") for part in path.parts):
             continue  # still being written, or left by a killed run
         try:
-            content = read_json_file(meta, max_bytes=MAX_META_BYTES)
+            content = read_json_at(meta, max_bytes=MAX_META_BYTES)
             if content["node_type"] == "array":
                 names.append(str(path))
         except _DAMAGE as error:
@@ -201,7 +203,7 @@ def array_names(store: Path, group: str) -> list[str]:
     return names
 
 
-def read_array(store: Path, name: str) -> NDArray[Any]:
+def read_array(store: StorePath, name: str) -> NDArray[Any]:
     """All values of a small array of a store.
 
     Args:

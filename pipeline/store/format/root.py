@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from pydantic import ValidationError
 
 from pipeline.errors import WrongSlideError
+from pipeline.places.object_path import StorePath
 from pipeline.project import slide_id_of
 from pipeline.store.format.layout import CONTRACT_VERSION
 from pipeline.store.format.metadata import SlideAttributes, first_finding, read_json
 from training.foundation.errors import UnreadableError
 
 
-def read_root(store: Path) -> SlideAttributes:
+def read_root(store: StorePath) -> SlideAttributes:
     """The root attribute `gemslide`, checked.
 
     Raises:

@@ -18,11 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.codecs.types import Stream
-from training.foundation.reading import open_regular
+from pipeline.places.byte_source import ByteSource, open_bytes
+from pipeline.places.object_path import StorePath
 from training.foundation.words.counts import counted
 
 _MISSING = 2**64 - 1
 _WRITE_BYTES = 64 * 2**10
+_SUM_BYTES = 4 * 2**20
 MISSING = np.uint64(_MISSING)
 CHECKSUM_BYTES = 4
 
@@ -142,12 +144,11 @@ class _Pieces:
             os.close(self._descriptor)
 
 
-def sum_file(path: Path) -> FileChecksum:
+def sum_file(path: StorePath) -> FileChecksum:
     """Length and CRC-32C of a file, read in pieces."""
-    crc = length = 0
-    with open(open_regular(path), "rb", buffering=0) as stream:
-        while piece := stream.read(4 * 2**20):
-            crc, length = google_crc32c.extend(crc, piece), length + len(piece)
+    source, crc, length = open_bytes(path), 0, 0
+    while piece := source.read(length, _SUM_BYTES):
+        crc, length = google_crc32c.extend(crc, piece), length + len(piece)
     return FileChecksum(length, crc)
 
 
@@ -156,15 +157,14 @@ def index_bytes(num_chunks: int) -> int:
     return 16 * num_chunks + CHECKSUM_BYTES
 
 
-def read_index(descriptor: int, num_chunks: int, max_chunk_bytes: int) -> ShardIndex:
+def read_index(shard: ByteSource, num_chunks: int, max_chunk_bytes: int) -> ShardIndex:
     """Read and check a shard's index.
 
     Raises:
         ValueError: truncated, its checksum does not match, or a chunk is outside the file or too long.
     """
-    size = os.fstat(descriptor).st_size
-    length = index_bytes(num_chunks)
-    raw = os.pread(descriptor, length, max(0, size - length))
+    size, length = shard.num_bytes, index_bytes(num_chunks)
+    raw = shard.read(max(0, size - length), length)
     packed = without_checksum(raw, 0, length)
     if packed is None:
         raise ValueError(f"its index of {counted(num_chunks, 'chunk')} is damaged (file of {size} bytes)")

@@ -14,12 +14,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pipeline.errors import WrongSlideError
 from pipeline.files import SHORT_WRITE_S, new_folder
+from pipeline.places.object_path import StorePath
 from pipeline.project import check_name
 from pipeline.store.format.layout import ATTENTION
 from pipeline.store.format.metadata import first_finding, multiscale, read_json, write_group
 from pipeline.store.format.plain_array import read_array, write_array
 from pipeline.store.format.root import read_root
-from pipeline.store.layers.overlays import MAX_CELL_PX0, complete_layers, make_group, nan_pyramid
+from pipeline.store.layers.overlays import MAX_CELL_PX0, complete_layers, layer_path, make_group, nan_pyramid
 from training.foundation.errors import UnreadableError
 
 VERSION = 1
@@ -109,19 +110,19 @@ def new_attention(store: Path, attention: Attention, *, mpp0: float) -> Iterator
         yield
 
 
-def list_attention(store: Path) -> list[str]:
+def list_attention(store: StorePath) -> list[str]:
     """Ids of models with complete attention on this slide."""
     return complete_layers(store, ATTENTION)
 
 
-def read_attention(store: Path, model_id: str) -> Attention:
+def read_attention(store: StorePath, model_id: str) -> Attention:
     """Attention of one model.
 
     Raises:
         UnreadableError: missing, damaged, or values that no attention has.
         WrongSlideError: it is of another slide, or another model.
     """
-    path = attention_path(store, model_id)
+    path = layer_path(store, ATTENTION, model_id)
     try:
         ours = read_json(path / "zarr.json")["attributes"]["gemslide"]
         stated = _Stated.model_validate(ours)
@@ -141,7 +142,7 @@ def read_attention(store: Path, model_id: str) -> Attention:
     return Attention(model_id, values_cyx[0], stated.stride_px0, stated.side_px0, ours)
 
 
-def _unreadable(path: Path, why: str) -> UnreadableError:
+def _unreadable(path: StorePath, why: str) -> UnreadableError:
     return UnreadableError(
         f"{path}: no readable attention ({why}). The slide has: "
         f"{', '.join(list_attention(path.parents[1])) or 'none'}. Make it again with `gemslide infer`."

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.grid import tissue_fraction
+from pipeline.places.object_path import StorePath
 from pipeline.store.format.inside import INGEST_AGAIN
 from pipeline.store.format.layout import DAMAGED
 from pipeline.store.format.metadata import damaged_attributes, read_json, write_group
@@ -38,12 +39,12 @@ def write_damaged(store: Path, mask_yx: NDArray[np.bool_], cell_px0: int, mpp0: 
     write_group(store / DAMAGED, damaged_attributes(spacings_um, mpp0, cell_px0))
 
 
-def has_damaged(store: Path) -> bool:
+def has_damaged(store: StorePath) -> bool:
     """Whether a store has the label, intact or not."""
     return (store / DAMAGED / "zarr.json").exists()
 
 
-def read_damaged(store: Path) -> tuple[NDArray[np.uint8], int] | None:
+def read_damaged(store: StorePath) -> tuple[NDArray[np.uint8], int] | None:
     """The finest mask (y, x), 1 = damaged, and the level-0 pixels along a cell; None: no damage is known.
 
     Raises:
@@ -66,12 +67,12 @@ def read_damaged(store: Path) -> tuple[NDArray[np.uint8], int] | None:
     return read_label(store, "damaged", "0").astype(np.uint8), cell_px0
 
 
-def damaged_tiles(store: Path) -> int:
+def damaged_tiles(store: StorePath) -> int:
     """Number of tiles of the source's finest level that were damaged and masked. Raises UnreadableError: no store."""
     return read_root(store).damaged_tiles
 
 
-def damaged_fraction(store: Path, corners_xy0: NDArray[np.int64], side_px0: int) -> NDArray[np.float32]:
+def damaged_fraction(store: StorePath, corners_xy0: NDArray[np.int64], side_px0: int) -> NDArray[np.float32]:
     """Share of each square that is damaged, float32 of shape (tiles,): exactly 0 for those without damage.
 
     Args:

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from pipeline.errors import WrongSlideError
 from pipeline.files import SHORT_WRITE_S, new_folder
+from pipeline.places.object_path import StorePath
 from pipeline.project import check_name
 from pipeline.store.format.layout import FEATURES
 from pipeline.store.format.metadata import first_finding, read_json, write_group
@@ -27,7 +28,7 @@ from pipeline.store.layers.feature_checks import (
 )
 from pipeline.store.layers.feature_checks import imported_id as imported_id
 from pipeline.store.layers.feature_checks import to_float16 as to_float16
-from pipeline.store.layers.overlays import complete_layers, make_group
+from pipeline.store.layers.overlays import complete_layers, layer_path, make_group
 from pipeline.store.layers.stored_features import MAKE_AGAIN
 from pipeline.store.layers.stored_features import StoredFeatures as StoredFeatures
 from pipeline.store.reading.reader import StoreReader
@@ -129,16 +130,16 @@ def _checked_attributes(reader: StoreReader, features: Features) -> dict[str, An
         raise ImplausibleOutputError(f"{where}: {first_finding(error)}. Nothing was written.") from error
     except ValueError as error:
         raise ImplausibleOutputError(f"{where}: {error}. Nothing was written.") from error
-    _check_belongs(features_path(reader.path, features.encoder_id), stated, reader.source_sha256, None)
+    _check_belongs(features_path(reader.folder, features.encoder_id), stated, reader.source_sha256, None)
     return attributes
 
 
-def list_features(store: Path) -> list[str]:
+def list_features(store: StorePath) -> list[str]:
     """Ids of encoders with complete features of this slide; folders that no encoder can have written are left out."""
     return complete_layers(store, FEATURES)
 
 
-def open_features(store: Path, encoder_id: str, *, weights_sha256: str | None = None) -> StoredFeatures:
+def open_features(store: StorePath, encoder_id: str, *, weights_sha256: str | None = None) -> StoredFeatures:
     """Open an encoder's features: their metadata are checked, their values are not read.
 
     Args:
@@ -148,7 +149,7 @@ def open_features(store: Path, encoder_id: str, *, weights_sha256: str | None = 
         UnreadableError: missing, or damaged.
         WrongSlideError: they are another slide's, another encoder's, or were made with other weights.
     """
-    path = features_path(store, encoder_id)
+    path = layer_path(store, FEATURES, encoder_id, what="encoder")
     try:
         ours = read_json(path / "zarr.json")["attributes"]["gemslide"]
         stated = FeatureMetadata.model_validate(ours)
@@ -165,7 +166,7 @@ def open_features(store: Path, encoder_id: str, *, weights_sha256: str | None = 
     )
 
 
-def read_features(store: Path, encoder_id: str, *, weights_sha256: str | None = None) -> Features:
+def read_features(store: StorePath, encoder_id: str, *, weights_sha256: str | None = None) -> Features:
     """Features of one encoder, all checked: shapes, finite values, corners inside the slide, and the hash of both.
 
     Args:
@@ -176,7 +177,7 @@ def read_features(store: Path, encoder_id: str, *, weights_sha256: str | None = 
         WrongSlideError: they are another slide's, another encoder's, or were made with other weights.
     """
     stored = open_features(store, encoder_id, weights_sha256=weights_sha256)
-    path = features_path(store, encoder_id)
+    path = layer_path(store, FEATURES, encoder_id, what="encoder")
     values_nd, xy0_n2 = stored.read_rows(slice(None)), stored.xy0_n2
     try:
         check_values(values_nd, xy0_n2)
@@ -195,7 +196,7 @@ def _check_arrays(values: PlainArray, corners: PlainArray) -> None:
         raise ValueError(f"chunks of {values.chunk_shape} that split the features of a tile")
 
 
-def _check_belongs(path: Path, stated: FeatureMetadata, source_sha256: str, weights_sha256: str | None) -> None:
+def _check_belongs(path: StorePath, stated: FeatureMetadata, source_sha256: str, weights_sha256: str | None) -> None:
     """Raises WrongSlideError: the features are another slide's, another encoder's, or made with other weights."""
     made_from = stated.made_from.source_sha256
     why = stated.foreign_encoder(path.name, weights_sha256)
@@ -205,7 +206,7 @@ def _check_belongs(path: Path, stated: FeatureMetadata, source_sha256: str, weig
         raise WrongSlideError(f"{path}: {why}. They were copied, renamed or edited. {MAKE_AGAIN}")
 
 
-def _unreadable(path: Path, why: str) -> UnreadableError:
+def _unreadable(path: StorePath, why: str) -> UnreadableError:
     return UnreadableError(
         f"{path}: no readable features ({why.rstrip('.')}). The slide has: "
         f"{', '.join(list_features(path.parents[1])) or 'none'}. Make them again with `gemslide embed` or `gemslide "

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.grid import tissue_fraction
+from pipeline.places.object_path import StorePath
 from pipeline.store.format.inside import INGEST_AGAIN
 from pipeline.store.format.layout import DAMAGED, LABELS, TISSUE
 from pipeline.store.format.metadata import read_json, tissue_attributes, write_group
@@ -57,7 +58,7 @@ def mask_pyramid(mask_yx: NDArray[np.uint8], num_datasets: int) -> list[NDArray[
     return pyramid
 
 
-def has_tissue(store: Path) -> bool:
+def has_tissue(store: StorePath) -> bool:
     """Whether a store has a tissue mask, intact or damaged."""
     return (store / TISSUE / "zarr.json").exists()
 
@@ -69,7 +70,7 @@ def _majority_2x2(mask: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return np.asarray(blocks.sum((1, 3)) >= 2, dtype=np.uint8)
 
 
-def read_tissue(store: Path) -> tuple[NDArray[np.uint8], float]:
+def read_tissue(store: StorePath) -> tuple[NDArray[np.uint8], float]:
     """The finest tissue mask (y, x) and its microns per cell.
 
     Raises:
@@ -91,7 +92,7 @@ def read_tissue(store: Path) -> tuple[NDArray[np.uint8], float]:
     return read_label(store, "tissue", "0").astype(np.uint8), mpp
 
 
-def mask_fingerprint(store: Path) -> str:
+def mask_fingerprint(store: StorePath) -> str:
     """SHA-256 over a store's finest tissue mask and its resolution, to record what tiles were chosen with.
 
     Raises:
@@ -105,7 +106,7 @@ def fingerprint_of(mask_yx: NDArray[np.uint8], mpp: float) -> str:
     return hashlib.sha256(f"{mask_yx.shape} {mpp} ".encode() + mask_yx.tobytes()).hexdigest()
 
 
-def tissue_share(store: Path, mpp0: float, corners_xy0: NDArray[np.int64], side_px0: int) -> NDArray[np.float32]:
+def tissue_share(store: StorePath, mpp0: float, corners_xy0: NDArray[np.int64], side_px0: int) -> NDArray[np.float32]:
     """Share of each square that is tissue, float32 of shape (tiles,).
 
     Args:
@@ -119,7 +120,7 @@ def tissue_share(store: Path, mpp0: float, corners_xy0: NDArray[np.int64], side_
     return tissue_fraction(corners_xy0, side_px0, mask_yx, mask_mpp / mpp0)
 
 
-def read_label(store: Path, label: str, dataset: str) -> NDArray[Any]:
+def read_label(store: StorePath, label: str, dataset: str) -> NDArray[Any]:
     """One dataset of a label image, (y, x).
 
     Raises:

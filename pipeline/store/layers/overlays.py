@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from pipeline.errors import WrongSlideError
 from pipeline.files import SHORT_WRITE_S, new_folder
+from pipeline.places.object_path import StorePath
 from pipeline.project import check_name
 from pipeline.store.format.layout import PREDICTIONS
 from pipeline.store.format.metadata import first_finding, multiscale, read_json, write_group
@@ -67,6 +68,11 @@ def predictions_path(store: Path, model_id: str) -> Path:
     return store / PREDICTIONS / check_name(model_id, what="model")
 
 
+def layer_path(store: StorePath, group: str, name: str, *, what: str = "model") -> StorePath:
+    """Path of one layer of a store, to read it. Raises BadManifestError: the name cannot be a folder's."""
+    return store / group / check_name(name, what=what)
+
+
 @contextmanager
 def new_predictions(store: Path, predictions: Predictions, *, mpp0: float) -> Iterator[None]:
     """Write a model's probabilities; they appear in the store, whole, when the block ends, replacing older ones.
@@ -109,7 +115,7 @@ def make_group(folder: Path) -> None:
         raise
 
 
-def complete_layers(store: Path, group: str) -> list[str]:
+def complete_layers(store: StorePath, group: str) -> list[str]:
     """Names of the complete layers of one kind; folders with names that no layer can have are left out."""
     parent = store / group
     if not parent.is_dir():
@@ -123,7 +129,7 @@ def write_predictions(store: Path, predictions: Predictions, *, mpp0: float) -> 
         pass
 
 
-def list_predictions(store: Path) -> list[str]:
+def list_predictions(store: StorePath) -> list[str]:
     """Model ids with complete predictions on this slide; folders that no model can have written are left out."""
     return complete_layers(store, PREDICTIONS)
 
@@ -138,13 +144,13 @@ class PredictionGrid:
     stride_px0: float
 
 
-def read_prediction_grid(store: Path, model_id: str) -> PredictionGrid:
+def read_prediction_grid(store: StorePath, model_id: str) -> PredictionGrid:
     """Classes and cells of one model's predictions.
 
     Raises:
         UnreadableError: missing, or damaged.
     """
-    path = predictions_path(store, model_id)
+    path = layer_path(store, PREDICTIONS, model_id)
     try:
         stored = _StoredMetadata.model_validate(read_json(path / "zarr.json")["attributes"]["gemslide"])
         shape = PlainArray.open(store, f"{PREDICTIONS}/{model_id}/0").shape
@@ -157,7 +163,7 @@ def read_prediction_grid(store: Path, model_id: str) -> PredictionGrid:
     return PredictionGrid(model_id, stored.class_names, (shape[1], shape[2]), stored.stride_px0)
 
 
-def read_class_names(store: Path, model_id: str) -> tuple[tuple[str, ...], float]:
+def read_class_names(store: StorePath, model_id: str) -> tuple[tuple[str, ...], float]:
     """Classes of a model's predictions, and level-0 pixels along a cell, without the values.
 
     Raises:
@@ -167,14 +173,14 @@ def read_class_names(store: Path, model_id: str) -> tuple[tuple[str, ...], float
     return grid.class_names, grid.stride_px0
 
 
-def read_predictions(store: Path, model_id: str) -> Predictions:
+def read_predictions(store: StorePath, model_id: str) -> Predictions:
     """Predictions of one model.
 
     Raises:
         UnreadableError: missing, damaged, or values that are not probabilities.
         WrongSlideError: they were made from another slide's pixels, or by another model.
     """
-    path = predictions_path(store, model_id)
+    path = layer_path(store, PREDICTIONS, model_id)
     try:
         ours = read_json(path / "zarr.json")["attributes"]["gemslide"]
         stored = _StoredMetadata.model_validate(ours)
@@ -202,7 +208,7 @@ def read_predictions(store: Path, model_id: str) -> Predictions:
     )
 
 
-def _unreadable(path: Path, why: str) -> UnreadableError:
+def _unreadable(path: StorePath, why: str) -> UnreadableError:
     return UnreadableError(
         f"{path}: no readable predictions ({why}). The slide has: "
         f"{', '.join(list_predictions(path.parents[1])) or 'none'}. Make them (again) with `gemslide infer`."

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.files import SHORT_WRITE_S, new_folder
+from pipeline.places.object_path import StorePath
 from pipeline.settings.config import QC_SCORES
 from pipeline.stain import METHODS, Normaliser, fit_of
 from pipeline.store.format.metadata import multiscale, read_json, write_group, write_json
@@ -61,7 +62,7 @@ def write_quality(
     return final
 
 
-def read_quality(store: Path) -> Quality | None:
+def read_quality(store: StorePath) -> Quality | None:
     """The scores; None if the slide was never checked.
 
     Raises:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pipeline.files import SHORT_WRITE_S, new_folder
+from pipeline.places.object_path import StorePath
 from pipeline.store.format.layout import PREDICTIONS, TISSUE
 from pipeline.store.format.metadata import first_finding, read_json, tissue_attributes, write_json
 from pipeline.store.layers.labels import (
@@ -65,7 +65,7 @@ class MaskOrigin(BaseModel):
         return f"drawn{of}" if self.made == "drawn" else "found again in the slide's pixels"
 
 
-def mask_origin(store: Path) -> MaskOrigin | None:
+def mask_origin(store: StorePath) -> MaskOrigin | None:
     """Origin of the mask that replaced ingest's; None: the mask is ingest's own.
 
     Raises:
@@ -119,15 +119,15 @@ def replace_tissue(reader: StoreReader, mask_yx: NDArray[np.bool_], mpp: float, 
         **origin,
     )
     attributes = tissue_attributes(tissue_spacings(mpp, len(reader.levels)), reader.mpp0)
-    with new_folder(reader.path / TISSUE, wait_s=SHORT_WRITE_S) as folder:
+    with new_folder(reader.folder / TISSUE, wait_s=SHORT_WRITE_S) as folder:
         write_mask(folder, cells, {**attributes, "gemslide": new_origin.model_dump(mode="json")})
-    root = read_json(reader.path / "zarr.json")
+    root = read_json(reader.folder / "zarr.json")
     root["attributes"]["gemslide"]["ingest"]["tissue_fraction"] = new_origin.tissue_fraction
-    write_json(reader.path / "zarr.json", root)
+    write_json(reader.folder / "zarr.json", root)
     return True
 
 
-def _fingerprint_now(store: Path) -> str | None:
+def _fingerprint_now(store: StorePath) -> str | None:
     """The mask's fingerprint; None if it is damaged or missing, so that any other mask replaces it."""
     try:
         mask_origin(store)
@@ -159,7 +159,7 @@ def find_mask_damage(reader: StoreReader) -> Iterator[str]:
             yield f"{TISSUE}/{index}: is not the coarser mask of dataset 0"
 
 
-def outdated_models(store: Path) -> list[str]:
+def outdated_models(store: StorePath) -> list[str]:
     """Models whose predictions in a store were made with another tissue mask than it has now.
 
     Raises:
@@ -182,7 +182,7 @@ def was_made_with(made_from: object) -> str | None:
     return mask if isinstance(mask, str) else None
 
 
-def _made_from(store: Path, model_id: str) -> object:
+def _made_from(store: StorePath, model_id: str) -> object:
     try:
         return read_json(store / PREDICTIONS / model_id / "zarr.json")["attributes"]["gemslide"].get("made_from")
     except (OSError, KeyError, TypeError, ValueError, AttributeError):

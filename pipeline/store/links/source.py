@@ -10,27 +10,18 @@ from functools import lru_cache
 from pathlib import Path
 
 from pipeline.errors import ChangedSourceError, OutsideFoldersError, SourceGoneError
+from pipeline.places.byte_source import FileBytes
+from pipeline.places.object_path import ObjectPath, StorePath
 from pipeline.project import slide_id_of
 from pipeline.settings.site import SLIDES_VARIABLE, is_confined, is_within, link_folders, slide_folders
 from pipeline.store.format.inside import check_inside
 from pipeline.store.format.layout import POINTERS
 from pipeline.store.links.links_file import LINK_AGAIN, SourceFile, project_of, read_link
 from training.foundation.errors import UnreadableError
-from training.foundation.reading import MAX_JSON_BYTES, open_regular, parse_json, read_regular
+from training.foundation.reading import MAX_JSON_BYTES, parse_json, read_regular
 
 MAX_OPEN_FILES = 64
 """In the whole process."""
-
-
-class _OpenFile:
-    """An open file. It closes itself when the cache and the last thread that reads it have released it."""
-
-    def __init__(self, path: str) -> None:
-        self.descriptor = open_regular(path)
-
-    def __del__(self) -> None:
-        if hasattr(self, "descriptor"):
-            os.close(self.descriptor)
 
 
 @dataclass(frozen=True)
@@ -71,8 +62,8 @@ class LinkedSource:
         """
         try:
             opened = _opened(self.files[file])  # held until it is read: two threads can open one, and one is not cached
-            self._compare(self.files[file], os.fstat(opened.descriptor))
-            return os.pread(opened.descriptor, count, offset)
+            self._compare(self.files[file], opened.status())
+            return opened.read(offset, count)
         except OSError as error:
             raise self._explained(error) from error
 
@@ -97,8 +88,8 @@ class LinkedSource:
 
 
 @lru_cache(maxsize=MAX_OPEN_FILES)
-def _opened(file: SourceFile) -> _OpenFile:
-    return _OpenFile(file.path)
+def _opened(file: SourceFile) -> FileBytes:
+    return FileBytes(file.path)
 
 
 @dataclass(frozen=True)
@@ -110,12 +101,17 @@ class OpenLink:
     """SHA-256 of each shard's records, by its path below the image. One that is not named here is white."""
 
 
-def open_link(store: Path, link_id: str) -> OpenLink:
+def open_link(store: StorePath, link_id: str) -> OpenLink:
     """Find and compare the files that a store points at.
 
     Raises:
-        UnreadableError: as `read_link`; and as `LinkedSource.check`.
+        UnreadableError: as `read_link`; and as `LinkedSource.check`; or the store is in a bucket.
     """
+    if isinstance(store, ObjectPath):
+        raise UnreadableError(
+            f"{store}: is linked to a slide's file, and holds no tiles. Copy a full store into the bucket: ingest the "
+            "slide without `--link`."
+        )
     entry = read_link(store, link_id)
     shards = _shards(store, entry.pointers_sha256)
     source = LinkedSource(slide_id_of(store), project_of(store).root, entry.files)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from functools import lru_cache
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,14 +16,16 @@ import numpy as np
 from pipeline.box import Box
 from pipeline.codecs.types import DecodeError, Pixels
 from pipeline.errors import CorruptTileError
+from pipeline.places.byte_source import open_bytes, results_of
+from pipeline.places.object_path import StorePath
 from pipeline.store.format.chunks import decode_chunk
-from pipeline.store.format.inside import INGEST_AGAIN, check_inside
+from pipeline.store.format.inside import INGEST_AGAIN, check_inside, real_store_of
 from pipeline.store.format.layout import FILL_VALUE, ArraySpec
-from pipeline.store.format.shard import CHECKSUM_BYTES, MISSING, read_index, without_checksum
+from pipeline.store.format.shard import CHECKSUM_BYTES, MISSING, index_bytes, read_index, without_checksum
 from pipeline.store.reading.memory import bytes_at
 from pipeline.store.reading.threads import parallel_for
 from training.foundation.errors import UnreadableError
-from training.foundation.reading import open_regular, read_json_file
+from training.foundation.reading import read_json_file
 
 _READERS = itertools.count()
 """Numbers of readers: a new reader never sees the shards that an older one of the same path had open."""
@@ -37,19 +40,19 @@ MAX_BAND_BYTES = 2**28
 """Of pixels in memory while a whole level is read into a small image."""
 
 
-class _Shard:
-    """An open shard file. It closes itself when the cache and the last thread that reads it have released it."""
+REPLACED = "the store was replaced, moved or deleted while it was being read. Open it again."
 
-    def __init__(self, path: str, num_chunks: int, max_chunk_bytes: int) -> None:
-        self.descriptor = open_regular(path)
-        index = read_index(self.descriptor, num_chunks, max_chunk_bytes)
+
+class Shard:
+    """An open shard, which closes itself when the cache and the last thread that reads it have released it."""
+
+    def __init__(self, path: StorePath | str, num_chunks: int, max_chunk_bytes: int) -> None:
+        """Raises OSError: missing or unreadable. ValueError: its index is damaged."""
+        self.source = open_bytes(path, end_bytes=index_bytes(num_chunks))
+        index = read_index(self.source, num_chunks, max_chunk_bytes)
         # Plain numbers: the reader looks up single entries, which is slow in numpy.
         self.offsets: list[int] = np.where(index[:, 0] == MISSING, 0, index[:, 0]).tolist()
         self.counts: list[int] = np.where(index[:, 0] == MISSING, 0, index[:, 1]).tolist()
-
-    def __del__(self) -> None:
-        if hasattr(self, "descriptor"):
-            os.close(self.descriptor)
 
 
 Identity = tuple[int, int]
@@ -77,14 +80,14 @@ class _Shards(NamedTuple):
 
 
 @lru_cache(maxsize=MAX_OPEN_SHARDS)
-def _open_shard(shards: _Shards, key: str) -> _Shard | None:
+def _open_shard(shards: _Shards, key: str) -> Shard | None:
     """A shard of one reader; None if there is no file, that is if everything in it is white."""
     path = f"{shards.array_dir}/{key}"
     check_inside(path, shards.real_store)
-    shard: _Shard | None = None
+    shard: Shard | None = None
     damage: Exception | None = None
     try:
-        shard = _Shard(path, shards.num_chunks, shards.max_chunk_bytes)
+        shard = Shard(path, shards.num_chunks, shards.max_chunk_bytes)
     except FileNotFoundError:
         pass
     except (OSError, ValueError) as error:
@@ -92,9 +95,7 @@ def _open_shard(shards: _Shards, key: str) -> _Shard | None:
     # Checked after the shard was opened. Otherwise a store deleted under a reader would be white,
     # and a replaced one would be a mixture of two slides.
     if shards.identity is not None and _identity(shards.array_dir) != shards.identity:
-        raise UnreadableError(
-            f"{shards.array_dir}: the store was replaced, moved or deleted while it was being read. Open it again."
-        )
+        raise UnreadableError(f"{shards.array_dir}: {REPLACED}")
     if isinstance(damage, OSError):
         raise UnreadableError(f"{path}: cannot be opened ({damage.strerror}). {INGEST_AGAIN}") from damage
     if damage is not None:
@@ -118,13 +119,19 @@ def _scratch(chunk_px: int) -> Pixels:
     return kept
 
 
+Chunks = Callable[[int, range], list[bytes | None]]
+"""Streams of neighbouring chunks of one row: `ArrayReader.chunks`, or what was fetched before."""
+
+
 class ArrayReader:
     """Reads the chunks and regions of one level's array. Safe in threads and in forked workers."""
 
-    def __init__(self, path: Path, spec: ArraySpec, identity: Identity | None = None) -> None:
+    path: StorePath
+
+    def __init__(self, path: StorePath, spec: ArraySpec, identity: Identity | None = None) -> None:
         """Args: path: two folders below the store. identity: as `open` found it; None: we are still writing it."""
         self.path, self.spec = path, spec
-        real_store = os.path.realpath(path.parents[1])
+        real_store = real_store_of(path.parents[1])
         num_chunks, max_chunk_bytes = spec.shard_chunks**2, spec.max_chunk_bytes
         self._shards = _Shards(next(_READERS), str(path), real_store, num_chunks, max_chunk_bytes, identity)
 
@@ -136,7 +143,7 @@ class ArrayReader:
             UnreadableError: missing, not an array of a slide store, or a link that leads out of the store.
         """
         meta = path / "zarr.json"
-        check_inside(meta, os.path.realpath(path.parents[1]))
+        check_inside(meta, real_store_of(path.parents[1]))
         try:
             identity = _identity(str(path))
             spec = ArraySpec.from_zarr_json(read_json_file(meta, max_bytes=MAX_ARRAY_JSON_BYTES))
@@ -183,7 +190,8 @@ class ArrayReader:
             CorruptTileError: a shard is damaged.
         """
         places = itertools.product(range(self.spec.shard_rows), range(self.spec.shard_columns))
-        counts = [count for place in places if (shard := self._shard(*place)) for count in shard.counts if count]
+        shards = results_of(self.path, (partial(self._shard, *place) for place in places))
+        counts = [count for shard in shards if shard for count in shard.counts if count]
         return sum(counts) - CHECKSUM_BYTES * len(counts) * self.spec.has_checksums
 
     def first_chunk(self) -> bytes | None:
@@ -192,7 +200,7 @@ class ArrayReader:
         places = itertools.product(range(spec.rows), range(spec.columns))
         return next((chunk for place in places if (chunk := self.chunk(*place)) is not None), None)
 
-    def _read(self, shard: _Shard, offsets: list[int], counts: list[int], row: int, column: int) -> list[bytes | None]:
+    def _read(self, shard: Shard, offsets: list[int], counts: list[int], row: int, column: int) -> list[bytes | None]:
         stored = [(offset, offset + count) for offset, count in zip(offsets, counts, strict=True) if count]
         if not stored:
             return [None] * len(counts)
@@ -201,7 +209,7 @@ class ArrayReader:
             one_by_one = zip(offsets, counts, range(column, column + len(counts)), strict=True)
             return [self._read(shard, [offset], [count], row, c)[0] for offset, count, c in one_by_one]
         try:
-            data = os.pread(shard.descriptor, end - start, start)
+            data = shard.source.read(start, end - start)
         except OSError as error:
             raise self._corrupt(row, column, error.strerror) from error
         if len(data) != end - start:
@@ -220,7 +228,7 @@ class ArrayReader:
             raise self._corrupt(row, column, f"the checksum of its {count} bytes does not match")
         return stream
 
-    def _shard(self, shard_row: int, shard_column: int) -> _Shard | None:
+    def _shard(self, shard_row: int, shard_column: int) -> Shard | None:
         return _open_shard(self._shards, self.spec.shard_key(shard_row, shard_column))
 
     @property
@@ -268,11 +276,11 @@ class ArrayReader:
         if inside.is_empty:
             return region
 
-        def paste(row: int, first: int, end: int) -> None:
+        def paste(chunks: Chunks, row: int, first: int, end: int) -> None:
             """Decode neighbouring chunks of one row into their place."""
             top, bottom = max(inside.y_px, row * t), min(inside.bottom_px, (row + 1) * t)
             band = region[top - box.y_px : bottom - box.y_px]
-            for column, data in zip(range(first, end), self.chunks(row, range(first, end)), strict=True):
+            for column, data in zip(range(first, end), chunks(row, range(first, end)), strict=True):
                 left, right = max(inside.x_px, column * t), min(inside.right_px, (column + 1) * t)
                 part = band[:, left - box.x_px : right - box.x_px]
                 if data is None:
@@ -284,9 +292,14 @@ class ArrayReader:
         rows, columns = inside.cells(t)
         step = -(-len(columns) // threads)
         starts = range(columns.start, columns.stop, step)
-        runs = ((row, first, min(first + step, columns.stop)) for row in rows for first in starts)
-        parallel_for(paste, runs, threads)
+        for some_rows, chunks in self._fetched(rows, columns):
+            runs = ((row, first, min(first + step, columns.stop)) for row in some_rows for first in starts)
+            parallel_for(partial(paste, chunks), runs, threads)
         return region
+
+    def _fetched(self, rows: range, columns: range) -> Iterator[tuple[range, Chunks]]:
+        """The chunks of a region, some rows at a time: from a file, each run is read when it is needed."""
+        yield rows, self.chunks
 
     def read_whole(self, width_px: int, height_px: int) -> Pixels:
         """The whole level in an image of another size, area-averaged; read in bands, to limit memory.

@@ -14,12 +14,11 @@ from pipeline.codecs.dicom_items import fragments_joined
 from pipeline.codecs.stream_header import StreamError
 from pipeline.codecs.tile_streams import TileStreams
 from pipeline.errors import CorruptTileError
-from pipeline.store.format.inside import INGEST_AGAIN, check_inside
+from pipeline.store.format.inside import check_inside
 from pipeline.store.format.layout import ArraySpec
 from pipeline.store.format.link_shard import OWN_FILE, Records, read_own, read_records
 from pipeline.store.links.source import OpenLink
 from pipeline.store.reading.array_reader import MAX_READ_BYTES, ArrayReader, Identity
-from training.foundation.errors import UnreadableError
 
 MAX_OPEN_RECORDS = 256
 """Shards in the whole process; each takes about 100 KB."""
@@ -165,17 +164,3 @@ class LinkedArrayReader(ArrayReader):
             f"{self.path}: chunk in row {row}, column {column}, in the slide's file: {why}. The file or the store is "
             "damaged: restore the file, or ingest the slide again."
         )
-
-
-def open_array(path: Path, link: OpenLink | None) -> ArrayReader:
-    """A level's array, whether its chunks are in the store or in the slide's file.
-
-    Raises:
-        UnreadableError: as `ArrayReader.open`; or the store does not say that it is linked.
-    """
-    array = ArrayReader.open(path)
-    if array.spec.link is None:
-        return array
-    if link is None:
-        raise UnreadableError(f"{path}: points at a slide's file, and the store is not a linked one. {INGEST_AGAIN}")
-    return LinkedArrayReader(path, array.spec, link, array.identity)

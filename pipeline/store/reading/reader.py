@@ -6,6 +6,7 @@ import base64
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,15 @@ import numpy as np
 from pipeline.box import Box, check_region
 from pipeline.codecs.types import Pixels
 from pipeline.grid import FINER_THAN_SCAN
+from pipeline.places.byte_source import results_of
+from pipeline.places.object_path import StorePath, place_of
+from pipeline.project import writable
 from pipeline.store.format.layout import IMAGE, TISSUE
 from pipeline.store.format.metadata import read_json
 from pipeline.store.format.root import read_root
 from pipeline.store.links.source import open_link
 from pipeline.store.reading.array_reader import ArrayReader
-from pipeline.store.reading.linked_array import open_array
+from pipeline.store.reading.open_array import open_array
 from pipeline.store.reading.resample import area_mean
 from pipeline.store.reading.threads import parallel_for
 from training.foundation.errors import BadRecipeError, UnreadableError
@@ -70,7 +74,9 @@ class LevelArray:
 
 
 class StoreReader:
-    """Reads one slide store. Cheap to open, safe in threads and in forked or spawned workers.
+    """Reads one slide store, in a folder or a bucket. Cheap to open, safe in threads and in spawned or forked workers.
+
+    Workers that are to read from a bucket must not be forked from a process that has read from one.
 
     Positions of chunks are read once per shard and kept; a pickled copy opens the store again.
 
@@ -80,19 +86,23 @@ class StoreReader:
         SourceGoneError, ChangedSourceError, OutsideFoldersError: of a linked store, its slide's file.
     """
 
-    def __init__(self, path: Path | str) -> None:
-        self.path = Path(path)
+    def __init__(self, path: StorePath | str) -> None:
+        self.path = place_of(path)
         self.attributes = attributes = read_root(self.path)
         self.slide_id, self.mpp0 = attributes.slide_id, attributes.mpp0
         self.icc = _icc(attributes.icc, self.path)
         link = open_link(self.path, attributes.link.id) if attributes.link else None
-        self.levels = tuple(
-            LevelArray(i, open_array(self.path / IMAGE / level.path, link), level.downsample)
-            for i, level in enumerate(attributes.levels)
-        )
+        calls = (partial(open_array, self.path / IMAGE / level.path, link) for level in attributes.levels)
+        arrays = zip(attributes.levels, results_of(self.path, calls), strict=True)
+        self.levels = tuple(LevelArray(i, array, level.downsample) for i, (level, array) in enumerate(arrays))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (StoreReader, (self.path,))
+
+    @property
+    def folder(self) -> Path:
+        """The store's folder, to write into. Raises ReadOnlyStoreError: it is in a bucket."""
+        return writable(self.path)
 
     @property
     def source_sha256(self) -> str:
@@ -114,7 +124,7 @@ class StoreReader:
             UnreadableError: one is missing or damaged.
         """
         names = enumerate(self.attributes.associated, start=1)
-        return {name: ArrayReader.open(self.path / str(series) / "0") for series, name in names}
+        return {name: open_array(self.path / str(series) / "0") for series, name in names}
 
     def chunk(self, level: int, row: int, column: int) -> bytes | None:
         """A chunk's stream, checked; see `ArrayReader.chunk`.
@@ -257,7 +267,7 @@ def resize_square(pixels: Pixels, out_px: int, *, out: Pixels | None = None) -> 
     return np.asarray(cv2.resize(pixels, (out_px, out_px), dst=out, interpolation=kind), np.uint8)
 
 
-def is_store(path: Path) -> bool:
+def is_store(path: StorePath) -> bool:
     """Whether a folder is meant to be a slide store, whole or damaged, and not the OME-Zarr of another program."""
     try:
         attributes = read_json(path / "zarr.json").get("attributes")
@@ -274,7 +284,7 @@ def _nearly_whole(position_px: float) -> float:
     return float(whole) if abs(position_px - whole) < 1e-3 else position_px
 
 
-def _icc(text: str | None, store: Path) -> bytes | None:
+def _icc(text: str | None, store: StorePath) -> bytes | None:
     try:
         return base64.b64decode(text, validate=True) if text else None
     except ValueError as error:

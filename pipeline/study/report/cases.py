@@ -142,7 +142,7 @@ def _tiles(facts: Facts, endpoint: Endpoint) -> Cases:
     hashes = dict(zip(of_model["slide_id"], of_model["output_sha256"], strict=True))
     parts, class_names = [], None
     for slide_id, rows in frame[frame["slide_id"].isin(done)].groupby("slide_id", sort=False):
-        predictions = read_predictions(project.store_path(str(slide_id)), endpoint.model)
+        predictions = read_predictions(project.stored_at(str(slide_id)), endpoint.model)
         if fingerprint(predictions) != hashes.get(slide_id):
             raise ChangedSourceError(
                 f"endpoint {endpoint.name}: slide {slide_id}: its predictions by {endpoint.model} do not match the "

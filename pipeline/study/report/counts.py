@@ -30,7 +30,7 @@ def count_tables(facts: Facts) -> tuple[list[Table], list[str]]:
     counted = set(slides_with(study.ledger, "count"))
     for slide_id in (name for name in facts.slides["slide_id"] if name in counted):
         try:
-            masks = SlideMasks(StoreReader(study.project.store_path(slide_id)))
+            masks = SlideMasks(StoreReader(study.project.stored_at(slide_id)))
         except (GemslideError, OSError) as error:
             missing.append(f"The counts on slide {slide_id} are missing here: {error}")
             continue

@@ -65,7 +65,7 @@ def run_list(slides: Sequence[str], project_dir: Path, *, as_json: bool) -> None
 
 def _list(slide_id: str, project: Project, reporter: Reporter) -> None:
     start = time.perf_counter()
-    store = project.store_path(slide_id)
+    store = project.stored_at(slide_id)
     try:
         StoreReader(store)  # a damaged store without features is reported as well
         stored = [open_features(store, encoder_id) for encoder_id in list_features(store)]
@@ -134,7 +134,7 @@ def _cases(slides: Sequence[str]) -> dict[str, tuple[str, str, str]]:
 
 def _export(slide_id: str, project: Project, request: ExportRequest, record: RunRecord) -> SlideOutcome:
     start = time.perf_counter()
-    reader = StoreReader(project.store_path(slide_id))
+    reader = StoreReader(project.stored_at(slide_id))
     paths = export_features(reader, request.program, request.out, encoder_id=request.encoder_id)
     num_bytes = sum(path.stat().st_size for path in paths)
     record.inputs.append({"id": slide_id, "sha256": reader.source_sha256})
@@ -182,7 +182,7 @@ def _import(slide_id: str, project: Project, file: FeatureFile, record: RunRecor
     reader = StoreReader(project.store_path(slide_id))
     features = import_features(reader, file)
     reporter.sources.keep(features.encoder_id)
-    target = features_path(reader.path, features.encoder_id)
+    target = features_path(reader.folder, features.encoder_id)
     is_new = store_imported(reader, features)
     record.inputs.append({"id": slide_id, "sha256": features.attributes["encoder"]["imported"]["sha256"]})
     record.outputs.append(str(target.relative_to(project.root)))

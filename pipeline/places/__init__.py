@@ -1,0 +1,1 @@
+"""Where a store's bytes are: in a folder or in a bucket."""
