@@ -180,8 +180,8 @@ def _predicted(layout: Layout, side_px: int) -> int:
 
 
 @cache
-def _kept_bytes(layout: Layout) -> list[int]:
-    """Of each rank, from step to step: weights, sums of their gradients, and its share of the momentum."""
+def _kept_bytes(layout: Layout, *, sums: int = 1) -> list[int]:
+    """Of each rank, during a step: weights, sums of their gradients (0: none), and its share of the momentum."""
     placement, ranks = layout.plan.placement, range(NUM_RANKS)
     stages = [own[0][1] for own in map(placement.held_by, ranks)]
     cuts = (0, *layout.cuts, len(layout.blocks))
@@ -190,7 +190,7 @@ def _kept_bytes(layout: Layout) -> list[int]:
         for stage in stages
     ]
     return [
-        int(num_bytes * (2 + 1 / len(placement.holders(stage))))
+        int(num_bytes * (1 + sums + 1 / len(placement.holders(stage))))
         for num_bytes, stage in zip(weights, stages, strict=True)
     ]
 
@@ -226,7 +226,7 @@ def _rank(rank: int, folder: str, layout: Layout, side_px: int, cap_bytes: int) 
     engine.train_step(_batch(64), loss)  # threads, libraries and the optimizer's state are there
     # Freed memory goes back at once, so that the limit counts what is used and not what was.
     assert ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, 1_000_000) == 1
-    room = _data_bytes() - _kept_bytes(layout)[rank] + cap_bytes
+    room = _data_bytes() - _kept_bytes(layout, sums=0)[rank] + cap_bytes  # the sums are gone after a step
     resource.setrlimit(resource.RLIMIT_DATA, (room, resource.RLIM_INFINITY))
     try:
         engine.train_step(_batch(side_px), loss)
