@@ -6,14 +6,12 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.errors import BadManifestError, OutsideFoldersError, ReadOnlyStoreError
 from pipeline.places.object_path import ObjectPath, StorePath
 from pipeline.settings.site import LINKS_VARIABLE, bucket_of, is_confined, is_within, link_folders
-from training.foundation.errors import UnreadableError
 from training.foundation.leftovers import recover_files, recover_folder
 from training.foundation.words.names import ALLOWED, is_name
 
@@ -146,10 +144,9 @@ class Project:
         """
         name = f"{check_name(slide_id, what='slide')}{STORE_SUFFIX}"
         local, bucket = self._own(self.slides_dir / name), bucket_of(self.root)
-        if bucket is None or local.exists():
+        if bucket is None or local.exists() or not (bucket / name / "zarr.json").is_file():
             return local
-        with _bucket_read(bucket):
-            return bucket / name if (bucket / name / "zarr.json").is_file() else local
+        return bucket / name
 
     def tile_table_path(self, tile_set: str) -> Path:
         return self._own(self.tiles_dir / f"{check_name(tile_set, what='tile set')}.parquet")
@@ -199,9 +196,8 @@ class Project:
         bucket = bucket_of(self.root)
         if bucket is None:
             return []
-        with _bucket_read(bucket):
-            names = (name.removesuffix(STORE_SUFFIX) for name in bucket.names() if name.endswith(STORE_SUFFIX))
-            return [name for name in names if is_name(name)]
+        names = (name.removesuffix(STORE_SUFFIX) for name in bucket.names() if name.endswith(STORE_SUFFIX))
+        return [name for name in names if is_name(name)]
 
     def recover(self) -> list[str]:
         """Complete or remove what killed runs have left anywhere in the project. Returns what was done.
@@ -228,17 +224,6 @@ class Project:
         if self.settings_path.exists() or next(self._stores(), None):
             return True
         return any(_RUN_RECORD.fullmatch(path.name) for path in self.runs_dir.glob("*.json"))
-
-
-@contextmanager
-def _bucket_read(bucket: ObjectPath) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise UnreadableError(
-            f"{bucket}: the project's bucket cannot be read ({error.strerror}). Check its name, the environment "
-            "(AWS_…) and the network."
-        ) from error
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

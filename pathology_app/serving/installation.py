@@ -19,11 +19,13 @@ def check_installation(project: Project) -> None:
 
     Raises:
         BadRecipeError: settings of the installation, or a project that names its ledger.
+        UnreadableError: the project's bucket cannot be read.
         OutsideFoldersError: a link leads out of the project.
     """
     slide_folders()
     trusted_proxies()
     ledger_url(project)
+    project.slide_ids()  # also those in its bucket, if the installation names one
     check_account_path(project.root)
     _check_links(project)
 

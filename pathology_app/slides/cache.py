@@ -16,7 +16,7 @@ from pathology_app.html.text import as_text
 from pathology_app.project.served import served_project
 from pipeline.inference.results.hotspots import Hotspots, check_hotspots, read_hotspots
 from pipeline.places.object_path import ObjectPath, StorePath
-from pipeline.project import Project, slide_id_of
+from pipeline.project import STORE_SUFFIX, Project, slide_id_of
 from pipeline.settings.config import DEFAULT_THRESHOLD
 from pipeline.store.format.layout import ATTENTION, PREDICTIONS, QUALITY, TISSUE
 from pipeline.store.layers.attention import Attention, list_attention, read_attention
@@ -327,7 +327,9 @@ def _stamped(group: StorePath, *, what: str) -> tuple[StorePath, str]:
 def _identity(path: StorePath) -> tuple[str | int, ...]:
     """What another file or object of this name does not have in common with it. Raises OSError."""
     if isinstance(path, ObjectPath):
-        return path.identity()
+        # An ETag is the content's, and the metadata of two slides' masks can be the same.
+        root = next(folder for folder in path.parents if folder.name.endswith(STORE_SUFFIX))
+        return (*path.identity(), *(root / "zarr.json").identity())
     status = path.stat()
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from pipeline.places.bucket import has_keys_below, keys_below, names_below, recent_state
 from pipeline.places.connection import SCHEME, url_of
-from training.foundation.errors import BadRecipeError
+from training.foundation.errors import BadRecipeError, UnreadableError
 
 MAX_KEY = 1024
 """Characters; the limit of S3 in bytes, and every name of a store is ASCII."""
@@ -69,33 +70,50 @@ class ObjectPath:
         return (self.parent, *self.parent.parents) if self.key else ()
 
     def exists(self) -> bool:
-        """Whether it is an object, or a folder of objects. Raises OSError: the bucket cannot be read."""
+        """Whether it is an object, or a folder of objects. Raises UnreadableError: the bucket cannot be read."""
         return self.is_file() or self.is_dir()
 
     def is_file(self) -> bool:
-        """Whether there is such an object. Raises OSError."""
+        """Whether there is such an object. Raises UnreadableError."""
         try:
-            recent_state(self.bucket, self.key)
+            with self._readable():
+                recent_state(self.bucket, self.key)
         except FileNotFoundError:
             return False
         return True
 
     def is_dir(self) -> bool:
-        """Whether there are objects below it. Raises OSError."""
-        return has_keys_below(self.bucket, self.key)
+        """Whether there are objects below it. Raises UnreadableError."""
+        with self._readable():
+            return has_keys_below(self.bucket, self.key)
 
     def iterdir(self) -> Iterator[ObjectPath]:
-        """What is in the folder: objects, and folders of objects. Raises OSError."""
+        """What is in the folder: objects, and folders of objects. Raises UnreadableError."""
         return (self / name for name in self.names())
 
     def names(self) -> list[str]:
-        """Names of what is in the folder, sorted. Raises OSError."""
-        return names_below(self.bucket, self.key)
+        """Names of what is in the folder, sorted. Raises UnreadableError."""
+        with self._readable():
+            return names_below(self.bucket, self.key)
 
     def rglob(self, name: str) -> Iterator[ObjectPath]:
-        """All objects of one name below it; "*": all. Raises OSError."""
-        keys = (ObjectPath(self.bucket, key) for key in keys_below(self.bucket, self.key))
-        return (path for path in keys if name in ("*", path.name))
+        """All objects of one name below it; "*": all. Raises UnreadableError."""
+        with self._readable():
+            paths = [ObjectPath(self.bucket, key) for key in keys_below(self.bucket, self.key)]
+        return (path for path in paths if name in ("*", path.name))
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        """Explain that the bucket cannot be read, since callers only expect that something is there or is not."""
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise UnreadableError(
+                f"{self}: cannot be read ({error.strerror}). Check the bucket's name, the environment (AWS_…) and the "
+                "network."
+            ) from error
 
     def resolve(self) -> ObjectPath:
         """Itself: a bucket has no links."""

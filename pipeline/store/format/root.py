@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import ValidationError
 
 from pipeline.errors import WrongSlideError
-from pipeline.places.object_path import StorePath
+from pipeline.places.bucket import ObjectState, fetch
+from pipeline.places.object_path import ObjectPath, StorePath
 from pipeline.project import slide_id_of
 from pipeline.store.format.layout import CONTRACT_VERSION
 from pipeline.store.format.metadata import SlideAttributes, first_finding, read_json
 from training.foundation.errors import UnreadableError
+from training.foundation.reading import MAX_JSON_BYTES, parse_json
 
 
 def read_root(store: StorePath) -> SlideAttributes:
-    """The root attribute `gemslide`, checked.
+    """The root attribute `gemslide`, checked. Raises: as `open_root`."""
+    return open_root(store)[0]
+
+
+def open_root(store: StorePath) -> tuple[SlideAttributes, ObjectState | None]:
+    """The root attribute `gemslide`, checked, and in a bucket the state of the object that says so.
 
     Raises:
         UnreadableError: no store, another contract version, or damaged.
         WrongSlideError: the folder is named after another slide.
     """
     try:
-        raw = read_json(store / "zarr.json")["attributes"]["gemslide"]
+        content, state = _content(store / "zarr.json")
+        raw = content["attributes"]["gemslide"]
         version = raw["contract_version"]
     except FileNotFoundError as error:
         raise UnreadableError(f"{store}: no slide store there. Make one with `gemslide ingest`.") from error
@@ -43,4 +53,11 @@ def read_root(store: StorePath) -> SlideAttributes:
             f"{store}: holds slide {attributes.slide_id!r}, but its folder is named after {slide_id_of(store)!r}. "
             f"Folders were renamed or swapped: rename it to {attributes.slide_id}.ome.zarr, or ingest the slide again."
         )
-    return attributes
+    return attributes, state
+
+
+def _content(meta: StorePath) -> tuple[Any, ObjectState | None]:
+    if isinstance(meta, ObjectPath):
+        fetched = fetch(meta.bucket, meta.key, max_bytes=MAX_JSON_BYTES)
+        return parse_json(fetched.data), fetched.state
+    return read_json(meta), None

@@ -292,13 +292,13 @@ class ArrayReader:
         rows, columns = inside.cells(t)
         step = -(-len(columns) // threads)
         starts = range(columns.start, columns.stop, step)
-        for some_rows, chunks in self._fetched(rows, columns):
+        for some_rows, chunks in self.fetched(rows, columns):
             runs = ((row, first, min(first + step, columns.stop)) for row in some_rows for first in starts)
             parallel_for(partial(paste, chunks), runs, threads)
         return region
 
-    def _fetched(self, rows: range, columns: range) -> Iterator[tuple[range, Chunks]]:
-        """The chunks of a region, some rows at a time: from a file, each run is read when it is needed."""
+    def fetched(self, rows: range, columns: range) -> Iterator[tuple[range, Chunks]]:
+        """The chunks of a block, some rows at a time: from a file, each run is read when it is needed."""
         yield rows, self.chunks
 
     def read_whole(self, width_px: int, height_px: int) -> Pixels:

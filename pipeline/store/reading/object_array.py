@@ -1,8 +1,8 @@
 """Reads of a level in a bucket: whatever a region needs is fetched at the same time.
 
 A shard's index takes one request, a region's chunks one more for each run of neighbours. An object that was replaced is
-noticed by its ETag; that the whole store was replaced, by the array's `zarr.json`, which is looked at again with the
-first chunks of each shard.
+noticed by its ETag; that the whole store was replaced, by its root's `zarr.json`, which is looked at again with the
+first chunks of each shard. The array's own would not do: of two slides of one size it is the same.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from functools import lru_cache, partial
 from typing import Any
 
 from pipeline.errors import CorruptTileError
-from pipeline.places.bucket import ObjectState, fetch, state_now
-from pipeline.places.byte_source import Range, read_ranges, results_of
+from pipeline.places.bucket import ObjectState, state_now
+from pipeline.places.byte_source import Range, read_json_at, read_ranges, results_of
 from pipeline.places.object_path import ObjectPath
 from pipeline.store.format.inside import INGEST_AGAIN
 from pipeline.store.format.layout import ArraySpec
@@ -27,7 +27,6 @@ from pipeline.store.reading.array_reader import (
     Shard,
 )
 from training.foundation.errors import UnreadableError
-from training.foundation.reading import parse_json
 
 MAX_FETCHED_CHUNKS = 1024
 """Of a region's chunks in memory before they are decoded: a few dozen megabytes."""
@@ -42,16 +41,16 @@ def _looked_up(fetched: Fetched, row: int, columns: range) -> list[bytes | None]
 
 
 class _ObjectShard:
-    """A shard, or that there is none, as it was found by one reader's state of the array."""
+    """A shard, or that there is none, as it was found in one state of the store."""
 
     def __init__(self, shard: Shard | None) -> None:
         self.shard = shard
         self.is_checked = False
-        """Whether the array was still the same after the shard had been opened."""
+        """Whether the store was still the same after the shard had been opened."""
 
 
 @lru_cache(maxsize=MAX_OPEN_SHARDS)
-def _open_shard(path: ObjectPath, num_chunks: int, max_chunk_bytes: int, _array: ObjectState) -> _ObjectShard:
+def _open_shard(path: ObjectPath, num_chunks: int, max_chunk_bytes: int, _root: ObjectState) -> _ObjectShard:
     """Raises UnreadableError, CorruptTileError."""
     try:
         return _ObjectShard(Shard(path, num_chunks, max_chunk_bytes))
@@ -72,27 +71,35 @@ class ObjectArrayReader(ArrayReader):
 
     path: ObjectPath
 
-    def __init__(self, path: ObjectPath, spec: ArraySpec, state: ObjectState) -> None:
+    def __init__(self, path: ObjectPath, spec: ArraySpec, root_state: ObjectState) -> None:
+        """Args: root_state: of the store's own `zarr.json`, by which another slide in its place is noticed."""
         super().__init__(path, spec)
-        self._state = state
+        self._root_state = root_state
 
     @classmethod
-    def open(cls, path: ObjectPath) -> ObjectArrayReader:  # type: ignore[override]
-        meta = path / "zarr.json"
+    def open_at(cls, path: ObjectPath, root_state: ObjectState) -> ObjectArrayReader:
+        """Open by the array's own `zarr.json`.
+
+        Raises:
+            UnreadableError: missing, not an array of a slide store, or one that points at a slide's file.
+        """
         try:
-            fetched = fetch(meta.bucket, meta.key, max_bytes=MAX_ARRAY_JSON_BYTES)
-            spec = ArraySpec.from_zarr_json(parse_json(fetched.data))
+            spec = ArraySpec.from_zarr_json(read_json_at(path / "zarr.json", max_bytes=MAX_ARRAY_JSON_BYTES))
         except (OSError, ValueError) as error:
             raise UnreadableError(f"{path}: {error}. {INGEST_AGAIN}") from error
-        return cls(path, spec, fetched.state)
+        if spec.link is not None:
+            raise UnreadableError(
+                f"{path}: points at a slide's file, and the store is not a linked one. {INGEST_AGAIN}"
+            )
+        return cls(path, spec, root_state)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (ObjectArrayReader, (self.path, self.spec, self._state))
+        return (ObjectArrayReader, (self.path, self.spec, self._root_state))
 
     def chunks(self, row: int, columns: range) -> list[bytes | None]:
         return _looked_up(self._fetch(range(row, row + 1), columns), row, columns)
 
-    def _fetched(self, rows: range, columns: range) -> Iterator[tuple[range, Chunks]]:
+    def fetched(self, rows: range, columns: range) -> Iterator[tuple[range, Chunks]]:
         at_once = max(1, MAX_FETCHED_CHUNKS // len(columns))
         for start in range(rows.start, rows.stop, at_once):
             some_rows = range(start, min(start + at_once, rows.stop))
@@ -131,18 +138,18 @@ class ObjectArrayReader(ArrayReader):
         return self._stream(piece, 0, len(piece), row, column)
 
     def _check_same(self) -> None:
-        """Raises UnreadableError: the array is another one than when it was opened."""
-        meta = self.path / "zarr.json"
+        """Raises UnreadableError: the store's `zarr.json` is another one than when it was opened."""
+        root = self.path.parents[1] / "zarr.json"
         try:
-            state = state_now(meta.bucket, meta.key)
+            state = state_now(root.bucket, root.key)
         except FileNotFoundError:
             state = None
-        if state != self._state:
+        if state != self._root_state:
             raise UnreadableError(f"{self.path}: {REPLACED}")
 
     def _opened(self, shard_row: int, shard_column: int) -> _ObjectShard:
         path, spec = self.path / self.spec.shard_key(shard_row, shard_column), self.spec
-        return _open_shard(path, spec.shard_chunks**2, spec.max_chunk_bytes, self._state)
+        return _open_shard(path, spec.shard_chunks**2, spec.max_chunk_bytes, self._root_state)
 
     def _shard(self, shard_row: int, shard_column: int) -> Shard | None:
         opened = self._opened(shard_row, shard_column)

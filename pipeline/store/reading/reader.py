@@ -21,7 +21,7 @@ from pipeline.places.object_path import StorePath, place_of
 from pipeline.project import writable
 from pipeline.store.format.layout import IMAGE, TISSUE
 from pipeline.store.format.metadata import read_json
-from pipeline.store.format.root import read_root
+from pipeline.store.format.root import open_root
 from pipeline.store.links.source import open_link
 from pipeline.store.reading.array_reader import ArrayReader
 from pipeline.store.reading.open_array import open_array
@@ -88,11 +88,12 @@ class StoreReader:
 
     def __init__(self, path: StorePath | str) -> None:
         self.path = place_of(path)
-        self.attributes = attributes = read_root(self.path)
+        attributes, self._state = open_root(self.path)
+        self.attributes = attributes
         self.slide_id, self.mpp0 = attributes.slide_id, attributes.mpp0
         self.icc = _icc(attributes.icc, self.path)
         link = open_link(self.path, attributes.link.id) if attributes.link else None
-        calls = (partial(open_array, self.path / IMAGE / level.path, link) for level in attributes.levels)
+        calls = (partial(open_array, self.path / IMAGE / level.path, link, self._state) for level in attributes.levels)
         arrays = zip(attributes.levels, results_of(self.path, calls), strict=True)
         self.levels = tuple(LevelArray(i, array, level.downsample) for i, (level, array) in enumerate(arrays))
 
@@ -124,7 +125,7 @@ class StoreReader:
             UnreadableError: one is missing or damaged.
         """
         names = enumerate(self.attributes.associated, start=1)
-        return {name: open_array(self.path / str(series) / "0") for series, name in names}
+        return {name: open_array(self.path / str(series) / "0", None, self._state) for series, name in names}
 
     def chunk(self, level: int, row: int, column: int) -> bytes | None:
         """A chunk's stream, checked; see `ArrayReader.chunk`.

@@ -128,7 +128,7 @@ def tile_parts(reader: StoreReader, level: ScreenLevel, row: int, column: int) -
 def _streams(array: ArrayReader, box: Box) -> list[Part]:
     """The chunks of a box as stored, without all-white ones."""
     rows, columns = box.cells(array.spec.chunk_px)
-    streams = [stream for row in rows for stream in _row(array, row, columns)]
+    streams = _read(array, rows, columns)
     positions = [position for _, _, position in _cells(box, array.spec.chunk_px)]
     return [
         Part(position, None if stream is _DAMAGED else stream)
@@ -137,12 +137,13 @@ def _streams(array: ArrayReader, box: Box) -> list[Part]:
     ]
 
 
-def _row(array: ArrayReader, row: int, columns: range) -> list[bytes | None]:
-    """Streams of neighbouring chunks, in one read if all can be read; None: white."""
+def _read(array: ArrayReader, rows: range, columns: range) -> list[bytes | None]:
+    """Streams of a block of chunks, row by row, neighbours in one read if all can be read; None: white."""
     try:
-        return array.chunks(row, columns)
+        fetched = array.fetched(rows, columns)
+        return [stream for some_rows, chunks in fetched for row in some_rows for stream in chunks(row, columns)]
     except CorruptTileError:
-        return [_alone(array, row, column) for column in columns]
+        return [_alone(array, row, column) for row in rows for column in columns]
 
 
 def _alone(array: ArrayReader, row: int, column: int) -> bytes | None:

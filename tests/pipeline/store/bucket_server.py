@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -13,6 +14,7 @@ from urllib.request import Request, urlopen
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 BUCKET = "scans"
+_SIGNED = "AWS4-HMAC-SHA256 Credential=any/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=any"
 Fault = Callable[[WSGIEnvironment], bytes | None]
 """Given a request: the bytes of a whole HTTP answer to send instead of the bucket's, or None."""
 
@@ -62,7 +64,7 @@ class BucketServer:
 
     def _request(self, method: str, path: str, content: bytes | None = None) -> None:
         url = f"http://127.0.0.1:{self.port}/{path}"
-        headers = {"Content-Type": "application/octet-stream"}
+        headers = {"Content-Type": "application/octet-stream", "Authorization": _SIGNED}
         with urlopen(Request(url, data=content, method=method, headers=headers), timeout=20):
             pass
 
@@ -78,7 +80,8 @@ class BucketServer:
                 instead = self.fault(environ) if self.fault else None
                 if instead is not None:
                     environ["werkzeug.socket"].sendall(instead)
-                    environ["werkzeug.socket"].close()
+                    environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
+                    raise ConnectionResetError
                 return list(app(environ, start_response))
             finally:
                 with self._lock:
