@@ -154,6 +154,7 @@ def _optional_parts() -> list[Finding]:
         ("streamlit", "app", "web viewer (gemslide app)"),
         ("napari", "desktop", "desktop viewer (gemslide view)"),
         ("dask_jobqueue", "dask", "Dask (gemslide study run --on dask)"),
+        ("obstore", "buckets", "slides in a bucket"),
     ):
         is_installed = importlib.util.find_spec(module) is not None
         remedy = f"pip install 'gemslide[{extra}]'"

@@ -143,6 +143,7 @@ OF_SLIDES: tuple[type[GemslideError], ...] = (
     ChangedSourceError,
     SourceGoneError,
     UnverifiedLinkError,
+    ReadOnlyStoreError,
     BadManifestError,
     BadAnnotationError,
     WrongSlideError,

@@ -1,1 +1,5 @@
 """Where a store's bytes are: in a folder or in a bucket."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

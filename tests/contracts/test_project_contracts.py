@@ -38,6 +38,7 @@ CODES = {
     "changed_source",
     "source_gone",
     "unverified_link",
+    "read_only_store",
     "locked",
     "disk_full",
     "bad_manifest",

@@ -31,6 +31,8 @@ REMEDIES = {
     # The outputs.
     "unverified_link": "The store points at a slide file with which it has not been compared. Run `gemslide verify`, "
     f"{_RETRY}",
+    "read_only_store": "The slide's store is in a bucket, from which slides are only read. Copy it into the project's "
+    f"folder `slides`, {_RETRY}",
     "damaged_store": "The slide's store was damaged after it was made. Check the disk; restore the store from a "
     f"backup, or delete it and ingest the slide again, {_RETRY}",
     "wrong_slide": "A store or a prediction belongs to another slide: folders were copied or renamed. Put the right "

@@ -1,0 +1,16 @@
+from .bucket import ObjectState as ObjectState
+from .bucket import fetch as fetch
+from .bucket import state_now as state_now
+from .byte_source import ByteSource as ByteSource
+from .byte_source import FileBytes as FileBytes
+from .byte_source import Range as Range
+from .byte_source import open_bytes as open_bytes
+from .byte_source import read_file as read_file
+from .byte_source import read_json_at as read_json_at
+from .byte_source import read_ranges as read_ranges
+from .byte_source import results_of as results_of
+from .connection import SCHEME as SCHEME
+from .object_path import ObjectPath as ObjectPath
+from .object_path import StorePath as StorePath
+from .object_path import below as below
+from .object_path import place_of as place_of
