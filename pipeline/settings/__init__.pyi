@@ -18,6 +18,7 @@ from .site import LINKS_VARIABLE as LINKS_VARIABLE
 from .site import SLIDES_VARIABLE as SLIDES_VARIABLE
 from .site import WITHIN_VARIABLE as WITHIN_VARIABLE
 from .site import Network as Network
+from .site import bucket_of as bucket_of
 from .site import is_confined as is_confined
 from .site import is_within as is_within
 from .site import ledger_elsewhere as ledger_elsewhere
