@@ -28,6 +28,7 @@ ADAPTERS = {
         *(f"pipeline/slides/dicom/{part}.py" for part in ("attributes", "header", "positions", "validate", "metadata")),
     },
     "napari": {"pathology_app/desktop/window.py"},
+    "obstore": {"pipeline/places/bucket.py", "pipeline/places/connection.py"},
     "typer": {
         "pipeline/cli.py",
         "pipeline/verbs/cli_output.py",
