@@ -26,7 +26,8 @@ _PUNCTUATION = re.compile(f"([{re.escape(string.punctuation)}])")
 _ICON_OR_LINK = re.compile(r"(:(?=\S)|@(?=\S)|www(?=\.))", re.IGNORECASE)
 _ARROW = re.compile(r"(?:(?<=\s)|^)(<->|->|<-|--|>=|<=|~=)(?=\s|$)")
 _HIDDEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
-_ABSOLUTE_PATH = re.compile(r"(?<![\w.:/])/(?:[^\s/'\"`:,;]+/)+")
+_ABSOLUTE_PATH = re.compile(r"(?<![\w.:/])(?:s3:/)?/(?:[^\s/'\"`:,;]+/)+")
+"""Folders of this computer, or of a bucket."""
 
 
 def as_text(text: object) -> str:

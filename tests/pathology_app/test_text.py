@@ -51,6 +51,7 @@ def test_what_cannot_be_drawn_is_marked() -> None:
         ("nothing in /data/study", "nothing in the project"),
         ("[Errno 13] Permission denied: '/data/study/slides/a'", "[Errno 13] Permission denied: 'slides/a'"),
         ("[Errno 2] No such file: '/home/jo/x/y.py'", "[Errno 2] No such file: '…/y.py'"),
+        ("s3://scans/trial/x: cannot be read (no such object).", "…/x: cannot be read (no such object)."),
         ("9 mm/px, 3/4", "9 mm/px, 3/4"),
     ],
 )

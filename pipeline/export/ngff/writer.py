@@ -72,7 +72,8 @@ class NgffExport:
         self.advance.expect(spec.shard_rows * spec.shard_columns)
 
         def streams(row: int, columns: range) -> list[tuple[bytes, ...]]:
-            return [_zstd_chunk(array, row, column) for column in columns]
+            stored = zip(columns, array.chunks(row, columns), strict=True)
+            return [() if stream is None else (_zstd(array, stream, row, column),) for column, stream in stored]
 
         def write(shard_row: int, shard_column: int) -> None:
             cells = spec.cells_of_shard(shard_row, shard_column)
@@ -211,13 +212,9 @@ def _file_name(name: Any) -> str:
     return name
 
 
-def _zstd_chunk(array: ArrayReader, row: int, column: int) -> tuple[bytes, ...]:
-    """A chunk's zstd buffers; none if the store has no chunk."""
-    if array.spec.codec == "zstd":
-        stored = array.chunk(row, column)
-        return () if stored is None else (stored,)
-    pixels = array.decoded_chunk(row, column)
-    return () if pixels is None else (encode_zstd(pixels),)
+def _zstd(array: ArrayReader, stream: bytes, row: int, column: int) -> bytes:
+    """A chunk's stream as zstd."""
+    return stream if array.spec.codec == "zstd" else encode_zstd(array.decode(stream, row, column))
 
 
 def _as_04(ome: dict[str, Any]) -> dict[str, Any]:

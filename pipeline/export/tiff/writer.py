@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
@@ -136,10 +135,12 @@ class TiffExport:
 
     def _stored(self, name: str, array: ArrayReader, white: bytes, kind: JpegKind | None) -> Iterator[bytes]:
         """The stored streams, row by row; a white tile where the store has none, which readers would show as black."""
-        tiles = array.spec.rows * array.spec.columns
+        rows, columns = range(array.spec.rows), range(array.spec.columns)
+        tiles = len(rows) * len(columns)
         self.advance.expect(tiles)
-        for number, (row, column) in enumerate(itertools.product(range(array.spec.rows), range(array.spec.columns))):
-            chunk = array.chunk(row, column)
+        fetched = array.fetched(rows, columns)
+        streams = (chunk for some_rows, chunks in fetched for row in some_rows for chunk in chunks(row, columns))
+        for number, chunk in enumerate(streams):
             if chunk is not None and kind and jpeg_kind(chunk) != kind:
                 self.advance.expect(number - tiles)  # the rest of this page is not written this way
                 raise _MixedTilesError(name)
