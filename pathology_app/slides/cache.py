@@ -335,8 +335,9 @@ def _identity(path: StorePath) -> tuple[str | int, ...]:
 
 
 def _open_slide(store_path: StorePath, version: str) -> OpenSlide:
-    damaged = read_damaged(store_path)
-    return OpenSlide(StoreReader(store_path), version, DamagedAreas(*damaged) if damaged else None)
+    reader = StoreReader(store_path)
+    damaged = read_damaged(store_path, stated_tiles=reader.attributes.damaged_tiles)
+    return OpenSlide(reader, version, DamagedAreas(*damaged) if damaged else None)
 
 
 def _open_predictions(store_path: StorePath, model_id: str, version: str) -> OpenPredictions:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from pipeline.places.bucket import has_keys_below, keys_below, names_below, recent_state
-from pipeline.places.connection import SCHEME, url_of
+from pipeline.places.connection import SCHEME, side_by_side, url_of
 from training.foundation.errors import BadRecipeError, UnreadableError
 
 MAX_KEY = 1024
@@ -71,7 +71,7 @@ class ObjectPath:
 
     def exists(self) -> bool:
         """Whether it is an object, or a folder of objects. Raises UnreadableError: the bucket cannot be read."""
-        return self.is_file() or self.is_dir()
+        return any(side_by_side([self.is_file, self.is_dir]))
 
     def is_file(self) -> bool:
         """Whether there is such an object. Raises UnreadableError."""

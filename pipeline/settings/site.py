@@ -18,6 +18,7 @@ import ipaddress
 import os
 import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated
 
@@ -94,14 +95,20 @@ def load_site() -> Site:
         return Site()
     path = Path(named)
     try:
-        mode = path.stat().st_mode
+        status = path.stat()
     except OSError as error:
         raise BadRecipeError(f"{SITE_VARIABLE}: {path}: cannot be read: {error.strerror}.") from error
-    if mode & _OTHERS_WRITE:
+    if status.st_mode & _OTHERS_WRITE:
         raise BadRecipeError(
-            f"{SITE_VARIABLE}: {path}: has mode {mode & 0o777:o}, so others can change what this installation allows. "
+            f"{SITE_VARIABLE}: {path}: has mode {status.st_mode & 0o777:o}, so others can change what this installation allows. "
             f"Review its content, then run: chmod go-w {path}"
         )
+    return _loaded(path, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+@lru_cache(maxsize=4)
+def _loaded(path: Path, *_identity: int) -> Site:
+    """The file's settings, parsed once: they are looked up for each tile of the web app."""
     return load_section(Site, path)
 
 

@@ -21,12 +21,15 @@ from pathology_app.slides.index import sweep
 from pathology_app.slides.index.facts import SlideFacts, read_facts, stamp_of
 from pathology_app.slides.index.sweep import Batch, Sweeper
 from pathology_app.slides.index.table import Listed, SlideTable
+from pipeline.settings.site import bucket_of
 from pipeline.study.outcomes.search import slide_states
 
 MANY = 300
 """Number of slides above which a separate process reads them."""
 _REST, _SHORTEST_REST_S = 20, 2.0
 """Limits a sweep to about a twentieth of one core, however many people use the app."""
+BUCKET_AGE_S = 60.0
+"""How long the list of a bucket's slides is kept."""
 _SETTLED_S = 1.0
 """A folder changed less than this before it was listed may have changed again unnoticed."""
 
@@ -37,7 +40,7 @@ class SlideIndex:
     def __init__(self, cache: SlideCache) -> None:
         self.table = SlideTable()
         self._cache, self._project = cache, cache.project
-        self._listed: tuple[int, list[str]] | None = None
+        self._listed: tuple[tuple[int, int], list[str]] | None = None
         self._listing = threading.Lock()
         self._asked, self._closed, self._swept = threading.Event(), threading.Event(), threading.Event()
         self._sweeper: Sweeper | None = None
@@ -85,18 +88,19 @@ class SlideIndex:
         self._thread.join()
 
     def _list(self) -> None:
-        """List the folder of slides if it was changed: adding or removing a slide changes the folder itself."""
+        """List the slides if their folder was changed, as adding or removing one does; a bucket's now and then."""
         with self._listing:
             try:
                 changed_ns = self._project.slides_dir.stat().st_mtime_ns
             except (FileNotFoundError, NotADirectoryError):
                 changed_ns = 0
-            if self._listed and self._listed[0] == changed_ns:
+            moment = int(time.monotonic() / BUCKET_AGE_S) if bucket_of(self._project.root) else 0
+            if self._listed and self._listed[0] == (changed_ns, moment):
                 return
             is_settled = time.time_ns() - changed_ns > _SETTLED_S * 1e9
             slide_ids = self._project.slide_ids()
             self.table.set_names(slide_ids)
-            self._listed = (changed_ns, slide_ids) if is_settled else None
+            self._listed = ((changed_ns, moment), slide_ids) if is_settled else None
 
     def _run(self) -> None:
         while not self._closed.is_set():

@@ -44,14 +44,17 @@ def has_damaged(store: StorePath) -> bool:
     return (store / DAMAGED / "zarr.json").exists()
 
 
-def read_damaged(store: StorePath) -> tuple[NDArray[np.uint8], int] | None:
+def read_damaged(store: StorePath, *, stated_tiles: int | None = None) -> tuple[NDArray[np.uint8], int] | None:
     """The finest mask (y, x), 1 = damaged, and the level-0 pixels along a cell; None: no damage is known.
+
+    Args:
+        stated_tiles: damaged tiles according to the root, if it has been read.
 
     Raises:
         UnreadableError: the store states damage but has no label, or the label cannot be read.
     """
     if not has_damaged(store):
-        tiles = damaged_tiles(store)
+        tiles = damaged_tiles(store) if stated_tiles is None else stated_tiles
         if tiles:
             damaged = counted(tiles, "tile of the slide is", "tiles of the slide are")
             raise UnreadableError(f"{store / DAMAGED}: is missing, but {damaged} damaged. {INGEST_AGAIN}")
