@@ -100,8 +100,8 @@ def load_site() -> Site:
         raise BadRecipeError(f"{SITE_VARIABLE}: {path}: cannot be read: {error.strerror}.") from error
     if status.st_mode & _OTHERS_WRITE:
         raise BadRecipeError(
-            f"{SITE_VARIABLE}: {path}: has mode {status.st_mode & 0o777:o}, so others can change what this installation allows. "
-            f"Review its content, then run: chmod go-w {path}"
+            f"{SITE_VARIABLE}: {path}: has mode {status.st_mode & 0o777:o}, so others can change what this "
+            f"installation allows. Review its content, then run: chmod go-w {path}"
         )
     return _loaded(path, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
