@@ -11,6 +11,7 @@ from pipeline.export.common.target import check_free, new_file
 from pipeline.export.ngff.zipped import folder_beside, move_into_zip
 from pipeline.files import new_folder
 from pipeline.places.object_path import StorePath
+from pipeline.store.integrity import check_levels
 from pipeline.store.reading.reader import StoreReader
 from training.foundation.errors import BadRecipeError
 from training.foundation.progress import Advance, no_bar
@@ -75,12 +76,14 @@ def export_slide(request: ExportRequest, *, advance: Advance = no_bar) -> Export
     Raises:
         BadRecipeError: the target exists, or options do not match. UnreadableError: no such store.
         UnverifiedLinkError: it is linked to a slide's file with which it has not been compared.
+        DamagedStoreError: a shard is missing, or the metadata of levels were changed.
         CorruptTileError: a chunk of the store is damaged. LockedError, DiskFullError: from the target.
     """
     start = time.perf_counter()
     reader = StoreReader(request.store)
     sha256 = reader.source_sha256  # refuses a linked store that was not compared with its slide
     check_free(request.out, request.store)
+    check_levels(reader)
     is_tiff = request.kind in ("ome-tiff", "tiff")
     if request.quality is not None and not is_tiff:
         raise BadRecipeError(

@@ -52,6 +52,7 @@ from .format.shard import chunks_in_order as chunks_in_order
 from .format.shard import sum_file as sum_file
 from .format.shard import with_checksum as with_checksum
 from .format.shard import write_shard as write_shard
+from .integrity import check_levels as check_levels
 from .integrity import find_damage as find_damage
 from .integrity import find_overlay_damage as find_overlay_damage
 from .integrity import image_arrays as image_arrays

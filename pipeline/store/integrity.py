@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 
-from pipeline.errors import CorruptTileError, WrongSlideError
-from pipeline.places.byte_source import read_file
+from pipeline.errors import CorruptTileError, DamagedStoreError, WrongSlideError
+from pipeline.places.byte_source import ByteSource, open_bytes, read_file, results_of
 from pipeline.places.object_path import StorePath
 from pipeline.store.format.checksums import covered_files, list_digest, read_checksums
-from pipeline.store.format.inside import check_inside, real_store_of
+from pipeline.store.format.inside import INGEST_AGAIN, check_inside, real_store_of
 from pipeline.store.format.layout import (
     ATTENTION,
     CHECKSUMS,
@@ -27,7 +29,7 @@ from pipeline.store.format.layout import (
 )
 from pipeline.store.format.metadata import SlideAttributes, read_json
 from pipeline.store.format.plain_array import PlainArray, array_names
-from pipeline.store.format.shard import sum_file
+from pipeline.store.format.shard import FileChecksum, index_bytes, is_as_written, read_index, sum_file
 from pipeline.store.layers.features import list_features, read_features
 from pipeline.store.layers.tissue_origin import find_mask_damage, mask_origin
 from pipeline.store.reading.array_reader import ArrayReader
@@ -64,6 +66,70 @@ def find_damage(store: StorePath, *, sample_chunks: int, every_chunk: bool = Fal
             findings.append(f"{name}: its chunks have no checksums")
         findings += _check_chunks(array, name, sample_chunks, every_chunk, threads)
     return [*findings, *_check_small_arrays(store, LABELS), *find_mask_damage(reader)]
+
+
+def check_levels(reader: StoreReader) -> None:
+    """Check that the levels are those that ingest wrote, as far as names, lengths and metadata tell; no chunk is read.
+
+    A reader shows a missing shard as white, and believes any scale and size that the metadata state.
+
+    Raises:
+        DamagedStoreError: they are not. UnreadableError: the image's metadata cannot be read.
+    """
+    try:
+        datasets = read_json(reader.path / IMAGE / "zarr.json")["attributes"]["ome"]["multiscales"][0]["datasets"]
+        findings = list(_check_scales(datasets, reader))
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        why = f"{type(error).__name__}: {error}"
+        raise UnreadableError(f"{reader.path}: its metadata cannot be read ({why}). {INGEST_AGAIN}") from error
+    if len(datasets) != len(reader.levels):
+        findings.append(f"{counted(len(datasets), 'dataset')} for {counted(len(reader.levels), 'level')}")
+    if "checksums_sha256" in reader.attributes.ingest:
+        findings += _check_shards(reader)
+    if findings:
+        more = f" (and {len(findings) - 1} more)" if findings[1:] else ""
+        raise DamagedStoreError(f"{reader.path}: {findings[0]}{more}. {INGEST_AGAIN}")
+
+
+def _check_shards(reader: StoreReader) -> Iterator[str]:
+    """Compare the levels' shards with the list of checksums by length and order, their metadata byte for byte."""
+    try:
+        recorded = _read_list(reader.path, reader.attributes)
+    except ValueError as error:
+        yield str(error)
+        return
+    names = [name for name in recorded if re.fullmatch(rf"{IMAGE}/\d+/.+", name)]
+    yield from filter(None, results_of(reader.path, (partial(_fault, reader, name, recorded[name]) for name in names)))
+
+
+def _fault(reader: StoreReader, name: str, recorded: FileChecksum) -> str | None:
+    """What is wrong with a file of a level, by its length, or by its content if it is no shard."""
+    path, level = reader.path / name, int(name.split("/")[1])
+    check_inside(path, real_store_of(reader.path))
+    if level >= len(reader.levels):
+        return f"{name}: is of no level of the root"
+    spec = reader.levels[level].array.spec
+    try:
+        source = open_bytes(path, end_bytes=index_bytes(spec.shard_chunks**2))
+    except FileNotFoundError:
+        return f"{name}: is missing"
+    except OSError as error:
+        return f"{name}: cannot be read ({error.strerror})"
+    if source.num_bytes != recorded.bytes:
+        return f"{name}: {source.num_bytes} bytes, was {recorded.bytes}"
+    if path.name == "zarr.json":
+        return None if sum_file(path) == recorded else f"{name}: is not as ingest wrote it"
+    return None if _is_in_order(source, spec) else f"{name}: its index is not the one that ingest wrote"
+
+
+def _is_in_order(shard: ByteSource, spec: ArraySpec) -> bool:
+    if spec.link is not None:  # pointers, which have a list of their own
+        return True
+    try:
+        index = read_index(shard, spec.shard_chunks**2, spec.max_chunk_bytes)
+    except ValueError:
+        return False
+    return is_as_written(index, shard.num_bytes)
 
 
 def find_overlay_damage(store: StorePath) -> list[str]:
@@ -162,11 +228,9 @@ def _fits_size(level: LevelArray, finest: LevelArray) -> bool:
 def _check_files(store: StorePath, attributes: SlideAttributes, threads: int) -> list[str]:
     """Compare every file with the list of checksums, and the list with the root."""
     try:
-        expected = read_checksums(store)
-        if list_digest(store) != attributes.ingest.get("checksums_sha256"):
-            return [f"{CHECKSUMS}: is not the list with which the root was written"]
-    except (OSError, ValueError) as error:
-        return [f"{CHECKSUMS}: cannot be read ({error})"]
+        expected = _read_list(store, attributes)
+    except ValueError as error:
+        return [str(error)]
     present = covered_files(store)
     if _has_replaced_mask(store):  # which has its own checksum
         present = [name for name in present if not name.startswith(f"{TISSUE}/")]
@@ -186,6 +250,22 @@ def _check_files(store: StorePath, attributes: SlideAttributes, threads: int) ->
 
     parallel_for(check, ((index,) for index in range(len(both))), threads)
     return findings + sorted(damaged)
+
+
+def _read_list(store: StorePath, attributes: SlideAttributes) -> dict[str, FileChecksum]:
+    """The list of checksums, which the root names by its hash.
+
+    Raises:
+        ValueError: it cannot be read, or is another one.
+    """
+    try:
+        recorded = read_checksums(store)
+        digest = list_digest(store)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{CHECKSUMS}: cannot be read ({error})") from error
+    if digest != attributes.ingest.get("checksums_sha256"):
+        raise ValueError(f"{CHECKSUMS}: is not the list with which the root was written")
+    return recorded
 
 
 def _has_replaced_mask(store: StorePath) -> bool:

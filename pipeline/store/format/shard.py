@@ -175,3 +175,16 @@ def read_index(shard: ByteSource, num_chunks: int, max_chunk_bytes: int) -> Shar
     if (present[:, 1] > max_chunk_bytes).any():
         raise ValueError(f"its index names a chunk of {present[:, 1].max()} bytes; at most {max_chunk_bytes} are read")
     return index
+
+
+def is_as_written(index: ShardIndex, size: int) -> bool:
+    """Whether a shard's chunks follow each other as `write_shard` wrote them, with no byte left out.
+
+    An index that points elsewhere can have a valid checksum.
+
+    Args:
+        size: of the file.
+    """
+    present = index[index[:, 0] != MISSING]
+    ends = present[:, 1].cumsum()
+    return bool((present.sum(1) == ends).all()) and int(ends[-1:].sum()) == size - index_bytes(len(index))
