@@ -133,6 +133,7 @@ from .reading.threads import CORES as CORES
 from .reading.threads import parallel_for as parallel_for
 from .view.colour import ColourTable as ColourTable
 from .view.colour import colour_table as colour_table
+from .view.colour import to_srgb as to_srgb
 from .view.heat_thumbnail import heat_thumbnail as heat_thumbnail
 from .view.render import DAMAGED_COLOUR as DAMAGED_COLOUR
 from .view.render import damage_stripes as damage_stripes

@@ -18,6 +18,7 @@ from pydicom.uid import UID, VLWholeSlideMicroscopyImageStorage, generate_uid
 from pipeline.export.dicom.frame_kind import FrameKind
 from pipeline.store.format.layout import ArraySpec
 from pipeline.store.reading.reader import StoreReader
+from pipeline.store.view.colour import to_srgb
 
 UNKNOWN, NO_DATE_TIME = "unknown", "19000101000000"
 # As values, because pydicom's dictionary of codes takes half a second to import.
@@ -54,7 +55,11 @@ class LevelImage:
 
 
 def level_dataset(reader: StoreReader, image: LevelImage) -> Dataset:
-    """Everything but the frames."""
+    """Everything but the frames.
+
+    Raises:
+        UnreadableError: the slide's colour profile is damaged.
+    """
     dataset = Dataset()
     uid = _Uids(reader)
     _patient_and_study(dataset, uid)
@@ -155,11 +160,23 @@ def _optical_path(reader: StoreReader) -> Dataset:
         OpticalPathIdentifier="1",
         IlluminationTypeCodeSequence=[_code(*_BRIGHTFIELD)],
         IlluminationColorCodeSequence=[_code(*_FULL_SPECTRUM)],
-        ICCProfile=_even(reader.icc or _srgb()),
+        ICCProfile=_even(_profile(reader)),
     )
     if power := reader.attributes.objective_power:
         path.ObjectiveLensPower = _decimal(power)
     return path
+
+
+def _profile(reader: StoreReader) -> bytes:
+    """The slide's colour profile, or sRGB.
+
+    Raises:
+        UnreadableError: no colours can be computed with the slide's.
+    """
+    if reader.icc is None:
+        return _srgb()
+    to_srgb(reader.icc)
+    return reader.icc
 
 
 def _srgb() -> bytes:

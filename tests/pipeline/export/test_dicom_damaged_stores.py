@@ -93,6 +93,7 @@ FILES = {
     "a root that is no JSON": lambda store: edit_bytes(store / "zarr.json", lambda content: content[:-9]),
     "an image without metadata": lambda store: (store / "0/zarr.json").unlink(),
     "a level without metadata": lambda store: (store / "0/1/zarr.json").unlink(),
+    "a colour profile of zeros": lambda store: edit_root(store, lambda root: root.update(icc="AAAA" * 99)),
     "a colour profile that is no base64": lambda store: edit_root(store, lambda root: root.update(icc="?!")),
 }
 """Of code `unreadable`."""
