@@ -24,6 +24,7 @@ from pydicom.sr.coding import Code
 from pipeline.annotations.formats.geojson import COLOURS
 from pipeline.export.common.cells import fingerprint
 from pipeline.export.dicom.kinds import MAX_FRACTION, NOT_PREDICTED
+from pipeline.export.dicom.texts import LONG_TEXT, SHORT_TEXT, plain_text
 from pipeline.slides.common.damage import DamagedFileError, library_errors
 from pipeline.slides.dicom.plane import SlidePlane
 from pipeline.store.layers.overlays import Predictions
@@ -53,8 +54,6 @@ _LIBRARY_ERRORS = (
     OSError,
     struct.error,
 )
-_LONG_TEXT, _SHORT_TEXT = 64, 16
-"""Maximum lengths of DICOM's LO and SH."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,7 @@ def segmentation(result: DicomResult) -> Dataset:
         descriptions = [
             hd.seg.SegmentDescription(
                 segment_number=k + 1,
-                segment_label=_text(name, _LONG_TEXT),
+                segment_label=plain_text(name, LONG_TEXT),
                 segmented_property_category=codes.SCT.Tissue,
                 segmented_property_type=_code(name),
                 algorithm_type=hd.seg.SegmentAlgorithmTypeValues.AUTOMATIC,
@@ -127,7 +126,7 @@ def parametric_map(result: DicomResult) -> Dataset:
             [
                 hd.pm.RealWorldValueMapping(
                     lut_label=_LUT_LABEL.format(k + 1),
-                    lut_explanation=_text(name, _LONG_TEXT),
+                    lut_explanation=plain_text(name, LONG_TEXT),
                     unit=codes.UCUM.NoUnits,
                     value_range=(0.0, 1.0),
                     slope=1.0,
@@ -212,11 +211,11 @@ def _common(result: DicomResult, kind: str) -> dict[str, Any]:
         "sop_instance_uid": result.uid(kind, "instance"),
         "instance_number": 1,
         "manufacturer": _MAKER,
-        "manufacturer_model_name": _text(predictions.model_id, _LONG_TEXT),
+        "manufacturer_model_name": plain_text(predictions.model_id, LONG_TEXT),
         "software_versions": version("gemslide"),
-        "device_serial_number": fingerprint(predictions)[:_SHORT_TEXT],
-        "series_description": _text(f"{RESEARCH_USE} {predictions.model_id}", _LONG_TEXT),
-        "content_description": _text(f"{RESEARCH_USE} {predictions.model_id}", _LONG_TEXT),
+        "device_serial_number": fingerprint(predictions)[:SHORT_TEXT],
+        "series_description": plain_text(f"{RESEARCH_USE} {predictions.model_id}", LONG_TEXT),
+        "content_description": plain_text(f"{RESEARCH_USE} {predictions.model_id}", LONG_TEXT),
         "pixel_measures": hd.PixelMeasuresSequence((spacing_y_mm, spacing_x_mm), _thickness_mm(source)),
         "plane_orientation": hd.PlaneOrientationSequence("SLIDE", [*plane.along_row_xyz, *plane.along_column_xyz]),
         "plane_positions": [hd.PlanePositionSequence("SLIDE", plane.origin_xyz_mm, (1, 1))],
@@ -251,9 +250,9 @@ def _hwk(predictions: Predictions) -> NDArray[np.float32]:
 
 def _algorithm(predictions: Predictions) -> hd.AlgorithmIdentificationSequence:
     return hd.AlgorithmIdentificationSequence(
-        name=_text(predictions.model_id, _LONG_TEXT),
+        name=plain_text(predictions.model_id, LONG_TEXT),
         family=codes.DCM.ArtificialIntelligence,
-        version=_text(_weights(predictions), _LONG_TEXT),
+        version=plain_text(_weights(predictions), LONG_TEXT),
         source=f"{_MAKER} {version('gemslide')}",
         parameters={"predictions_sha256": fingerprint(predictions)},
     )
@@ -270,12 +269,7 @@ def _weights(predictions: Predictions) -> str:
 def _code(class_name: str) -> Code:
     """A private code, since no public terminology defines a model's classes."""
     digest = hashlib.sha256(class_name.encode()).hexdigest()
-    return Code(digest[: _SHORT_TEXT - 1], _SCHEME, _text(class_name, _LONG_TEXT))
-
-
-def _text(text: str, most: int) -> str:
-    """Text without backslashes, which would begin a second value, cut to `most` characters."""
-    return text.replace("\\", "/")[:most].strip()
+    return Code(digest[: SHORT_TEXT - 1], _SCHEME, plain_text(class_name, LONG_TEXT))
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from pydicom.dataset import Dataset, FileMetaDataset
 from pydicom.uid import UID, VLWholeSlideMicroscopyImageStorage, generate_uid
 
 from pipeline.export.dicom.frame_kind import FrameKind
+from pipeline.export.dicom.texts import LONG_TEXT, plain_text
 from pipeline.store.format.layout import ArraySpec
 from pipeline.store.reading.reader import StoreReader
 from pipeline.store.view.colour import to_srgb
@@ -110,7 +111,7 @@ def _patient_and_study(dataset: Dataset, uid: _Uids) -> None:
 
 def _equipment(dataset: Dataset, reader: StoreReader) -> None:
     dataset.Manufacturer, dataset.DeviceSerialNumber = UNKNOWN, UNKNOWN
-    dataset.ManufacturerModelName = (reader.attributes.scanner_model or UNKNOWN).replace("\\", "/")[:64]
+    dataset.ManufacturerModelName = plain_text(reader.attributes.scanner_model or "", LONG_TEXT) or UNKNOWN
     dataset.SoftwareVersions = f"gemslide {version('gemslide')}"
 
 
