@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from pipeline.codecs.stream_header import StreamError, StreamHeader
 
-_START, _END = b"\xff\x4f", b"\xff\xd9"
+START, _END = b"\xff\x4f", b"\xff\xd9"
 _SIZE, _TILE_PART, _DATA = 0xFF51, 0xFF90, 0xFF93
 _CAPABILITIES, _STYLE, _COMPONENT_STYLE = 0xFF50, 0xFF52, 0xFF53
 _STEPS, _COMPONENT_STEPS, _REGION, _ORDER = 0xFF5C, 0xFF5D, 0xFF5E, 0xFF5F
@@ -90,7 +90,7 @@ def parse(stream: bytes) -> Jpeg2000:
     check_end(stream)
     start, end = _codestream(stream)
     size = _read_size(stream, start)
-    segments, at = _segments(stream[:end], start + len(_START), stop=_TILE_PART)
+    segments, at = _segments(stream[:end], start + len(START), stop=_TILE_PART)
     styles = [body for marker, body in segments if marker == _STYLE]
     if len(styles) != 1 or len(styles[0]) < _STYLE_BYTES:
         raise Jpeg2000Error("has no coding style, or several")
@@ -99,7 +99,7 @@ def parse(stream: bytes) -> Jpeg2000:
     bits, has_colour_transform, is_reversible = (size.kinds[0][0] & 0x7F) + 1, styles[0][4] != 0, styles[0][9] == 1
     header = Jpeg2000Header(size.width_px, size.height_px, len(size.kinds), bits, has_colour_transform, is_reversible)
     rules = _Rules(len(size.kinds), _num_levels(segments, len(size.kinds)))
-    head = _START + rules.kept(segments, _IN_MAIN_HEADER)
+    head = START + rules.kept(segments, _IN_MAIN_HEADER)
     return Jpeg2000(header, stream[:at], head, b"".join(_tile_parts(stream[:end], at, size.num_tiles, rules)))
 
 
@@ -164,7 +164,7 @@ class _Size:
 
 
 def _read_size(stream: bytes, start: int) -> _Size:
-    if not stream.startswith(_START + _SIZE.to_bytes(2, "big"), start):
+    if not stream.startswith(START + _SIZE.to_bytes(2, "big"), start):
         raise Jpeg2000Error(f"starts with {stream[start : start + 4].hex()}, not ff4fff51")
     try:
         right, bottom, left, top, tile_w, tile_h, tiles_left, tiles_top, num = struct.unpack_from(

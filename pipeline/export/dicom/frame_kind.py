@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from pipeline.codecs import jpeg, jpeg2000
 from pipeline.codecs.images import white_jpeg, white_jpeg_2000
-from pipeline.codecs.jpeg_segments import ANY_FRAME, segments
+from pipeline.codecs.jpeg_segments import ANY_FRAME, EOI, segments
 from pipeline.codecs.stream_header import StreamError
 from pipeline.store.reading.reader import LevelArray
 
@@ -47,7 +47,7 @@ class FrameKinds:
         codec = level.codec
         if codec not in ("imagecodecs_jpeg", "imagecodecs_jpeg2k"):
             raise OtherKindError(f"stored as {codec}")
-        self._is_jpeg = codec == "imagecodecs_jpeg"
+        self._is_jpeg, self._chunk_px = codec == "imagecodecs_jpeg", level.chunk_px
         self.name = "JPEG" if self._is_jpeg else "JPEG 2000"
         first = level.array.first_chunk()
         if first is None:
@@ -57,12 +57,12 @@ class FrameKinds:
         """A white stream of the same kind."""
 
     def check(self, stream: bytes) -> None:
-        """Refuse a stream of another kind. Those that begin like the last one are of the same encoder.
+        """Refuse a stream of another kind. Those that begin like the last one, and end, are of the same encoder.
 
         Raises:
             OtherKindError: it is.
         """
-        if not stream.startswith(self._start):
+        if not (stream.startswith(self._start) and stream.endswith(EOI)):
             self._start, kind = self._of(stream)
             if kind != self.kind:
                 raise OtherKindError(f"stored as {self.name} of several kinds")
@@ -70,7 +70,7 @@ class FrameKinds:
     def _of(self, stream: bytes) -> tuple[bytes, FrameKind]:
         """A stream's beginning, and its kind."""
         try:
-            return _jpeg_kind(stream) if self._is_jpeg else _jpeg_2000_kind(stream)
+            return (_jpeg_kind if self._is_jpeg else _jpeg_2000_kind)(stream, self._chunk_px)
         except StreamError as error:
             raise OtherKindError(f"stored as {self.name} that DICOM does not know: {error}") from error
 
@@ -81,18 +81,25 @@ class FrameKinds:
         return white_jpeg_2000(side_px)
 
 
-def _jpeg_kind(stream: bytes) -> tuple[bytes, FrameKind]:
-    parts = list(segments(stream))
-    (process,) = (part.marker for part in parts if part.marker in ANY_FRAME)
-    if process not in _TRANSFER_SYNTAXES:
+def _jpeg_kind(stream: bytes, side_px: int) -> tuple[bytes, FrameKind]:
+    jpeg.check_end(stream)
+    header, parts = jpeg.read_header(stream), list(segments(stream))
+    header.check_is_tile(side_px, side_px)
+    processes = [part.marker for part in parts if part.marker in ANY_FRAME]
+    if len(processes) != 1:
+        raise StreamError(f"it has {len(processes)} frame headers")
+    if processes[0] not in _TRANSFER_SYNTAXES:
         raise OtherKindError("stored as progressive JPEG, which DICOM does not know")
     # Of Y, Cb, Cr of any sampling: PS3.5, 8.2.1.
-    photometric = "RGB" if jpeg.read_header(stream).holds_rgb() else "YBR_FULL_422"
-    return stream[: parts[-1].end], FrameKind(_TRANSFER_SYNTAXES[process], photometric, "ISO_10918_1")
+    photometric = "RGB" if header.holds_rgb() else "YBR_FULL_422"
+    return stream[: parts[-1].end], FrameKind(_TRANSFER_SYNTAXES[processes[0]], photometric, "ISO_10918_1")
 
 
-def _jpeg_2000_kind(stream: bytes) -> tuple[bytes, FrameKind]:
+def _jpeg_2000_kind(stream: bytes, side_px: int) -> tuple[bytes, FrameKind]:
     parsed = jpeg2000.parse(stream)
+    parsed.header.check_is_tile(side_px, side_px)
+    if not stream.startswith(jpeg2000.START):
+        raise StreamError("it is in the boxes of a JP2 file")
     is_reversible, has_transform = parsed.header.is_reversible, parsed.header.has_colour_transform
     photometric = ("YBR_RCT" if is_reversible else "YBR_ICT") if has_transform else "RGB"
     if is_reversible:
