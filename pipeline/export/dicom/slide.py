@@ -13,11 +13,15 @@ from pipeline.codecs.images import encode_jpeg_2000
 from pipeline.export.dicom.frame_kind import LOSSLESS_JPEG_2000, FrameKind, FrameKinds, OtherKindError
 from pipeline.export.dicom.frames import write_file
 from pipeline.export.dicom.slide_attributes import LevelImage, Loss, level_dataset
+from pipeline.store.format.inside import INGEST_AGAIN
 from pipeline.store.reading.reader import LevelArray, StoreReader
 from pipeline.store.reading.threads import CORES
+from training.foundation.errors import DecompressionBombError
 from training.foundation.progress import Advance
 
 _ENCODED_AT_ONCE = 4 * CORES
+MAX_FRAMES = 2**24
+"""Of a level: a side of a million pixels in tiles of 256 px. Their tables of positions take 256 MiB."""
 
 
 @dataclass
@@ -37,8 +41,15 @@ class DicomExport:
         """Write all levels into an empty folder.
 
         Raises:
-            CorruptTileError: a chunk of the store is damaged.
+            CorruptTileError: a chunk of the store is damaged. UnreadableError: its colour profile is.
+            DecompressionBombError: a level claims more than `MAX_FRAMES` tiles.
         """
+        for level in self.reader.levels:
+            if level.rows * level.columns > MAX_FRAMES:
+                raise DecompressionBombError(
+                    f"{level.array.path}: claims {level.rows} × {level.columns} tiles; at most {MAX_FRAMES} of a level "
+                    f"are written as DICOM. {INGEST_AGAIN}"
+                )
         self.advance.expect(sum(level.rows for level in self.reader.levels))
         last_loss = None
         for level in self.reader.levels:

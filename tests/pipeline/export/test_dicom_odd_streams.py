@@ -15,8 +15,9 @@ from pipeline.errors import CorruptTileError
 from pipeline.export.export import ExportRequest, export_slide
 from pipeline.store.reading.reader import StoreReader
 from tests.pipeline.export.make_store import j2k_level, jfif, jpeg_level, make_store
-from tests.pipeline.export.store_edits import edit_chunks
+from tests.pipeline.export.store_edits import edit_chunks, edit_json
 from tests.pipeline.make import halved, sample_image
+from training.foundation.errors import DecompressionBombError
 
 JPEG, JPEG_2000 = "0/0/c/0/0/0", "0/1/c/0/0/0"
 GREY = np.ascontiguousarray(sample_image(64, 64)[..., 0])
@@ -105,3 +106,14 @@ def test_streams_that_dicom_does_not_know_are_decoded_and_encoded_again(store, t
         width_px, height_px = slide.level_dimensions[level]
         shown = np.asarray(slide.read_region((0, 0), level, (width_px, height_px)).convert("RGB"))
     np.testing.assert_array_equal(shown, reader.read_region(level, Box(0, 0, width_px, height_px)))
+
+
+def test_a_level_of_more_tiles_than_any_slide_has_is_refused_at_once(tmp_path):
+    store = make_store(tmp_path / "S.ome.zarr", [jpeg_level(sample_image(150, 90), 64, jfif("422"))])
+    edit_json(store / "0/0/zarr.json", lambda array: array.update(shape=[3, 2**21 - 64, 2**21]))
+    (tmp_path / "out").mkdir()
+
+    with pytest.raises(DecompressionBombError, match="claims 32767 × 32768 tiles"):
+        export_slide(ExportRequest(store, tmp_path / "out/S", "dicom"))
+
+    assert list((tmp_path / "out").iterdir()) == []
