@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -106,6 +107,7 @@ def _export_tiff(request: ExportRequest, reader: StoreReader, advance: Advance) 
     with new_file(request.out) as stream:
         check_free(request.out, request.store)
         tiff.write(stream)
+        check_free(request.out, request.store)
     return tiff.how
 
 
@@ -119,8 +121,9 @@ def _export_ngff(request: ExportRequest, reader: StoreReader, advance: Advance) 
             check_free(request.out, request.store)
             ngff.write_05(folder)
             move_into_zip(folder, stream)
+            check_free(request.out, request.store)
     else:
-        with new_folder(request.out) as folder:
+        with _new_folder(request) as folder:
             check_free(request.out, request.store)
             (ngff.write_05 if request.kind == "ngff-0.5" else ngff.write_04)(folder)
     return dict.fromkeys([*(str(level.level) for level in reader.levels), *associated], "zstd, lossless")
@@ -132,10 +135,15 @@ def _export_dicom(request: ExportRequest, reader: StoreReader, advance: Advance)
     from pipeline.export.dicom.slide import DicomExport
 
     dicom = DicomExport(reader, advance)
-    with new_folder(request.out) as folder:
+    with _new_folder(request) as folder:
         check_free(request.out, request.store)
         dicom.write(folder)
     return dicom.how
+
+
+def _new_folder(request: ExportRequest) -> AbstractContextManager[Path]:
+    """A new folder that does not replace one that someone makes in the meantime."""
+    return new_folder(request.out, before_swap=lambda: check_free(request.out, request.store))
 
 
 def _bytes(path: Path) -> int:

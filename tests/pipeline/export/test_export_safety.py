@@ -15,6 +15,7 @@ from pipeline.export.export import ExportRequest, export_slide, kind_of
 from tests.pipeline.export.make_store import jfif, jpeg_level, make_store, zstd_level
 from tests.pipeline.make import ingest, sample_image, write_jpeg_pyramid
 from training.foundation.errors import BadRecipeError, DiskFullError, LockedError, UnreadableError
+from training.foundation.progress import Advance
 
 NAMES = {
     "ngff-0.5": "c.zarr",
@@ -58,6 +59,17 @@ def test_what_is_there_is_not_replaced(tmp_path, mixed_store, kind):
 
     with pytest.raises(BadRecipeError, match="already exists"):
         export_slide(ExportRequest(mixed_store, tmp_path / NAMES[kind], kind))
+
+    assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [(NAMES[kind], "mine")]
+
+
+def test_what_appears_during_the_export_is_not_replaced(tmp_path, mixed_store, kind):
+    class Appears(Advance):
+        def __call__(self, steps):
+            (tmp_path / NAMES[kind]).write_text("mine")
+
+    with pytest.raises(BadRecipeError, match="already exists"):
+        export_slide(ExportRequest(mixed_store, tmp_path / NAMES[kind], kind), advance=Appears())
 
     assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [(NAMES[kind], "mine")]
 
