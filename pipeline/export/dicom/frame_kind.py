@@ -15,6 +15,8 @@ from pipeline.store.reading.reader import LevelArray
 
 _TRANSFER_SYNTAXES = {0xC0: "1.2.840.10008.1.2.4.50", 0xC1: "1.2.840.10008.1.2.4.51"}
 """Of JPEG, by its frame header: baseline and extended."""
+JPEG_METHOD = "ISO_10918_1"
+"""DICOM's name of compression with loss by JPEG."""
 _JPEG_2000_LOSSLESS, _JPEG_2000 = "1.2.840.10008.1.2.4.90", "1.2.840.10008.1.2.4.91"
 
 
@@ -92,7 +94,7 @@ def _jpeg_kind(stream: bytes, side_px: int) -> tuple[bytes, FrameKind]:
         raise OtherKindError("stored as progressive JPEG, which DICOM does not know")
     # Of Y, Cb, Cr of any sampling: PS3.5, 8.2.1.
     photometric = "RGB" if header.holds_rgb() else "YBR_FULL_422"
-    return stream[: parts[-1].end], FrameKind(_TRANSFER_SYNTAXES[processes[0]], photometric, "ISO_10918_1")
+    return stream[: parts[-1].end], FrameKind(_TRANSFER_SYNTAXES[processes[0]], photometric, JPEG_METHOD)
 
 
 def _jpeg_2000_kind(stream: bytes, side_px: int) -> tuple[bytes, FrameKind]:

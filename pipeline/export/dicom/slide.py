@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pipeline.box import Box
 from pipeline.codecs.images import encode_jpeg_2000
-from pipeline.export.dicom.frame_kind import LOSSLESS_JPEG_2000, FrameKind, FrameKinds, OtherKindError
+from pipeline.export.dicom.frame_kind import JPEG_METHOD, LOSSLESS_JPEG_2000, FrameKind, FrameKinds, OtherKindError
 from pipeline.export.dicom.frames import write_file
 from pipeline.export.dicom.slide_attributes import LevelImage, Loss, level_dataset
 from pipeline.store.format.inside import INGEST_AGAIN
@@ -59,11 +59,11 @@ class DicomExport:
         """Write a level. Returns what it has lost, or the finer levels."""
         try:
             kinds = FrameKinds(level)
-            loss = _loss(level, kinds.kind) or loss_before
+            loss = _loss(level, kinds.kind.lossy_method) or loss_before
             self._write_frames(level, path, kinds.kind, loss, self._stored(level, kinds))
             self.how[str(level.level)] = f"{kinds.name} tiles as stored"
         except OtherKindError as error:
-            loss = loss_before
+            loss = _loss(level, JPEG_METHOD if level.codec == "imagecodecs_jpeg" else "") or loss_before
             self._write_frames(level, path, LOSSLESS_JPEG_2000, loss, self._encoded(level))
             self.how[str(level.level)] = f"lossless JPEG 2000, because it is {error}"
         return loss
@@ -106,8 +106,8 @@ class DicomExport:
                 self.advance(1)
 
 
-def _loss(level: LevelArray, kind: FrameKind) -> Loss | None:
-    """How and how much a level was compressed; None without loss."""
-    if not kind.lossy_method:
+def _loss(level: LevelArray, method: str) -> Loss | None:
+    """How and how much a level was compressed; None without loss, or if nothing is stored."""
+    if not (method and (coded_bytes := level.array.coded_bytes())):
         return None
-    return Loss(kind.lossy_method, 3 * level.width_px * level.height_px / max(1, level.array.coded_bytes()))
+    return Loss(method, 3 * level.width_px * level.height_px / coded_bytes)

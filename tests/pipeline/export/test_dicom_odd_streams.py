@@ -7,6 +7,7 @@ from io import BytesIO
 import imagecodecs
 import numpy as np
 import openslide
+import pydicom
 import pytest
 from PIL import Image
 
@@ -106,6 +107,8 @@ def test_streams_that_dicom_does_not_know_are_decoded_and_encoded_again(store, t
         width_px, height_px = slide.level_dimensions[level]
         shown = np.asarray(slide.read_region((0, 0), level, (width_px, height_px)).convert("RGB"))
     np.testing.assert_array_equal(shown, reader.read_region(level, Box(0, 0, width_px, height_px)))
+    # What JPEG has lost stays lost: also on the level below, which was made from this one.
+    assert pydicom.dcmread(tmp_path / f"out/level-{level}.dcm").LossyImageCompression == "01"
 
 
 def test_a_level_of_more_tiles_than_any_slide_has_is_refused_at_once(tmp_path):
