@@ -15,6 +15,7 @@ import pytest
 
 from pipeline.box import Box
 from pipeline.errors import CorruptTileError, DamagedStoreError, WrongSlideError
+from pipeline.export.export import ExportRequest, export_slide
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.ingest.linked import appear
 from pipeline.ingest.source_comparison import verify_store
@@ -191,6 +192,16 @@ def test_a_store_in_a_bucket_is_verified_with_its_slide(made: Stored) -> None:
     said = verify_store(ObjectPath.parse(made.url), source=made.source, every_chunk=True)
 
     assert said == "all files as written, every chunk decoded, pixels equal the source's"
+
+
+def test_a_store_that_lacks_a_shard_is_not_exported_as_white(made: Stored, tmp_path: Path) -> None:
+    url = made.copy("lacking")
+    made.server.delete(f"lacking/{made.store.name}/0/0/c/0/1/1")
+
+    with pytest.raises(DamagedStoreError, match="0/0/c/0/1/1: is missing"):
+        export_slide(ExportRequest(ObjectPath.parse(url), tmp_path / "out.tiff", "tiff"))
+
+    assert not (tmp_path / "out.tiff").exists()
 
 
 def test_an_object_that_ingest_did_not_write_is_found(made: Stored) -> None:
