@@ -32,8 +32,6 @@ from training.foundation.errors import BadRecipeError, UnreadableError
 
 CONFIG = IngestConfig(shard_px=512, tissue=PLAIN_TISSUE, smallest_level_px=400)
 SIZE_WH_PX0 = (1300, 900)
-SECRETS = ("AKIASECRETKEYID", "secret-access-key", "127.0.0.1")
-NOT_IN_A_MESSAGE = (*SECRETS, "Debug source", "reqwest")
 
 
 @dataclass
