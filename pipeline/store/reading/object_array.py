@@ -28,8 +28,8 @@ from pipeline.store.reading.array_reader import (
 )
 from training.foundation.errors import UnreadableError
 
-MAX_FETCHED_CHUNKS = 1024
-"""Of a region's chunks in memory before they are decoded: a few dozen megabytes."""
+MAX_FETCHED_BYTES = 2**29
+"""Of chunks in memory before they are decoded, if each were as long as one can be; in fact, a few dozen megabytes."""
 
 
 Fetched = dict[tuple[int, int], bytes | None]
@@ -100,7 +100,7 @@ class ObjectArrayReader(ArrayReader):
         return _looked_up(self._fetch(range(row, row + 1), columns), row, columns)
 
     def fetched(self, rows: range, columns: range) -> Iterator[tuple[range, Chunks]]:
-        at_once = max(1, MAX_FETCHED_CHUNKS // len(columns))
+        at_once = max(1, MAX_FETCHED_BYTES // self.spec.max_chunk_bytes // len(columns))
         for start in range(rows.start, rows.stop, at_once):
             some_rows = range(start, min(start + at_once, rows.stop))
             yield some_rows, partial(_looked_up, self._fetch(some_rows, columns))
