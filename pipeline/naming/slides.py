@@ -153,7 +153,13 @@ def find_stores(names: Sequence[str], project: Project) -> list[StorePath]:
     """Like `find_slide_ids`, but stores; those named may be anywhere."""
     if names and not manifest_in(names):
         return list(dict.fromkeys(find_store(name, project) for name in names))
-    return [project.stored_at(slide_id) for slide_id in find_slide_ids(names, project)]
+    return [_stored(slide_id, project) for slide_id in find_slide_ids(names, project)]
+
+
+def _stored(slide_id: str, project: Project) -> StorePath:
+    """A store by the name of its folder, which may be one that no slide can have: the work on it reports that."""
+    folder = project.slides_dir / f"{slide_id}{STORE_SUFFIX}"
+    return folder if folder.exists() else project.stored_at(slide_id)
 
 
 def included_in(cohort: Cohort) -> tuple[SlideEntry, ...]:
