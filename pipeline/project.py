@@ -142,11 +142,14 @@ class Project:
         Raises:
             UnreadableError: the bucket cannot be read. BadRecipeError: the environment does not say how to read it.
         """
-        name = f"{check_name(slide_id, what='slide')}{STORE_SUFFIX}"
-        local, bucket = self._own(self.slides_dir / name), bucket_of(self.root)
-        if bucket is None or local.exists() or not (bucket / name / "zarr.json").is_file():
-            return local
-        return bucket / name
+        local = self._own(self.slides_dir / f"{check_name(slide_id, what='slide')}{STORE_SUFFIX}")
+        in_bucket = None if local.exists() else self.place_in_bucket(slide_id)
+        return in_bucket if in_bucket and (in_bucket / "zarr.json").is_file() else local
+
+    def place_in_bucket(self, slide_id: str) -> ObjectPath | None:
+        """Where a slide's store is in the project's bucket, if it is there; None: the project has no bucket."""
+        bucket = bucket_of(self.root)
+        return bucket / f"{check_name(slide_id, what='slide')}{STORE_SUFFIX}" if bucket else None
 
     def tile_table_path(self, tile_set: str) -> Path:
         return self._own(self.tiles_dir / f"{check_name(tile_set, what='tile set')}.parquet")

@@ -25,13 +25,12 @@ SCHEME = "s3://"
 MAX_AT_ONCE = 16
 """Requests of this process at the same time."""
 CREDENTIALS = (
-    "AWS_ACCESS_KEY_ID",
-    "AWS_WEB_IDENTITY_TOKEN_FILE",
-    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
-    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-    "AWS_SKIP_SIGNATURE",
+    ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
+    ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN"),
+    ("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",),
+    ("AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"),
 )
-"""One of them must be set; otherwise the library would look for a server that hands out credentials."""
+"""All of one row must be set, or AWS_SKIP_SIGNATURE: otherwise the library would ask a cloud's metadata service."""
 REPLACED = "was replaced while it was being read"
 _REQUEST, _CONNECT = timedelta(seconds=20), timedelta(seconds=5)
 _RETRIES, _RETRY = 2, timedelta(seconds=20)
@@ -60,7 +59,7 @@ def connect(bucket: str) -> S3Store:
             f"{url_of(bucket, '')}: slides in a bucket are read with gemslide's extra `buckets`: "
             "`pip install 'gemslide[buckets]'`."
         ) from error
-    if not any(os.environ.get(name) for name in CREDENTIALS):
+    if not (_is_on("AWS_SKIP_SIGNATURE") or any(all(map(os.environ.get, row)) for row in CREDENTIALS)):
         raise BadRecipeError(
             f"{url_of(bucket, '')}: the environment names no credentials. Set AWS_ACCESS_KEY_ID and "
             "AWS_SECRET_ACCESS_KEY; for a public bucket AWS_SKIP_SIGNATURE=true (docs/how_to/buckets.md)."
@@ -68,7 +67,7 @@ def connect(bucket: str) -> S3Store:
     try:
         return S3Store(
             bucket,
-            client_options={"timeout": _REQUEST, "connect_timeout": _CONNECT, "allow_http": _allows_http()},
+            client_options={"timeout": _REQUEST, "connect_timeout": _CONNECT, "allow_http": _is_on("AWS_ALLOW_HTTP")},
             retry_config={"max_retries": _RETRIES, "retry_timeout": _RETRY},
         )
     except (BaseError, ValueError) as error:
@@ -78,9 +77,9 @@ def connect(bucket: str) -> S3Store:
         ) from None
 
 
-def _allows_http() -> bool:
-    """As the library reads it, unless it is given options of its client."""
-    return os.environ.get("AWS_ALLOW_HTTP", "").lower() in ("1", "true", "on", "yes", "y")
+def _is_on(variable: str) -> bool:
+    """Whether a variable is set to a word that the library takes for true."""
+    return os.environ.get(variable, "").lower() in ("1", "true", "on", "yes", "y")
 
 
 @contextmanager
@@ -122,7 +121,12 @@ def side_by_side(calls: Sequence[Callable[[], T]]) -> list[T]:
     """Results of calls that wait for a bucket, in order, made at the same time. Raises the first error of them."""
     if len(calls) == 1 or getattr(_THREAD, "is_ours", False):  # a call within a call would wait for its own thread
         return [call() for call in calls]
-    return [future.result() for future in [_threads(os.getpid()).submit(call) for call in calls]]
+    futures = [_threads(os.getpid()).submit(call) for call in calls]
+    try:
+        return [future.result() for future in futures]
+    finally:
+        for future in futures:  # after an error, those that have not begun
+            future.cancel()
 
 
 @lru_cache(maxsize=1)

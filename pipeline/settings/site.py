@@ -9,7 +9,7 @@ proxies = ["10.0.0.5", "fd00::/8"]  # GEMSLIDE_PROXIES: proxies whose X-Forwarde
 [project."/srv/projects/trial"]
 ledger = "postgresql://db.example.org/gemslide"  # GEMSLIDE_LEDGER: ledger of this project's studies
 links = ["/mnt/large/trial"]                     # GEMSLIDE_LINKS: folders to which links in the project may lead
-bucket = "s3://scans/trial"                      # GEMSLIDE_BUCKET: where this project's further slides are read from
+bucket = "s3://scans/trial"                      # GEMSLIDE_BUCKET: where this project's other slides are read from
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class ProjectSite(Section):
     links: tuple[Folder, ...] = ()
     """Folders outside the project to which its links may lead."""
     bucket: str = ""
-    """Where its further slides are read from: "s3://bucket/folder"."""
+    """Where its other slides are read from: "s3://bucket/folder"."""
 
 
 class Site(Section):
@@ -142,7 +142,7 @@ def ledger_elsewhere(root: Path) -> str:
 
 
 def bucket_of(root: Path) -> ObjectPath | None:
-    """Where a project's further slides are; None: all are in the project.
+    """Where a project's other slides are; None: all are in the project.
 
     Raises:
         BadRecipeError: not the address of a bucket; or as `load_site`.

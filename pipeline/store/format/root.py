@@ -33,7 +33,10 @@ def open_root(store: StorePath) -> tuple[SlideAttributes, ObjectState | None]:
         raw = content["attributes"]["gemslide"]
         version = raw["contract_version"]
     except FileNotFoundError as error:
-        raise UnreadableError(f"{store}: no slide store there. Make one with `gemslide ingest`.") from error
+        remedy = (
+            "Its upload may not be complete." if isinstance(store, ObjectPath) else "Make one with `gemslide ingest`."
+        )
+        raise UnreadableError(f"{store}: no slide store there. {remedy}") from error
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise UnreadableError(f"{store}: not a gemslide store ({type(error).__name__}: {error}).") from error
     if version != CONTRACT_VERSION or isinstance(version, bool | float):

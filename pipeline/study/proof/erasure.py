@@ -65,11 +65,13 @@ def erase(study: Study, slide_ids: Sequence[str], *, actor: str, why: str) -> Er
         why: for the log, which keeps it: it must name nobody.
 
     Raises:
-        BadManifestError: no reason, a slide that is not in the study, is still in the manifest, or is being worked on.
+        BadManifestError: no reason; a slide that is not in the study, is still in the manifest or in the project's
+            bucket, or is being worked on. UnreadableError: the bucket cannot be read.
     """
     check_reason(why, "an erasure")
     cohort, manifest_sha256 = load_study_cohort(study.protocol, study.folder)
     _check_gone(slide_ids, (entry.slide_id for entry in cohort.entries), study.protocol.study.cohort)
+    _check_not_in_bucket(study.project, slide_ids)
     with study.ledger.database.read() as connection:
         for slide_id in slide_ids:
             _slide_row(connection, study.study_id, slide_id)
@@ -98,6 +100,16 @@ def _check_gone(slide_ids: Sequence[str], in_manifest: Iterable[str], manifest: 
             f"{', '.join(still)}: still in the manifest {manifest}. Remove the lines of the slides to be erased first; "
             "leave everything else in it unchanged."
         )
+
+
+def _check_not_in_bucket(project: Project, slide_ids: Sequence[str]) -> None:
+    for slide_id in slide_ids:
+        place = project.place_in_bucket(slide_id)
+        if place and place.is_dir():
+            raise BadManifestError(
+                f"slide {slide_id}: is in the project's bucket, which gemslide only reads. Delete {place} there first, "
+                "with all earlier versions of its objects."
+            )
 
 
 def _slide_row(connection: Connection, study_id: str, slide_id: str) -> Row[tuple[object, ...]]:

@@ -276,8 +276,22 @@ def test_no_name_leads_out_of_a_folder_of_a_bucket(name: str) -> None:
         ObjectPath("scans", "trial") / name
 
 
-def test_without_credentials_no_other_source_of_them_is_asked(made: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+@pytest.mark.parametrize(
+    "instead",
+    [
+        {},
+        {"AWS_SKIP_SIGNATURE": "false"},
+        {"AWS_WEB_IDENTITY_TOKEN_FILE": "/token"},
+        {"AWS_ACCESS_KEY_ID": "AKIASECRETKEYID"},
+    ],
+)
+def test_without_credentials_no_other_source_of_them_is_asked(
+    made: Stored, monkeypatch: pytest.MonkeyPatch, instead: dict[str, str]
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    for name, value in instead.items():
+        monkeypatch.setenv(name, value)
     made.server.forget()
 
     with pytest.raises(BadRecipeError, match="names no credentials"):

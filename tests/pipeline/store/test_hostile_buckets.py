@@ -75,6 +75,13 @@ def slowly(environ: WSGIEnvironment) -> bytes:
     return b""
 
 
+def never(environ: WSGIEnvironment) -> bytes:
+    """Nothing, until the other side has gone."""
+    environ["werkzeug.socket"].settimeout(30)
+    environ["werkzeug.socket"].recv(1)
+    return b""
+
+
 FAULTS = {
     "refuses": always(answered(b"403 Forbidden", b"<Error><Code>AccessDenied</Code></Error>")),
     "does not accept the key": always(answered(b"401 Unauthorized")),
@@ -89,6 +96,7 @@ FAULTS = {
     "sends nested JSON": always(answered(b"200 OK", b"[" * 100_000)),
     "leads elsewhere": always(answered(b"301 Moved Permanently", b"", b"Location: http://169.254.169.254/\r\n")),
     "answers slowly": slowly,
+    "says nothing": never,
 }
 
 

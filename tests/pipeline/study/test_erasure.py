@@ -15,6 +15,7 @@ from pipeline.errors import BadManifestError
 from pipeline.files import sha256_of
 from pipeline.ledger.ledger import Ledger
 from pipeline.ledger.rows import PROJECT_LOG
+from pipeline.places import connection
 from pipeline.project import Project
 from pipeline.registration import IDENTITY
 from pipeline.review import (
@@ -33,6 +34,7 @@ from pipeline.review.judging.seen_rule import SeenRule
 from pipeline.review.judging.slides import SlideReview, add_review, reviews_of
 from pipeline.review.rows.view_context import ViewContext
 from pipeline.review.verify import verify_reviews
+from pipeline.settings.site import BUCKET_VARIABLE
 from pipeline.store.links.links_file import LinkEntry, SourceFile, add_link
 from pipeline.study.proof.erasure import erase
 from pipeline.study.proof.verify import verify_log
@@ -44,6 +46,7 @@ from pipeline.study.work.leases import Ended, Leases
 from pipeline.study.work.limits import Limits
 from pipeline.study.work.owner import this_process
 from pipeline.study.work.study import Study, slides_of
+from tests.pipeline.store.bucket_server import BUCKET, bucket_server
 
 NAME = "Erika-Mustermann-1964"
 OTHERS = ("S-1", "S-3")
@@ -189,6 +192,24 @@ def test_what_is_still_in_the_manifest_or_in_work_or_unknown_is_not_erased(study
     erase(study, [NAME], actor="ada", why="request")
     with pytest.raises(BadManifestError, match="was already erased"):
         erase(study, ["erased-1"], actor="ada", why="request")
+
+
+def test_a_slide_that_is_also_in_the_bucket_is_not_half_erased(study, monkeypatch):
+    with bucket_server() as bucket:
+        for name, value in (bucket.environment | {BUCKET_VARIABLE: f"s3://{BUCKET}/trial"}).items():
+            monkeypatch.setenv(name, value)
+        connection.connect.cache_clear()
+        bucket.put(f"trial/{NAME}.ome.zarr/0/0/c/0/0/0", b"left over")
+        write_manifest(study.folder, *OTHERS)
+
+        with pytest.raises(BadManifestError, match="is in the project's bucket"):
+            erase(study, [NAME], actor="ada", why="request")
+        assert (study.project.slides_dir / f"{NAME}.ome.zarr").exists()
+
+        bucket.delete(f"trial/{NAME}.ome.zarr/0/0/c/0/0/0")
+        erase(study, [NAME], actor="ada", why="request")
+        assert not (study.project.slides_dir / f"{NAME}.ome.zarr").exists()
+    connection.connect.cache_clear()
 
 
 def test_a_slide_that_a_worker_has_is_not_erased(study, ledger):
