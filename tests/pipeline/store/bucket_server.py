@@ -109,6 +109,7 @@ def bucket_server() -> Iterator[BucketServer]:
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
+        bucket._request("POST", "moto-api/reset")  # it keeps its buckets from server to server
         bucket._request("PUT", BUCKET)
         yield bucket
     finally:
