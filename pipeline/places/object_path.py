@@ -140,11 +140,9 @@ def below(path: StorePath, folder: StorePath) -> PurePosixPath:
 
 def place_of(name: StorePath | str) -> StorePath:
     """A path, or an object's address, as somebody typed it. Raises BadRecipeError: as `ObjectPath.parse`."""
-    return (
-        ObjectPath.parse(name)
-        if isinstance(name, str) and name.startswith(SCHEME)
-        else (name if isinstance(name, ObjectPath) else Path(name))
-    )
+    if isinstance(name, ObjectPath):
+        return name
+    return ObjectPath.parse(name) if isinstance(name, str) and name.startswith(SCHEME) else Path(name)
 
 
 def _without_credentials(url: str) -> str:

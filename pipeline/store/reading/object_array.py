@@ -31,7 +31,6 @@ from training.foundation.errors import UnreadableError
 MAX_FETCHED_BYTES = 2**29
 """Of chunks in memory before they are decoded, if each were as long as one can be; in fact, a few dozen megabytes."""
 
-
 Fetched = dict[tuple[int, int], bytes | None]
 """Streams of chunks by (row, column); None for one that is white."""
 
