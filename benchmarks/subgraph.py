@@ -4,18 +4,17 @@
 
 Two gloo processes, one thread and one core each. The machine is measured as `gemslide plan --calibrate` does it; then
 `ddp`, of layers as they are usually written, and two sub-graphs take turns in fresh processes, on a batch of one sample
-(with which data parallelism has work for one rank only) and of two. The machine is measured again after each batch, and
-the mean of both predictions counts: its speed drifts within minutes. Prints a JSON line for each number of tokens and
+(with which data parallelism has work for one rank only) and of two. Prints a JSON line for each number of tokens and
 each batch: seconds of a step of both, their ratio, predicted over measured seconds, live bytes over predicted, and the
 predicted step of four and eight sub-graphs on as many ranks of this kind. The committed ones are in
-benchmarks/results/subgraph.jsonl. Takes about half an hour on an idle machine.
+benchmarks/results/subgraph.jsonl. Takes about fifteen minutes on an idle machine.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import permutations
 from typing import Any
 
@@ -64,15 +63,16 @@ def main() -> None:
 
 
 def _lines(layers: int, tokens: int) -> Iterator[dict[str, Any]]:
-    costs, machine = _priced(layers, tokens, (*reversed(DIVISIONS), WHOLE))
+    costs: DividedCosts = {}
+    for division in (WHOLE, *DIVISIONS):
+        machine = Machine.model_validate_json(on_two_ranks(_calibrated, layers, tokens, division)[0])
+        setting, blocks = Setting((1, tokens, WIDTH), division=division), _blocks(layers, division.parts)
+        counted = divided_costs(blocks, setting.input_shape, [division])[division]
+        costs[division] = machine.with_times(blocks, counted, setting)
     for samples in BATCHES:
         plans = {"ddp": _ddp(), "subgraph": _subgraph(NUM_RANKS, samples)}
         raced: dict[str, Raced] = on_two_ranks(_race, layers, tokens, samples, plans)[0]
-        before_s = {name: _predicted_s(plan, costs, machine, samples) for name, plan in plans.items()}
-        again, machine = _priced(layers, tokens, (DIVISIONS[0], WHOLE))
-        costs |= again
-        after_s = {name: _predicted_s(plan, costs, machine, samples) for name, plan in plans.items()}
-        predicted = {name: (before_s[name] + after_s[name]) / 2 for name in plans}
+        predicted = {name: _predicted_s(plan, costs, machine, samples) for name, plan in plans.items()}
         more = {
             f"predicted s of {parts} sub-graphs": round(
                 _predicted_s(_subgraph(parts, samples), costs, machine, samples), 4
@@ -83,22 +83,10 @@ def _lines(layers: int, tokens: int) -> Iterator[dict[str, Any]]:
             "tokens": tokens,
             "samples": samples,
             **{f"predicted s of {name}": round(s, 4) for name, s in predicted.items()},
-            "calibrated after / before": {name: round(after_s[name] / before_s[name], 3) for name in plans},
             **more,
         }
         line |= _inequality(plans, costs, machine, samples)
         yield {**line, **_compared(raced, predicted, plans, layers, tokens, samples)} if raced else {**line, "s": BUSY}
-
-
-def _priced(layers: int, tokens: int, divisions: Sequence[Division]) -> tuple[DividedCosts, Machine]:
-    """What layers cost, as measured now; and the machine, as measured last."""
-    costs: DividedCosts = {}
-    for division in divisions:
-        machine = Machine.model_validate_json(on_two_ranks(_calibrated, layers, tokens, division)[0])
-        setting, blocks = Setting((1, tokens, WIDTH), division=division), _blocks(layers, division.parts)
-        counted = divided_costs(blocks, setting.input_shape, [division])[division]
-        costs[division] = machine.with_times(blocks, counted, setting)
-    return costs, machine
 
 
 def _inequality(plans: dict[str, Plan], costs: DividedCosts, machine: Machine, samples: int) -> dict[str, float]:
