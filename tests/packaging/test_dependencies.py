@@ -58,7 +58,7 @@ def files_in(folder: str, *, without: str = "") -> list[Path]:
     ("files", "extras"),
     [
         pytest.param(files_in("training"), ["onnx"], id="training"),
-        pytest.param(files_in("pipeline"), ["onnx", "dask"], id="pipeline"),
+        pytest.param(files_in("pipeline"), ["onnx", "dask", "buckets"], id="pipeline"),
         pytest.param(files_in("pathology_app", without="pathology_app/desktop"), ["app"], id="the web app"),
         pytest.param(files_in("pathology_app/desktop"), ["desktop"], id="the desktop viewer"),
     ],
