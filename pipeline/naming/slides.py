@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.cohort.manifest import Cohort, SlideEntry, load_cohort
-from pipeline.errors import BadManifestError, NoSlidesError
+from pipeline.errors import BadManifestError, NoSlidesError, OutsideFoldersError
 from pipeline.naming.models import did_you_mean
 from pipeline.places.connection import SCHEME
 from pipeline.places.object_path import ObjectPath, StorePath
 from pipeline.project import STORE_SUFFIX, Project, check_name, slide_id_of
+from pipeline.settings.site import is_confined
 from pipeline.slides.suffixes import slide_id_from
 from pipeline.spreadsheets import TABLE_SUFFIXES, WORKBOOK_SUFFIXES
 from training.foundation.errors import GemslideError, UnreadableError
@@ -176,9 +177,18 @@ def included_in(cohort: Cohort) -> tuple[SlideEntry, ...]:
 
 
 def _store_by_id(name: str, project: Project) -> StorePath | None:
-    """A store of the project, or one that was named by its address in a bucket."""
+    """A store of the project; at a terminal also any other that was named by its address in a bucket.
+
+    Raises:
+        OutsideFoldersError: the web app, or a run that it started, is asked for another bucket.
+    """
     if name.startswith(SCHEME):
-        return ObjectPath.parse(name)
+        store_in_bucket = ObjectPath.parse(name)
+        if is_confined() and not project.owns(store_in_bucket):
+            raise OutsideFoldersError(
+                f"{store_in_bucket}: is not in this project's bucket. Name a slide of the project."
+            )
+        return store_in_bucket
     slide_id = name.removesuffix(STORE_SUFFIX)
     store = project.stored_at(slide_id) if is_name(slide_id) else None
     return store if store and store.exists() else None

@@ -15,12 +15,13 @@ import pytest
 from pathology_app.serving.installation import check_installation
 from pathology_app.slides.cache import SlideCache
 from pathology_app.slides.index.facts import read_facts, stamp_of
-from pipeline.errors import ReadOnlyStoreError
+from pipeline.errors import OutsideFoldersError, ReadOnlyStoreError
+from pipeline.naming.slides import find_store
 from pipeline.places import bucket as bucket_requests
 from pipeline.places import connection
 from pipeline.places.object_path import ObjectPath
 from pipeline.project import Project
-from pipeline.settings.site import BUCKET_VARIABLE, SITE_VARIABLE
+from pipeline.settings.site import BUCKET_VARIABLE, SITE_VARIABLE, WITHIN_VARIABLE
 from pipeline.store.layers.overlays import read_predictions
 from pipeline.store.reading.reader import StoreReader
 from pipeline.tiles.dataset import TileDataset
@@ -178,6 +179,15 @@ def test_without_the_setting_or_the_bucket_the_slides_are_not_there(
     monkeypatch.delenv(BUCKET_VARIABLE)
     monkeypatch.delenv(SITE_VARIABLE)
     assert with_bucket.remote.slide_ids() == []
+
+
+def test_the_web_app_s_runs_read_no_other_bucket(with_bucket: InBucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = f"s3://{BUCKET}/small/small-test.ome.zarr"
+    monkeypatch.setenv(WITHIN_VARIABLE, json.dumps([str(with_bucket.remote.root)]))
+
+    assert str(find_store(own, with_bucket.remote)) == own
+    with pytest.raises(OutsideFoldersError, match="not in this project's bucket"):
+        find_store("s3://elsewhere/small/small-test.ome.zarr", with_bucket.remote)
 
 
 @pytest.fixture
