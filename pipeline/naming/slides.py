@@ -183,12 +183,10 @@ def _store_by_id(name: str, project: Project) -> StorePath | None:
         OutsideFoldersError: the web app, or a run that it started, is asked for another bucket.
     """
     if name.startswith(SCHEME):
-        store_in_bucket = ObjectPath.parse(name)
-        if is_confined() and not project.owns(store_in_bucket):
-            raise OutsideFoldersError(
-                f"{store_in_bucket}: is not in this project's bucket. Name a slide of the project."
-            )
-        return store_in_bucket
+        place = ObjectPath.parse(name)
+        if is_confined() and not project.owns(place):
+            raise OutsideFoldersError(f"{place}: is not in this project's bucket. Name a slide of the project.")
+        return place
     slide_id = name.removesuffix(STORE_SUFFIX)
     store = project.stored_at(slide_id) if is_name(slide_id) else None
     return store if store and store.exists() else None
