@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MAX_KEYS = 2**20
 """Of objects that are listed below one folder."""
 STATE_AGE_S = 5.0
-"""How long an object is taken to be what it was when it was last looked at; each read compares its ETag."""
+"""How long a known state of an object is used again; reads compare its ETag each time."""
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,6 @@ CREDENTIALS = (
 REPLACED = "was replaced while it was being read"
 _REQUEST, _CONNECT = timedelta(seconds=20), timedelta(seconds=5)
 _RETRIES, _RETRY = 2, timedelta(seconds=20)
-_STARTED_IN: list[int] = []
 _THREAD = threading.local()
 T = TypeVar("T")
 
@@ -108,13 +107,17 @@ def connected(bucket: str, key: str) -> Iterator[S3Store]:
 
 def _check_process() -> None:
     """Refuse a fork of a process that has read objects: it lacks the library's threads, and would wait forever."""
-    if not _STARTED_IN:
-        _STARTED_IN.append(os.getpid())
-    if _STARTED_IN[0] != os.getpid():
+    if _first_process() != os.getpid():
         raise BadRecipeError(
             "a process that was forked from one that has read from a bucket cannot read from it. Start it otherwise: a "
             'DataLoader with multiprocessing_context="forkserver".'
         )
+
+
+@lru_cache(maxsize=1)
+def _first_process() -> int:
+    """The process that asked first; a fork of it remembers the answer."""
+    return os.getpid()
 
 
 def side_by_side(calls: Sequence[Callable[[], T]]) -> list[T]:

@@ -98,14 +98,17 @@ def _check_shards(reader: StoreReader) -> Iterator[str]:
     except ValueError as error:
         yield str(error)
         return
+    real_store = real_store_of(reader.path)
     names = [name for name in recorded if re.fullmatch(rf"{IMAGE}/\d+/.+", name)]
-    yield from filter(None, results_of(reader.path, (partial(_fault, reader, name, recorded[name]) for name in names)))
+    yield from filter(
+        None, results_of(reader.path, (partial(_fault, reader, real_store, name, recorded[name]) for name in names))
+    )
 
 
-def _fault(reader: StoreReader, name: str, recorded: FileChecksum) -> str | None:
+def _fault(reader: StoreReader, real_store: str, name: str, recorded: FileChecksum) -> str | None:
     """What is wrong with a file of a level, by its length, or by its content if it is no shard."""
     path, level = reader.path / name, int(name.split("/")[1])
-    check_inside(path, real_store_of(reader.path))
+    check_inside(path, real_store)
     if level >= len(reader.levels):
         return f"{name}: is of no level of the root"
     spec = reader.levels[level].array.spec

@@ -40,7 +40,7 @@ def _looked_up(fetched: Fetched, row: int, columns: range) -> list[bytes | None]
 
 
 class _ObjectShard:
-    """A shard, or that there is none, as it was found in one state of the store."""
+    """A shard (None: it does not exist), as found in one state of the store."""
 
     def __init__(self, shard: Shard | None) -> None:
         self.shard = shard
