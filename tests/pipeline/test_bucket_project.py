@@ -71,9 +71,7 @@ def with_bucket(projects: InBucket, monkeypatch: pytest.MonkeyPatch, tmp_path: P
     site = tmp_path / "site.toml"
     site.write_text(f'[project."{projects.remote.root}"]\nbucket = "s3://{BUCKET}/small"\n')
     monkeypatch.setenv(SITE_VARIABLE, str(site))
-    for name, value in projects.server.environment.items():
-        monkeypatch.setenv(name, value)
-    connection.connect.cache_clear()
+    projects.server.reach(monkeypatch)
     yield projects
     connection.connect.cache_clear()
 
@@ -202,9 +200,7 @@ def viewed(
     site = far.root / "site.toml"
     site.write_text(f'[project."{far.root}"]\nbucket = "s3://{BUCKET}/viewed"\n')
     monkeypatch.setenv(SITE_VARIABLE, str(site))
-    for name, value in server.environment.items():
-        monkeypatch.setenv(name, value)
-    connection.connect.cache_clear()
+    server.reach(monkeypatch)
     check_installation(far)
     yield SlideCache(near), SlideCache(far)
     connection.connect.cache_clear()

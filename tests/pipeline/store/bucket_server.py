@@ -13,6 +13,10 @@ from typing import Any
 from urllib.request import Request, urlopen
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
+import pytest
+
+from pipeline.places import connection
+
 BUCKET = "scans"
 _SIGNED = "AWS4-HMAC-SHA256 Credential=any/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=any"
 Fault = Callable[[WSGIEnvironment], bytes | None]
@@ -43,6 +47,12 @@ class BucketServer:
             "AWS_ACCESS_KEY_ID": "AKIASECRETKEYID",
             "AWS_SECRET_ACCESS_KEY": "secret-access-key",
         }
+
+    def reach(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Set its environment, and forget connections that were made with another one."""
+        for name, value in self.environment.items():
+            monkeypatch.setenv(name, value)
+        connection.connect.cache_clear()
 
     def put(self, key: str, content: bytes) -> None:
         """Write an object, as another program does."""

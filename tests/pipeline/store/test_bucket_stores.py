@@ -19,7 +19,6 @@ from pipeline.export.export import ExportRequest, export_slide
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.ingest.linked import appear
 from pipeline.ingest.source_comparison import verify_store
-from pipeline.places import connection
 from pipeline.places.object_path import ObjectPath
 from pipeline.project import Project
 from pipeline.settings.config import IngestConfig
@@ -67,9 +66,7 @@ def made(server: BucketServer, tmp_path_factory: pytest.TempPathFactory) -> Stor
 
 @pytest.fixture(autouse=True)
 def reachable(server: BucketServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for name, value in server.environment.items():
-        monkeypatch.setenv(name, value)
-    connection.connect.cache_clear()
+    server.reach(monkeypatch)
     server.delay_s, server.fault = 0.0, None
     yield
     server.delay_s, server.fault = 0.0, None

@@ -45,12 +45,10 @@ def server(store: Path) -> Iterator[BucketServer]:
 
 @pytest.fixture(autouse=True)
 def reachable(server: BucketServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for name, value in server.environment.items():
-        monkeypatch.setenv(name, value)
     for name in ("_REQUEST", "_CONNECT", "_RETRY"):
         monkeypatch.setattr(connection, name, timedelta(seconds=1))
     monkeypatch.setattr(connection, "_RETRIES", 1)
-    connection.connect.cache_clear()
+    server.reach(monkeypatch)
     yield
     server.fault = None
     connection.connect.cache_clear()

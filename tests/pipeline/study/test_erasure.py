@@ -196,9 +196,8 @@ def test_what_is_still_in_the_manifest_or_in_work_or_unknown_is_not_erased(study
 
 def test_a_slide_that_is_also_in_the_bucket_is_not_half_erased(study, monkeypatch):
     with bucket_server() as bucket:
-        for name, value in (bucket.environment | {BUCKET_VARIABLE: f"s3://{BUCKET}/trial"}).items():
-            monkeypatch.setenv(name, value)
-        connection.connect.cache_clear()
+        bucket.reach(monkeypatch)
+        monkeypatch.setenv(BUCKET_VARIABLE, f"s3://{BUCKET}/trial")
         bucket.put(f"trial/{NAME}.ome.zarr/0/0/c/0/0/0", b"left over")
         write_manifest(study.folder, *OTHERS)
 
